@@ -1,0 +1,101 @@
+"""How a training environment is made: the same for every framework."""
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.tasks import make
+
+WRAPPERS = ("none", "normalized")
+CLIP = 10.0
+
+Array = NDArray[Any]
+
+
+class StepHook(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Tells about every step before it is taken, and about every episode that ends.
+
+    It sits directly on the task, so that steps and returns are those of the task itself,
+    whatever a framework counts or a wrapper rescales.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        before_step: Callable[[], None],
+        after_episode: Callable[[float, int], None],
+    ) -> None:
+        """Args:
+        env: The task.
+        before_step: Called before each step.
+        after_episode: Called with return and length of each finished episode.
+        """
+        super().__init__(env)
+        self._before_step = before_step
+        self._after_episode = after_episode
+        self._return, self._length = 0.0, 0
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode."""
+        self._return, self._length = 0.0, 0
+        return self.env.reset(**kwargs)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Takes a step."""
+        self._before_step()
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._return += float(reward)
+        self._length += 1
+        if terminated or truncated:
+            self._after_episode(self._return, self._length)
+        return observation, reward, terminated, truncated, info
+
+
+def make_training_env(
+    env_id: str,
+    *,
+    wrappers: str,
+    gamma: float,
+    before_step: Callable[[], None],
+    after_episode: Callable[[float, int], None],
+) -> gymnasium.Env[Any, Any]:
+    """One training environment.
+
+    Args:
+        env_id: Gymnasium's name.
+        wrappers: `none`, or `normalized`: observations and rewards scaled by running
+            statistics and clipped to +-10 (thesis, appendix C.1).
+        gamma: Discount factor of the return that rewards are scaled by.
+        before_step: Called before each step of the task.
+        after_episode: Called with the task's own return and length of each episode.
+    """
+    env: gymnasium.Env[Any, Any] = StepHook(make(env_id), before_step, after_episode)
+    if wrappers == "normalized":
+        env = gymnasium.wrappers.NormalizeObservation(env)
+        env = gymnasium.wrappers.TransformObservation(env, _clip, env.observation_space)
+        env = gymnasium.wrappers.NormalizeReward(env, gamma=gamma)
+        env = gymnasium.wrappers.TransformReward(env, _clip)
+    return env
+
+
+def frozen_normalizer(env: gymnasium.Env[Any, Any]) -> Callable[[Array], Array]:
+    """The environment's observation normalisation with today's statistics, as a function.
+
+    Later training does not change the function, and calling it does not change training.
+    The identity where the environment does not normalise.
+    """
+    layer: Any = env
+    while isinstance(layer, gymnasium.Wrapper):
+        if isinstance(layer, gymnasium.wrappers.NormalizeObservation):
+            mean, var = layer.obs_rms.mean.copy(), layer.obs_rms.var.copy()
+            epsilon = layer.epsilon
+            return lambda batch: np.clip((batch - mean) / np.sqrt(var + epsilon), -CLIP, CLIP)
+        layer = layer.env
+    return lambda batch: batch
+
+
+def _clip(value: Any) -> Any:
+    return np.clip(value, -CLIP, CLIP)

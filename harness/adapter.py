@@ -1,0 +1,137 @@
+"""The contract that an adapter fulfils, and how adapters are found."""
+
+import dataclasses
+import importlib.metadata
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.tasks import Task
+from harness.fields import SpecError, unknown
+from harness.spec import Hyperparameters
+
+ENTRY_POINT_GROUP = "parallax.adapters"
+
+Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+"""Greedy policy: observations float32[N, observations] to actions float32[N, actions]."""
+
+Weights = Mapping[str, NDArray[Any]]
+"""Every trained parameter by a name of the framework's, target networks included."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What a translation may know besides the hyperparameters.
+
+    Attributes:
+        task: The environment's sizes and bounds.
+        steps: Environment transitions asked for.
+        seed: Training seed.
+    """
+
+    task: Task
+    steps: int
+    seed: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """How one unified hyperparameter reached the framework.
+
+    Attributes:
+        field: Name in the unified schema.
+        value: Value in the unified schema.
+        kind: `aligned` (a public option), `constant` (the framework fixes it) or
+            `emulated` (set around upstream).
+        native_name: The framework's name for it; empty for a constant without a name.
+        native_value: What was passed, in the framework's own unit.
+        note: What a reader must know, in a few words.
+    """
+
+    field: str
+    value: Any
+    kind: str
+    native_name: str
+    native_value: Any
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Native:
+    """One run in the framework's own terms.
+
+    Attributes:
+        settings: What upstream receives, by upstream's names.
+        alignment: One row per unified hyperparameter.
+        total_steps: Environment transitions upstream will take, after its rounding.
+    """
+
+    settings: Mapping[str, Any]
+    alignment: tuple[Setting, ...]
+    total_steps: int
+
+
+class Monitor(Protocol):
+    """What a running training reports to. Environment steps are counted in the environment."""
+
+    def attach(self, policy: Policy) -> None:
+        """Hands over the greedy policy; it must follow the weights as they train."""
+
+    def record(self, metrics: Mapping[str, float]) -> None:
+        """Adds values to the trace, at the current number of environment steps."""
+
+
+MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
+
+
+class Adapter(Protocol):
+    """One framework. Instances hold no state; frameworks are imported in `train` only."""
+
+    name: str
+    packages: tuple[str, ...]
+
+    def supports(self, algorithm: str) -> bool:
+        """Whether the framework ships `algorithm`."""
+
+    def check_installed(self) -> None:
+        """Raises `SpecError` with the command that installs what is missing."""
+
+    def own_defaults(
+        self, algorithm: str, defaults: Hyperparameters, task: Task
+    ) -> Hyperparameters:
+        """The framework's defaults in unified units on this task, from its own recipe file."""
+
+    def translate(
+        self, algorithm: str, hyperparameters: Hyperparameters, context: Context
+    ) -> Native:
+        """Turns unified into native settings; pure.
+
+        Raises:
+            SpecError: Names each field that cannot be honoured and the framework's constant.
+        """
+
+    def train(
+        self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
+    ) -> Weights:
+        """Trains with upstream's own code and returns the final weights."""
+
+
+def installed_adapters() -> dict[str, importlib.metadata.EntryPoint]:
+    """Entry points of all adapters on this machine, by name; nothing is imported."""
+    return {entry.name: entry for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def load_adapter(name: str) -> Adapter:
+    """The adapter registered as `name`.
+
+    Raises:
+        SpecError: No adapter has that name.
+    """
+    entries = installed_adapters()
+    if name not in entries:
+        raise SpecError(unknown(f"framework={name}", name, list(entries)))
+    adapter: Adapter = entries[name].load()()
+    return adapter
