@@ -28,10 +28,12 @@ class StepHook(gymnasium.Wrapper[Any, Any, Any, Any]):
         before_step: Callable[[], None],
         after_episode: Callable[[float, int], None],
     ) -> None:
-        """Args:
-        env: The task.
-        before_step: Called before each step.
-        after_episode: Called with return and length of each finished episode.
+        """Wraps `env`.
+
+        Args:
+            env: The task.
+            before_step: Called before each step.
+            after_episode: Called with return and length of each finished episode.
         """
         super().__init__(env)
         self._before_step = before_step

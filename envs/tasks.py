@@ -9,10 +9,17 @@ import gymnasium
 import numpy as np
 
 # The eight tasks of the thesis, Humanoid, and their successors.
-_MUJOCO = (
-    "Ant HalfCheetah Hopper Humanoid InvertedDoublePendulum InvertedPendulum Reacher Swimmer "
-    "Walker2d"
-).split()
+_MUJOCO = [
+    "Ant",
+    "HalfCheetah",
+    "Hopper",
+    "Humanoid",
+    "InvertedDoublePendulum",
+    "InvertedPendulum",
+    "Reacher",
+    "Swimmer",
+    "Walker2d",
+]
 TASK_IDS: tuple[str, ...] = tuple(
     f"{name}-{version}" for name in _MUJOCO for version in ("v4", "v5")
 )

@@ -149,15 +149,43 @@ ALGORITHMS: dict[str, type[Any]] = {"ppo": PPO, "td3": TD3, "sac": SAC}
 # under alignment=thesis (thesis, appendix D: those not in italics).
 THESIS_FIELDS: dict[str, frozenset[str]] = {
     "ppo": frozenset(
-        "learning_rate learning_rate_schedule rollout_steps minibatch_size epochs gamma "
-        "gae_lambda clip_range value_clip_range ent_coef vf_coef".split()
+        [
+            "learning_rate",
+            "learning_rate_schedule",
+            "rollout_steps",
+            "minibatch_size",
+            "epochs",
+            "gamma",
+            "gae_lambda",
+            "clip_range",
+            "value_clip_range",
+            "ent_coef",
+            "vf_coef",
+        ]
     ),
     "td3": frozenset(
-        "policy_learning_rate critic_learning_rate batch_size buffer_size learning_starts tau "
-        "gamma policy_delay target_policy_noise target_noise_clip".split()
+        [
+            "policy_learning_rate",
+            "critic_learning_rate",
+            "batch_size",
+            "buffer_size",
+            "learning_starts",
+            "tau",
+            "gamma",
+            "policy_delay",
+            "target_policy_noise",
+            "target_noise_clip",
+        ]
     ),
     "sac": frozenset(
-        "policy_learning_rate batch_size buffer_size learning_starts tau gamma "
-        "initial_temperature".split()
+        [
+            "policy_learning_rate",
+            "batch_size",
+            "buffer_size",
+            "learning_starts",
+            "tau",
+            "gamma",
+            "initial_temperature",
+        ]
     ),
 }

@@ -31,6 +31,12 @@ class Translation:
         """Sets the framework's public option `name`, to the unified value unless given."""
         self._claim(field, "aligned", name, native, note)
 
+    def part_of(self, field: str, name: str, note: str = "") -> None:
+        """Declares that the public option `name`, set before, carries `field` as well."""
+        self._rows[field] = Setting(
+            field, self._values[field], "aligned", name, self._settings[name], note
+        )
+
     def emulated(self, field: str, name: str, native: Any = _AS_IS, note: str = "") -> None:
         """Sets what the adapter does around upstream; `note` says how."""
         self._claim(field, "emulated", name, native, note)

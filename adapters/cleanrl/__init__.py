@@ -1,0 +1,42 @@
+"""CleanRL: the scripts of the wheel, run as they are shipped."""
+
+from adapters.cleanrl.scripts import check_installed
+from adapters.cleanrl.translate import translate
+from envs.tasks import Task
+from harness.adapter import Context, MakeEnv, Monitor, Native, Weights
+from harness.spec import Hyperparameters
+
+
+class CleanRLAdapter:
+    """Adapter of CleanRL's single-file scripts."""
+
+    name = "cleanrl"
+    packages = ("cleanrl", "stable-baselines3", "torch")
+
+    def supports(self, algorithm: str) -> bool:
+        """PPO, TD3 and SAC for continuous actions."""
+        return algorithm in ("ppo", "td3", "sac")
+
+    def check_installed(self) -> None:
+        """Raises `SpecError` where the wheel is missing or of another version."""
+        check_installed()
+
+    def own_defaults(
+        self, algorithm: str, defaults: Hyperparameters, task: Task
+    ) -> Hyperparameters:
+        """As in the recipe files; CleanRL's units are the unified ones."""
+        return defaults
+
+    def translate(
+        self, algorithm: str, hyperparameters: Hyperparameters, context: Context
+    ) -> Native:
+        """See `adapters.cleanrl.translate`."""
+        return translate(algorithm, hyperparameters, context)
+
+    def train(
+        self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
+    ) -> Weights:
+        """See `adapters.cleanrl.train`."""
+        from adapters.cleanrl.train import train
+
+        return train(algorithm, native, context, make_env, monitor)

@@ -1,0 +1,66 @@
+"""Where CleanRL's scripts are, and whether they are the ones this adapter knows."""
+
+import hashlib
+import importlib.metadata
+from pathlib import Path
+
+from harness.fields import SpecError
+
+INSTALL = "pip install --no-deps --ignore-requires-python cleanrl==1.2.0"
+
+SHA256 = {
+    "ppo": (
+        "ppo_continuous_action.py",
+        "2b946196c16231f54051d211e74f5ed807e2194d56bd9cf79db0a5b08fd792e3",
+    ),
+    "td3": (
+        "td3_continuous_action.py",
+        "9526b31093901336e97859c89ef72aba53a911224a319d46db877cec8b8eee9b",
+    ),
+    "sac": (
+        "sac_continuous_action.py",
+        "02df7cfef19d728542403718484b75cfc833cafcc1be1dc34c4e8de112b32027",
+    ),
+}
+"""Per algorithm: the script's name in cleanrl 1.2.0 and the hash of its bytes."""
+
+
+def check_installed() -> None:
+    """Looks for the three scripts of cleanrl 1.2.0.
+
+    Raises:
+        SpecError: A script is missing or is not the one that was tested.
+    """
+    for algorithm in SHA256:
+        read_script(algorithm)
+
+
+def read_script(algorithm: str) -> tuple[Path, str]:
+    """Path and source of an algorithm's script.
+
+    Raises:
+        SpecError: The wheel is missing, or the script is not the one that was tested.
+    """
+    name, expected = SHA256[algorithm]
+    path = _package_folder() / name
+    if not path.is_file():
+        raise SpecError(f"framework=cleanrl needs its script {name}. Run: {INSTALL}")
+    content = path.read_bytes()
+    actual = hashlib.sha256(content).hexdigest()
+    if actual != expected:
+        raise SpecError(
+            f"framework=cleanrl: {name} is not the script of cleanrl 1.2.0 "
+            f"(sha256 {actual[:12]}..., expected {expected[:12]}...). Run: {INSTALL}"
+        )
+    return path, content.decode()
+
+
+def _package_folder() -> Path:
+    # The package has no __init__.py and must not be imported: its scripts pull in old packages.
+    try:
+        distribution = importlib.metadata.distribution("cleanrl")
+    except importlib.metadata.PackageNotFoundError:
+        raise SpecError(
+            f"framework=cleanrl needs the wheel cleanrl 1.2.0. Run: {INSTALL}"
+        ) from None
+    return Path(str(distribution.locate_file("cleanrl")))

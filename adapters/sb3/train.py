@@ -1,0 +1,105 @@
+"""Trains with SB3's public classes; nothing of SB3 is replaced."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import stable_baselines3
+import torch
+from numpy.typing import NDArray
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.logger import KVWriter, Logger
+from stable_baselines3.common.noise import NormalActionNoise
+from stable_baselines3.common.utils import LinearSchedule
+
+from harness.adapter import Context, MakeEnv, Monitor, Native, Weights
+
+METRICS = {
+    "train/learning_rate": "learning_rate",
+    "train/policy_gradient_loss": "loss/policy",
+    "train/actor_loss": "loss/policy",
+    "train/value_loss": "loss/value",
+    "train/critic_loss": "loss/critic",
+    "train/ent_coef_loss": "loss/temperature",
+    "train/ent_coef": "temperature",
+    "train/approx_kl": "policy/approx_kl",
+    "train/clip_fraction": "policy/clip_fraction",
+    "train/explained_variance": "value/explained_variance",
+    "train/std": "policy/std",
+}
+"""SB3's names of logged values to those of the trace."""
+
+
+class MonitorWriter(KVWriter):
+    """An SB3 log output that hands what SB3 logs to the monitor."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+
+    def write(
+        self, key_values: dict[str, Any], key_excluded: dict[str, Any], step: int = 0
+    ) -> None:
+        """Passes on the values that have a name in the trace."""
+        known = {METRICS[key]: float(key_values[key]) for key in key_values if key in METRICS}
+        if "train/entropy_loss" in key_values:  # SB3 logs minus the entropy
+            known["policy/entropy"] = -float(key_values["train/entropy_loss"])
+        self._monitor.record(known)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def train(
+    algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
+) -> Weights:
+    """Trains and returns the final weights."""
+    model = build(algorithm, native, make_env)
+    model.set_logger(Logger(folder=None, output_formats=[MonitorWriter(monitor)]))
+    monitor.attach(lambda observations: greedy(model, observations))
+    model.learn(total_timesteps=context.steps)
+    return weights(model)
+
+
+def build(algorithm: str, native: Native, make_env: MakeEnv) -> BaseAlgorithm:
+    """The SB3 model that `native` describes."""
+    model_class: type[BaseAlgorithm] = getattr(stable_baselines3, algorithm.upper())
+    env = make_env()
+    assert env.action_space.shape is not None
+    arguments = resolve(native.settings, int(np.prod(env.action_space.shape)))
+    return model_class("MlpPolicy", env, **arguments)
+
+
+def resolve(settings: Mapping[str, Any], action_size: int) -> dict[str, Any]:
+    """Keyword arguments: dotted names become nested, descriptions become objects."""
+    arguments: dict[str, Any] = {}
+    for name, value in settings.items():
+        *parents, leaf = name.split(".")
+        target = arguments
+        for parent in parents:
+            target = target.setdefault(parent, {})
+        target[leaf] = _object(value, action_size)
+    return arguments
+
+
+def _object(value: Any, action_size: int) -> Any:
+    match value:
+        case {"LinearSchedule": arguments}:
+            return LinearSchedule(*arguments)
+        case {"NormalActionNoise": sigma}:
+            return NormalActionNoise(np.zeros(action_size), sigma * np.ones(action_size))
+    return value
+
+
+def greedy(model: BaseAlgorithm, observations: NDArray[np.float32]) -> NDArray[np.float32]:
+    """SB3's own deterministic prediction, bounds included."""
+    actions, _ = model.predict(observations, deterministic=True)
+    return np.asarray(actions, dtype=np.float32)
+
+
+def weights(model: BaseAlgorithm) -> Weights:
+    """All parameters of the policy, its targets, and the temperature."""
+    state = {name: value.numpy().copy() for name, value in model.policy.state_dict().items()}
+    log_ent_coef = getattr(model, "log_ent_coef", None)
+    if isinstance(log_ent_coef, torch.Tensor):
+        state["log_ent_coef"] = log_ent_coef.detach().numpy().copy()
+    return state
