@@ -5,6 +5,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 from numpy.typing import NDArray
 
 from envs.tasks import make
@@ -76,11 +77,23 @@ def make_training_env(
     """
     env: gymnasium.Env[Any, Any] = StepHook(make(env_id), before_step, after_episode)
     if wrappers == "normalized":
-        env = gymnasium.wrappers.NormalizeObservation(env)
+        env = NormalizeObservation(env)
         env = gymnasium.wrappers.TransformObservation(env, _clip, env.observation_space)
-        env = gymnasium.wrappers.NormalizeReward(env, gamma=gamma)
+        env = NormalizeReward(env, gamma=gamma)
         env = gymnasium.wrappers.TransformReward(env, _clip)
     return env
+
+
+def share_statistics(first: gymnasium.Env[Any, Any], other: gymnasium.Env[Any, Any]) -> None:
+    """Lets two normalised copies of an environment learn one set of statistics together.
+
+    Otherwise each copy would show the policy differently scaled observations. Does nothing
+    where the environments do not normalise.
+    """
+    for kind, name in ((NormalizeObservation, "obs_rms"), (NormalizeReward, "return_rms")):
+        ours, theirs = _layer(first, kind), _layer(other, kind)
+        if ours is not None and theirs is not None:
+            setattr(theirs, name, getattr(ours, name))
 
 
 def frozen_normalizer(env: gymnasium.Env[Any, Any]) -> Callable[[Array], Array]:
@@ -89,14 +102,20 @@ def frozen_normalizer(env: gymnasium.Env[Any, Any]) -> Callable[[Array], Array]:
     Later training does not change the function, and calling it does not change training.
     The identity where the environment does not normalise.
     """
+    layer = _layer(env, NormalizeObservation)
+    if layer is None:
+        return lambda batch: batch
+    mean, var, epsilon = layer.obs_rms.mean.copy(), layer.obs_rms.var.copy(), layer.epsilon
+    return lambda batch: np.clip((batch - mean) / np.sqrt(var + epsilon), -CLIP, CLIP)
+
+
+def _layer(env: gymnasium.Env[Any, Any], kind: type[Any]) -> Any:
     layer: Any = env
     while isinstance(layer, gymnasium.Wrapper):
-        if isinstance(layer, gymnasium.wrappers.NormalizeObservation):
-            mean, var = layer.obs_rms.mean.copy(), layer.obs_rms.var.copy()
-            epsilon = layer.epsilon
-            return lambda batch: np.clip((batch - mean) / np.sqrt(var + epsilon), -CLIP, CLIP)
+        if isinstance(layer, kind):
+            return layer
         layer = layer.env
-    return lambda batch: batch
+    return None
 
 
 def _clip(value: Any) -> Any:

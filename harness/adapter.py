@@ -19,7 +19,10 @@ Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 """Greedy policy: observations float32[N, observations] to actions float32[N, actions]."""
 
 Weights = Mapping[str, NDArray[Any]]
-"""Every trained parameter by a name of the framework's, target networks included."""
+"""Every trained parameter by a name of the framework's, target networks included.
+
+The names of parameters of target networks contain `target`, and no others do.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,11 +33,13 @@ class Context:
         task: The environment's sizes and bounds.
         steps: Environment transitions asked for.
         seed: Training seed.
+        n_envs: Copies of the environment that are stepped together.
     """
 
     task: Task
     steps: int
     seed: int
+    n_envs: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,18 +72,25 @@ class Native:
         settings: What upstream receives, by upstream's names.
         alignment: One row per unified hyperparameter.
         total_steps: Environment transitions upstream will take, after its rounding.
+        framework_steps: What the framework's own step counter will show at the end.
     """
 
     settings: Mapping[str, Any]
     alignment: tuple[Setting, ...]
     total_steps: int
+    framework_steps: int
 
 
 class Monitor(Protocol):
     """What a running training reports to. Environment steps are counted in the environment."""
 
-    def attach(self, policy: Policy) -> None:
-        """Hands over the greedy policy; it must follow the weights as they train."""
+    def attach(self, policy: Policy, weights: Callable[[], Weights]) -> None:
+        """Hands over, before training, what must follow the training as it goes on.
+
+        Args:
+            policy: The greedy policy.
+            weights: Copies of all parameters as they are when it is called.
+        """
 
     def record(self, metrics: Mapping[str, float]) -> None:
         """Adds values to the trace, at the current number of environment steps."""
@@ -99,10 +111,20 @@ class Adapter(Protocol):
     def check_installed(self) -> None:
         """Raises `SpecError` with the command that installs what is missing."""
 
+    def sources(self, algorithm: str) -> Mapping[str, str]:
+        """Files that are run as they are, with their sha256; none for an imported package."""
+
     def own_defaults(
-        self, algorithm: str, defaults: Hyperparameters, task: Task
+        self, algorithm: str, defaults: Hyperparameters, context: Context
     ) -> Hyperparameters:
-        """The framework's defaults in unified units on this task, from its own recipe file."""
+        """The framework's defaults in unified units on this task.
+
+        Args:
+            algorithm: Name of the algorithm.
+            defaults: The framework's recipe, with the study's values of what every
+                framework exposes; change only what upstream couples or counts differently.
+            context: The run.
+        """
 
     def translate(
         self, algorithm: str, hyperparameters: Hyperparameters, context: Context
@@ -115,8 +137,8 @@ class Adapter(Protocol):
 
     def train(
         self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
-    ) -> Weights:
-        """Trains with upstream's own code and returns the final weights."""
+    ) -> None:
+        """Trains with upstream's own code, on `n_envs` environments that `make_env` makes."""
 
 
 def installed_adapters() -> dict[str, importlib.metadata.EntryPoint]:
@@ -130,8 +152,17 @@ def load_adapter(name: str) -> Adapter:
     Raises:
         SpecError: No adapter has that name.
     """
+    adapter: Adapter = find_adapter(name).load()()
+    return adapter
+
+
+def find_adapter(name: str) -> importlib.metadata.EntryPoint:
+    """The entry point registered as `name`.
+
+    Raises:
+        SpecError: No adapter has that name.
+    """
     entries = installed_adapters()
     if name not in entries:
         raise SpecError(unknown(f"framework={name}", name, list(entries)))
-    adapter: Adapter = entries[name].load()()
-    return adapter
+    return entries[name]

@@ -8,6 +8,8 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_MANY = 25
+
 
 class SpecError(ValueError):
     """Bad input, worded for the user: field, value and remedy."""
@@ -62,6 +64,8 @@ def unknown(what: str, given: str, known: Sequence[str]) -> str:
     """Message for a name that is not one of `known`, with the closest match."""
     close = difflib.get_close_matches(given, known, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
+    if len(known) > _MANY:
+        return f"{what} is not known.{hint} python -m harness --help lists what is."
     return f"{what} is not known.{hint} Known: {', '.join(sorted(known))}."
 
 

@@ -58,22 +58,24 @@ class Translation:
         """Sets native options that no unified field stands for."""
         self._settings.update(settings)
 
-    def finish(self, total_steps: int) -> Native:
+    def finish(self, total_steps: int, framework_steps: int | None = None) -> Native:
         """The native settings.
+
+        Args:
+            total_steps: Environment transitions upstream will take.
+            framework_steps: What its own counter will show, where that differs.
 
         Raises:
             SpecError: Lists every value that cannot be honoured.
         """
         if self._refusals:
-            raise SpecError(
-                "; ".join(self._refusals)
-                + ". Choose such a value, or alignment=thesis where the field is then left alone."
-            )
+            raise SpecError("; ".join(self._refusals) + ".")
         unclaimed = set(self._values) - set(self._rows)
         if unclaimed:
             raise AssertionError(f"{self._framework} declares nothing for {sorted(unclaimed)}")
         rows = tuple(self._rows[name] for name in self._values)
-        return Native(self._settings, rows, total_steps)
+        counted = total_steps if framework_steps is None else framework_steps
+        return Native(self._settings, rows, total_steps, counted)
 
     def _claim(self, field: str, kind: str, name: str, native: Any, note: str) -> None:
         value = self._values[field]
@@ -83,9 +85,15 @@ class Translation:
 
 
 def plain(value: Any) -> str:
-    """A value as a user would type it: lists for tuples, null for None."""
+    """A value as a user would type it: lists for tuples, null for None, calls for objects."""
     if value is None:
         return "null"
     if isinstance(value, tuple):
         return str(list(value))
+    if isinstance(value, dict):
+        return ", ".join(f"{name}({_arguments(given)})" for name, given in value.items())
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _arguments(given: Any) -> str:
+    return ", ".join(map(plain, given)) if isinstance(given, list | tuple) else plain(given)

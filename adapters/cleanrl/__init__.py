@@ -1,9 +1,10 @@
 """CleanRL: the scripts of the wheel, run as they are shipped."""
 
-from adapters.cleanrl.scripts import check_installed
+from collections.abc import Mapping
+
+from adapters.cleanrl.scripts import SHA256, check_installed
 from adapters.cleanrl.translate import translate
-from envs.tasks import Task
-from harness.adapter import Context, MakeEnv, Monitor, Native, Weights
+from harness.adapter import Context, MakeEnv, Monitor, Native
 from harness.spec import Hyperparameters
 
 
@@ -21,8 +22,13 @@ class CleanRLAdapter:
         """Raises `SpecError` where the wheel is missing or of another version."""
         check_installed()
 
+    def sources(self, algorithm: str) -> Mapping[str, str]:
+        """The script that is run."""
+        name, sha256 = SHA256[algorithm]
+        return {name: sha256}
+
     def own_defaults(
-        self, algorithm: str, defaults: Hyperparameters, task: Task
+        self, algorithm: str, defaults: Hyperparameters, context: Context
     ) -> Hyperparameters:
         """As in the recipe files; CleanRL's units are the unified ones."""
         return defaults
@@ -35,8 +41,8 @@ class CleanRLAdapter:
 
     def train(
         self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
-    ) -> Weights:
+    ) -> None:
         """See `adapters.cleanrl.train`."""
         from adapters.cleanrl.train import train
 
-        return train(algorithm, native, context, make_env, monitor)
+        train(algorithm, native, context, make_env, monitor)

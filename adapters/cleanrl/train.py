@@ -21,12 +21,12 @@ NETWORKS = {
 
 def train(
     algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
-) -> Weights:
-    """Trains and returns the final weights."""
-    namespace: dict[str, Any] = {}
-    monitor.attach(greedy_policy(algorithm, context, namespace))
-    bridge.run(bridge.load(algorithm), script_arguments(native), make_env, monitor, namespace)
-    return weights(algorithm, namespace)
+) -> None:
+    """Trains to the end."""
+    names: dict[str, Any] = {}
+    policy = greedy_policy(algorithm, context, names)
+    monitor.attach(policy, lambda: weights(algorithm, names))
+    bridge.run(bridge.load(algorithm), script_arguments(native), make_env, monitor, names)
 
 
 def greedy_policy(algorithm: str, context: Context, names: Mapping[str, Any]) -> Policy:

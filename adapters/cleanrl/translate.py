@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-from adapters.cleanrl.scripts import SHA256
 from harness.adapter import Context, Native
 from harness.fields import SpecError
 from harness.spec import PPO, SAC, TD3, Hyperparameters
@@ -40,16 +39,13 @@ def script_arguments(native: Native) -> list[str]:
     return [text for name, value in pairs for text in (name, str(value))]
 
 
-def script_sha256(algorithm: str) -> dict[str, str]:
-    """The script that runs and its hash, for the run's provenance."""
-    name, sha256 = SHA256[algorithm]
-    return {"script": name, "sha256": sha256}
-
-
 def _ppo(t: Translation, hp: PPO, context: Context) -> Native:
     t.aligned("learning_rate", "learning-rate")
     t.aligned("learning_rate_schedule", "anneal-lr", hp.learning_rate_schedule == "linear")
-    t.aligned("rollout_steps", "num-steps", note="times num-envs 1")
+    t.extra(**{"num-envs": context.n_envs})
+    t.aligned("rollout_steps", "num-steps", hp.rollout_steps // context.n_envs, "times num-envs")
+    if hp.rollout_steps % context.n_envs:
+        t.refuse("rollout_steps", f"a multiple of n_envs={context.n_envs}")
     t.aligned("minibatch_size", "num-minibatches", hp.rollout_steps // hp.minibatch_size)
     if hp.rollout_steps % hp.minibatch_size:
         t.refuse(
@@ -108,6 +104,11 @@ def _off_policy(t: Translation, hp: TD3 | SAC, context: Context) -> Native:
     t.aligned("learning_starts", "learning-starts", note="first update two steps later")
     t.aligned("tau", "tau")
     t.aligned("gamma", "gamma")
+    if context.n_envs != 1:
+        raise SpecError(
+            f"n_envs={context.n_envs}: cleanrl's scripts of td3 and sac have one environment. "
+            "Use n_envs=1, or ppo."
+        )
     t.constant("env_steps_per_round", 1)
     t.constant("gradient_steps_per_round", 1)
     t.constant("adam_eps", 1e-8)

@@ -2,12 +2,12 @@
 
 import dataclasses
 import importlib.util
+from collections.abc import Mapping
 
 from adapters.sb3.translate import translate
-from envs.tasks import Task
-from harness.adapter import Context, MakeEnv, Monitor, Native, Weights
+from harness.adapter import Context, MakeEnv, Monitor, Native
 from harness.fields import SpecError
-from harness.spec import SAC, Hyperparameters
+from harness.spec import PPO, SAC, Hyperparameters
 
 
 class SB3Adapter:
@@ -25,10 +25,19 @@ class SB3Adapter:
         if importlib.util.find_spec("stable_baselines3") is None:
             raise SpecError("framework=sb3 needs: pip install 'stable-baselines3>=2.9.2,<2.10'")
 
+    def sources(self, algorithm: str) -> Mapping[str, str]:
+        """None: the package's version says it all."""
+        return {}
+
     def own_defaults(
-        self, algorithm: str, defaults: Hyperparameters, task: Task
+        self, algorithm: str, defaults: Hyperparameters, context: Context
     ) -> Hyperparameters:
-        """SAC's three optimisers share the one `learning_rate`."""
+        """SAC's optimisers share one `learning_rate`; rounds count steps of all copies at once."""
+        if isinstance(defaults, PPO):
+            return defaults
+        defaults = dataclasses.replace(
+            defaults, env_steps_per_round=defaults.env_steps_per_round * context.n_envs
+        )
         if isinstance(defaults, SAC):
             shared = defaults.policy_learning_rate
             return dataclasses.replace(
@@ -44,8 +53,8 @@ class SB3Adapter:
 
     def train(
         self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
-    ) -> Weights:
+    ) -> None:
         """See `adapters.sb3.train`."""
         from adapters.sb3.train import train
 
-        return train(algorithm, native, context, make_env, monitor)
+        train(algorithm, native, context, make_env, monitor)

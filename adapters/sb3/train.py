@@ -9,8 +9,10 @@ import torch
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.logger import KVWriter, Logger
+from stable_baselines3.common.monitor import Monitor as SB3Monitor
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.utils import LinearSchedule
+from stable_baselines3.common.vec_env import DummyVecEnv
 
 from harness.adapter import Context, MakeEnv, Monitor, Native, Weights
 
@@ -51,22 +53,21 @@ class MonitorWriter(KVWriter):
 
 def train(
     algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
-) -> Weights:
-    """Trains and returns the final weights."""
-    model = build(algorithm, native, make_env)
+) -> None:
+    """Trains to the end."""
+    model = build(algorithm, native, context, make_env)
     model.set_logger(Logger(folder=None, output_formats=[MonitorWriter(monitor)]))
-    monitor.attach(lambda observations: greedy(model, observations))
+    monitor.attach(lambda observations: greedy(model, observations), lambda: weights(model))
     model.learn(total_timesteps=context.steps)
-    return weights(model)
 
 
-def build(algorithm: str, native: Native, make_env: MakeEnv) -> BaseAlgorithm:
+def build(algorithm: str, native: Native, context: Context, make_env: MakeEnv) -> BaseAlgorithm:
     """The SB3 model that `native` describes."""
     model_class: type[BaseAlgorithm] = getattr(stable_baselines3, algorithm.upper())
-    env = make_env()
-    assert env.action_space.shape is not None
-    arguments = resolve(native.settings, int(np.prod(env.action_space.shape)))
-    return model_class("MlpPolicy", env, **arguments)
+    # What SB3 itself does to a single environment, for any number of them.
+    envs = DummyVecEnv([lambda: SB3Monitor(make_env())] * context.n_envs)
+    arguments = resolve(native.settings, context.task.action_size)
+    return model_class("MlpPolicy", envs, **arguments)
 
 
 def resolve(settings: Mapping[str, Any], action_size: int) -> dict[str, Any]:

@@ -34,7 +34,8 @@ def _ppo(t: Translation, hp: PPO, context: Context) -> Native:
         "learning_rate", "learning_rate", _schedule(hp.learning_rate, hp.learning_rate_schedule)
     )
     t.part_of("learning_rate_schedule", "learning_rate")
-    t.aligned("rollout_steps", "n_steps")
+    steps_each = _per_copy(t, "rollout_steps", hp.rollout_steps, context.n_envs)
+    t.aligned("rollout_steps", "n_steps", steps_each, note="per copy of the environment")
     t.aligned("minibatch_size", "batch_size")
     t.aligned("epochs", "n_epochs")
     t.aligned("gamma", "gamma")
@@ -89,7 +90,8 @@ def _off_policy(t: Translation, hp: TD3 | SAC, context: Context) -> Native:
     t.aligned("learning_starts", "learning_starts", note="first update one step later")
     t.aligned("tau", "tau")
     t.aligned("gamma", "gamma")
-    t.aligned("env_steps_per_round", "train_freq")
+    steps_each = _per_copy(t, "env_steps_per_round", hp.env_steps_per_round, context.n_envs)
+    t.aligned("env_steps_per_round", "train_freq", steps_each, note="per copy of the environment")
     t.aligned("gradient_steps_per_round", "gradient_steps")
     t.aligned(
         "bootstrap_truncation",
@@ -103,6 +105,12 @@ def _off_policy(t: Translation, hp: TD3 | SAC, context: Context) -> Native:
 def _networks(t: Translation, hp: Hyperparameters) -> None:
     t.aligned("hidden_sizes", "policy_kwargs.net_arch", list(hp.hidden_sizes))
     t.aligned("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
+
+
+def _per_copy(t: Translation, field: str, transitions: int, n_envs: int) -> int:
+    if transitions % n_envs:
+        t.refuse(field, f"counted per copy of the environment: n_envs={n_envs} must divide it")
+    return transitions // n_envs
 
 
 def _schedule(start: float, schedule: str) -> Any:

@@ -1,0 +1,36 @@
+# Each target sets up its own virtual environment in .venv; Python 3.11 and make are enough.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+# CleanRL's own pins (old gym, Python < 3.11) cannot be met beside the others: see docs/adapters.md.
+CLEANRL := --no-deps --ignore-requires-python cleanrl==1.2.0
+
+.PHONY: demo test lint format install clean
+
+install: $(VENV)/installed
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet $(CLEANRL)
+	touch $@
+
+# The figure is drawn even where a run failed; the exit code tells.
+demo: install
+	$(BIN)/python -m harness --multirun study=demo; code=$$?; \
+	$(BIN)/python -m analysis results/demo || exit; exit $$code
+
+test: install
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,63 @@
+"""Networks of the recipes, and what a run needs to read from them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tensordict import TensorDict
+from tensordict.nn import TensorDictSequential
+from torch import nn
+from torchrl.modules import MLP, ProbabilisticActor, ValueOperator
+from torchrl.objectives import LossModule
+
+from envs.tasks import Task
+from harness.adapter import Policy, Weights
+
+
+def q_network(settings: Mapping[str, Any], task: Task) -> ValueOperator:
+    """Action value, ReLU, torch's initialisation; the losses make two of it."""
+    size = task.observation_size + task.action_size
+    module = MLP(size, 1, num_cells=settings["MLP.num_cells"], activation_class=nn.ReLU)
+    return ValueOperator(module, in_keys=["action", "observation"])
+
+
+def greedy(actor: ProbabilisticActor | TensorDictSequential) -> Policy:
+    """The actor without noise; it follows the weights as they train.
+
+    A stochastic actor gives its squashed location. It is asked for its distribution, so no
+    random number is drawn and the exploration type around the call does not matter: the call
+    may come while a collector explores.
+    """
+
+    def policy(observations: NDArray[np.float32]) -> NDArray[np.float32]:
+        batch = torch.as_tensor(observations, dtype=torch.float32)
+        with torch.no_grad():
+            inputs = TensorDict({"observation": batch}, [len(batch)])
+            if isinstance(actor, ProbabilisticActor):
+                actions = actor.get_dist(inputs).deterministic_sample
+            else:
+                actions = actor(inputs)["action"]
+        return np.asarray(actions.numpy(), dtype=np.float32)
+
+    return policy
+
+
+def weights(loss: LossModule, networks: Sequence[str]) -> Weights:
+    """Copies of all trained parameters of a loss and of their targets.
+
+    Args:
+        loss: Holds the parameters.
+        networks: Names of what it holds, of targets as well.
+    """
+    state = {}
+    for network in networks:
+        online = getattr(loss, f"{network.removeprefix('target_')}_params").flatten_keys(".")
+        tensors = getattr(loss, f"{network}_params").flatten_keys(".")
+        # A network's buffers, such as action bounds, are not trained.
+        for name in sorted(name for name, value in online.items() if value.requires_grad):
+            state[f"{network}.{name}"] = tensors[name].detach().numpy().copy()
+    if hasattr(loss, "log_alpha"):
+        state["log_alpha"] = loss.log_alpha.detach().numpy().copy()
+    return state

@@ -1,0 +1,145 @@
+"""SAC as in upstream's `sota-implementations/sac`, from public components."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from tensordict.nn import NormalParamExtractor, TensorDictModule
+from torch import nn
+from torchrl.envs import DoubleToFloat, ExplorationType, InitTracker, RewardSum, StepCounter
+from torchrl.modules import MLP, ProbabilisticActor, TanhNormal
+from torchrl.objectives import SACLoss, SoftUpdate, group_optimizers
+
+from adapters.torchrl import off_policy
+from adapters.torchrl.collect import action_spec, make_collector, seed_generators
+from adapters.torchrl.means import Means
+from adapters.torchrl.networks import greedy, q_network, weights
+from envs.tasks import Task
+from harness.adapter import Context, MakeEnv, Monitor, Native
+
+NETWORKS = ("actor_network", "qvalue_network", "target_qvalue_network")
+
+
+@dataclasses.dataclass(frozen=True)
+class Components:
+    """What SAC learns with.
+
+    Attributes:
+        actor: Stochastic policy.
+        loss: Holds both critics, their targets and the temperature.
+        optimizer: Of policy, critics and temperature, a group each.
+        targets: Moves the target networks.
+    """
+
+    actor: ProbabilisticActor
+    loss: SACLoss
+    optimizer: torch.optim.Optimizer
+    targets: SoftUpdate
+
+
+def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor) -> None:
+    """Trains to the end."""
+    settings = native.settings
+    seed_generators(settings["seed"])
+    components = build(settings, context.task)
+    transforms = InitTracker(), StepCounter(), DoubleToFloat(), RewardSum()
+    collector = make_collector(make_env, context.n_envs, components.actor, settings, *transforms)
+    monitor.attach(greedy(components.actor), lambda: weights(components.loss, NETWORKS))
+    means = Means()
+    for step, batch, is_last in off_policy.minibatches(collector, settings):
+        means.add(update(components, batch, step))
+        if is_last and means.updates >= off_policy.RECORD_EVERY:
+            monitor.record(
+                means.take()
+                | {
+                    "q/mean": mean_q(components, batch),
+                    "learning_rate": settings["Adam(actor).lr"],
+                }
+            )
+    collector.shutdown()
+
+
+def build(settings: Mapping[str, Any], task: Task) -> Components:
+    """Networks, loss and optimisers as they are before the first update."""
+    actor = _actor(settings, task)
+    loss = SACLoss(
+        actor,
+        q_network(settings, task),
+        loss_function="l2",
+        alpha_init=settings["SACLoss.alpha_init"],
+        target_entropy=settings["SACLoss.target_entropy"],
+    )
+    loss.make_value_estimator(gamma=settings["make_value_estimator.gamma"])
+    optimizer = group_optimizers(
+        _adam(loss.actor_network_params.parameters(), "actor", settings, settings["Adam.eps"]),
+        _adam(loss.qvalue_network_params.parameters(), "critic", settings, settings["Adam.eps"]),
+        # Upstream gives the temperature's Adam no constant, so it has torch's.
+        _adam([loss.log_alpha], "alpha", settings, 1e-8),
+    )
+    return Components(actor, loss, optimizer, SoftUpdate(loss, eps=settings["SoftUpdate.eps"]))
+
+
+def update(components: Components, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
+    """One step of critics, policy and temperature at once, then of the targets.
+
+    All three losses come from the parameters before the step.
+
+    Args:
+        components: Changed in place.
+        batch: Transitions as the collector makes them.
+        step: Number of this update, from 1; it makes no difference here.
+
+    Returns:
+        Metrics by their name in the trace.
+    """
+    losses = components.loss(batch)
+    (losses["loss_actor"] + losses["loss_qvalue"] + losses["loss_alpha"]).backward()
+    components.optimizer.step()
+    components.optimizer.zero_grad(set_to_none=True)
+    components.targets.step()
+    return {
+        "loss/policy": losses["loss_actor"].detach(),
+        "loss/critic": losses["loss_qvalue"].detach(),
+        "loss/temperature": losses["loss_alpha"].detach(),
+        "temperature": losses["alpha"].detach(),
+        "policy/entropy": losses["entropy"].detach(),
+    }
+
+
+def mean_q(components: Components, batch: TensorDictBase) -> float:
+    """Mean of both critics' predictions; the loss does not report it."""
+    network, means = components.loss.qvalue_network, []
+    for parameters in components.loss.qvalue_network_params.data.unbind(0):
+        with torch.no_grad(), parameters.to_module(network):
+            values = network(batch.select("action", "observation"))["state_action_value"]
+        means.append(float(values.mean()))
+    return sum(means) / len(means)
+
+
+def _actor(settings: Mapping[str, Any], task: Task) -> ProbabilisticActor:
+    spec = action_spec(task)
+    network = nn.Sequential(
+        MLP(
+            task.observation_size,
+            2 * task.action_size,
+            num_cells=settings["MLP.num_cells"],
+            activation_class=nn.ReLU,
+        ),
+        NormalParamExtractor(scale_mapping="biased_softplus_1.0", scale_lb=0.1),
+    )
+    return ProbabilisticActor(
+        TensorDictModule(network, in_keys=["observation"], out_keys=["loc", "scale"]),
+        in_keys=["loc", "scale"],
+        spec=spec,
+        distribution_class=TanhNormal,
+        distribution_kwargs={"low": spec.space.low, "high": spec.space.high, "tanh_loc": False},
+        default_interaction_type=ExplorationType.RANDOM,
+    )
+
+
+def _adam(
+    parameters: Any, name: str, settings: Mapping[str, Any], eps: float
+) -> torch.optim.Optimizer:
+    return torch.optim.Adam(parameters, lr=settings[f"Adam({name}).lr"], eps=eps)

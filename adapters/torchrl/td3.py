@@ -1,0 +1,135 @@
+"""TD3 as in upstream's `sota-implementations/td3`, from public components."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModule, TensorDictSequential
+from torch import nn
+from torchrl.envs import DoubleToFloat, InitTracker, RewardSum, StepCounter
+from torchrl.modules import MLP, AdditiveGaussianModule, TanhModule
+from torchrl.objectives import SoftUpdate, TD3Loss
+
+from adapters.torchrl import off_policy
+from adapters.torchrl.collect import action_spec, make_collector, seed_generators
+from adapters.torchrl.means import Means
+from adapters.torchrl.networks import greedy, q_network, weights
+from envs.tasks import Task
+from harness.adapter import Context, MakeEnv, Monitor, Native
+
+NETWORKS = (
+    "actor_network",
+    "qvalue_network",
+    "target_actor_network",
+    "target_qvalue_network",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Components:
+    """What TD3 learns with.
+
+    Attributes:
+        actor: Policy without noise.
+        explorer: The same policy with Gaussian noise, cut at the bounds.
+        loss: Holds both critics and all target networks.
+        actor_optimizer: Of the policy.
+        critic_optimizer: Of both critics.
+        targets: Moves all target networks.
+        policy_delay: Critic steps per policy and target update.
+    """
+
+    actor: TensorDictSequential
+    explorer: TensorDictSequential
+    loss: TD3Loss
+    actor_optimizer: torch.optim.Optimizer
+    critic_optimizer: torch.optim.Optimizer
+    targets: SoftUpdate
+    policy_delay: int
+
+
+def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor) -> None:
+    """Trains to the end."""
+    settings = native.settings
+    seed_generators(settings["seed"])
+    components = build(settings, context.task)
+    transforms = StepCounter(), InitTracker(), DoubleToFloat(), RewardSum()
+    collector = make_collector(make_env, context.n_envs, components.explorer, settings, *transforms)
+    monitor.attach(greedy(components.actor), lambda: weights(components.loss, NETWORKS))
+    means = Means()
+    for step, batch, is_last in off_policy.minibatches(collector, settings):
+        means.add(update(components, batch, step))
+        if is_last and means.updates >= off_policy.RECORD_EVERY:
+            monitor.record(means.take() | {"learning_rate": settings["Adam(actor).lr"]})
+    collector.shutdown()
+
+
+def build(settings: Mapping[str, Any], task: Task) -> Components:
+    """Networks, loss and optimisers as they are before the first update."""
+    spec = action_spec(task)
+    network = MLP(
+        task.observation_size,
+        task.action_size,
+        num_cells=settings["MLP.num_cells"],
+        activation_class=nn.ReLU,
+    )
+    actor = TensorDictSequential(
+        TensorDictModule(network, in_keys=["observation"], out_keys=["param"]),
+        TanhModule(in_keys=["param"], out_keys=["action"], spec=spec),
+    )
+    noise = AdditiveGaussianModule(
+        spec, sigma_init=1.0, sigma_end=1.0, std=settings["AdditiveGaussianModule.std"]
+    )
+    loss = TD3Loss(
+        actor,
+        q_network(settings, task),
+        action_spec=spec,
+        loss_function="l2",
+        policy_noise=settings["TD3Loss.policy_noise"],
+        noise_clip=settings["TD3Loss.noise_clip"],
+    )
+    loss.make_value_estimator(gamma=settings["make_value_estimator.gamma"])
+    return Components(
+        actor=actor,
+        explorer=TensorDictSequential(actor, noise),
+        loss=loss,
+        actor_optimizer=_adam(loss.actor_network_params, "actor", settings),
+        critic_optimizer=_adam(loss.qvalue_network_params, "critic", settings),
+        targets=SoftUpdate(loss, eps=settings["SoftUpdate.eps"]),
+        policy_delay=settings["script.policy_update_delay"],
+    )
+
+
+def update(components: Components, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
+    """One critic step, and on every `policy_delay`-th a policy and a target step.
+
+    Args:
+        components: Changed in place.
+        batch: Transitions as the collector makes them.
+        step: Number of this update, from 1.
+
+    Returns:
+        Metrics by their name in the trace.
+    """
+    loss, details = components.loss.value_loss(batch)
+    _descend(loss, components.critic_optimizer)
+    metrics = {"loss/critic": loss.detach(), "q/mean": details["pred_value"].mean()}
+    if step % components.policy_delay == 0:
+        loss, _ = components.loss.actor_loss(batch)
+        _descend(loss, components.actor_optimizer)
+        components.targets.step()
+        metrics["loss/policy"] = loss.detach()
+    return metrics
+
+
+def _descend(loss: torch.Tensor, optimizer: torch.optim.Optimizer) -> None:
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+def _adam(network: nn.Module, name: str, settings: Mapping[str, Any]) -> torch.optim.Optimizer:
+    rate = settings[f"Adam({name}).lr"]
+    return torch.optim.Adam(network.parameters(), lr=rate, eps=settings["Adam.eps"])

@@ -1,0 +1,126 @@
+"""Draws learning curves: one panel per environment, algorithm and hyperparameters."""
+
+import itertools
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter, MaxNLocator
+
+from analysis.captions import caption, panel_title
+from analysis.curves import Curve, Panel, y_range
+from analysis.files import write_whole
+from analysis.style import Look, looks, settings
+
+PNG_DPI = 200
+_PANEL = (3.6, 2.7)  # inches
+_LEGEND_ENTRY = 1.4  # inches
+_NARROWEST = 6.0  # inches; a legend and a caption need some room
+
+
+def draw_curves(panels: Sequence[Panel], method: str) -> Figure:
+    """A figure of all panels, with legend above and caption below.
+
+    Args:
+        panels: At least one, with at least one curve among them.
+        method: The interval's method, for the caption.
+    """
+    grid = arrange(panels)
+    styles = looks(curve.framework for panel in panels for curve in panel.curves)
+    width = max(_NARROWEST, _PANEL[0] * len(grid[0]))
+    with matplotlib.rc_context(settings()):
+        height = _PANEL[1] * len(grid) + 1.4
+        layout = ConstrainedLayoutEngine(h_pad=0.07, w_pad=0.08)
+        figure = Figure(figsize=(width, height), layout=layout)
+        axes = figure.subplots(len(grid), len(grid[0]), squeeze=False)
+        for axis, panel in zip(axes.flat, itertools.chain(*grid), strict=True):
+            if panel is None:
+                axis.set_axis_off()
+            else:
+                _draw_panel(axis, panel, panels, styles)
+        for row, drawn in zip(axes, grid, strict=True):
+            row[[panel is not None for panel in drawn].index(True)].set_ylabel("mean return")
+        handles = [_legend_line(name, look) for name, look in styles.items()]
+        columns = min(len(handles), int(width / _LEGEND_ENTRY))
+        figure.legend(handles=handles, loc="outside upper center", ncols=columns)
+        text = textwrap.fill(caption(panels, method), int(width * 18))
+        figure.supxlabel(text, x=0.01, ha="left", fontsize=7.5, linespacing=1.4)
+    return figure
+
+
+def arrange(panels: Sequence[Panel]) -> list[list[Panel | None]]:
+    """Lays panels out: rows are environments, then hyperparameters; columns are algorithms."""
+    columns = sorted({panel.cell.algorithm for panel in panels})
+    rows: dict[tuple[str, str, str], dict[str, list[Panel]]] = {}
+    for panel in panels:
+        key = (panel.cell.study, panel.cell.env, panel.cell.hps)
+        rows.setdefault(key, {}).setdefault(panel.cell.algorithm, []).append(panel)
+    grid: list[list[Panel | None]] = []
+    for key in sorted(rows):
+        # Variants of an algorithm stand below each other.
+        variants = [rows[key].get(column, []) for column in columns]
+        grid += [list(row) for row in itertools.zip_longest(*variants)]
+    return grid
+
+
+def save(figure: Figure, png: Path, pdf: Path) -> None:
+    """Writes both formats, the same bytes for the same figure."""
+    with matplotlib.rc_context(settings()):
+        write_whole(
+            png,
+            lambda path: figure.savefig(
+                path, format="png", dpi=PNG_DPI, metadata={"Software": None}
+            ),
+        )
+        write_whole(
+            pdf,
+            lambda path: figure.savefig(path, format="pdf", metadata={"CreationDate": None}),
+        )
+
+
+def _draw_panel(axis: Axes, panel: Panel, panels: Sequence[Panel], styles: dict[str, Look]) -> None:
+    axis.set_title(panel_title(panel, panels), fontsize=9)
+    if not panel.curves:
+        axis.set(xticks=[], yticks=[])
+        axis.text(0.5, 0.5, "no run used", ha="center", transform=axis.transAxes)
+        return
+    axis.set_xlabel("environment steps")
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axis.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+    low, high, cut = y_range(panel.curves)
+    for curve in panel.curves:
+        # Intervals that fill the panel lie over each other: paler, they leave lines readable.
+        _draw_curve(axis, curve, styles[curve.framework], shade=0.07 if cut else 0.14)
+    axis.set_ylim(low, high)
+    axis.set_xlim(left=0)
+
+
+def _draw_curve(axis: Axes, curve: Curve, look: Look, shade: float) -> None:
+    for steps, returns in curve.seeds:
+        axis.plot(steps, returns, color=look.color, linewidth=0.6, alpha=0.4)
+    if np.isfinite(curve.low).any():
+        axis.fill_between(
+            curve.steps, curve.low, curve.high, color=look.color, alpha=shade, linewidth=0
+        )
+    axis.plot(
+        curve.steps,
+        curve.mean,
+        color=look.color,
+        linestyle=look.line,
+        marker=look.marker,
+        markevery=max(1, len(curve.steps) // 8),
+        markersize=4,
+        linewidth=1.6,
+    )
+
+
+def _legend_line(name: str, look: Look) -> Line2D:
+    return Line2D(
+        [], [], color=look.color, linestyle=look.line, marker=look.marker, markersize=4, label=name
+    )

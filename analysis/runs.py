@@ -1,0 +1,126 @@
+"""What the analysis knows of runs: those it can use, and those it cannot with the reason."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Cell:
+    """What is held equal while frameworks are compared.
+
+    Attributes:
+        study: Name of the study.
+        env: Environment.
+        algorithm: Algorithm.
+        hps: Name of the hyperparameter set.
+        variant: What distinguishes otherwise equal settings, e.g. `steps=20480`.
+    """
+
+    study: str
+    env: str
+    algorithm: str
+    hps: str
+    variant: str
+
+
+@dataclasses.dataclass(frozen=True)
+class RunId:
+    """Which run a folder stands for.
+
+    Attributes:
+        cell: The setting.
+        framework: The framework that trained.
+        seed: Training seed; None where neither run.json nor the folder's name tells it.
+    """
+
+    cell: Cell
+    framework: str
+    seed: int | None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Run:
+    """One complete run.
+
+    Attributes:
+        id: Which run it is.
+        path: Its folder.
+        timesteps: int64[E], environment steps at each evaluation, strictly increasing.
+        results: float64[E, episodes], return of each evaluation episode.
+        ep_lengths: int64[E, episodes], steps of each evaluation episode.
+        spec: The specification in run.json.
+    """
+
+    id: RunId
+    path: Path
+    timesteps: NDArray[np.int64]
+    results: NDArray[np.float64]
+    ep_lengths: NDArray[np.int64]
+    spec: Mapping[str, Any]
+
+    @property
+    def final_score(self) -> float:
+        """Mean return over the episodes of the last evaluation."""
+        return float(self.results[-1].mean())
+
+
+@dataclasses.dataclass(frozen=True)
+class Excluded:
+    """A run folder that is not used.
+
+    Attributes:
+        id: Which run it is; from the path where run.json does not tell.
+        path: The folder.
+        reason: Why it is not used.
+        completed: Whether the run itself is complete, as a second copy of a run is.
+    """
+
+    id: RunId
+    path: Path
+    reason: str
+    completed: bool = False
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Loaded:
+    """Everything found under a folder.
+
+    Attributes:
+        root: The folder.
+        runs: The runs that are used, ordered by path.
+        excluded: The others, ordered by path.
+    """
+
+    root: Path
+    runs: tuple[Run, ...]
+    excluded: tuple[Excluded, ...]
+
+    @property
+    def folders(self) -> tuple[Run | Excluded, ...]:
+        """Used and unused run folders."""
+        return (*self.runs, *self.excluded)
+
+    @property
+    def requested(self) -> int:
+        """Run folders found. A seed that was never started leaves none unless pending."""
+        return len(self.folders)
+
+    @property
+    def completed(self) -> int:
+        """Runs that meet the completeness rule."""
+        return len(self.runs) + sum(item.completed for item in self.excluded)
+
+    @property
+    def used(self) -> int:
+        """Runs that enter the statistics."""
+        return len(self.runs)
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Every setting with at least one folder, in order."""
+        return tuple(sorted({item.id.cell for item in self.folders}))

@@ -1,0 +1,173 @@
+"""CPU time of a run through the harness, evaluation off, over the bare upstream loop.
+
+Each measurement is a process of its own that trains once, with one thread, and reports the
+CPU time of the training alone. Harness and bare runs alternate; the ratio is taken pair by
+pair. Usage: `python benchmarks/overhead.py --frameworks sb3 cleanrl --repeats 5`.
+"""
+
+import argparse
+import dataclasses
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+STEPS = {"ppo": 6144, "td3": 1500, "sac": 1500}
+LEARNING_STARTS = 300
+SEED = 1
+
+
+def main() -> None:
+    """Measures all pairs, or one side when called by itself."""
+    options = _parser().parse_args()
+    if options.side:
+        print(measure(options.side, options.frameworks[0], options.algorithms[0], options.env))
+        return
+    print(f"CPU seconds of training on {options.env}, medians of {options.repeats} pairs")
+    print(f"{'':<14}{'steps':>7}{'harness':>9}{'bare':>9}{'ratio':>8}   (min to max)")
+    for framework in options.frameworks:
+        for algorithm in options.algorithms:
+            pairs = [
+                [_in_process(side, framework, algorithm, options.env) for side in SIDES]
+                for _ in range(options.repeats)
+            ]
+            ours, bare = (statistics.median(column) for column in zip(*pairs, strict=True))
+            ratios = [a / b for a, b in pairs]
+            print(
+                f"{framework + ' ' + algorithm:<14}{STEPS[algorithm]:>7}{ours:>9.2f}{bare:>9.2f}"
+                f"{statistics.median(ratios):>8.3f}   ({min(ratios):.3f} to {max(ratios):.3f})",
+                flush=True,
+            )
+
+
+def measure(side: str, framework: str, algorithm: str, env: str) -> float:
+    """CPU seconds of one training in this process."""
+    warnings.simplefilter("ignore")
+    with open(os.devnull, "w") as sink:  # noqa: PTH123
+        before, sys.stdout = sys.stdout, sink
+        try:
+            train = SIDES[side](framework, algorithm, env)
+            started = time.process_time()
+            train()
+            return time.process_time() - started
+        finally:
+            sys.stdout = before
+
+
+def harness_side(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
+    """The training as `harness.run` starts it, without evaluation."""
+    from harness.adapter import load_adapter
+    from harness.monitor import TrainingMonitor
+    from harness.prepare import prepare
+    from harness.recipes import read_recipe
+    from harness.recording import RunFolder
+    from harness.run_spec import DEFAULTS, make_spec
+
+    recipe = read_recipe(algorithm, framework)
+    overrides = {} if algorithm == "ppo" else {"learning_starts": LEARNING_STARTS}
+    values = DEFAULTS | {
+        "study": "overhead",
+        "framework": framework,
+        "algorithm": algorithm,
+        "env": env,
+        "hps": framework,
+        "seed": SEED,
+        "steps": STEPS[algorithm],
+        "eval_every": STEPS[algorithm],
+    }
+    spec = make_spec(values, recipe | overrides, recipe)
+    adapter = load_adapter(framework)
+    prepared = prepare(spec, adapter)
+    monitor = TrainingMonitor(spec, RunFolder(Path(tempfile.mkdtemp())))
+    return lambda: adapter.train(
+        algorithm, prepared.native, prepared.context, monitor.make_env, monitor
+    )
+
+
+def bare_side(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
+    """Upstream's code on `gymnasium.make`, with nothing of the harness in between."""
+    import gymnasium
+
+    if framework == "sb3":
+        import stable_baselines3
+
+        arguments = {} if algorithm == "ppo" else {"learning_starts": LEARNING_STARTS}
+        model_class = getattr(stable_baselines3, algorithm.upper())
+
+        def learn() -> None:
+            model = model_class("MlpPolicy", gymnasium.make(env), seed=SEED, **arguments)
+            model.learn(STEPS[algorithm])
+
+        return learn
+    if framework == "cleanrl":
+        return _bare_cleanrl(algorithm, env)
+    return _bare_recipe(framework, algorithm, env)
+
+
+def _bare_cleanrl(algorithm: str, env: str) -> Callable[[], Any]:
+    from adapters.cleanrl.scripts import read_script
+
+    sys.path.append(str(Path(__file__).parents[1] / "tests/adapters/cleanrl"))
+    import reference
+
+    path, _ = read_script(algorithm)
+    arguments = ["--env-id", env, "--seed", str(SEED), "--total-timesteps", str(STEPS[algorithm])]
+    if algorithm != "ppo":
+        arguments += ["--learning-starts", str(LEARNING_STARTS)]
+    return lambda: reference.main(Path(tempfile.mkdtemp()) / "weights", str(path), arguments)
+
+
+def _bare_recipe(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
+    # The framework has no loop of its own: the recipe runs without step hook and recording.
+    import gymnasium
+
+    from envs.tasks import load_task
+    from harness.adapter import Context, load_adapter
+    from harness.recipes import load_recipe
+
+    class Silent:
+        def attach(self, policy: Any, weights: Any) -> None:
+            pass
+
+        def record(self, metrics: Any) -> None:
+            pass
+
+    hyperparameters = load_recipe(algorithm, framework)
+    if algorithm != "ppo":
+        hyperparameters = dataclasses.replace(hyperparameters, learning_starts=LEARNING_STARTS)
+    adapter = load_adapter(framework)
+    context = Context(load_task(env), STEPS[algorithm], SEED)
+    native = adapter.translate(algorithm, hyperparameters, context)
+    return lambda: adapter.train(algorithm, native, context, lambda: gymnasium.make(env), Silent())
+
+
+SIDES = {"harness": harness_side, "bare": bare_side}
+
+
+def _in_process(side: str, framework: str, algorithm: str, env: str) -> float:
+    command = [sys.executable, __file__, "--side", side, "--env", env]
+    command += ["--frameworks", framework, "--algorithms", algorithm]
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    environment = os.environ | dict.fromkeys(names, "1")
+    output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    return float(output.stdout.splitlines()[-1])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--frameworks", nargs="+", default=["sb3", "cleanrl", "torchrl"])
+    parser.add_argument("--algorithms", nargs="+", default=list(STEPS), choices=list(STEPS))
+    parser.add_argument("--env", default="HalfCheetah-v4")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--side", choices=["harness", "bare"], help=argparse.SUPPRESS)
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""MuJoCo tasks without their Gymnasium classes, for many copies at once."""

@@ -1,0 +1,34 @@
+"""`python -m harness`: trains one run, or with `--multirun` a sweep."""
+
+import os
+import sys
+
+from harness import rerun
+from harness.app import app
+from harness.config_groups import register
+from harness.errors import HANDLED, exit_code
+
+
+def main() -> int:
+    """Runs the application and words its errors for users.
+
+    Returns:
+        0 when all runs are complete, 1 when some are not, 2 for bad input, 130 for Ctrl-C.
+    """
+    if sys.argv[1:2] == ["rerun"]:
+        return rerun.main(sys.argv[2:])
+    register()
+    if os.environ.get("HYDRA_FULL_ERROR"):
+        app()
+        return 0
+    # Makes Hydra raise its errors instead of printing them.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        app()
+    except HANDLED as error:
+        return exit_code(error)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

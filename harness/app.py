@@ -1,0 +1,57 @@
+"""The Hydra application: configuration in, finished run folders out."""
+
+from pathlib import Path
+from typing import Any
+
+import hydra
+from omegaconf import DictConfig, OmegaConf
+
+from harness.errors import RunsFailed, exit_code
+from harness.fields import SpecError
+from harness.run_spec import RunSpec, make_spec
+from harness.sweep import Outcome, run_all
+
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+def app(config: DictConfig) -> None:
+    """Executes the one run that `config` describes."""
+    try:
+        spec, results_dir = spec_from_config(config)
+        report(run_all([spec], results_dir, n_jobs=1), results_dir)
+    except (SpecError, RunsFailed) as error:
+        # Raised further, Hydra would print a second message around it.
+        raise SystemExit(exit_code(error)) from None
+
+
+def spec_from_config(config: DictConfig) -> tuple[RunSpec, Path]:
+    """A checked run and the folder for results.
+
+    Raises:
+        SpecError: A value cannot be used.
+    """
+    values: Any = OmegaConf.to_container(config, resolve=True)
+    flat = values | {
+        name: values[name]["name"] for name in ("framework", "algorithm", "env", "hps", "study")
+    }
+    flat["python"] = values["framework"].get("python")
+    spec = make_spec(flat, values["hyperparameters"], values["recipe"])
+    if not values["results_dir"]:
+        raise SpecError("results_dir is empty: name a folder.")
+    return spec, Path(values["results_dir"])
+
+
+def report(outcomes: list[Outcome], results_dir: Path) -> None:
+    """Says how the runs ended and what can be done next.
+
+    Raises:
+        RunsFailed: Not all of them completed.
+    """
+    counts: dict[str, int] = {}
+    for outcome in outcomes:
+        counts[outcome.status] = counts.get(outcome.status, 0) + 1
+    summary = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    where = outcomes[0].folder if len(outcomes) == 1 else results_dir
+    noun = "run" if len(outcomes) == 1 else "runs"
+    print(f"{len(outcomes)} {noun}: {summary}. Results are in {where}")
+    if set(counts) - {"completed", "skipped"}:
+        raise RunsFailed(f"{summary}. The same command runs again what is not complete.")

@@ -1,0 +1,77 @@
+"""Where and with what a run was made."""
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.adapter import Weights
+
+
+def provenance() -> dict[str, Any]:
+    """Software, host, threads and command of this process."""
+    return {
+        "packages": imported_packages(),
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "platform": platform.platform(),
+        "host": platform.node(),
+        "processor": processor_model(),
+        "cores": os.cpu_count(),
+        "threads": {
+            name: value for name, value in sorted(os.environ.items()) if name.endswith("_THREADS")
+        },
+        "commit": project_commit(),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+    }
+
+
+def imported_packages() -> dict[str, str]:
+    """Version of every installed distribution of which a module is imported."""
+    owners = importlib.metadata.packages_distributions()
+    modules = {name.partition(".")[0] for name in sys.modules}
+    names = {owner for module in modules for owner in owners.get(module, [])}
+    return {name: importlib.metadata.version(name) for name in sorted(names, key=str.lower)}
+
+
+def processor_model() -> str:
+    """The processor's name, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
+
+
+def project_commit() -> dict[str, Any]:
+    """This project's git commit and whether files differed from it; None outside a checkout."""
+    folder = Path(__file__).parent
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        dirty = bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
+    except (OSError, subprocess.SubprocessError):
+        return {"commit": None, "dirty": None}
+    return {"commit": commit, "dirty": dirty}
+
+
+def weights_sha256(weights: Weights) -> str:
+    """Hash of all parameters, names and shapes included."""
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        array = np.ascontiguousarray(weights[name])
+        digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    return result.stdout.strip()

@@ -1,0 +1,62 @@
+"""Hyperparameter files: those in `hp_configs/` and those that adapters bring along.
+
+An adapter's package may hold a folder `hp_configs/<algorithm>/` of its own.
+"""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.adapter import installed_adapters
+from harness.fields import SpecError, build, unknown
+from harness.spec import ALGORITHMS, Hyperparameters
+
+
+def recipe_files(algorithm: str) -> dict[str, Path]:
+    """Recipe files of an algorithm by name, sorted; this project's own come first."""
+    packages = ["hp_configs", *(entry.module for entry in installed_adapters().values())]
+    files: dict[str, Path] = {}
+    for package in packages:
+        for folder in _folders(package):
+            below = folder if package == "hp_configs" else folder / "hp_configs"
+            for file in below.joinpath(algorithm).glob("*.yaml"):
+                files.setdefault(file.stem, file)
+    return dict(sorted(files.items()))
+
+
+def recipe_names(algorithm: str) -> list[str]:
+    """Names of the recipes of an algorithm, sorted."""
+    return list(recipe_files(algorithm))
+
+
+def read_recipe(algorithm: str, name: str) -> dict[str, Any]:
+    """The values in a recipe file, unchecked.
+
+    Raises:
+        SpecError: There is no such recipe.
+    """
+    files = recipe_files(algorithm)
+    if name not in files:
+        raise SpecError(unknown(f"hps={name}", name, list(files)))
+    values: dict[str, Any] = yaml.safe_load(files[name].read_text())
+    return values
+
+
+def load_recipe(algorithm: str, name: str) -> Hyperparameters:
+    """A recipe as checked hyperparameters."""
+    values = read_recipe(algorithm, name)
+    hyperparameters: Hyperparameters = build(
+        ALGORITHMS[algorithm], values, f"hp_configs/{algorithm}/{name}.yaml"
+    )
+    return hyperparameters
+
+
+def _folders(package: str) -> list[Path]:
+    # Found, not imported: a package that cannot be imported must not break all others.
+    try:
+        spec = importlib.util.find_spec(package)
+    except ImportError:
+        return []
+    return [Path(path) for path in (spec.submodule_search_locations or [])] if spec else []

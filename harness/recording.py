@@ -1,0 +1,123 @@
+"""The run folder: what is in it, how it is written, and when a run counts as complete."""
+
+import json
+import time
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+
+from harness.evaluation import Evaluation
+from harness.files import write_atomically, write_json
+
+SCHEMA = 1
+STATUSES = ("pending", "running", "completed", "failed", "interrupted")
+
+
+class RunFolder:
+    """Writes one run's files; holds what has not been written yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._timesteps: list[int] = []
+        self._returns: list[np.ndarray[Any, Any]] = []
+        self._lengths: list[np.ndarray[Any, Any]] = []
+        self._trace: list[tuple[int, str, float]] = []
+
+    @property
+    def evaluations(self) -> int:
+        """Number of evaluations so far."""
+        return len(self._timesteps)
+
+    def clear(self) -> None:
+        """Removes what an earlier attempt left."""
+        for name in ("evaluations.npz", "trace.parquet", "progress.json"):
+            (self.path / name).unlink(missing_ok=True)
+
+    def record(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Adds values to the trace; `flush` writes them."""
+        self._trace += [(step, name, value) for name, value in metrics.items()]
+
+    def add_evaluation(self, step: int, evaluation: Evaluation) -> None:
+        """Adds an evaluation and writes all files up to now."""
+        self._timesteps.append(step)
+        self._returns.append(evaluation.returns)
+        self._lengths.append(evaluation.lengths)
+        arrays: dict[str, Any] = {
+            "timesteps": np.array(self._timesteps, dtype=np.int64),
+            "results": np.stack(self._returns).astype(np.float32),
+            "ep_lengths": np.stack(self._lengths).astype(np.int32),
+        }
+        write_atomically(self.path / "evaluations.npz", lambda file: np.savez(file, **arrays))
+        self.flush()
+
+    def flush(self) -> None:
+        """Writes the trace."""
+        steps, names, values = zip(*self._trace, strict=True) if self._trace else ((), (), ())
+        table = pyarrow.table(
+            {
+                "step": pyarrow.array(steps, pyarrow.int64()),
+                "metric": pyarrow.array(names, pyarrow.string()),
+                "value": pyarrow.array(values, pyarrow.float64()),
+            }
+        )
+        write_atomically(
+            self.path / "trace.parquet", lambda file: pyarrow.parquet.write_table(table, file)
+        )
+
+    def heartbeat(self, step: int) -> None:
+        """Tells others how far the run is."""
+        write_json(self.path / "progress.json", {"step": step, "time": time.time()})
+
+
+def read_run(path: Path) -> dict[str, Any]:
+    """The content of `run.json`.
+
+    Raises:
+        ValueError: The file is not valid.
+        OSError: It cannot be read.
+    """
+    content: dict[str, Any] = json.loads((path / "run.json").read_text())
+    return content
+
+
+def update_run(path: Path, **changes: Any) -> None:
+    """Replaces top-level entries of `run.json`."""
+    write_json(path / "run.json", read_run(path) | changes)
+
+
+def read_progress(path: Path) -> int:
+    """Environment steps at the last heartbeat; 0 before the first."""
+    try:
+        return int(json.loads((path / "progress.json").read_text())["step"])
+    except (OSError, ValueError, KeyError):
+        return 0
+
+
+def incompleteness(path: Path) -> str | None:
+    """Why a run does not count as complete, or None where it does.
+
+    A run is complete when its status says so, its evaluations reach the last scheduled
+    step, and every return is finite.
+    """
+    try:
+        run = read_run(path)
+    except (OSError, ValueError):
+        return "no readable run.json"
+    status = run.get("status")
+    if status != "completed":
+        return f"{status}: {run['failure']}" if run.get("failure") else str(status)
+    try:
+        with np.load(path / "evaluations.npz") as file:
+            timesteps, returns = file["timesteps"], file["results"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        return f"evaluations.npz cannot be read: {error}"
+    if not len(timesteps) or timesteps[-1] != run["steps"]["scheduled"]:
+        return "the evaluations do not reach the last scheduled step"
+    if not np.isfinite(returns).all():
+        return "a return is not finite"
+    return None

@@ -1,0 +1,155 @@
+"""Executes one run in this process, from a pending folder to a finished one."""
+
+import dataclasses
+import json
+import os
+import time
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+from harness.adapter import Adapter, find_adapter
+from harness.fields import SpecError
+from harness.files import write_json
+from harness.monitor import TrainingError, TrainingMonitor
+from harness.prepare import Prepared
+from harness.provenance import provenance, weights_sha256
+from harness.recording import SCHEMA, RunFolder, incompleteness, read_run, update_run
+from harness.run_spec import spec_to_dict
+
+
+def initialize(prepared: Prepared, path: Path) -> bool:
+    """Writes a pending run folder, unless a complete run is there.
+
+    Returns:
+        Whether there is anything to run.
+
+    Raises:
+        SpecError: The folder cannot be written or belongs to another run.
+    """
+    spec = spec_to_dict(prepared.spec)
+    if (path / "run.json").exists():
+        _check_same(spec, path)
+        if incompleteness(path) is None:
+            return False
+    content = {
+        "schema": SCHEMA,
+        "status": "pending",
+        "spec": spec,
+        "adapter": find_adapter(prepared.spec.framework).value,
+        "hyperparameters": dataclasses.asdict(prepared.hyperparameters),
+        "native": dict(prepared.native.settings),
+        "alignment": [dataclasses.asdict(row) for row in prepared.native.alignment],
+        "steps": {
+            "requested": prepared.spec.steps,
+            "scheduled": prepared.native.total_steps,
+            "framework": prepared.native.framework_steps,
+            "taken": 0,
+        },
+        "weights_sha256": None,
+        "failure": None,
+        "timings": {},
+        "provenance": {},
+    }
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        write_json(path / "run.json", content)
+    except OSError as error:
+        raise SpecError(
+            f"results_dir: {path} cannot be written ({error.strerror}). Choose another folder."
+        ) from error
+    return True
+
+
+def execute(prepared: Prepared, adapter: Adapter, path: Path) -> str:
+    """Trains, evaluates and records; the folder must have been initialised.
+
+    Returns:
+        The final status. A failure is recorded, not raised.
+
+    Raises:
+        KeyboardInterrupt: After the run was marked interrupted.
+    """
+    folder = RunFolder(path)
+    folder.clear()
+    started = time.time()
+    update_run(path, status="running", failure=None, timings={"started": started}, pid=os.getpid())
+    monitor: TrainingMonitor | None = None
+    outcome: dict[str, Any] = {"status": "failed"}
+    try:
+        monitor = TrainingMonitor(prepared.spec, folder)
+        outcome = _train(prepared, adapter, monitor)
+    except KeyboardInterrupt:
+        outcome = {"status": "interrupted", "failure": "interrupted by the user"}
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        outcome = {"status": "failed", "failure": _describe(error)}
+    finally:
+        outcome |= _flush(folder)
+        outcome["provenance"] = provenance() | {
+            "sources": dict(adapter.sources(prepared.spec.algorithm))
+        }
+        _conclude(path, monitor, outcome, started)
+    return str(outcome["status"])
+
+
+def _train(prepared: Prepared, adapter: Adapter, monitor: TrainingMonitor) -> dict[str, Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", FutureWarning)
+        adapter.train(
+            prepared.spec.algorithm, prepared.native, prepared.context, monitor.make_env, monitor
+        )
+    monitor.finish(prepared.native.total_steps)
+    return {"status": "completed", "weights_sha256": weights_sha256(monitor.weights())}
+
+
+def _flush(folder: RunFolder) -> dict[str, Any]:
+    # A full disk must not keep the status from being written, which takes less room.
+    try:
+        folder.flush()
+    except OSError as error:
+        return {"status": "failed", "failure": f"the trace cannot be written: {error}"}
+    return {}
+
+
+def _conclude(
+    path: Path,
+    monitor: TrainingMonitor | None,
+    outcome: dict[str, Any],
+    started: float,
+) -> None:
+    ended = time.time()
+    taken = monitor.steps if monitor else 0
+    update_run(
+        path,
+        **outcome,
+        steps=read_run(path)["steps"] | {"taken": taken},
+        timings={
+            "started": started,
+            "ended": ended,
+            "seconds": ended - started,
+            "evaluation_seconds": monitor.evaluation_seconds if monitor else 0.0,
+        },
+    )
+    (path / "progress.json").unlink(missing_ok=True)
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, TrainingError | SpecError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _check_same(spec: dict[str, Any], path: Path) -> None:
+    try:
+        existing = read_run(path)["spec"]
+    except (OSError, ValueError, KeyError):
+        return
+    asked = json.loads(json.dumps(spec))
+    if existing | {"python": None} != asked | {"python": None}:
+        raise SpecError(
+            f"{path} holds a run with other settings. Choose another study.name or results_dir."
+        )

@@ -1,0 +1,26 @@
+"""A Hydra launcher that runs a sweep on all cores of this machine."""
+
+from dataclasses import dataclass
+
+from hydra.core.config_store import ConfigStore
+
+from hydra_plugins.parallax_local_launcher.launcher import LocalLauncher
+
+__all__ = ["LocalLauncher"]
+
+
+@dataclass
+class LocalLauncherConf:
+    """Options of `hydra/launcher=local`.
+
+    Attributes:
+        n_jobs: Runs at a time, each in a process of its own; -1 is one per core.
+    """
+
+    _target_: str = "hydra_plugins.parallax_local_launcher.launcher.LocalLauncher"
+    n_jobs: int = -1
+
+
+ConfigStore.instance().store(
+    group="hydra/launcher", name="local", node=LocalLauncherConf, provider="parallax"
+)

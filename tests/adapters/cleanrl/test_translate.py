@@ -1,0 +1,103 @@
+from dataclasses import replace
+
+import pytest
+
+from adapters.cleanrl import CleanRLAdapter, bridge, scripts
+from adapters.cleanrl.translate import script_arguments
+from envs.tasks import load_task
+from harness.adapter import Context
+from harness.fields import SpecError
+from harness.recipes import load_recipe
+from harness.spec import ALGORITHMS
+
+
+def translate(algorithm, steps=10_000, **changes):
+    hyperparameters = replace(load_recipe(algorithm, "cleanrl"), **changes)
+    context = Context(load_task("InvertedPendulum-v4"), steps, seed=3)
+    return CleanRLAdapter().translate(algorithm, hyperparameters, context)
+
+
+def parsed(algorithm, arguments):
+    """What the script's own parser makes of a command line."""
+    _, source = scripts.read_script(algorithm)
+    head = source[: source.index("def make_env")].split("import gym")[0]
+    parser = source[source.index("def parse_args") : source.index("def make_env")]
+    names = {"__file__": "script.py"}
+    exec(head + "\n" + parser, names)
+    import sys
+
+    before, sys.argv = sys.argv, ["script.py", *arguments]
+    try:
+        return vars(names["parse_args"]())
+    finally:
+        sys.argv = before
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_own_recipe_is_what_the_script_defaults_to(algorithm):
+    ours = parsed(algorithm, script_arguments(translate(algorithm)))
+    upstream = parsed(algorithm, [])
+    different = {name for name in upstream if ours[name] != upstream[name]}
+    assert different == {"env_id", "seed", "total_timesteps", "cuda"}
+
+
+def test_minibatch_size_becomes_a_count():
+    native = translate("ppo", rollout_steps=1024, minibatch_size=128)
+    assert native.settings["num-minibatches"] == 8
+
+
+def test_minibatches_that_are_not_whole_are_refused():
+    with pytest.raises(SpecError, match=r"minibatch_size=100: .*divide rollout_steps=2048"):
+        translate("ppo", minibatch_size=100)
+
+
+def test_annealing_is_a_flag():
+    assert translate("ppo", learning_rate_schedule="linear").settings["anneal-lr"] is True
+    assert translate("ppo", learning_rate_schedule="constant").settings["anneal-lr"] is False
+    with pytest.raises(SpecError, match="clip_range_schedule=linear"):
+        translate("ppo", clip_range_schedule="linear")
+
+
+def test_value_clipping_shares_the_clip_range():
+    assert translate("ppo", value_clip_range=None).settings["clip-vloss"] is False
+    assert translate("ppo", clip_range=0.1, value_clip_range=0.1).settings["clip-vloss"] is True
+    with pytest.raises(SpecError, match=r"value_clip_range=0\.3: .*clip_range=0\.2"):
+        translate("ppo", value_clip_range=0.3)
+
+
+def test_td3_has_one_learning_rate():
+    with pytest.raises(SpecError, match=r"critic_learning_rate=0\.01"):
+        translate("td3", critic_learning_rate=0.01)
+    native = translate("td3", policy_learning_rate=0.01, critic_learning_rate=0.01)
+    assert native.settings["learning-rate"] == 0.01
+
+
+def test_sac_temperature_shares_the_critics_learning_rate():
+    with pytest.raises(SpecError, match=r"temperature_learning_rate=0\.01: .*0\.001"):
+        translate("sac", temperature_learning_rate=0.01)
+
+
+@pytest.mark.parametrize("field", ["env_steps_per_round", "gradient_steps_per_round"])
+def test_update_ratio_is_fixed(field):
+    with pytest.raises(SpecError, match=f"{field}=2: in cleanrl it is fixed at 1"):
+        translate("td3", **{field: 2})
+
+
+def test_steps_round_down_to_whole_rollouts():
+    assert translate("ppo", steps=20_000).total_steps == 18_432
+    assert translate("td3", steps=20_000).total_steps == 20_000
+    with pytest.raises(SpecError, match="steps=2047 is less than one rollout"):
+        translate("ppo", steps=2047)
+
+
+def test_another_version_of_a_script_is_refused(monkeypatch):
+    monkeypatch.setitem(scripts.SHA256, "td3", ("td3_continuous_action.py", "0" * 64))
+    with pytest.raises(SpecError, match=r"not the script of cleanrl 1\.2\.0.*pip install"):
+        CleanRLAdapter().check_installed()
+
+
+def test_missing_wheel_is_told_with_the_command(monkeypatch, tmp_path):
+    monkeypatch.setattr(scripts, "_package_folder", lambda: tmp_path)
+    with pytest.raises(SpecError, match=r"Run: pip install --no-deps --ignore"):
+        bridge.load("ppo")

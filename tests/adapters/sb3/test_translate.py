@@ -1,0 +1,89 @@
+import math
+
+import pytest
+
+from adapters.sb3 import SB3Adapter
+from envs.tasks import load_task
+from harness.adapter import Context
+from harness.fields import SpecError
+from harness.recipes import load_recipe
+from harness.spec import ALGORITHMS
+
+
+def translate(algorithm, steps=10_000, **changes):
+    from dataclasses import replace
+
+    hyperparameters = replace(load_recipe(algorithm, "sb3"), **changes)
+    context = Context(load_task("InvertedPendulum-v4"), steps, seed=3)
+    return SB3Adapter().translate(algorithm, hyperparameters, context)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_own_recipe_is_what_upstream_defaults_to(algorithm):
+    import inspect
+
+    import stable_baselines3
+
+    signature = inspect.signature(getattr(stable_baselines3, algorithm.upper()))
+    for name, value in translate(algorithm).settings.items():
+        if name in signature.parameters and name not in ("seed", "device", "policy_kwargs"):
+            assert value == signature.parameters[name].default, name
+
+
+def test_linear_schedules_fall_to_zero_over_the_run():
+    from adapters.sb3.train import resolve
+
+    native = translate("ppo", learning_rate_schedule="linear", clip_range_schedule="linear")
+    arguments = resolve(native.settings, action_size=1)
+    assert [arguments["learning_rate"](p) for p in (1, 0.5, 0)] == pytest.approx([3e-4, 1.5e-4, 0])
+    assert [arguments["clip_range"](p) for p in (1, 0.5, 0)] == pytest.approx([0.2, 0.1, 0])
+
+
+def test_value_clipping_has_a_range_of_its_own():
+    assert translate("ppo", value_clip_range=None).settings["clip_range_vf"] is None
+    assert translate("ppo", value_clip_range=0.1).settings["clip_range_vf"] == 0.1
+
+
+def test_no_gradient_clipping_is_an_infinite_norm():
+    assert translate("ppo", max_grad_norm=None).settings["max_grad_norm"] == math.inf
+
+
+def test_tau_is_the_weight_of_the_online_network():
+    assert translate("td3", tau=0.02).settings["tau"] == 0.02
+
+
+def test_exploration_noise_is_a_share_of_half_the_range():
+    from adapters.sb3.train import resolve
+
+    arguments = resolve(translate("td3", exploration_noise=0.3).settings, action_size=2)
+    assert list(arguments["action_noise"]._sigma) == [0.3, 0.3]
+    assert translate("td3", exploration_noise=0.0).settings["action_noise"] is None
+
+
+@pytest.mark.parametrize("field", ["critic_learning_rate", "temperature_learning_rate"])
+def test_one_learning_rate_serves_all_of_sac(field):
+    with pytest.raises(SpecError, match=rf"hyperparameters\.{field}=0\.01: in sb3 .* 0\.0003"):
+        translate("sac", **{field: 0.01})
+
+
+def test_update_ratio_reaches_both_options():
+    settings = translate("td3", env_steps_per_round=4, gradient_steps_per_round=8).settings
+    assert (settings["train_freq"], settings["gradient_steps"]) == (4, 8)
+
+
+def test_target_interval_that_sb3_would_ignore_is_refused():
+    with pytest.raises(SpecError, match="target_update_interval=2"):
+        translate("sac", target_update_interval=2)
+    translate("sac", target_update_interval=2, gradient_steps_per_round=4)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "steps", "total"), [("ppo", 2048, 2048), ("ppo", 2049, 4096), ("td3", 999, 999)]
+)
+def test_steps_round_up_to_whole_rounds(algorithm, steps, total):
+    assert translate(algorithm, steps).total_steps == total
+
+
+def test_all_refusals_are_told_at_once():
+    with pytest.raises(SpecError, match=r"critic_learning_rate.*temperature.*policy_delay"):
+        translate("sac", critic_learning_rate=1.0, temperature_learning_rate=1.0, policy_delay=3)

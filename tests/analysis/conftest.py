@@ -1,0 +1,80 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+SPEC = {
+    "study": "demo",
+    "env": "Hopper-v5",
+    "algorithm": "ppo",
+    "hps": "original",
+    "framework": "sb3",
+    "seed": 0,
+    "alignment": "thesis",
+    "steps": 20_000,
+    "eval_every": 2_000,
+    "eval_episodes": 4,
+    "evaluation_seed": 0,
+    "wrappers": "none",
+    "threads": 1,
+    "hyperparameters": {"gamma": 0.99},
+    "overridden": [],
+}
+
+
+def write_run(
+    results: Path,
+    *,
+    score: float = 100.0,
+    scheduled: int = 20_480,
+    timesteps: Any = None,
+    returns: Any = None,
+    status: str = "completed",
+    failure: str | None = None,
+    variant: str = "steps=20000",
+    **spec: Any,
+) -> Path:
+    """Writes a run folder with a rising curve that ends at `score`."""
+    spec = {**SPEC, **spec}
+    names = [spec[name] for name in ("study", "env", "algorithm", "hps", "framework")]
+    folder = results.joinpath(*names, variant, f"seed={spec['seed']}")
+    folder.mkdir(parents=True)
+    record = {
+        "schema": 1,
+        "status": status,
+        "spec": spec,
+        "native": {},
+        "alignment": [],
+        "steps": {"requested": spec["steps"], "scheduled": scheduled, "taken": scheduled},
+        "weights_sha256": None,
+        "failure": failure,
+        "timings": {},
+        "provenance": {},
+    }
+    (folder / "run.json").write_text(json.dumps(record))
+    write_evaluations(folder, score, scheduled, timesteps, returns)
+    return folder
+
+
+def write_evaluations(folder: Path, score: float, end: int, timesteps: Any, returns: Any) -> None:
+    timesteps = np.asarray(np.r_[0:end:2000, end] if timesteps is None else timesteps, np.int64)
+    if returns is None:
+        episodes = np.random.default_rng(0).normal(0, 1, (len(timesteps), 4))
+        episodes -= episodes.mean(axis=1, keepdims=True)
+        returns = score * (timesteps / max(end, 1))[:, None] + episodes
+    returns = np.asarray(returns, dtype=np.float32)
+    lengths = np.full(returns.shape, 10, dtype=np.int32)
+    np.savez(folder / "evaluations.npz", timesteps=timesteps, results=returns, ep_lengths=lengths)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def make_run(results: Path) -> Callable[..., Path]:
+    return lambda **options: write_run(results, **options)

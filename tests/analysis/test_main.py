@@ -1,0 +1,120 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from analysis.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+FILES = ["comparison.csv", "comparison.md", "learning_curves.pdf", "learning_curves.png"]
+
+
+def command(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "analysis", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_command_prints_the_table_and_says_where_files_are(results, make_run):
+    for framework in ("sb3", "cleanrl"):
+        for seed in range(2):
+            make_run(framework=framework, seed=seed)
+    make_run(framework="cleanrl", seed=2, status="interrupted")
+    done = command(results / "demo")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines[:-4])) <= 100
+    output = results / "demo" / "analysis"
+    assert sorted(path.name for path in output.iterdir()) == FILES
+    assert lines[-4:] == [
+        f"Table:   {output}/comparison.csv",
+        f"         {output}/comparison.md",
+        f"Picture: {output}/learning_curves.png",
+        f"         {output}/learning_curves.pdf",
+    ]
+    assert "cleanrl/steps=20000/seed=2: interrupted" in done.stdout
+
+
+def test_a_terminal_without_unicode_does_not_break_the_command(results, make_run, monkeypatch):
+    make_run()
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    assert command(results).returncode == 0
+
+
+def test_a_missing_folder_is_one_message(tmp_path):
+    done = command(tmp_path / "gone")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: {tmp_path}/gone: no such folder. Give a results folder or a study in it.\n"
+    )
+
+
+def test_a_folder_without_runs_is_one_message(tmp_path, capsys):
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    assert main([str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert "no runs found" in error
+    assert error.count("\n") == 1
+    assert list(folder.iterdir()) == []
+
+
+def test_an_output_that_cannot_be_written_is_one_message(results, make_run, tmp_path, capsys):
+    make_run()
+    (tmp_path / "file").write_text("")
+    assert main([str(results), "--output", str(tmp_path / "file" / "deeper")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("method", ["t", "thesis", "bootstrap"])
+def test_every_method_is_named_in_table_and_files(results, make_run, tmp_path, method, capsys):
+    for seed in range(2):
+        make_run(seed=seed)
+    output = tmp_path / "out"
+    assert main([str(results), "--interval", method, "--output", str(output)]) == 0
+    assert f"Interval: {method}," in capsys.readouterr().out
+    assert f",{method}," in (output / "comparison.csv").read_text()
+    assert f"Interval: {method}," in (output / "comparison.md").read_text()
+    assert not (results / "analysis").exists()
+
+
+def test_runs_that_cannot_be_used_are_listed_and_no_picture_is_drawn(results, make_run, capsys):
+    make_run(status="running")
+    assert main([str(results)]) == 0
+    output = capsys.readouterr().out
+    assert "seed=0: running" in output
+    assert output.endswith("Picture: none, no run can be used\n")
+
+
+def test_a_second_analysis_gives_the_same_files(results, make_run):
+    for seed in range(3):
+        make_run(seed=seed)
+    contents = []
+    for _ in range(2):
+        main([str(results), "--interval", "bootstrap"])
+        contents.append([(results / "analysis" / name).read_bytes() for name in FILES])
+    assert contents[0] == contents[1]
+
+
+def test_files_are_written_even_if_nobody_reads_the_table(results, make_run):
+    make_run()
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as nobody:
+        done = subprocess.run(
+            [sys.executable, "-m", "analysis", str(results)],
+            cwd=ROOT,
+            stdout=nobody,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.stderr == ""
+    assert sorted(path.name for path in (results / "analysis").iterdir()) == FILES

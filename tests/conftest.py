@@ -1,0 +1,14 @@
+import os
+
+for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[name] = "1"  # before anything imports a numerical library
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_in_a_scratch_folder(tmp_path, monkeypatch):
+    # Whatever a run leaves in its working folder must not end up in the checkout.
+    scratch = tmp_path / "cwd"
+    scratch.mkdir()
+    monkeypatch.chdir(scratch)

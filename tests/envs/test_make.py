@@ -1,0 +1,181 @@
+"""What the harness knows of a task, and what a training environment is made of."""
+
+import itertools
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.wrappers import NormalizeObservation
+
+from envs.make import CLIP, frozen_normalizer, make_training_env, share_statistics
+from envs.tasks import TASK_IDS, TaskError, load_task, make
+
+ENV = "Hopper-v4"
+
+
+class Box(gymnasium.Env):
+    """A task with spaces to choose."""
+
+    def __init__(self, observations=(2,), low=-1.0, actions=(1,)):
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, observations)
+        self.action_space = gymnasium.spaces.Box(low, 1.0, actions)
+
+
+@pytest.fixture
+def register(monkeypatch):
+    def register_as(env_id, **options):
+        monkeypatch.setattr(gymnasium.envs.registration, "registry", {})
+        gymnasium.register(env_id, **options)
+
+    return register_as
+
+
+def training_env(wrappers="none", before_step=lambda: None, after_episode=lambda *_: None):
+    return make_training_env(
+        ENV,
+        wrappers=wrappers,
+        gamma=0.99,
+        before_step=before_step,
+        after_episode=after_episode,
+    )
+
+
+def play(env, steps, seed=0):
+    """Random steps, every reset seeded: observations, rewards, and what ended an episode."""
+    generator = np.random.default_rng(seed)
+    rows = [(env.reset(seed=seed)[0], 0.0, False)]
+    for _ in range(steps):
+        action = generator.uniform(-1, 1, env.action_space.shape).astype(np.float32)
+        observation, reward, terminated, truncated, _ = env.step(action)
+        rows.append((observation, reward, terminated or truncated))
+        if rows[-1][2]:
+            env.reset(seed=seed + len(rows))
+    return [np.array(column) for column in zip(*rows, strict=True)]
+
+
+@pytest.mark.parametrize("env_id", TASK_IDS)
+def test_task_table_agrees_with_gymnasium(env_id):
+    task, env = load_task(env_id), make(env_id)
+    assert task.env_id == env_id
+    assert (task.observation_size,) == env.observation_space.shape
+    assert task.action_size == env.action_space.shape[0]
+    assert task.action_low == tuple(env.action_space.low)
+    assert task.action_high == tuple(env.action_space.high)
+    assert task.max_episode_steps == env.spec.max_episode_steps
+
+
+def test_tasks_of_the_thesis_are_there():
+    assert {"HalfCheetah-v4", "Hopper-v4", "Walker2d-v4", "Ant-v4", "Swimmer-v4"} < set(TASK_IDS)
+
+
+@pytest.mark.filterwarnings("error::DeprecationWarning")
+def test_version_4_is_made_without_a_notice():
+    make("HalfCheetah-v4")
+
+
+def test_unknown_task_is_named():
+    with pytest.raises(TaskError, match="env=Hoppper-v4 cannot be made"):
+        make("Hoppper-v4")
+
+
+def test_task_without_a_time_limit_has_limit_zero(register):
+    register("Endless-v0", entry_point=Box)
+    assert load_task("Endless-v0").max_episode_steps == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("Image", {"observations": (3, 3)}, "a flat Box is needed"),
+        ("Grid", {"actions": (2, 2)}, "a flat Box is needed"),
+        ("Unbounded", {"low": -np.inf}, "give them bounds"),
+    ],
+)
+def test_task_that_cannot_be_used_is_refused(register, name, options, message):
+    register(f"{name}-v0", entry_point=Box, kwargs=options)
+    with pytest.raises(TaskError, match=rf"env={name}-v0 has .*{message}"):
+        load_task(f"{name}-v0")
+
+
+def test_task_with_discrete_actions_is_refused():
+    with pytest.raises(TaskError, match=r"env=CartPole-v1 has actions Discrete\(2\)"):
+        load_task("CartPole-v1")
+
+
+@pytest.mark.parametrize("wrappers", ["none", "normalized"])
+def test_hooks_tell_of_the_tasks_own_steps_and_returns(wrappers):
+    steps, episodes = [], []
+    env = training_env(
+        wrappers,
+        before_step=lambda: steps.append(1),
+        after_episode=lambda *episode: episodes.append(episode),
+    )
+    play(env, 300)
+    assert len(steps) == 300
+    _, rewards, ends = play(make(ENV), 300)
+    bounds = [0, *np.flatnonzero(ends)]
+    assert len(bounds) > 5
+    assert episodes == [
+        (sum(rewards[start + 1 : end + 1].tolist()), end - start)
+        for start, end in itertools.pairwise(bounds)
+    ]
+
+
+def test_step_is_told_before_it_is_taken():
+    env = training_env(before_step=lambda: times.append(env.unwrapped.data.time))
+    times = []
+    play(env, 2)
+    assert times == [0.0, pytest.approx(env.unwrapped.dt)]
+
+
+def test_without_wrappers_the_task_is_unchanged():
+    for ours, theirs in zip(play(training_env(), 15), play(make(ENV), 15), strict=True):
+        assert (ours == theirs).all()
+
+
+def test_normalized_observations_and_rewards_are_clipped():
+    observations, rewards, _ = play(training_env("normalized"), 300)
+    assert np.abs(observations).max() <= CLIP
+    assert np.abs(rewards).max() <= CLIP
+    assert not (rewards[1:16] == play(make(ENV), 15)[1][1:]).any()
+
+
+def test_frozen_normalizer_gives_what_the_wrappers_would():
+    env = training_env("normalized")
+    play(env, 300)
+    normalize = frozen_normalizer(env)
+    layer = env
+    while not isinstance(layer, NormalizeObservation):
+        layer = layer.env
+    layer.update_running_mean = False
+    shown, _, _ = play(env, 15, seed=7)
+    task_own, _, _ = play(make(ENV), 15, seed=7)
+    assert (normalize(task_own).astype(np.float32) == shown).all()
+    assert (normalize(task_own * 1e6).astype(np.float32) <= CLIP).all()
+
+
+def test_frozen_normalizer_neither_follows_nor_disturbs_training():
+    env, undisturbed = training_env("normalized"), training_env("normalized")
+    batch = np.random.default_rng(0).normal(size=(5, 11))
+    play(env, 15)
+    normalize = frozen_normalizer(env)
+    before = normalize(batch)
+    play(undisturbed, 15)
+    for ours, theirs in zip(play(env, 15, 1), play(undisturbed, 15, 1), strict=True):
+        assert (ours == theirs).all()
+    assert (normalize(batch) == before).all()
+    assert not (frozen_normalizer(env)(batch) == before).all()
+
+
+def test_frozen_normalizer_is_the_identity_without_wrappers():
+    batch = np.random.default_rng(0).normal(size=(5, 11))
+    assert (frozen_normalizer(training_env())(batch) == batch).all()
+
+
+def test_environments_that_share_statistics_normalize_alike():
+    first, other = training_env("normalized"), training_env("normalized")
+    share_statistics(first, other)
+    batch = np.random.default_rng(0).normal(size=(5, 11))
+    for env in (first, other):
+        play(env, 15)
+        assert (frozen_normalizer(first)(batch) == frozen_normalizer(other)(batch)).all()

@@ -1,0 +1,105 @@
+import json
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+import support
+
+from harness.fields import SpecError
+from harness.interpreter import check_interpreter
+from harness.recording import read_run
+from harness.rerun import compare_provenance
+from harness.sweep import run_all
+
+PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
+
+
+@pytest.fixture
+def finished(tmp_path):
+    spec = support.spec(hyperparameters=PPO, steps=256, eval_every=128)
+    (outcome,) = run_all([spec], tmp_path, n_jobs=1)
+    assert outcome.status == "completed"
+    return outcome.folder
+
+
+def rerun(folder, *arguments):
+    command = [sys.executable, "-m", "harness", "rerun", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_run_again_is_identical(finished):
+    result = rerun(finished)
+    assert result.returncode == 0, result.stderr
+    assert "Evaluations: identical" in result.stdout and "Weights:     identical" in result.stdout
+    assert "Software and machine: the same" in result.stdout
+
+
+def test_what_differs_is_named(finished, tmp_path):
+    import numpy as np
+
+    run = read_run(finished)
+    run["provenance"]["packages"]["torch"] = "1.0"
+    (finished / "run.json").write_text(json.dumps(run | {"weights_sha256": "0"}))
+    with np.load(finished / "evaluations.npz") as file:
+        content = dict(file)
+    content["results"][1] += 1
+    np.savez(finished / "evaluations.npz", **content)
+    result = rerun(finished, "--keep", str(tmp_path / "kept"))
+    assert result.returncode == 1
+    assert "1 of 2 differ, from step 256 on; mean returns by up to 1" in result.stdout
+    assert "packages torch: 1.0 then, " in result.stdout
+    assert list((tmp_path / "kept").rglob("evaluations.npz"))
+
+
+def test_folder_without_a_complete_run_is_refused(tmp_path):
+    result = rerun(tmp_path)
+    assert result.returncode == 2
+    assert "holds no complete run" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_provenance_names_what_appeared_and_vanished():
+    before = {"python": "3.11", "packages": {"a": "1", "b": "1"}}
+    after = {"python": "3.11", "packages": {"b": "2", "c": "1"}}
+    assert compare_provenance(before, after) == {
+        "packages a": ("1", "absent"),
+        "packages b": ("1", "2"),
+        "packages c": ("absent", "1"),
+    }
+
+
+@pytest.fixture(scope="module")
+def second_environment(tmp_path_factory):
+    """A virtual environment of its own that sees this one's packages but not the project."""
+    folder = tmp_path_factory.mktemp("second")
+    venv.create(folder, with_pip=False)
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    mine = Path(next(path for path in sys.path if path.endswith("site-packages")))
+    for entry in mine.iterdir():
+        if not entry.name.startswith(("parallax_rl", "_parallax_rl", "__pycache__")):
+            (site / entry.name).symlink_to(entry)
+    return folder / "bin" / "python"
+
+
+def test_another_interpreter_trains_and_everything_else_stays(second_environment, tmp_path):
+    spec = support.spec(
+        hyperparameters=PPO, steps=256, eval_every=128, python=str(second_environment)
+    )
+    (outcome,) = run_all([spec], tmp_path, n_jobs=1)
+    assert outcome.status == "completed", outcome.failure
+    run = read_run(outcome.folder)
+    assert run["provenance"]["executable"] == str(second_environment)
+    assert [o.status for o in run_all([spec], tmp_path, n_jobs=1)] == ["skipped"]
+    here = support.spec(hyperparameters=PPO, steps=256, eval_every=128)
+    assert here.folder(tmp_path) == spec.folder(tmp_path)
+    assert [o.status for o in run_all([here], tmp_path, n_jobs=1)] == ["skipped"]
+
+
+def test_interpreter_that_lacks_the_framework_is_refused(tmp_path):
+    venv.create(tmp_path / "empty", with_pip=False)
+    python = str(tmp_path / "empty" / "bin" / "python")
+    with pytest.raises(SpecError, match=r"cannot train with sb3: ModuleNotFoundError: No module"):
+        check_interpreter(python, "sb3")
+    with pytest.raises(SpecError, match="cannot be started"):
+        check_interpreter(str(tmp_path / "none"), "sb3")

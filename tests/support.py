@@ -1,0 +1,34 @@
+"""What several tests need: specs, and runs in this process."""
+
+from harness.adapter import load_adapter
+from harness.prepare import prepare
+from harness.recipes import read_recipe
+from harness.recording import read_run
+from harness.run import execute, initialize
+from harness.run_spec import DEFAULTS, make_spec
+
+
+def spec(framework="sb3", algorithm="ppo", hps=None, hyperparameters=None, **changes):
+    hps = hps or framework
+    recipe = read_recipe(algorithm, hps)
+    values = DEFAULTS | {
+        "study": "test",
+        "framework": framework,
+        "algorithm": algorithm,
+        "env": "InvertedPendulum-v4",
+        "hps": hps,
+        "seed": 0,
+        "steps": 600,
+        "eval_every": 300,
+        "eval_episodes": 2,
+    }
+    return make_spec(values | changes, recipe | (hyperparameters or {}), recipe)
+
+
+def run(a_spec, results_dir):
+    """Executes a run in this process; returns its folder and the content of run.json."""
+    prepared = prepare(a_spec, load_adapter(a_spec.framework))
+    folder = a_spec.folder(results_dir)
+    initialize(prepared, folder)
+    execute(prepared, load_adapter(a_spec.framework), folder)
+    return folder, read_run(folder)

@@ -1,0 +1,47 @@
+"""Who may import whom."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+OURS = {"harness", "adapters", "analysis", "envs", "slurm", "hydra_plugins"}
+FRAMEWORKS = {"stable_baselines3", "cleanrl", "torchrl", "tensordict", "torch"}
+FORBIDDEN = {
+    "analysis": (OURS - {"analysis"}) | FRAMEWORKS,
+    "envs": (OURS - {"envs"}) | FRAMEWORKS,
+    "harness": {"adapters", "analysis", "slurm"} | FRAMEWORKS,
+    "adapters/sb3": {"analysis", "adapters.cleanrl", "adapters.torchrl", "torchrl", "tensordict"},
+    "adapters/cleanrl": {"analysis", "adapters.sb3", "adapters.torchrl", "torchrl", "tensordict"},
+    "adapters/torchrl": {"analysis", "adapters.sb3", "adapters.cleanrl", "stable_baselines3"},
+}
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+@pytest.mark.parametrize("folder", FORBIDDEN)
+def test_folder_imports_nothing_beyond_its_wall(folder):
+    for path in (ROOT / folder).rglob("*.py"):
+        for name in imported(path):
+            crossed = {f for f in FORBIDDEN[folder] if name == f or name.startswith(f + ".")}
+            assert not crossed, f"{path.relative_to(ROOT)} imports {name}"
+
+
+def test_looking_for_adapters_imports_no_framework():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from harness.adapter import installed_adapters, load_adapter;"
+        "[load_adapter(name) for name in installed_adapters()];"
+        "print([m for m in ('torch', 'stable_baselines3', 'torchrl') if m in sys.modules])"
+    )
+    output = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert output.strip() == "[]"
