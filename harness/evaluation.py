@@ -37,23 +37,17 @@ def evaluate(
     seeds: Sequence[int],
     normalize: Callable[[Array], Array] = lambda observations: observations,
 ) -> Evaluation:
-    """Plays one complete episode per copy of the task.
+    """Plays one complete episode per copy of the task; draws no random number.
 
-    The policy always sees all N rows, those of finished episodes included: the last digits
-    of a matrix product depend on the number of rows. No random number is drawn here, and
-    actions reach the task as the policy returns them.
-
-    An episode ends with return NaN as soon as an observation, what the policy is shown, an
-    action or a reward is not finite; such an action is not taken.
+    The policy sees the rows of finished episodes as well, because the last digits of a matrix
+    product depend on the number of rows. An observation, raw or normalised, action or reward
+    that is not finite ends its episode with return NaN; such an action is not taken.
 
     Args:
-        policy: Greedy policy, observations float32[N, observations] to actions [N, actions].
+        policy: Observations float32[N, observations] to actions [N, actions], used as returned.
         env: N copies of the task.
         seeds: One reset seed per copy.
-        normalize: Frozen normalisation of observations, array to array of the same shape.
-
-    Returns:
-        Returns and lengths, in the order of `seeds`.
+        normalize: Frozen normalisation of observations [N, observations].
     """
     observations = env.reset(seeds)
     lengths = np.zeros(len(seeds), np.int64)

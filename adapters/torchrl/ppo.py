@@ -1,7 +1,5 @@
 """PPO as in upstream's `sota-implementations/ppo`, from public components."""
 
-import dataclasses
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,39 +8,16 @@ from tensordict import TensorDictBase
 from torch import nn
 from torchrl.data import LazyTensorStorage, SamplerWithoutReplacement, TensorDictReplayBuffer
 from torchrl.envs import DoubleToFloat, RewardSum, StepCounter
-from torchrl.modules import ProbabilisticActor
-from torchrl.objectives import ClipPPOLoss, group_optimizers
-from torchrl.objectives.value import GAE
 
 from adapters.torchrl.collect import make_collector, seed_generators
 from adapters.torchrl.means import Means
 from adapters.torchrl.networks import greedy, weights
-from adapters.torchrl.ppo_networks import make_actor, make_critic
-from envs.tasks import Task
+from adapters.torchrl.ppo_components import Components, build
 from harness.adapter import Context, MakeEnv, Monitor, Native
 
+__all__ = ["NETWORKS", "Components", "anneal", "build", "minibatches", "train", "update"]
+
 NETWORKS = ("actor_network", "critic_network")
-
-
-@dataclasses.dataclass(frozen=True)
-class Components:
-    """What PPO learns with.
-
-    Attributes:
-        actor: Stochastic policy.
-        advantages: Adds advantages and value targets to a rollout.
-        loss: Holds the actor's and the critic's parameters.
-        optimizer: Of actor and critic, a group each.
-        settings: Native settings, for the schedules.
-        total_updates: Gradient steps of the whole run.
-    """
-
-    actor: ProbabilisticActor
-    advantages: GAE
-    loss: ClipPPOLoss
-    optimizer: torch.optim.Optimizer
-    settings: Mapping[str, Any]
-    total_updates: int
 
 
 def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor) -> None:
@@ -76,34 +51,6 @@ def minibatches(
             rollout = components.advantages(rollout)
         buffer.extend(rollout.reshape(-1))
         yield from buffer
-
-
-def build(settings: Mapping[str, Any], task: Task) -> Components:
-    """Networks, loss and optimisers as they are before the first update."""
-    actor, critic = make_actor(settings, task), make_critic(settings, task)
-    advantages = GAE(
-        gamma=settings["GAE.gamma"],
-        lmbda=settings["GAE.lmbda"],
-        value_network=critic,
-        average_gae=False,
-        vectorized=True,
-    )
-    loss = ClipPPOLoss(
-        actor,
-        critic,
-        clip_epsilon=settings["ClipPPOLoss.clip_epsilon"],
-        clip_value=settings["ClipPPOLoss.clip_value"],
-        normalize_advantage=settings["ClipPPOLoss.normalize_advantage"],
-        entropy_coeff=settings["ClipPPOLoss.entropy_coeff"],
-        critic_coeff=settings["ClipPPOLoss.critic_coeff"],
-        loss_critic_type="l2",
-    )
-    optimizer = group_optimizers(*(_adam(network, settings) for network in (actor, critic)))
-    frames = settings["Collector.frames_per_batch"]
-    rollouts = settings["Collector.total_frames"] // frames
-    per_epoch = math.ceil(frames / settings["TensorDictReplayBuffer.batch_size"])
-    total_updates = rollouts * settings["script.ppo_epochs"] * per_epoch
-    return Components(actor, advantages, loss, optimizer, settings, total_updates)
 
 
 def update(components: Components, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
@@ -154,9 +101,3 @@ def _metrics(losses: TensorDictBase, settings: Mapping[str, Any]) -> dict[str, t
     if "loss_critic" in losses:
         metrics["loss/value"] = losses["loss_critic"] / settings["ClipPPOLoss.critic_coeff"]
     return metrics
-
-
-def _adam(network: nn.Module, settings: Mapping[str, Any]) -> torch.optim.Optimizer:
-    # A tensor as in upstream's script, where it makes the schedule's arithmetic float32.
-    rate = torch.tensor(settings["Adam.lr"])
-    return torch.optim.Adam(network.parameters(), lr=rate, eps=settings["Adam.eps"])

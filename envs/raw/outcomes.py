@@ -99,8 +99,8 @@ def double_pendulum(
     forces = np.clip(after["constraint"], -10, 10)[:, :constraints]
     fallen = after["tip"][:, 2] <= 1
     # One number at a time, as Gymnasium: an array's square can differ in the last digit.
-    distance = np.array([0.01 * x**2 + (y - 2) ** 2 for x, _, y in after["tip"].tolist()])
-    swing = np.array([1e-3 * v**2 + 5e-3 * w**2 for _, v, w in after["qvel"].tolist()])
+    distance = np.array([0.01 * x**2 + (y - 2) ** 2 for x, _, y in after["tip"]])
+    swing = np.array([1e-3 * v**2 + 5e-3 * w**2 for _, v, w in after["qvel"]])
     rewards = np.where(fallen, fallen_bonus, 10.0) - distance - swing
     parts = [after["qpos"][:, :1], np.sin(angles), np.cos(angles), speeds, forces]
     return np.concatenate(parts, axis=1), rewards, fallen

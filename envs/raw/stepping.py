@@ -38,6 +38,10 @@ class RawLockstep:
         self._env, self._task = env, task
         self._model, self._data = simulator.model, simulator.data
         self._frames, self._dt = simulator.frame_skip, simulator.dt
+        if self._model.ntree == 1:
+            # Constraints on one kinematic tree are never independent: looking for islands
+            # among them takes time and finds none.
+            self._model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_ISLAND)
         self._limit = env.spec.max_episode_steps or np.inf
         self._lengths = np.zeros(n, np.int64)
         extras = task.extras(self._data)
@@ -65,11 +69,12 @@ class RawLockstep:
         if actions.shape != controls.shape:
             raise ValueError(f"actions have shape {actions.shape}; {controls.shape} is needed.")
         controls[:] = actions
+        model, data, frames = self._model, self._data, self._frames
         for i in np.flatnonzero(active).tolist():
-            mujoco.mj_setState(self._model, self._data, self._physics[i], _PHYSICS)
-            mujoco.mj_step(self._model, self._data, self._frames)
+            mujoco.mj_setState(model, data, self._physics[i], _PHYSICS)
+            mujoco.mj_step(model, data, frames)
             if self._task.contact_forces:
-                mujoco.mj_rnePostConstraint(self._model, self._data)
+                mujoco.mj_rnePostConstraint(model, data)
             self._keep(i)
         self._lengths += active
         before, self._state = self._state, self._look()

@@ -94,7 +94,7 @@ def same(env, *args, **kwargs):
     return env
 
 
-def main(output, script, arguments):
+def main(output, script, arguments, vector=Vector028):
     writer = types.ModuleType("tensorboard")
     writer.SummaryWriter = type(
         "SummaryWriter",
@@ -119,7 +119,7 @@ def main(output, script, arguments):
         "TransformReward",
     ):
         setattr(gymnasium.wrappers, name, same)
-    gymnasium.vector.SyncVectorEnv = Vector028
+    gymnasium.vector.SyncVectorEnv = vector
     sys.argv = [script, *arguments]
     names = runpy.run_path(script, run_name="__main__")
     networks = ("agent", "actor", "qf1", "qf2", "target_actor", "qf1_target", "qf2_target")

@@ -1,0 +1,49 @@
+import dataclasses
+
+import pytest
+
+from adapters.torchrl import TorchRLAdapter
+from envs.tasks import Task, load_task
+from harness.adapter import Context
+from harness.fields import SpecError
+from harness.recipes import load_recipe
+
+PENDULUM = load_task("InvertedPendulum-v4")  # actions within +-3
+CHEETAH = load_task("HalfCheetah-v4")  # actions within +-1
+NOISES = {
+    "exploration_noise": ("AdditiveGaussianModule.std", 0.1),
+    "target_policy_noise": ("TD3Loss.policy_noise", 0.2),
+    "target_noise_clip": ("TD3Loss.noise_clip", 0.5),
+}
+
+
+def translate(task, algorithm="td3", **changes):
+    hyperparameters = dataclasses.replace(load_recipe(algorithm, "torchrl"), **changes)
+    return TorchRLAdapter().translate(algorithm, hyperparameters, Context(task, 10_000, 3))
+
+
+@pytest.mark.parametrize("field", NOISES)
+def test_noise_as_a_share_of_half_the_range_becomes_action_units(field):
+    name, _ = NOISES[field]
+    assert translate(PENDULUM, **{field: 0.25}).settings[name] == pytest.approx(0.75)
+    assert translate(CHEETAH, **{field: 0.25}).settings[name] == 0.25
+
+
+@pytest.mark.parametrize("field", NOISES)
+def test_own_noise_is_the_same_in_action_units_on_every_task(field):
+    name, upstream = NOISES[field]
+    context = Context(PENDULUM, 10_000, 3)
+    adapter = TorchRLAdapter()
+    own = adapter.own_defaults("td3", load_recipe("td3", "torchrl"), context)
+    assert getattr(own, field) == pytest.approx(upstream / 3)
+    settings = adapter.translate("td3", own, context).settings
+    assert settings[name] == pytest.approx(upstream)
+
+
+def test_noise_is_refused_where_action_dimensions_have_different_ranges():
+    uneven = Task("Uneven-v0", 3, (-1.0, -2.0), (1.0, 2.0), 100)
+    with pytest.raises(SpecError, match=r"exploration_noise=0\.1: in torchrl .*target_noise_clip"):
+        translate(uneven)
+    recipe = load_recipe("td3", "torchrl")
+    assert TorchRLAdapter().own_defaults("td3", recipe, Context(uneven, 1, 0)) == recipe
+    translate(uneven, "sac")

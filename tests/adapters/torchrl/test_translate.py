@@ -1,0 +1,138 @@
+import dataclasses
+import json
+
+import pytest
+
+from adapters.torchrl import TorchRLAdapter
+from envs.tasks import load_task
+from harness.adapter import Context
+from harness.fields import SpecError
+from harness.recipes import load_recipe
+from harness.spec import ALGORITHMS
+
+PENDULUM = "InvertedPendulum-v4"  # actions within +-3
+CHEETAH = "HalfCheetah-v4"  # actions within +-1
+
+
+def translate(algorithm, steps=10_000, task=None, n_envs=1, **changes):
+    hyperparameters = dataclasses.replace(load_recipe(algorithm, "torchrl"), **changes)
+    context = Context(task or load_task(PENDULUM), steps, 3, n_envs)
+    return TorchRLAdapter().translate(algorithm, hyperparameters, context)
+
+
+def row(native, field):
+    return next(setting for setting in native.alignment if setting.field == field)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_field_is_claimed_and_settings_can_be_written_down(algorithm):
+    native = translate(algorithm)
+    fields = [field.name for field in dataclasses.fields(ALGORITHMS[algorithm])]
+    assert [setting.field for setting in native.alignment] == fields
+    assert json.loads(json.dumps(native.settings)) == native.settings
+
+
+def test_own_recipes_reach_the_components_as_upstream_configures_them():
+    cheetah = load_task(CHEETAH)
+    replay = {
+        "TensorDictReplayBuffer.batch_size": 256,
+        "LazyTensorStorage.max_size": 1_000_000,
+        "Collector.init_random_frames": 25_000,
+        "Collector.frames_per_batch": 1000,
+        "script.num_updates": 1000,
+        "SoftUpdate.eps": 0.995,
+        "Adam(actor).lr": 3e-4,
+        "Adam(critic).lr": 3e-4,
+        "MLP.num_cells": [256, 256],
+    }
+    expected = {
+        "ppo": {
+            "Adam.lr": 3e-4,
+            "script.anneal_lr": True,
+            "Collector.frames_per_batch": 2048,
+            "TensorDictReplayBuffer.batch_size": 64,
+            "ClipPPOLoss.clip_value": None,
+            "ClipPPOLoss.critic_coeff": 0.25,
+            "ClipPPOLoss.entropy_coeff": 0.0,
+            "clip_grad_norm_.max_norm": None,
+            "Adam.eps": 1e-5,
+        },
+        "td3": replay | {"Adam.eps": 1e-4, "script.policy_update_delay": 2},
+        "sac": replay | {"Adam.eps": 1e-8, "SACLoss.alpha_init": 1.0, "Adam(alpha).lr": 3e-4},
+    }
+    for algorithm, settings in expected.items():
+        assert settings.items() <= dict(translate(algorithm, task=cheetah).settings).items()
+
+
+@pytest.mark.parametrize("algorithm", ["td3", "sac"])
+def test_tau_is_flipped_into_the_weight_of_the_old_target(algorithm):
+    assert translate(algorithm, tau=0.02).settings["SoftUpdate.eps"] == pytest.approx(0.98)
+
+
+def test_sac_networks_share_a_learning_rate_and_the_temperature_keeps_its_own():
+    recipe = dataclasses.replace(load_recipe("sac", "torchrl"), policy_learning_rate=0.01)
+    own = TorchRLAdapter().own_defaults("sac", recipe, Context(load_task(PENDULUM), 1, 0))
+    assert (own.critic_learning_rate, own.temperature_learning_rate) == (0.01, 3e-4)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "field", "value"),
+    [
+        ("ppo", "target_kl", 0.01),
+        ("ppo", "bootstrap_truncation", False),
+        ("td3", "bootstrap_truncation", False),
+        ("sac", "policy_delay", 2),
+        ("sac", "target_update_interval", 2),
+    ],
+)
+def test_what_the_components_fix_is_refused_by_name(algorithm, field, value):
+    with pytest.raises(SpecError, match=rf"hyperparameters\.{field}=.*: in torchrl it is fixed at"):
+        translate(algorithm, **{field: value})
+
+
+def test_all_refusals_are_told_at_once():
+    with pytest.raises(SpecError, match=r"policy_delay=2.*target_update_interval=3"):
+        translate("sac", policy_delay=2, target_update_interval=3)
+
+
+def test_gradient_clipping_is_emulated_only_where_asked_for():
+    assert row(translate("ppo"), "max_grad_norm").kind == "constant"
+    clipped = translate("ppo", max_grad_norm=0.5)
+    assert row(clipped, "max_grad_norm").kind == "emulated"
+    assert clipped.settings["clip_grad_norm_.max_norm"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("starts", "frames", "random_frames", "first_update"),
+    [(100, 1, 100, 100), (100, 1000, 1000, 1000), (1500, 1000, 2000, 2000), (0, 10, 0, 10)],
+)
+def test_learning_starts_with_a_whole_round(starts, frames, random_frames, first_update):
+    native = translate("td3", learning_starts=starts, env_steps_per_round=frames)
+    assert native.settings["Collector.init_random_frames"] == random_frames
+    assert f"first update after step {first_update}" in row(native, "learning_starts").note
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "steps", "total"),
+    [("ppo", 2048, 2048), ("ppo", 2049, 4096), ("td3", 999, 1000), ("sac", 1001, 2000)],
+)
+def test_steps_round_up_to_whole_rounds(algorithm, steps, total):
+    native = translate(algorithm, steps)
+    assert native.total_steps == native.settings["Collector.total_frames"] == total
+
+
+def test_update_ratio_reaches_both_options():
+    settings = translate("sac", env_steps_per_round=4, gradient_steps_per_round=8).settings
+    assert (settings["Collector.frames_per_batch"], settings["script.num_updates"]) == (4, 8)
+
+
+def test_copies_that_do_not_divide_a_round_are_refused():
+    with pytest.raises(SpecError, match=r"rollout_steps=2048: .* n_envs=3 must divide it"):
+        translate("ppo", n_envs=3)
+    with pytest.raises(SpecError, match=r"env_steps_per_round=1: .* n_envs=8 must divide it"):
+        translate("td3", n_envs=8, env_steps_per_round=1)
+
+
+def test_target_entropy_is_automatic_unless_given():
+    assert translate("sac").settings["SACLoss.target_entropy"] == "auto"
+    assert translate("sac", target_entropy=-0.5).settings["SACLoss.target_entropy"] == -0.5
