@@ -49,7 +49,10 @@ def main() -> None:
 
 def measure(side: str, framework: str, algorithm: str, env: str) -> float:
     """CPU seconds of one training in this process."""
+    from envs.tasks import silence_mujoco
+
     warnings.simplefilter("ignore")
+    silence_mujoco()  # bare upstream would leave a MUJOCO_LOG.TXT behind
     with open(os.devnull, "w") as sink:  # noqa: PTH123
         before, sys.stdout = sys.stdout, sink
         try:

@@ -56,21 +56,13 @@ def _ppo(t: Translation, hp: PPO, context: Context) -> Native:
     t.aligned("normalize_advantage", "ClipPPOLoss.normalize_advantage", note="per minibatch")
     t.aligned("ent_coef", "ClipPPOLoss.entropy_coeff")
     t.aligned("vf_coef", "ClipPPOLoss.critic_coeff", note="times the mean squared error")
-    _gradient_norm(t, hp)
+    note = "torch's, over all parameters; upstream's script does not clip"
+    t.emulated("max_grad_norm", "clip_grad_norm_.max_norm", note=note)
     t.constant("target_kl", None, "no early end of the epochs")
     t.aligned("adam_eps", "Adam.eps")
     t.aligned("hidden_sizes", "MLP.num_cells", list(hp.hidden_sizes))
     t.constant("bootstrap_truncation", True)
     return _finish(t, "rollout_steps", hp.rollout_steps, context)
-
-
-def _gradient_norm(t: Translation, hp: PPO) -> None:
-    name = "clip_grad_norm_.max_norm"
-    if hp.max_grad_norm is None:
-        t.extra(**{name: None})
-        t.constant("max_grad_norm", None, "upstream's script does not clip")
-    else:
-        t.emulated("max_grad_norm", name, note="torch's, over all parameters; not upstream's")
 
 
 def _td3(t: Translation, hp: TD3, context: Context) -> Native:

@@ -95,8 +95,8 @@ def test_all_refusals_are_told_at_once():
         translate("sac", policy_delay=2, target_update_interval=3)
 
 
-def test_gradient_clipping_is_emulated_only_where_asked_for():
-    assert row(translate("ppo"), "max_grad_norm").kind == "constant"
+def test_gradient_clipping_is_emulated_and_off_by_default():
+    assert translate("ppo").settings["clip_grad_norm_.max_norm"] is None
     clipped = translate("ppo", max_grad_norm=0.5)
     assert row(clipped, "max_grad_norm").kind == "emulated"
     assert clipped.settings["clip_grad_norm_.max_norm"] == 0.5

@@ -1,0 +1,5 @@
+from harness.conformance import AdapterConformance
+
+
+class TestSB3(AdapterConformance):
+    framework = "sb3"

@@ -1,0 +1,5 @@
+from harness.conformance import AdapterConformance
+
+
+class TestTorchRL(AdapterConformance):
+    framework = "torchrl"
