@@ -61,11 +61,10 @@ def groups_of_published(table: str) -> tuple[Group, ...]:
             moments=published_moments(row),
             rounding=0.05,
             scores=None,
-            seeds=(),
+            runs=(),
             requested=row.trials,
             completed=row.trials,
             steps=(row.steps,),
-            paths=(),
             source=row.source,
         )
         for row in read_table(table)

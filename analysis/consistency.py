@@ -1,69 +1,20 @@
 """RQ2: do two frameworks give the same under equal settings? Different, equivalent, undecided."""
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
 
 import numpy as np
 
 from analysis.groups import Group, by_cell
-from analysis.margins import Margin, margin_of
+from analysis.margins import margin_of
 from analysis.options import Options
+from analysis.pair_tests import rounding_matters, run_tests
+from analysis.pair_verdict import DIFFERENT, EQUIVALENT, UNDECIDED, PairVerdict
 from analysis.runs import Cell
 from analysis.stats import effects, pairwise, power
 from analysis.stats.moments import Floats, Moments, stack
 
-DIFFERENT, EQUIVALENT, UNDECIDED = "different", "equivalent", "undecided"
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class PairVerdict:
-    """Two frameworks in one setting.
-
-    Attributes:
-        cell: The setting.
-        first: A framework.
-        second: The other; differences are first less second.
-        verdict: `different`, `equivalent` or `undecided`.
-        detectable: A difference is significant, be it within the margin or not.
-        difference: Of the means, in units of return.
-        low: Lower end of Welch's 95% interval; NaN where either has fewer than two seeds.
-        high: Upper end.
-        p_welch: Welch's test.
-        p_permutation: Permutation test; NaN for published numbers.
-        p_holm: Welch's p-value after Holm's correction over the family.
-        p_equivalence: Two one-sided tests.
-        p_equivalence_holm: The same after Holm's correction over the family.
-        margin: What counts as no difference, and why.
-        family: Name of the family that was corrected over.
-        family_size: Number of tests in it.
-        seeds_needed: Seeds per framework that decide at 80% power if the measured values are
-            the true ones; infinite above 1,000; NaN where unknown.
-        hedges_g: Difference in pooled standard deviations, with low and high end.
-        improvement: Chance that a seed of the first beats one of the second, with ends.
-        rounding_matters: Other digits behind the printed ones could change the verdict.
-    """
-
-    cell: Cell
-    first: Group
-    second: Group
-    verdict: str
-    detectable: bool
-    difference: float
-    low: float
-    high: float
-    p_welch: float
-    p_permutation: float
-    p_holm: float
-    p_equivalence: float
-    p_equivalence_holm: float
-    margin: Margin
-    family: str
-    family_size: int
-    seeds_needed: float
-    hedges_g: tuple[float, float, float]
-    improvement: tuple[float, float, float]
-    rounding_matters: bool
+__all__ = ["DIFFERENT", "EQUIVALENT", "UNDECIDED", "PairVerdict", "consistency"]
 
 
 def consistency(groups: Sequence[Group], options: Options) -> tuple[PairVerdict, ...]:
@@ -95,23 +46,6 @@ def consistency(groups: Sequence[Group], options: Options) -> tuple[PairVerdict,
     return tuple(verdicts[i] for i in range(len(pairs)))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Tests:
-    contrast: pairwise.Contrast
-    p: Floats
-    p_holm: Floats
-    p_equivalence: Floats
-    p_equivalence_holm: Floats
-
-    def verdicts(self, permutation: Floats, alpha: float) -> tuple[list[str], list[bool]]:
-        with np.errstate(invalid="ignore"):
-            agrees = np.isnan(permutation) | (permutation < alpha)
-            detectable = (self.p_holm < alpha) & agrees
-            equivalent = self.p_equivalence_holm < alpha
-        words = np.where(equivalent, EQUIVALENT, np.where(detectable, DIFFERENT, UNDECIDED))
-        return [str(word) for word in words], [bool(flag) for flag in detectable]
-
-
 def _family(cell: Cell, kind: str) -> str:
     if kind == "all":
         return "all pairs"
@@ -120,19 +54,13 @@ def _family(cell: Cell, kind: str) -> str:
     return f"pairs of {cell.algorithm}, {cell.hps}, {cell.env} in study {cell.study}"
 
 
-def _test(first: Moments, second: Moments, margins: Floats) -> _Tests:
-    item = pairwise.contrast([first], [second])
-    p, p_equivalence = pairwise.two_sided_p(item), pairwise.equivalence_p(item, margins)
-    return _Tests(item, p, pairwise.holm(p), p_equivalence, pairwise.holm(p_equivalence))
-
-
 def _family_verdicts(
     pairs: Sequence[tuple[Group, Group]], family: str, options: Options
 ) -> list[PairVerdict]:
     first, second = (stack([pair[side].moments for pair in pairs]) for side in (0, 1))
     margins = [margin_of(pair, options) for pair in pairs]
     sizes = np.array([margin.size for margin in margins])
-    tests = _test(first, second, sizes)
+    tests = run_tests(first, second, sizes)
     permutation = np.array([_permutation(pair, options) for pair in pairs])
     words, detectable = tests.verdicts(permutation, options.alpha)
     low, high = pairwise.limits(tests.contrast)
@@ -145,7 +73,7 @@ def _family_verdicts(
     g = effects.hedges_g(first, second)
     theta = _improvement(pairs, first, second)
     theta_ends = effects.improvement_interval(theta, first.n, second.n)
-    matters = _rounding_matters(pairs, sizes, words, options.alpha)
+    matters = rounding_matters(pairs, sizes, words, options.alpha)
     tested = int(np.count_nonzero(~np.isnan(tests.p)))
     return [
         PairVerdict(
@@ -187,31 +115,3 @@ def _improvement(pairs: Sequence[tuple[Group, Group]], first: Moments, second: M
         if one.scores is not None and two.scores is not None:
             normal[i] = effects.improvement_of_samples(one.scores, two.scores)
     return normal
-
-
-def _rounding_matters(
-    pairs: Sequence[tuple[Group, Group]], margins: Floats, words: list[str], alpha: float
-) -> list[bool]:
-    """Whether means and intervals at the ends of their rounding give another verdict."""
-    if not any(group.rounding for pair in pairs for group in pair):
-        return [False] * len(pairs)
-    changed = np.zeros(len(pairs), dtype=bool)
-    none = np.full(len(pairs), np.nan)
-    for apart, wider in itertools.product((-1, 1), (-1, 1)):
-        moved = [_moved(pair, apart, wider) for pair in pairs]
-        first, second = (stack([pair[side] for pair in moved]) for side in (0, 1))
-        other, _ = _test(first, second, margins).verdicts(none, alpha)
-        changed |= np.array([a != b for a, b in zip(words, other, strict=True)])
-    return [bool(flag) for flag in changed]
-
-
-def _moved(pair: tuple[Group, Group], apart: int, wider: int) -> tuple[Moments, Moments]:
-    sign = 1.0 if pair[0].moments.mean >= pair[1].moments.mean else -1.0
-    moved = []
-    for group, side in zip(pair, (1, -1), strict=True):
-        n, shift = group.moments.n, side * sign * apart * group.rounding
-        # The interval is 1.96 d / sqrt(n) with d = s sqrt((n - 1) / n).
-        extra = wider * group.rounding * n / (1.96 * np.sqrt(np.maximum(n - 1, 1)))
-        sd = np.maximum(0.0, group.moments.sd + extra)
-        moved.append(Moments(group.moments.mean + shift, sd, n))
-    return moved[0], moved[1]

@@ -21,12 +21,11 @@ class Group:
         moments: Mean, deviation and count of the final scores.
         rounding: Half a unit of the last printed digit of a published mean and its interval,
             in units of return; 0 for runs.
-        scores: float[n], final score per seed, by seed; None for published numbers.
-        seeds: Seed of each score.
+        scores: float[n], score per seed, by seed; None for published numbers.
+        runs: The run behind each score; empty for published numbers.
         requested: Run folders found; equal to n for published numbers.
         completed: Runs that meet the completeness rule.
-        steps: Environment steps at the last evaluation; several if seeds differ.
-        paths: Run folder of each score; empty for published numbers.
+        steps: Environment steps at which the scores were taken; several if seeds differ.
         source: Where published numbers stand; empty for runs.
     """
 
@@ -35,17 +34,44 @@ class Group:
     moments: Moments
     rounding: float
     scores: Floats | None
-    seeds: tuple[int | None, ...]
+    runs: tuple[Run, ...]
     requested: int
     completed: int
     steps: tuple[int, ...]
-    paths: tuple[Path, ...]
     source: str = ""
 
     @property
     def n(self) -> int:
         """Seeds used."""
         return int(self.moments.n)
+
+    @property
+    def seeds(self) -> tuple[int | None, ...]:
+        """Seed of each score."""
+        return tuple(run.id.seed for run in self.runs)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Run folder of each score."""
+        return tuple(run.path for run in self.runs)
+
+    def nearest_to(self, step: int) -> "Group":
+        """The same runs, scored at each one's evaluation nearest to a step.
+
+        Published numbers stay as they are. Of two evaluations equally near, the earlier counts.
+
+        Args:
+            step: Environment steps.
+        """
+        if not self.runs:
+            return self
+        at = [int(np.abs(run.timesteps - step).argmin()) for run in self.runs]
+        scores = [float(run.results[i].mean()) for run, i in zip(self.runs, at, strict=True)]
+        steps = {int(run.timesteps[i]) for run, i in zip(self.runs, at, strict=True)}
+        values = np.array(scores, dtype=np.float64)
+        return dataclasses.replace(
+            self, moments=moments(values), scores=values, steps=tuple(sorted(steps))
+        )
 
 
 def groups_of_runs(loaded: Loaded) -> tuple[Group, ...]:
@@ -76,11 +102,10 @@ def _group(cell: Cell, framework: str, items: list[Run | Excluded]) -> Group:
         moments=moments(scores),
         rounding=0.0,
         scores=scores,
-        seeds=tuple(run.id.seed for run in runs),
+        runs=tuple(runs),
         requested=len(items),
         completed=sum(isinstance(item, Run) or item.completed for item in items),
         steps=tuple(sorted({int(run.timesteps[-1]) for run in runs})),
-        paths=tuple(run.path for run in runs),
     )
 
 

@@ -13,7 +13,6 @@ from analysis.stats import pairwise
 from analysis.stats.moments import Moments, from_population_sd, from_thesis_interval
 
 WORSE, SIMILAR, BETTER = "worse", "similar", "better"
-ORIGINAL = "original"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -111,13 +110,19 @@ def remarks(
 def reproduction_of_groups(
     groups: Sequence[Group], options: Options
 ) -> tuple[ReproductionVerdict, ...]:
-    """Every group with the original hyperparameters against every published number of its task."""
+    """Every group against every published number under its hyperparameters."""
     return tuple(
-        judge(group, row, options)
+        judge(group.nearest_to(row.steps), row, options)
         for group in groups
-        if group.cell.hps == ORIGINAL and group.n
-        for row in targets(group.cell.algorithm, group.cell.env)
+        if group.n
+        for row in _targets(group)
+        if row.table != group.cell.study
     )
+
+
+def _targets(group: Group) -> tuple[Published, ...]:
+    cell = group.cell
+    return targets(cell.algorithm, cell.env, cell.hps, group.framework)
 
 
 def _thesis_form(ours: Moments, target: float) -> str:

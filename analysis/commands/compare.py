@@ -12,8 +12,8 @@ from analysis.compare import compare
 from analysis.curves import Panel, make_panels
 from analysis.figures import draw_curves, save
 from analysis.files import write_text
+from analysis.find import OUTPUT_FOLDER
 from analysis.intervals import METHODS
-from analysis.load import OUTPUT_FOLDER
 from analysis.notes import make_notes
 from analysis.tables import print_comparison, to_csv, to_markdown
 

@@ -11,7 +11,7 @@ from analysis.answers import Answers, answer_published, answer_runs
 from analysis.commands.shell import CommandError, load_results, make_console, writing_to
 from analysis.commands.verdict_options import add_verdict_arguments, make_options
 from analysis.files import write_text
-from analysis.load import OUTPUT_FOLDER
+from analysis.find import OUTPUT_FOLDER
 from analysis.verdict_tables import consistency_row, ranking_rows, reproduction_row, to_csv
 
 

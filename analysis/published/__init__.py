@@ -10,7 +10,7 @@ FOLDER = Path(__file__).parent
 SPREADS = ("", "sd", "population sd", "thesis interval")
 
 # Order in which sources stand for "the published score" of an algorithm on a task.
-_TARGETS = "thesis_targets"
+_TARGETS, _TABLES = "thesis_targets", "thesis_tables"
 _REFERENCES = ("thesis_targets", "td3_paper", "tianshou")
 
 
@@ -92,18 +92,20 @@ def reference_score(algorithm: str, env: str) -> tuple[float, str] | None:
     return None
 
 
-def targets(algorithm: str, env: str) -> tuple[Published, ...]:
-    """Every published number for an algorithm on a task that reproduction is judged by.
+def targets(algorithm: str, env: str, hps: str, framework: str) -> tuple[Published, ...]:
+    """Every published number that scores under these hyperparameters can be held against.
 
-    The thesis' own read-offs come first; its tables are left out, being no originals.
+    The thesis' own read-offs of the original curves come first, its tables last: those hold
+    for one framework each, the other numbers for all.
     """
     task, _ = split_version(env)
-    names = [_TARGETS, *(n for n in table_names() if n not in (_TARGETS, "thesis_tables"))]
+    middle = [name for name in table_names() if name not in (_TARGETS, _TABLES)]
     return tuple(
         row
-        for name in names
+        for name in (_TARGETS, *middle, _TABLES)
         for row in read_table(name)
-        if (row.algorithm, row.env) == (algorithm, task)
+        if (row.algorithm, row.env, row.hps) == (algorithm, task, hps)
+        and (name != _TABLES or row.framework == framework)
     )
 
 

@@ -27,8 +27,9 @@ def difference_power(
     critical = stats.t.isf(np.asarray(alpha) / 2, freedom)
     with np.errstate(divide="ignore", invalid="ignore"):
         shift = np.abs(gap) / error
-    power = stats.nct.sf(critical, freedom, np.minimum(shift, 30.0))
-    power = np.where(np.minimum(shift, 30.0) > critical + 8, 1.0, power)
+    shift = np.minimum(shift, 30.0)  # beyond that, scipy's series are slow and the power is 1
+    power = stats.nct.sf(critical, freedom, shift) + stats.nct.cdf(-critical, freedom, shift)
+    power = np.where(shift > critical + 8, 1.0, power)
     return np.where(error == 0, np.asarray(gap) != 0, power).astype(np.float64)
 
 
