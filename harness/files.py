@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 
-def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Writes to a temporary name in the same folder, then renames.
 
     Args:
