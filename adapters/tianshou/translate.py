@@ -75,7 +75,8 @@ def _sac(t: Translation, hp: SAC, context: Context) -> Native:
     t.aligned("temperature_learning_rate", "AdamOptimizerFactory(alpha).lr")
     t.constant("policy_delay", 1)
     t.constant("target_update_interval", 1)
-    t.aligned("initial_temperature", "AutoAlpha.log_alpha", math.log(hp.initial_temperature))
+    log_alpha = math.log(hp.initial_temperature)
+    t.aligned("initial_temperature", "AutoAlpha.log_alpha", log_alpha, note="its logarithm")
     entropy = -context.task.action_size if hp.target_entropy is None else hp.target_entropy
     note = "of actions scaled to +-1"
     t.aligned("target_entropy", "AutoAlpha.target_entropy", float(entropy), note)
@@ -90,7 +91,7 @@ def _off_policy(t: Translation, hp: TD3 | SAC, context: Context, name: str) -> N
     t.aligned("buffer_size", "ReplayBuffer.size", note=note)
     frames = hp.env_steps_per_round
     warm_up = math.ceil(min(hp.learning_starts, context.steps) / context.n_envs) * context.n_envs
-    note = f"first update {frames} steps later"
+    note = f"first update after step {warm_up + frames}"
     t.aligned("learning_starts", "Collector.collect.n_step", warm_up, note)
     t.aligned("tau", f"{name}.tau")
     t.aligned("gamma", f"{name}.gamma")
