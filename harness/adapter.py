@@ -107,7 +107,6 @@ class Adapter(Protocol):
     """One framework. Instances hold no state; frameworks are imported in `train` only."""
 
     name: str
-    packages: tuple[str, ...]
 
     def supports(self, algorithm: str) -> bool:
         """Whether the framework ships `algorithm`."""
