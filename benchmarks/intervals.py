@@ -8,7 +8,10 @@ virtual environment of its own:
     rliable-venv/bin/pip install "rliable==1.2.0" "pandas<3" "arch>=7,<8"
     python benchmarks/intervals.py --rliable rliable-venv/bin/python
 
-With 50,000 resamples rliable takes over ten minutes; `--resamples 2000` is a first look.
+With 50,000 resamples rliable takes some ten minutes; `--resamples 2000` is a first look.
+
+An end of an interval is a percentile of random draws. It counts as within Monte-Carlo error if
+rliable's lies between our percentiles four standard errors of the difference below and above.
 """
 
 import argparse
@@ -17,144 +20,102 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-IMPLEMENTATIONS, SEEDS, TASKS, THRESHOLDS = 9, 5, 8, 81
+FOLDER = Path(__file__).resolve().parent
+sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
+
+from interval_cases import IMPLEMENTATIONS, SEEDS, TASKS, THRESHOLDS, make_scores, measure
+
+from analysis.stats.aggregates import aggregate
+from analysis.stats.profiles import profile
+
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+Side = dict[str, dict[str, Any]]
 
 
 def main() -> int:
     """Measures both sides and prints the comparison."""
     options = _parser().parse_args()
-    if options.side:
-        result = (_ours if options.side == "ours" else _rliable)(options)
-        Path(options.output).write_text(json.dumps(result))
+    if options.ours:
+        Path(options.ours).write_text(json.dumps(ours(options.resamples)))
         return 0
-    sides = {"ours": sys.executable, "rliable": options.rliable}
+    reps = str(options.resamples)
     with tempfile.TemporaryDirectory() as folder:
-        found = {}
-        for side, python in sides.items():
-            output = Path(folder) / f"{side}.json"
-            command = [python, __file__, "--side", side, "--output", str(output)]
-            command += ["--resamples", str(options.resamples), "--rliable", options.rliable]
-            subprocess.run(command, check=True, env=_environment())
-            found[side] = json.loads(output.read_text())
-    _report(found, options.resamples)
+        first, second = Path(folder) / "ours.json", Path(folder) / "rliable.json"
+        own = [sys.executable, __file__, "--resamples", reps, "--ours", str(first)]
+        theirs = [options.rliable, str(FOLDER / "rliable_side.py"), reps, str(second)]
+        for command in (own, theirs):
+            subprocess.run(command, check=True, env={**os.environ, **ONE_THREAD})
+        report(json.loads(first.read_text()), json.loads(second.read_text()), options.resamples)
     return 0
 
 
-def make_scores() -> dict[str, np.ndarray]:
-    """float[seeds, tasks] per implementation: normal, with some runs near zero."""
-    rng = np.random.default_rng(2026)
-    scores = {}
-    for i in range(IMPLEMENTATIONS):
-        values = rng.normal(0.6 + 0.04 * i, 0.25, size=(SEEDS, TASKS))
-        failed = rng.random((SEEDS, TASKS)) < 0.1
-        scores[f"implementation {i}"] = np.where(failed, rng.random((SEEDS, TASKS)) / 10, values)
-    return scores
+def ours(resamples: int) -> Side:
+    """Times and numbers of our side, with brackets for the ends."""
+    work = _work(resamples)
+    found = {name: measure(lambda call=call: call(0.95), 5) for name, call in work.items()}
+    error = np.sqrt(2 * 0.025 * 0.975 / resamples)
+    wider, narrower = (0.95 + sign * 2 * 4 * error for sign in (1, -1))
+    for name, call in work.items():
+        found[name]["brackets"] = [
+            np.stack(call(level)[1:]).tolist() for level in (min(wider, 1.0), narrower)
+        ]
+    return found
 
 
-def _ours(options: argparse.Namespace) -> dict[str, Any]:
-    sys.path.insert(0, str(ROOT))
-    from analysis.stats.aggregates import aggregate
-    from analysis.stats.profiles import profile
-
+def _work(resamples: int) -> dict[str, Callable[[float], Arrays]]:
     scores = {name: list(values.T) for name, values in make_scores().items()}
-    at = np.linspace(0, 2, THRESHOLDS)
-    reps = options.resamples
 
-    def aggregates() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        item = aggregate(scores, np.random.default_rng(0), reps)
+    def aggregates(level: float) -> Arrays:
+        item = aggregate(scores, np.random.default_rng(0), resamples, level)
         return item.point, item.low, item.high
 
-    def profiles() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        item = profile(scores, at, np.random.default_rng(0), reps)
+    def profiles(level: float) -> Arrays:
+        item = profile(scores, THRESHOLDS, np.random.default_rng(0), resamples, level)
         return item.share, item.low, item.high
 
-    return {"aggregates": _measure(aggregates, 5), "profiles": _measure(profiles, 5)}
+    return {"aggregates": aggregates, "profiles": profiles}
 
 
-def _rliable(options: argparse.Namespace) -> dict[str, Any]:
-    from rliable import library, metrics
-
-    scores, at = make_scores(), np.linspace(0, 2, THRESHOLDS)
-    names = list(scores)
-
-    def four(values: np.ndarray) -> np.ndarray:
-        return np.array(
-            [
-                metrics.aggregate_median(values),
-                metrics.aggregate_iqm(values),
-                metrics.aggregate_mean(values),
-                metrics.aggregate_optimality_gap(values),
-            ]
-        )
-
-    def aggregates() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        points, ends = library.get_interval_estimates(scores, four, reps=options.resamples)
-        both = np.array([ends[name] for name in names])
-        return np.array([points[name] for name in names]), both[:, 0], both[:, 1]
-
-    def profiles() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        share, ends = library.create_performance_profile(scores, at, reps=options.resamples)
-        both = np.array([ends[name] for name in names])
-        return np.array([share[name] for name in names]), both[:, 0], both[:, 1]
-
-    return {"aggregates": _measure(aggregates, 1), "profiles": _measure(profiles, 1)}
-
-
-def _measure(work: Callable[[], tuple[np.ndarray, ...]], repeats: int) -> dict[str, Any]:
-    """Median time over repeats, the numbers, and whether two calls give the same bits."""
-    walls, cpus, results = [], [], []
-    for _ in range(repeats):
-        wall, cpu = time.perf_counter(), time.process_time()
-        results.append(np.stack(work()))
-        walls.append(time.perf_counter() - wall)
-        cpus.append(time.process_time() - cpu)
-    same = all(result.tobytes() == results[0].tobytes() for result in results)
-    return {
-        "wall": float(np.median(walls)),
-        "cpu": float(np.median(cpus)),
-        "values": results[0].tolist(),
-        "same_bits": same if repeats > 1 else None,
-    }
-
-
-def _report(found: dict[str, Any], resamples: int) -> None:
+def report(own: Side, theirs: Side, resamples: int) -> None:
+    """Prints the comparison as a Markdown table."""
     print(
-        f"{IMPLEMENTATIONS} implementations x ({SEEDS} seeds x {TASKS} tasks), "
-        f"{resamples:,} resamples; profiles at {THRESHOLDS} thresholds\n"
+        f"{IMPLEMENTATIONS} implementations x ({SEEDS} seeds x {TASKS} tasks), {resamples:,} "
+        f"resamples; profiles at {len(THRESHOLDS)} thresholds\n\n"
+        "| | ours, CPU s | rliable, CPU s | times less CPU | points apart, at most "
+        "| ends apart, at most | ends within Monte-Carlo error |\n|---|---|---|---|---|---|---|"
     )
-    print("| | ours, s | CPU s | rliable, s | CPU s | times less CPU | points apart | ends apart |")
-    print("|---|---|---|---|---|---|---|---|")
-    for name in ("aggregates", "profiles"):
-        ours, theirs = found["ours"][name], found["rliable"][name]
-        apart = np.abs(np.array(ours["values"]) - np.array(theirs["values"]))
-        numbers = [ours["wall"], ours["cpu"], theirs["wall"], theirs["cpu"]]
-        cells = [f"{number:.2f}" for number in numbers]
-        cells.append(f"{theirs['cpu'] / ours['cpu']:.0f}")
-        cells += [f"{apart[0].max():.1e}", f"{apart[1:].max():.4f}"]
-        print(f"| {name} | {' | '.join(cells)} |")
-    same = all(found["ours"][name]["same_bits"] for name in ("aggregates", "profiles"))
+    for name, mine in own.items():
+        other = theirs[name]
+        apart = np.abs(np.array(mine["values"]) - np.array(other["values"]))
+        wide, narrow = (np.array(ends) for ends in mine["brackets"])
+        ends, slack = np.array(other["values"])[1:], 1e-6
+        within = (ends >= np.minimum(wide, narrow) - slack) & (
+            ends <= np.maximum(wide, narrow) + slack
+        )
+        print(
+            f"| {name} | {mine['cpu']:.2f} | {other['cpu']:.1f} | {other['cpu'] / mine['cpu']:.0f} "
+            f"| {apart[0].max():.0e} | {apart[1:].max():.4f} | {within.sum()} of {within.size} |"
+        )
+    same = all(mine["same_bits"] for mine in own.values())
     print(f"\nOurs, five calls with one seed: {'the same bits' if same else 'DIFFERENT bits'}.")
-
-
-def _environment() -> dict[str, str]:
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    return {**os.environ, **dict.fromkeys(names, "1")}
+    walls = ", ".join(
+        f"{name} {mine['wall']:.2f} and {theirs[name]['wall']:.0f}" for name, mine in own.items()
+    )
+    print(f"Wall seconds, ours and rliable's: {walls}.")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rliable", required=True, help="Python with rliable 1.2.0")
+    parser.add_argument("--rliable", default="rliable-venv/bin/python", help="its Python")
     parser.add_argument("--resamples", type=int, default=50_000)
-    parser.add_argument("--side", choices=("ours", "rliable"), help=argparse.SUPPRESS)
-    parser.add_argument("--output", help=argparse.SUPPRESS)
+    parser.add_argument("--ours", help=argparse.SUPPRESS)
     return parser
 
 
