@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import IO, Any
 
 
-def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+def write_atomically(
+    path: Path, write: Callable[[IO[bytes]], None], staging: Path | None = None
+) -> None:
     """Writes to a temporary name in the same folder, then renames.
 
     Args:
         path: Final name.
         write: Receives the open temporary file.
+        staging: Folder for the temporary file, on the same file system, if another one.
 
     Raises:
         OSError: The disk is full or the folder cannot be written; `path` is as it was.
     """
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=staging or path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             write(file)
@@ -34,12 +37,17 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     """Writes strict JSON; infinities become text."""
+    write_atomically(path, json_writer(content))
+
+
+def json_writer(content: Any) -> Callable[[IO[bytes]], None]:
+    """What writes `content` as strict JSON to an open file."""
     text = json.dumps(_strict(content), indent=2, allow_nan=False) + "\n"
-    write_atomically(path, lambda file: _write_text(file, text))
 
+    def write(file: IO[bytes]) -> None:
+        file.write(text.encode())
 
-def _write_text(file: IO[bytes], text: str) -> None:
-    file.write(text.encode())
+    return write
 
 
 def _strict(value: Any) -> Any:
