@@ -17,7 +17,7 @@ from harness.run import interruption
 from harness.run_spec import RunSpec
 from harness.stopping import SIGNALS, reason_of
 
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ class RunProcess:
         self._spec = spec
         self._folder = folder
         self._log = folder / f".log-{secrets.token_hex(4)}"
-        environment = os.environ | {name: str(spec.threads) for name in _THREAD_VARIABLES}
+        environment = os.environ | {name: str(spec.threads) for name in THREAD_VARIABLES}
         if spec.python:
             environment = lend_project(environment)
         command = [spec.python or sys.executable, "-m", "harness.worker", str(folder)]

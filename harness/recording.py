@@ -121,6 +121,7 @@ def past_attempts(path: Path) -> list[dict[str, Any]]:
             "ended": timings.get("ended"),
             "host": run.get("host"),
             "job": run.get("job"),
+            "stopped_by": run.get("stopped_by"),
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
