@@ -78,7 +78,7 @@ class Lease:
         """Gives the lease back; one that was lost is left alone."""
         _revoke(self.folder, self._staging.name)
 
-    def write(self, name: str, write: Callable[[IO[bytes]], None]) -> None:
+    def write(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
         """Puts a whole file into the run folder.
 
         Raises:

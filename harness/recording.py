@@ -16,6 +16,8 @@ from harness.files import json_writer
 from harness.lease import Lease
 
 SCHEMA = 1
+_RESERVE = ".reserve"
+_RESERVED_BYTES = 2**16
 STATUSES = ("pending", "running", "completed", "failed", "interrupted")
 
 
@@ -37,8 +39,16 @@ class RunFolder:
 
     def clear(self) -> None:
         """Removes what an earlier attempt left."""
-        for name in ("evaluations.npz", "trace.parquet", "progress.json"):
+        for name in ("evaluations.npz", "trace.parquet", "progress.json", _RESERVE):
             self._lease.remove(name)
+
+    def hold_room(self) -> None:
+        """Takes what the last `run.json` will need, while there is room for it."""
+        self._lease.write(_RESERVE, lambda file: file.write(bytes(_RESERVED_BYTES)))
+
+    def release_room(self) -> None:
+        """Gives it back, so that a full disk cannot keep the last status from being written."""
+        self._lease.remove(_RESERVE)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         """Adds values to the trace; `flush` writes them."""

@@ -1,5 +1,6 @@
 """Executes one run in this process, from a pending folder to a finished one."""
 
+import contextlib
 import dataclasses
 import json
 import time
@@ -50,6 +51,7 @@ def initialize(prepared: Prepared, path: Path) -> bool:
             "framework": prepared.native.framework_steps,
             "taken": 0,
         },
+        "cadence": dataclasses.asdict(prepared.native.cadence),
         "weights_sha256": None,
         "failure": None,
         "stopped_by": None,
@@ -78,11 +80,14 @@ def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
         KeyboardInterrupt: After the run was marked interrupted.
         LeaseLost: Another process has taken the run over.
     """
-    started = _begin(folder)
+    started, attempts = time.time(), past_attempts(folder.path)
+    folder.clear()
     monitor: TrainingMonitor | None = None
     outcome: dict[str, Any] = {"status": "failed"}
     with Heartbeat(folder, lambda: monitor.steps if monitor else 0):
         try:
+            folder.hold_room()
+            _begin(folder, started, attempts)
             monitor = TrainingMonitor(prepared.spec, folder)
             outcome = _train(prepared, adapter, monitor)
         except KeyboardInterrupt as error:
@@ -91,7 +96,8 @@ def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
         except LeaseLost:
             raise
         except Exception as error:
-            traceback.print_exc()
+            with contextlib.suppress(OSError):  # the log may be on a full disk
+                traceback.print_exc()
             outcome = {"status": "failed", "failure": _describe(error)}
         finally:
             outcome |= _flush(folder)
@@ -107,10 +113,7 @@ def interruption(by: str) -> dict[str, Any]:
     return {"status": "interrupted", "failure": REASONS[by], "stopped_by": by}
 
 
-def _begin(folder: RunFolder) -> float:
-    attempts = past_attempts(folder.path)
-    folder.clear()
-    started = time.time()
+def _begin(folder: RunFolder, started: float, attempts: list[dict[str, Any]]) -> None:
     me = Holder.here("")
     folder.update_run(
         status="running",
@@ -122,7 +125,6 @@ def _begin(folder: RunFolder) -> float:
         host=me.host,
         job=me.job or None,
     )
-    return started
 
 
 def _train(prepared: Prepared, adapter: Adapter, monitor: TrainingMonitor) -> dict[str, Any]:
@@ -137,11 +139,12 @@ def _train(prepared: Prepared, adapter: Adapter, monitor: TrainingMonitor) -> di
 
 
 def _flush(folder: RunFolder) -> dict[str, Any]:
-    # A full disk must not keep the status from being written, which takes less room.
     try:
         folder.flush()
     except OSError as error:
         return {"status": "failed", "failure": f"the trace cannot be written: {error}"}
+    finally:
+        folder.release_room()
     return {}
 
 
