@@ -44,7 +44,7 @@ class SlurmLauncher(Launcher):
             RunsFailed: Slurm refused some.
         """
         # Hydra imports every plugin at start-up; these are needed only here.
-        from harness.app import spec_from_config
+        from harness.sweep_specs import specs_of_sweep
         from slurm.launch import launch
         from slurm.settings import load_settings
 
@@ -54,13 +54,10 @@ class SlurmLauncher(Launcher):
             for name, value in self._settings.items()
         }
         settings = load_settings(self._profile, overrides)
-        loader = self._context.config_loader
-        pairs = [
-            spec_from_config(loader.load_sweep_config(self._config, list(overrides)))
-            for overrides in job_overrides
-        ]
-        specs = [spec for spec, _ in pairs]
-        launch(specs, pairs[0][1], settings, preflight=self._preflight, dry_run=self._dry_run)
+        specs, results_dir = specs_of_sweep(
+            self._context.config_loader, self._config, job_overrides
+        )
+        launch(specs, results_dir, settings, preflight=self._preflight, dry_run=self._dry_run)
         return [
             JobReturn(overrides=list(overrides), status=JobStatus.COMPLETED)
             for overrides in job_overrides
