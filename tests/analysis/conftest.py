@@ -78,3 +78,9 @@ def results(tmp_path: Path) -> Path:
 @pytest.fixture
 def make_run(results: Path) -> Callable[..., Path]:
     return lambda **options: write_run(results, **options)
+
+
+@pytest.fixture(scope="session")
+def writer() -> Callable[..., Path]:
+    """Writes a run below any results folder."""
+    return write_run
