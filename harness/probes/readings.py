@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.probes.contract import Step
+from harness.probes.contract import Parameters, Step
 from harness.probes.lab import Run
-from harness.probes.networks import HIDDEN, features, output, output_gradient
+from harness.probes.networks import HIDDEN, RELU, input_gradient, output, output_gradient
 from harness.probes.probe import Unmeasured
 from harness.probes.results import Array
 
@@ -100,6 +100,44 @@ def critics(run: Run, step: Step) -> CriticReading:
     )
 
 
-def last_layer(step: Step, network: str, inputs: Array, algorithm: str) -> Array:
-    """Features that the last layer of a network sees, float[rows, units]."""
-    return features(step.before, network, inputs, HIDDEN[algorithm][1])
+def expected_rows(run: Run, end: int) -> NDArray[np.intp]:
+    """Rows of the minibatch whose step ended as `end` says.
+
+    Raises:
+        Unmeasured: There are none.
+    """
+    rows = np.flatnonzero(batch(run).ends == end)
+    if not len(rows):
+        raise Unmeasured("no such transition in the minibatch")
+    return rows
+
+
+def polyak(run: Run, network: str) -> float:
+    """Share of the online network in the first move of its target, by least squares.
+
+    Raises:
+        Unmeasured: The target did not move.
+    """
+    moves = [steps for _, steps, name in run.record.target_moves if name == f"{network}_target"]
+    if not moves:
+        raise Unmeasured(f"the target of {network} did not move")
+    taken = run.record.steps[: moves[0]]
+    before, online = taken[-1].before, taken[-1].after
+    following = run.record.steps[moves[0] :]
+    after = following[0].before if following and following[0].before else run.record.final
+    way, moved = [], []
+    for name, old in before.items():
+        if name.startswith(f"{network}_target."):
+            way.append((online[name.replace("_target", "")] - old).ravel())
+            moved.append((after[name] - old).ravel())
+    line, step = np.concatenate(way), np.concatenate(moved)
+    return float(line @ step / (line @ line))
+
+
+def critic_slopes(weights: Parameters, observations: Array, actions: Array) -> tuple[Array, Array]:
+    """Derivatives of the smaller and of the larger critic by the action, float[rows, actions]."""
+    inputs, size = np.hstack([observations, actions]), actions.shape[1]
+    values = [output(weights, f"critic{i}", inputs, RELU) for i in (1, 2)]
+    slopes = [input_gradient(weights, f"critic{i}", inputs)[:, -size:] for i in (1, 2)]
+    first = values[0] < values[1]
+    return np.where(first, *slopes), np.where(first, *slopes[::-1])

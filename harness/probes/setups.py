@@ -58,6 +58,24 @@ def weights(algorithm: str, seed: int = 1) -> dict[str, Array]:
     return draw_weights(np.random.default_rng(seed), algorithm, OBSERVATIONS, ACTIONS)
 
 
+def pass_through(weights: dict[str, Array], network: str, head: str, shift: float = 40.0) -> None:
+    """Makes a head of a ReLU network put out the first observation, and its other heads 0.
+
+    Args:
+        weights: Changed in place.
+        network: Canonical name.
+        head: Its output layer.
+        shift: Keeps the hidden unit that passes the observation on above 0.
+    """
+    for name, array in weights.items():
+        if name.startswith(f"{network}."):
+            weights[name] = np.zeros_like(array)
+    weights[f"{network}.0.weight"][0, 0] = weights[f"{network}.1.weight"][0, 0] = 1.0
+    weights[f"{network}.0.bias"][0] = shift
+    weights[f"{network}.{head}.weight"][:, 0] = 1.0
+    weights[f"{network}.{head}.bias"][:] = -shift
+
+
 def off_policy(
     name: str,
     algorithm: str,
