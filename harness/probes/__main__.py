@@ -61,6 +61,7 @@ def ask(
     probes = registry.select(algorithms, patterns)
     adapters, not_probed = _adapters(frameworks)
     labs = {name: Lab(adapter) for name, adapter in adapters.items()}
+    packages = {n: a.packages for n, a in adapters.items() if isinstance(a, Probeable)}
     results = []
     for number, probe in enumerate(probes, start=1):
         print(f"\r{number}/{len(probes)} {probe.name:40}", end="", file=sys.stderr, flush=True)
@@ -69,8 +70,8 @@ def ask(
     return Report(
         results=tuple(results),
         versions={
-            name: tuple(f"{package} {version(package)}" for package in adapter.packages)
-            for name, adapter in adapters.items()
+            name: tuple(f"{package} {version(package)}" for package in names)
+            for name, names in packages.items()
         },
         not_probed=not_probed,
         seconds=time.perf_counter() - started,
