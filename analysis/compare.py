@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from analysis.intervals import Floats, Interval, interval, welch
+from analysis.intervals import Interval, interval, welch
 from analysis.runs import Cell, Excluded, Loaded, Run
+from analysis.stats.moments import Floats
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.intervals import Floats, bounds
+from analysis.intervals import bounds
 from analysis.runs import Cell, Loaded, Run
+from analysis.stats.moments import Floats
 
 Steps = NDArray[np.int64]
 

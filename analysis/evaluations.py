@@ -54,6 +54,19 @@ def check_complete(timesteps: NDArray[np.int64], results: NDArray[np.float64], e
     if last != end:
         word = "too short" if last < end else "too long"
         raise UnusableError(f"{word}: last evaluation at step {last:,} of {end:,}")
+    check_finite(timesteps, results)
+
+
+def check_finite(timesteps: NDArray[np.int64], results: NDArray[np.float64]) -> None:
+    """Checks that every return is a number.
+
+    Args:
+        timesteps: int64[E], environment steps at each evaluation.
+        results: float64[E, episodes], returns.
+
+    Raises:
+        UnusableError: A return is not finite.
+    """
     # Returns are recorded as float32: what it cannot hold is not a return.
     bad = ~(np.abs(results) <= np.finfo(np.float32).max)
     if bad.any():

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
-METHODS = ("t", "thesis", "bootstrap")
-LEVEL = 0.95
-RESAMPLES = 10_000
+from analysis.stats.bootstrap import bca_bounds, percentile_bounds, resampled_means
+from analysis.stats.moments import Floats
 
-Floats = NDArray[np.float64]
+METHODS = ("t", "thesis", "bootstrap", "bca")
+LEVEL = 0.95
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Interval:
         low: Lower end; NaN below two values.
         high: Upper end; NaN below two values.
         n: Number of values.
-        method: `t`, `thesis`, `bootstrap` or `welch`.
+        method: One of `METHODS`, or `welch`.
     """
 
     mean: float
@@ -45,7 +45,7 @@ def interval(
     Args:
         values: float[n], finite.
         method: One of `METHODS`, see `bounds`.
-        rng: Source of the resamples; needed for `bootstrap` only.
+        rng: Source of the resamples; needed for `bootstrap` and `bca` only.
     """
     samples = np.asarray(values, dtype=np.float64)
     mean, low, high = bounds(samples, method, rng)
@@ -60,12 +60,13 @@ def bounds(
     `t` is mean +- t(0.975, n - 1) s / sqrt(n) with the sample deviation s (Student 1908);
     `thesis` is mean +- 1.96 d / sqrt(n) with the population deviation d, which covers less
     than 95% (see `thesis_coverage`); `bootstrap` takes the 2.5% and 97.5% percentiles of
-    the means of 10,000 resamples (Efron and Tibshirani 1993, chapter 13).
+    the means of 10,000 resamples (Efron and Tibshirani 1993, chapter 13); `bca` corrects these
+    ends for bias and skewness (Efron 1987).
 
     Args:
         samples: float[n, ...], finite.
         method: One of `METHODS`.
-        rng: Source of the resamples; needed for `bootstrap` only.
+        rng: Source of the resamples; needed for `bootstrap` and `bca` only.
 
     Returns:
         mean, low and high, each float[...]; NaN where n is too small.
@@ -82,8 +83,8 @@ def bounds(
     mean = np.asarray(samples.mean(axis=0))
     if n == 1:
         return mean, missing, missing
-    if method == "bootstrap":
-        return mean, *_percentiles(samples, rng)
+    if method in ("bootstrap", "bca"):
+        return mean, *_resampled(samples, method, rng)
     half = _half_width(samples, method)
     return mean, mean - half, mean + half
 
@@ -138,12 +139,10 @@ def _half_width(samples: Floats, method: str) -> Any:
     return _t_quantile(n - 1) * samples.std(axis=0, ddof=1) / math.sqrt(n)
 
 
-def _percentiles(samples: Floats, rng: np.random.Generator | None) -> tuple[Any, Any]:
+def _resampled(samples: Floats, method: str, rng: np.random.Generator | None) -> tuple[Any, Any]:
     if rng is None:
-        raise ValueError("method=bootstrap needs rng, such as numpy.random.default_rng(0).")
-    n = len(samples)
-    # How often a resample holds each value is multinomial, so means are one matrix product.
-    shares = rng.multinomial(n, np.full(n, 1 / n), size=RESAMPLES) / n
-    tail = 100 * (1 - LEVEL) / 2
-    low, high = np.percentile(np.tensordot(shares, samples, axes=1), [tail, 100 - tail], axis=0)
-    return low, high
+        raise ValueError(f"method={method} needs rng, such as numpy.random.default_rng(0).")
+    means = resampled_means(samples, rng)
+    if method == "bca":
+        return bca_bounds(samples, means, LEVEL)
+    return percentile_bounds(means, LEVEL)

@@ -1,20 +1,21 @@
-"""Finds run folders and reads them; a folder that cannot be used is kept with its reason."""
+"""Reads run folders; a folder that cannot be used is kept with its reason."""
 
 import json
-import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from analysis.evaluations import UnusableError, check_complete, first_line, read_evaluations
+from analysis.evaluations import (
+    UnusableError,
+    check_complete,
+    first_line,
+    read_evaluations,
+)
+from analysis.find import RUN_FILE, find_run_folders, is_foreign, seed_of
+from analysis.foreign import judge_together, read_foreign
 from analysis.runs import Cell, Excluded, Loaded, Run, RunId
 
-RUN_FILE = "run.json"
 SCHEMA = 1
-OUTPUT_FOLDER = "analysis"
-
-_SEED_FOLDER = re.compile(r"seed=(\d+)")
 
 
 def load(root: Path) -> Loaded:
@@ -28,12 +29,16 @@ def load(root: Path) -> Loaded:
     """
     root = root.resolve()
     runs: list[Run] = []
+    foreign: list[Run] = []
     excluded: list[Excluded] = []
     known: dict[RunId, Path] = {}
     for folder in find_run_folders(root):
-        outcome = read_run(folder)
+        ours = not is_foreign(folder)
+        outcome = read_run(folder) if ours else read_foreign(folder)
         if isinstance(outcome, Excluded):
             excluded.append(outcome)
+        elif not ours:
+            foreign.append(outcome)
         elif outcome.id in known:
             other = known[outcome.id].relative_to(root)
             reason = f"same run as {other}, which is used"
@@ -41,31 +46,9 @@ def load(root: Path) -> Loaded:
         else:
             known[outcome.id] = folder
             runs.append(outcome)
+    for outcome in judge_together(foreign):
+        (runs if isinstance(outcome, Run) else excluded).append(outcome)  # type: ignore[arg-type]
     return Loaded(root, tuple(runs), tuple(excluded))
-
-
-def find_run_folders(root: Path) -> list[Path]:
-    """Folders at or under `root` named `seed=<n>` or holding a run.json, in order.
-
-    Folders named `analysis` are passed over: results of an analysis live there.
-    """
-    found: list[Path] = []
-    seen: set[Path] = set()
-    # Studies are often linked in from other disks; `seen` keeps links from going in circles.
-    # What may not be listed, or is a dead link, is kept: reading it will tell the reason.
-    walk = os.walk(root, onerror=lambda e: found.append(Path(e.filename)), followlinks=True)
-    for name, subfolders, files in walk:
-        folder = Path(name)
-        if folder.resolve() in seen:
-            subfolders.clear()
-            continue
-        seen.add(folder.resolve())
-        found += [folder / file for file in files if _SEED_FOLDER.fullmatch(file)]
-        if RUN_FILE in files or _SEED_FOLDER.fullmatch(folder.name):
-            found.append(folder)
-            subfolders.clear()
-        subfolders[:] = sorted(set(subfolders) - {OUTPUT_FOLDER})
-    return sorted(found, key=_natural)
 
 
 def read_run(folder: Path) -> Run | Excluded:
@@ -116,10 +99,7 @@ def _id_from_spec(record: Mapping[str, Any], folder: Path) -> RunId:
 def _id_from_path(folder: Path) -> RunId:
     parts = ("?",) * 7 + folder.parts[1:]
     study, env, algorithm, hps, framework, variant, name = parts[-7:]
-    seed = _SEED_FOLDER.fullmatch(name)
-    return RunId(
-        Cell(study, env, algorithm, hps, variant), framework, int(seed[1]) if seed else None
-    )
+    return RunId(Cell(study, env, algorithm, hps, variant), framework, seed_of(name))
 
 
 def _check_status(record: Mapping[str, Any]) -> None:
@@ -140,9 +120,3 @@ def _lookup(record: Mapping[str, Any], name: str, kind: type[Any]) -> Any:
     if not isinstance(value, kind) or isinstance(value, bool):
         raise UnusableError(f"corrupted {RUN_FILE}: {name}={value!r} is not {kind.__name__}"[:200])
     return value
-
-
-def _natural(path: Path) -> list[tuple[int, str]]:
-    """Sorts seed=10 behind seed=9."""
-    words = re.split(r"(\d+)", str(path))
-    return [(int(word), "") if word.isdecimal() else (-1, word) for word in words]

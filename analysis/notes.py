@@ -13,6 +13,7 @@ FORMULAS = {
     "t": "mean ± t(0.975, n-1)·s/√n",
     "thesis": "mean ± 1.96·population deviation/√n",
     "bootstrap": "2.5% and 97.5% percentiles of 10,000 bootstrap means",
+    "bca": "percentiles of 10,000 bootstrap means, corrected for bias and skewness",
 }
 
 # These may differ between runs that are compared.
@@ -69,7 +70,7 @@ def _general(comparisons: Sequence[Comparison], method: str) -> list[str]:
     if method == "thesis" and sizes:
         shares = ", ".join(f"{thesis_coverage(n):.1%} at n = {n}" for n in sizes)
         notes[1] += f" On normal data it holds the true mean less often than 95%: {shares}."
-    if method == "bootstrap" and sizes and sizes[0] < 10:
+    if method in ("bootstrap", "bca") and sizes and sizes[0] < 10:
         notes[1] += f" It is too narrow at few seeds (here n = {sizes[0]})."
     if sizes and sizes[0] == 2:
         notes.append(_two_seeds(method))
@@ -81,6 +82,7 @@ def _two_seeds(method: str) -> str:
         "t": "t intervals are huge (± 12.7 s/√2)",
         "thesis": "intervals are far too narrow",
         "bootstrap": "intervals span the two seeds and hold the true mean half the time",
+        "bca": "intervals span the two seeds and hold the true mean half the time",
     }[method]
     return (
         f"With n = 2, {wide}, and a difference between frameworks must be enormous to stand "

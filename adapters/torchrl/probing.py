@@ -1,6 +1,7 @@
 """Where TorchRL's components keep what probes look at."""
 
 import contextlib
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ def probe(algorithm: str, native: Native, context: Context, script: Script, watc
         built = stack.enter_context(captured(MODULES[algorithm], "build"))
         buffers = stack.enter_context(captured(off_policy, "TensorDictReplayBuffer"))
         rollouts = stack.enter_context(_first_arguments(ppo, "minibatches", 2))
+        reported = stack.enter_context(captured(ppo, "update"))
         recorder = Recorder(
             script,
             watch,
@@ -32,7 +34,15 @@ def probe(algorithm: str, native: Native, context: Context, script: Script, watc
         )
         with recorder.watching():
             MODULES[algorithm].train(native, context, script.world.make_env, watch)
-    return recorder.record()
+    record = recorder.record()
+    if algorithm == "ppo":
+        # The recipe reports means over a rollout; here is what each update reported.
+        record = dataclasses.replace(record, metrics=tuple(map(_plain, reported)))
+    return record
+
+
+def _plain(metrics: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items()}
 
 
 def slots(algorithm: str, loss: Any, action_size: int) -> dict[str, Slot]:

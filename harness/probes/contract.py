@@ -103,7 +103,13 @@ class Record:
 
 @runtime_checkable
 class Probeable(Protocol):
-    """An adapter that probes can look into."""
+    """An adapter that probes can look into.
+
+    Attributes:
+        packages: Distributions whose versions a report names.
+    """
+
+    packages: tuple[str, ...]
 
     def probe(
         self, algorithm: str, native: Native, context: Context, script: Script, watch: "Watch"

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import io
 import logging
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -105,7 +106,8 @@ def quiet() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.INFO)
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             yield
     finally:
         logging.disable(before)

@@ -117,6 +117,11 @@ def clipped_value_slope(values: Array, old: Array, returns: Array, clip: float) 
     return np.asarray(np.where(plain | inside, 2 * (values - returns), 0.0))
 
 
+def gaussian_entropy(log_std: Array) -> float:
+    """Entropy of a diagonal Gaussian, nats."""
+    return float(np.sum(log_std + 0.5 * np.log(2 * np.pi * np.e)))
+
+
 def kl_estimate(log_ratio: Array) -> float:
     """Mean of (r - 1) - log r, an estimate of KL(old, new) that is never negative."""
     return float(np.mean(np.expm1(log_ratio) - log_ratio))

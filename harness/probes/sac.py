@@ -56,7 +56,7 @@ def tails() -> Array:
     return np.linspace(-11.0, 11.0, setups.ROWS)
 
 
-def std_map(lab: Lab) -> Measurement:
+def _measure_std_map(lab: Lab) -> Measurement:
     value = np.log(measured_std(lab, RAW, "sac std map"))
     expected = np.clip(RAW, LOG_STD_MIN, LOG_STD_MAX)
     return Measurement(value, expected, Axis("network output", RAW))
@@ -72,23 +72,23 @@ def expected_target(run: Run) -> Array:
     return oracles.td_target(data.rewards, data.ends == 1, run.hyperparameters.gamma, soft)
 
 
-def log_prob(lab: Lab) -> Measurement:
+def _measure_log_prob(lab: Lab) -> Measurement:
     return _log_prob(wide_run(lab), 2.0)
 
 
-def squash_correction(lab: Lab) -> Measurement:
+def _measure_squash_correction(lab: Lab) -> Measurement:
     measured = _log_prob(squash_run(lab), 1.0)
     return Measurement(measured.value, measured.expected, Axis("distance from the mean", tails()))
 
 
-def policy_terms(lab: Lab) -> Measurement:
+def _measure_policy_terms(lab: Lab) -> Measurement:
     run = update_run(lab)
     step = steps_of(run, "policy")[0]
     terms, _ = _policy_terms(run, step, step.before)
     return Measurement(terms, np.array([1.0, 1.0, 0.0]))
 
 
-def critics_seen(lab: Lab) -> Measurement:
+def _measure_critics_seen(lab: Lab) -> Measurement:
     run = update_run(lab)
     step = steps_of(run, "policy")[0]
     old, new = run.weights, steps_of(run, "critic1")[0].after
@@ -107,8 +107,8 @@ def _policy_terms(run: Run, step: Step, critics_then: Parameters) -> tuple[Array
     inner = 1 - action**2
     terms = (2 * temperature(run.weights) * action, -inner * smaller, -inner * larger)
     basis = np.stack([term.ravel() / len(action) for term in terms], axis=1)
-    weights, *_ = np.linalg.lstsq(basis, gradient, rcond=None)
-    return weights, float(np.abs(basis @ weights - gradient).max())
+    weights = np.linalg.lstsq(basis, gradient, rcond=None)[0]
+    return np.asarray(weights, float), float(np.abs(basis @ weights - gradient).max())
 
 
 def temperature(weights: Parameters) -> float:
@@ -126,7 +126,7 @@ def temperature_pulls(lab: Lab) -> tuple[Array, Array, float]:
         world = setups.dictation(setups.ROWS + 2)
         world.batch_noise[:] *= spread
         weights = same_policy(lab, setups.weights("sac"))
-        rates = dict.fromkeys(RATES, setups.NO_LEARNING)
+        rates: dict[str, Any] = dict.fromkeys(RATES, setups.NO_LEARNING)
         experiment = setups.off_policy(
             f"sac noise {spread}", "sac", 2, weights, 4, world=world, **rates, policy_delay=1
         )
@@ -137,12 +137,12 @@ def temperature_pulls(lab: Lab) -> tuple[Array, Array, float]:
     return np.array(pulls), np.array(means), temperature(run.weights)
 
 
-def temperature_gradient(lab: Lab) -> Measurement:
+def _measure_temperature_gradient(lab: Lab) -> Measurement:
     pulls, means, heat = temperature_pulls(lab)
     return Measurement(pulls, -heat * (means - setups.ACTIONS))
 
 
-def target_entropy(lab: Lab) -> Measurement:
+def _measure_target_entropy(lab: Lab) -> Measurement:
     pulls, means, _ = temperature_pulls(lab)
     slope, start = np.polyfit(means, pulls, 1)
     return Measurement(np.array([start / slope]), np.array([-float(setups.ACTIONS)]))
@@ -200,7 +200,7 @@ PROBES: Sequence[Probe] = (
         "Which standard deviation does the policy make of its network's output?",
         "Haarnoja et al. 2018, authors' code: log std cut at -20 and 2",
         "log standard deviation before squashing",
-        std_map,
+        _measure_std_map,
         _std_words,
     ),
     Probe(
@@ -208,7 +208,7 @@ PROBES: Sequence[Probe] = (
         "Which log-probability has an action, where actions range from -1 to 3?",
         "Haarnoja et al. 2018 (arXiv:1801.01290), appendix C, eq. 21, of the action taken",
         "log-probability, nats",
-        log_prob,
+        _measure_log_prob,
         words.relation("log-probability"),
     ),
     Probe(
@@ -216,7 +216,7 @@ PROBES: Sequence[Probe] = (
         "How is the log-probability corrected for squashing, far into the tails?",
         "Haarnoja et al. 2018 (arXiv:1801.01290), appendix C, eq. 21",
         "log-probability, nats",
-        squash_correction,
+        _measure_squash_correction,
         _tail_words,
     ),
     *off_policy.probes(
@@ -227,16 +227,16 @@ PROBES: Sequence[Probe] = (
         "What does the policy climb?",
         f"{PAPER}, eq. 7 and 9, with the smaller critic",
         "weight of the entropy term, of the smaller and of the larger critic",
-        policy_terms,
+        _measure_policy_terms,
         words.listed(("entropy weight", "weight of the smaller critic", "of the larger critic")),
     ),
-    off_policy.critics_seen_probe("sac", critics_seen, f"{PAPER}, algorithm 1"),
+    off_policy.critics_seen_probe("sac", _measure_critics_seen, f"{PAPER}, algorithm 1"),
     Probe(
         "sac.temperature_gradient",
         "How strongly is the temperature pulled?",
         f"{PAPER}, eq. 18: the loss is linear in the temperature itself",
         "gradient by the log temperature, at three updates",
-        temperature_gradient,
+        _measure_temperature_gradient,
         words.relation("pull on the log temperature"),
     ),
     Probe(
@@ -244,7 +244,7 @@ PROBES: Sequence[Probe] = (
         "Which entropy does the temperature steer to?",
         f"{PAPER}, appendix D: minus the number of actions",
         "nats, for two action dimensions",
-        target_entropy,
+        _measure_target_entropy,
         words.relation("target entropy"),
     ),
 )

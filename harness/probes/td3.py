@@ -75,7 +75,7 @@ def expected_target(run: Run) -> Array:
     return oracles.td_target(data.rewards, data.ends == 1, run.hyperparameters.gamma, smaller)
 
 
-def target_action(lab: Lab) -> Measurement:
+def _measure_target_action(lab: Lab) -> Measurement:
     run = smoothing_run(lab)
     shown = critics(run, steps_of(run, "critic1")[0]).target / run.hyperparameters.gamma
     # Critics see actions in the unit in which they are stored.
@@ -87,19 +87,19 @@ def target_action(lab: Lab) -> Measurement:
     return Measurement((shown - shift) / scale, expected, _axis())
 
 
-def acting(lab: Lab) -> Measurement:
+def _measure_acting(lab: Lab) -> Measurement:
     run = acting_run(lab)
     noisy = _centres() + EXPLORATION * (HIGH - LOW) / 2 * NOISES
     return Measurement(run.actions()[:, 0], np.clip(noisy, LOW, HIGH), _axis())
 
 
-def policy_terms(lab: Lab) -> Measurement:
+def _measure_policy_terms(lab: Lab) -> Measurement:
     run = update_run(lab)
     step = steps_of(run, "policy")[0]
     return Measurement(_policy_terms(run, step, step.before)[0], np.array([1.0, 0.0]))
 
 
-def critics_seen(lab: Lab) -> Measurement:
+def _measure_critics_seen(lab: Lab) -> Measurement:
     run = update_run(lab)
     step = steps_of(run, "policy")[0]
     earlier = [s for s in steps_of(run, "critic1") if s.env_steps <= step.env_steps][-1]
@@ -118,8 +118,8 @@ def _policy_terms(run: Run, step: Step, critics_then: Parameters) -> tuple[Array
         for i in (1, 2)
     ]
     basis = np.stack([term.ravel() / len(action) for term in terms], axis=1)
-    weights, *_ = np.linalg.lstsq(basis, gradient.ravel(), rcond=None)
-    return weights, float(np.abs(basis @ weights - gradient.ravel()).max())
+    weights = np.linalg.lstsq(basis, gradient.ravel(), rcond=None)[0]
+    return np.asarray(weights, float), float(np.abs(basis @ weights - gradient.ravel()).max())
 
 
 def _wide_world(steps: int) -> Dictation:
@@ -133,7 +133,7 @@ def _frozen(name: str, weights: dict[str, Array], world: Dictation) -> Experimen
 
 
 def _centres() -> Array:
-    return (LOW + HIGH) / 2 + (HIGH - LOW) / 2 * np.tanh(CENTRES)
+    return np.asarray((LOW + HIGH) / 2 + (HIGH - LOW) / 2 * np.tanh(CENTRES))
 
 
 def _axis() -> Axis:
@@ -146,7 +146,7 @@ PROBES: Sequence[Probe] = (
         "Which action does the policy take with noise, where actions range from -1 to 3?",
         f"{PAPER}, section 6.1: Gaussian noise with standard deviation 0.1",
         "action, in action units",
-        acting,
+        _measure_acting,
         words.relation("action"),
     ),
     Probe(
@@ -154,7 +154,7 @@ PROBES: Sequence[Probe] = (
         "Which next action do targets use, where actions range from -1 to 3?",
         f"{PAPER}, eq. 14 and section 6.1: noise 0.2, cut at 0.5, actions kept within bounds",
         "action, in action units",
-        target_action,
+        _measure_target_action,
         words.relation("next action"),
     ),
     *off_policy.probes(
@@ -171,8 +171,8 @@ PROBES: Sequence[Probe] = (
         "What does the policy climb?",
         f"{PAPER}, algorithm 1: the first critic",
         "weight of the first and of the second critic",
-        policy_terms,
+        _measure_policy_terms,
         words.listed(("weight of the first critic", "of the second critic")),
     ),
-    off_policy.critics_seen_probe("td3", critics_seen, f"{PAPER}, algorithm 1"),
+    off_policy.critics_seen_probe("td3", _measure_critics_seen, f"{PAPER}, algorithm 1"),
 )

@@ -1,0 +1,71 @@
+"""Table with intervals and learning curves; what runs when no command is named."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.text import Text
+
+from analysis.commands.shell import load_results, make_console, writing_to
+from analysis.compare import compare
+from analysis.curves import Panel, make_panels
+from analysis.figures import draw_curves, save
+from analysis.files import write_text
+from analysis.find import OUTPUT_FOLDER
+from analysis.intervals import METHODS
+from analysis.notes import make_notes
+from analysis.tables import print_comparison, to_csv, to_markdown
+
+# Resampling starts from the same seed each time, so that the same runs give the same files.
+_BOOTSTRAP_SEED = 0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line."""
+    parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
+    parser.add_argument(
+        "--interval", choices=METHODS, default="t", help="method of the 95%% intervals (default: t)"
+    )
+    parser.add_argument("--output", type=Path, help="default: RESULTS/analysis")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints and writes the comparison.
+
+    Args:
+        options: The command line.
+
+    Returns:
+        0.
+
+    Raises:
+        CommandError: There is nothing to compare or nowhere to write.
+    """
+    loaded = load_results(options.results)
+    output = options.output or options.results / OUTPUT_FOLDER
+    rng = np.random.default_rng(_BOOTSTRAP_SEED)
+    comparisons = compare(loaded, options.interval, rng)
+    notes = make_notes(loaded, comparisons, options.interval)
+    panels = make_panels(loaded, options.interval, rng)
+    with writing_to(output):
+        lines = _write(output, to_csv(comparisons), to_markdown(loaded, comparisons, notes))
+        lines += _draw(output, panels, options.interval)
+    console = make_console()
+    print_comparison(console, loaded, comparisons, notes)
+    console.print(Text("\n".join(lines)), soft_wrap=True)
+    return 0
+
+
+def _write(output: Path, table: str, text: str) -> list[str]:
+    write_text(output / "comparison.csv", table)
+    write_text(output / "comparison.md", text)
+    return [f"Table:   {output / 'comparison.csv'}", f"         {output / 'comparison.md'}"]
+
+
+def _draw(output: Path, panels: Sequence[Panel], method: str) -> list[str]:
+    if not any(panel.curves for panel in panels):
+        return ["Picture: none, no run can be used"]
+    png, pdf = output / "learning_curves.png", output / "learning_curves.pdf"
+    save(draw_curves(panels, method), png, pdf)
+    return [f"Picture: {png}", f"         {pdf}"]

@@ -1,0 +1,79 @@
+"""Verdicts on reproduction, consistency and ranking, from runs or from published tables alone."""
+
+import argparse
+import collections
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.text import Text
+
+from analysis.answers import Answers, answer_published, answer_runs
+from analysis.commands.shell import CommandError, load_results, make_console, writing_to
+from analysis.commands.verdict_options import add_verdict_arguments, make_options
+from analysis.files import write_text
+from analysis.find import OUTPUT_FOLDER
+from analysis.verdict_tables import consistency_row, ranking_rows, reproduction_row, to_csv
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line."""
+    parser.add_argument(
+        "results", type=Path, nargs="?", help="results folder, study, or a folder in it"
+    )
+    parser.add_argument(
+        "--published", action="store_true", help="use the thesis' tables in place of runs"
+    )
+    parser.add_argument("--output", type=Path, help="default: RESULTS/analysis")
+    add_verdict_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints a summary and writes all verdicts.
+
+    Raises:
+        CommandError: There is nothing to judge or nowhere to write.
+    """
+    chosen = make_options(options)
+    if options.published == bool(options.results):
+        raise CommandError("Give either a results folder or --published.")
+    if options.published:
+        answers, output = answer_published(chosen), options.output or Path("published-verdicts")
+    else:
+        answers = answer_runs(load_results(options.results), chosen)
+        output = options.output or options.results / OUTPUT_FOLDER
+    with writing_to(output):
+        names = _write(output, answers)
+    console = make_console()
+    for line in (*summary(answers), *(f"Table: {name}" for name in names)):
+        console.print(Text(line), soft_wrap=True)
+    return 0
+
+
+def summary(answers: Answers) -> list[str]:
+    """How often each verdict was given."""
+    lines = []
+    for name, words in (
+        ("Reproduction, thesis' form", [item.thesis_form for item in answers.reproduction]),
+        ("Reproduction, two-sided", [item.two_sided for item in answers.reproduction]),
+        ("Consistency", [item.verdict for item in answers.consistency]),
+        ("Ranking", [item.verdict for item in answers.rankings]),
+    ):
+        lines.append(f"{name}: {_counts(words)}")
+    return lines
+
+
+def _counts(words: Sequence[str]) -> str:
+    found = collections.Counter(word or "too few seeds" for word in words)
+    parts = [f"{count} {word}" for word, count in sorted(found.items())]
+    return f"{', '.join(parts)} of {len(words)}" if words else "nothing to compare"
+
+
+def _write(output: Path, answers: Answers) -> list[Path]:
+    tables = {
+        "reproduction.csv": [reproduction_row(item) for item in answers.reproduction],
+        "consistency.csv": [consistency_row(item) for item in answers.consistency],
+        "ranking.csv": [row for item in answers.rankings for row in ranking_rows(item)],
+    }
+    for name, rows in tables.items():
+        write_text(output / name, to_csv(rows))
+    return [output / name for name in tables]

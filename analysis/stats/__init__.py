@@ -1,0 +1,1 @@
+"""Statistics on arrays: tests, intervals, rankings. No files, no frameworks, no global state."""

@@ -1,0 +1,123 @@
+"""Tests for two samples: Welch, two one-sided tests, permutation, and Holm's correction."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from analysis.stats.moments import Floats, Moments
+
+# Up to 8 + 8 values every split is tried; beyond that this many are drawn.
+SPLITS = 12_870
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Contrast:
+    """A combination of means, such as a difference, with its standard error.
+
+    Attributes:
+        difference: float[...], in units of return.
+        error: float[...], standard error; NaN where a sample has fewer than two values.
+        freedom: float[...], degrees of freedom after Welch and Satterthwaite.
+    """
+
+    difference: Floats
+    error: Floats
+    freedom: Floats
+
+
+def contrast(plus: Sequence[Moments], minus: Sequence[Moments]) -> Contrast:
+    """Sum of some means less the sum of others, without assuming equal variances.
+
+    Degrees of freedom after Welch (1947) and Satterthwaite (1946).
+
+    Args:
+        plus: Moments of equal shape whose means are added.
+        minus: Moments whose means are subtracted.
+    """
+    parts = [(item.squared_error, item.n) for item in (*plus, *minus)]
+    difference = sum(item.mean for item in plus) - sum(item.mean for item in minus)
+    total = np.asarray(sum(part for part, _ in parts), dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Shares instead of squares: the smallest variances would underflow.
+        freedom = 1 / np.asarray(sum((part / total) ** 2 / (n - 1) for part, n in parts))
+    freedom = np.where(total == 0, np.inf, freedom)
+    return Contrast(np.asarray(difference, dtype=np.float64), np.sqrt(total), freedom)
+
+
+def two_sided_p(item: Contrast) -> Floats:
+    """float[...], p-values of "no difference" (Welch's test for two samples)."""
+    return np.asarray(2 * stats.t.sf(np.abs(_ratio(item.difference, item.error)), item.freedom))
+
+
+def equivalence_p(item: Contrast, margin: ArrayLike) -> Floats:
+    """float[...], p-values of two one-sided tests of "differs by the margin or more".
+
+    Small values speak for a difference within the margin (Schuirmann 1987).
+
+    Args:
+        item: The difference.
+        margin: float[...], above 0, in units of return.
+    """
+    room = np.asarray(margin, dtype=np.float64) - np.abs(item.difference)
+    return np.asarray(stats.t.sf(_ratio(room, item.error), item.freedom))
+
+
+def limits(item: Contrast, level: float = 0.95) -> tuple[Floats, Floats]:
+    """Ends of the two-sided interval for the difference, each float[...]."""
+    half = stats.t.ppf((1 + level) / 2, item.freedom) * item.error
+    return np.asarray(item.difference - half), np.asarray(item.difference + half)
+
+
+def permutation_p(first: Floats, second: Floats, rng: np.random.Generator) -> float:
+    """Two-sided p-value of a permutation test with Welch's statistic.
+
+    All splits are tried up to 8 + 8 values, then 12,870 random ones. Its smallest value
+    with 5 + 5 seeds is 2 / 252.
+
+    Args:
+        first: float[n], n at least 2.
+        second: float[m], m at least 2.
+        rng: Source of the random splits.
+    """
+    if min(len(first), len(second)) < 2:
+        return float("nan")
+    result = stats.permutation_test(
+        (first, second), _welch_statistic, vectorized=True, n_resamples=SPLITS, rng=rng
+    )
+    return float(result.pvalue)
+
+
+def holm(p_values: ArrayLike) -> Floats:
+    """Holm's (1979) adjusted p-values of one family.
+
+    Args:
+        p_values: float[m]; NaN marks tests that could not be made, and stays out.
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    adjusted = np.full(p.shape, np.nan)
+    known = np.flatnonzero(~np.isnan(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    factors = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(p[order] * factors))
+    return adjusted
+
+
+def _welch_statistic(first: Floats, second: Floats, axis: int) -> Floats:
+    n, m = first.shape[axis], second.shape[axis]
+    difference = first.mean(axis=axis) - second.mean(axis=axis)
+    squared = first.var(axis=axis, ddof=1) / n + second.var(axis=axis, ddof=1) / m
+    # Splits with rounding noise in place of a deviation must rank as the exact ones do.
+    scale = np.abs(difference) + np.abs(first).max(axis=axis) + np.abs(second).max(axis=axis)
+    noise = 1e-12 * scale
+    clean = np.where(np.abs(difference) <= noise, 0.0, difference)
+    return _ratio(clean, np.where(squared <= noise**2, 0.0, np.sqrt(squared)))
+
+
+def _ratio(value: Floats, error: Floats) -> Floats:
+    """The ratio, where nothing by nothing is 0 and something by nothing is infinite."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.divide(value, error)
+    return np.where((np.asarray(error) == 0) & (np.asarray(value) == 0), 0.0, ratio)
