@@ -1,5 +1,6 @@
 """All probes."""
 
+import difflib
 from collections.abc import Sequence
 
 from harness.fields import SpecError, unknown
@@ -26,5 +27,11 @@ def select(algorithms: Sequence[str], patterns: Sequence[str]) -> list[Probe]:
         and (not patterns or any(pattern in probe.name for pattern in patterns))
     ]
     if not chosen:
-        raise SpecError(f"--probe {','.join(patterns)}: no probe has such a name.")
+        names = [probe.name for probe in PROBES]
+        close = difflib.get_close_matches(patterns[0] if patterns else "", names, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise SpecError(
+            f"--probe {','.join(patterns)}: no probe has such a name.{hint} "
+            "python -m harness probe --list lists all."
+        )
     return chosen

@@ -40,6 +40,7 @@ class Answer:
         comparison: Value against expected.
         meaning: One line for a reader.
         unmeasured: Why there is no answer; empty where there is one.
+        failed: Whether an error is why.
     """
 
     value: Array
@@ -47,6 +48,7 @@ class Answer:
     comparison: Comparison
     meaning: str = ""
     unmeasured: str = ""
+    failed: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Report:
 
 def to_json(report: Report) -> dict[str, Any]:
     """Plain numbers, texts, lists and dicts; not-a-number becomes null."""
-    return {"schema": SCHEMA, **_plain(report)}
+    return {"schema": SCHEMA, **plain(report)}
 
 
 def from_json(content: Mapping[str, Any]) -> Report:
@@ -118,14 +120,15 @@ def from_json(content: Mapping[str, Any]) -> Report:
     if content.get("schema") != SCHEMA:
         raise ValueError(f"probe results of schema {content.get('schema')}, expected {SCHEMA}")
     return Report(
-        results=tuple(_result(result) for result in content["results"]),
+        results=tuple(result_from_json(result) for result in content["results"]),
         versions={name: tuple(texts) for name, texts in content["versions"].items()},
         not_probed=dict(content["not_probed"]),
         seconds=content["seconds"],
     )
 
 
-def _result(content: Mapping[str, Any]) -> Result:
+def result_from_json(content: Mapping[str, Any]) -> Result:
+    """One result of the JSON form."""
     axis = content["axis"]
     return Result(
         **{name: content[name] for name in ("probe", "algorithm", "question", "citation")},
@@ -144,23 +147,31 @@ def _answer(content: Mapping[str, Any]) -> Answer:
         comparison=Comparison(content["comparison"]["kind"], np.nan if size is None else size),
         meaning=content["meaning"],
         unmeasured=content["unmeasured"],
+        failed=content["failed"],
     )
+
+
+def no_answer(why: str, failed: bool = False) -> Answer:
+    """An answer that could not be had."""
+    nothing = np.empty(0)
+    return Answer(nothing, nothing, Comparison(AGREES), unmeasured=why, failed=failed)
 
 
 def _array(content: Any) -> Array:
     return np.array(content, dtype=float)  # null becomes not-a-number
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Dataclasses, arrays and numbers as JSON knows them; not-a-number becomes null."""
     match value:
         case np.ndarray():
-            return _plain(value.tolist())
+            return plain(value.tolist())
         case float():
             return value if np.isfinite(value) else None
         case Mapping():
-            return {key: _plain(item) for key, item in value.items()}
+            return {key: plain(item) for key, item in value.items()}
         case str() | int() | None:
             return value
         case Sequence():
-            return [_plain(item) for item in value]
-    return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+            return [plain(item) for item in value]
+    return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
