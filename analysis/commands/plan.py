@@ -32,12 +32,8 @@ SCRIPT, TABLE = "plan.sh", "stopping.csv"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
     parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
-    parser.add_argument(
-        "--most", type=int, default=30, help="seeds per framework, at most (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--batch", type=int, default=5, help="seeds added at a time (default: %(default)s)"
-    )
+    parser.add_argument("--most", type=int, default=30, help="seeds per framework (default: 30)")
+    parser.add_argument("--batch", type=int, default=5, help="seeds added at once (default: 5)")
     parser.add_argument(
         "--sequential",
         action="store_true",
@@ -118,7 +114,7 @@ def _costs(plan: Plan) -> list[str]:
     lines = [f"Runs to make: {plan.runs}, {rerun} of them begun before and not complete"]
     if plan.known:
         hours = math.fsum(need.core_hours for need in plan.known)
-        lines.append(f"Cost: {number(hours)} core-hours, by the runs' own timings")
+        lines.append(f"Cost: {_hours(hours)}, by the runs' own timings")
     unknown = plan.runs - sum(len(need.seeds) for need in plan.known)
     if unknown:
         lines.append(f"Cost of {unknown} runs unknown: no complete run tells a time")
@@ -127,7 +123,7 @@ def _costs(plan: Plan) -> list[str]:
 
 def _need_line(need: Need) -> str:
     cell = need.cell
-    cost = "" if math.isnan(need.core_hours) else f" ({number(need.core_hours)} core-hours)"
+    cost = "" if math.isnan(need.core_hours) else f" ({_hours(need.core_hours)})"
     return (
         f"  {cell.env}, {cell.algorithm}, {cell.hps}, {need.framework}: "
         f"{'seeds' if len(need.seeds) > 1 else 'seed'} {_ranges(need.seeds)}{cost}"
@@ -145,3 +141,7 @@ def _ranges(seeds: Sequence[int]) -> str:
     return ", ".join(
         f"{part[0]} to {part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in parts
     )
+
+
+def _hours(value: float) -> str:
+    return f"{f'{value:,.0f}' if value >= 1000 else number(value)} core-hours"

@@ -183,7 +183,7 @@ def test_tasks_and_recipes_are_merged_into_few_commands(results):
         for seed in item.seeds
     ]
     wanted = [
-        (need.cell.env, need.cell.hps, need.framework, str(seed))
+        (need.cell.env, need.cell.hps, need.framework, seed)
         for need in needs
         for seed in need.seeds
     ]
