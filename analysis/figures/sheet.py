@@ -1,0 +1,42 @@
+"""A figure before it is drawn, and a figure that cannot be drawn."""
+
+import dataclasses
+import re
+from collections.abc import Callable
+
+from matplotlib.figure import Figure
+
+
+@dataclasses.dataclass(frozen=True)
+class Sheet:
+    """A figure before it is drawn: small enough to be sent to another process.
+
+    Attributes:
+        name: Name of its files, without ending.
+        title: What it shows, in a few words.
+        caption: What its parts mean, which interval, how many runs.
+        draw: Draws it; takes nothing.
+    """
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[], Figure]
+
+
+@dataclasses.dataclass(frozen=True)
+class NotDrawn:
+    """A figure for which there are no data.
+
+    Attributes:
+        name: What its files would be called.
+        reason: What is not there.
+    """
+
+    name: str
+    reason: str
+
+
+def file_name(*parts: str) -> str:
+    """Parts joined to a name that is safe in any file system; empty parts are left out."""
+    return "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", part).strip("-") for part in parts if part)
