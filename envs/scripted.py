@@ -1,8 +1,12 @@
-"""A small task for testing adapters: cheap, with odd bounds, ends and a time limit.
+"""A small task for testing adapters: cheap, with odd bounds, ends, a time limit, and accidents.
 
-Importing this module registers it; `envs.scripted:ParallaxScripted-v0` does both.
+`envs.scripted:ParallaxScripted-v0` as gymnasium's name imports this module, which registers it.
 """
 
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -10,21 +14,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 ENV_ID = "envs.scripted:ParallaxScripted-v0"
-BOUND = 3.0
+NARROW_ENV_ID = "envs.scripted:ParallaxScriptedNarrow-v0"
+SKEWED_ENV_ID = "envs.scripted:ParallaxScriptedSkewed-v0"
+FAULT_ENV_IDS = {
+    fault: f"envs.scripted:ParallaxScripted{fault.capitalize()}-v0"
+    for fault in ("raises", "nan", "interrupts", "fills")
+}
+FAULT_STEP = 100
 TIME_LIMIT = 10
+_LARGEST_DISK = 2**23  # bytes; a larger one is never filled
 
 
 class ScriptedEnv(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
     """Two actions push three noisy numbers about; an end comes by chance, a time limit else.
+
+    The first environment made with a `fault` has an accident at its step `FAULT_STEP`.
 
     Attributes:
         actions: Every action that reached the task, in order.
     """
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float64)
-    action_space = gymnasium.spaces.Box(-BOUND, BOUND, (2,), np.float32)
 
-    def __init__(self) -> None:
+    def __init__(self, low: float = -3.0, high: float = 3.0, fault: str | None = None) -> None:
+        """Makes the task.
+
+        Args:
+            low: Smallest action.
+            high: Largest action.
+            fault: `raises` an error, `nan` observations from then on, `interrupts` (Ctrl-C),
+                or `fills` a small disk with a file in the working folder.
+        """
+        self.action_space = gymnasium.spaces.Box(low, high, (2,), np.float32)
+        self._middle, self._half = (high + low) / 2, (high - low) / 2
+        self._fault = fault
         self._state = np.zeros(3)
         self.actions: list[NDArray[np.float32]] = []
 
@@ -41,13 +64,43 @@ class ScriptedEnv(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
     ) -> tuple[NDArray[np.float64], float, bool, bool, dict[str, Any]]:
         """Moves the state, and pays for staying near zero."""
         self.actions.append(np.array(action))
-        push = np.append(action, action.sum()) / BOUND
+        if self._fault and len(self.actions) >= FAULT_STEP:
+            self._accident()
+        push = (np.append(action, action.sum()) - self._middle) / self._half
         self._state = 0.8 * self._state + 0.3 * push + 0.1 * self.np_random.normal(size=3)
         reward = 1.0 - float(np.abs(self._state).mean())
         ends = bool(self.np_random.random() < 0.02)
         return self._state.copy(), reward, ends, False, {}
 
+    def _accident(self) -> None:
+        if self._fault == "nan":
+            self._state[:] = np.nan
+        elif len(self.actions) == FAULT_STEP:
+            if self._fault == "raises":
+                raise RuntimeError(f"the task broke at step {FAULT_STEP}")
+            if self._fault == "fills":
+                _fill_disk()
+            else:
+                os.kill(os.getpid(), signal.SIGINT)
 
-gymnasium.register(
-    "ParallaxScripted-v0", entry_point="envs.scripted:ScriptedEnv", max_episode_steps=TIME_LIMIT
-)
+
+def _fill_disk() -> None:
+    with suppress(OSError), Path("filler").open("wb", buffering=0) as file:
+        for _ in range(_LARGEST_DISK // 512):
+            file.write(bytes(512))
+
+
+def _register(env_id: str, **arguments: Any) -> None:
+    gymnasium.register(
+        env_id.partition(":")[2],
+        entry_point="envs.scripted:ScriptedEnv",
+        max_episode_steps=TIME_LIMIT,
+        kwargs=arguments,
+    )
+
+
+_register(ENV_ID)
+_register(NARROW_ENV_ID, low=-0.4, high=0.4)
+_register(SKEWED_ENV_ID, low=-1.0, high=3.0)
+for _fault, _env_id in FAULT_ENV_IDS.items():
+    _register(_env_id, fault=_fault)

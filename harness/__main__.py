@@ -3,7 +3,7 @@
 import os
 import sys
 
-from harness import rerun
+from harness import new_adapter, rerun
 from harness.app import app
 from harness.config_groups import register
 from harness.errors import HANDLED, exit_code
@@ -17,6 +17,8 @@ def main() -> int:
     """
     if sys.argv[1:2] == ["rerun"]:
         return rerun.main(sys.argv[2:])
+    if sys.argv[1:2] == ["new-adapter"]:
+        return new_adapter.main(sys.argv[2:])
     register()
     if os.environ.get("HYDRA_FULL_ERROR"):
         app()

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.tasks import Task
+from harness.cadence import Cadence
 from harness.fields import SpecError, unknown
 from harness.spec import Hyperparameters
 
@@ -73,12 +74,15 @@ class Native:
         alignment: One row per unified hyperparameter.
         total_steps: Environment transitions upstream will take, after its rounding.
         framework_steps: What the framework's own step counter will show at the end.
+        cadence: How often upstream will update on one environment, its deviations from
+            `harness.cadence.expected_cadence` included.
     """
 
     settings: Mapping[str, Any]
     alignment: tuple[Setting, ...]
     total_steps: int
     framework_steps: int
+    cadence: Cadence
 
 
 class Monitor(Protocol):
@@ -103,7 +107,6 @@ class Adapter(Protocol):
     """One framework. Instances hold no state; frameworks are imported in `train` only."""
 
     name: str
-    packages: tuple[str, ...]
 
     def supports(self, algorithm: str) -> bool:
         """Whether the framework ships `algorithm`."""

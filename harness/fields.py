@@ -15,6 +15,20 @@ class SpecError(ValueError):
     """Bad input, worded for the user: field, value and remedy."""
 
 
+class Unfinished(SpecError, NotImplementedError):  # noqa: N818
+    """A part of an adapter that is still to be written."""
+
+    def __init__(self, file: str, function: str, task: str) -> None:
+        """Says where to write what.
+
+        Args:
+            file: Path of the file, from the adapter's project folder.
+            function: Name of the function in it.
+            task: What the function has to do.
+        """
+        super().__init__(f"{file}: fill in {function}(): {task}.")
+
+
 def bounded(
     *,
     minimum: float | None = None,

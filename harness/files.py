@@ -1,15 +1,16 @@
 """Files that are either whole or not there."""
 
+import functools
 import json
 import math
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 
-def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Writes to a temporary name in the same folder, then renames.
 
     Args:
@@ -32,14 +33,41 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
         raise
 
 
+def write_all(texts: Mapping[Path, str]) -> None:
+    """Writes several files, making folders as needed: all of them, or none.
+
+    Raises:
+        OSError: One cannot be written; what was written before is undone.
+    """
+    undo: list[Callable[[], None]] = []
+    try:
+        for path, text in texts.items():
+            for folder in reversed([f for f in path.parents if not f.exists()]):
+                folder.mkdir()
+                undo.append(folder.rmdir)
+            undo.append(_restoring(path))
+            write_atomically(path, functools.partial(_write_bytes, content=text.encode()))
+    except BaseException:
+        for step in reversed(undo):
+            step()
+        raise
+
+
 def write_json(path: Path, content: Any) -> None:
     """Writes strict JSON; infinities become text."""
     text = json.dumps(_strict(content), indent=2, allow_nan=False) + "\n"
-    write_atomically(path, lambda file: _write_text(file, text))
+    write_atomically(path, functools.partial(_write_bytes, content=text.encode()))
 
 
-def _write_text(file: IO[bytes], text: str) -> None:
-    file.write(text.encode())
+def _restoring(path: Path) -> Callable[[], None]:
+    if not path.exists():
+        return functools.partial(path.unlink, missing_ok=True)
+    write = functools.partial(_write_bytes, content=path.read_bytes())
+    return functools.partial(write_atomically, path, write)
+
+
+def _write_bytes(file: IO[bytes], content: bytes) -> None:
+    file.write(content)
 
 
 def _strict(value: Any) -> Any:

@@ -15,6 +15,8 @@ from harness.evaluation import Evaluation
 from harness.files import write_atomically, write_json
 
 SCHEMA = 1
+_RESERVE = ".reserve"
+_RESERVED_BYTES = 2**16
 STATUSES = ("pending", "running", "completed", "failed", "interrupted")
 
 
@@ -35,8 +37,16 @@ class RunFolder:
 
     def clear(self) -> None:
         """Removes what an earlier attempt left."""
-        for name in ("evaluations.npz", "trace.parquet", "progress.json"):
+        for name in ("evaluations.npz", "trace.parquet", "progress.json", _RESERVE):
             (self.path / name).unlink(missing_ok=True)
+
+    def hold_room(self) -> None:
+        """Takes what the last `run.json` will need, while there is room for it."""
+        write_atomically(self.path / _RESERVE, lambda file: file.write(bytes(_RESERVED_BYTES)))
+
+    def release_room(self) -> None:
+        """Gives it back, so that a full disk cannot keep the last status from being written."""
+        (self.path / _RESERVE).unlink(missing_ok=True)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         """Adds values to the trace; `flush` writes them."""

@@ -1,5 +1,6 @@
 """Executes one run in this process, from a pending folder to a finished one."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -47,6 +48,7 @@ def initialize(prepared: Prepared, path: Path) -> bool:
             "framework": prepared.native.framework_steps,
             "taken": 0,
         },
+        "cadence": dataclasses.asdict(prepared.native.cadence),
         "weights_sha256": None,
         "failure": None,
         "timings": {},
@@ -74,17 +76,20 @@ def execute(prepared: Prepared, adapter: Adapter, path: Path) -> str:
     folder = RunFolder(path)
     folder.clear()
     started = time.time()
-    update_run(path, status="running", failure=None, timings={"started": started}, pid=os.getpid())
     monitor: TrainingMonitor | None = None
     outcome: dict[str, Any] = {"status": "failed"}
     try:
+        folder.hold_room()
+        timings = {"started": started}
+        update_run(path, status="running", failure=None, timings=timings, pid=os.getpid())
         monitor = TrainingMonitor(prepared.spec, folder)
         outcome = _train(prepared, adapter, monitor)
     except KeyboardInterrupt:
         outcome = {"status": "interrupted", "failure": "interrupted by the user"}
         raise
     except Exception as error:
-        traceback.print_exc()
+        with contextlib.suppress(OSError):  # the log may be on a full disk
+            traceback.print_exc()
         outcome = {"status": "failed", "failure": _describe(error)}
     finally:
         outcome |= _flush(folder)
@@ -107,11 +112,12 @@ def _train(prepared: Prepared, adapter: Adapter, monitor: TrainingMonitor) -> di
 
 
 def _flush(folder: RunFolder) -> dict[str, Any]:
-    # A full disk must not keep the status from being written, which takes less room.
     try:
         folder.flush()
     except OSError as error:
         return {"status": "failed", "failure": f"the trace cannot be written: {error}"}
+    finally:
+        folder.release_room()
     return {}
 
 
@@ -121,6 +127,7 @@ def _conclude(
     outcome: dict[str, Any],
     started: float,
 ) -> None:
+    (path / "progress.json").unlink(missing_ok=True)
     ended = time.time()
     taken = monitor.steps if monitor else 0
     update_run(
@@ -134,7 +141,6 @@ def _conclude(
             "evaluation_seconds": monitor.evaluation_seconds if monitor else 0.0,
         },
     )
-    (path / "progress.json").unlink(missing_ok=True)
 
 
 def _describe(error: Exception) -> str:

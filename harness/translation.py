@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from harness.adapter import Native, Setting
+from harness.cadence import Cadence, expected_cadence
 from harness.fields import SpecError
 from harness.spec import Hyperparameters
 
@@ -19,6 +20,7 @@ class Translation:
 
     def __init__(self, framework: str, hyperparameters: Hyperparameters) -> None:
         self._framework = framework
+        self._hyperparameters = hyperparameters
         self._values = {
             field.name: getattr(hyperparameters, field.name)
             for field in dataclasses.fields(hyperparameters)
@@ -58,12 +60,18 @@ class Translation:
         """Sets native options that no unified field stands for."""
         self._settings.update(settings)
 
-    def finish(self, total_steps: int, framework_steps: int | None = None) -> Native:
+    def finish(
+        self,
+        total_steps: int,
+        framework_steps: int | None = None,
+        cadence: Cadence | None = None,
+    ) -> Native:
         """The native settings.
 
         Args:
             total_steps: Environment transitions upstream will take.
             framework_steps: What its own counter will show, where that differs.
+            cadence: How often upstream will update, where the hyperparameters say otherwise.
 
         Raises:
             SpecError: Lists every value that cannot be honoured.
@@ -75,7 +83,9 @@ class Translation:
             raise AssertionError(f"{self._framework} declares nothing for {sorted(unclaimed)}")
         rows = tuple(self._rows[name] for name in self._values)
         counted = total_steps if framework_steps is None else framework_steps
-        return Native(self._settings, rows, total_steps, counted)
+        if cadence is None:
+            cadence = expected_cadence(self._hyperparameters, total_steps)
+        return Native(self._settings, rows, total_steps, counted, cadence)
 
     def _claim(self, field: str, kind: str, name: str, native: Any, note: str) -> None:
         value = self._values[field]

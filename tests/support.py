@@ -1,11 +1,35 @@
-"""What several tests need: specs, and runs in this process."""
+"""What several tests need: the frameworks, specs, and runs in this process."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
 
 from harness.adapter import load_adapter
+from harness.fields import SpecError
 from harness.prepare import prepare
 from harness.recipes import read_recipe
 from harness.recording import read_run
 from harness.run import execute, initialize
 from harness.run_spec import DEFAULTS, make_spec
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+NAMES = sorted(PROJECT["entry-points"]["parallax.adapters"])
+"""Frameworks with an adapter in this project."""
+
+
+def frameworks(*names):
+    """Parameters for tests: the frameworks named, or all; skipped where they are not installed."""
+    params = []
+    for name in names or NAMES:
+        try:
+            load_adapter(name).check_installed()
+            marks = ()
+        except SpecError as error:
+            marks = pytest.mark.skip(reason=str(error))
+        params.append(pytest.param(name, marks=marks))
+    return params
 
 
 def spec(framework="sb3", algorithm="ppo", hps=None, hyperparameters=None, **changes):

@@ -7,14 +7,24 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 OURS = {"harness", "adapters", "analysis", "envs", "slurm", "hydra_plugins"}
-FRAMEWORKS = {"stable_baselines3", "cleanrl", "torchrl", "tensordict", "torch"}
+PACKAGES = {
+    "sb3": {"stable_baselines3"},
+    "cleanrl": {"cleanrl"},
+    "torchrl": {"torchrl", "tensordict"},
+    "tianshou": {"tianshou"},
+}
+FRAMEWORKS = {"torch"}.union(*PACKAGES.values())
+ADAPTERS = sorted(path.parent.name for path in (ROOT / "adapters").glob("*/__init__.py"))
 FORBIDDEN = {
     "analysis": (OURS - {"analysis"}) | FRAMEWORKS,
     "envs": (OURS - {"envs"}) | FRAMEWORKS,
     "harness": {"adapters", "analysis", "slurm"} | FRAMEWORKS,
-    "adapters/sb3": {"analysis", "adapters.cleanrl", "adapters.torchrl", "torchrl", "tensordict"},
-    "adapters/cleanrl": {"analysis", "adapters.sb3", "adapters.torchrl", "torchrl", "tensordict"},
-    "adapters/torchrl": {"analysis", "adapters.sb3", "adapters.cleanrl", "stable_baselines3"},
+} | {
+    f"adapters/{name}": {"analysis"}.union(
+        {f"adapters.{other}" for other in ADAPTERS if other != name},
+        *(packages for other, packages in PACKAGES.items() if other != name),
+    )
+    for name in ADAPTERS
 }
 
 
@@ -41,7 +51,7 @@ def test_looking_for_adapters_imports_no_framework():
     code = (
         "import sys; from harness.adapter import installed_adapters, load_adapter;"
         "[load_adapter(name) for name in installed_adapters()];"
-        "print([m for m in ('torch', 'stable_baselines3', 'torchrl') if m in sys.modules])"
+        f"print([m for m in {sorted(FRAMEWORKS)} if m in sys.modules])"
     )
     output = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert output.strip() == "[]"

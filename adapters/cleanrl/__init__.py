@@ -12,7 +12,6 @@ class CleanRLAdapter:
     """Adapter of CleanRL's single-file scripts."""
 
     name = "cleanrl"
-    packages = ("cleanrl", "stable-baselines3", "torch")
 
     def supports(self, algorithm: str) -> bool:
         """PPO, TD3 and SAC for continuous actions."""

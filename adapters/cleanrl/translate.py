@@ -1,9 +1,11 @@
 """Unified hyperparameters to the command-line arguments of CleanRL's scripts."""
 
+import dataclasses
 import math
 from typing import Any
 
 from harness.adapter import Context, Native
+from harness.cadence import Cadence, off_policy_cadence
 from harness.fields import SpecError
 from harness.spec import PPO, SAC, TD3, Hyperparameters
 from harness.translation import Translation
@@ -114,7 +116,23 @@ def _off_policy(t: Translation, hp: TD3 | SAC, context: Context) -> Native:
     t.constant("adam_eps", 1e-8)
     t.constant("hidden_sizes", (256, 256))
     t.constant("bootstrap_truncation", True)
-    return t.finish(context.steps)
+    return t.finish(context.steps, cadence=_cadence(hp, context.steps))
+
+
+def _cadence(hp: TD3 | SAC, steps: int) -> Cadence:
+    # The script's counter is one behind the transitions, and updates once it is above
+    # learning-starts; what is delayed waits for a multiple of its frequency in that counter.
+    def times(frequency: int) -> int:
+        return (steps - 1) // frequency - hp.learning_starts // frequency
+
+    policy = times(hp.policy_delay)
+    if isinstance(hp, TD3):
+        changes = {"policy_updates": policy, "target_updates": policy}
+    else:
+        targets = times(hp.target_update_interval)
+        changes = {"policy_updates": policy * hp.policy_delay, "target_updates": targets}
+    counts = off_policy_cadence(hp, steps, hp.learning_starts + 2)
+    return dataclasses.replace(counts, **changes)
 
 
 def _norm(max_grad_norm: float | None) -> Any:

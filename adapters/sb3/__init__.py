@@ -14,7 +14,6 @@ class SB3Adapter:
     """Adapter of Stable-Baselines3."""
 
     name = "sb3"
-    packages = ("stable-baselines3", "torch")
 
     def supports(self, algorithm: str) -> bool:
         """PPO, TD3 and SAC."""

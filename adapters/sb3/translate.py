@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from harness.adapter import Context, Native
+from harness.cadence import off_policy_cadence
 from harness.spec import PPO, SAC, TD3, Hyperparameters
 from harness.translation import Translation
 
@@ -87,7 +88,10 @@ def _sac(t: Translation, hp: SAC, context: Context) -> Native:
 def _off_policy(t: Translation, hp: TD3 | SAC, context: Context) -> Native:
     t.aligned("batch_size", "batch_size")
     t.aligned("buffer_size", "buffer_size")
-    t.aligned("learning_starts", "learning_starts", note="first update one step later")
+    every = hp.env_steps_per_round
+    first_update = (hp.learning_starts // every + 1) * every
+    note = f"first update after step {first_update}"
+    t.aligned("learning_starts", "learning_starts", note=note)
     t.aligned("tau", "tau")
     t.aligned("gamma", "gamma")
     steps_each = _per_copy(t, "env_steps_per_round", hp.env_steps_per_round, context.n_envs)
@@ -98,8 +102,8 @@ def _off_policy(t: Translation, hp: TD3 | SAC, context: Context) -> Native:
         "replay_buffer_kwargs.handle_timeout_termination",
     )
     _networks(t, hp)
-    rounds = math.ceil(context.steps / hp.env_steps_per_round)
-    return t.finish(rounds * hp.env_steps_per_round)
+    total = math.ceil(context.steps / every) * every
+    return t.finish(total, cadence=off_policy_cadence(hp, total, first_update))
 
 
 def _networks(t: Translation, hp: Hyperparameters) -> None:

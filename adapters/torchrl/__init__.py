@@ -14,7 +14,6 @@ class TorchRLAdapter:
     """Adapter of TorchRL's public components."""
 
     name = "torchrl"
-    packages = ("torchrl", "tensordict", "torch")
 
     def supports(self, algorithm: str) -> bool:
         """PPO, TD3 and SAC."""

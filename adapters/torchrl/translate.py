@@ -4,10 +4,12 @@ Settings are named `Component.argument`, or `script.option` where upstream's own
 script, and not a component, carries out the option; our loops do so then.
 """
 
+import dataclasses
 import math
 
 from envs.tasks import Task
 from harness.adapter import Context, Native
+from harness.cadence import expected_cadence
 from harness.spec import PPO, SAC, TD3, Hyperparameters
 from harness.translation import Translation
 
@@ -62,7 +64,7 @@ def _ppo(t: Translation, hp: PPO, context: Context) -> Native:
     t.aligned("adam_eps", "Adam.eps")
     t.aligned("hidden_sizes", "MLP.num_cells", list(hp.hidden_sizes))
     t.constant("bootstrap_truncation", True)
-    return _finish(t, "rollout_steps", hp.rollout_steps, context)
+    return t.finish(_whole_batches(t, "rollout_steps", hp.rollout_steps, context))
 
 
 def _td3(t: Translation, hp: TD3, context: Context) -> Native:
@@ -111,12 +113,14 @@ def _off_policy(t: Translation, hp: TD3 | SAC, context: Context) -> Native:
     t.aligned("adam_eps", "Adam.eps")
     t.aligned("hidden_sizes", "MLP.num_cells", list(hp.hidden_sizes))
     t.constant("bootstrap_truncation", True)
-    return _finish(t, "env_steps_per_round", frames, context)
+    total = _whole_batches(t, "env_steps_per_round", frames, context)
+    cadence = dataclasses.replace(expected_cadence(hp, total), random_steps=min(starts, total))
+    return t.finish(total, cadence=cadence)
 
 
-def _finish(t: Translation, field: str, frames_per_batch: int, context: Context) -> Native:
+def _whole_batches(t: Translation, field: str, frames_per_batch: int, context: Context) -> int:
     if frames_per_batch % context.n_envs:
         t.refuse(field, f"collected over all copies: n_envs={context.n_envs} must divide it")
     total = math.ceil(context.steps / frames_per_batch) * frames_per_batch
     t.extra(**{"Collector.total_frames": total})
-    return t.finish(total)
+    return total

@@ -100,3 +100,9 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def material(study: Path) -> Material:
     return gather(load(study), Options(resamples=500))
+
+
+@pytest.fixture(scope="session")
+def writer() -> Callable[..., Path]:
+    """Writes a run below any results folder."""
+    return write_run

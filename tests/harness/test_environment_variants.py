@@ -15,7 +15,7 @@ PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
 OFF_POLICY = {"learning_starts": 64, "batch_size": 32}
 
 
-@pytest.mark.parametrize("framework", ["sb3", "cleanrl", "torchrl"])
+@pytest.mark.parametrize("framework", support.frameworks())
 def test_ppo_counts_transitions_of_all_copies(framework, tmp_path):
     spec = support.spec(
         framework, hyperparameters=PPO, n_envs=4, steps=256, eval_every=100, wrappers="normalized"
@@ -27,7 +27,7 @@ def test_ppo_counts_transitions_of_all_copies(framework, tmp_path):
         assert file["timesteps"].tolist() == [100, 200, 256]
 
 
-@pytest.mark.parametrize("framework", ["sb3", "torchrl"])
+@pytest.mark.parametrize("framework", support.frameworks("sb3", "tianshou", "torchrl"))
 @pytest.mark.parametrize("algorithm", ["td3", "sac"])
 def test_off_policy_counts_transitions_of_all_copies(framework, algorithm, tmp_path):
     spec = support.spec(
@@ -53,7 +53,7 @@ def test_scripts_with_one_environment_refuse_more(algorithm):
         prepare(spec, load_adapter("cleanrl"))
 
 
-@pytest.mark.parametrize("framework", ["sb3", "cleanrl", "torchrl"])
+@pytest.mark.parametrize("framework", support.frameworks())
 def test_copies_must_share_a_rollout_evenly(framework):
     spec = support.spec(framework, hyperparameters=PPO, n_envs=3)
     with pytest.raises(SpecError, match=r"rollout_steps=128: .*n_envs=3"):
@@ -94,7 +94,7 @@ def normalizers(env):
         env = env.env
 
 
-@pytest.mark.parametrize("framework", ["sb3", "cleanrl", "torchrl"])
+@pytest.mark.parametrize("framework", support.frameworks())
 def test_normalised_training_is_another_run_with_raw_evaluation(framework, tmp_path):
     runs = {}
     for wrappers in ("none", "normalized"):

@@ -1,5 +1,6 @@
 """What a run leaves behind, whatever happens to it."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -7,7 +8,7 @@ import pandas as pd
 import pytest
 import support
 
-from harness.adapter import Context, Native, load_adapter
+from harness.adapter import Context, load_adapter
 from harness.fields import SpecError
 from harness.prepare import Prepared, prepare
 from harness.recording import incompleteness, read_run
@@ -115,7 +116,7 @@ class Broken:
 def run_broken(act, tmp_path, scheduled=150):
     spec = small()
     real = prepare(spec, load_adapter("sb3"))
-    native = Native(real.native.settings, real.native.alignment, scheduled, scheduled)
+    native = dataclasses.replace(real.native, total_steps=scheduled)
     prepared = Prepared(spec, Context(real.context.task, 150, 0), real.hyperparameters, native)
     folder = tmp_path / "run"
     initialize(prepared, folder)

@@ -13,12 +13,11 @@ from harness.recipes import load_recipe, read_recipe, recipe_files, recipe_names
 from harness.run_spec import spec_from_dict, spec_to_dict
 from harness.spec import ALGORITHMS, PPO, THESIS_FIELDS
 
-RECIPES = ["cleanrl", "original", "sb3", "torchrl"]
-FRAMEWORKS = ["cleanrl", "sb3", "torchrl"]
+RECIPES = sorted([*support.NAMES, "original"])
+FRAMEWORKS = support.frameworks()
 
 
-def test_there_are_twelve_recipes_in_field_order_with_sources():
-
+def test_each_framework_and_the_papers_have_recipes_in_field_order_with_sources():
     for algorithm, cls in ALGORITHMS.items():
         assert recipe_names(algorithm) == RECIPES
         for name in RECIPES:

@@ -1,0 +1,55 @@
+"""Tianshou: its algorithms, collector, buffer and trainer, put together as in its examples."""
+
+import dataclasses
+import importlib.util
+from collections.abc import Mapping
+
+from adapters.tianshou.translate import translate
+from harness.adapter import Context, MakeEnv, Monitor, Native
+from harness.fields import SpecError
+from harness.spec import PPO, Hyperparameters
+
+
+class TianshouAdapter:
+    """Adapter of Tianshou's procedural interface."""
+
+    name = "tianshou"
+
+    def supports(self, algorithm: str) -> bool:
+        """PPO, TD3 and SAC."""
+        return algorithm in ("ppo", "td3", "sac")
+
+    def check_installed(self) -> None:
+        """Raises `SpecError` where the package is missing."""
+        if importlib.util.find_spec("tianshou") is None:
+            raise SpecError("framework=tianshou needs: pip install 'tianshou>=2.0.1,<2.1'")
+
+    def sources(self, algorithm: str) -> Mapping[str, str]:
+        """None: the package's version and this project's commit say it all."""
+        return {}
+
+    def own_defaults(
+        self, algorithm: str, defaults: Hyperparameters, context: Context
+    ) -> Hyperparameters:
+        """A round is one step of every copy, with as many updates as transitions."""
+        if isinstance(defaults, PPO):
+            return defaults
+        return dataclasses.replace(
+            defaults,
+            env_steps_per_round=defaults.env_steps_per_round * context.n_envs,
+            gradient_steps_per_round=defaults.gradient_steps_per_round * context.n_envs,
+        )
+
+    def translate(
+        self, algorithm: str, hyperparameters: Hyperparameters, context: Context
+    ) -> Native:
+        """See `adapters.tianshou.translate`."""
+        return translate(algorithm, hyperparameters, context)
+
+    def train(
+        self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
+    ) -> None:
+        """See `adapters.tianshou.train`."""
+        from adapters.tianshou.train import train
+
+        train(algorithm, native, context, make_env, monitor)

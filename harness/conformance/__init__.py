@@ -1,0 +1,52 @@
+"""A test suite for adapters, shipped with the package.
+
+An adapter's test file subclasses `AdapterConformance` with the adapter's name:
+
+    from harness.conformance import AdapterConformance
+
+    class TestMine(AdapterConformance):
+        framework = "mine"
+
+and gets, for every algorithm that the adapter supports, the tests of the classes below.
+It needs pytest, and trains on small tasks only (`envs.scripted`).
+"""
+
+import dataclasses
+
+import pytest
+
+_PARTS = ("cadence", "exits", "hyperparameters", "luck")
+pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
+
+from harness.adapter import load_adapter  # noqa: E402
+from harness.conformance.cadence import CadenceConformance  # noqa: E402
+from harness.conformance.exits import ExitConformance  # noqa: E402
+from harness.conformance.hyperparameters import HyperparameterConformance  # noqa: E402
+from harness.conformance.luck import LuckConformance  # noqa: E402
+from harness.spec import ALGORITHMS  # noqa: E402
+
+
+class AdapterConformance(
+    HyperparameterConformance, CadenceConformance, LuckConformance, ExitConformance
+):
+    """What every adapter must keep. Subclass it and set `framework`."""
+
+    framework: str
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """One test per supported algorithm, and per hyperparameter where one is asked for."""
+        adapter = load_adapter(self.framework)
+        supported = [name for name in ALGORITHMS if adapter.supports(name)]
+        names = metafunc.fixturenames
+        if "field" in names:
+            pairs = [
+                (algorithm, field.name)
+                for algorithm in supported
+                for field in dataclasses.fields(ALGORITHMS[algorithm])
+            ]
+            metafunc.parametrize(("algorithm", "field"), pairs)
+        elif "algorithm" in names:
+            metafunc.parametrize("algorithm", supported)
+        if "off_policy_algorithm" in names:
+            off_policy = [name for name in supported if name != "ppo"]
+            metafunc.parametrize("off_policy_algorithm", off_policy)

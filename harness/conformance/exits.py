@@ -1,0 +1,154 @@
+"""What a run leaves behind, in a process of its own and after accidents."""
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envs.scripted import ENV_ID, FAULT_ENV_IDS, FAULT_STEP
+from harness.adapter import load_adapter
+from harness.conformance.runs import train
+from harness.conformance.small import STEPS, base_hyperparameters
+from harness.interpreter import lend_project
+from harness.prepare import Prepared, prepare
+from harness.recording import incompleteness, read_run
+from harness.run import execute, initialize
+from harness.run_spec import DEFAULTS, make_spec
+
+FILES = {"run.json", "evaluations.npz", "trace.parquet", "log.txt"}
+# A disk of its own for one process and its children; no rights are needed for that.
+_ON_A_SMALL_DISK = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec")
+_SMALL_DISK = "mount -t tmpfs -o size=512k none {folder}; cd {folder}; "
+
+
+class ExitConformance:
+    """Run folders after success, errors, divergence, Ctrl-C and a full disk."""
+
+    framework: str
+
+    def test_recorded_run_in_a_fresh_process_ends_in_the_same_weights(
+        self, algorithm: str, tmp_path: Path
+    ) -> None:
+        """Evaluation, recording, progress and whatever this process did before change nothing."""
+        folder = tmp_path / "run"
+        prepared = _initialized(self.framework, algorithm, ENV_ID, folder)
+        code, output = _run_alone([sys.executable, "-m", "harness.worker", str(folder)])
+        run = read_run(folder)
+        assert code == 0, run["failure"] or output
+        bare = train(self.framework, algorithm, prepared.hyperparameters)
+        assert run["weights_sha256"] == bare.digest
+        assert incompleteness(folder) is None
+        assert {file.name for file in folder.iterdir()} <= FILES
+
+    @pytest.mark.parametrize("fault", ["raises", "nan"])
+    def test_accident_in_the_task_leaves_a_failed_run_that_says_so(
+        self, algorithm: str, fault: str, tmp_path: Path
+    ) -> None:
+        """An exception is told in its own words; observations of nan are never a result."""
+        folder = tmp_path / "run"
+        prepared = _initialized(self.framework, algorithm, FAULT_ENV_IDS[fault], folder)
+        status = execute(prepared, load_adapter(self.framework), folder)
+        run = _check_aftermath(folder, "failed")
+        assert status == "failed"
+        if fault == "raises":
+            assert f"the task broke at step {FAULT_STEP}" in run["failure"]
+
+    def test_ctrl_c_leaves_an_interrupted_run(self, algorithm: str, tmp_path: Path) -> None:
+        """A signal in the middle of a step is not swallowed by upstream."""
+        folder = tmp_path / "run"
+        prepared = _initialized(self.framework, algorithm, FAULT_ENV_IDS["interrupts"], folder)
+        with pytest.raises(KeyboardInterrupt):
+            execute(prepared, load_adapter(self.framework), folder)
+        run = _check_aftermath(folder, "interrupted")
+        assert run["steps"]["taken"] == FAULT_STEP
+
+    def test_full_disk_leaves_a_failed_run_that_says_so(self, tmp_path: Path) -> None:
+        """The status still fits on a disk on which nothing else does."""
+        probe = [*_ON_A_SMALL_DISK, _SMALL_DISK.format(folder=tmp_path)]
+        if not shutil.which("unshare") or subprocess.run(probe, capture_output=True).returncode:
+            pytest.skip("this system lets no process mount a small disk for itself")
+        algorithm = next(
+            a for a in ("ppo", "td3", "sac") if load_adapter(self.framework).supports(a)
+        )
+        run, disk = tmp_path / "run", tmp_path / "disk"
+        disk.mkdir()
+        _initialized(self.framework, algorithm, FAULT_ENV_IDS["fills"], run)
+        script = (
+            _SMALL_DISK.format(folder=disk)
+            + f"cp {run}/run.json .; {sys.executable} -m harness.worker . >log.txt 2>&1 || true; "
+            f"rm filler; cp -a . {run}"
+        )
+        code, output = _run_alone([*_ON_A_SMALL_DISK, script])
+        assert code == 0, output
+        failure = _check_aftermath(run, "failed")["failure"]
+        assert "No space left on device" in failure
+
+
+def _initialized(framework: str, algorithm: str, env_id: str, folder: Path) -> Prepared:
+    """A pending run of the base hyperparameters in `folder`."""
+    base = dataclasses.asdict(base_hyperparameters(framework, algorithm))
+    asked = {
+        "study": "conformance",
+        "framework": framework,
+        "algorithm": algorithm,
+        "env": env_id,
+        "hps": framework,
+        "seed": 0,
+        "steps": STEPS,
+        "alignment": "full",
+        "eval_every": 32,
+        "eval_episodes": 2,
+    }
+    adapter = load_adapter(framework)
+    prepared = prepare(make_spec(DEFAULTS | asked, base, base), adapter)
+    initialize(prepared, folder)
+    return prepared
+
+
+def _run_alone(command: list[str]) -> tuple[int, str]:
+    """Exit code and output of a process that leaves no process behind."""
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
+            command,
+            env=lend_project(dict(os.environ)),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        process.wait()
+        output.seek(0)
+        text = output.read()
+    deadline = time.monotonic() + 5
+    while left := _processes_of_session(process.pid):
+        assert time.monotonic() < deadline, f"processes {left} are left"
+        time.sleep(0.1)
+    return process.returncode, text
+
+
+def _processes_of_session(session: int) -> list[int]:
+    """Process ids, from /proc; none on systems without it."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            state, _, _, of_session = stat.read_text().rpartition(")")[2].split()[:4]
+            if int(of_session) == session and state != "Z":
+                found.append(int(stat.parent.name))
+    return found
+
+
+def _check_aftermath(folder: Path, status: str) -> dict[str, Any]:
+    """One status and a reason, and no file too many."""
+    run = read_run(folder)
+    assert run["status"] == status, run["failure"]
+    assert run["failure"], "nothing says what happened"
+    assert run["steps"]["taken"] >= FAULT_STEP
+    assert {file.name for file in folder.iterdir()} <= FILES
+    return run

@@ -1,0 +1,151 @@
+"""A hyperparameter is declared, and means what the schema says, or is refused."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from envs.scripted import ENV_ID, NARROW_ENV_ID
+from harness.adapter import Weights, load_adapter
+from harness.conformance.observer import CRITIC, POLICY, TEMPERATURE
+from harness.conformance.runs import observe, train
+from harness.conformance.small import (
+    ALTERNATIVES,
+    base_hyperparameters,
+    translate,
+    with_value,
+)
+from harness.fields import SpecError
+from harness.spec import ALGORITHMS
+from harness.translation import plain
+
+_RATES = {
+    "learning_rate": POLICY,
+    "policy_learning_rate": POLICY,
+    "critic_learning_rate": CRITIC,
+    "temperature_learning_rate": TEMPERATURE,
+}
+_NOISE = 0.05
+
+
+class HyperparameterConformance:
+    """Declared, honoured in the schema's unit, or refused by name."""
+
+    framework: str
+
+    def test_every_hyperparameter_is_declared(self, algorithm: str) -> None:
+        """The alignment has one row per field of the schema, in its order."""
+        base = base_hyperparameters(self.framework, algorithm)
+        declared = [row.field for row in translate(self.framework, algorithm, base).alignment]
+        assert declared == [field.name for field in dataclasses.fields(ALGORITHMS[algorithm])]
+
+    def test_hyperparameter_is_honoured_or_refused(self, algorithm: str, field: str) -> None:
+        """Another value trains to other weights; of a constant it is refused by name."""
+        base = base_hyperparameters(self.framework, algorithm)
+        rows = {row.field: row for row in translate(self.framework, algorithm, base).alignment}
+        if rows[field].kind == "constant":
+            _check_refusal(self.framework, algorithm, field, base)
+            return
+        for value in ALTERNATIVES[field]:
+            if value == getattr(base, field):
+                continue
+            other = with_value(self.framework, algorithm, base, field, value)
+            if other is None:
+                continue  # this value cannot be had; another must
+            before, after = (train(self.framework, algorithm, hp) for hp in (base, other))
+            changes = before.digest != after.digest
+            assert changes, f"{self.framework} {algorithm}: {field}={plain(value)} changes nothing"
+            return
+        raise AssertionError(f"{self.framework} {algorithm}: {field} takes no other value tried")
+
+    def test_learning_rates_reach_their_networks(self, algorithm: str) -> None:
+        """The step sizes of policy, critics and temperature are those asked for."""
+        base = base_hyperparameters(self.framework, algorithm)
+        seen = observe(self.framework, algorithm, base).learning_rates
+        for field, role in _RATES.items():
+            if hasattr(base, field) and role in seen:
+                assert seen[role][0] == pytest.approx(getattr(base, field)), f"{role}: {field}"
+
+    def test_learning_rate_schedule_is_kept(self, algorithm: str) -> None:
+        """Constant stays; linear never rises and ends near zero."""
+        for schedule in ("constant", "linear"):
+            base = base_hyperparameters(self.framework, algorithm)
+            hp: Any = with_value(
+                self.framework, algorithm, base, "learning_rate_schedule", schedule
+            )
+            if hp is None:
+                continue
+            rates = observe(self.framework, algorithm, hp).learning_rates[POLICY]
+            if schedule == "constant":
+                assert rates == pytest.approx([hp.learning_rate] * len(rates))
+            else:  # from the full rate, or one rollout later, to one rollout before zero, or zero
+                total = translate(self.framework, algorithm, hp).total_steps
+                of_rollout = hp.learning_rate * hp.rollout_steps / total * 1.001
+                way = f"a linear schedule went from {rates[0]:.3g} to {rates[-1]:.3g}"
+                assert rates == sorted(rates, reverse=True), way
+                assert hp.learning_rate - of_rollout <= rates[0] <= hp.learning_rate, way
+                assert 0 <= rates[-1] <= of_rollout, way
+
+    def test_targets_move_by_tau(self, off_policy_algorithm: str) -> None:
+        """A target parameter goes `tau` of the way to the online one."""
+        base = base_hyperparameters(self.framework, off_policy_algorithm)
+        hp: Any = with_value(self.framework, off_policy_algorithm, base, "tau", 0.1)
+        assert hp is not None, "tau=0.1 is refused"
+        step = observe(self.framework, off_policy_algorithm, hp).target_step
+        assert step is not None, "no target network ever moved"
+        targets = [name for name in step.before if "target" in name]
+        online = [value for name, value in step.after.items() if name not in targets]
+        for name in targets:
+            before, after = step.before[name], step.after[name]
+            if np.array_equal(before, after) and any(np.array_equal(before, o) for o in online):
+                continue  # a constant
+            shares = [_share(before, after, value) for value in online]
+            assert any(share == pytest.approx(hp.tau, rel=0.02) for share in shares), (
+                f"{name} did not go tau={hp.tau} of the way to any online parameter"
+            )
+
+    @pytest.mark.parametrize("env_id", [ENV_ID, NARROW_ENV_ID])
+    def test_exploration_noise_is_a_share_of_half_the_range(self, env_id: str) -> None:
+        """Actions scatter about the greedy one by the asked share, whatever the bounds."""
+        if not load_adapter(self.framework).supports("td3"):
+            pytest.skip("only TD3 explores with noise of a given size")
+        base = base_hyperparameters(self.framework, "td3")
+        hp: Any = with_value(self.framework, "td3", base, "exploration_noise", _NOISE)
+        assert hp is not None, f"exploration_noise={_NOISE} is refused"
+        # A policy that stays as it was keeps away from the bounds, where noise is cut.
+        hp = with_value(self.framework, "td3", hp, "policy_learning_rate", 1e-5) or hp
+        noise = train(self.framework, "td3", hp, ask=True, env_id=env_id).noise
+        after_warm_up = noise[hp.learning_starts + 2 :]
+        # By the median, which the few actions that are cut at the bounds do not move.
+        deviation = np.median(np.abs(after_warm_up)) / 0.6745
+        assert deviation == pytest.approx(_NOISE, rel=0.3)
+
+    def test_target_networks_are_named_so(self, algorithm: str) -> None:
+        """Weights of off-policy algorithms hold target networks, those of PPO none."""
+        base = base_hyperparameters(self.framework, algorithm)
+        weights: Weights = train(self.framework, algorithm, base).weights
+        assert any("target" in name for name in weights) == (algorithm != "ppo")
+
+
+def _share(before: NDArray[Any], after: NDArray[Any], online: NDArray[Any]) -> float:
+    """How far `after` is on the way from `before` to `online`; nan where it is not on it."""
+    if before.shape != online.shape:
+        return np.nan
+    way, gone = (online - before).ravel().astype(float), (after - before).ravel().astype(float)
+    if not way.any():
+        return np.nan
+    share = float(way @ gone / (way @ way))
+    strays = np.abs(gone - share * way).max() > 1e-6 + 0.01 * np.abs(gone).max()
+    return np.nan if strays else share
+
+
+def _check_refusal(framework: str, algorithm: str, field: str, base: Any) -> None:
+    constant = getattr(base, field)
+    value = next(value for value in ALTERNATIVES[field] if value != constant)
+    other = dataclasses.replace(base, **{field: value})
+    with pytest.raises(SpecError) as caught:
+        translate(framework, algorithm, other)
+    for part in (f"hyperparameters.{field}={plain(value)}", framework, plain(constant)):
+        assert part in str(caught.value), f"the refusal does not name {part}"

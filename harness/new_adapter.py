@@ -1,0 +1,128 @@
+"""`python -m harness new-adapter NAME`: the skeleton of an adapter for another framework."""
+
+import argparse
+import keyword
+import re
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.adapter import installed_adapters
+from harness.fields import SpecError
+from harness.files import write_all
+from harness.recipes import recipe_names
+from harness.skeleton import Skeleton, add_entry_point
+from harness.spec import ALGORITHMS
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,19}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line.
+
+    Returns:
+        0, or 2 for bad input.
+    """
+    parser = argparse.ArgumentParser(prog="python -m harness new-adapter", description=__doc__)
+    parser.add_argument("name", metavar="NAME", help="how the framework is called: framework=NAME")
+    parser.add_argument(
+        "--in", dest="folder", type=Path, default=Path(), help="a checkout of this project"
+    )
+    parser.add_argument(
+        "--package", action="store_true", help="make a package of its own instead, in --in/NAME"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        if options.package:
+            written = new_package(options.name, options.folder)
+        else:
+            written = new_adapter(options.name, options.folder)
+    except SpecError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
+    print("\n".join(["Written:", *(f"  {path}" for path in written)]))
+    print(_next_steps(options.name, options.folder, options.package))
+    return 0
+
+
+def new_adapter(name: str, root: Path) -> list[Path]:
+    """Writes an adapter into a checkout of this project.
+
+    Args:
+        name: Name of the framework.
+        root: The checkout.
+
+    Returns:
+        The files written, the changed pyproject.toml last.
+
+    Raises:
+        SpecError: The name cannot be had, the folder is no checkout, or a file is in the way.
+    """
+    check_name(name)
+    project = root / "pyproject.toml"
+    if not (root / "adapters").is_dir() or _project_name(project) != "parallax-rl":
+        raise SpecError(
+            f"--in {root} is no checkout of this project. Name one, or use --package for a "
+            "package of your own."
+        )
+    skeleton = Skeleton(name, f"adapters.{name}", f"adapters/{name}", f"tests/adapters/{name}")
+    files = {root / path: text for path, text in skeleton.files("hp_configs").items()}
+    changed = add_entry_point(project.read_text(), skeleton)
+    return _write(files, {project: changed})
+
+
+def new_package(name: str, parent: Path) -> list[Path]:
+    """Writes an adapter as a package of its own, into the new folder `parent / name`.
+
+    Raises:
+        SpecError: The name cannot be had or a file is in the way.
+    """
+    check_name(name)
+    module = f"parallax_{name}"
+    skeleton = Skeleton(name, module, module, "tests")
+    files = skeleton.files(f"{module}/hp_configs")
+    files["pyproject.toml"] = skeleton.fill("pyproject.toml")
+    return _write({parent / name / path: text for path, text in files.items()}, {})
+
+
+def check_name(name: str) -> None:
+    """Raises `SpecError` for a name that no new framework can have."""
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+        raise SpecError(
+            f"NAME={name} must be lower-case letters, digits and underscores, up to 20, with a "
+            "letter first, and no word of Python's own."
+        )
+    taken = set(installed_adapters()).union(*(recipe_names(a) for a in ALGORITHMS))
+    if name in taken:
+        raise SpecError(f"NAME={name} is taken by a framework or recipe: choose another.")
+
+
+def _project_name(project: Path) -> str | None:
+    try:
+        content = tomllib.loads(project.read_text())
+    except (OSError, tomllib.TOMLDecodeError):
+        return None
+    name: str | None = content.get("project", {}).get("name")
+    return name
+
+
+def _write(new: dict[Path, str], changed: dict[Path, str]) -> list[Path]:
+    for path in new:
+        if path.exists():
+            raise SpecError(f"{path} exists and is left as it is: choose another NAME or --in.")
+    try:
+        write_all(new | changed)
+    except OSError as error:
+        raise SpecError(f"{error.filename} cannot be written ({error.strerror}).") from error
+    return [*new, *changed]
+
+
+def _next_steps(name: str, folder: Path, package: bool) -> str:
+    root = folder / name if package else folder
+    tests = root / "tests" if package else root / "tests" / "adapters" / name
+    return f"""Next:
+  1. python -m pip install --no-deps --editable {root}    (so that framework={name} is found)
+  2. python -m pytest {tests}    (each failure names the file and function to fill in)
+  3. python -m harness.alignment    (when it is green: {name} has its column)
+docs/adding-a-framework.md tells each step."""

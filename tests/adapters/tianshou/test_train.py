@@ -1,0 +1,99 @@
+"""What the adapter puts around Tianshou's classes."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tianshou")
+
+import torch
+from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer
+from tianshou.utils.torch_utils import policy_within_training_step
+
+from adapters.tianshou import TianshouAdapter
+from adapters.tianshou.buffers import make_buffer
+from adapters.tianshou.build import build
+from adapters.tianshou.log import metrics
+from adapters.tianshou.train import greedy, weights
+from envs.tasks import load_task
+from harness.adapter import Context
+from harness.recipes import load_recipe
+from harness.spec import ALGORITHMS
+
+OBSERVATIONS = np.linspace(-50, 50, 40, dtype=np.float32).reshape(10, 4)
+
+
+@pytest.fixture(params=ALGORITHMS)
+def model(request):
+    context = Context(load_task("InvertedPendulum-v4"), 10_000, seed=0)
+    recipe = dataclasses.replace(load_recipe(request.param, "tianshou"), hidden_sizes=(8, 8))
+    settings = TianshouAdapter().translate(request.param, recipe, context).settings
+    return build(request.param, settings, context.task)
+
+
+def transitions(n_envs, observation=0.5):
+    numbers = np.full((n_envs, 3), observation)
+    flags = np.zeros(n_envs, dtype=bool)
+    return Batch(
+        obs=np.zeros((n_envs, 3)),
+        act=np.zeros((n_envs, 1)),
+        rew=np.zeros(n_envs),
+        terminated=flags,
+        truncated=flags,
+        done=flags,
+        obs_next=numbers,
+        info=[{"x": 1.0}] * n_envs,
+    )
+
+
+def test_greedy_actions_are_the_same_within_a_training_step_and_leave_no_trace(model):
+    outside = greedy(model, OBSERVATIONS)
+    state = torch.get_rng_state()
+    with policy_within_training_step(model.policy):
+        model.train()
+        inside = greedy(model, OBSERVATIONS)
+        assert model.policy.is_within_training_step and model.policy.training
+    assert np.array_equal(outside, inside) and outside.dtype == np.float32
+    assert np.array_equal(state, torch.get_rng_state())
+    assert abs(outside).max() <= 3 and len(np.unique(outside)) > 1
+
+
+def test_noise_and_actions_are_shares_of_half_the_range(model):
+    assert model.policy.map_action(np.array([[0.1]])) == pytest.approx(0.3)
+    assert model.policy.map_action_inverse(np.array([[3.0]])) == pytest.approx(1.0)
+
+
+def test_weights_are_copies_of_all_parameters(model):
+    before = weights(model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    after = weights(model)
+    assert all((after[name] != before[name]).all() for name in before)
+    assert sum(value.size for value in before.values()) == sum(
+        parameter.numel() for parameter in model.parameters()
+    )
+
+
+@pytest.mark.parametrize("n_envs", [1, 2])
+def test_missing_numbers_are_seen_as_upstream_sees_them(n_envs):
+    ours = make_buffer(10, random_seed=0, n_envs=n_envs)
+    theirs = ReplayBuffer(10) if n_envs == 1 else VectorReplayBuffer(10, n_envs)
+    for number in [0.5] * 7 + [np.nan]:
+        for buffer in (ours, theirs):
+            buffer.add(transitions(n_envs, number), buffer_ids=np.arange(n_envs))
+        assert ours.hasnull() == theirs.hasnull() == np.isnan(number)
+    assert np.array_equal(ours.obs_next, theirs.obs_next, equal_nan=True)
+
+
+def test_metrics_have_one_name_across_frameworks():
+    rollout = {"mean": 2.0, "std": 1.0}
+    assert metrics({"vf_loss": rollout, "actor_loss": rollout, "gradient_steps": 3}) == {
+        "loss/value": 2.0,
+        "loss/policy": 2.0,
+    }
+    assert metrics({"critic1_loss": 1.0, "critic2_loss": 2.0, "alpha": 0.5}) == {
+        "loss/critic": 3.0,
+        "temperature": 0.5,
+    }

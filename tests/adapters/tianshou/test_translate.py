@@ -1,0 +1,121 @@
+import dataclasses
+import importlib.util
+import inspect
+import math
+
+import pytest
+
+from adapters.tianshou import TianshouAdapter
+from envs.tasks import load_task
+from harness.adapter import Context
+from harness.fields import SpecError
+from harness.recipes import load_recipe
+from harness.spec import ALGORITHMS
+
+
+def translate(algorithm, steps=10_000, n_envs=1, hps="tianshou", **changes):
+    hyperparameters = dataclasses.replace(load_recipe(algorithm, hps), **changes)
+    context = Context(load_task("InvertedPendulum-v4"), steps, seed=3, n_envs=n_envs)
+    return TianshouAdapter().translate(algorithm, hyperparameters, context)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_settings_are_arguments_of_upstreams_classes(algorithm):
+    pytest.importorskip("tianshou")
+    from tianshou import trainer
+    from tianshou.algorithm import PPO, SAC, TD3
+    from tianshou.algorithm.modelfree.sac import AutoAlpha
+    from tianshou.algorithm.optim import AdamOptimizerFactory
+    from tianshou.data import Collector, ReplayBuffer
+    from tianshou.exploration import GaussianNoise
+    from tianshou.utils.net.common import Net
+
+    classes = [PPO, SAC, TD3, AutoAlpha, AdamOptimizerFactory, ReplayBuffer, GaussianNoise, Net]
+    classes += [trainer.OnPolicyTrainerParams, trainer.OffPolicyTrainerParams]
+    known = {cls.__name__: inspect.signature(cls).parameters for cls in classes}
+    known["Collector.collect"] = inspect.signature(Collector.collect).parameters
+    ours = {"seed", "with_lr_scheduler_factory"}
+    for name in translate(algorithm).settings.keys() - ours:
+        component, _, argument = name.rpartition(".")
+        assert argument in known[component.partition("(")[0]], name
+
+
+def test_tau_is_the_weight_of_the_online_network():
+    pytest.importorskip("tianshou")
+    import torch
+    from tianshou.utils.lagged_network import polyak_parameter_update
+
+    target, online = torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)
+    before, seen = target.bias.item(), online.bias.item()
+    tau = translate("td3", tau=0.25).settings["TD3.tau"]
+    polyak_parameter_update(target, online, tau)
+    assert target.bias.item() == pytest.approx(0.25 * seen + 0.75 * before)
+
+
+def test_learning_rate_falls_to_zero_over_the_run():
+    settings = translate("ppo", steps=10_000, rollout_steps=1000).settings
+    name = "LRSchedulerFactoryLinear"
+    assert settings["with_lr_scheduler_factory"] == {name: [1, 10_000, 1000]}
+    constant = translate("ppo", learning_rate_schedule="constant").settings
+    assert constant["with_lr_scheduler_factory"] is None
+
+
+def test_value_clipping_shares_the_range_of_the_ratio():
+    assert translate("ppo", value_clip_range=None).settings["PPO.value_clip"] is False
+    assert translate("ppo", value_clip_range=0.2).settings["PPO.value_clip"] is True
+    with pytest.raises(SpecError, match=r"value_clip_range=0\.1: .* equal to clip_range=0\.2"):
+        translate("ppo", value_clip_range=0.1)
+
+
+def test_a_noise_bound_of_zero_would_be_no_bound():
+    with pytest.raises(SpecError, match=r"target_noise_clip=0\.0: .*use target_policy_noise=0"):
+        translate("td3", target_noise_clip=0.0)
+    translate("td3", target_noise_clip=0.0, target_policy_noise=0.0)
+
+
+def test_temperature_is_learned_from_its_logarithm():
+    settings = translate("sac", initial_temperature=0.5).settings
+    assert settings["AutoAlpha.log_alpha"] == math.log(0.5)
+    assert settings["AutoAlpha.target_entropy"] == -1.0
+    assert translate("sac", target_entropy=-4.0).settings["AutoAlpha.target_entropy"] == -4.0
+
+
+def test_update_ratio_is_per_transition():
+    settings = translate("td3", env_steps_per_round=4, gradient_steps_per_round=8).settings
+    prefix = "OffPolicyTrainerParams"
+    assert settings[f"{prefix}.collection_step_num_env_steps"] == 4
+    assert settings[f"{prefix}.update_step_num_gradient_steps_per_sample"] == 2
+
+
+def test_clip_range_has_no_schedule():
+    with pytest.raises(SpecError, match=r"clip_range_schedule=linear: in tianshou .* constant"):
+        translate("ppo", clip_range_schedule="linear")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "steps", "changes", "total", "trained"),
+    [
+        ("ppo", 2048, {}, 2048, 2048),
+        ("ppo", 2049, {}, 4096, 4096),
+        ("td3", 30_000, {}, 30_000, 5_000),
+        ("td3", 10_000, {}, 10_000, 0),
+        ("td3", 1002, {"learning_starts": 1000, "env_steps_per_round": 4}, 1004, 4),
+    ],
+)
+def test_steps_round_up_to_whole_rounds_after_warm_up(algorithm, steps, changes, total, trained):
+    native = translate(algorithm, steps, **changes)
+    assert (native.total_steps, native.framework_steps) == (total, trained)
+
+
+def test_copies_share_warm_up_and_rounds():
+    native = translate("td3", 100, 4, learning_starts=50, env_steps_per_round=4)
+    assert native.settings["Collector.collect.n_step"] == 52
+    assert native.total_steps == 100
+    with pytest.raises(SpecError, match=r"env_steps_per_round=2: .*n_envs=4 must divide it"):
+        translate("td3", 100, 4, env_steps_per_round=2)
+
+
+def test_missing_package_is_told_with_the_command(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SpecError, match=r"needs: pip install 'tianshou>=2\.0\.1,<2\.1'"):
+        TianshouAdapter().check_installed()

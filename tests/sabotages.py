@@ -1,0 +1,143 @@
+"""Adapters that are wrong in one way each. An import path, so that workers find them too."""
+
+import dataclasses
+import subprocess
+import sys
+from contextlib import suppress
+
+import numpy as np
+import torch
+
+from adapters.cleanrl import CleanRLAdapter
+from adapters.sb3 import SB3Adapter
+from adapters.torchrl import TorchRLAdapter
+
+
+def passing(adapter, **changes):
+    """An adapter that hands upstream other settings than it declares.
+
+    A change is a function of the settings; its name has double underscores for other characters.
+    """
+
+    class Passing(adapter):
+        def translate(self, algorithm, hyperparameters, context):
+            native = super().translate(algorithm, hyperparameters, context)
+            settings = dict(native.settings)
+            old = dict(settings)
+            for name, change in changes.items():
+                settings[NAMES.get(name, name)] = change(old)
+            return dataclasses.replace(native, settings=settings)
+
+    return Passing
+
+
+NAMES = {
+    "actor_lr": "Adam(actor).lr",
+    "critic_lr": "Adam(critic).lr",
+    "std": "AdditiveGaussianModule.std",
+    "anneal_lr": "script.anneal_lr",
+    "learning_starts_option": "learning-starts",
+}
+
+FlippedTau = passing(SB3Adapter, tau=lambda old: 1 - old["tau"])
+DoubledTau = passing(SB3Adapter, tau=lambda old: 2 * old["tau"])
+SwappedLearningRates = passing(
+    TorchRLAdapter,
+    actor_lr=lambda old: old["Adam(critic).lr"],
+    critic_lr=lambda old: old["Adam(actor).lr"],
+)
+IgnoredPolicyDelay = passing(SB3Adapter, policy_delay=lambda old: 1)
+UnscaledNoise = passing(TorchRLAdapter, std=lambda old: 0.05)
+TwoUpdates = passing(SB3Adapter, gradient_steps=lambda old: 2 * old["gradient_steps"])
+UnseededRandomState = passing(SB3Adapter, seed=lambda old: None)
+IgnoredSeed = passing(SB3Adapter, seed=lambda old: 0)
+IgnoredLambda = passing(SB3Adapter, gae_lambda=lambda old: 0.95)
+NoWarmUp = passing(CleanRLAdapter, learning_starts_option=lambda old: 0)
+NoAnnealing = passing(TorchRLAdapter, anneal_lr=lambda old: False)
+LargeMinibatches = passing(SB3Adapter, batch_size=lambda old: 2 * old["batch_size"])
+
+
+class SilentConstant(SB3Adapter):
+    """Takes any `policy_delay` of SAC and trains with 1."""
+
+    def translate(self, algorithm, hyperparameters, context):
+        hyperparameters = dataclasses.replace(hyperparameters, policy_delay=1)
+        return super().translate(algorithm, hyperparameters, context)
+
+
+class UndeclaredField(SB3Adapter):
+    def translate(self, algorithm, hyperparameters, context):
+        native = super().translate(algorithm, hyperparameters, context)
+        return dataclasses.replace(native, alignment=native.alignment[1:])
+
+
+class WrongBudget(SB3Adapter):
+    def translate(self, algorithm, hyperparameters, context):
+        native = super().translate(algorithm, hyperparameters, context)
+        return dataclasses.replace(native, total_steps=native.total_steps + 1)
+
+
+class VectorStepsCountedOnce(SB3Adapter):
+    def train(self, algorithm, native, context, make_env, monitor):
+        more = dataclasses.replace(context, steps=context.steps * context.n_envs)
+        super().train(algorithm, native, more, make_env, monitor)
+
+
+class Attaching(SB3Adapter):
+    """Hands the monitor another policy or other weights than upstream's."""
+
+    def policy(self, policy, observations):
+        return policy(observations)
+
+    def weights(self, weights):
+        return weights()
+
+    def train(self, algorithm, native, context, make_env, monitor):
+        outer = self
+
+        class Wrapped:
+            record = monitor.record
+
+            def attach(self, policy, weights):
+                monitor.attach(lambda x: outer.policy(policy, x), lambda: outer.weights(weights))
+
+        super().train(algorithm, native, context, make_env, Wrapped())
+
+
+class SampledPolicy(Attaching):
+    def policy(self, policy, observations):
+        actions = policy(observations)
+        return actions + 0.01 * torch.randn(actions.shape).numpy()
+
+
+class RescaledPolicy(Attaching):
+    def policy(self, policy, observations):
+        return 2 * policy(observations)
+
+
+class UnnamedTargets(Attaching):
+    def weights(self, weights):
+        return {name.replace("target", "other"): value for name, value in weights().items()}
+
+
+class StaleWeights(Attaching):
+    def weights(self, weights):
+        return {name: np.zeros_like(value) for name, value in weights().items()}
+
+
+class SwallowedError(SB3Adapter):
+    def train(self, *arguments):
+        with suppress(Exception):
+            super().train(*arguments)
+
+
+class SwallowedInterrupt(SB3Adapter):
+    def train(self, *arguments):
+        with suppress(KeyboardInterrupt):
+            super().train(*arguments)
+
+
+class StrayProcess(SB3Adapter):
+    def train(self, *arguments):
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"])
+        super().train(*arguments)
