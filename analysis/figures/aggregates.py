@@ -9,8 +9,9 @@ from analysis.figures.layout import Margins, legend, panel_grid
 from analysis.figures.material import Material
 from analysis.figures.names import recipe_label
 from analysis.figures.profiles import NO_DATA, by_setting, scale_words
-from analysis.figures.sheet import NotDrawn, Sheet, file_name
+from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.style import PAGE, label, looks, paper_settings
+from analysis.naming import file_name
 from analysis.overall import Overall
 from analysis.stats.aggregates import NAMES, Aggregates
 

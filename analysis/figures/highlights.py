@@ -9,9 +9,10 @@ from analysis.figures.curve_grid import ALGORITHMS, FRAMEWORKS
 from analysis.figures.highlight_page import Highlights, draw
 from analysis.figures.material import Material
 from analysis.figures.names import recipe_label
-from analysis.figures.sheet import NotDrawn, Sheet, file_name
+from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.style import label
 from analysis.figures.words import interval_words, size_words
+from analysis.naming import file_name
 from analysis.ranking_verdict import WORST_FIRST, RankingVerdict
 
 MOST = 6  # settings in a figure

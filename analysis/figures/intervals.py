@@ -14,9 +14,10 @@ from analysis.figures.layout import Margins, legend, panel_grid
 from analysis.figures.material import Material
 from analysis.figures.names import recipe_label, recipes
 from analysis.figures.parts import Line, draw_spots, note_spot_sizes, short, spot_limits
-from analysis.figures.sheet import NotDrawn, Sheet, file_name
+from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.style import PAGE, Look, label, looks, paper_settings
 from analysis.figures.words import interval_words, size_words, usual_size
+from analysis.naming import file_name
 from analysis.published import targets
 from analysis.runs import Cell
 

@@ -10,10 +10,10 @@ from analysis.answers import Answers, answer_runs
 from analysis.curves import Curve, make_panels
 from analysis.groups import Group
 from analysis.intervals import Interval, interval
+from analysis.naming import suffix
 from analysis.options import Options
 from analysis.overall import Overall, overall
 from analysis.runs import Cell, Loaded
-from analysis.wording import common_parts, variant_parts
 
 Setting = tuple[str, str, str]  # study, algorithm, variant
 
@@ -64,12 +64,8 @@ class Material:
         )
 
     def suffix(self, study: str, variant: str, algorithm: str | None = None) -> tuple[str, str]:
-        """Study, and what is not in all variants of an algorithm, for a file's name."""
-        cells = [cell for cell, _ in self.curves]
-        own = [c for c in cells if c.study == study and algorithm in (None, c.algorithm)]
-        apart = set(variant_parts(variant)) - set(common_parts(own))
-        several = len({cell.study for cell in cells}) > 1
-        return study if several else "", ",".join(sorted(apart))
+        """Study and variant for a file's name, as far as they are needed to tell files apart."""
+        return suffix((cell for cell, _ in self.curves), study, variant, algorithm)
 
     def context(self, study: str, variant: str) -> str:
         """Study and variant in words, for captions."""

@@ -5,14 +5,12 @@ from collections.abc import Iterable
 
 from analysis.figures.style import label
 from analysis.ranking import OWN
-
-_ORDER = ("sb3", "cleanrl", "torchrl", "tianshou", "original", OWN)
+from analysis.score_table import recipe_order
 
 
 def recipes(names: Iterable[str]) -> tuple[str, ...]:
     """Sets of hyperparameters in the thesis' order, others by name behind them."""
-    found = sorted(set(names))
-    return tuple(sorted(found, key=lambda name: _ORDER.index(name) if name in _ORDER else 99))
+    return tuple(sorted(set(names), key=lambda name: (name == OWN, recipe_order(name))))
 
 
 def recipe_label(name: str) -> str:

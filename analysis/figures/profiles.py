@@ -8,9 +8,10 @@ from matplotlib.figure import Figure
 from analysis.figures.layout import Margins, legend, panel_grid
 from analysis.figures.material import Material
 from analysis.figures.names import recipe_label, recipes
-from analysis.figures.sheet import NotDrawn, Sheet, file_name
+from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.style import PAGE, label, looks, paper_settings
 from analysis.figures.words import span
+from analysis.naming import file_name
 from analysis.overall import Overall
 from analysis.stats.profiles import Profiles
 

@@ -4,8 +4,9 @@ from analysis.figures.curve_grid import ALGORITHMS, CurveGrid, curve_sheet
 from analysis.figures.material import Material
 from analysis.figures.names import recipe_label, recipes
 from analysis.figures.parts import Line, line_of
-from analysis.figures.sheet import NotDrawn, Sheet, file_name
+from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.style import label
+from analysis.naming import file_name
 from analysis.ranking import OWN
 from analysis.runs import Cell
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from analysis.figures.layout import Margins, legend, panel_grid, patch_legend, row_label
 from analysis.figures.material import Material
 from analysis.figures.names import recipe_label, recipes, task_lines
-from analysis.figures.sheet import NotDrawn, Sheet, file_name
+from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.style import (
     PAGE,
     SMALL,
@@ -21,6 +21,7 @@ from analysis.figures.style import (
     paper_settings,
 )
 from analysis.figures.words import span
+from analysis.naming import file_name
 from analysis.ranking_verdict import WORST_FIRST, RankingVerdict
 
 

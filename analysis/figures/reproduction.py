@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 
 from analysis.figures.layout import Margins, panel_grid, patch_legend
 from analysis.figures.material import Material
-from analysis.figures.sheet import NotDrawn, Sheet, file_name
+from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.style import COLUMN, SMALL, VERDICT_COLORS, label, paper_settings
 from analysis.figures.words import span
+from analysis.naming import file_name
 from analysis.reproduction import BETTER, SIMILAR, WORSE, ReproductionVerdict
 
 TABLE = "thesis_targets"

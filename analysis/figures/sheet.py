@@ -1,7 +1,6 @@
 """A figure before it is drawn, and a figure that cannot be drawn."""
 
 import dataclasses
-import re
 from collections.abc import Callable
 
 from matplotlib.figure import Figure
@@ -35,8 +34,3 @@ class NotDrawn:
 
     name: str
     reason: str
-
-
-def file_name(*parts: str) -> str:
-    """Parts joined to a name that is safe in any file system; empty parts are left out."""
-    return "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", part).strip("-") for part in parts if part)

@@ -6,8 +6,9 @@ from analysis.figures.consistency import lines_of
 from analysis.figures.curve_grid import FRAMEWORKS, CurveGrid, curve_sheet
 from analysis.figures.material import Material
 from analysis.figures.names import recipe_label
-from analysis.figures.sheet import Sheet, file_name
+from analysis.figures.sheet import Sheet
 from analysis.figures.style import label
+from analysis.naming import file_name
 from analysis.runs import Cell
 from analysis.wording import variant_parts
 

@@ -14,9 +14,10 @@ from analysis.consistency import DIFFERENT, EQUIVALENT, UNDECIDED, PairVerdict
 from analysis.figures.layout import Margins, panel_grid, patch_legend
 from analysis.figures.material import Material
 from analysis.figures.names import recipe_label, recipes
-from analysis.figures.sheet import NotDrawn, Sheet, file_name
+from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.style import PAGE, SMALL, VERDICT_COLORS, label, paper_settings
 from analysis.figures.words import span
+from analysis.naming import file_name
 
 _MOST = 1000  # seeds; more are not counted
 

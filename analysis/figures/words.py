@@ -9,7 +9,7 @@ from analysis.notes import FORMULAS
 def usual_size(lines: Sequence[Line]) -> int:
     """The most frequent number of runs requested."""
     sizes = [line.size[1] for line in lines]
-    return max(sorted(set(sizes)), key=sizes.count) if sizes else 0
+    return max(sorted(set(sizes), reverse=True), key=sizes.count) if sizes else 0
 
 
 def interval_words(method: str) -> str:

@@ -16,9 +16,10 @@ from analysis.figures import families
 from analysis.figures.actions import actions
 from analysis.figures.material import gather
 from analysis.figures.render import render, render_all
-from analysis.figures.sheet import NotDrawn, Sheet, file_name
+from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.style import algorithm_looks, looks, paper_settings
 from analysis.load import load
+from analysis.naming import file_name
 from analysis.options import Options
 
 BASELINES = Path(__file__).parent / "baselines"
