@@ -1,6 +1,7 @@
 """What a probe found, and its form in JSON."""
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -106,9 +107,23 @@ class Report:
     seconds: float
 
 
+def entry_names(result: Result, count: int) -> list[str]:
+    """Names of an answer's numbers: those that `quantity` lists after a colon, else places."""
+    names = result.quantity.rpartition(": ")[2].split(", ")
+    return names if len(names) == count else [str(place) for place in range(count)]
+
+
 def to_json(report: Report) -> dict[str, Any]:
     """Plain numbers, texts, lists and dicts; not-a-number becomes null."""
     return {"schema": SCHEMA, **plain(report)}
+
+
+def to_text(report: Report) -> str:
+    """The JSON form, one line per probe."""
+    content = to_json(report)
+    results = ",\n".join(json.dumps(result, allow_nan=False) for result in content.pop("results"))
+    head = json.dumps(content, allow_nan=False, indent=2).removesuffix("\n}")
+    return f'{head},\n  "results": [\n{results}\n  ]\n}}\n'
 
 
 def from_json(content: Mapping[str, Any]) -> Report:
@@ -162,10 +177,10 @@ def _array(content: Any) -> Array:
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses, arrays and numbers as JSON knows them; not-a-number becomes null."""
+    """Dataclasses, arrays (9 digits, as float32 has) and numbers; not-a-number becomes null."""
     match value:
         case np.ndarray():
-            return plain(value.tolist())
+            return plain([float(f"{x:.9g}") for x in value.flat] if value.ndim < 2 else [*value])
         case float():
             return value if np.isfinite(value) else None
         case Mapping():
