@@ -29,6 +29,7 @@ class Experiment:
         weights: What networks start from.
         snapshots: Optimiser steps of which gradients and parameters are kept.
         n_envs: Copies of the environment.
+        seed: What the framework is told to seed its generators with.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Experiment:
     weights: Parameters = dataclasses.field(default_factory=dict)
     snapshots: int = 0
     n_envs: int = 1
+    seed: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,10 +71,16 @@ class Run:
 
 
 class Lab:
-    """One framework, and what it has already done."""
+    """One framework, and what it has already done.
 
-    def __init__(self, adapter: Adapter) -> None:
+    Attributes:
+        adapter: Of the framework.
+        seed: Of all that is dictated.
+    """
+
+    def __init__(self, adapter: Adapter, seed: int = 0) -> None:
         self.adapter = adapter
+        self.seed = seed
         self._runs: dict[str, Run] = {}
 
     def run(self, experiment: Experiment) -> Run:
@@ -88,7 +96,8 @@ class Lab:
     def _carry_out(self, experiment: Experiment) -> Run:
         assert isinstance(self.adapter, Probeable)
         algorithm, steps = experiment.algorithm, len(experiment.dictation.rewards)
-        context = Context(experiment.dictation.task, steps, 0, experiment.n_envs)
+        task, seed = experiment.dictation.task, experiment.seed
+        context = Context(task, steps, seed, experiment.n_envs)
         own = load_recipe(algorithm, self.adapter.name)
         own = self.adapter.own_defaults(algorithm, own, context)
         hyperparameters = dataclasses.replace(own, **experiment.changes)

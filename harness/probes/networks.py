@@ -6,6 +6,7 @@ All functions take weights in the canonical layout of `harness.probes.contract`.
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from scipy import special
 
 from harness.probes.contract import Parameters
 from harness.probes.results import Array
@@ -13,6 +14,18 @@ from harness.probes.results import Array
 Activation = Callable[[Array], Array]
 RELU: Activation = lambda x: np.maximum(x, 0.0)  # noqa: E731
 TANH: Activation = np.tanh
+ACTIVATIONS: Mapping[str, Activation] = {
+    "ReLU": RELU,
+    "tanh": TANH,
+    "identity": lambda x: x,
+    "sigmoid": special.expit,
+    "leaky ReLU": lambda x: np.where(x > 0, x, 0.01 * x),
+    "ELU": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),
+    "SiLU": lambda x: x * special.expit(x),
+    "GELU": lambda x: x * special.ndtr(x),
+    "softplus": lambda x: np.logaddexp(0.0, x),
+}
+"""Functions that hidden units are compared with."""
 
 HIDDEN = {"ppo": (64, TANH), "td3": (256, RELU), "sac": (256, RELU)}
 """Units per hidden layer and activation that probes use, by algorithm."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from harness.fields import SpecError
-from harness.probes.compare import compare, group
+from harness.probes.compare import compare
 from harness.probes.lab import Lab
 from harness.probes.results import AGREES, Answer, Array, Axis, Comparison, Result
 
@@ -23,11 +23,13 @@ class Measurement:
         value: Any shape.
         expected: Same shape.
         axis: What an array runs over, or None.
+        alternatives: Other formulas one meets, on the same inputs, by what they are.
     """
 
     value: Array
     expected: Array
     axis: Axis | None = None
+    alternatives: Mapping[str, Array] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Probe:
         meaning: Words a comparison that is not `agrees`.
         tolerance: Largest relative difference that is rounding.
         counts: Whether the numbers are whole counts.
+        each: Whether each number has its own unit, so that differences are shares of it.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Probe:
     meaning: Callable[[Comparison, Measurement], str]
     tolerance: float = 2e-4
     counts: bool = False
+    each: bool = False
 
     @property
     def algorithm(self) -> str:
@@ -74,7 +78,6 @@ def put(probe: Probe, labs: Mapping[str, Lab]) -> Result:
             answers[name] = Answer(nothing, nothing, Comparison(AGREES), unmeasured=str(error))
         else:
             answers[name] = _answer(probe, measured[name])
-    values = {name: measurement.value for name, measurement in measured.items()}
     axes = [measurement.axis for measurement in measured.values()]
     return Result(
         probe=probe.name,
@@ -84,12 +87,58 @@ def put(probe: Probe, labs: Mapping[str, Lab]) -> Result:
         quantity=probe.quantity,
         axis=axes[0] if axes else None,
         answers={name: answers[name] for name in labs if name in answers},
-        groups=group(values, probe.tolerance, probe.counts),
+        groups=alike(probe, answers),
     )
+
+
+def alike(probe: Probe, answers: Mapping[str, Answer]) -> tuple[tuple[str, ...], ...]:
+    """Frameworks whose answers are the same, largest group first.
+
+    All that agree with the paper are; others are where they differ from it by the same.
+    """
+    groups: list[list[str]] = []
+    for name, answer in answers.items():
+        if answer.unmeasured:
+            continue
+        for members in groups:
+            if _same(probe, answer, answers[members[0]]):
+                members.append(name)
+                break
+        else:
+            groups.append([name])
+    return tuple(tuple(members) for members in sorted(groups, key=len, reverse=True))
+
+
+def _same(probe: Probe, one: Answer, other: Answer) -> bool:
+    agreeing = {answer.comparison.kind == AGREES for answer in (one, other)}
+    if agreeing != {False}:
+        return agreeing == {True}
+    if one.value.shape != other.value.shape:
+        return False
+    if relate(probe, one.value, other.value).kind == AGREES:
+        return True
+    shifted = one.expected + other.value - other.expected
+    return relate(probe, one.value, shifted).kind == AGREES
+
+
+def relate(probe: Probe, value: Array, expected: Array) -> Comparison:
+    """Compares in the probe's units."""
+    if probe.each and value.shape == expected.shape:
+        unit = np.where(expected != 0, np.abs(expected), 1.0)
+        value, expected = value / unit, expected / unit
+    return compare(value, expected, probe.tolerance, probe.counts)
 
 
 def _answer(probe: Probe, measurement: Measurement) -> Answer:
     value, expected = np.asarray(measurement.value, float), np.asarray(measurement.expected, float)
-    comparison = compare(value, expected, probe.tolerance, probe.counts)
-    text = "" if comparison.kind == AGREES else probe.meaning(comparison, measurement)
+    comparison = relate(probe, value, expected)
+    text = "" if comparison.kind == AGREES else _meaning(probe, measurement, comparison)
     return Answer(value, expected, comparison, text)
+
+
+def _meaning(probe: Probe, measurement: Measurement, comparison: Comparison) -> str:
+    value = np.asarray(measurement.value, float)
+    for name, array in measurement.alternatives.items():
+        if relate(probe, value, np.asarray(array, float)).kind == AGREES:
+            return name
+    return probe.meaning(comparison, measurement)

@@ -4,16 +4,11 @@ import difflib
 from collections.abc import Sequence
 
 from harness.fields import SpecError, unknown
-from harness.probes import ppo_rollout, ppo_update, sac, td3
+from harness.probes import ppo, sac, td3
 from harness.probes.probe import Probe
 from harness.spec import ALGORITHMS
 
-PROBES: tuple[Probe, ...] = (
-    *ppo_rollout.PROBES,
-    *ppo_update.PROBES,
-    *td3.PROBES,
-    *sac.PROBES,
-)
+PROBES: tuple[Probe, ...] = (*ppo.PROBES, *td3.PROBES, *sac.PROBES)
 
 
 def select(algorithms: Sequence[str], patterns: Sequence[str]) -> list[Probe]:

@@ -77,6 +77,7 @@ class World:
     Attributes:
         dictation: What happens when.
         steps: Environment steps taken, all copies together.
+        copies: Environments made.
         transitions: All steps, in order.
         started: Whether training has asked for the first observation.
         before_step: Called before each step.
@@ -86,6 +87,7 @@ class World:
     def __init__(self, dictation: Dictation) -> None:
         self.dictation = dictation
         self.steps = 0
+        self.copies = 0
         self.transitions: list[Transition] = []
         self.before_step: Callable[[], None] = lambda: None
         self.at_start: Callable[[], None] = lambda: None
@@ -114,6 +116,8 @@ class DictatedEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         d = world.dictation
         size = d.observations.shape[1]
         self.world = world
+        self._number = world.copies
+        world.copies += 1
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
         self.action_space: Any = DictatedBox(world)
         self._observation = d.observations[0]
@@ -123,6 +127,8 @@ class DictatedEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         self.world.start()
         d, steps = self.world.dictation, self.world.steps
         self._observation = (d.resets if steps else d.observations)[min(steps, len(d.rewards))]
+        if not steps:
+            self._observation = self._observation * (1 + self._number)  # copies are told apart
         return self._observation.astype(np.float32), {}
 
     def step(

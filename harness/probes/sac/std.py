@@ -50,14 +50,12 @@ def same_policy(lab: Lab, weights: dict[str, Array], std: float = STD) -> dict[s
 
 def _acts(lab: Lab, raw: Array, noise: Array, name: str) -> Array:
     # Actions where the network's mean is 0 and its other output `raw`.
-    weights = setups.weights("sac")
+    weights = setups.weights(lab, "sac")
     setups.pass_through(weights, "policy", "std")
-    world = setups.dictation(len(raw), ends=False)
+    world = setups.dictation(lab, len(raw), ends=False)
     world.observations[:-1, 0] = raw
     world.acting_noise[:] = noise[:, None]
     rates = ("policy_learning_rate", "critic_learning_rate", "temperature_learning_rate")
     frozen: dict[str, Any] = dict.fromkeys(rates, setups.NO_LEARNING)
-    experiment = setups.off_policy(
-        name, "sac", 0, weights, warm_up=0, world=world, batch_size=2, **frozen
-    )
+    experiment = setups.off_policy(name, "sac", world, weights, warm_up=0, batch_size=2, **frozen)
     return lab.run(experiment).record.stored["actions"][:, 0]

@@ -1,17 +1,18 @@
-"""Probes that TD3 and SAC share: critics, their targets, and what the buffer holds."""
+"""Probes of the critics of TD3 and SAC, and of their targets."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from harness.probes import setups, words
+from harness.probes import oracles, words
 from harness.probes.lab import Lab, Run
-from harness.probes.probe import Measurement, Probe, Unmeasured
-from harness.probes.readings import critics, expected_rows, polyak, steps_of
-from harness.probes.results import Array, Axis
-from harness.probes.world import TERMINATED, TRUNCATED, Dictation
+from harness.probes.probe import Measurement, Probe
+from harness.probes.readings import batch, critics, expected_rows, polyak, steps_of
+from harness.probes.results import Array
+from harness.probes.world import TERMINATED, TRUNCATED
 
 Runner = Callable[[Lab], Run]
+Targets = tuple[Array, Mapping[str, Array]]
 LOUD = 1e3
 """What rewards are multiplied by to see whether gradients are clipped."""
 
@@ -20,8 +21,7 @@ def probes(
     algorithm: str,
     run: Runner,
     loud: Runner,
-    wide: Runner,
-    target: Callable[[Run], Array],
+    target: Callable[[Run], Targets],
     paper: str,
     half: bool,
 ) -> Sequence[Probe]:
@@ -30,9 +30,8 @@ def probes(
     Args:
         algorithm: `td3` or `sac`.
         run: A few updates on a minibatch with all kinds of ends.
-        loud: The same with huge rewards.
-        wide: Some steps in which actions range from -1 to 3.
-        target: The paper's targets of a run's first update.
+        loud: The same with huge rewards and steep critics.
+        target: The paper's targets of a run's first update, and others by what they are.
         paper: Citation of the critics' loss.
         half: Whether the paper's loss is half the squared error.
     """
@@ -44,12 +43,16 @@ def probes(
     def targets(end: int) -> Callable[[Lab], Measurement]:
         def measure(lab: Lab) -> Measurement:
             rows = expected_rows(run(lab), end)
-            return Measurement(first(lab)[rows], target(run(lab))[rows])
+            paper, others = target(run(lab))
+            others = {name: array[rows] for name, array in others.items()}
+            return Measurement(first(lab)[rows], paper[rows], alternatives=others)
 
         return measure
 
     def loss_factor(lab: Lab) -> Measurement:
-        measured = critics(run(lab), steps_of(run(lab), "critic1")[0]).slope
+        # The second update shows whether gradients of the first are left over.
+        steps = steps_of(run(lab), "critic1")[:2]
+        measured = np.concatenate([critics(run(lab), step).slope for step in steps])
         return Measurement(measured, np.full_like(measured, slope))
 
     def clipping(lab: Lab) -> Measurement:
@@ -98,8 +101,8 @@ def probes(
             words.relation("target at a time limit"),
         ),
         Probe(
-            name("gradient_clipping"),
-            "Are the critics' gradients clipped?",
+            name("critic_gradient_clipping"),
+            "Are huge gradients of the critics clipped?",
             f"{paper}: they are not",
             f"pull on a critic when rewards are {LOUD:g} times as large, as a share",
             clipping,
@@ -113,32 +116,6 @@ def probes(
             "share of the way: critic 1, critic 2" + (", policy" if algorithm == "td3" else ""),
             moves,
             words.relation("step of the targets"),
-        ),
-        *stored_actions(algorithm, wide),
-    )
-
-
-def stored_actions(algorithm: str, wide: Runner) -> Sequence[Probe]:
-    """In which unit actions are stored and shown to the critics."""
-
-    def measure(lab: Lab) -> Measurement:
-        run = wide(lab)
-        stored, taken = run.record.stored["actions"].ravel(), run.actions().ravel()
-        scale, shift = np.polyfit(taken, stored, 1)
-        if np.abs(scale * taken + shift - stored).max() > 1e-4:
-            raise Unmeasured("stored actions are no linear function of those taken")
-        return Measurement(
-            np.array([scale, shift]), np.array([1.0, 0.0]), Axis("scale, shift", np.arange(2.0))
-        )
-
-    return (
-        Probe(
-            f"{algorithm}.stored_action",
-            "Which action is stored, where actions range from -1 to 3?",
-            "the papers' algorithms: the action that was taken",
-            "scale and shift from the action taken to the one stored",
-            measure,
-            words.listed(("scale", "shift")),
         ),
     )
 
@@ -156,8 +133,50 @@ def critics_seen_probe(algorithm: str, measure: Callable[[Lab], Measurement], pa
     )
 
 
-def loud_world(steps: int) -> Dictation:
-    """A world with huge rewards."""
-    world = setups.dictation(steps)
-    world.rewards[:] *= LOUD
-    return world
+def policy_clipping_probe(
+    algorithm: str, measure: Callable[[Lab], Measurement], paper: str
+) -> Probe:
+    """Whether huge gradients of the policy are clipped."""
+    return Probe(
+        f"{algorithm}.policy_gradient_clipping",
+        "Are huge gradients of the policy clipped?",
+        f"{paper}: they are not",
+        "pull on the policy where critics are 1000 times as steep, as a share of what is due",
+        measure,
+        words.relation("pull under steep critics"),
+        tolerance=0.01,
+    )
+
+
+def twin_values(first: Array, second: Array) -> dict[str, Array]:
+    """What one can make of the two target critics but for the smaller value, by what it is."""
+    return {
+        "the first critic alone": first,
+        "the second critic alone": second,
+        "the larger of both critics": np.maximum(first, second),
+        "the mean of both critics": (first + second) / 2,
+    }
+
+
+def with_ends(
+    run: Run, paper: Array, others: Mapping[str, Array]
+) -> tuple[Array, Mapping[str, Array]]:
+    """Targets of next values: the paper's, those of other values, and with other masks.
+
+    Args:
+        run: Whose first update it is.
+        paper: The paper's next values, float[rows].
+        others: Other next values, by what they are.
+    """
+    data, gamma = batch(run), run.hyperparameters.gamma
+    ended = (data.ends == TERMINATED).astype(float)
+
+    def target(value: Array, mask: Array) -> Array:
+        return oracles.td_target(data.rewards, mask, gamma, value)
+
+    masks = {
+        "bootstraps, although nothing follows": np.zeros_like(ended),
+        "does not bootstrap: the target is the reward": np.ones_like(ended),
+    }
+    found = {f"target: {name}": target(value, ended) for name, value in others.items()}
+    return target(paper, ended), found | {n: target(paper, m) for n, m in masks.items()}
