@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.fields import SpecError
-from harness.probes.compare import compare
+from harness.probes.probe import relate
 from harness.probes.registry import PROBES
 from harness.probes.report import describe
 from harness.probes.results import AGREES, Answer, Array, Report, Result, entry_names, from_json
@@ -77,14 +77,17 @@ def changed(result: Result, before: Answer, after: Answer) -> list[str]:
     return [f"{was_is} ({numbers(result, before.value, after.value)})"]
 
 
-def _same(probe: str, before: Answer, after: Answer) -> bool:
+def _same(name: str, before: Answer, after: Answer) -> bool:
     if np.array_equal(before.value, after.value, equal_nan=True):
         return True
     old, new = before.comparison, after.comparison
     if old.kind != new.kind or not np.isclose(old.size, new.size, ROOM, 1e-9, equal_nan=True):
         return False
-    counts = any(known.counts for known in PROBES if known.name == probe)
-    return compare(after.value, before.value, ROOM, counts).kind == AGREES
+    probe = next((known for known in PROBES if known.name == name), None)
+    if probe is None:
+        return False
+    looser = dataclasses.replace(probe, tolerance=max(ROOM, probe.tolerance))
+    return relate(looser, after.value, before.value).kind == AGREES
 
 
 def numbers(result: Result, before: Array, after: Array) -> str:

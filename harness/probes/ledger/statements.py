@@ -87,6 +87,8 @@ def _check(entry: Mapping[str, Any], says: str) -> Check:
     kinds = [kind for kind in CHECKS if kind in fields]
     if len(kinds) != 1:
         raise SpecError(f"ledger: a check of {says!r} needs exactly one of {', '.join(CHECKS)}.")
+    if "take" in fields and kinds[0] not in ("equals", "above", "below"):
+        raise SpecError(f"ledger: {kinds[0]} of {says!r} is about a whole answer: drop take.")
     take = fields.pop("take", "all")
     if isinstance(take, str) and take not in TAKES:
         raise SpecError(f"ledger: take: {take} of {says!r} must be one of {', '.join(TAKES)}.")

@@ -32,7 +32,9 @@ by hand:
 
 computes each from the answers. *Confirmed*: every check of the statement holds. *Refuted*: one
 does not; what was found stands beside it. *Not testable*: no probe can tell, or the installed
-package does not have what the statement is about. Notes in brackets are ours.
+package does not have what the statement is about. Notes in round brackets are ours. Square
+brackets say how an answer differs from the paper's: `x 2` a multiple, `+ 0.5` an offset, `f`
+another function, with the largest difference, `#` another count.
 
 TorchRL's wheel holds components and no training scripts. What its scripts do beside them, such as
 initialisation and schedules, is rebuilt here after their text

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from harness.probes.ledger.statements import Check, Statement
+from harness.probes.ledger.statements import TAKES, Check, Statement
 from harness.probes.report import describe
 from harness.probes.results import (
     AGREES,
@@ -19,6 +19,9 @@ from harness.probes.results import (
 )
 
 CONFIRMED, REFUTED, UNTESTABLE = "confirmed", "refuted", "not testable"
+YES_NO = "0 no, 1 yes"
+FEW, SMALL = 4, 1e-7
+"""Most numbers that are shown beside an answer that is the paper's; what is shown as 0."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,17 +116,24 @@ def _find(check: Check, result: Result, name: str) -> Finding:
             return _numbers(check, result, name)
         case "like" | "unlike":
             alike = any(name in group and check.value in group for group in result.groups)
-            shown = f"{'the same as' if alike else 'not the same as'} {check.value}"
+            other = describe(result.answers[str(check.value)])
+            shown = f"as {check.value}" if alike else f"{_shown(answer)}; {check.value}: {other}"
             return Finding(name, alike == (check.kind == "like"), shown)
         case "says":
-            return Finding(name, str(check.value) in answer.meaning, describe(answer))
+            return Finding(name, str(check.value) in answer.meaning, _shown(answer))
         case "paper":
             same = answer.comparison.kind == AGREES
-            return Finding(name, same == check.value, describe(answer))
+            told = f" ({result.citation})" if same and not check.value else ""
+            return Finding(name, same == check.value, _shown(answer, told))
     kind = {"factor": FACTOR, "offset": OFFSET}[check.kind]
     size = answer.comparison.size
     holds = answer.comparison.kind == kind and bool(np.isclose(size, check.value, check.tolerance))
-    return Finding(name, holds, describe(answer))
+    return Finding(name, holds, _shown(answer))
+
+
+def _shown(answer: Answer, told: str = "") -> str:
+    numbers = f": {_short(np.ravel(answer.value))}" if answer.value.size <= FEW else ""
+    return describe(answer) + told + (numbers if answer.comparison.kind == AGREES else "")
 
 
 def _numbers(check: Check, result: Result, name: str) -> Finding:
@@ -137,7 +147,10 @@ def _numbers(check: Check, result: Result, name: str) -> Finding:
         case _:
             room = check.tolerance * np.where(wanted == 0, 1.0, np.abs(wanted))
             holds = bool((np.abs(taken - wanted) <= room).all())
-    shown = _short(taken)
+    named = [place for place in check.take if isinstance(place, str)] if holds else []
+    shown = (f"{' and '.join(named)} " if named and check.take not in TAKES else "") + _short(taken)
+    if result.quantity.startswith(YES_NO) and holds:
+        shown = {"0": "no", "1": "yes"}.get(shown, shown)
     return Finding(name, holds, shown if holds else f"{shown}, not {_wanted(check, wanted)}")
 
 
@@ -146,9 +159,9 @@ def _take(check: Check, result: Result, flat: Array) -> Array:
         case "all":
             return flat
         case "smallest":
-            return flat.min(keepdims=True)
+            return np.array([flat.min()])
         case "largest":
-            return flat.max(keepdims=True)
+            return np.array([flat.max()])
         case "first":
             return flat[:1]
         case "last":
@@ -164,7 +177,10 @@ def _wanted(check: Check, wanted: Array) -> str:
 
 def _short(numbers: Array) -> str:
     # All alike are shown once.
-    shown = [f"{x:.4g}" for x in np.where(np.abs(numbers) < 1e-9, 0.0, numbers)]
+    shown = [
+        f"{x:.0f}" if x == round(x) else f"{x:.4g}"
+        for x in np.where(np.abs(numbers) < SMALL, 0.0, numbers)
+    ]
     if len(set(shown)) == 1:
         return shown[0]
     return ", ".join(shown[:6]) + (", ..." if len(shown) > 6 else "")

@@ -4,6 +4,7 @@ import io
 import re
 import textwrap
 from collections.abc import Callable
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -16,7 +17,7 @@ PAPER = "black"
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito's, which all readers can tell apart."""
 SIZE = (4.6, 2.9)
-STYLE = {
+STYLE: dict[str, Any] = {
     "svg.fonttype": "none",  # text stays text
     "font.family": "sans-serif",
     "font.size": 9,
@@ -86,7 +87,8 @@ def svg(draw: Draw, name: str, fixed: bool = False) -> str:
         name: Unique on the page.
         fixed: Whether it has a size of its own, and not that of what it stands in.
     """
-    with mpl.rc_context({**STYLE, "svg.hashsalt": name}):
+    settings: Any = {**STYLE, "svg.hashsalt": name}
+    with mpl.rc_context(settings):
         figure = Figure(figsize=SIZE, layout="constrained")
         draw(figure)
         buffer = io.StringIO()
@@ -106,7 +108,7 @@ def _line(ax: Axes, axis: Axis, values: Array, label: str, color: str) -> None:
         return
     dots = len(x) < FEW
     paper = color == PAPER
-    look = {
+    look: dict[str, Any] = {
         "color": color,
         "linestyle": "none" if dots else "--" if paper else "-",
         "marker": ("x" if paper else "o") if dots else "",

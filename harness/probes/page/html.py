@@ -26,25 +26,35 @@ def page(report: Report) -> str:
             f"<p>Implementations of {names} take a step with the same weights, the same data and "
             "the same random numbers. What comes out is compared with the papers' formulas and "
             "with each other.</p>",
-            *(f'<p class="quiet">{escape(line)}</p>' for line in closing(report)),
-            "<h2>All probes</h2>",
-            *_matrix(report),
+            '<ul class="quiet">',
+            *(f"<li>{escape(line)}</li>" for line in closing(report)),
+            "</ul><h2>All probes</h2>",
             f'<p class="quiet">{escape(LEGEND)}</p>',
+            '<div class="matrices">',
+            *(line for algorithm in algorithms(report) for line in _matrix(report, algorithm)),
+            "</div>",
             *_details(report),
             "</body></html>\n",
         ]
     )
 
 
-def _matrix(report: Report) -> Iterator[str]:
-    yield '<div class="scroll"><table class="matrix"><thead><tr><th>probe</th>'
-    yield "".join(f"<th>{escape(name)}</th>" for name in report.versions)
-    yield "</tr></thead><tbody>"
+def algorithms(report: Report) -> list[str]:
+    """In the order of the report."""
+    return list(dict.fromkeys(result.algorithm for result in report.results))
+
+
+def _matrix(report: Report, algorithm: str) -> Iterator[str]:
+    heads = "".join(f"<th>{escape(name)}</th>" for name in report.versions)
+    title = f"<thead><tr><th>{escape(algorithm.upper())}</th>{heads}</tr></thead>"
+    yield f'<div class="scroll"><table class="matrix">{title}<tbody>'
     for result in report.results:
-        name = escape(result.probe)
-        title = f'<a href="#{name}">{name}</a>' if differs(result) else name
+        if result.algorithm != algorithm:
+            continue
+        name = escape(result.probe.partition(".")[2])
+        link = f'<a href="#{escape(result.probe)}">{name}</a>' if differs(result) else name
         cells = "".join(_cell(result.answers.get(party)) for party in report.versions)
-        yield f'<tr title="{escape(result.question)}"><th scope="row">{title}</th>{cells}</tr>'
+        yield f'<tr title="{escape(result.question)}"><th scope="row">{link}</th>{cells}</tr>'
     yield "</tbody></table></div>"
 
 
@@ -61,7 +71,7 @@ def _sort(answer: Answer) -> str:
 
 
 def _details(report: Report) -> Iterator[str]:
-    for algorithm in dict.fromkeys(result.algorithm for result in report.results):
+    for algorithm in algorithms(report):
         found = [r for r in report.results if r.algorithm == algorithm]
         apart = [result for result in found if differs(result)]
         yield f"<h2>{escape(algorithm.upper())}: {len(apart)} of {len(found)} probes differ</h2>"
@@ -75,10 +85,11 @@ def _article(result: Result) -> Iterator[str]:
     yield f'<p class="quiet"><code>{name}</code> · paper: {escape(result.citation)}</p>'
     yield '<div class="scroll"><table>'
     for party, answer in result.answers.items():
-        text = escape(describe(answer))
-        yield f'<tr><th scope="row">{escape(party)}</th><td class="{_sort(answer)}">{text}</td></tr>'
+        cell = f'<td class="{_sort(answer)}">{escape(describe(answer))}</td>'
+        yield f'<tr><th scope="row">{escape(party)}</th>{cell}</tr>'
     yield "</table></div>"
-    yield f'<p class="quiet">Alike: {escape(alike(result))}</p>'
+    if result.groups:
+        yield f'<p class="quiet">Alike: {escape(alike(result))}</p>'
     figures = list(illustrations(result))
     if figures:
         yield '<div class="figures">'

@@ -47,5 +47,6 @@ def _section(result: Result) -> Iterator[str]:
     yield "|---|---|"
     for name, answer in result.answers.items():
         yield f"| {name} | {describe(answer).replace('|', '/')} |"
-    yield ""
-    yield f"Alike: {alike(result).replace('|', '/')}"
+    if result.groups:
+        yield ""
+        yield f"Alike: {alike(result).replace('|', '/')}"

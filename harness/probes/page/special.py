@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from harness.probes import oracles
+from harness.probes import oracles, setups
 from harness.probes.page.figures import Draw, colors, gaussian, legend
 from harness.probes.results import AGREES, Array, Result
 
@@ -39,7 +39,7 @@ def densities(result: Result) -> Draw | None:
                     mass = 0.5 * math.erfc((mean + 1) / STD / math.sqrt(2))
                     at_bound = f"{mass:.0%} at the bound (mean {mean})"
                     ax.plot([-1, -1], [0, 2], color=color, linewidth=4, alpha=0.5, label=at_bound)
-        ax.set(xlabel="action", ylabel="density", xlim=(-1.03, 1.03))
+        ax.set(xlabel="action, in a range from -1 to 1", ylabel="density", xlim=(-1.03, 1.03))
         legend(ax)
 
     return draw
@@ -60,8 +60,11 @@ def _bounding(result: Result, name: str) -> str | None:
     answer, axis = result.answers[name], result.axis
     if answer.comparison.kind == AGREES:
         return "cut"
-    if axis is not None and np.allclose(answer.value, np.tanh(axis.values), atol=1e-4):
-        return "tanh"
+    low, high = setups.LOW[0], setups.HIGH[0]
+    if axis is not None:
+        squashed = (low + high) / 2 + (high - low) / 2 * np.tanh(axis.values)
+        if np.allclose(answer.value, squashed, atol=1e-4):
+            return "tanh"
     return None
 
 

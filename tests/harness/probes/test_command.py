@@ -45,7 +45,7 @@ def test_same_answers_pass(stored, asked):
 
 def test_a_changed_answer_is_told_and_gives_code_1(stored, asked, tmp_path, capsys):
     assert main([*ONE, "--baseline", str(other(stored, tmp_path))]) == 1
-    assert "was as in the paper; is a factor" in capsys.readouterr().out
+    assert "was as in the paper; is pull on the critic" in capsys.readouterr().out
 
 
 def test_a_baseline_can_be_updated_and_made(stored, asked, tmp_path):
