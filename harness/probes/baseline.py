@@ -11,7 +11,8 @@ from harness.fields import SpecError
 from harness.probes.probe import relate
 from harness.probes.registry import PROBES
 from harness.probes.report import describe
-from harness.probes.results import AGREES, Answer, Array, Report, Result, entry_names, from_json
+from harness.probes.results import AGREES, Answer, Array, Report, Result, entry_names
+from harness.probes.stored import from_json
 
 ROOM = 1e-3
 """Change of an answer, as a share of its largest number, that another processor may cause."""

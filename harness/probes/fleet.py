@@ -13,7 +13,8 @@ from typing import IO, Any
 
 from harness.interpreter import lend_project
 from harness.probes.probe import Probe, alike
-from harness.probes.results import Answer, Report, Result, no_answer, result_from_json
+from harness.probes.results import Answer, Report, Result, no_answer
+from harness.probes.stored import result_from_json
 
 PROCESSES = 2
 

@@ -8,7 +8,8 @@ from harness.fields import SpecError
 from harness.files import write_all
 from harness.probes.baseline import merged
 from harness.probes.ledger import statements, text
-from harness.probes.results import Report, to_text
+from harness.probes.results import Report
+from harness.probes.stored import to_text
 
 
 def check(options: argparse.Namespace) -> None:

@@ -16,7 +16,8 @@ from harness.probes import registry
 from harness.probes.contract import Probeable
 from harness.probes.lab import Lab
 from harness.probes.probe import Probe, put
-from harness.probes.results import Result, no_answer, plain
+from harness.probes.results import Result, no_answer
+from harness.probes.stored import plain
 
 
 def main(entry: str, names: list[str]) -> int:

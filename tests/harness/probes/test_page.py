@@ -9,7 +9,8 @@ from harness.probes.page import html as page
 from harness.probes.page import markdown, special
 from harness.probes.page.figures import curves, svg
 from harness.probes.report import differs, lines
-from harness.probes.results import Answer, Axis, Comparison, Report, Result, from_json, no_answer
+from harness.probes.results import Answer, Axis, Comparison, Report, Result, no_answer
+from harness.probes.stored import from_json
 
 ANSWERS = Path(__file__).parents[3] / "docs" / "differences.json"
 VOID = {"meta", "link", "br", "img", "hr", "input"}
