@@ -70,8 +70,8 @@ def write_stand_in(folder: Path) -> Path:
     return script
 
 
-def timed(command: Sequence[str], environment: Mapping[str, str]) -> tuple[float, float, str]:
-    """Seconds, largest memory in MB and output of a command of the project's."""
+def timed(command: Sequence[str], environment: Mapping[str, str]) -> tuple[float, str, str]:
+    """Seconds, the same with processor time and memory in words, and output of a command."""
     started = time.monotonic()
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
@@ -83,7 +83,9 @@ def timed(command: Sequence[str], environment: Mapping[str, str]) -> tuple[float
         text = output.read()
     if status:
         raise SystemExit(f"{' '.join(command)} failed:\n{text}")
-    return seconds, usage.ru_maxrss / 1024, text
+    busy = usage.ru_utime + usage.ru_stime
+    words = f"{seconds:.1f} s, of them {busy:.1f} s of processor; {usage.ru_maxrss / 1024:.0f} MB"
+    return seconds, words, text
 
 
 def jobs_left(environment: Mapping[str, str]) -> int:
@@ -130,31 +132,24 @@ def measure(study: str, folder: Path, environment: Mapping[str, str], tell) -> N
     sweep = ["harness", "--multirun", f"study={study}", f"results_dir={results}"]
     sweep += ["hydra/launcher=slurm", "hydra.launcher.preflight=false"]
     sweep += [f"hydra.launcher.python={write_stand_in(folder)}"]
-    seconds, peak, text = timed([*sweep, "hydra.launcher.dry_run=true"], environment)
-    tell("dry run", f"{seconds:.1f} s, {peak:.0f} MB: {text.splitlines()[-1]}")
+    _, words, text = timed([*sweep, "hydra.launcher.dry_run=true"], environment)
+    tell("dry run", f"{words}: {text.splitlines()[-1]}")
     begun = time.monotonic()
-    seconds, peak, text = timed(sweep, environment)
-    tell("submission, from command to prompt", f"{seconds:.1f} s, {peak:.0f} MB")
+    tell("submission, from command to prompt", timed(sweep, environment)[1])
     left = [(time.monotonic(), jobs_left(environment))]
     tell("jobs that are left when it returns", str(left[0][1]))
-    seconds, peak, _ = timed(["slurm", "status", results], environment)
-    tell("status while they run", f"{seconds:.2f} s, {peak:.0f} MB")
+    tell("status while they run", timed(["slurm", "status", results], environment)[1])
     while left[-1][1]:
         time.sleep(2)
         left.append((time.monotonic(), jobs_left(environment)))
     rate = (left[0][1] - left[-1][1]) / (left[-1][0] - left[0][0]) * 60
     tell("scheduling rate", f"{rate:.0f} jobs a minute")
     tell("from command to last job", f"{left[-1][0] - begun:.0f} s")
-    times = []
-    for _ in range(5):
-        seconds, peak, text = timed(["slurm", "status", results], environment)
-        times.append(seconds)
-    times.sort()
-    tell("status when all is over", f"{times[2]:.2f} s ({times[0]:.2f} to {times[4]:.2f})")
-    tell("memory of status", f"{peak:.0f} MB")
-    tell("what it says", text.splitlines()[0])
-    seconds, _, text = timed(["slurm", "resubmit", results, "--dry-run"], environment)
-    tell("resubmit --dry-run", f"{seconds:.2f} s: {text.splitlines()[-1]}")
+    tries = sorted(timed(["slurm", "status", results], environment) for _ in range(5))
+    tell("status when all is over, median of 5", tries[2][1])
+    tell("what it says", tries[2][2].splitlines()[0])
+    _, words, text = timed(["slurm", "resubmit", results, "--dry-run"], environment)
+    tell("resubmit --dry-run", f"{words}: {text.splitlines()[-1]}")
 
 
 if __name__ == "__main__":
