@@ -37,7 +37,7 @@ class Sweep:
     hps: tuple[str, ...]
     envs: tuple[str, ...]
     frameworks: tuple[str, ...]
-    seeds: tuple[str, ...]
+    seeds: tuple[int, ...]
 
     def command(self) -> str:
         """The command line, for a POSIX shell."""
@@ -46,7 +46,7 @@ class Sweep:
             "algorithm": self.algorithms,
             "env.name": self.envs,
             "hps": self.hps,
-            "seed": self.seeds,
+            "seed": (_seeds(self.seeds),),
         }
         words = [f"{name}={','.join(values)}" for name, values in options.items()]
         return f"${{PYTHON:-python}} -m harness --multirun {shlex.join([*words, *self.settings])}"
@@ -66,7 +66,7 @@ def make_sweeps(needs: Sequence[Need], loaded: Loaded) -> tuple[Sweep, ...]:
             (need.cell.hps,),
             (need.cell.env,),
             (need.framework,),
-            tuple(map(str, need.seeds)),
+            need.seeds,
         )
         for need in needs
     ]
@@ -93,11 +93,13 @@ def _merge(sweeps: Sequence[Sweep], axis: str) -> list[Sweep]:
     """Joins sweeps that differ in one kind of value only."""
     found: dict[Sweep, list[str]] = collections.defaultdict(list)
     for sweep in sweeps:
-        found[dataclasses.replace(sweep, **{axis: ()})] += getattr(sweep, axis)
-    return [
-        dataclasses.replace(rest, **{axis: tuple(dict.fromkeys(values))})
-        for rest, values in found.items()
-    ]
+        nothing: dict[str, Any] = {axis: ()}
+        found[dataclasses.replace(sweep, **nothing)] += getattr(sweep, axis)
+    merged = []
+    for rest, values in found.items():
+        changes: dict[str, Any] = {axis: tuple(dict.fromkeys(values))}
+        merged.append(dataclasses.replace(rest, **changes))
+    return merged
 
 
 def _settings(need: Need, runs: Sequence[Run]) -> tuple[str, ...]:
@@ -125,6 +127,13 @@ def _results_dir(folder: Path, spec: Mapping[str, Any]) -> Path | None:
     if list(parts[-7:-2]) != names or len(parts) < 8:
         return None
     return folder.parents[6]
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    """Seeds as Hydra sweeps them; a row of them as its range, whose end is not part of it."""
+    if len(seeds) > 3 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+        return f"range({seeds[0]},{seeds[-1] + 1})"
+    return ",".join(map(str, seeds))
 
 
 def _value(value: Any) -> str:

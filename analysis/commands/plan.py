@@ -16,6 +16,7 @@ from analysis.commands.verdict_options import add_verdict_arguments, make_option
 from analysis.files import write_text
 from analysis.find import OUTPUT_FOLDER
 from analysis.groups import groups_of_runs
+from analysis.numbers import number
 from analysis.options import Options
 from analysis.pair_verdict import DIFFERENT, EQUIVALENT
 from analysis.planning import Need, Plan, plan_next_look, plan_once
@@ -31,12 +32,8 @@ SCRIPT, TABLE = "plan.sh", "stopping.csv"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
     parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
-    parser.add_argument(
-        "--most", type=int, default=30, help="seeds per framework, at most (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--batch", type=int, default=5, help="seeds added at a time (default: %(default)s)"
-    )
+    parser.add_argument("--most", type=int, default=30, help="seeds per framework (default: 30)")
+    parser.add_argument("--batch", type=int, default=5, help="seeds added at once (default: 5)")
     parser.add_argument(
         "--sequential",
         action="store_true",
@@ -66,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     lines += [*_counts(plan, options.most, options.sequential), *_costs(plan)]
     with writing_to(output.parent):
         # Written without commands too, so that no script of an earlier plan is left.
-        remark = "\n".join([_command_line(), *lines])
+        remark = "\n".join([f"python -m analysis {shlex.join(sys.argv[1:])}", *lines])
         write_text(output, script(make_sweeps(plan.needs, loaded), remark))
     if plan.needs:
         lines += ["", f"Start them with: sh {shlex.quote(str(output))}"]
@@ -117,7 +114,7 @@ def _costs(plan: Plan) -> list[str]:
     lines = [f"Runs to make: {plan.runs}, {rerun} of them begun before and not complete"]
     if plan.known:
         hours = math.fsum(need.core_hours for need in plan.known)
-        lines.append(f"Cost: {hours:,.1f} core-hours, by the runs' own timings")
+        lines.append(f"Cost: {_hours(hours)}, by the runs' own timings")
     unknown = plan.runs - sum(len(need.seeds) for need in plan.known)
     if unknown:
         lines.append(f"Cost of {unknown} runs unknown: no complete run tells a time")
@@ -126,10 +123,10 @@ def _costs(plan: Plan) -> list[str]:
 
 def _need_line(need: Need) -> str:
     cell = need.cell
-    cost = "" if math.isnan(need.core_hours) else f" ({need.core_hours:.2f} core-hours)"
+    cost = "" if math.isnan(need.core_hours) else f" ({_hours(need.core_hours)})"
     return (
         f"  {cell.env}, {cell.algorithm}, {cell.hps}, {need.framework}: "
-        f"seeds {_ranges(need.seeds)}{cost}"
+        f"{'seeds' if len(need.seeds) > 1 else 'seed'} {_ranges(need.seeds)}{cost}"
     )
 
 
@@ -146,5 +143,5 @@ def _ranges(seeds: Sequence[int]) -> str:
     )
 
 
-def _command_line() -> str:
-    return f"python -m analysis {shlex.join(sys.argv[1:])}"
+def _hours(value: float) -> str:
+    return f"{f'{value:,.0f}' if value >= 1000 else number(value)} core-hours"

@@ -22,6 +22,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from analysis.__main__ import main
 from analysis.answers import answer_runs
 from analysis.load import load
+from analysis.numbers import number
 from analysis.options import Options
 from analysis.planning import plan_once
 from analysis.sweeps import make_sweeps
@@ -113,7 +114,7 @@ def test_the_sweep_is_exactly_the_seeds_that_lack(results, capsys):
     assert len(found) == len(expected)
     hours = 0.5 * len(expected)
     assert f"Runs to make: {len(expected)}, 0 of them" in (output := capsys.readouterr().out)
-    assert f"Cost: {hours:.1f} core-hours" in output
+    assert f"Cost: {number(hours)} core-hours" in output
 
 
 def test_planned_runs_lie_beside_those_that_are_there_whatever_was_set(results):
@@ -182,7 +183,7 @@ def test_tasks_and_recipes_are_merged_into_few_commands(results):
         for seed in item.seeds
     ]
     wanted = [
-        (need.cell.env, need.cell.hps, need.framework, str(seed))
+        (need.cell.env, need.cell.hps, need.framework, seed)
         for need in needs
         for seed in need.seeds
     ]
@@ -219,8 +220,8 @@ def test_a_harness_started_by_the_script_takes_the_command(results, tmp_path):
 
 def test_foreign_runs_cannot_be_planned(tmp_path, capsys):
     rng = np.random.default_rng(0)
-    for number in (1, 2):
-        folder = tmp_path / "study" / "ppo" / f"Hopper-v4_{number}"
+    for i in (1, 2):
+        folder = tmp_path / "study" / "ppo" / f"Hopper-v4_{i}"
         folder.mkdir(parents=True)
         np.savez(
             folder / "evaluations.npz",
