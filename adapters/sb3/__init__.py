@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from adapters.sb3.translate import translate
 from harness.adapter import Context, MakeEnv, Monitor, Native
 from harness.fields import SpecError
+from harness.probes.contract import Record, Script, Watch
 from harness.spec import PPO, SAC, Hyperparameters
 
 
@@ -14,6 +15,7 @@ class SB3Adapter:
     """Adapter of Stable-Baselines3."""
 
     name = "sb3"
+    packages = ("stable-baselines3", "torch")
 
     def supports(self, algorithm: str) -> bool:
         """PPO, TD3 and SAC."""
@@ -57,3 +59,11 @@ class SB3Adapter:
         from adapters.sb3.train import train
 
         train(algorithm, native, context, make_env, monitor)
+
+    def probe(
+        self, algorithm: str, native: Native, context: Context, script: Script, watch: Watch
+    ) -> Record:
+        """See `adapters.sb3.probing`."""
+        from adapters.sb3.probing import probe
+
+        return probe(algorithm, native, context, script, watch)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from analysis.answers import Answers, answer_published
 from analysis.options import Options
+from analysis.thesis.deviations import deviations
 from analysis.thesis.off_policy import statements_of_td3_and_sac
 from analysis.thesis.ppo import statements_of_ppo
 from analysis.thesis.ranking import statements_of_ranking
@@ -18,10 +19,9 @@ ours is in it. It is written by
 
     python -m analysis published --output docs
 
-Standard deviations are recovered from the intervals, mean ± 1.96·d/√5 with the population deviation
-d; "800.6 ± 349.6" on InvertedPendulum is what four runs at 1000 and one at 3 give. The thesis says
-that two of PPO's runs with TorchRL failed; n = 5 is taken as printed. Tests assume normal means;
-with five runs of which one may have failed, that is rough, and the single runs are not published.
+The thesis says that two of PPO's runs with TorchRL failed; n = 5 is taken as printed. Tests assume
+normal means; with five runs of which one may have failed, that is rough, and the single runs are
+not published.
 """
 
 
@@ -34,6 +34,7 @@ def published_page(options: Options) -> str:
     answers = answer_published(options)
     parts = [
         _HEAD.strip(),
+        *deviations(answers.groups),
         *_statements(thesis_statements(answers), options),
         *reproduction(answers),
         *consistency(answers),

@@ -15,6 +15,11 @@ from analysis.ranking import OWN
 from analysis.thesis.statements import CONFIGURATIONS
 
 _ALGORITHMS = ("ppo", "td3", "sac")
+_FAMILY_WORDS = {
+    "algorithm": "96 pairs of an algorithm",
+    "setting": "3 pairs of a setting",
+    "all": "all 288 pairs",
+}
 
 
 def table(rows: Sequence[Sequence[object]], headings: Sequence[str]) -> str:
@@ -68,7 +73,7 @@ def consistency(answers: Answers) -> list[str]:
             words = collections.Counter(item.verdict for item in own)
             rows.append(
                 (
-                    _family_words(family),
+                    _FAMILY_WORDS[family],
                     algorithm,
                     *(str(words[word]) for word in ("different", "equivalent", "undecided")),
                     str(sum(item.p_welch < answers.options.alpha for item in own)),
@@ -82,7 +87,7 @@ def consistency(answers: Answers) -> list[str]:
         f"{answers.options.margin_share:.0%} of the published score.",
         table(rows, (*headings, "p < 0.05 uncorrected")),
         _needed(answers.consistency, answers.options),
-        f"The likeliest differences, none of which needs to be one ({_family_words('algorithm')} "
+        f"The likeliest differences, none of which needs to be one ({_FAMILY_WORDS['algorithm']} "
         "is the family):",
         table([_pair(item) for item in likely], _PAIR_HEADINGS),
     ]
@@ -100,21 +105,8 @@ def _pair(item: PairVerdict) -> tuple[str, ...]:
         f"{number(item.low)} to {number(item.high)}",
         f"{item.p_welch:.4f}",
         f"{item.p_holm:.2f}",
-        number_of_seeds(item.seeds_needed),
+        f"{item.seeds_needed:.0f}" if item.seeds_needed < float("inf") else "over 1000",
     )
-
-
-def number_of_seeds(needed: float) -> str:
-    """Seeds per framework that would decide."""
-    return f"{needed:.0f}" if needed < float("inf") else "over 1000"
-
-
-def _family_words(family: str) -> str:
-    return {
-        "algorithm": "96 pairs of an algorithm",
-        "setting": "3 pairs of a setting",
-        "all": "all 288 pairs",
-    }[family]
 
 
 def _needed(items: Sequence[PairVerdict], options: Options) -> str:
@@ -131,8 +123,7 @@ def _needed(items: Sequence[PairVerdict], options: Options) -> str:
     ]
     return (
         f"Of the {len(needed)} undecided pairs, {options.power:.0%} power for a verdict either way "
-        f"would be reached, if the printed means and deviations were the true ones: "
-        f"{', '.join(parts)} per framework."
+        f"would be reached, if what is printed were the truth: {', '.join(parts)} per framework."
     )
 
 

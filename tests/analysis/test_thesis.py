@@ -11,6 +11,7 @@ from analysis.__main__ import main
 from analysis.answers import answer_published, groups_of_published
 from analysis.options import Options
 from analysis.stats.moments import Moments
+from analysis.thesis.deviations import deviations
 from analysis.thesis.page import published_page, thesis_statements
 from analysis.thesis.statements import (
     NOT_CONTRADICTED,
@@ -56,6 +57,17 @@ def test_every_statement_has_a_verdict_and_a_finding(answers):
         assert item.claim
         assert item.outcome
         assert item.verdict
+
+
+def test_deviations_that_no_five_runs_can_have_are_counted_out(answers):
+    assert "36 of 36 cells agree" in deviations(answers.groups)[1]
+
+    def wider(group):
+        item = group.moments
+        return dataclasses.replace(group, moments=Moments(item.mean, 2 * item.sd, item.n))
+
+    # The cells with 800.6, 838.6, 859.5 and 860.2 have more than half of what is possible.
+    assert "30 of 36 cells agree" in deviations([*map(wider, answers.groups)])[1]
 
 
 def test_comparisons_of_cells_are_welch_tests_with_holms_correction(table):

@@ -1,0 +1,177 @@
+"""What a probe found, and its form in JSON."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+SCHEMA = 1
+AGREES, FACTOR, OFFSET, FUNCTION, COUNT = "agrees", "factor", "offset", "function", "count"
+KINDS = (AGREES, FACTOR, OFFSET, FUNCTION, COUNT)
+"""How a measured answer relates to the expected one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """How a measured answer relates to the expected one.
+
+    Attributes:
+        kind: `agrees`; `factor` (a multiple of it); `offset` (a constant away from it);
+            `function` (neither); `count` (another whole number).
+        size: The factor, the offset, the largest absolute difference, or the difference in
+            counts; 0 where they agree.
+    """
+
+    kind: str
+    size: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """One implementation's answer.
+
+    Attributes:
+        value: What was measured; any shape.
+        expected: The paper's formula on the same inputs, same shape.
+        comparison: Value against expected.
+        meaning: One line for a reader.
+        unmeasured: Why there is no answer; empty where there is one.
+        failed: Whether an error is why.
+    """
+
+    value: Array
+    expected: Array
+    comparison: Comparison
+    meaning: str = ""
+    unmeasured: str = ""
+    failed: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """What the entries of an array answer run over, for plots.
+
+    Attributes:
+        label: Name, with the unit.
+        values: One per entry.
+    """
+
+    label: str
+    values: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """All implementations' answers to one probe.
+
+    Attributes:
+        probe: Identifier, `<algorithm>.<what>`.
+        algorithm: `ppo`, `td3` or `sac`.
+        question: What is asked, one sentence.
+        citation: Paper and place of the formula.
+        quantity: What the numbers are, with the unit.
+        axis: What an array runs over, or None for single numbers.
+        answers: By framework.
+        groups: Frameworks that agree with each other, largest group first.
+    """
+
+    probe: str
+    algorithm: str
+    question: str
+    citation: str
+    quantity: str
+    axis: Axis | None
+    answers: Mapping[str, Answer]
+    groups: tuple[tuple[str, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """One run of the probes.
+
+    Attributes:
+        results: One per probe.
+        versions: Installed packages, by framework: `name version`.
+        not_probed: Frameworks that were left out, and why.
+        seconds: Wall-clock time.
+    """
+
+    results: tuple[Result, ...]
+    versions: Mapping[str, tuple[str, ...]]
+    not_probed: Mapping[str, str]
+    seconds: float
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """Plain numbers, texts, lists and dicts; not-a-number becomes null."""
+    return {"schema": SCHEMA, **plain(report)}
+
+
+def from_json(content: Mapping[str, Any]) -> Report:
+    """Inverse of `to_json`.
+
+    Raises:
+        ValueError: Not written by this version of the schema.
+    """
+    if content.get("schema") != SCHEMA:
+        raise ValueError(f"probe results of schema {content.get('schema')}, expected {SCHEMA}")
+    return Report(
+        results=tuple(result_from_json(result) for result in content["results"]),
+        versions={name: tuple(texts) for name, texts in content["versions"].items()},
+        not_probed=dict(content["not_probed"]),
+        seconds=content["seconds"],
+    )
+
+
+def result_from_json(content: Mapping[str, Any]) -> Result:
+    """One result of the JSON form."""
+    axis = content["axis"]
+    return Result(
+        **{name: content[name] for name in ("probe", "algorithm", "question", "citation")},
+        quantity=content["quantity"],
+        axis=None if axis is None else Axis(axis["label"], _array(axis["values"])),
+        answers={name: _answer(answer) for name, answer in content["answers"].items()},
+        groups=tuple(tuple(group) for group in content["groups"]),
+    )
+
+
+def _answer(content: Mapping[str, Any]) -> Answer:
+    size = content["comparison"]["size"]
+    return Answer(
+        value=_array(content["value"]),
+        expected=_array(content["expected"]),
+        comparison=Comparison(content["comparison"]["kind"], np.nan if size is None else size),
+        meaning=content["meaning"],
+        unmeasured=content["unmeasured"],
+        failed=content["failed"],
+    )
+
+
+def no_answer(why: str, failed: bool = False) -> Answer:
+    """An answer that could not be had."""
+    nothing = np.empty(0)
+    return Answer(nothing, nothing, Comparison(AGREES), unmeasured=why, failed=failed)
+
+
+def _array(content: Any) -> Array:
+    return np.array(content, dtype=float)  # null becomes not-a-number
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, arrays and numbers as JSON knows them; not-a-number becomes null."""
+    match value:
+        case np.ndarray():
+            return plain(value.tolist())
+        case float():
+            return value if np.isfinite(value) else None
+        case Mapping():
+            return {key: plain(item) for key, item in value.items()}
+        case str() | int() | None:
+            return value
+        case Sequence():
+            return [plain(item) for item in value]
+    return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}

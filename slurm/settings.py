@@ -1,0 +1,163 @@
+"""What a cluster is asked for: built-in defaults, then a profile, then the command line."""
+
+import dataclasses
+import re
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.fields import SpecError, bounded, check, unknown
+
+PROFILES = Path(__file__).parent / "profiles"
+_TIME = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
+_MAPPINGS = ("time", "sbatch")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How runs are submitted.
+
+    Attributes:
+        time: Time limit of one run by algorithm, as `HH:MM:SS` or `D-HH:MM:SS`; `default`
+            holds for algorithms that are not named.
+        sbatch: Further options of sbatch by their long names, such as `mail-type`.
+        setup: Shell lines before the run, such as `module load` or activating an environment.
+        mem_gb: Memory of a job in GB.
+        cpus: Processors of a job; a run with more threads gets as many as it has threads.
+        partition: Slurm's partition; null is the cluster's default.
+        account: Account that is charged.
+        qos: Quality of service.
+        constraint: Features that nodes must have.
+        python: Interpreter on the nodes; null is the one that submits.
+        parallelism: Jobs at a time; 0 is no limit but the cluster's.
+        runs_per_job: Runs that share a job, one after another, each with its time.
+        signal_seconds: How long before its end a job is warned.
+        timeout_restarts: How often a run that had its whole time is started again.
+        preemption_restarts: How often a preempted job asks to be queued again.
+    """
+
+    time: Mapping[str, str]
+    sbatch: Mapping[str, Any]
+    setup: tuple[str, ...] = bounded()
+    mem_gb: float = bounded(above=0)
+    cpus: int = bounded(minimum=1)
+    partition: str | None = bounded()
+    account: str | None = bounded()
+    qos: str | None = bounded()
+    constraint: str | None = bounded()
+    python: str | None = bounded()
+    parallelism: int = bounded(minimum=0)
+    runs_per_job: int = bounded(minimum=1)
+    signal_seconds: int = bounded(minimum=1)
+    timeout_restarts: int = bounded(minimum=0)
+    preemption_restarts: int = bounded(minimum=0)
+
+    def minutes(self, algorithm: str) -> int:
+        """Time limit of one run, in whole minutes, which is what Slurm counts in."""
+        return -(-parse_time(self.time.get(algorithm, self.time["default"])) // 60)
+
+
+def load_settings(profile: str, overrides: Mapping[str, Any]) -> Settings:
+    """Settings of a profile with what was set by hand.
+
+    Args:
+        profile: Name of a file in `slurm/profiles`, or the path of another one.
+        overrides: Settings by name; what is None stays as the profile has it.
+
+    Raises:
+        SpecError: Names the file or the setting and what is allowed.
+    """
+    return override(_merge(_read("default"), _read(profile), profile), overrides)
+
+
+def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> Settings:
+    """Settings with some of them changed.
+
+    Args:
+        values: All settings by name.
+        overrides: Those to change; what is None stays.
+
+    Raises:
+        SpecError: Names the setting and what is allowed.
+    """
+    return settings_from_dict(_merge(values, overrides, "setting"))
+
+
+def settings_from_dict(values: Mapping[str, Any]) -> Settings:
+    """Checks values and makes `Settings` of them.
+
+    Raises:
+        SpecError: Names the setting, its value and what is allowed.
+    """
+    hints = typing.get_type_hints(Settings)
+    fields = {field.name: field for field in dataclasses.fields(Settings)}
+    checked = {
+        name: values[name]
+        if name in _MAPPINGS
+        else check(name, values[name], hints[name], field.metadata)
+        for name, field in fields.items()
+    }
+    settings = Settings(**checked)
+    for text in settings.time.values():
+        parse_time(text)
+    return settings
+
+
+def parse_time(text: Any) -> int:
+    """Seconds of a time limit.
+
+    Raises:
+        SpecError: It is not a time.
+    """
+    match = _TIME.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise SpecError(
+            f"time: {text!r} must be 'HH:MM:SS' or 'D-HH:MM:SS', in quotes where it is in a file."
+        )
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    if not total:
+        raise SpecError(f"time: {text!r} must be more than nothing.")
+    return total
+
+
+def _merge(values: Mapping[str, Any], changes: Mapping[str, Any], where: str) -> dict[str, Any]:
+    merged = dict(values)
+    for name, value in changes.items():
+        if name not in values:
+            raise SpecError(unknown(f"{where}: {name}", name, list(values)))
+        if name in _MAPPINGS:
+            merged[name] = values[name] | _without_none(value, f"{where}: {name}")
+        elif value is not None:
+            merged[name] = value
+    return merged
+
+
+def _read(profile: str) -> dict[str, Any]:
+    path = Path(profile)
+    if "/" not in profile and not profile.endswith(".yaml"):
+        path = PROFILES / f"{profile}.yaml"
+    try:
+        content = yaml.safe_load(path.read_text()) or {}
+    except OSError as error:
+        names = sorted(file.stem for file in PROFILES.glob("*.yaml"))
+        raise SpecError(
+            f"profile={profile}: {path} cannot be read ({error.strerror}). Known: "
+            f"{', '.join(names)}; a file of your own is given by its path."
+        ) from error
+    except yaml.YAMLError as error:
+        raise SpecError(f"profile={profile}: {path} is not YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise SpecError(f"profile={profile}: {path} must hold settings as `name: value`.")
+    return content
+
+
+def _without_none(value: Any, what: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise SpecError(f"{what}={value!r} must hold settings as `name: value`.")
+    return {str(key): item for key, item in value.items() if item is not None}
