@@ -9,7 +9,7 @@ from analysis.figures.style import label
 from analysis.groups import Group
 from analysis.numbers import number
 from analysis.report.links import Links
-from analysis.report.statements import Answer, Statement, answer, counts, p_text, where
+from analysis.report.statements import Answer, Statement, answer, counts, p_text, plural, where
 from analysis.runs import Cell
 
 
@@ -22,7 +22,7 @@ def consistency(answers: Answers, links: Links) -> Answer:
         return Answer("consistency", question, Statement(text, ()), (), (), 0)
     order = (DIFFERENT, EQUIVALENT, UNDECIDED)
     head = (
-        f"Of {len(items):,} pairs of frameworks in equal settings: "
+        f"Of {plural(len(items), 'pair')} of frameworks in equal settings: "
         f"{counts([item.verdict for item in items], order)}. Different: at {options.alpha:.0%} "
         f"after Holm's correction over {_families(items)}. Equivalent: within "
         f"{options.margin_share:.0%} of the published score, which is shown, too. Undecided is "
@@ -38,7 +38,8 @@ def consistency(answers: Answers, links: Links) -> Answer:
         seeds = f"{middle:.0f}" if math.isfinite(middle) else "more than 1,000"
         head += (
             f" Half of the undecided pairs would need {seeds} seeds per framework or more for "
-            f"{options.power:.0%} power, if the measured values were the true ones."
+            f"{options.power:.0%} power, if the measured values were the true ones: "
+            "python -m analysis plan lists them with their cost."
         )
     parts = []
     for algorithm in sorted({item.cell.algorithm for item in items}):
@@ -74,6 +75,9 @@ def _finding(item: PairVerdict, cells: Sequence[Cell], links: Links) -> Statemen
         f"{item.verdict}: they are {number(abs(item.difference))} apart, 95% interval "
         f"{_ends(item)}, corrected {p_text(p)}."
     )
+    if item.verdict == EQUIVALENT:
+        of = f"of {number(abs(item.margin.reference))}, {item.margin.source}"
+        text += f" The margin is {number(item.margin.size)}, a share {of}."
     return Statement(text, links.of([high, low]), "t-consistency")
 
 

@@ -97,7 +97,6 @@ def gather_content(
     """
     answers, loaded = material.answers, material.loaded
     links = make_links(answers, page_folder)
-    provenance = read_provenance(loaded.runs)
     found = families.sheets(material, [])
     names = sorted({cell.study for cell in loaded.cells})
     sortable = (
@@ -112,7 +111,7 @@ def gather_content(
         versions=versions,
         material=material,
         parts=study.parts(loaded),
-        provenance=provenance,
+        provenance=read_provenance(loaded.runs),
         reasons=study.reasons(loaded),
         absent=study.absent(loaded),
         answers=(
@@ -126,7 +125,7 @@ def gather_content(
         ),
         scores=score_tables(answers, material.method),
         tables={table.name: table for table in sortable},
-        runs=run_rows(loaded, links, provenance),
+        runs=run_rows(loaded, links),
         links=links,
     )
 

@@ -7,6 +7,7 @@ import jinja2
 from analysis.figures.style import label
 from analysis.notes import FORMULAS, counts
 from analysis.report.content import Content
+from analysis.report.statements import plural
 from analysis.report.table_parts import setting_columns
 from analysis.score_table_formats import score_text
 
@@ -35,7 +36,9 @@ def render_page(content: Content) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(name=label, thousands=lambda n: f"{n:,}", together=_together)
+    environment.filters.update(
+        name=label, plural=plural, thousands=lambda n: f"{n:,}", together=_together
+    )
     template = environment.get_template("template.html")
     return template.render(
         content=content,

@@ -3,7 +3,8 @@
 import collections
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis.find import RUN_FILE
@@ -22,40 +23,34 @@ class Provenance:
 
     Attributes:
         rows: What is told (a package, Python, processor, ...), its value, and how many runs.
-        hours: Sum of the runs' durations, in hours; each run has one process.
+        hours: Sum of the runs' core-hours: durations times threads.
         timed: Runs that tell their duration.
         silent: Runs that tell nothing at all, as those of other projects do.
-        seconds: Duration of each run that tells it.
     """
 
     rows: tuple[tuple[str, str, int], ...]
     hours: float
     timed: int
     silent: int
-    seconds: Mapping[Run, float]
 
 
-def read_provenance(runs: Iterable[Run]) -> Provenance:
+def read_provenance(runs: Sequence[Run]) -> Provenance:
     """Reads run.json of each run again; what cannot be read counts as not told."""
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
-    seconds: dict[Run, float] = {}
     silent = 0
     for run in runs:
         record = _record(run)
         found = _mapping(record.get("provenance"))
         silent += not found
         counts.update(_facts(found))
-        duration = _mapping(record.get("timings")).get("seconds")
-        if isinstance(duration, int | float) and duration >= 0:
-            seconds[run] = float(duration)
+    timed = [run for run in runs if not math.isnan(run.seconds)]
     names = [*PACKAGES, "Python", "processor", "host", "platform", "commit"]
     rows = sorted(counts.items(), key=lambda item: (names.index(item[0][0]), item[0][1]))
     return Provenance(
         tuple((name, value, count) for (name, value), count in rows),
-        sum(seconds.values()) / 3600,
-        len(seconds),
+        math.fsum(run.seconds * run.spec.get("threads", 1) for run in timed) / 3600,
+        len(timed),
         silent,
-        seconds,
     )
 
 

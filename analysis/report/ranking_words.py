@@ -16,7 +16,7 @@ from analysis.ranking_verdict import (
     RankingVerdict,
 )
 from analysis.report.links import Links
-from analysis.report.statements import Answer, Statement, answer, counts, recipe_words
+from analysis.report.statements import Answer, Statement, answer, counts, plural, recipe_words
 
 
 def ranking(answers: Answers, links: Links) -> Answer:
@@ -28,7 +28,7 @@ def ranking(answers: Answers, links: Links) -> Answer:
         return Answer("ranking", question, Statement(text, ()), (), (), 0)
     order = (PRESERVED, MAGNITUDE, NOT_PRESERVED, UNDECIDED)
     head = (
-        f"Of {len(items)} rankings, one per task and configuration: "
+        f"Of {plural(len(items), 'ranking')}, one per task and configuration: "
         f"{counts([item.verdict for item in items], order)}. A ranking counts as its worst pair of "
         "frameworks."
     )

@@ -6,7 +6,7 @@ from analysis.answers import Answers
 from analysis.figures.style import label
 from analysis.numbers import number
 from analysis.report.links import Links
-from analysis.report.statements import Answer, Statement, answer, counts, p_text, where
+from analysis.report.statements import Answer, Statement, answer, counts, p_text, plural, where
 from analysis.reproduction import BETTER, SIMILAR, WORSE, ReproductionVerdict
 from analysis.runs import Cell
 
@@ -18,14 +18,15 @@ def reproduction(answers: Answers, links: Links) -> Answer:
     items = [item for item in answers.reproduction if item.published.table == TARGETS]
     question = "Do they reach what the original papers report?"
     if not items:
-        text = "No run can be held against a score read off the original papers: that takes "
-        text += "hyperparameters `original` on one of their tasks."
+        text = "No run can be held against a score read off the original papers: that takes the "
+        text += "hyperparameters called original on one of their tasks."
         return Answer("reproduction", question, Statement(text, ()), (), (), 0)
     order, alpha = (WORSE, SIMILAR, BETTER), answers.options.alpha
     tested = [item for item in items if item.two_sided]
     head = (
-        f"Of {len(tested)} comparisons with scores of the original papers, by a two-sided test at "
-        f"{alpha:.0%} without correction: {counts([item.two_sided for item in tested], order)}. In "
+        f"Of {plural(len(tested), 'comparison')} with scores of the original papers, by a "
+        f"two-sided test at {alpha:.0%} without correction: "
+        f"{counts([item.two_sided for item in tested], order)}. In "
         f"the thesis' form: {counts([item.thesis_form for item in tested], order)}. Similar means "
         "that no difference was shown."
     )

@@ -1,9 +1,9 @@
 """Every run folder as a row of the page."""
 
 import dataclasses
+import math
 
 from analysis.report.links import Links
-from analysis.report.provenance import Provenance
 from analysis.report.table_parts import setting_columns
 from analysis.runs import Excluded, Loaded, Run
 from analysis.wording import place
@@ -40,7 +40,7 @@ class RunRow:
     path: str
 
 
-def run_rows(loaded: Loaded, links: Links, provenance: Provenance) -> tuple[RunRow, ...]:
+def run_rows(loaded: Loaded, links: Links) -> tuple[RunRow, ...]:
     """Every run folder, ordered by group and seed."""
     items = sorted(
         loaded.folders,
@@ -55,7 +55,7 @@ def run_rows(loaded: Loaded, links: Links, provenance: Provenance) -> tuple[RunR
     for item in items:
         group = links.numbers[item.id.cell, item.id.framework]
         setting = tuple(get(item.id.cell) for _, get in heads)
-        rows.append(_run_row(item, group, group != before, setting, loaded, links, provenance))
+        rows.append(_run_row(item, group, group != before, setting, loaded, links))
         before = group
     return tuple(rows)
 
@@ -67,9 +67,8 @@ def _run_row(
     setting: tuple[str, ...],
     loaded: Loaded,
     links: Links,
-    provenance: Provenance,
 ) -> RunRow:
-    seconds = provenance.seconds.get(item, -3600.0) if isinstance(item, Run) else -3600.0
+    seconds = item.seconds if isinstance(item, Run) else math.nan
     return RunRow(
         group=group,
         first=first,
@@ -78,7 +77,7 @@ def _run_row(
         seed=-1 if item.id.seed is None else item.id.seed,
         score=f"{item.final_score:.2f}" if isinstance(item, Run) else "",
         last_step=int(item.timesteps[-1]) if isinstance(item, Run) else -1,
-        hours=seconds / 3600,
+        hours=-1.0 if math.isnan(seconds) else seconds / 3600,
         reason="" if isinstance(item, Run) else item.reason,
         link=links.folder(item.path),
         path=place(item, loaded),

@@ -2,7 +2,7 @@
 // Without this script the page is complete; with it, tables can be sorted and filtered.
 const runs = document.querySelector("#runs");
 const say = (section, shown) => {
-  section.querySelector("output").textContent = `${shown.toLocaleString("en")} rows`;
+  section.querySelector("output").textContent = `${shown.toLocaleString("en")} ${shown === 1 ? "row" : "rows"}`;
 };
 
 // Shows the rows of a section's table for which `keep` holds.

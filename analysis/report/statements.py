@@ -77,6 +77,11 @@ def recipe_words(hps: str) -> str:
     return "the original papers' values" if hps == "original" else f"{label(hps)}'s defaults"
 
 
+def plural(count: int, noun: str) -> str:
+    """Such as `1 pair` or `1,200 pairs`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def counts(words: Sequence[str], order: Sequence[str]) -> str:
     """Such as `3 different, 1 equivalent, 20 undecided`."""
     found = collections.Counter(words)
