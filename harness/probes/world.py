@@ -128,7 +128,8 @@ class DictatedEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         d, steps = self.world.dictation, self.world.steps
         self._observation = (d.resets if steps else d.observations)[min(steps, len(d.rewards))]
         if not steps:
-            self._observation = self._observation * (1 + self._number)  # copies are told apart
+            # Copies are told apart; twice a float32 number is one.
+            self._observation = self._observation * 2.0**self._number
         return self._observation.astype(np.float32), {}
 
     def step(
