@@ -45,7 +45,7 @@ class ScoreTable:
 
     Attributes:
         name: Name of its files, without ending.
-        algorithm: Algorithm.
+        title: Heading.
         tasks: Columns.
         rows: Hyperparameters, framework, and one cell per task; None where nothing was run.
         sizes: The most frequent numbers of runs; cells say where theirs differ.
@@ -54,7 +54,7 @@ class ScoreTable:
     """
 
     name: str
-    algorithm: str
+    title: str
     tasks: tuple[str, ...]
     rows: tuple[tuple[str, str, tuple[ScoreCell | None, ...]], ...]
     sizes: Sizes
@@ -150,9 +150,11 @@ def _table(
             for step in group.steps
         }
     )
-    name = file_name("scores", algorithm, *suffix((c for c, _ in cells), study, variant, algorithm))
+    apart = suffix((cell for cell, _ in cells), study, variant, algorithm)
+    name = file_name("scores", algorithm, *apart)
+    title = ", ".join(part for part in (algorithm.upper(), *apart) if part)
     caption = _caption(algorithm.upper(), study, variant, steps, sizes, answers, method)
-    return ScoreTable(name, algorithm, tasks, rows, sizes, method, caption)
+    return ScoreTable(name, title, tasks, rows, sizes, method, caption)
 
 
 def recipe_order(name: str) -> tuple[int, str]:

@@ -70,7 +70,8 @@ def to_csv(table: ScoreTable) -> str:
 def to_latex(table: ScoreTable) -> str:
     """A table for the package booktabs, with at most four tasks beside each other."""
     blocks = [table.tasks[i : i + _BLOCK] for i in range(0, len(table.tasks), _BLOCK)]
-    lines = [r"% \usepackage{booktabs}", r"\begin{table}", r"\centering", r"\small"]
+    lines = [r"% \usepackage{booktabs}", r"\begin{table}", r"\centering\small"]
+    lines.append(r"\setlength{\tabcolsep}{4pt}")
     for number, tasks in enumerate(blocks):
         lines += [r"\par\medskip"] if number else []
         lines += _latex_block(table, tasks, number * _BLOCK)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analysis.__main__ import main
 from analysis.figures.material import Material, gather
 from analysis.load import load
 from analysis.options import Options
@@ -86,7 +87,7 @@ def make_run(results: Path) -> Callable[..., Path]:
 
 
 # Two tasks of which one has planted differences in PPO and SAC, with failed and absent runs.
-SMALL = Size(tasks=("Hopper", "Walker2d"), seeds=3, evaluations=12, episodes=3, variants=True)
+SMALL = Size(tasks=("Hopper", "Walker2d"), seeds=4, evaluations=12, episodes=3, variants=True)
 
 
 @pytest.fixture(scope="session")
@@ -106,3 +107,11 @@ def material(study: Path) -> Material:
 def writer() -> Callable[..., Path]:
     """Writes a run below any results folder."""
     return write_run
+
+
+@pytest.fixture(scope="session")
+def report(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report on the small study, in a folder beside it."""
+    output = tmp_path_factory.mktemp("report")
+    assert main(["report", str(study), "--output", str(output), "--jobs", "1"]) == 0
+    return output / "report.html"
