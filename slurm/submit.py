@@ -29,7 +29,8 @@ class _Executor(SlurmExecutor):
 
     def script(self, jobs: int) -> str:
         """What sbatch would be given."""
-        self.parameters["map_count"] = jobs
+        if jobs > 1:
+            self.parameters["map_count"] = jobs
         return str(self._make_submission_file_text(self._submitit_command_str, ""))
 
 

@@ -3,16 +3,14 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from harness.errors import HANDLED, exit_code
-from harness.fields import SpecError
-from harness.files import write_json
-from harness.probes import baseline, drift, fleet, registry, report
+from harness.probes import baseline, drift, fleet, output, registry, report
 from harness.probes.options import parse
 from harness.probes.parties import drifting, find
+from harness.probes.probe import Probe
 from harness.probes.progress import Progress
-from harness.probes.results import Report, to_json
+from harness.probes.results import Report
 
 SAME, CHANGED, FAILED = 0, 1, 3
 
@@ -24,8 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0; 1 where an answer changed; 2 for bad input; 3 where a probe failed to run.
     """
     try:
-        options = parse(arguments)
-        return run(options)
+        return run(parse(arguments))
     except HANDLED as error:
         return exit_code(error)
 
@@ -40,29 +37,31 @@ def run(options: argparse.Namespace) -> int:
     if options.list:
         print(*(f"{probe.name:28} {probe.question}" for probe in probes), sep="\n")
         return SAME
-    for path in (options.json, options.baseline):
-        check_folder(path)
-    stored = None
-    if options.baseline and not (options.update_baseline and not options.baseline.exists()):
-        stored = baseline.read(options.baseline)
+    output.check(options)
+    new = options.update_baseline and not options.baseline.exists()
+    stored = baseline.read(options.baseline) if options.baseline and not new else None
+    found = baseline.read(options.answers) if options.answers else ask(probes, options)
+    print("\n".join(report.lines(found, options.all)))
+    output.write(output.files(found, options))
+    changed = compare(found, stored, options)
+    if any(answer.failed for result in found.results for answer in result.answers.values()):
+        return FAILED
+    return CHANGED if changed else SAME
+
+
+def ask(probes: Sequence[Probe], options: argparse.Namespace) -> Report:
+    """Puts the probes to the implementations, with progress on standard error.
+
+    Raises:
+        SpecError: An implementation is not known or not installed.
+    """
     if options.drift:
-        parties = drifting(options.drift, options.python)
-        not_probed: dict[str, str] = {}
+        parties, not_probed = drifting(options.drift, options.python)
     else:
         parties, not_probed = find(options.frameworks, options.python)
+    output.check_ledger(options, [p.label for p in parties], [probe.name for probe in probes])
     with Progress(len(parties) * len(probes)) as progress:
-        found = fleet.ask(parties, probes, progress.tell, not_probed)
-    show(found, options)
-    failed = any(a.failed for r in found.results for a in r.answers.values())
-    changed = compare(found, stored, options)
-    return FAILED if failed else CHANGED if changed else SAME
-
-
-def show(found: Report, options: argparse.Namespace) -> None:
-    """Prints the report and writes the files that were asked for."""
-    print("\n".join(report.lines(found, options.all)))
-    if options.json:
-        write_json(options.json, to_json(found))
+        return fleet.ask(parties, probes, progress.tell, not_probed)
 
 
 def compare(found: Report, stored: Report | None, options: argparse.Namespace) -> bool:
@@ -75,20 +74,10 @@ def compare(found: Report, stored: Report | None, options: argparse.Namespace) -
         print(f"\nAgainst {options.baseline}: {len(changes)} answers changed.", end="")
         print(*("", *changes), sep="\n  ")
     if options.update_baseline:
-        baseline.write(options.baseline, baseline.merged(found, stored) if stored else found)
+        output.write(output.baseline(found, stored, options))
         print(f"Stored in {options.baseline}.")
         return False
     return bool(changes)
-
-
-def check_folder(path: Path | None) -> None:
-    """Finds out before the probes run that a file cannot be written.
-
-    Raises:
-        SpecError: Its folder is not there.
-    """
-    if path is not None and not path.absolute().parent.is_dir():
-        raise SpecError(f"{path}: the folder {path.parent} is not there.")
 
 
 if __name__ == "__main__":

@@ -8,14 +8,17 @@ from pathlib import Path
 import numpy as np
 
 from harness.fields import SpecError
-from harness.files import write_json
-from harness.probes.compare import compare
+from harness.probes.probe import relate
 from harness.probes.registry import PROBES
 from harness.probes.report import describe
-from harness.probes.results import AGREES, Answer, Array, Report, from_json, to_json
+from harness.probes.results import AGREES, Answer, Array, Report, Result, entry_names
+from harness.probes.stored import from_json
 
 ROOM = 1e-3
 """Change of an answer, as a share of its largest number, that another processor may cause."""
+
+MOST = 5
+"""Numbers of one answer that are listed when they changed."""
 
 Answers = dict[tuple[str, str], Answer]
 """By probe and implementation."""
@@ -31,21 +34,8 @@ def read(path: Path) -> Report:
         return from_json(json.loads(path.read_text()))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SpecError(
-            f"--baseline {path}: no stored probe results there ({error}). Write them with "
-            f"--baseline {path} --update-baseline."
+            f"{path}: no stored answers there ({error}). Write them with --json {path}."
         ) from error
-
-
-def write(path: Path, report: Report) -> None:
-    """Stores a report.
-
-    Raises:
-        SpecError: The file cannot be written.
-    """
-    try:
-        write_json(path, to_json(report))
-    except OSError as error:
-        raise SpecError(f"{path} cannot be written ({error.strerror}).") from error
 
 
 def merged(report: Report, stored: Report) -> Report:
@@ -68,7 +58,7 @@ def changes(report: Report, stored: Report) -> Sequence[str]:
     Probes and implementations that were not asked this time are left out.
     """
     now, then = _answers(report), _answers(stored)
-    asked = {result.probe for result in report.results}
+    asked = {result.probe: result for result in report.results}
     text = []
     for probe, name in sorted(now.keys() | then.keys()):
         if probe not in asked or name not in report.versions:
@@ -77,34 +67,49 @@ def changes(report: Report, stored: Report) -> Sequence[str]:
         if before is None or after is None:
             text.append(f"{probe}, {name}: {'new' if before is None else 'gone'}")
         else:
-            text += [f"{probe}, {name}: {line}" for line in changed(probe, before, after)]
+            text += [f"{probe}, {name}: {line}" for line in changed(asked[probe], before, after)]
     return text
 
 
-def changed(probe: str, before: Answer, after: Answer) -> list[str]:
-    """How an answer differs from an earlier one, in at most one line."""
+def changed(result: Result, before: Answer, after: Answer) -> list[str]:
+    """How an answer to a probe differs from an earlier one, in at most one line."""
     was_is = f"was {describe(before)}; is {describe(after)}"
     if before.unmeasured or after.unmeasured:
         return [] if bool(before.unmeasured) == bool(after.unmeasured) else [was_is]
+    if _same(result.probe, before, after):
+        return []
+    moved = numbers(result, before.value, after.value)
+    # Names say it all; places do not.
+    named = before.value.size > 1 and entry_names(result, before.value.size)[0] != "0"
+    return [moved if named and moved else f"{was_is} ({moved})" if moved else was_is]
+
+
+def _same(name: str, before: Answer, after: Answer) -> bool:
     if np.array_equal(before.value, after.value, equal_nan=True):
-        return []
-    counts = any(known.counts for known in PROBES if known.name == probe)
-    if compare(after.value, before.value, ROOM, counts).kind == AGREES:
-        return []
-    return [f"{was_is} ({numbers(before.value, after.value)})"]
+        return True
+    old, new = before.comparison, after.comparison
+    if old.kind != new.kind or not np.isclose(old.size, new.size, ROOM, 1e-9, equal_nan=True):
+        return False
+    probe = next((known for known in PROBES if known.name == name), None)
+    if probe is None:
+        return False
+    looser = dataclasses.replace(probe, tolerance=max(ROOM, probe.tolerance))
+    return relate(looser, after.value, before.value).kind == AGREES
 
 
-def numbers(before: Array, after: Array) -> str:
-    """The numbers that changed most, with their places where there are several."""
+def numbers(result: Result, before: Array, after: Array) -> str:
+    """The numbers that changed most, with their names or places where there are several."""
     old, new = np.ravel(before), np.ravel(after)
     if len(old) != len(new):
         return f"{len(old)} numbers -> {len(new)}"
-    worst = np.argsort(-np.abs(new - old), kind="stable")[:3]
-    places = [f"[{i}] " if len(old) > 1 else "" for i in worst]
+    names = entry_names(result, len(old))
+    room = np.maximum(np.abs(old), 1e-3 * np.nanmax(np.abs(old), initial=0.0))
+    moved = np.abs(new - old) / np.where(room > 0, room, 1.0)
+    worst = np.argsort(-np.nan_to_num(moved, nan=np.inf), kind="stable")[:MOST]
     return ", ".join(
-        f"{place}{old[i]:.6g} -> {new[i]:.6g}"
-        for place, i in zip(places, worst, strict=True)
-        if old[i] != new[i]
+        f"{names[i] + ' ' if len(old) > 1 else ''}{old[i]:.6g} -> {new[i]:.6g}"
+        for i in worst
+        if old[i] != new[i] and not moved[i] < ROOM
     )
 
 

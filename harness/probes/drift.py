@@ -13,7 +13,7 @@ def changes(report: Report) -> Sequence[str]:
         f"{result.probe}: {line}"
         for result in report.results
         if _pair(result) is not None
-        for line in changed(result.probe, result.answers[OTHER], result.answers[HERE])
+        for line in changed(result, result.answers[OTHER], result.answers[HERE])
     ]
 
 

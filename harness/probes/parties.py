@@ -40,9 +40,9 @@ def find(
     return parties, not_probed
 
 
-def drifting(name: str, python: str) -> list[Party]:
-    """One framework twice: in another interpreter, then in this one."""
-    return [party(name, python, OTHER), party(name, None, HERE)]
+def drifting(name: str, python: str) -> tuple[list[Party], dict[str, str]]:
+    """One framework twice, in another interpreter and in this one; nothing is left out."""
+    return [party(name, python, OTHER), party(name, None, HERE)], {}
 
 
 def party(name: str, python: str | None = None, label: str | None = None) -> Party:

@@ -4,11 +4,16 @@ import difflib
 from collections.abc import Sequence
 
 from harness.fields import SpecError, unknown
-from harness.probes import ppo, sac, td3
+from harness.probes import ppo, sac, settings, td3
 from harness.probes.probe import Probe
 from harness.spec import ALGORITHMS
 
-PROBES: tuple[Probe, ...] = (*ppo.PROBES, *td3.PROBES, *sac.PROBES)
+PROBES: tuple[Probe, ...] = tuple(
+    probe
+    for algorithm in ALGORITHMS
+    for probe in (*ppo.PROBES, *td3.PROBES, *sac.PROBES, *settings.PROBES)
+    if probe.algorithm == algorithm
+)
 
 
 def select(algorithms: Sequence[str], patterns: Sequence[str]) -> list[Probe]:

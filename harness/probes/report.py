@@ -4,7 +4,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from harness.probes.results import AGREES, COUNT, FACTOR, OFFSET, Answer, Report, Result
+from harness.probes.results import AGREES, Answer, Report, Result
 
 WIDTH = 100
 LEGEND = (
@@ -19,7 +19,8 @@ def lines(report: Report, everything: bool = False) -> list[str]:
     for result in report.results:
         if everything or differs(result):
             text += [*details(result), ""]
-    return [*text, *matrix(report), "", *closing(report)]
+    end = [line for paragraph in closing(report) for line in _wrapped("", paragraph)]
+    return [*text, *matrix(report), "", *end]
 
 
 def differs(result: Result) -> bool:
@@ -31,12 +32,12 @@ def differs(result: Result) -> bool:
 
 def details(result: Result) -> list[str]:
     """One probe with all its answers."""
-    text = [f"{result.probe}: {result.question}"]
+    text = _wrapped("", f"{result.probe}: {result.question}")
     text += _wrapped("  paper: ", result.citation)
     width = max((len(name) for name in result.answers), default=0)
     for name, answer in result.answers.items():
         text += _wrapped(f"  {name:{width}}  ", describe(answer))
-    return text + _wrapped("  alike: ", alike(result))
+    return text + (_wrapped("  alike: ", alike(result)) if result.groups else [])
 
 
 def alike(result: Result) -> str:
@@ -52,9 +53,7 @@ def describe(answer: Answer) -> str:
         return f"not measured: {answer.unmeasured}"
     if answer.comparison.kind == AGREES:
         return "as in the paper"
-    kinds = {FACTOR: "a factor", OFFSET: "an offset", COUNT: "another count"}
-    kind = kinds.get(answer.comparison.kind, "another function")
-    return f"{kind}: {answer.meaning}" if answer.meaning else kind
+    return f"{answer.meaning} [{symbol(answer)}]"
 
 
 def symbol(answer: Answer) -> str:
@@ -66,12 +65,16 @@ def symbol(answer: Answer) -> str:
         case "agrees":
             return "="
         case "factor":
-            return f"x {size:.4g}"
+            return f"x {_digits(size)}"
         case "offset":
-            return f"{'-' if size < 0 else '+'} {abs(size):.3g}"
+            return f"{'-' if size < 0 else '+'} {_digits(abs(size))}"
         case "count":
             return f"# {size:+.4g}"
-    return f"f {size:.3g}"
+    return f"f {_digits(size)}"
+
+
+def _digits(number: float) -> str:
+    return f"{number:.0f}" if 1000 <= abs(number) < 1e6 else f"{number:.3g}"
 
 
 def matrix(report: Report) -> list[str]:

@@ -13,9 +13,11 @@ from typing import IO, Any
 
 from harness.adapter import ENTRY_POINT_GROUP, Adapter
 from harness.probes import registry
+from harness.probes.contract import Probeable
 from harness.probes.lab import Lab
 from harness.probes.probe import Probe, put
-from harness.probes.results import Result, no_answer, plain
+from harness.probes.results import Result, no_answer
+from harness.probes.stored import plain
 
 
 def main(entry: str, names: list[str]) -> int:
@@ -23,6 +25,7 @@ def main(entry: str, names: list[str]) -> int:
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)
         adapter: Adapter = EntryPoint("adapter", entry, ENTRY_POINT_GROUP).load()()
+        assert isinstance(adapter, Probeable)
         packages = (*adapter.packages, "gymnasium", "numpy")
         versions = [f"{package} {version(package)}" for package in packages]
         _say(answers, {"versions": versions})

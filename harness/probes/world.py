@@ -78,6 +78,7 @@ class World:
         dictation: What happens when.
         steps: Environment steps taken, all copies together.
         copies: Environments made.
+        draws: Random whole numbers asked for: steps taken, smallest, largest + 1, how many.
         transitions: All steps, in order.
         started: Whether training has asked for the first observation.
         before_step: Called before each step.
@@ -88,6 +89,7 @@ class World:
         self.dictation = dictation
         self.steps = 0
         self.copies = 0
+        self.draws: list[tuple[int, int, int, int]] = []
         self.transitions: list[Transition] = []
         self.before_step: Callable[[], None] = lambda: None
         self.at_start: Callable[[], None] = lambda: None
@@ -128,7 +130,8 @@ class DictatedEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         d, steps = self.world.dictation, self.world.steps
         self._observation = (d.resets if steps else d.observations)[min(steps, len(d.rewards))]
         if not steps:
-            self._observation = self._observation * (1 + self._number)  # copies are told apart
+            # Copies are told apart; twice a float32 number is one.
+            self._observation = self._observation * 2.0**self._number
         return self._observation.astype(np.float32), {}
 
     def step(

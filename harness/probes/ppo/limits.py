@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.probes import oracles, words
+from harness.probes.contract import Step
 from harness.probes.lab import Lab, Run
 from harness.probes.ppo import readings, runs
 from harness.probes.ppo.readings import kept
-from harness.probes.ppo.runs import CLIP, CODE
+from harness.probes.ppo.runs import ANNEALED_EPOCHS, CLIP, CODE
 from harness.probes.probe import Measurement, Probe, Unmeasured
 from harness.probes.results import Array, Axis
 
@@ -56,35 +58,49 @@ def _learning_rates(lab: Lab) -> Measurement:
     run = runs.annealing(lab, "learning_rate_schedule")
     rates = np.array([step.settings["policy"]["lr"] for step in run.record.steps])
     value = rates / run.hyperparameters.learning_rate
-    return Measurement(value, np.repeat(LEFT, 2), Axis("gradient step", np.arange(1.0, 9.0)))
+    axis = Axis("gradient step", np.arange(1.0, len(value) + 1))
+    return Measurement(value, np.repeat(LEFT, ANNEALED_EPOCHS), axis)
 
 
 def _clip_ranges(lab: Lab) -> Measurement:
     run = runs.annealing(lab, "clip_range_schedule")
     expected = CLIP * LEFT
-    value = [_clip_range(run, rollout, expected[rollout]) for rollout in range(len(LEFT))]
+    passes = readings.later(run)
+    value = [
+        _clip_range(run, i, passes[i * ANNEALED_EPOCHS :][: ANNEALED_EPOCHS - 1], expected[i])
+        for i in range(len(LEFT))
+    ]
     return Measurement(np.array(value), expected, Axis("rollout", np.arange(1.0, 5.0)))
 
 
 def _constant_clip_range(lab: Lab) -> Measurement:
-    run = runs.annealing(lab, "learning_rate_schedule")
-    return Measurement(np.array([_clip_range(run, 0, CLIP)]), np.array([CLIP]))
+    run = runs.long(lab)
+    return Measurement(np.array([_clip_range(run, 0, readings.later(run), CLIP)]), np.array([CLIP]))
 
 
-def _clip_range(run: Run, rollout: int, expected: float) -> float:
+def _clip_range(run: Run, rollout: int, steps: Sequence[Step], expected: float) -> float:
     # Gradients tell which rows are clipped; the range is between theirs and the others' ratios.
-    step = kept(run, 2 * rollout + 1)
-    ratio = np.exp(readings.log_ratio(run, step, rollout))
-    weight = readings.advantages(run, rollout)[readings.rows_of(run, step, rollout)]
-    slope, _ = readings.surrogate_slope(run, step, rollout)
-    heavy = np.abs(weight) > 0.1 * np.abs(weight).max()
-    beyond = (np.sign(weight) * (ratio - 1))[heavy]
-    clipped = (np.abs(slope) < 1e-2 * np.abs(weight * ratio))[heavy]
+    found = [_clipped(run, rollout, step) for step in steps]
+    beyond, clipped = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
     low = float(beyond[~clipped].max(initial=0.0))
     high = float(beyond[clipped].min(initial=np.inf))
     if low <= expected <= high:
         return expected
     return (low + high) / 2 if np.isfinite(high) else low
+
+
+def _clipped(run: Run, rollout: int, step: Step) -> tuple[Array, NDArray[np.bool_]]:
+    # How far ratios are on the side where they are clipped, and whether they are.
+    ratio = np.exp(readings.log_ratio(run, step, rollout))
+    rows = readings.rows_of(run, step, rollout)
+    weight = run.record.stored["advantages"] if rollout == 0 else readings.advantages(run, rollout)
+    weight = weight[rows]
+    slope, _ = readings.surrogate_slope(run, step, rollout)
+    # Some compute advantages anew in each epoch: rows count whose sign that does not change.
+    anew = readings.advantages_of(step.before, readings.transitions(run, rollout))[rows]
+    heavy = (np.abs(weight) > 0.1 * np.abs(weight).max()) & (weight * anew > 0)
+    beyond = (np.sign(weight) * (ratio - 1))[heavy]
+    return beyond, (np.abs(slope) < 1e-2 * np.abs(weight * ratio))[heavy]
 
 
 def _schedule_words(comparison: object, measurement: Measurement) -> str:
@@ -127,6 +143,7 @@ PROBES: Sequence[Probe] = (
         "distance from 1",
         _constant_clip_range,
         words.relation("clip range"),
+        tolerance=0.03,
     ),
     Probe(
         "ppo.learning_rate_annealing",
@@ -143,5 +160,6 @@ PROBES: Sequence[Probe] = (
         "distance from 1",
         _clip_ranges,
         _schedule_words,
+        tolerance=0.03,
     ),
 )

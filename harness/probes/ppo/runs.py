@@ -15,6 +15,8 @@ CODE = "code of PPO's authors (openai/baselines, ppo2)"
 ROLLOUT, MINIBATCH = 24, 12
 GAMMA, LAMBDA, CLIP, VF, ENTROPY = 0.99, 0.95, 0.2, 0.5, 0.1
 COPIES = 4
+ANNEALED_EPOCHS = 5
+LONG_MINIBATCH, LONG_MINIBATCHES = 36, 6
 LOUD = 1e3
 """What rewards are multiplied by to see whether gradients are clipped."""
 PLAIN: dict[str, Any] = {
@@ -41,9 +43,9 @@ def update(lab: Lab) -> Run:
 
 
 def wide(lab: Lab) -> Run:
-    """Actions from -1 to 3 and from -2 to 2."""
+    """Actions from -1 to 3 and from -2 to 2; the policy does not learn."""
     world = setups.dictation(lab, ROLLOUT, LOW, HIGH, ends=False)
-    return lab.run(experiment(lab, "wide", world))
+    return lab.run(experiment(lab, "wide", world, learning_rate=setups.NO_LEARNING))
 
 
 def truncated(lab: Lab) -> Run:
@@ -63,9 +65,17 @@ def normalising(lab: Lab) -> Run:
     return lab.run(experiment(lab, "normalising", normalize_advantage=True))
 
 
-def value_clipping(lab: Lab) -> Run:
-    """Changes of values are clipped."""
-    return lab.run(experiment(lab, "value clipping", value_clip_range=CLIP))
+def long(lab: Lab) -> Run:
+    """Many minibatches of one epoch, so that there are ratios of all sizes; clipped values."""
+    rollout = LONG_MINIBATCHES * LONG_MINIBATCH
+    changes: dict[str, Any] = {
+        "rollout_steps": rollout,
+        "minibatch_size": LONG_MINIBATCH,
+        "epochs": 1,
+        "learning_rate": 0.006,
+        "value_clip_range": CLIP,
+    }
+    return lab.run(experiment(lab, "long", _terminating(lab, rollout), **changes))
 
 
 def entropic(lab: Lab) -> Run:
@@ -94,17 +104,18 @@ def early(lab: Lab) -> Run:
 def minibatches(lab: Lab, rollout: int, size: int) -> Run:
     """A rollout that is cut into minibatches of some size."""
     world = _terminating(lab, rollout)
-    changes = {"rollout_steps": rollout, "minibatch_size": size}
+    changes: dict[str, Any] = {"rollout_steps": rollout, "minibatch_size": size}
     return lab.run(experiment(lab, f"minibatches {rollout} {size}", world, **changes))
 
 
 def annealing(lab: Lab, field: str) -> Run:
-    """Four rollouts over which something is annealed; one minibatch twice in each."""
+    """Four rollouts over which something is annealed; some passes over each, as one minibatch."""
     rollout = 48
     world = _terminating(lab, 4 * rollout)
-    changes = {
+    changes: dict[str, Any] = {
         "rollout_steps": rollout,
         "minibatch_size": rollout,
+        "epochs": ANNEALED_EPOCHS,
         "learning_rate": 0.006,
         field: "linear",
     }
@@ -142,7 +153,7 @@ def experiment(
     settings = {key: value for key, value in (PLAIN | changes).items() if key not in own}
     world = _terminating(lab, settings["rollout_steps"]) if world is None else world
     weights = setups.weights(lab, "ppo")
-    return Experiment(f"ppo {name}", "ppo", world, settings, weights, snapshots=8, n_envs=n_envs)
+    return Experiment(f"ppo {name}", "ppo", world, settings, weights, snapshots=20, n_envs=n_envs)
 
 
 def _terminating(lab: Lab, steps: int) -> Dictation:

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from harness.probes.__main__ import main
-from harness.probes.results import from_json
+from harness.probes.stored import from_json
 
 ONE = ["--frameworks", "cleanrl", "--probe", "sac.critic_loss_factor"]
 
@@ -45,7 +45,7 @@ def test_same_answers_pass(stored, asked):
 
 def test_a_changed_answer_is_told_and_gives_code_1(stored, asked, tmp_path, capsys):
     assert main([*ONE, "--baseline", str(other(stored, tmp_path))]) == 1
-    assert "was as in the paper; is a factor" in capsys.readouterr().out
+    assert "was as in the paper; is pull on the critic" in capsys.readouterr().out
 
 
 def test_a_baseline_can_be_updated_and_made(stored, asked, tmp_path):
@@ -79,7 +79,7 @@ def test_a_probe_that_failed_gives_code_3(stored, monkeypatch, capsys):
         (["--algorithm", "sacc"], "Did you mean sac?"),
         (["--frameworks", "sb4"], "Did you mean sb3?"),
         (["--probe", "sac.std_mop"], "Did you mean sac.std_map?"),
-        (["--baseline", "nowhere.json"], "no stored probe results there"),
+        (["--baseline", "nowhere.json"], "no stored answers there"),
         (["--json", "nowhere/x.json"], "the folder nowhere is not there"),
         (["--update-baseline"], "needs --baseline FILE"),
         (["--drift", "sb3"], "needs --python PATH"),
