@@ -77,6 +77,12 @@ def test_the_margin_is_a_share_of_the_published_score_or_else_of_the_runs():
     assert item.margin.source == "compared runs"
 
 
+def test_two_constant_seeds_each_are_too_few_to_call_them_different():
+    item = verdict([1000.0, 1000.0], [3000.0, 3000.0])
+    assert item.p_permutation == pytest.approx(2 / 6)
+    assert item.verdict == "undecided"
+
+
 def test_one_seed_is_never_decided_and_no_number_is_made_up():
     item = verdict([1000.0], around(2000, 10))
     assert item.verdict == "undecided"
