@@ -54,7 +54,7 @@ def sheets(_: Material) -> list[Sheet | NotDrawn]:
         "them (bars: probability, right axis). tanh bends all of it inside. Vertical lines: means "
         "of the actions. Computed, not sampled; no run enters."
     )
-    return [Sheet("actions", title, caption, functools.partial(draw, MEANS, VARIANCES))]
+    return [Sheet("actions", title, caption, (), functools.partial(draw, MEANS, VARIANCES))]
 
 
 def actions(mean: float, variance: float, points: int = 801) -> Actions:

@@ -35,6 +35,7 @@ class Picture:
         caption: The caption.
         data: PNG, base64.
         width: Width in a paper, in inches.
+        groups: Numbers of the groups behind it.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Picture:
     caption: str
     data: str
     width: float
+    groups: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -119,7 +121,7 @@ def gather_content(
             consistency_words.consistency(answers, links),
             ranking_words.ranking(answers, links),
         ),
-        pictures=_pictures(found, jobs),
+        pictures=_pictures(found, links, jobs),
         not_drawn=tuple(
             item for items in found.values() for item in items if isinstance(item, NotDrawn)
         ),
@@ -131,7 +133,7 @@ def gather_content(
 
 
 def _pictures(
-    found: Mapping[str, Sequence[Sheet | NotDrawn]], jobs: int
+    found: Mapping[str, Sequence[Sheet | NotDrawn]], links: Links, jobs: int
 ) -> dict[str, tuple[Picture, ...]]:
     owner = {
         item.name: family
@@ -145,6 +147,8 @@ def _pictures(
         content = files["png"]
         width = int.from_bytes(content[16:20], "big") / DPI  # from the PNG's header
         data = base64.b64encode(content).decode("ascii")
-        picture = Picture(sheet.name, sheet.title, sheet.caption, data, width)
+        picture = Picture(
+            sheet.name, sheet.title, sheet.caption, data, width, links.of_cells(sheet.cells)
+        )
         pictures[owner[sheet.name]].append(picture)
     return {family: tuple(items) for family, items in pictures.items()}

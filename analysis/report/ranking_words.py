@@ -37,9 +37,10 @@ def ranking(answers: Answers, links: Links) -> Answer:
         own = [item for item in items if item.hps == hps]
         text = f"Under {recipe_words(hps)}: {counts([i.verdict for i in own], order)}."
         parts.append(Statement(text, _all(own, links), "t-ranking", recipe_label(hps)))
+    several = len({(item.study, item.variant) for item in items}) > 1
     broken = [item for item in items if item.verdict == NOT_PRESERVED]
     broken.sort(key=lambda item: (item.same_order, item.env, item.hps))
-    findings = [_ranking_finding(item, links) for item in broken]
+    findings = [_finding(item, several, links) for item in broken]
     headline = Statement(head, _all(items, links), "t-ranking")
     return answer("ranking", question, headline, parts, findings)
 
@@ -48,14 +49,19 @@ def _all(items: Sequence[RankingVerdict], links: Links) -> tuple[int, ...]:
     return links.of(g for item in items for ranked in item.rankings for g in ranked.groups)
 
 
-def _ranking_finding(item: RankingVerdict, links: Links) -> Statement:
+def _finding(item: RankingVerdict, several: bool, links: Links) -> Statement:
     orders = "; ".join(f"{label(one.framework)}: {_order(one, item)}" for one in item.rankings)
     text = (
-        f"{item.env} under {recipe_words(item.hps)}: {item.verdict}. {orders}. "
+        f"{_where(item, several)}: {item.verdict}. {orders}. "
         f"Probability that all are in the same order: {item.same_order:.2f}."
     )
     words = recipe_label(item.hps)
     return Statement(text, _all([item], links), "t-ranking", words)
+
+
+def _where(item: RankingVerdict, several: bool) -> str:
+    own = f" (study {item.study}{', ' * bool(item.variant)}{item.variant})" if several else ""
+    return f"{item.env} under {recipe_words(item.hps)}{own}"
 
 
 def _order(ranked: Ranked, item: RankingVerdict) -> str:

@@ -59,14 +59,17 @@ def p_text(value: float) -> str:
 
 
 def where(cell: Cell, cells: Iterable[Cell]) -> str:
-    """A setting in words; of its variant, what not all settings share.
+    """A setting in words: its study if there are several, and what is special in its variant.
 
     Args:
         cell: The setting.
         cells: All settings.
     """
-    parts = own_parts(cell, list(cells))
-    own = f" ({', '.join(parts)})" if parts else ""
+    known = list(cells)
+    parts = own_parts(cell, [other for other in known if other.study == cell.study])
+    if len({other.study for other in known}) > 1:
+        parts = [f"study {cell.study}", *parts]
+    own = f" ({', '.join(part for part in parts if part)})" if any(parts) else ""
     return f"{cell.env}, {label(cell.algorithm)} under {recipe_words(cell.hps)}{own}"
 
 

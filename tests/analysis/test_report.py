@@ -172,3 +172,10 @@ def test_a_study_without_a_usable_run_still_gives_a_page(results, make_run):
     assert main(["report", str(results), "--jobs", "1"]) == 0
     text = "".join(Page((results / "analysis" / "report.html").read_text()).text)
     assert "Not used: 1 run folder: 1 running" in " ".join(text.split())
+
+
+def test_every_figure_that_rests_on_runs_leads_to_them(source):
+    for part in source.split("<figure ")[1:]:
+        name, caption = part[4:].partition('"')[0], part.partition("<figcaption>")[2]
+        linked = 'class="runs"' in caption.partition("</figcaption>")[0]
+        assert linked == (name != "figure-actions"), name
