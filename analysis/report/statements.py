@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from analysis.figures.style import label
+from analysis.figures.words import span
+from analysis.groups import Group
 from analysis.ranking import OWN
 from analysis.runs import Cell
 from analysis.wording import own_parts
@@ -83,6 +85,11 @@ def recipe_words(hps: str) -> str:
 def plural(count: int, noun: str) -> str:
     """Such as `1 pair` or `1,200 pairs`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def sizes(groups: Iterable[Group]) -> str:
+    """A sentence on how many runs are behind each mean."""
+    return f"n = {span(group.n for group in groups)} runs used per mean."
 
 
 def counts(words: Sequence[str], order: Sequence[str]) -> str:

@@ -13,14 +13,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 from matplotlib.text import Text
 
-from analysis.__main__ import main
-from analysis.commands.figures import FOLDER
 from analysis.figures import families
-from analysis.figures.actions import actions
 from analysis.figures.material import gather
 from analysis.figures.render import render, render_all
 from analysis.figures.sheet import NotDrawn, Sheet
-from analysis.figures.style import algorithm_looks, looks, paper_settings
+from analysis.figures.style import paper_settings
 from analysis.load import load
 from analysis.naming import file_name
 from analysis.options import Options
@@ -145,55 +142,6 @@ def test_highlights_show_planted_differences(material):
     (sheet,) = (s for s in sheets_of(material, "highlights") if s.name == "highlights_sac")
     titles = [title for title, _ in sheet.draw.args[0].panels]
     assert titles[0].startswith("Walker2d-v4")
-
-
-@pytest.mark.parametrize("mean", [0.0, -0.6])
-@pytest.mark.parametrize("variance", [1.0, 0.1])
-def test_action_densities_are_those_of_sampled_actions(mean, variance):
-    item = actions(mean, variance)
-    raw = np.random.default_rng(0).normal(mean, np.sqrt(variance), 400_000)
-    width = item.actions[1] - item.actions[0]
-    assert item.clipped.sum() * width + sum(item.at_bounds) == pytest.approx(1, abs=5e-3)
-    assert item.squashed.sum() * width == pytest.approx(1, abs=2e-2)
-    assert item.mean_clipped == pytest.approx(np.clip(raw, -1, 1).mean(), abs=3e-3)
-    assert item.mean_squashed == pytest.approx(np.tanh(raw).mean(), abs=3e-3)
-    assert item.at_bounds[0] == pytest.approx((raw < -1).mean(), abs=3e-3)
-
-
-def test_no_algorithm_looks_like_a_framework():
-    frameworks = looks(["cleanrl", "sb3", "torchrl", "tianshou"])
-    algorithms = algorithm_looks(["ppo", "td3", "sac"])
-    colors = [matplotlib.colors.to_hex(look.color) for look in frameworks.values()]
-    assert not {matplotlib.colors.to_hex(look.color) for look in algorithms.values()} & set(colors)
-
-
-def test_the_command_draws_what_it_is_asked_for(study, tmp_path, capsys):
-    words = ["figures", str(study), "--only", "verdicts,vectorised", "--jobs", "1"]
-    assert main([*words, "--output", str(tmp_path / "out")]) == 0
-    names = {path.stem for path in (tmp_path / "out").iterdir()}
-    assert {"vectorised_8", "verdicts_ppo", "verdicts_td3", "verdicts_sac"} <= names
-    kinds = {path.suffix for path in (tmp_path / "out").iterdir()}
-    assert kinds == {".png", ".pdf", ".txt"}
-    assert "Figure: " in capsys.readouterr().out
-
-
-def test_what_is_not_drawn_is_named(results, make_run, capsys):
-    make_run()
-    assert main(["figures", str(results), "--only", "wrappers"]) == 0
-    assert "Not drawn: wrappers: no setting was run both" in capsys.readouterr().out
-    assert list((results / "analysis" / FOLDER).iterdir()) == []
-
-
-def test_an_unknown_name_is_answered_with_the_known_ones(study, capsys):
-    assert main(["figures", str(study), "--only", "verdicts,nonsense"]) == 2
-    error = capsys.readouterr().err
-    assert "--only=nonsense: no such figure. Known: reproduction, highlights" in error
-
-
-def test_list_prints_the_names_without_results(capsys):
-    assert main(["figures", "--list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == families.names()
 
 
 def test_another_process_gives_the_same_bytes_whatever_its_hash_seed(results, make_run, tmp_path):
