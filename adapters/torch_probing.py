@@ -95,6 +95,7 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
             result.copy_(self._numbers("uniform_", result))
         elif name == "randint":
             low, high = (0, args[0]) if isinstance(args[1], list | tuple) else args[:2]
+            self._world.draws.append((self._world.steps, low, high, result.numel()))
             count = torch.arange(result.numel()).reshape(result.shape)
             result.copy_(low + count % (high - low))
         elif name == "randperm":

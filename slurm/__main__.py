@@ -8,12 +8,15 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
+from rich.progress import track
 
 from harness.errors import HANDLED, exit_code
 from harness.fields import SpecError
 from slurm.resubmit import cancel, resubmit
-from slurm.states import OPEN, survey
+from slurm.states import OPEN
 from slurm.status import as_json, render
+from slurm.survey import find_runs, survey
+from slurm.validate import find_damage
 
 _WATCH_SECONDS = 10.0
 
@@ -22,13 +25,14 @@ def main(arguments: Sequence[str]) -> int:
     """Command line.
 
     Returns:
-        0 when it was done, 1 when Slurm refused, 2 for bad input.
+        0 when it was done, 1 when Slurm refused or files are damaged, 2 for bad input.
     """
     options = _parser().parse_args(arguments)
     commands: dict[str, Callable[[argparse.Namespace], int]] = {
         "status": _status,
         "resubmit": _resubmit,
         "cancel": _cancel,
+        "validate": _validate,
     }
     try:
         if not options.folder.is_dir():
@@ -52,9 +56,10 @@ def _parser() -> argparse.ArgumentParser:
     again.add_argument("--mem-gb", type=float, help="another size of memory")
     again.add_argument("--dry-run", action="store_true", help="only shows what it would do")
     cancel = commands.add_parser("cancel", help="cancels the queued and running jobs of a study")
+    validate = commands.add_parser("validate", help="reads every file whole and names damage")
     for command in (again, cancel):
         command.add_argument("--yes", action="store_true", help="does not ask first")
-    for command in (status, again, cancel):
+    for command in (status, again, cancel, validate):
         command.add_argument("folder", type=Path, help="results, a study, or anything deeper")
     return parser
 
@@ -99,6 +104,17 @@ def _resubmit(options: argparse.Namespace) -> int:
 
 def _cancel(options: argparse.Namespace) -> int:
     return cancel(options.folder, confirm=_confirm(options))
+
+
+def _validate(options: argparse.Namespace) -> int:
+    folders = find_runs(options.folder)
+    damaged = 0
+    for folder in track(folders, "Reading", console=Console(stderr=True), transient=True):
+        for name, problem in find_damage(folder).items():
+            damaged += 1
+            print(f"{folder / name}: {problem}")
+    print(f"{len(folders)} runs were read: {damaged or 'no'} files are damaged.")
+    return 1 if damaged else 0
 
 
 def _confirm(options: argparse.Namespace) -> Callable[[str], bool]:

@@ -8,17 +8,17 @@ Works as root and as an ordinary user, without systemd and beside an installed S
 
 import contextlib
 import os
-import secrets
-import shutil
+import signal
 import subprocess
 from pathlib import Path
 from types import TracebackType
 
-from slurm.cluster_config import Layout, free_ports, slurm_config
+from slurm.cluster_config import Layout, slurm_config
 from slurm.cluster_database import start_database
 from slurm.daemons import (
     DaemonError,
     descendants,
+    find_programs,
     kill,
     read_pid,
     socket_owners,
@@ -26,19 +26,8 @@ from slurm.daemons import (
     stop,
     wait_for,
 )
-
-_PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo")
-_DATABASE_PROGRAMS = ("slurmdbd", "sacctmgr", "mariadbd", "mariadb", "mariadb-install-db")
-
-
-def find_programs(*, accounting: bool = False) -> tuple[dict[str, str], list[str]]:
-    """The programs that a cluster needs: where they are, and which are missing."""
-    # Daemons lie outside an ordinary user's search path.
-    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-    names = _PROGRAMS + (_DATABASE_PROGRAMS if accounting else ())
-    found = {name: shutil.which(name, path=path) for name in names}
-    missing = [name for name, program in found.items() if program is None]
-    return {name: program for name, program in found.items() if program}, missing
+from slurm.munge import start_munge
+from slurm.ports import free_ports
 
 
 class Cluster:
@@ -101,7 +90,7 @@ class Cluster:
         for folder in (layout.root, layout.run, layout.logs, layout.state, layout.spool):
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         layout.config.write_text(slurm_config(layout))
-        self._start_munge()
+        start_munge(layout, self._programs)
         if layout.accounting:
             start_database(layout, self._programs, self.environment())
         self.start_controller()
@@ -140,28 +129,13 @@ class Cluster:
         """Kills a node's daemon without warning, with or without what runs on the node."""
         running = descendants(socket_owners(self.layout.spool / node)) if steps else set()
         daemon = read_pid(self.layout.pid_file(f"slurmd.{node}"))
-        for pid in {daemon} | running if daemon else running:
-            kill(pid)
+        victims = {daemon} | running if daemon else running
+        # Stopped first: a node that loses its power does not report the end of its processes.
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in victims:
+                kill(pid, number)
 
     def _is_idle(self) -> bool:
         command = ["sinfo", "--noheader", "--Node", "--format=%T"]
         result = subprocess.run(command, env=self.environment(), capture_output=True, text=True)
         return result.stdout.split() == ["idle"] * self.layout.nodes
-
-    def _start_munge(self) -> None:
-        layout = self.layout
-        key = layout.root / "munge.key"
-        if not key.exists():
-            key.touch(mode=0o600)
-            key.write_bytes(secrets.token_bytes(128))
-        options = {
-            "key-file": key,
-            "socket": layout.munge_socket,
-            "pid-file": layout.pid_file("munged"),
-            "log-file": layout.logs / "munged.log",
-            "seed-file": layout.state / "munge.seed",
-            "num-threads": 10,
-        }
-        arguments = [f"--{name}={value}" for name, value in options.items()]
-        command = [self._programs["munged"], "--force", *arguments]
-        start(command, os.environ, layout.pid_file("munged"))

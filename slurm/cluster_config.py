@@ -3,8 +3,6 @@
 import dataclasses
 import getpass
 import platform
-import random
-import socket
 from pathlib import Path
 
 
@@ -71,15 +69,6 @@ class Layout:
     def pid_file(self, daemon: str) -> Path:
         """Where a daemon's process id is."""
         return self.run / f"{daemon}.pid"
-
-
-def free_ports(count: int) -> int:
-    """The first of `count` ports on loopback that nobody listens on."""
-    rng = random.SystemRandom()
-    while True:
-        first = rng.randrange(20_000, 32_000 - count)
-        if all(map(_is_free, range(first, first + count))):
-            return first
 
 
 def slurm_config(layout: Layout) -> str:
@@ -159,12 +148,3 @@ def _accounting(layout: Layout) -> list[str]:
         f"AccountingStoragePort={layout.port + 1}",
         f"AccountingStoragePass={layout.munge_socket}",
     ]
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as trial:
-        try:
-            trial.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

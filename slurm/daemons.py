@@ -1,6 +1,7 @@
 """Starts daemons and ends them by their process ids."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -8,10 +9,22 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 _PATIENCE = 60.0  # seconds for a daemon to come up
+_PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo")
+_DATABASE_PROGRAMS = ("slurmdbd", "sacctmgr", "mariadbd", "mariadb", "mariadb-install-db")
 
 
 class DaemonError(RuntimeError):
     """A daemon that is missing or does not come up."""
+
+
+def find_programs(*, accounting: bool = False) -> tuple[dict[str, str], list[str]]:
+    """The programs that a cluster needs: where they are, and which are missing."""
+    # Daemons lie outside an ordinary user's search path.
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+    names = _PROGRAMS + (_DATABASE_PROGRAMS if accounting else ())
+    found = {name: shutil.which(name, path=path) for name in names}
+    missing = [name for name, program in found.items() if program is None]
+    return {name: program for name, program in found.items() if program}, missing
 
 
 def start(command: Sequence[str], environment: Mapping[str, str], pid_file: Path) -> None:

@@ -14,8 +14,9 @@ from slurm.plan import Array, plan
 from slurm.preflight import preflight as try_steps
 from slurm.records import Record
 from slurm.settings import Settings
-from slurm.states import ALIVE, ask_about, assess
+from slurm.states import ALIVE, assess
 from slurm.submit import max_array_size, scripts, submit
+from slurm.survey import ask_about
 
 
 def launch(

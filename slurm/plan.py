@@ -1,7 +1,6 @@
 """Which runs share a job, and which jobs an array."""
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -88,14 +87,10 @@ def share(limit: int, sizes: Sequence[int]) -> list[int]:
     """
     if not limit or limit >= sum(sizes):
         return list(sizes)
-    exact = [limit * size / sum(sizes) for size in sizes]
-    shares = [max(1, int(number)) for number in exact]
-    by_remainder = sorted(range(len(sizes)), key=lambda i: int(exact[i]) - exact[i])
-    for index in itertools.islice(itertools.cycle(by_remainder), max(0, limit - sum(shares))):
-        shares[index] += 1
-    # Those that were raised to one take it from the largest.
-    while sum(shares) > limit and max(shares) > 1:
-        shares[shares.index(max(shares))] -= 1
+    shares = [1] * len(sizes)
+    for _ in range(limit - len(sizes)):
+        unfilled = [i for i, size in enumerate(sizes) if shares[i] < size]
+        shares[min(unfilled, key=lambda i: shares[i] / sizes[i])] += 1
     return shares
 
 

@@ -101,7 +101,7 @@ def _chunks(folders: dict[str, RunSpec], processes: int) -> list[list[str]]:
     groups: dict[tuple[str, str | None, int], list[str]] = {}
     for name, spec in folders.items():
         groups.setdefault((spec.framework, spec.python, spec.threads), []).append(name)
-    size = max(1, min(12, len(folders) // (2 * processes)))
+    size = max(4, min(12, len(folders) // (2 * processes)))
     return [
         names[start : start + size]
         for names in groups.values()

@@ -12,9 +12,10 @@ from harness.fields import SpecError
 from harness.recording import read_run
 from harness.run_spec import RunSpec, spec_from_dict
 from slurm.launch import launch
+from slurm.profile_files import load_settings, override
 from slurm.records import read_records
-from slurm.settings import load_settings, override
-from slurm.states import RunState, study_folders, survey
+from slurm.states import RunState
+from slurm.survey import study_folders, survey
 
 _AT_A_TIME = 200  # job ids on a command line
 

@@ -4,16 +4,13 @@ import dataclasses
 import re
 import typing
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import yaml
+from harness.fields import SpecError, bounded, check
 
-from harness.fields import SpecError, bounded, check, unknown
-
-PROFILES = Path(__file__).parent / "profiles"
 _TIME = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
-_MAPPINGS = ("time", "sbatch")
+MAPPINGS = ("time", "sbatch")
+"""Settings that are merged key by key."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,32 +57,6 @@ class Settings:
         return -(-parse_time(self.time.get(algorithm, self.time["default"])) // 60)
 
 
-def load_settings(profile: str, overrides: Mapping[str, Any]) -> Settings:
-    """Settings of a profile with what was set by hand.
-
-    Args:
-        profile: Name of a file in `slurm/profiles`, or the path of another one.
-        overrides: Settings by name; what is None stays as the profile has it.
-
-    Raises:
-        SpecError: Names the file or the setting and what is allowed.
-    """
-    return override(_merge(_read("default"), _read(profile), profile), overrides)
-
-
-def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> Settings:
-    """Settings with some of them changed.
-
-    Args:
-        values: All settings by name.
-        overrides: Those to change; what is None stays.
-
-    Raises:
-        SpecError: Names the setting and what is allowed.
-    """
-    return settings_from_dict(_merge(values, overrides, "setting"))
-
-
 def settings_from_dict(values: Mapping[str, Any]) -> Settings:
     """Checks values and makes `Settings` of them.
 
@@ -96,7 +67,7 @@ def settings_from_dict(values: Mapping[str, Any]) -> Settings:
     fields = {field.name: field for field in dataclasses.fields(Settings)}
     checked = {
         name: values[name]
-        if name in _MAPPINGS
+        if name in MAPPINGS
         else check(name, values[name], hints[name], field.metadata)
         for name, field in fields.items()
     }
@@ -122,42 +93,3 @@ def parse_time(text: Any) -> int:
     if not total:
         raise SpecError(f"time: {text!r} must be more than nothing.")
     return total
-
-
-def _merge(values: Mapping[str, Any], changes: Mapping[str, Any], where: str) -> dict[str, Any]:
-    merged = dict(values)
-    for name, value in changes.items():
-        if name not in values:
-            raise SpecError(unknown(f"{where}: {name}", name, list(values)))
-        if name in _MAPPINGS:
-            merged[name] = values[name] | _without_none(value, f"{where}: {name}")
-        elif value is not None:
-            merged[name] = value
-    return merged
-
-
-def _read(profile: str) -> dict[str, Any]:
-    path = Path(profile)
-    if "/" not in profile and not profile.endswith(".yaml"):
-        path = PROFILES / f"{profile}.yaml"
-    try:
-        content = yaml.safe_load(path.read_text()) or {}
-    except OSError as error:
-        names = sorted(file.stem for file in PROFILES.glob("*.yaml"))
-        raise SpecError(
-            f"profile={profile}: {path} cannot be read ({error.strerror}). Known: "
-            f"{', '.join(names)}; a file of your own is given by its path."
-        ) from error
-    except yaml.YAMLError as error:
-        raise SpecError(f"profile={profile}: {path} is not YAML: {error}") from error
-    if not isinstance(content, dict):
-        raise SpecError(f"profile={profile}: {path} must hold settings as `name: value`.")
-    return content
-
-
-def _without_none(value: Any, what: str) -> dict[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise SpecError(f"{what}={value!r} must hold settings as `name: value`.")
-    return {str(key): item for key, item in value.items() if item is not None}

@@ -2,9 +2,7 @@
 
 import dataclasses
 import json
-import os
 import time
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,6 @@ from harness.holder import read_beat
 from harness.lease import read_holder
 from harness.recording import incompleteness, read_progress, read_run
 from slurm.listings import Job
-from slurm.queue import Queue, ask
-from slurm.records import FOLDER, read_records
 
 STATES = {
     "completed": "status, evaluations and returns are as they must be",
@@ -28,7 +24,6 @@ STATES = {
 }
 ALIVE = ("running", "queued")
 OPEN = tuple(state for state in STATES if state not in (*ALIVE, "completed"))
-_NOT_RUNS = ("analysis", FOLDER)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,41 +64,6 @@ class RunState:
     def title(self) -> str:
         """Short name for people."""
         return f"{self.framework} {self.algorithm} {self.env} {self.hps} seed={self.seed}"
-
-
-def survey(root: Path) -> tuple[list[RunState], Queue]:
-    """Looks at every run at or below a folder and asks Slurm about those submitted."""
-    folders = find_runs(root)
-    queue = ask_about(folders)
-    return [assess(folder, queue.jobs.get(folder)) for folder in folders], queue
-
-
-def ask_about(folders: Iterable[Path]) -> Queue:
-    """Asks Slurm about the studies that run folders belong to."""
-    studies = sorted({study for folder in folders for study in _study_folder(folder)})
-    return ask([record for study in studies for record in read_records(study)])
-
-
-def study_folders(runs: Iterable[RunState]) -> list[Path]:
-    """The folders of the studies that runs belong to."""
-    return sorted({study for run in runs for study in _study_folder(run.folder)})
-
-
-def _study_folder(folder: Path) -> Sequence[Path]:
-    # <study>/<env>/<algorithm>/<hps>/<framework>/<variant>/seed=<n>
-    return folder.parents[5:6]
-
-
-def find_runs(root: Path) -> list[Path]:
-    """Run folders at or below `root`, those without a run.json included, in order."""
-    found = []
-    for name, subfolders, files in os.walk(root.absolute(), followlinks=True):
-        folder = Path(name)
-        if "run.json" in files or folder.name.startswith("seed="):
-            found.append(folder)
-            subfolders.clear()
-        subfolders[:] = sorted(set(subfolders) - set(_NOT_RUNS))
-    return found
 
 
 def assess(folder: Path, job: Job | None) -> RunState:

@@ -17,6 +17,9 @@ from harness.probes.stored import from_json
 ROOM = 1e-3
 """Change of an answer, as a share of its largest number, that another processor may cause."""
 
+MOST = 5
+"""Numbers of one answer that are listed when they changed."""
+
 Answers = dict[tuple[str, str], Answer]
 """By probe and implementation."""
 
@@ -75,7 +78,10 @@ def changed(result: Result, before: Answer, after: Answer) -> list[str]:
         return [] if bool(before.unmeasured) == bool(after.unmeasured) else [was_is]
     if _same(result.probe, before, after):
         return []
-    return [f"{was_is} ({numbers(result, before.value, after.value)})"]
+    moved = numbers(result, before.value, after.value)
+    # Names say it all; places do not.
+    named = before.value.size > 1 and entry_names(result, before.value.size)[0] != "0"
+    return [moved if named and moved else f"{was_is} ({moved})" if moved else was_is]
 
 
 def _same(name: str, before: Answer, after: Answer) -> bool:
@@ -97,12 +103,13 @@ def numbers(result: Result, before: Array, after: Array) -> str:
     if len(old) != len(new):
         return f"{len(old)} numbers -> {len(new)}"
     names = entry_names(result, len(old))
-    room = np.maximum(np.abs(old), 1e-3 * np.abs(old).max())
-    worst = np.argsort(-np.abs(new - old) / np.where(room > 0, room, 1.0), kind="stable")[:3]
+    room = np.maximum(np.abs(old), 1e-3 * np.nanmax(np.abs(old), initial=0.0))
+    moved = np.abs(new - old) / np.where(room > 0, room, 1.0)
+    worst = np.argsort(-np.nan_to_num(moved, nan=np.inf), kind="stable")[:MOST]
     return ", ".join(
         f"{names[i] + ' ' if len(old) > 1 else ''}{old[i]:.6g} -> {new[i]:.6g}"
         for i in worst
-        if old[i] != new[i]
+        if old[i] != new[i] and not moved[i] < ROOM
     )
 
 

@@ -52,6 +52,7 @@ class Run:
         record: What the optimisers did.
         transitions: What the environment saw.
         watch: What the framework reported, and its greedy policy.
+        draws: Random whole numbers it asked for; see `World`.
     """
 
     experiment: Experiment
@@ -59,6 +60,7 @@ class Run:
     record: Record
     transitions: tuple[Transition, ...]
     watch: Watch
+    draws: tuple[tuple[int, int, int, int], ...] = ()
 
     @property
     def weights(self) -> Parameters:
@@ -106,7 +108,9 @@ class Lab:
         script = Script(world, experiment.weights, experiment.snapshots)
         with quiet():
             record = self.adapter.probe(algorithm, native, context, script, watch)
-        return Run(experiment, hyperparameters, record, tuple(world.transitions), watch)
+        return Run(
+            experiment, hyperparameters, record, tuple(world.transitions), watch, tuple(world.draws)
+        )
 
 
 @contextlib.contextmanager

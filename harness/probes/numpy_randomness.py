@@ -25,6 +25,7 @@ def dictated(world: World) -> Iterator[None]:
     def randint(low: Any, high: Any = None, size: Any = None, dtype: Any = int) -> Any:
         first, last = (0, low) if high is None else (low, high)
         count = 1 if size is None else int(np.prod(size))
+        world.draws.append((world.steps, int(first), int(last), count))
         drawn = (first + np.arange(count) % (last - first)).astype(dtype)
         return int(drawn[0]) if size is None else drawn.reshape(size)
 

@@ -8,7 +8,7 @@ import numpy as np
 from harness.fields import SpecError
 from harness.probes.compare import compare
 from harness.probes.lab import Lab
-from harness.probes.results import AGREES, Answer, Array, Axis, Comparison, Result
+from harness.probes.results import AGREES, FACTOR, OFFSET, Answer, Array, Axis, Comparison, Result
 
 
 class Unmeasured(Exception):  # noqa: N818
@@ -101,7 +101,7 @@ def alike(probe: Probe, answers: Mapping[str, Answer]) -> tuple[tuple[str, ...],
         if answer.unmeasured:
             continue
         for members in groups:
-            if _same(probe, answer, answers[members[0]]):
+            if same(probe, answer, answers[members[0]]):
                 members.append(name)
                 break
         else:
@@ -109,10 +109,14 @@ def alike(probe: Probe, answers: Mapping[str, Answer]) -> tuple[tuple[str, ...],
     return tuple(tuple(members) for members in sorted(groups, key=len, reverse=True))
 
 
-def _same(probe: Probe, one: Answer, other: Answer) -> bool:
+def same(probe: Probe, one: Answer, other: Answer) -> bool:
+    """Whether two answers relate to the paper in the same way."""
     agreeing = {answer.comparison.kind == AGREES for answer in (one, other)}
     if agreeing != {False}:
         return agreeing == {True}
+    kinds = {answer.comparison.kind for answer in (one, other)}
+    if kinds in ({FACTOR}, {OFFSET}):
+        return bool(np.isclose(one.comparison.size, other.comparison.size, rtol=probe.tolerance))
     if one.value.shape != other.value.shape:
         return False
     if relate(probe, one.value, other.value).kind == AGREES:

@@ -141,3 +141,8 @@ def critic_slopes(weights: Parameters, observations: Array, actions: Array) -> t
     slopes = [input_gradient(weights, f"critic{i}", inputs)[:, -size:] for i in (1, 2)]
     first = values[0] < values[1]
     return np.where(first, *slopes), np.where(first, *slopes[::-1])
+
+
+def spread(values: Array) -> Array:
+    """Smallest, median and largest."""
+    return np.quantile(values, [0.0, 0.5, 1.0])

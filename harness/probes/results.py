@@ -105,9 +105,11 @@ class Report:
 
 
 def entry_names(result: Result, count: int) -> list[str]:
-    """Names of an answer's numbers: those that `quantity` lists after a colon, else places."""
-    names = result.quantity.rpartition(": ")[2].split(", ")
-    return names if len(names) == count else [str(place) for place in range(count)]
+    """Names of an answer's numbers: those that `quantity` lists, after any colon, or places."""
+    _, colon, listed = result.quantity.rpartition(": ")
+    names = listed.split(", ")
+    found = len(names) == count and (bool(colon) or count > 2)
+    return names if found else [str(place) for place in range(count)]
 
 
 def no_answer(why: str, failed: bool = False) -> Answer:

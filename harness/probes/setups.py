@@ -38,7 +38,7 @@ def dictation(
     ends: bool = True,
     **replaced: Array,
 ) -> Dictation:
-    """A random world; with `ends`, every seventh step ends an episode, one way or the other.
+    """A random world; with `ends`, every fifth step ends an episode, one way or the other.
 
     Args:
         lab: Has the seed of all numbers.
@@ -51,7 +51,7 @@ def dictation(
     generator = np.random.default_rng(lab.seed)
     actions = len(low)
     turn = np.arange(steps)
-    ending = np.where(turn % 14 == 6, TERMINATED, np.where(turn % 14 == 13, TRUNCATED, 0))
+    ending = np.where(turn % 10 == 4, TERMINATED, np.where(turn % 10 == 9, TRUNCATED, 0))
     fields: dict[str, Any] = {
         "observations": single(generator.normal(size=(steps + 1, OBSERVATIONS))),
         "resets": single(generator.normal(size=(steps + 1, OBSERVATIONS))),

@@ -78,6 +78,7 @@ class World:
         dictation: What happens when.
         steps: Environment steps taken, all copies together.
         copies: Environments made.
+        draws: Random whole numbers asked for: steps taken, smallest, largest + 1, how many.
         transitions: All steps, in order.
         started: Whether training has asked for the first observation.
         before_step: Called before each step.
@@ -88,6 +89,7 @@ class World:
         self.dictation = dictation
         self.steps = 0
         self.copies = 0
+        self.draws: list[tuple[int, int, int, int]] = []
         self.transitions: list[Transition] = []
         self.before_step: Callable[[], None] = lambda: None
         self.at_start: Callable[[], None] = lambda: None

@@ -46,7 +46,7 @@ class SlurmLauncher(Launcher):
         # Hydra imports every plugin at start-up; these are needed only here.
         from harness.sweep_specs import specs_of_sweep
         from slurm.launch import launch
-        from slurm.settings import load_settings
+        from slurm.profile_files import load_settings
 
         assert self._context is not None and self._config is not None
         overrides = {

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm.cluster import Cluster, find_programs
+from slurm.cluster import Cluster
+from slurm.daemons import find_programs
 
 
 def need_slurm():

@@ -8,7 +8,7 @@ from harness.probes.ppo.readings import kept
 from harness.probes.ppo.runs import CODE, PAPER
 from harness.probes.probe import Probe
 from harness.probes.results import Array
-from harness.probes.shared import completeness, initial, optimizers
+from harness.probes.shared import completeness, greedy, initial, optimizers
 
 GAINS = {"policy.out": 0.01, "value.out": 1.0}
 """Orthogonal gain of the last layers in the authors' code; hidden layers have sqrt(2)."""
@@ -23,6 +23,9 @@ def _orthogonal(name: str, shape: tuple[int, ...]) -> float:
 
 
 PROBES: tuple[Probe, ...] = (
+    greedy.probe(
+        "ppo", runs.wide, "out", f"{PAPER}, section 6.1: the mean of the Gaussian; {CODE} cuts it"
+    ),
     *rollout.PROBES,
     *losses.PROBES,
     *minibatches.PROBES,

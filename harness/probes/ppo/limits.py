@@ -65,19 +65,22 @@ def _learning_rates(lab: Lab) -> Measurement:
 def _clip_ranges(lab: Lab) -> Measurement:
     run = runs.annealing(lab, "clip_range_schedule")
     expected = CLIP * LEFT
-    value = [_clip_range(run, rollout, expected[rollout]) for rollout in range(len(LEFT))]
+    passes = readings.later(run)
+    value = [
+        _clip_range(run, i, passes[i * ANNEALED_EPOCHS :][: ANNEALED_EPOCHS - 1], expected[i])
+        for i in range(len(LEFT))
+    ]
     return Measurement(np.array(value), expected, Axis("rollout", np.arange(1.0, 5.0)))
 
 
 def _constant_clip_range(lab: Lab) -> Measurement:
-    run = runs.annealing(lab, "learning_rate_schedule")
-    return Measurement(np.array([_clip_range(run, 0, CLIP)]), np.array([CLIP]))
+    run = runs.long(lab)
+    return Measurement(np.array([_clip_range(run, 0, readings.later(run), CLIP)]), np.array([CLIP]))
 
 
-def _clip_range(run: Run, rollout: int, expected: float) -> float:
+def _clip_range(run: Run, rollout: int, steps: Sequence[Step], expected: float) -> float:
     # Gradients tell which rows are clipped; the range is between theirs and the others' ratios.
-    passes = range(rollout * ANNEALED_EPOCHS + 1, (rollout + 1) * ANNEALED_EPOCHS)
-    found = [_clipped(run, rollout, kept(run, number)) for number in passes]
+    found = [_clipped(run, rollout, step) for step in steps]
     beyond, clipped = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
     low = float(beyond[~clipped].max(initial=0.0))
     high = float(beyond[clipped].min(initial=np.inf))
@@ -90,7 +93,8 @@ def _clipped(run: Run, rollout: int, step: Step) -> tuple[Array, NDArray[np.bool
     # How far ratios are on the side where they are clipped, and whether they are.
     ratio = np.exp(readings.log_ratio(run, step, rollout))
     rows = readings.rows_of(run, step, rollout)
-    weight = readings.advantages(run, rollout)[rows]
+    weight = run.record.stored["advantages"] if rollout == 0 else readings.advantages(run, rollout)
+    weight = weight[rows]
     slope, _ = readings.surrogate_slope(run, step, rollout)
     # Some compute advantages anew in each epoch: rows count whose sign that does not change.
     anew = readings.advantages_of(step.before, readings.transitions(run, rollout))[rows]
@@ -139,6 +143,7 @@ PROBES: Sequence[Probe] = (
         "distance from 1",
         _constant_clip_range,
         words.relation("clip range"),
+        tolerance=0.03,
     ),
     Probe(
         "ppo.learning_rate_annealing",
@@ -155,5 +160,6 @@ PROBES: Sequence[Probe] = (
         "distance from 1",
         _clip_ranges,
         _schedule_words,
+        tolerance=0.03,
     ),
 )

@@ -10,6 +10,7 @@ from harness.probes.ppo import readings, runs
 from harness.probes.ppo.readings import kept, rows_of
 from harness.probes.ppo.runs import CLIP, CODE, ENTROPY, PAPER, VF
 from harness.probes.probe import Measurement, Probe
+from harness.probes.readings import spread
 from harness.probes.results import Array, Axis
 
 EPS = 1e-8
@@ -36,19 +37,21 @@ def _normalised(lab: Lab) -> Measurement:
 
 
 def _surrogate(lab: Lab) -> Measurement:
-    run = runs.update(lab)
-    step = kept(run, 1)
-    ratio = np.exp(readings.log_ratio(run, step))
-    weight = run.record.stored["advantages"][rows_of(run, step)]
-    others = {
-        "not clipped": weight * ratio,
-        "clipped alone, without the minimum": np.where(np.abs(ratio - 1) > CLIP, 0, weight * ratio),
-        "the larger of both objectives, not the smaller": weight
-        * ratio
-        * (oracles.surrogate_slope(-weight, ratio, CLIP) != 0),
-    }
+    run = runs.long(lab)
+    steps = readings.later(run)
+    ratio = np.exp(np.concatenate([readings.log_ratio(run, step) for step in steps]))
+    rows = np.concatenate([rows_of(run, step) for step in steps])
+    measured = np.concatenate([readings.surrogate_slope(run, step)[0] for step in steps])
+    weight = run.record.stored["advantages"][rows]
+    plain, inside = weight * ratio, np.abs(ratio - 1) <= CLIP
     expected = oracles.surrogate_slope(weight, ratio, CLIP)
-    measured, _ = readings.surrogate_slope(run, step)
+    others = {
+        "not clipped": plain,
+        "the clipped objective alone, without the minimum": np.where(inside, plain, 0.0),
+        "the larger of both objectives, not the smaller": np.where(
+            inside | (expected == 0), plain, 0.0
+        ),
+    }
     return _sorted(measured, expected, "probability ratio", ratio, others)
 
 
@@ -69,26 +72,27 @@ def _std_pull(lab: Lab) -> Measurement:
 
 
 def _value_loss(lab: Lab) -> Measurement:
-    measured = readings.value_factor(runs.update(lab)) / VF
+    measured = spread(readings.value_factor(runs.update(lab)) / VF)
     return Measurement(measured, np.full_like(measured, 2.0))
 
 
 def _value_clipping(lab: Lab) -> Measurement:
-    run = runs.value_clipping(lab)
-    step, factor = kept(run, 1), float(np.median(readings.value_factor(run)))
-    rows = rows_of(run, step)
-    seen = readings.observations(run)[rows]
-    now, old = readings.values(step.before, seen), readings.values(run.weights, seen)
-    returns = run.record.stored["returns"][rows]
+    run = runs.long(lab)
+    steps, factor = readings.later(run), float(np.median(readings.value_factor(run)))
+    rows = np.concatenate([rows_of(run, step) for step in steps])
+    seen = readings.observations(run)
+    now = np.concatenate([readings.values(s.before, seen[rows_of(run, s)]) for s in steps])
+    measured = np.concatenate([readings.value_slope(run, step) for step in steps]) / factor
+    old, returns = readings.values(run.weights, seen)[rows], run.record.stored["returns"][rows]
     plain, inside = now - returns, np.abs(now - old) < CLIP
     clipped = old + np.clip(now - old, -CLIP, CLIP) - returns
+    smaller = inside | (plain**2 < clipped**2)
     others = {
         "the clipped error alone, so no pull beyond the range": np.where(inside, plain, 0.0),
-        "the smaller of both errors": np.where(inside | (plain**2 < clipped**2), plain, 0.0),
+        "the smaller of both errors": np.where(smaller, plain, 0.0),
         "not clipped": plain,
     }
     expected = oracles.clipped_value_slope(now, old, returns, CLIP) / 2
-    measured = readings.value_slope(run, step) / factor
     return _sorted(measured, expected, "change of the prediction", now - old, others)
 
 
@@ -167,7 +171,8 @@ PROBES: Sequence[Probe] = (
         "ppo.value_loss_factor",
         "How strongly is the value drawn to its target?",
         f"{PAPER}, eq. 9: vf_coef times the mean squared error",
-        "second derivative of the value loss by a prediction, times the minibatch size",
+        "second derivative of the value loss by a prediction, times the minibatch size: "
+        "smallest, median and largest",
         _value_loss,
         words.relation("pull on the value"),
         tolerance=1e-3,

@@ -28,6 +28,11 @@ def kept(run: Run, number: int) -> Step:
     return steps[number]
 
 
+def later(run: Run) -> list[Step]:
+    """All kept optimiser steps but the first."""
+    return [step for step in run.record.steps if step.before][1:]
+
+
 def rows_of(run: Run, step: Step, rollout: int = 0) -> NDArray[np.intp]:
     """Which transitions of the rollout a minibatch holds.
 

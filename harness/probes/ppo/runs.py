@@ -16,6 +16,7 @@ ROLLOUT, MINIBATCH = 24, 12
 GAMMA, LAMBDA, CLIP, VF, ENTROPY = 0.99, 0.95, 0.2, 0.5, 0.1
 COPIES = 4
 ANNEALED_EPOCHS = 5
+LONG_MINIBATCH, LONG_MINIBATCHES = 36, 6
 LOUD = 1e3
 """What rewards are multiplied by to see whether gradients are clipped."""
 PLAIN: dict[str, Any] = {
@@ -42,9 +43,9 @@ def update(lab: Lab) -> Run:
 
 
 def wide(lab: Lab) -> Run:
-    """Actions from -1 to 3 and from -2 to 2."""
+    """Actions from -1 to 3 and from -2 to 2; the policy does not learn."""
     world = setups.dictation(lab, ROLLOUT, LOW, HIGH, ends=False)
-    return lab.run(experiment(lab, "wide", world))
+    return lab.run(experiment(lab, "wide", world, learning_rate=setups.NO_LEARNING))
 
 
 def truncated(lab: Lab) -> Run:
@@ -64,9 +65,17 @@ def normalising(lab: Lab) -> Run:
     return lab.run(experiment(lab, "normalising", normalize_advantage=True))
 
 
-def value_clipping(lab: Lab) -> Run:
-    """Changes of values are clipped."""
-    return lab.run(experiment(lab, "value clipping", value_clip_range=CLIP))
+def long(lab: Lab) -> Run:
+    """Many minibatches of one epoch, so that there are ratios of all sizes; clipped values."""
+    rollout = LONG_MINIBATCHES * LONG_MINIBATCH
+    changes: dict[str, Any] = {
+        "rollout_steps": rollout,
+        "minibatch_size": LONG_MINIBATCH,
+        "epochs": 1,
+        "learning_rate": 0.006,
+        "value_clip_range": CLIP,
+    }
+    return lab.run(experiment(lab, "long", _terminating(lab, rollout), **changes))
 
 
 def entropic(lab: Lab) -> Run:

@@ -8,7 +8,7 @@ from harness.probes.readings import batch
 from harness.probes.results import Array
 from harness.probes.sac import policy, runs, temperature, update
 from harness.probes.sac.runs import CODE, PAPER
-from harness.probes.shared import completeness, counts, initial, optimizers, storage
+from harness.probes.shared import completeness, counts, greedy, initial, optimizers, storage
 
 ALGORITHM = f"{PAPER}, algorithm 1"
 APPENDIX = f"{PAPER}, appendix D"
@@ -19,6 +19,9 @@ def _pairs(run: Run) -> Array:
 
 
 PROBES: tuple[Probe, ...] = (
+    greedy.probe(
+        "sac", runs.acting, "mean", f"{runs.FIRST_PAPER}, section 5.2: tanh of the mean, scaled"
+    ),
     *policy.PROBES,
     *update.PROBES,
     *temperature.PROBES,
@@ -46,6 +49,7 @@ PROBES: tuple[Probe, ...] = (
         "temperature.log",
         1.0,
     ),
+    initial.targets("sac", runs.own, ALGORITHM),
     *initial.probes(
         "sac",
         runs.own,

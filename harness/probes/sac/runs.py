@@ -109,5 +109,5 @@ def _entropy_only(lab: Lab, name: str, world: Dictation) -> Experiment:
 
 def _counting(lab: Lab, name: str, warm_up: int) -> Experiment:
     weights, world = setups.weights(lab, "sac"), setups.dictation(lab, 32)
-    settings = {**FROZEN, "batch_size": 4, "tau": 0.5}
+    settings = {**FROZEN, "batch_size": 4, "tau": 0.05}
     return setups.off_policy(name, "sac", world, weights, warm_up=warm_up, **settings)

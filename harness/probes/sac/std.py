@@ -33,11 +33,12 @@ def measured_std(lab: Lab, raw: Array, name: str) -> Array:
 
 def raw_for(lab: Lab, std: float) -> float:
     """What the network must put out for a standard deviation, on this implementation's map."""
-    grid = single(np.linspace(-4.0, 2.0, 25))
-    for name in ("sac std coarse", "sac std fine"):
-        actions = np.abs(_acts(lab, grid, np.full_like(grid, 0.3), name))
+    raw, width = -1.0, 3.0
+    for points in (25, 13, 9, 5):
+        grid = single(np.linspace(raw - width, raw + width, points))
+        actions = np.abs(_acts(lab, grid, np.full_like(grid, 0.3), f"sac std {points} points"))
         raw = float(np.interp(std, np.arctanh(np.minimum(actions, 1 - 1e-7)) / 0.3, grid))
-        grid = single(np.linspace(raw - 0.02, raw + 0.02, 9))
+        width *= 2 / (points - 1)
     return raw
 
 

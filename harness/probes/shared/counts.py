@@ -40,12 +40,13 @@ def off_policy(
         source: The paper's algorithm.
         policy_delay: Critic steps per policy and target update, there.
     """
+    names = OFF_POLICY + (("temperature steps",) if algorithm == "sac" else ())
 
     def counts(of: Callable[[Lab], Run]) -> Callable[[Lab], Measurement]:
         def measure(lab: Lab) -> Measurement:
             paper = dataclasses.replace(of(lab).hyperparameters, policy_delay=policy_delay)
             asked = len(of(lab).experiment.dictation.rewards)
-            expected = _expected(expected_cadence(paper, asked), asked, policy_delay)
+            expected = _expected(algorithm, expected_cadence(paper, asked), asked, policy_delay)
             return Measurement(counted(of(lab)), expected)
 
         return measure
@@ -55,18 +56,18 @@ def off_policy(
             f"{algorithm}.counts",
             "What happens how often, and when for the first time?",
             f"{source}; one update after each step that follows the warm-up",
-            ", ".join(OFF_POLICY),
+            ", ".join(names),
             counts(run),
-            words.listed(OFF_POLICY),
+            words.listed(names),
             counts=True,
         ),
         Probe(
             f"{algorithm}.counts_with_copies",
             "What happens how often with 4 copies of the environment, by transitions?",
             f"{source}: a step of each copy is a transition",
-            ", ".join(OFF_POLICY),
+            ", ".join(names),
             counts(copies),
-            words.listed(OFF_POLICY),
+            words.listed(names),
             counts=True,
         ),
         Probe(
@@ -82,10 +83,11 @@ def off_policy(
 
 
 def counted(run: Run) -> Array:
-    """The counts of `OFF_POLICY`."""
+    """The counts of `OFF_POLICY`, and steps of the temperature where there is one."""
     critic = [s.env_steps for s in run.record.steps if "critic1" in s.networks]
     policy = [i for i, s in enumerate(run.record.steps) if "policy" in s.networks]
     moves = [steps for _, steps, name in run.record.target_moves if name == "critic1_target"]
+    temperature = sum("temperature" in s.networks for s in run.record.steps)
     return np.array(
         [
             float(len(run.transitions)),
@@ -96,6 +98,7 @@ def counted(run: Run) -> Array:
             float(len(moves)),
             _critic_steps_until(run, policy[0] + 1) if policy else NEVER,
             _critic_steps_until(run, moves[0]) if moves else NEVER,
+            *([float(temperature)] if run.experiment.algorithm == "sac" else []),
         ]
     )
 
@@ -104,7 +107,7 @@ def _critic_steps_until(run: Run, steps: int) -> float:
     return float(sum("critic1" in s.networks for s in run.record.steps[:steps]))
 
 
-def _expected(cadence: Cadence, asked: int, policy_delay: int) -> Array:
+def _expected(algorithm: str, cadence: Cadence, asked: int, policy_delay: int) -> Array:
     return np.array(
         [
             asked,
@@ -115,6 +118,7 @@ def _expected(cadence: Cadence, asked: int, policy_delay: int) -> Array:
             cadence.target_updates,
             policy_delay,
             policy_delay,
+            *([cadence.policy_updates] if algorithm == "sac" else []),
         ],
         dtype=float,
     )

@@ -7,7 +7,7 @@ import numpy as np
 from harness.probes import oracles, words
 from harness.probes.lab import Lab, Run
 from harness.probes.probe import Measurement, Probe
-from harness.probes.readings import batch, critics, expected_rows, polyak, steps_of
+from harness.probes.readings import batch, critics, expected_rows, polyak, spread, steps_of
 from harness.probes.results import Array
 from harness.probes.world import TERMINATED, TRUNCATED
 
@@ -52,7 +52,7 @@ def probes(
     def loss_factor(lab: Lab) -> Measurement:
         # The second update shows whether gradients of the first are left over.
         steps = steps_of(run(lab), "critic1")[:2]
-        measured = np.concatenate([critics(run(lab), step).slope for step in steps])
+        measured = np.ravel([spread(critics(run(lab), step).slope) for step in steps])
         return Measurement(measured, np.full_like(measured, slope))
 
     def clipping(lab: Lab) -> Measurement:
@@ -72,7 +72,8 @@ def probes(
             name("critic_loss_factor"),
             "How strongly is a critic drawn to its target?",
             f"{paper}: {'one half of the' if half else 'the mean'} squared error",
-            "second derivative of the critic loss by a prediction, times the minibatch size",
+            "second derivative of the critic loss by a prediction, times the minibatch size: "
+            "smallest, median and largest in the first update, then in the second",
             loss_factor,
             words.relation("pull on the critic"),
         ),

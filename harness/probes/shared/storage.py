@@ -10,6 +10,7 @@ from harness.probes.probe import Measurement, Probe, Unmeasured
 from harness.probes.results import Array
 from harness.probes.world import TERMINATED
 
+DRAWN = ("oldest left out", "newest left out", "transitions drawn")
 NEAR = 1e-4
 """Numbers that differ by less are the same in float32."""
 
@@ -29,6 +30,10 @@ def probes(
         wrong = wrong_entries(run(lab))
         return Measurement(wrong, np.zeros_like(wrong))
 
+    def sampling(lab: Lab) -> Measurement:
+        value = drawn(run(lab))
+        return Measurement(value, np.array([0.0, 0.0, float(run(lab).hyperparameters.batch_size)]))
+
     def actions(lab: Lab) -> Measurement:
         fits = np.ravel([action_unit(wide(lab), dimension) for dimension in (0, 1)])
         return Measurement(fits, np.array([1.0, 0.0, 1.0, 0.0]))
@@ -44,6 +49,15 @@ def probes(
             counts=True,
         ),
         Probe(
+            f"{algorithm}.replay_sampling",
+            "From which transitions is the first minibatch drawn?",
+            "the papers' algorithms: from all there are",
+            ", ".join(DRAWN),
+            sampling,
+            words.listed(DRAWN),
+            counts=True,
+        ),
+        Probe(
             f"{algorithm}.stored_action",
             "Which action is stored, where actions range from -1 to 3 and from -2 to 2?",
             "the papers' algorithms: the action that was taken",
@@ -52,6 +66,21 @@ def probes(
             words.listed(("scale 1", "shift 1", "scale 2", "shift 2")),
         ),
     )
+
+
+def drawn(run: Run) -> Array:
+    """What the indices of the first minibatch were drawn from; see `DRAWN`.
+
+    Raises:
+        Unmeasured: They were not drawn as random whole numbers.
+    """
+    first = next((s.env_steps for s in run.record.steps if "critic1" in s.networks), None)
+    draws = [draw for draw in run.draws if draw[0] == first]
+    # A second draw is among the copies of the environment.
+    if not draws:
+        raise Unmeasured("its indices are not drawn as random whole numbers")
+    steps, low, high, count = max(draws, key=lambda draw: draw[2] - draw[1])
+    return np.array([float(low), float(steps - high), float(count)])
 
 
 def wrong_entries(run: Run) -> Array:

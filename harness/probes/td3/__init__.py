@@ -6,7 +6,7 @@ from harness.probes.lab import Run
 from harness.probes.probe import Probe
 from harness.probes.readings import batch
 from harness.probes.results import Array
-from harness.probes.shared import completeness, counts, initial, optimizers, storage
+from harness.probes.shared import completeness, counts, greedy, initial, optimizers, storage
 from harness.probes.td3 import action, runs, update
 from harness.probes.td3.runs import CODE, DELAY, PAPER
 
@@ -18,6 +18,7 @@ def _pairs(run: Run) -> Array:
 
 
 PROBES: tuple[Probe, ...] = (
+    greedy.probe("td3", runs.acting, "out", f"{PAPER}, appendix C: tanh of the output, scaled"),
     *action.PROBES,
     *update.PROBES,
     *counts.off_policy("td3", runs.counting, runs.copies, ALGORITHM, DELAY),
@@ -36,6 +37,7 @@ PROBES: tuple[Probe, ...] = (
         1e-8,
         f"{PAPER}, appendix C: Adam with 0.001",
     ),
+    initial.targets("td3", runs.own, ALGORITHM),
     *initial.probes(
         "td3",
         runs.own,

@@ -107,5 +107,5 @@ def _acting(lab: Lab, name: str, outputs: Array, noise: Array) -> Experiment:
 
 def _counting(lab: Lab, name: str, **changes: Any) -> Experiment:
     world: Dictation = setups.dictation(lab, 32)
-    settings = {**FROZEN, "batch_size": 4, "policy_delay": DELAY, "tau": 0.5, **changes}
+    settings = {**FROZEN, "batch_size": 4, "policy_delay": DELAY, "tau": 0.05, **changes}
     return setups.off_policy(name, "td3", world, setups.weights(lab, "td3"), warm_up=11, **settings)
