@@ -11,7 +11,7 @@ from analysis.report import consistency_words, ranking_words, reproduction_words
 from analysis.report.consistency_table import consistency_table
 from analysis.report.links import Links, make_links
 from analysis.report.overall_table import overall_table
-from analysis.report.pictures import Picture, draw_pictures
+from analysis.report.pictures import Picture, Progress, draw_pictures
 from analysis.report.provenance import Provenance, read_provenance
 from analysis.report.ranking_table import ranking_table
 from analysis.report.reproduction_table import reproduction_table
@@ -62,7 +62,12 @@ class Content:
 
 
 def gather_content(
-    material: Material, command: str, versions: str, page_folder: Path, jobs: int
+    material: Material,
+    command: str,
+    versions: str,
+    page_folder: Path,
+    jobs: int,
+    progress: Progress,
 ) -> Content:
     """Draws the figures and words the answers.
 
@@ -72,6 +77,7 @@ def gather_content(
         versions: What it is made with.
         page_folder: Folder of the page, which links to runs start from.
         jobs: Figures drawn at a time.
+        progress: Passes on what is drawn, given how many there will be.
     """
     answers, loaded = material.answers, material.loaded
     links = make_links(answers, page_folder)
@@ -93,7 +99,7 @@ def gather_content(
             consistency_words.consistency(answers, links),
             ranking_words.ranking(answers, links),
         ),
-        pictures=draw_pictures(found, links, jobs),
+        pictures=draw_pictures(found, links, jobs, progress),
         not_drawn=tuple(
             item for items in found.values() for item in items if isinstance(item, NotDrawn)
         ),

@@ -2,13 +2,16 @@
 
 import base64
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from analysis.figures.render import render_all
+from analysis.figures.render import Files, render_all
 from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.report.links import Links
 
 DPI = 150
+
+Drawn = tuple[Sheet, Files]
+Progress = Callable[[Iterable[Drawn], int], Iterable[Drawn]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Picture:
 
 
 def draw_pictures(
-    found: Mapping[str, Sequence[Sheet | NotDrawn]], links: Links, jobs: int
+    found: Mapping[str, Sequence[Sheet | NotDrawn]], links: Links, jobs: int, progress: Progress
 ) -> dict[str, tuple[Picture, ...]]:
     """Draws figures.
 
@@ -41,6 +44,7 @@ def draw_pictures(
         found: Figures by family.
         links: Numbers of groups.
         jobs: Figures drawn at a time.
+        progress: Passes on what is drawn, given how many there will be.
 
     Returns:
         What was drawn, by family.
@@ -53,7 +57,8 @@ def draw_pictures(
     }
     sheets = [item for items in found.values() for item in items if isinstance(item, Sheet)]
     pictures: dict[str, list[Picture]] = {family: [] for family in found}
-    for sheet, files in render_all(sheets, ["png"], DPI, jobs):
+    drawn = render_all(sheets, ["png"], DPI, jobs)
+    for sheet, files in progress(drawn, len(sheets)):
         content = files["png"]
         width = int.from_bytes(content[16:20], "big") / DPI  # from the PNG's header
         data = base64.b64encode(content).decode("ascii")
