@@ -31,6 +31,6 @@ def scratch():
 
 @pytest.fixture(scope="module")
 def cluster(scratch):
-    """Two nodes on loopback, without accounting: `sacct` does not answer."""
-    with Cluster(scratch / "lab") as running:
+    """Two nodes and small arrays, without accounting: `sacct` does not answer."""
+    with Cluster(scratch / "lab", options=("MaxArraySize=5",)) as running:
         yield running

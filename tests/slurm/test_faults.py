@@ -79,6 +79,7 @@ class Scene:
     def settle(self):
         wait_until(lambda: not self.lab.queue(), 180)
         self.after = self.lab.runs()
+        self.records = {key: self.lab.record(key) for key in self.fate}
 
     def repair(self, enlarge):
         for key in self.fate:
@@ -87,6 +88,11 @@ class Scene:
         if enlarge:
             enlarge()
             (self.lab.folder(DISK) / "filler").unlink()
+        # Two runs that are complete lose half a file.
+        self.damaged = dict(zip(self.those("node"), ("run.json", "evaluations.npz"), strict=True))
+        for key, name in self.damaged.items():
+            file = self.lab.folder(key) / name
+            file.write_bytes(file.read_bytes()[:100])
         results = str(self.lab.results)
         self.shown = self.lab.python("slurm", "resubmit", results, "--dry-run", "--only", "timeout")
         self.said = self.lab.python("slurm", "resubmit", results, "--yes")
@@ -141,14 +147,14 @@ def test_run_says_why_it_is_not_complete(scene, fate, state, reason):
 def test_run_that_lost_its_place_starts_again_by_itself(scene, fate, status, stopped_by):
     for key in scene.those(fate):
         assert scene.after[key]["state"] == "completed", scene.after[key]
-        (attempt,) = scene.lab.record(key)["attempts"]
+        (attempt,) = scene.records[key]["attempts"]
         assert (attempt["status"], attempt["stopped_by"]) == (status, stopped_by)
 
 
 def test_one_resubmission_completes_everything(scene):
     assert "To submit: 1 timeout" in scene.shown and "nothing was" in scene.shown
     failed = 4 if scene.disk else 3
-    assert f"To submit: {failed} failed, 1 interrupted, 1 timeout\n" in scene.said
+    assert f"To submit: {failed} failed, 2 broken, 1 interrupted, 1 timeout\n" in scene.said
     assert {run["state"] for run in scene.final.values()} == {"completed"}
 
 

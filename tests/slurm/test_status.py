@@ -67,7 +67,7 @@ def damage_evaluations(folder, **changes):
         ({"status": "failed", "failure": "it broke\nhere"}, QUEUED, "failed", "it broke"),
         ({"status": "interrupted", "failure": "stopped"}, None, "interrupted", "stopped"),
         ({"status": "interrupted", "stopped_by": "time limit"}, None, "timeout", ""),
-        ({"status": 7}, None, "pending", ""),
+        ({"status": 7}, None, "broken", "unknown status 7"),
         ({"spec": None}, None, "broken", "no readable run.json"),
     ],
 )
