@@ -17,6 +17,10 @@ def main() -> int:
     """
     if sys.argv[1:2] == ["rerun"]:
         return rerun.main(sys.argv[2:])
+    if sys.argv[1:2] == ["probe"]:
+        from harness.probes.__main__ import main as probe
+
+        return probe(sys.argv[2:])
     if sys.argv[1:2] == ["new-adapter"]:
         return new_adapter.main(sys.argv[2:])
     register()

@@ -1,10 +1,12 @@
 """CleanRL: the scripts of the wheel, run as they are shipped."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from adapters.cleanrl.scripts import SHA256, check_installed
 from adapters.cleanrl.translate import translate
 from harness.adapter import Context, MakeEnv, Monitor, Native
+from harness.probes.contract import Record, Script, Watch
 from harness.spec import Hyperparameters
 
 
@@ -12,6 +14,7 @@ class CleanRLAdapter:
     """Adapter of CleanRL's single-file scripts."""
 
     name = "cleanrl"
+    packages = ("cleanrl", "stable-baselines3", "torch")
 
     def supports(self, algorithm: str) -> bool:
         """PPO, TD3 and SAC for continuous actions."""
@@ -45,3 +48,17 @@ class CleanRLAdapter:
         from adapters.cleanrl.train import train
 
         train(algorithm, native, context, make_env, monitor)
+
+    def probe(
+        self, algorithm: str, native: Native, context: Context, script: Script, watch: Watch
+    ) -> Record:
+        """See `adapters.cleanrl.probing`."""
+        from adapters.cleanrl.probing import probe
+
+        return probe(algorithm, native, context, script, watch)
+
+    def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:
+        """See `adapters.cleanrl.defaults`."""
+        from adapters.cleanrl.defaults import upstream_defaults
+
+        return upstream_defaults(algorithm)

@@ -23,7 +23,18 @@ def train(
     algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
 ) -> None:
     """Trains to the end."""
-    names: dict[str, Any] = {}
+    train_with_names(algorithm, native, context, make_env, monitor, {})
+
+
+def train_with_names(
+    algorithm: str,
+    native: Native,
+    context: Context,
+    make_env: MakeEnv,
+    monitor: Monitor,
+    names: dict[str, Any],
+) -> None:
+    """Trains to the end, with the script's global names in `names`, where others can see them."""
     policy = greedy_policy(algorithm, context, names)
     monitor.attach(policy, lambda: weights(algorithm, names))
     bridge.run(bridge.load(algorithm), script_arguments(native), make_env, monitor, names)

@@ -3,10 +3,12 @@
 import dataclasses
 import importlib.util
 from collections.abc import Mapping
+from typing import Any
 
 from adapters.sb3.translate import translate
 from harness.adapter import Context, MakeEnv, Monitor, Native
 from harness.fields import SpecError
+from harness.probes.contract import Record, Script, Watch
 from harness.spec import PPO, SAC, Hyperparameters
 
 
@@ -14,6 +16,7 @@ class SB3Adapter:
     """Adapter of Stable-Baselines3."""
 
     name = "sb3"
+    packages = ("stable-baselines3", "torch")
 
     def supports(self, algorithm: str) -> bool:
         """PPO, TD3 and SAC."""
@@ -57,3 +60,20 @@ class SB3Adapter:
         from adapters.sb3.train import train
 
         train(algorithm, native, context, make_env, monitor)
+
+    def probe(
+        self, algorithm: str, native: Native, context: Context, script: Script, watch: Watch
+    ) -> Record:
+        """See `adapters.sb3.probing`."""
+        from adapters.sb3.probing import probe
+
+        return probe(algorithm, native, context, script, watch)
+
+    def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:
+        """Defaults in the signature of the algorithm's class."""
+        import inspect
+
+        import stable_baselines3
+
+        parameters = inspect.signature(getattr(stable_baselines3, algorithm.upper())).parameters
+        return {n: p.default for n, p in parameters.items() if p.default is not p.empty}

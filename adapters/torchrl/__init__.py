@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from adapters.torchrl.translate import half_range, translate
 from harness.adapter import Context, MakeEnv, Monitor, Native
 from harness.fields import SpecError
+from harness.probes.contract import Record, Script, Watch
 from harness.spec import SAC, TD3, Hyperparameters
 
 
@@ -14,6 +15,7 @@ class TorchRLAdapter:
     """Adapter of TorchRL's public components."""
 
     name = "torchrl"
+    packages = ("torchrl", "tensordict", "torch")
 
     def supports(self, algorithm: str) -> bool:
         """PPO, TD3 and SAC."""
@@ -66,3 +68,11 @@ class TorchRLAdapter:
         from adapters.torchrl.train import train
 
         train(algorithm, native, context, make_env, monitor)
+
+    def probe(
+        self, algorithm: str, native: Native, context: Context, script: Script, watch: Watch
+    ) -> Record:
+        """See `adapters.torchrl.probing`."""
+        from adapters.torchrl.probing import probe
+
+        return probe(algorithm, native, context, script, watch)

@@ -1,0 +1,82 @@
+"""Where SB3 keeps what probes look at."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adapters.sb3 import train
+from adapters.torch_probing import Recorder, Slot, captured, linears
+from harness.adapter import Context, Native
+from harness.probes.contract import Record, Script, Watch
+
+_PPO = {
+    "policy": ("mlp_extractor.policy_net.0", "mlp_extractor.policy_net.2", "action_net"),
+    "value": ("mlp_extractor.value_net.0", "mlp_extractor.value_net.2", "value_net"),
+}
+_CRITICS = {
+    f"critic{i + 1}{suffix}": tuple(f"critic{suffix}.qf{i}.{j}" for j in (0, 2, 4))
+    for i in (0, 1)
+    for suffix in ("", "_target")
+}
+_TD3 = {
+    f"policy{suffix}": tuple(f"actor{suffix}.mu.{j}" for j in (0, 2, 4))
+    for suffix in ("", "_target")
+} | _CRITICS
+_SAC = {"policy": ("actor.latent_pi.0", "actor.latent_pi.2", "actor.mu")} | _CRITICS
+MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {"ppo": _PPO, "td3": _TD3, "sac": _SAC}
+"""Per algorithm and canonical network: SB3's names of its two hidden layers and its output."""
+
+
+def probe(algorithm: str, native: Native, context: Context, script: Script, watch: Watch) -> Record:
+    """Trains while a recorder watches."""
+    with captured(train, "build") as models:
+        recorder = Recorder(
+            script,
+            watch,
+            lambda: slots(algorithm, models[0]),
+            lambda: stored(algorithm, models[0]),
+            early=algorithm == "ppo",
+        )
+        with recorder.watching():
+            train.train(algorithm, native, context, script.world.make_env, watch)
+            models[0].logger.dump()  # SB3 reports an update at the end of the next rollout
+    return recorder.record()
+
+
+def slots(algorithm: str, model: Any) -> dict[str, Slot]:
+    """Canonical names to the model's tensors."""
+    last = "mean" if algorithm == "sac" else "out"
+    found: dict[str, Slot] = {}
+    for network, names in MODULES[algorithm].items():
+        layers = [model.policy.get_submodule(name) for name in names]
+        final = last if network == "policy" else "out"
+        found |= linears(network, dict(zip(("0", "1", final), layers, strict=True)))
+    if algorithm == "sac":
+        found |= linears("policy", {"std": model.actor.log_std})
+        found["temperature.log"] = Slot(model.log_ent_coef)
+    if algorithm == "ppo":
+        found["policy.log_std"] = Slot(model.policy.log_std)
+    return found
+
+
+def stored(algorithm: str, model: Any) -> Mapping[str, NDArray[Any]]:
+    """The rollout, or the filled part of the replay buffer."""
+    if algorithm == "ppo":
+        buffer = model.rollout_buffer
+        rows = buffer.buffer_size * buffer.n_envs
+        names = {"returns", "values", "advantages", "log_probs", "rewards"}
+        arrays = {name: getattr(buffer, name).reshape(rows) for name in names}
+        for name in ("observations", "actions"):
+            arrays[name] = getattr(buffer, name).reshape(rows, -1)
+        return {name: np.array(array, dtype=float) for name, array in arrays.items()}
+    buffer = model.replay_buffer
+    size = buffer.size()
+    return {
+        "observations": buffer.observations[:size, 0].astype(float),
+        "actions": buffer.actions[:size, 0].astype(float),
+        "rewards": buffer.rewards[:size, 0].astype(float),
+        "next_observations": buffer.next_observations[:size, 0].astype(float),
+        "terminated": (buffer.dones * (1 - buffer.timeouts))[:size, 0].astype(float),
+    }

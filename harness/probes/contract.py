@@ -1,0 +1,138 @@
+"""The optional part of the adapter contract: letting probes watch a training."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.adapter import Context, Native, Policy, Weights
+from harness.probes.results import Array
+from harness.probes.world import World
+
+Parameters = Mapping[str, Array]
+"""Weights or gradients in the canonical layout.
+
+`<network>.<layer>.weight` float[outputs, inputs] and `.bias` float[outputs]. Networks are
+`policy`, `value` (PPO), `critic1`, `critic2` (TD3, SAC: inputs are observation, then action),
+and `policy_target`, `critic1_target`, `critic2_target`. Layers are 0, 1, ... for the hidden
+ones and `out`; SAC's policy has `mean` and `std` instead of `out`. Besides, `policy.log_std`
+(PPO) float[actions] and `temperature.log` (SAC) float[1].
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Script:
+    """What a probe asks of one training.
+
+    Attributes:
+        world: The environment and its clock.
+        weights: What networks start from; names that are not there stay as upstream made them.
+        snapshots: Optimiser steps of which gradients and parameters are kept, from the first.
+    """
+
+    world: World
+    weights: Parameters
+    snapshots: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One step of one optimiser.
+
+    Attributes:
+        env_steps: Environment steps taken before it.
+        networks: Which networks it moves, by canonical name.
+        optimizer: Name of its class.
+        settings: Numbers in the parameter group of each network: lr, eps, betas, ....
+        observations: What the policy saw last, float[rows, observations]: the minibatch.
+        gradients: As the optimiser found them; kept for the first steps only.
+        before: All networks before the step; kept for the first steps only.
+        after: All networks after the step; kept for the first steps only.
+    """
+
+    env_steps: int
+    networks: tuple[str, ...]
+    optimizer: str
+    settings: Mapping[str, Mapping[str, float]]
+    observations: Array
+    gradients: Parameters
+    before: Parameters
+    after: Parameters
+
+
+@dataclasses.dataclass(frozen=True)
+class Loss:
+    """A scalar that was differentiated.
+
+    Attributes:
+        value: Of the loss.
+        steps: Optimiser steps taken before.
+    """
+
+    value: float
+    steps: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """What a probe gets to see of one training.
+
+    Attributes:
+        created: All networks as upstream made them.
+        steps: All optimiser steps, in order.
+        losses: All backward passes, in order.
+        target_moves: Environment steps at which targets had moved: one entry per move and
+            network, `(env_steps, optimiser steps, network)`.
+        stored: What the framework stored, by canonical name: `observations`, `actions`,
+            `rewards`, and what there is of `next_observations`, `terminated`, `log_probs`,
+            `values`, `advantages`, `returns`; one row per transition.
+        final: All networks at the end.
+        metrics: What upstream reported, in order.
+    """
+
+    created: Parameters
+    steps: tuple[Step, ...]
+    losses: tuple[Loss, ...]
+    target_moves: tuple[tuple[int, int, str], ...]
+    stored: Mapping[str, NDArray[Any]]
+    final: Parameters
+    metrics: tuple[Mapping[str, float], ...]
+
+
+@runtime_checkable
+class Probeable(Protocol):
+    """An adapter that probes can look into.
+
+    Attributes:
+        packages: Distributions whose versions a report names.
+    """
+
+    packages: tuple[str, ...]
+
+    def probe(
+        self, algorithm: str, native: Native, context: Context, script: Script, watch: "Watch"
+    ) -> Record:
+        """Trains as `train` does, on `script.world`, and records what upstream's optimisers do."""
+
+
+class Watch:
+    """The monitor of a probed training: keeps what upstream reports and the greedy policy."""
+
+    def __init__(self) -> None:
+        self.metrics: list[Mapping[str, float]] = []
+        self.policy: Policy | None = None
+
+    def attach(self, policy: Policy, weights: Callable[[], Weights]) -> None:
+        """Keeps the policy."""
+        self.policy = policy
+
+    def record(self, metrics: Mapping[str, float]) -> None:
+        """Keeps the metrics."""
+        self.metrics.append(dict(metrics))
+
+    def greedy(self, observations: Array) -> Array:
+        """The framework's greedy actions, float[rows, actions]."""
+        assert self.policy is not None
+        return np.asarray(self.policy(observations.astype(np.float32)), dtype=float)

@@ -1,0 +1,126 @@
+"""Runs the trainings that probes read, each once per framework."""
+
+import contextlib
+import dataclasses
+import io
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from harness.adapter import Adapter, Context
+from harness.probes.contract import Parameters, Probeable, Record, Script, Watch
+from harness.probes.results import Array
+from harness.probes.world import Dictation, Transition, World
+from harness.recipes import load_recipe
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """One training that probes read.
+
+    Attributes:
+        name: Unique; results are kept by it.
+        algorithm: `ppo`, `td3` or `sac`.
+        dictation: World and random numbers; its rows are the steps of the training.
+        changes: Unified hyperparameters that differ from the framework's own defaults.
+        weights: What networks start from.
+        snapshots: Optimiser steps of which gradients and parameters are kept.
+        n_envs: Copies of the environment.
+        seed: What the framework is told to seed its generators with.
+    """
+
+    name: str
+    algorithm: str
+    dictation: Dictation
+    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    weights: Parameters = dataclasses.field(default_factory=dict)
+    snapshots: int = 0
+    n_envs: int = 1
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """An experiment that was carried out.
+
+    Attributes:
+        experiment: What was asked for.
+        hyperparameters: All unified hyperparameters of the run.
+        record: What the optimisers did.
+        transitions: What the environment saw.
+        watch: What the framework reported, and its greedy policy.
+        draws: Random whole numbers it asked for; see `World`.
+    """
+
+    experiment: Experiment
+    hyperparameters: Any
+    record: Record
+    transitions: tuple[Transition, ...]
+    watch: Watch
+    draws: tuple[tuple[int, int, int, int], ...] = ()
+
+    @property
+    def weights(self) -> Parameters:
+        """What networks started from."""
+        return {**self.record.created, **self.experiment.weights}
+
+    def actions(self) -> Array:
+        """Actions that reached the environment, float[steps, actions]."""
+        return np.array([transition.action.reshape(-1) for transition in self.transitions])
+
+
+class Lab:
+    """One framework, and what it has already done.
+
+    Attributes:
+        adapter: Of the framework.
+        seed: Of all that is dictated.
+    """
+
+    def __init__(self, adapter: Adapter, seed: int = 0) -> None:
+        self.adapter = adapter
+        self.seed = seed
+        self._runs: dict[str, Run] = {}
+
+    def run(self, experiment: Experiment) -> Run:
+        """Carries an experiment out, or finds it among those that have been.
+
+        Raises:
+            SpecError: The framework refuses a hyperparameter.
+        """
+        if experiment.name not in self._runs:
+            self._runs[experiment.name] = self._carry_out(experiment)
+        return self._runs[experiment.name]
+
+    def _carry_out(self, experiment: Experiment) -> Run:
+        assert isinstance(self.adapter, Probeable)
+        algorithm, steps = experiment.algorithm, len(experiment.dictation.rewards)
+        task, seed = experiment.dictation.task, experiment.seed
+        context = Context(task, steps, seed, experiment.n_envs)
+        own = load_recipe(algorithm, self.adapter.name)
+        own = self.adapter.own_defaults(algorithm, own, context)
+        hyperparameters = dataclasses.replace(own, **experiment.changes)
+        native = self.adapter.translate(algorithm, hyperparameters, context)
+        world, watch = World(experiment.dictation), Watch()
+        script = Script(world, experiment.weights, experiment.snapshots)
+        with quiet():
+            record = self.adapter.probe(algorithm, native, context, script, watch)
+        return Run(
+            experiment, hyperparameters, record, tuple(world.transitions), watch, tuple(world.draws)
+        )
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps the frameworks' progress messages off the screen."""
+    before = logging.root.manager.disable
+    logging.disable(logging.INFO)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,131 @@
+"""Two-layer networks in NumPy float64: what oracles compute with, and how answers are read.
+
+All functions take weights in the canonical layout of `harness.probes.contract`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from scipy import special
+
+from harness.probes.contract import Parameters
+from harness.probes.results import Array
+
+Activation = Callable[[Array], Array]
+RELU: Activation = lambda x: np.maximum(x, 0.0)  # noqa: E731
+TANH: Activation = np.tanh
+ACTIVATIONS: Mapping[str, Activation] = {
+    "ReLU": RELU,
+    "tanh": TANH,
+    "identity": lambda x: x,
+    "sigmoid": special.expit,
+    "leaky ReLU": lambda x: np.where(x > 0, x, 0.01 * x),
+    "ELU": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),
+    "SiLU": lambda x: x * special.expit(x),
+    "GELU": lambda x: x * special.ndtr(x),
+    "softplus": lambda x: np.logaddexp(0.0, x),
+}
+"""Functions that hidden units are compared with."""
+
+HIDDEN = {"ppo": (64, TANH), "td3": (256, RELU), "sac": (256, RELU)}
+"""Units per hidden layer and activation that probes use, by algorithm."""
+
+
+def features(weights: Parameters, network: str, inputs: Array, activation: Activation) -> Array:
+    """Output of the last hidden layer, float[rows, units]."""
+    hidden = inputs
+    for layer in ("0", "1"):
+        name = f"{network}.{layer}"
+        hidden = activation(hidden @ weights[f"{name}.weight"].T + weights[f"{name}.bias"])
+    return hidden
+
+
+def output(
+    weights: Parameters, network: str, inputs: Array, activation: Activation, layer: str = "out"
+) -> Array:
+    """Output of a network, float[rows, outputs]."""
+    name = f"{network}.{layer}"
+    hidden = features(weights, network, inputs, activation)
+    return hidden @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+
+
+def input_gradient(weights: Parameters, network: str, inputs: Array) -> Array:
+    """Gradient of a ReLU network's single output by its inputs, float[rows, inputs]."""
+    w0, b0 = weights[f"{network}.0.weight"], weights[f"{network}.0.bias"]
+    w1, b1 = weights[f"{network}.1.weight"], weights[f"{network}.1.bias"]
+    first = inputs @ w0.T + b0
+    second = RELU(first) @ w1.T + b1
+    upper = (second > 0) * weights[f"{network}.out.weight"]
+    return np.asarray(((upper @ w1) * (first > 0)) @ w0)
+
+
+def output_gradient(
+    gradients: Parameters,
+    weights: Parameters,
+    network: str,
+    inputs: Array,
+    activation: Activation,
+    layer: str = "out",
+) -> Array:
+    """Gradient of a loss by a network's output at each row, solved from its last layer's.
+
+    The gradient of the last layer is the sum over rows of (gradient by the output) x (its
+    inputs). With more hidden units than rows that can be solved for the rows. So what a
+    loss does to each transition is read off upstream's own gradients.
+
+    Args:
+        gradients: As upstream's optimiser found them.
+        weights: Of the network at that moment.
+        network: Canonical name.
+        inputs: The minibatch, float[rows, inputs].
+        activation: Of the hidden layers.
+        layer: The output layer.
+
+    Returns:
+        float[rows, outputs].
+    """
+    hidden = features(weights, network, inputs, activation)
+    system = np.vstack([hidden.T, np.ones(len(inputs))])
+    name = f"{network}.{layer}"
+    known = np.vstack([gradients[f"{name}.weight"].T, gradients[f"{name}.bias"]])
+    solution: Array = np.linalg.lstsq(system, known, rcond=None)[0]
+    return solution
+
+
+def draw_weights(
+    generator: np.random.Generator,
+    algorithm: str,
+    observation_size: int,
+    action_size: int,
+) -> dict[str, Array]:
+    """Well-conditioned random weights of all of an algorithm's networks; targets differ."""
+    heads: Mapping[str, Sequence[str]] = {
+        "policy": ("mean", "std") if algorithm == "sac" else ("out",)
+    }
+    if algorithm == "ppo":
+        networks = ["policy", "value"]
+    else:
+        networks = ["policy", "critic1", "critic2", "critic1_target", "critic2_target"]
+        networks += ["policy_target"] if algorithm == "td3" else []
+    units, _ = HIDDEN[algorithm]
+    weights: dict[str, Array] = {}
+    for network in networks:
+        critic = network.startswith("critic")
+        inputs = observation_size + (action_size if critic else 0)
+        outputs = action_size if network.startswith("policy") else 1
+        layers = {"0": (units, inputs, 1.0), "1": (units, units, 1.4)}
+        layers |= dict.fromkeys(heads.get(network, ("out",)), (outputs, units, 0.5))
+        for name, (rows, columns, gain) in layers.items():
+            scale = gain / np.sqrt(columns)
+            weights[f"{network}.{name}.weight"] = scale * generator.normal(size=(rows, columns))
+            weights[f"{network}.{name}.bias"] = 0.1 * generator.normal(size=rows)
+    if algorithm == "ppo":
+        weights["policy.log_std"] = np.full(action_size, -0.5)
+    if algorithm == "sac":
+        weights["temperature.log"] = np.array([np.log(0.5)])
+    return {name: single(array) for name, array in weights.items()}
+
+
+def single(array: Array) -> Array:
+    """Rounded to float32, so that frameworks and oracles start from the same numbers."""
+    return array.astype(np.float32).astype(float)

@@ -1,0 +1,65 @@
+"""Probes of proximal policy optimisation."""
+
+import numpy as np
+
+from harness.probes.lab import Run
+from harness.probes.ppo import limits, losses, minibatches, rollout, runs
+from harness.probes.ppo.readings import kept
+from harness.probes.ppo.runs import CODE, PAPER
+from harness.probes.probe import Probe
+from harness.probes.results import Array
+from harness.probes.shared import completeness, greedy, initial, optimizers
+
+GAINS = {"policy.out": 0.01, "value.out": 1.0}
+"""Orthogonal gain of the last layers in the authors' code; hidden layers have sqrt(2)."""
+
+
+def _seen(run: Run) -> Array:
+    return kept(run, 0).observations
+
+
+def _orthogonal(name: str, shape: tuple[int, ...]) -> float:
+    return float(GAINS.get(name, np.sqrt(2)) / np.sqrt(max(shape)))
+
+
+PROBES: tuple[Probe, ...] = (
+    greedy.probe(
+        "ppo", runs.wide, "out", f"{PAPER}, section 6.1: the mean of the Gaussian; {CODE} cuts it"
+    ),
+    *rollout.PROBES,
+    *losses.PROBES,
+    *minibatches.PROBES,
+    *limits.PROBES,
+    *completeness.probes(
+        "ppo",
+        runs.update,
+        {"policy": _seen, "value": _seen},
+        f"{PAPER}, section 6.1: tanh",
+    ),
+    *optimizers.probes(
+        "ppo",
+        runs.update,
+        runs.own,
+        {"policy": 3e-4, "value": 3e-4},
+        1e-5,
+        f"{PAPER}, table 3: Adam with 0.0003; epsilon in {CODE}",
+    ),
+    initial.constant(
+        "ppo.initial_std",
+        "Which standard deviation has the policy at the start, by default?",
+        f"{CODE}: 1",
+        runs.own,
+        "policy.log_std",
+        1.0,
+    ),
+    *initial.probes(
+        "ppo",
+        runs.own,
+        (64, 64, 64, 64),
+        f"{PAPER}, section 6.1: 64 and 64",
+        _orthogonal,
+        0.0,
+        orthogonal=True,
+        source=f"{CODE}: orthogonal, gain sqrt(2), 0.01 for the policy's last layer, no bias",
+    ),
+)

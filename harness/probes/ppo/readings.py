@@ -1,0 +1,164 @@
+"""Reading answers off PPO's trainings.
+
+Rollouts are numbered from 0; `step` is always an optimiser step of which gradients were kept.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.probes import oracles
+from harness.probes.contract import Parameters, Step
+from harness.probes.lab import Run
+from harness.probes.networks import TANH, output, output_gradient
+from harness.probes.ppo.runs import GAMMA, LAMBDA
+from harness.probes.probe import Unmeasured
+from harness.probes.results import Array
+from harness.probes.world import TERMINATED, Transition
+
+
+def kept(run: Run, number: int) -> Step:
+    """An optimiser step of which gradients were kept.
+
+    Raises:
+        Unmeasured: There were fewer.
+    """
+    steps = [step for step in run.record.steps if step.before]
+    if number >= len(steps):
+        raise Unmeasured(f"its optimiser took only {len(steps)} steps")
+    return steps[number]
+
+
+def later(run: Run) -> list[Step]:
+    """All kept optimiser steps but the first."""
+    return [step for step in run.record.steps if step.before][1:]
+
+
+def rows_of(run: Run, step: Step, rollout: int = 0) -> NDArray[np.intp]:
+    """Which transitions of the rollout a minibatch holds.
+
+    Raises:
+        Unmeasured: The policy saw something else.
+    """
+    seen = observations(run, rollout)
+    rows = [np.flatnonzero((seen == row).all(axis=1)) for row in step.observations]
+    if any(len(found) != 1 for found in rows):
+        raise Unmeasured("the policy was not shown transitions of the rollout")
+    return np.concatenate(rows) if rows else np.empty(0, dtype=np.intp)
+
+
+def start(run: Run, rollout: int = 0) -> Parameters:
+    """Weights that collected a rollout."""
+    if rollout == 0:
+        return run.weights
+    collected = (rollout + 1) * run.hyperparameters.rollout_steps
+    return next(s.before for s in run.record.steps if s.before and s.env_steps == collected)
+
+
+def transitions(run: Run, rollout: int = 0) -> tuple[Transition, ...]:
+    """All steps of a rollout."""
+    size = run.hyperparameters.rollout_steps
+    return run.transitions[rollout * size : (rollout + 1) * size]
+
+
+def observations(run: Run, rollout: int = 0) -> Array:
+    """Of a rollout, float[steps, observations]."""
+    return np.array([t.observation for t in transitions(run, rollout)])
+
+
+def gaussian(weights: Parameters, rows: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation of the policy, float[rows, actions]."""
+    mean = output(weights, "policy", rows, TANH)
+    return mean, np.exp(weights["policy.log_std"]) * np.ones_like(mean)
+
+
+def samples(run: Run, rollout: int = 0) -> Array:
+    """The Gaussian sample behind each action: mean plus dictated noise, float[steps, actions]."""
+    mean, std = gaussian(start(run, rollout), observations(run, rollout))
+    first = rollout * len(mean)
+    noise = run.experiment.dictation.acting_noise[first : first + len(mean)]
+    return np.asarray(mean + std * noise)
+
+
+def values(weights: Parameters, rows: Array) -> Array:
+    """Predictions of the value network, float[rows]."""
+    return output(weights, "value", rows, TANH)[:, 0]
+
+
+def advantages(
+    run: Run,
+    rollout: int = 0,
+    lam: float = LAMBDA,
+    bootstraps: bool = False,
+    runs_on: bool = False,
+) -> Array:
+    """Generalised advantage estimates of a rollout of one environment.
+
+    Args:
+        run: The training.
+        rollout: Which rollout.
+        lam: Weight of longer sums.
+        bootstraps: Whether the value after the end of the task counts: it should not.
+        runs_on: Whether sums run on across ends: they should not.
+    """
+    steps = transitions(run, rollout)
+    return advantages_of(start(run, rollout), steps, lam, bootstraps, runs_on)
+
+
+def advantages_of(
+    weights: Parameters,
+    steps: tuple[Transition, ...],
+    lam: float = LAMBDA,
+    bootstraps: bool = False,
+    runs_on: bool = False,
+) -> Array:
+    """The same for steps that follow each other."""
+    ends = np.array([t.end for t in steps])
+    return oracles.gae(
+        np.array([t.reward for t in steps]),
+        values(weights, np.array([t.observation for t in steps])),
+        values(weights, np.array([t.next_observation for t in steps])),
+        np.where(bootstraps, 0.0, ends == TERMINATED),
+        np.where(runs_on, 0.0, ends > 0),
+        GAMMA,
+        lam,
+    )
+
+
+def log_ratio(run: Run, step: Step, rollout: int = 0) -> Array:
+    """Log of new over old probability of the minibatch's actions at that step, float[rows]."""
+    rows, x = rows_of(run, step, rollout), samples(run, rollout)
+    seen = observations(run, rollout)[rows]
+    new = oracles.normal_log_prob(x[rows], *gaussian(step.before, seen))
+    return np.asarray(new - oracles.normal_log_prob(x[rows], *gaussian(start(run, rollout), seen)))
+
+
+def surrogate_slope(run: Run, step: Step, rollout: int = 0) -> tuple[Array, float]:
+    """Derivative of the objective by each row's log ratio, times the rows, as upstream has it.
+
+    The gradient by a row's mean is that derivative times (x - mean) / std^2. Also returned is
+    the share of the gradients that has this direction.
+    """
+    rows, x = rows_of(run, step, rollout), samples(run, rollout)
+    seen = observations(run, rollout)[rows]
+    mean, std = gaussian(step.before, seen)
+    direction = (x[rows] - mean) / std**2
+    pull = output_gradient(step.gradients, step.before, "policy", seen, TANH)
+    share = (direction * pull).sum(axis=1) / (direction**2).sum(axis=1)
+    rest = np.abs(pull - share[:, None] * direction).max() / np.abs(pull).max()
+    return np.asarray(-share * len(rows)), 1 - float(rest)
+
+
+def value_slope(run: Run, step: Step) -> Array:
+    """Derivative of the loss by each row's value prediction, times the rows."""
+    seen = observations(run)[rows_of(run, step)]
+    pull = output_gradient(step.gradients, step.before, "value", seen, TANH)
+    return np.asarray(pull[:, 0] * len(seen))
+
+
+def value_factor(run: Run) -> Array:
+    """Slope of the value loss by prediction minus stored return, per row of the first minibatch."""
+    step = kept(run, 0)
+    rows = rows_of(run, step)
+    apart = values(step.before, observations(run)[rows]) - run.record.stored["returns"][rows]
+    far = np.abs(apart) > 0.2 * np.abs(apart).max()
+    return np.asarray(value_slope(run, step)[far] / apart[far])

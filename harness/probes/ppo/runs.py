@@ -1,0 +1,162 @@
+"""Trainings that PPO's probes read."""
+
+from typing import Any
+
+import numpy as np
+
+from harness.probes import setups
+from harness.probes.lab import Experiment, Lab, Run
+from harness.probes.setups import HIGH, LOW
+from harness.probes.world import TERMINATED, TRUNCATED, Dictation
+
+PAPER = "Schulman et al. 2017 (arXiv:1707.06347)"
+GAE = "Schulman et al. 2016 (arXiv:1506.02438), eq. 16"
+CODE = "code of PPO's authors (openai/baselines, ppo2)"
+ROLLOUT, MINIBATCH = 24, 12
+GAMMA, LAMBDA, CLIP, VF, ENTROPY = 0.99, 0.95, 0.2, 0.5, 0.1
+COPIES = 4
+ANNEALED_EPOCHS = 5
+LONG_MINIBATCH, LONG_MINIBATCHES = 36, 6
+LOUD = 1e3
+"""What rewards are multiplied by to see whether gradients are clipped."""
+PLAIN: dict[str, Any] = {
+    "rollout_steps": ROLLOUT,
+    "minibatch_size": MINIBATCH,
+    "epochs": 2,
+    "learning_rate": 0.02,
+    "learning_rate_schedule": "constant",
+    "gamma": GAMMA,
+    "gae_lambda": LAMBDA,
+    "clip_range": CLIP,
+    "value_clip_range": None,
+    "normalize_advantage": False,
+    "ent_coef": 0.0,
+    "vf_coef": VF,
+    "max_grad_norm": None,
+}
+"""Settings that every framework takes, with large steps, so that the second differs."""
+
+
+def update(lab: Lab) -> Run:
+    """Two epochs of two minibatches; episodes end, but not by time limits."""
+    return lab.run(experiment(lab, "update"))
+
+
+def wide(lab: Lab) -> Run:
+    """Actions from -1 to 3 and from -2 to 2; the policy does not learn."""
+    world = setups.dictation(lab, ROLLOUT, LOW, HIGH, ends=False)
+    return lab.run(experiment(lab, "wide", world, learning_rate=setups.NO_LEARNING))
+
+
+def truncated(lab: Lab) -> Run:
+    """All episodes end by time limits."""
+    world = setups.dictation(lab, ROLLOUT)
+    world.ends[:] = np.where(world.ends > 0, TRUNCATED, 0)
+    return lab.run(experiment(lab, "truncated", world))
+
+
+def copies(lab: Lab) -> Run:
+    """Some copies of the environment."""
+    return lab.run(experiment(lab, "copies", n_envs=COPIES))
+
+
+def normalising(lab: Lab) -> Run:
+    """Advantages are standardised."""
+    return lab.run(experiment(lab, "normalising", normalize_advantage=True))
+
+
+def long(lab: Lab) -> Run:
+    """Many minibatches of one epoch, so that there are ratios of all sizes; clipped values."""
+    rollout = LONG_MINIBATCHES * LONG_MINIBATCH
+    changes: dict[str, Any] = {
+        "rollout_steps": rollout,
+        "minibatch_size": LONG_MINIBATCH,
+        "epochs": 1,
+        "learning_rate": 0.006,
+        "value_clip_range": CLIP,
+    }
+    return lab.run(experiment(lab, "long", _terminating(lab, rollout), **changes))
+
+
+def entropic(lab: Lab) -> Run:
+    """With an entropy bonus."""
+    return lab.run(experiment(lab, "entropy", ent_coef=ENTROPY))
+
+
+def loud(lab: Lab) -> Run:
+    """Huge rewards, and the framework's own clipping of gradients."""
+    world = _terminating(lab, ROLLOUT)
+    world.rewards[:] *= LOUD
+    return lab.run(experiment(lab, "loud", world, own=("max_grad_norm",)))
+
+
+def whole_batches(lab: Lab, target_kl: float | None = None) -> Run:
+    """Four passes over one minibatch, until the divergence is too large."""
+    changes: dict[str, Any] = {"minibatch_size": ROLLOUT, "epochs": 4, "target_kl": target_kl}
+    return lab.run(experiment(lab, f"whole batches {target_kl}", **changes))
+
+
+def early(lab: Lab) -> Run:
+    """Several minibatches, and a limit of the divergence that is exceeded at once."""
+    return lab.run(experiment(lab, "early", epochs=4, target_kl=1e-4))
+
+
+def minibatches(lab: Lab, rollout: int, size: int) -> Run:
+    """A rollout that is cut into minibatches of some size."""
+    world = _terminating(lab, rollout)
+    changes: dict[str, Any] = {"rollout_steps": rollout, "minibatch_size": size}
+    return lab.run(experiment(lab, f"minibatches {rollout} {size}", world, **changes))
+
+
+def annealing(lab: Lab, field: str) -> Run:
+    """Four rollouts over which something is annealed; some passes over each, as one minibatch."""
+    rollout = 48
+    world = _terminating(lab, 4 * rollout)
+    changes: dict[str, Any] = {
+        "rollout_steps": rollout,
+        "minibatch_size": rollout,
+        "epochs": ANNEALED_EPOCHS,
+        "learning_rate": 0.006,
+        field: "linear",
+    }
+    return lab.run(experiment(lab, f"annealing {field}", world, **changes))
+
+
+def counting(lab: Lab) -> Run:
+    """As many steps as two and a half rollouts."""
+    return lab.run(experiment(lab, "counts", _terminating(lab, 60)))
+
+
+def own(lab: Lab, number: int = 0) -> Run:
+    """A short training with the framework's own settings and networks."""
+    return lab.run(setups.own(lab, "ppo", number))
+
+
+def experiment(
+    lab: Lab,
+    name: str,
+    world: Dictation | None = None,
+    own: tuple[str, ...] = (),
+    n_envs: int = 1,
+    **changes: Any,
+) -> Experiment:
+    """PPO from random weights.
+
+    Args:
+        lab: Has the seed.
+        name: Of the experiment.
+        world: What is dictated; one rollout unless given.
+        own: Hyperparameters that stay as the framework has them.
+        n_envs: Copies of the environment.
+        changes: Hyperparameters that differ from `PLAIN`.
+    """
+    settings = {key: value for key, value in (PLAIN | changes).items() if key not in own}
+    world = _terminating(lab, settings["rollout_steps"]) if world is None else world
+    weights = setups.weights(lab, "ppo")
+    return Experiment(f"ppo {name}", "ppo", world, settings, weights, snapshots=20, n_envs=n_envs)
+
+
+def _terminating(lab: Lab, steps: int) -> Dictation:
+    world = setups.dictation(lab, steps)
+    world.ends[:] = np.where(world.ends > 0, TERMINATED, 0)
+    return world

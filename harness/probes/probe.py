@@ -1,0 +1,148 @@
+"""What a probe is, and how one is put to several frameworks."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from harness.fields import SpecError
+from harness.probes.compare import compare
+from harness.probes.lab import Lab
+from harness.probes.results import AGREES, FACTOR, OFFSET, Answer, Array, Axis, Comparison, Result
+
+
+class Unmeasured(Exception):  # noqa: N818
+    """A probe has no answer for a framework; the text says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """What was measured and what the paper's formula gives on the same inputs.
+
+    Attributes:
+        value: Any shape.
+        expected: Same shape.
+        axis: What an array runs over, or None.
+        alternatives: Other formulas one meets, on the same inputs, by what they are.
+    """
+
+    value: Array
+    expected: Array
+    axis: Axis | None = None
+    alternatives: Mapping[str, Array] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """One question.
+
+    Attributes:
+        name: `<algorithm>.<what>`.
+        question: One sentence.
+        citation: Paper and place of the formula.
+        quantity: What the numbers are, with the unit.
+        measure: Gets the answer of one framework.
+        meaning: Words a comparison that is not `agrees`.
+        tolerance: Largest relative difference that is rounding.
+        counts: Whether the numbers are whole counts.
+        each: Whether each number has its own unit, so that differences are shares of it.
+    """
+
+    name: str
+    question: str
+    citation: str
+    quantity: str
+    measure: Callable[[Lab], Measurement]
+    meaning: Callable[[Comparison, Measurement], str]
+    tolerance: float = 2e-4
+    counts: bool = False
+    each: bool = False
+
+    @property
+    def algorithm(self) -> str:
+        """The first part of the name."""
+        return self.name.split(".")[0]
+
+
+def put(probe: Probe, labs: Mapping[str, Lab]) -> Result:
+    """Asks every framework that has the algorithm."""
+    measured: dict[str, Measurement] = {}
+    answers: dict[str, Answer] = {}
+    for name, lab in labs.items():
+        if not lab.adapter.supports(probe.algorithm):
+            continue
+        try:
+            measured[name] = probe.measure(lab)
+        except (Unmeasured, SpecError) as error:
+            nothing = np.empty(0)
+            answers[name] = Answer(nothing, nothing, Comparison(AGREES), unmeasured=str(error))
+        else:
+            answers[name] = _answer(probe, measured[name])
+    axes = [measurement.axis for measurement in measured.values()]
+    return Result(
+        probe=probe.name,
+        algorithm=probe.algorithm,
+        question=probe.question,
+        citation=probe.citation,
+        quantity=probe.quantity,
+        axis=axes[0] if axes else None,
+        answers={name: answers[name] for name in labs if name in answers},
+        groups=alike(probe, answers),
+    )
+
+
+def alike(probe: Probe, answers: Mapping[str, Answer]) -> tuple[tuple[str, ...], ...]:
+    """Frameworks whose answers are the same, largest group first.
+
+    All that agree with the paper are; others are where they differ from it by the same.
+    """
+    groups: list[list[str]] = []
+    for name, answer in answers.items():
+        if answer.unmeasured:
+            continue
+        for members in groups:
+            if same(probe, answer, answers[members[0]]):
+                members.append(name)
+                break
+        else:
+            groups.append([name])
+    return tuple(tuple(members) for members in sorted(groups, key=len, reverse=True))
+
+
+def same(probe: Probe, one: Answer, other: Answer) -> bool:
+    """Whether two answers relate to the paper in the same way."""
+    agreeing = {answer.comparison.kind == AGREES for answer in (one, other)}
+    if agreeing != {False}:
+        return agreeing == {True}
+    kinds = {answer.comparison.kind for answer in (one, other)}
+    if kinds in ({FACTOR}, {OFFSET}):
+        return bool(np.isclose(one.comparison.size, other.comparison.size, rtol=probe.tolerance))
+    if one.value.shape != other.value.shape:
+        return False
+    if relate(probe, one.value, other.value).kind == AGREES:
+        return True
+    shifted = one.expected + other.value - other.expected
+    return relate(probe, one.value, shifted).kind == AGREES
+
+
+def relate(probe: Probe, value: Array, expected: Array) -> Comparison:
+    """Compares in the probe's units."""
+    if probe.each and value.shape == expected.shape:
+        unit = np.where(expected != 0, np.abs(expected), 1.0)
+        value, expected = value / unit, expected / unit
+    return compare(value, expected, probe.tolerance, probe.counts)
+
+
+def _answer(probe: Probe, measurement: Measurement) -> Answer:
+    value, expected = np.asarray(measurement.value, float), np.asarray(measurement.expected, float)
+    comparison = relate(probe, value, expected)
+    text = "" if comparison.kind == AGREES else _meaning(probe, measurement, comparison)
+    return Answer(value, expected, comparison, text)
+
+
+def _meaning(probe: Probe, measurement: Measurement, comparison: Comparison) -> str:
+    value = np.asarray(measurement.value, float)
+    for name, array in measurement.alternatives.items():
+        if relate(probe, value, np.asarray(array, float)).kind == AGREES:
+            return name
+    return probe.meaning(comparison, measurement)

@@ -1,0 +1,113 @@
+"""Trainings that SAC's probes read."""
+
+from typing import Any
+
+import numpy as np
+
+from harness.probes import setups
+from harness.probes.lab import Experiment, Lab, Run
+from harness.probes.results import Array
+from harness.probes.sac.std import STD, same_policy
+from harness.probes.setups import HIGH, LOW, ROWS
+from harness.probes.world import Dictation
+
+PAPER = "Haarnoja et al. 2018b (arXiv:1812.05905)"
+FIRST_PAPER = "Haarnoja et al. 2018 (arXiv:1801.01290)"
+CODE = "the authors' code (rail-berkeley/softlearning)"
+RATES = ("policy_learning_rate", "critic_learning_rate", "temperature_learning_rate")
+RATE = 1e-3
+LEARNING: dict[str, Any] = dict.fromkeys(RATES, RATE)
+FROZEN: dict[str, Any] = dict.fromkeys(RATES, setups.NO_LEARNING)
+LOUD = 1e3
+"""What rewards and critics are multiplied by to see whether gradients are clipped."""
+
+OUTPUTS = np.linspace(-3.0, 3.0, ROWS)
+
+
+def update(lab: Lab) -> Run:
+    """A few updates from weights with which every implementation is the same policy."""
+    weights, world = same_policy(lab, setups.weights(lab, "sac")), setups.dictation(lab, ROWS + 6)
+    changes = {**LEARNING, "policy_delay": 1}
+    return lab.run(setups.off_policy("sac update", "sac", world, weights, 18, **changes))
+
+
+def loud(lab: Lab) -> Run:
+    """The same with huge rewards and steep critics."""
+    weights, world = same_policy(lab, setups.weights(lab, "sac")), setups.dictation(lab, ROWS + 3)
+    setups.steepen(weights, LOUD)
+    world.rewards[:] *= LOUD
+    changes = {**LEARNING, "policy_delay": 1}
+    return lab.run(setups.off_policy("sac loud", "sac", world, weights, 9, **changes))
+
+
+def wide(lab: Lab) -> Run:
+    """Target critics that are 0, so that targets show log-probabilities; wide bounds."""
+    world = setups.dictation(lab, ROWS + 2, LOW, HIGH, ends=False)
+    return lab.run(_entropy_only(lab, "sac wide", world))
+
+
+def squash(lab: Lab) -> Run:
+    """The same with actions from -1 to 1 and noise far into the tails."""
+    world = setups.dictation(lab, ROWS + 2, ends=False)
+    world.batch_noise[:ROWS] = (tails() / STD)[:, None]
+    return lab.run(_entropy_only(lab, "sac squash", world))
+
+
+def tails() -> Array:
+    """Distances from the mean before squashing."""
+    return np.linspace(-11.0, 11.0, ROWS)
+
+
+def acting(lab: Lab) -> Run:
+    """The policy acts with dictated noise from the first step on and does not learn."""
+    weights = setups.weights(lab, "sac")
+    setups.pass_through(weights, "policy", "mean", shift=8.0)
+    world = setups.dictation(lab, ROWS, LOW, HIGH, ends=False)
+    world.observations[:ROWS, 0] = OUTPUTS
+    changes = {**FROZEN, "batch_size": 2}
+    weights = same_policy(lab, weights)
+    return lab.run(setups.off_policy("sac acting", "sac", world, weights, warm_up=0, **changes))
+
+
+def counting(lab: Lab) -> Run:
+    """Some updates after an odd number of random steps, as often as the framework has it."""
+    return lab.run(_counting(lab, "sac counts", 11))
+
+
+def copies(lab: Lab) -> Run:
+    """Four copies of the environment and an update per transition."""
+    return lab.run(setups.with_copies(_counting(lab, "sac copies", 12), 4))
+
+
+def own(lab: Lab, number: int = 0) -> Run:
+    """A short training with the framework's own settings and networks."""
+    return lab.run(setups.own(lab, "sac", number))
+
+
+def quiet_and_noisy(lab: Lab) -> list[Run]:
+    """Two trainings that move no weight, one with little and one with much noise."""
+    runs = []
+    for spread in (0.5, 1.5):
+        world = setups.dictation(lab, ROWS + 2)
+        world.batch_noise[:] *= spread
+        weights = same_policy(lab, setups.weights(lab, "sac"))
+        changes = {**FROZEN, "policy_delay": 1}
+        name = f"sac noise {spread}"
+        runs.append(lab.run(setups.off_policy(name, "sac", world, weights, 4, **changes)))
+    return runs
+
+
+def _entropy_only(lab: Lab, name: str, world: Dictation) -> Experiment:
+    weights = same_policy(lab, setups.weights(lab, "sac"))
+    for key, array in weights.items():
+        if "_target" in key or key.startswith("policy.mean"):
+            weights[key] = np.zeros_like(array)
+    world.rewards[:] = 0.0
+    changes = {**LEARNING, "policy_delay": 1}
+    return setups.off_policy(name, "sac", world, weights, 3, **changes)
+
+
+def _counting(lab: Lab, name: str, warm_up: int) -> Experiment:
+    weights, world = setups.weights(lab, "sac"), setups.dictation(lab, 32)
+    settings = {**FROZEN, "batch_size": 4, "tau": 0.05}
+    return setups.off_policy(name, "sac", world, weights, warm_up=warm_up, **settings)

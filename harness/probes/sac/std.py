@@ -1,0 +1,62 @@
+"""How SAC's policy turns its network's output into a standard deviation."""
+
+from typing import Any
+
+import numpy as np
+
+from harness.probes import setups
+from harness.probes.lab import Lab
+from harness.probes.networks import single
+from harness.probes.results import Array
+
+NUDGE = 0.02
+STD = 0.6
+"""Standard deviation that all implementations are given where it is not the question."""
+
+
+def measured_std(lab: Lab, raw: Array, name: str) -> Array:
+    """The policy's standard deviation where its network puts out `raw`.
+
+    The policy acts with mean 0 and dictated noise e, so the action is tanh(std e). Where that
+    is too small for float32, the noise is enlarged and the training repeated.
+    """
+    noise = np.full_like(raw, NUDGE)
+    for repeat in range(5):
+        actions = np.abs(_acts(lab, raw, noise, f"{name} {repeat}"))
+        small = actions < 0.01
+        if not small.any():
+            break
+        # Below 1e-6 the action says no more than that it is small.
+        noise[small] *= np.where(actions < 1e-6, 1e4, 0.2 / np.maximum(actions, 1e-6))[small]
+    return np.asarray(np.arctanh(np.minimum(actions, 1 - 1e-7)) / noise)
+
+
+def raw_for(lab: Lab, std: float) -> float:
+    """What the network must put out for a standard deviation, on this implementation's map."""
+    raw, width = -1.0, 3.0
+    for points in (25, 13, 9, 5):
+        grid = single(np.linspace(raw - width, raw + width, points))
+        actions = np.abs(_acts(lab, grid, np.full_like(grid, 0.3), f"sac std {points} points"))
+        raw = float(np.interp(std, np.arctanh(np.minimum(actions, 1 - 1e-7)) / 0.3, grid))
+        width *= 2 / (points - 1)
+    return raw
+
+
+def same_policy(lab: Lab, weights: dict[str, Array], std: float = STD) -> dict[str, Array]:
+    """Weights with which the policy's standard deviation is `std` everywhere."""
+    weights["policy.std.weight"] = np.zeros_like(weights["policy.std.weight"])
+    weights["policy.std.bias"] = np.full_like(weights["policy.std.bias"], raw_for(lab, std))
+    return weights
+
+
+def _acts(lab: Lab, raw: Array, noise: Array, name: str) -> Array:
+    # Actions where the network's mean is 0 and its other output `raw`.
+    weights = setups.weights(lab, "sac")
+    setups.pass_through(weights, "policy", "std")
+    world = setups.dictation(lab, len(raw), ends=False)
+    world.observations[:-1, 0] = raw
+    world.acting_noise[:] = noise[:, None]
+    rates = ("policy_learning_rate", "critic_learning_rate", "temperature_learning_rate")
+    frozen: dict[str, Any] = dict.fromkeys(rates, setups.NO_LEARNING)
+    experiment = setups.off_policy(name, "sac", world, weights, warm_up=0, batch_size=2, **frozen)
+    return lab.run(experiment).record.stored["actions"][:, 0]

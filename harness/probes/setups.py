@@ -1,0 +1,153 @@
+"""Experiments that several probes read."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from harness.probes.lab import Experiment, Lab
+from harness.probes.networks import draw_weights, single
+from harness.probes.results import Array
+from harness.probes.world import TERMINATED, TRUNCATED, Dictation
+
+OBSERVATIONS, ACTIONS = 16, 2
+ROWS = 24
+"""Transitions in a minibatch, fewer than any network's hidden units."""
+
+UNIT, MINUS_UNIT = (1.0,) * ACTIONS, (-1.0,) * ACTIONS
+LOW, HIGH = (-1.0, -2.0), (3.0, 2.0)
+"""Bounds that tell units and dimensions apart; one half range, as TorchRL needs."""
+HALF = 2.0
+OWN_OFF_POLICY: dict[str, Any] = {
+    "learning_starts": 8,
+    "batch_size": 4,
+    "buffer_size": 1000,
+    "env_steps_per_round": 1,
+    "gradient_steps_per_round": 1,
+}
+NO_LEARNING = 1e-30
+"""A learning rate that leaves float32 weights as they are."""
+
+
+def dictation(
+    lab: Lab,
+    steps: int,
+    low: tuple[float, ...] = MINUS_UNIT,
+    high: tuple[float, ...] = UNIT,
+    ends: bool = True,
+    **replaced: Array,
+) -> Dictation:
+    """A random world; with `ends`, every fifth step ends an episode, one way or the other.
+
+    Args:
+        lab: Has the seed of all numbers.
+        steps: Environment steps.
+        low: Smallest action per dimension.
+        high: Largest action per dimension.
+        ends: Whether episodes end.
+        replaced: Fields of the dictation to use instead.
+    """
+    generator = np.random.default_rng(lab.seed)
+    actions = len(low)
+    turn = np.arange(steps)
+    ending = np.where(turn % 10 == 4, TERMINATED, np.where(turn % 10 == 9, TRUNCATED, 0))
+    fields: dict[str, Any] = {
+        "observations": single(generator.normal(size=(steps + 1, OBSERVATIONS))),
+        "resets": single(generator.normal(size=(steps + 1, OBSERVATIONS))),
+        "rewards": single(generator.normal(size=steps)),
+        "ends": ending if ends else np.zeros(steps, dtype=int),
+        "random_actions": generator.uniform(0.05, 0.95, size=(steps, actions)),
+        "acting_noise": single(generator.normal(size=(steps, actions))),
+        "batch_noise": single(generator.normal(size=(4 * ROWS, actions))),
+    }
+    return Dictation(**(fields | replaced), low=low, high=high)
+
+
+def weights(lab: Lab, algorithm: str) -> dict[str, Array]:
+    """Random weights of all networks."""
+    generator = np.random.default_rng([lab.seed, 1])
+    return draw_weights(generator, algorithm, OBSERVATIONS, ACTIONS)
+
+
+def pass_through(weights: dict[str, Array], network: str, head: str, shift: float = 40.0) -> None:
+    """Makes a head of a ReLU network put out the first observation, and its other heads 0.
+
+    Args:
+        weights: Changed in place.
+        network: Canonical name.
+        head: Its output layer.
+        shift: Keeps the hidden unit that passes the observation on above 0.
+    """
+    for name, array in weights.items():
+        if name.startswith(f"{network}."):
+            weights[name] = np.zeros_like(array)
+    weights[f"{network}.0.weight"][0, 0] = weights[f"{network}.1.weight"][0, 0] = 1.0
+    weights[f"{network}.0.bias"][0] = shift
+    weights[f"{network}.{head}.weight"][:, 0] = 1.0
+    weights[f"{network}.{head}.bias"][:] = -shift
+
+
+def off_policy(
+    name: str,
+    algorithm: str,
+    world: Dictation,
+    networks: Mapping[str, Array],
+    snapshots: int = 0,
+    warm_up: int = ROWS,
+    **changes: Any,
+) -> Experiment:
+    """Random actions for a while, then an update per step on the first transitions.
+
+    Args:
+        name: Of the experiment.
+        algorithm: `td3` or `sac`.
+        world: What is dictated.
+        networks: Weights to start from.
+        snapshots: Optimiser steps to keep in full.
+        warm_up: Steps with random actions.
+        changes: Further hyperparameters.
+    """
+    changes = {
+        "learning_starts": warm_up,
+        "batch_size": ROWS,
+        "buffer_size": 1000,
+        "env_steps_per_round": 1,
+        "gradient_steps_per_round": 1,
+        "hidden_sizes": (256, 256),
+    } | changes
+    return Experiment(name, algorithm, world, changes, networks, snapshots)
+
+
+def steepen(weights: dict[str, Array], factor: float) -> None:
+    """Multiplies the outputs of all critics but the targets, in place."""
+    for name in ("critic1.out.weight", "critic2.out.weight"):
+        weights[name] = single(weights[name] * factor)
+
+
+def with_copies(experiment: Experiment, copies: int) -> Experiment:
+    """The same on several copies of the environment, with a round per step of all of them."""
+    rounds = {"env_steps_per_round": copies, "gradient_steps_per_round": copies}
+    steps = len(experiment.dictation.rewards) // copies * copies
+    d = experiment.dictation
+    world = dataclasses.replace(d, rewards=d.rewards[:steps], ends=d.ends[:steps])
+    changes = {**experiment.changes, **rounds}
+    return dataclasses.replace(experiment, changes=changes, dictation=world, n_envs=copies)
+
+
+def own(lab: Lab, algorithm: str, number: int) -> Experiment:
+    """A short training with the framework's own settings and networks.
+
+    Args:
+        lab: Has the seed.
+        algorithm: Name.
+        number: Each has weights of its own; the first lasts for some updates.
+    """
+    world = dictation(lab, 8 if number else 16)
+    short: dict[str, dict[str, Any]] = {
+        "ppo": {"rollout_steps": len(world.rewards) // 2, "minibatch_size": 4, "epochs": 1},
+        "td3": OWN_OFF_POLICY,
+        "sac": OWN_OFF_POLICY,
+    }
+    name, seed = f"{algorithm} own {number}", lab.seed * 100 + number
+    return Experiment(name, algorithm, world, short[algorithm], snapshots=4, seed=seed)

@@ -1,0 +1,1 @@
+"""Probes that several algorithms share."""

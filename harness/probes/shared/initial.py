@@ -1,0 +1,176 @@
+"""Probes of the networks as they are made."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from harness.probes import words
+from harness.probes.lab import Lab, Run
+from harness.probes.probe import Measurement, Probe
+from harness.probes.results import Array
+
+SEEDS = 5
+FLAT = 1e-3
+"""Largest spread of singular values, as a share, that counts as orthogonal."""
+Own = Callable[[Lab, int], Run]
+Gains = Callable[[str, tuple[int, ...]], float]
+
+
+def probes(
+    algorithm: str,
+    own: Own,
+    sizes: Sequence[int],
+    size_source: str,
+    gain: Gains,
+    bias: float,
+    orthogonal: bool,
+    source: str,
+) -> Sequence[Probe]:
+    """The probes of one algorithm.
+
+    Args:
+        algorithm: Name.
+        own: Short trainings with the framework's own settings, by number.
+        sizes: The paper's units: policy's two hidden layers, then value's or critics'.
+        size_source: Where they stand.
+        gain: The authors' root mean square weight of a layer, by its name and shape.
+        bias: The authors' root mean square bias times the root of the inputs.
+        orthogonal: Whether their weights are orthogonal.
+        source: Where that stands.
+    """
+    second = "value" if algorithm == "ppo" else "critic1"
+    layers = _layers(algorithm, second)
+
+    def created(lab: Lab) -> list[Mapping[str, Array]]:
+        return [own(lab, number).record.created for number in range(SEEDS)]
+
+    def shapes(lab: Lab) -> Measurement:
+        weights = created(lab)[0]
+        names = [f"{n}.{i}.bias" for n in ("policy", second) for i in (0, 1)]
+        units = np.array([float(len(weights[name])) for name in names])
+        return Measurement(units, np.array(sizes, float))
+
+    def gains(lab: Lab) -> Measurement:
+        arrays = [[w[f"{name}.weight"] for w in created(lab)] for name in layers]
+        value = np.array([np.sqrt(np.mean(np.square(a))) for a in arrays])
+        expected = np.array([gain(n, a[0].shape) for n, a in zip(layers, arrays, strict=True)])
+        return Measurement(value, expected)
+
+    def biases(lab: Lab) -> Measurement:
+        value = [
+            np.sqrt(np.mean([_scaled_biases(w, name) ** 2 for w in created(lab)]))
+            for name in layers
+        ]
+        return Measurement(np.array(value), np.full(len(value), bias))
+
+    def orthogonality(lab: Lab) -> Measurement:
+        weights = created(lab)[0]
+        found = [_is_orthogonal(weights[f"{name}.weight"]) for name in layers]
+        wide = np.array([len(weights[f"{name}.weight"]) > 1 for name in layers])
+        return Measurement(np.array(found, float)[wide], np.full(wide.sum(), float(orthogonal)))
+
+    name = f"{algorithm}.{{}}".format
+    hidden = [
+        f"{n} layer {i}"
+        for n in ("policy", "value" if second == "value" else "critic")
+        for i in (1, 2)
+    ]
+    return (
+        Probe(
+            name("network_sizes"),
+            "How many units have the hidden layers, by default?",
+            size_source,
+            "units: first and second layer of the policy, then of the "
+            + ("value network" if second == "value" else "critics"),
+            shapes,
+            words.listed(hidden),
+            counts=True,
+        ),
+        Probe(
+            name("initial_weights"),
+            "How large are weights at the start?",
+            source,
+            "root mean square per layer: " + ", ".join(layers),
+            gains,
+            words.listed(layers),
+            tolerance=0.12,
+            each=True,
+        ),
+        Probe(
+            name("initial_biases"),
+            "How large are biases at the start?",
+            source,
+            "root mean square per layer times the root of its inputs: " + ", ".join(layers),
+            biases,
+            words.listed(layers),
+            # A last layer has few biases, so little is known of their spread.
+            tolerance=0.6,
+        ),
+        Probe(
+            name("initial_orthogonality"),
+            "Are the weights of a layer orthogonal at the start?",
+            source,
+            "0 no, 1 yes, per layer with more than one output",
+            orthogonality,
+            _orthogonal_words,
+            counts=True,
+        ),
+    )
+
+
+def _layers(algorithm: str, second: str) -> list[str]:
+    heads = ("mean", "std") if algorithm == "sac" else ("out",)
+    policy = [f"policy.{layer}" for layer in ("0", "1", *heads)]
+    return policy + [f"{second}.{layer}" for layer in ("0", "1", "out")]
+
+
+def _scaled_biases(weights: Mapping[str, Array], layer: str) -> Array:
+    return np.asarray(weights[f"{layer}.bias"] * np.sqrt(weights[f"{layer}.weight"].shape[1]))
+
+
+def _is_orthogonal(weights: Array) -> bool:
+    values = np.linalg.svd(weights, compute_uv=False)
+    return bool(np.ptp(values) < FLAT * values.max())
+
+
+def _orthogonal_words(comparison: object, measurement: Measurement) -> str:
+    count, all_of = int(measurement.value.sum()), len(measurement.value)
+    return f"{count} of {all_of} layers have orthogonal weights"
+
+
+def constant(
+    probe_name: str, question: str, source: str, own: Own, name: str, expected: float
+) -> Probe:
+    """A probe of a number that is learned and starts at a constant, on a log scale."""
+
+    def measure(lab: Lab) -> Measurement:
+        value = np.exp(own(lab, 0).record.created[name].ravel())
+        return Measurement(value, np.full_like(value, expected))
+
+    return Probe(probe_name, question, source, "1", measure, words.relation("start"))
+
+
+def targets(algorithm: str, own: Own, source: str) -> Probe:
+    """A probe of what target networks start from."""
+    copied = ("critic1", "critic2") + (("policy",) if algorithm == "td3" else ())
+
+    def measure(lab: Lab) -> Measurement:
+        weights = own(lab, 0).record.created
+        differ = float(not np.array_equal(weights["critic1.0.weight"], weights["critic2.0.weight"]))
+        same = [
+            float(all(np.array_equal(a, weights[k.replace(n, f"{n}_target", 1)]) for k, a in pairs))
+            for n in copied
+            for pairs in [[(k, a) for k, a in weights.items() if k.split(".")[0] == n]]
+        ]
+        return Measurement(np.array([differ, *same]), np.ones(1 + len(same)))
+
+    names = ("critics differ", *(f"target of the {name} is a copy" for name in copied))
+    return Probe(
+        f"{algorithm}.initial_targets",
+        "Do the critics differ at the start, and are targets copies of their networks?",
+        source,
+        "0 no, 1 yes: " + ", ".join(names),
+        measure,
+        words.listed(names),
+        counts=True,
+    )

@@ -1,0 +1,51 @@
+"""Probes of twin delayed deep deterministic policy gradient."""
+
+import numpy as np
+
+from harness.probes.lab import Run
+from harness.probes.probe import Probe
+from harness.probes.readings import batch
+from harness.probes.results import Array
+from harness.probes.shared import completeness, counts, greedy, initial, optimizers, storage
+from harness.probes.td3 import action, runs, update
+from harness.probes.td3.runs import CODE, DELAY, PAPER
+
+ALGORITHM = f"{PAPER}, algorithm 1"
+
+
+def _pairs(run: Run) -> Array:
+    return np.hstack([batch(run).observations, batch(run).actions])
+
+
+PROBES: tuple[Probe, ...] = (
+    greedy.probe("td3", runs.acting, "out", f"{PAPER}, appendix C: tanh of the output, scaled"),
+    *action.PROBES,
+    *update.PROBES,
+    *counts.off_policy("td3", runs.counting, runs.copies, ALGORITHM, DELAY),
+    *storage.probes("td3", runs.update, runs.acting),
+    *completeness.probes(
+        "td3",
+        runs.update,
+        {"policy": lambda run: batch(run).observations, "critic1": _pairs},
+        f"{PAPER}, appendix C: ReLU",
+    ),
+    *optimizers.probes(
+        "td3",
+        runs.update,
+        runs.own,
+        {"policy": 1e-3, "critic1": 1e-3},
+        1e-8,
+        f"{PAPER}, appendix C: Adam with 0.001",
+    ),
+    initial.targets("td3", runs.own, ALGORITHM),
+    *initial.probes(
+        "td3",
+        runs.own,
+        (400, 300, 400, 300),
+        f"{PAPER}, appendix C: 400 and 300",
+        lambda name, shape: 1 / np.sqrt(3 * shape[1]),
+        1 / np.sqrt(3),
+        orthogonal=False,
+        source=f"{CODE}: as PyTorch makes a linear layer, uniform",
+    ),
+)

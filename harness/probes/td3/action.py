@@ -1,0 +1,160 @@
+"""Probes of TD3's actions: the policy's, exploration, and target smoothing."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from harness.probes import oracles, words
+from harness.probes.lab import Lab
+from harness.probes.probe import Measurement, Probe
+from harness.probes.readings import critics, steps_of
+from harness.probes.results import Array, Axis
+from harness.probes.setups import HALF, HIGH, LOW
+from harness.probes.shared.storage import action_unit
+from harness.probes.td3 import runs
+from harness.probes.td3.runs import CENTRES, CLIP, EXPLORATION, NOISE, NOISES, PAPER
+
+MIDDLE = CENTRES == 0
+GENTLE = MIDDLE & (np.abs(NOISES) < 2)
+"""Rows in which no noise is cut, with the paper's values."""
+EDGES = ("lower bound 1", "upper bound 1", "lower bound 2", "upper bound 2")
+
+
+def _policy_action(lab: Lab) -> Measurement:
+    expected = (LOW[0] + HIGH[0]) / 2 + HALF * np.tanh(runs.OUTPUTS)
+    return Measurement(runs.still(lab).actions()[:, 0], expected, Axis("output", runs.OUTPUTS))
+
+
+def _exploration(lab: Lab) -> Measurement:
+    noisy = runs.centres() + EXPLORATION * HALF * NOISES
+    expected = np.clip(noisy, LOW[0], HIGH[0])
+    return Measurement(
+        runs.acting(lab).actions()[:, 0], expected, _axis(), {"not cut at the bounds": noisy}
+    )
+
+
+def _exploration_scale(lab: Lab) -> Measurement:
+    actions = runs.acting(lab).actions()[:, 0]
+    return Measurement(np.array([_share(actions)]), np.array([EXPLORATION]))
+
+
+def _warm_up(lab: Lab) -> Measurement:
+    run = runs.warming(lab)
+    count = run.hyperparameters.learning_starts - 1
+    drawn = -1 + 2 * run.experiment.dictation.random_actions[:count]
+    noise = EXPLORATION * run.experiment.dictation.acting_noise[:count]
+    noisy = np.clip(drawn + noise, -1, 1)
+    text = "exploration noise is added to random actions as well"
+    return Measurement(run.actions()[:count], drawn, alternatives={text: noisy})
+
+
+def _target_action(lab: Lab) -> Measurement:
+    bounds = np.array(LOW[:1]), np.array(HIGH[:1])
+    expected = oracles.smoothed_action(runs.centres(), NOISES, NOISE, CLIP, *bounds)
+    return Measurement(next_actions(lab, 0), expected, _axis())
+
+
+def _target_noise_scale(lab: Lab) -> Measurement:
+    return Measurement(np.array([_share(next_actions(lab, 0))]), np.array([NOISE]))
+
+
+def _target_noise_clip(lab: Lab) -> Measurement:
+    actions = next_actions(lab, 0)[MIDDLE]
+    most = np.abs(actions - (LOW[0] + HIGH[0]) / 2).max() / HALF
+    free = np.abs(NOISES).max() * _share(next_actions(lab, 0))
+    return Measurement(
+        np.array([most]), np.array([CLIP]), alternatives={"not cut": np.array([free])}
+    )
+
+
+def _target_bounds(lab: Lab) -> Measurement:
+    seen = [next_actions(lab, dimension) for dimension in (0, 1)]
+    value = np.array([edge for actions in seen for edge in (actions.min(), actions.max())])
+    return Measurement(value, np.array([LOW[0], HIGH[0], LOW[1], HIGH[1]]))
+
+
+def next_actions(lab: Lab, dimension: int) -> Array:
+    """Actions in the targets of the smoothing run, in action units, float[rows]."""
+    run = runs.smoothing(lab, dimension)
+    shown = critics(run, steps_of(run, "critic1")[0]).target / run.hyperparameters.gamma
+    # Critics see actions in the unit in which they are stored.
+    scale, shift = action_unit(run, dimension)
+    return np.asarray((shown - shift) / scale)
+
+
+def _share(actions: Array) -> float:
+    # Standard deviation of the noise as a share of half the range, where nothing is cut.
+    slope = np.polyfit(NOISES[GENTLE], actions[GENTLE], 1)[0]
+    return round(float(slope / HALF), 9)
+
+
+def _axis() -> Axis:
+    return Axis("standard normal noise; middle of the range, then near its ends", NOISES)
+
+
+PROBES: Sequence[Probe] = (
+    Probe(
+        "td3.policy_action",
+        "Which action does the policy take without noise, where actions range from -1 to 3?",
+        f"{PAPER}, appendix C: tanh of the output, scaled to the range",
+        "action, in action units",
+        _policy_action,
+        words.relation("action"),
+    ),
+    Probe(
+        "td3.exploration",
+        "Which action does the policy take with noise, where actions range from -1 to 3?",
+        f"{PAPER}, section 6.1: Gaussian noise with standard deviation 0.1",
+        "action, in action units",
+        _exploration,
+        words.relation("action"),
+    ),
+    Probe(
+        "td3.exploration_scale",
+        "How large is the exploration noise, by default?",
+        f"{PAPER}, section 6.1: 0.1; authors' code: of half the action range",
+        "standard deviation, as a share of half the action range",
+        _exploration_scale,
+        words.relation("exploration noise"),
+    ),
+    Probe(
+        "td3.warm_up_action",
+        "Which actions are taken during the warm-up?",
+        f"{PAPER}, section 6.1: drawn uniformly at random",
+        "action, in action units",
+        _warm_up,
+        words.relation("random action"),
+    ),
+    Probe(
+        "td3.target_action",
+        "Which next action do targets use, by default, where actions range from -1 to 3?",
+        f"{PAPER}, eq. 14 and section 6.1: noise 0.2, cut at 0.5, actions kept within bounds",
+        "action, in action units",
+        _target_action,
+        words.relation("next action"),
+    ),
+    Probe(
+        "td3.target_noise_scale",
+        "How large is the noise in targets, by default?",
+        f"{PAPER}, section 6.1: 0.2; authors' code: of half the action range",
+        "standard deviation, as a share of half the action range",
+        _target_noise_scale,
+        words.relation("target noise"),
+    ),
+    Probe(
+        "td3.target_noise_clip",
+        "Where is the noise in targets cut, by default?",
+        f"{PAPER}, section 6.1: at 0.5; authors' code: of half the action range",
+        "largest noise, as a share of half the action range",
+        _target_noise_clip,
+        words.relation("largest target noise"),
+    ),
+    Probe(
+        "td3.target_action_bounds",
+        "Where are next actions cut that noise takes out of the range, per dimension?",
+        "the authors' code: at the bounds of the action space, here -1 to 3 and -2 to 2",
+        "smallest and largest next action, in action units",
+        _target_bounds,
+        words.listed(EDGES),
+    ),
+)

@@ -1,0 +1,92 @@
+"""Probes of TD3's updates."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from harness.probes import oracles, setups, words
+from harness.probes.contract import Parameters, Step
+from harness.probes.lab import Lab, Run
+from harness.probes.networks import RELU, input_gradient, output, output_gradient
+from harness.probes.probe import Measurement, Probe
+from harness.probes.readings import batch, steps_of
+from harness.probes.results import Array
+from harness.probes.shared import critics
+from harness.probes.td3 import runs
+from harness.probes.td3.runs import CLIP, NOISE, PAPER
+
+
+def targets(run: Run) -> tuple[Array, Mapping[str, Array]]:
+    """The paper's targets in the first update, and others by what they are."""
+    weights, data = steps_of(run, "critic1")[0].before, batch(run)
+    low, high = -np.ones(setups.ACTIONS), np.ones(setups.ACTIONS)
+
+    def next_values(policy: str, suffix: str, std: float) -> tuple[Array, Array]:
+        mean = np.tanh(output(weights, policy, data.next_observations, RELU))
+        noise = run.experiment.dictation.batch_noise[: len(mean)]
+        action = oracles.smoothed_action(mean, noise, std, CLIP, low, high)
+        inputs = np.hstack([data.next_observations, action])
+        first, second = (output(weights, f"critic{i}{suffix}", inputs, RELU)[:, 0] for i in (1, 2))
+        return first, second
+
+    first, second = next_values("policy_target", "_target", NOISE)
+    values = critics.twin_values(first, second) | {
+        "no noise in the next action": np.minimum(*next_values("policy_target", "_target", 0.0)),
+        "the online policy's next action": np.minimum(*next_values("policy", "_target", NOISE)),
+        "the online critics' values": np.minimum(*next_values("policy_target", "", NOISE)),
+    }
+    return critics.with_ends(run, np.minimum(first, second), values)
+
+
+def _policy_terms(lab: Lab) -> Measurement:
+    run = runs.update(lab)
+    weights, _ = policy_terms(run, steps_of(run, "policy")[0])
+    return Measurement(weights, np.array([1.0, 0.0]))
+
+
+def _policy_clipping(lab: Lab) -> Measurement:
+    quiet, loud = (_policy_pull(of(lab)) for of in (runs.update, runs.loud))
+    return Measurement(np.array([loud / quiet]), np.ones(1))
+
+
+def _policy_pull(run: Run) -> float:
+    return float(np.abs(policy_terms(run, steps_of(run, "policy")[0])[0]).sum())
+
+
+def _critics_seen(lab: Lab) -> Measurement:
+    run = runs.update(lab)
+    step = steps_of(run, "policy")[0]
+    earlier = [s for s in steps_of(run, "critic1") if s.env_steps <= step.env_steps][-1]
+    misfits = [policy_terms(run, step, seen)[1] for seen in (earlier.before, earlier.after)]
+    return Measurement(np.array([float(np.argmin(misfits))]), np.ones(1))
+
+
+def policy_terms(
+    run: Run, step: Step, critics_then: Parameters | None = None
+) -> tuple[Array, float]:
+    """Weights of critic 1 and critic 2 in the policy's gradient, and what they leave."""
+    data, weights = batch(run), step.before if critics_then is None else critics_then
+    gradient = output_gradient(step.gradients, step.before, "policy", data.observations, RELU)
+    action = np.tanh(output(step.before, "policy", data.observations, RELU))
+    inputs, inner = np.hstack([data.observations, action]), 1 - action**2
+    terms = [
+        -inner * input_gradient(weights, f"critic{i}", inputs)[:, -setups.ACTIONS :] for i in (1, 2)
+    ]
+    basis = np.stack([term.ravel() / len(action) for term in terms], axis=1)
+    found = np.linalg.lstsq(basis, gradient.ravel(), rcond=None)[0]
+    return np.asarray(found, float), float(np.abs(basis @ found - gradient.ravel()).max())
+
+
+PROBES: Sequence[Probe] = (
+    *critics.probes("td3", runs.update, runs.loud, targets, f"{PAPER}, algorithm 1", half=False),
+    Probe(
+        "td3.policy_terms",
+        "What does the policy climb?",
+        f"{PAPER}, algorithm 1: the first critic",
+        "weight of the first and of the second critic",
+        _policy_terms,
+        words.listed(("weight of the first critic", "of the second critic")),
+    ),
+    critics.policy_clipping_probe("td3", _policy_clipping, f"{PAPER}, algorithm 1"),
+    critics.critics_seen_probe("td3", _critics_seen, f"{PAPER}, algorithm 1"),
+)

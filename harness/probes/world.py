@@ -1,0 +1,170 @@
+"""The scripted environment that probes train on: observations, rewards and ends are dictated.
+
+Nothing depends on the actions, so every implementation sees the same world whatever it does.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.tasks import Task
+from harness.probes.results import Array
+
+TERMINATED, TRUNCATED = 1, 2
+"""How a step can end an episode; 0 is not at all."""
+
+ENV_ID = "harness.probes:Dictated-v0"
+
+
+@dataclasses.dataclass(frozen=True)
+class Dictation:
+    """What the world and its random numbers are, by environment step.
+
+    Attributes:
+        observations: float[steps + 1, observations]; row t + 1 follows step t.
+        resets: float[steps + 1, observations]; row t + 1 starts an episode after step t.
+        rewards: float[steps].
+        ends: int[steps]: 0, `TERMINATED` or `TRUNCATED`.
+        random_actions: float[steps, actions] in 0..1, shares of the action range.
+        acting_noise: float[steps, actions], standard normal numbers for single actions.
+        batch_noise: float[rows, actions], standard normal numbers for batches of actions.
+        low: Smallest action per dimension.
+        high: Largest action per dimension.
+    """
+
+    observations: Array
+    resets: Array
+    rewards: Array
+    ends: NDArray[np.int64]
+    random_actions: Array
+    acting_noise: Array
+    batch_noise: Array
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @property
+    def task(self) -> Task:
+        """Sizes and bounds."""
+        return Task(ENV_ID, self.observations.shape[1], self.low, self.high, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Transition:
+    """One step as the environment saw it.
+
+    Attributes:
+        observation: Before the step.
+        action: What arrived.
+        reward: Of the step.
+        next_observation: After the step, before any reset.
+        end: 0, `TERMINATED` or `TRUNCATED`.
+    """
+
+    observation: Array
+    action: Array
+    reward: float
+    next_observation: Array
+    end: int
+
+
+class World:
+    """All copies of the environment in one training, and the clock they share.
+
+    Attributes:
+        dictation: What happens when.
+        steps: Environment steps taken, all copies together.
+        copies: Environments made.
+        draws: Random whole numbers asked for: steps taken, smallest, largest + 1, how many.
+        transitions: All steps, in order.
+        started: Whether training has asked for the first observation.
+        before_step: Called before each step.
+        at_start: Called once, before the first observation is handed out.
+    """
+
+    def __init__(self, dictation: Dictation) -> None:
+        self.dictation = dictation
+        self.steps = 0
+        self.copies = 0
+        self.draws: list[tuple[int, int, int, int]] = []
+        self.transitions: list[Transition] = []
+        self.before_step: Callable[[], None] = lambda: None
+        self.at_start: Callable[[], None] = lambda: None
+        self.started = False
+
+    def make_env(self) -> gymnasium.Env[Any, Any]:
+        """A new copy of the environment."""
+        return DictatedEnv(self)
+
+    def start(self) -> None:
+        """Tells that networks and optimisers are there, the first time."""
+        if not self.started:
+            self.started = True
+            self.at_start()
+
+    @property
+    def row(self) -> int:
+        """The current row of the dictation; it stays on the last one after the end."""
+        return min(self.steps, len(self.dictation.rewards) - 1)
+
+
+class DictatedEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
+    """One copy."""
+
+    def __init__(self, world: World) -> None:
+        d = world.dictation
+        size = d.observations.shape[1]
+        self.world = world
+        self._number = world.copies
+        world.copies += 1
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
+        self.action_space: Any = DictatedBox(world)
+        self._observation = d.observations[0]
+
+    def reset(self, **kwargs: Any) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """The first observation of an episode."""
+        self.world.start()
+        d, steps = self.world.dictation, self.world.steps
+        self._observation = (d.resets if steps else d.observations)[min(steps, len(d.rewards))]
+        if not steps:
+            # Copies are told apart; twice a float32 number is one.
+            self._observation = self._observation * 2.0**self._number
+        return self._observation.astype(np.float32), {}
+
+    def step(
+        self, action: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """The next row."""
+        world, d, row = self.world, self.world.dictation, self.world.row
+        world.before_step()
+        before, self._observation = self._observation, d.observations[row + 1]
+        reward, end = float(d.rewards[row]), int(d.ends[row])
+        taken = np.array(action, dtype=float)
+        world.transitions.append(Transition(before, taken, reward, self._observation, end))
+        world.steps += 1
+        observation = self._observation.astype(np.float32)
+        return observation, reward, end == TERMINATED, end == TRUNCATED, {}
+
+
+class DictatedBox(gymnasium.spaces.Box):
+    """An action space whose samples are dictated."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        low, high = (np.array(bound, np.float32) for bound in self._bounds(world))
+        super().__init__(low, high, low.shape, np.float32)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> NDArray[np.float32]:
+        """The random action of the current step."""
+        share = self.world.dictation.random_actions[self.world.row]
+        return np.asarray(self.low + share * (self.high - self.low), dtype=np.float32)
+
+    def __deepcopy__(self, memo: Any) -> "DictatedBox":
+        return DictatedBox(self.world)
+
+    @staticmethod
+    def _bounds(world: World) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        return world.dictation.low, world.dictation.high
