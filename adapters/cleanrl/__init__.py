@@ -1,6 +1,7 @@
 """CleanRL: the scripts of the wheel, run as they are shipped."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from adapters.cleanrl.scripts import SHA256, check_installed
 from adapters.cleanrl.translate import translate
@@ -55,3 +56,9 @@ class CleanRLAdapter:
         from adapters.cleanrl.probing import probe
 
         return probe(algorithm, native, context, script, watch)
+
+    def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:
+        """See `adapters.cleanrl.defaults`."""
+        from adapters.cleanrl.defaults import upstream_defaults
+
+        return upstream_defaults(algorithm)

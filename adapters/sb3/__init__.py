@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 from collections.abc import Mapping
+from typing import Any
 
 from adapters.sb3.translate import translate
 from harness.adapter import Context, MakeEnv, Monitor, Native
@@ -67,3 +68,12 @@ class SB3Adapter:
         from adapters.sb3.probing import probe
 
         return probe(algorithm, native, context, script, watch)
+
+    def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:
+        """Defaults in the signature of the algorithm's class."""
+        import inspect
+
+        import stable_baselines3
+
+        parameters = inspect.signature(getattr(stable_baselines3, algorithm.upper())).parameters
+        return {n: p.default for n, p in parameters.items() if p.default is not p.empty}

@@ -7,11 +7,11 @@ import numpy as np
 import stable_baselines3
 import torch
 from numpy.typing import NDArray
+from stable_baselines3.common import utils
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.monitor import Monitor as SB3Monitor
 from stable_baselines3.common.noise import NormalActionNoise
-from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from harness.adapter import Context, MakeEnv, Monitor, Native, Weights
@@ -85,7 +85,9 @@ def resolve(settings: Mapping[str, Any], action_size: int) -> dict[str, Any]:
 def _object(value: Any, action_size: int) -> Any:
     match value:
         case {"LinearSchedule": arguments}:
-            return LinearSchedule(*arguments)
+            # Older releases have it as a function only.
+            linear = getattr(utils, "LinearSchedule", None) or utils.get_linear_fn
+            return linear(*arguments)
         case {"NormalActionNoise": sigma}:
             return NormalActionNoise(np.zeros(action_size), sigma * np.ones(action_size))
     return value

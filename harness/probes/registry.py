@@ -1,13 +1,19 @@
 """All probes."""
 
+import difflib
 from collections.abc import Sequence
 
 from harness.fields import SpecError, unknown
-from harness.probes import ppo, sac, td3
+from harness.probes import ppo, sac, settings, td3
 from harness.probes.probe import Probe
 from harness.spec import ALGORITHMS
 
-PROBES: tuple[Probe, ...] = (*ppo.PROBES, *td3.PROBES, *sac.PROBES)
+PROBES: tuple[Probe, ...] = tuple(
+    probe
+    for algorithm in ALGORITHMS
+    for probe in (*ppo.PROBES, *td3.PROBES, *sac.PROBES, *settings.PROBES)
+    if probe.algorithm == algorithm
+)
 
 
 def select(algorithms: Sequence[str], patterns: Sequence[str]) -> list[Probe]:
@@ -26,5 +32,11 @@ def select(algorithms: Sequence[str], patterns: Sequence[str]) -> list[Probe]:
         and (not patterns or any(pattern in probe.name for pattern in patterns))
     ]
     if not chosen:
-        raise SpecError(f"--probe {','.join(patterns)}: no probe has such a name.")
+        names = [probe.name for probe in PROBES]
+        close = difflib.get_close_matches(patterns[0] if patterns else "", names, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise SpecError(
+            f"--probe {','.join(patterns)}: no probe has such a name.{hint} "
+            "python -m harness probe --list lists all."
+        )
     return chosen

@@ -1,78 +1,125 @@
 """What the command prints."""
 
-from collections.abc import Sequence
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from harness.probes.results import AGREES, Answer, Report, Result
 
+WIDTH = 100
+LEGEND = (
+    "= as in the paper;  x 2 a multiple of it;  + 0.5 a constant away from it;  f another "
+    "function, with the largest difference;  # another count;  ? not measured;  ! failed to run"
+)
 
-def lines(report: Report) -> list[str]:
-    """The report as text."""
+
+def lines(report: Report, everything: bool = False) -> list[str]:
+    """The report as text: what differs (or everything), then one line per probe."""
     text: list[str] = []
     for result in report.results:
-        text += ["", *_result(result)]
-    text.append("")
-    text += [f"not probed: {name}: {why}" for name, why in report.not_probed.items()]
-    answers = [answer for result in report.results for answer in result.answers.values()]
-    measured = [answer for answer in answers if not answer.unmeasured]
-    agreeing = [answer for answer in measured if answer.comparison.kind == AGREES]
-    text.append(
-        f"{len(report.results)} probes, {len(measured)} answers in {report.seconds:.0f} s: "
-        f"{len(agreeing)} agree with the paper, {len(measured) - len(agreeing)} do not, "
-        f"{len(answers) - len(measured)} could not be measured."
+        if everything or differs(result):
+            text += [*details(result), ""]
+    end = [line for paragraph in closing(report) for line in _wrapped("", paragraph)]
+    return [*text, *matrix(report), "", *end]
+
+
+def differs(result: Result) -> bool:
+    """Whether any implementation differs from the paper or could not be measured."""
+    return any(
+        answer.unmeasured or answer.comparison.kind != AGREES for answer in result.answers.values()
     )
-    return text
 
 
-def _result(result: Result) -> list[str]:
-    text = [f"{result.probe}: {result.question}", f"  paper: {result.citation}"]
+def details(result: Result) -> list[str]:
+    """One probe with all its answers."""
+    text = _wrapped("", f"{result.probe}: {result.question}")
+    text += _wrapped("  paper: ", result.citation)
     width = max((len(name) for name in result.answers), default=0)
-    text += [f"  {name:{width}}  {describe(answer)}" for name, answer in result.answers.items()]
-    if len(result.groups) > 1:
-        text.append("  alike: " + " | ".join(", ".join(group) for group in result.groups))
-    return text
+    for name, answer in result.answers.items():
+        text += _wrapped(f"  {name:{width}}  ", describe(answer))
+    return text + (_wrapped("  alike: ", alike(result)) if result.groups else [])
+
+
+def alike(result: Result) -> str:
+    """Which implementations agree with each other: `cleanrl, sb3 | torchrl`."""
+    return " | ".join(", ".join(group) for group in result.groups)
 
 
 def describe(answer: Answer) -> str:
     """One answer in one line."""
+    if answer.failed:
+        return f"failed to run: {answer.unmeasured}"
     if answer.unmeasured:
         return f"not measured: {answer.unmeasured}"
-    comparison = answer.comparison
-    if comparison.kind == AGREES:
-        return "agrees"
-    size = f"{comparison.size:+.4g}" if comparison.kind == "count" else f"{comparison.size:.4g}"
-    return f"{comparison.kind} {size}: {answer.meaning}"
+    if answer.comparison.kind == AGREES:
+        return "as in the paper"
+    return f"{answer.meaning} [{symbol(answer)}]"
 
 
-def changes(report: Report, expected: Report) -> Sequence[str]:
-    """What is no longer as stored: one line per answer that changed, vanished or is new."""
-    now, then = _answers(report), _answers(expected)
-    probed = {framework for _, framework in now}
-    asked = {result.probe for result in report.results}
-    text = []
-    for key in sorted(now.keys() | then.keys()):
-        probe, framework = key
-        if probe not in asked or framework not in probed:
-            continue  # was not asked for
-        before, after = then.get(key), now.get(key)
-        if before is None or after is None:
-            text.append(f"{probe}, {framework}: {'new' if before is None else 'gone'}")
-        elif not _same(before, after):
-            text.append(f"{probe}, {framework}: was {describe(before)}; is {describe(after)}")
-    return text
+def symbol(answer: Answer) -> str:
+    """One answer in a few characters; see `LEGEND`."""
+    if answer.unmeasured:
+        return "!" if answer.failed else "?"
+    size = answer.comparison.size
+    match answer.comparison.kind:
+        case "agrees":
+            return "="
+        case "factor":
+            return f"x {_digits(size)}"
+        case "offset":
+            return f"{'-' if size < 0 else '+'} {_digits(abs(size))}"
+        case "count":
+            return f"# {size:+.4g}"
+    return f"f {_digits(size)}"
 
 
-def _answers(report: Report) -> dict[tuple[str, str], Answer]:
-    return {
-        (result.probe, framework): answer
-        for result in report.results
-        for framework, answer in result.answers.items()
-    }
+def _digits(number: float) -> str:
+    return f"{number:.0f}" if 1000 <= abs(number) < 1e6 else f"{number:.3g}"
 
 
-def _same(before: Answer, after: Answer) -> bool:
-    if bool(before.unmeasured) != bool(after.unmeasured):
-        return False
-    if before.comparison.kind != after.comparison.kind:
-        return False
-    room = 1e-3 * max(abs(before.comparison.size), 1e-6)
-    return abs(before.comparison.size - after.comparison.size) <= room
+def matrix(report: Report) -> list[str]:
+    """One line per probe, one column per implementation."""
+    names = list(report.versions)
+    first = max(len(result.probe) for result in report.results)
+    cells = [
+        [symbol(r.answers[name]) if name in r.answers else "" for name in names]
+        for r in report.results
+    ]
+    widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(names)]
+
+    def line(head: str, row: Sequence[str]) -> str:
+        padded = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
+        return f"{head:{first}}  {'  '.join(padded)}".rstrip()
+
+    rows = (line(r.probe, row) for r, row in zip(report.results, cells, strict=True))
+    return [line("", names), *rows, *_wrapped("", LEGEND)]
+
+
+def closing(report: Report) -> Iterator[str]:
+    """Versions, what was left out, and how many answers there are."""
+    for name, packages in report.versions.items():
+        yield f"{name}: {', '.join(packages)}"
+    for name, why in report.not_probed.items():
+        yield f"not probed: {name}: {why}"
+    yield totals(report)
+
+
+def totals(report: Report) -> str:
+    """How many answers there are of each sort."""
+    counts = Counter(_sort(a) for result in report.results for a in result.answers.values())
+    text = (
+        f"{len(report.results)} probes, {counts.total()} answers in {report.seconds:.0f} s: "
+        f"{counts['same']} as in the papers, {counts['other']} not, "
+        f"{counts['unmeasured']} could not be measured"
+    )
+    return text + (f", {counts['failed']} failed to run." if counts["failed"] else ".")
+
+
+def _sort(answer: Answer) -> str:
+    if answer.unmeasured:
+        return "failed" if answer.failed else "unmeasured"
+    return "same" if answer.comparison.kind == AGREES else "other"
+
+
+def _wrapped(head: str, text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=head, subsequent_indent=" " * (len(head) or 2))

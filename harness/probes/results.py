@@ -1,15 +1,13 @@
-"""What a probe found, and its form in JSON."""
+"""What a probe found."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-SCHEMA = 1
 AGREES, FACTOR, OFFSET, FUNCTION, COUNT = "agrees", "factor", "offset", "function", "count"
 KINDS = (AGREES, FACTOR, OFFSET, FUNCTION, COUNT)
 """How a measured answer relates to the expected one."""
@@ -40,6 +38,7 @@ class Answer:
         comparison: Value against expected.
         meaning: One line for a reader.
         unmeasured: Why there is no answer; empty where there is one.
+        failed: Whether an error is why.
     """
 
     value: Array
@@ -47,6 +46,7 @@ class Answer:
     comparison: Comparison
     meaning: str = ""
     unmeasured: str = ""
+    failed: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,63 +104,15 @@ class Report:
     seconds: float
 
 
-def to_json(report: Report) -> dict[str, Any]:
-    """Plain numbers, texts, lists and dicts; not-a-number becomes null."""
-    return {"schema": SCHEMA, **_plain(report)}
+def entry_names(result: Result, count: int) -> list[str]:
+    """Names of an answer's numbers: those that `quantity` lists, after any colon, or places."""
+    _, colon, listed = result.quantity.rpartition(": ")
+    names = listed.split(", ")
+    found = len(names) == count and (bool(colon) or count > 2)
+    return names if found else [str(place) for place in range(count)]
 
 
-def from_json(content: Mapping[str, Any]) -> Report:
-    """Inverse of `to_json`.
-
-    Raises:
-        ValueError: Not written by this version of the schema.
-    """
-    if content.get("schema") != SCHEMA:
-        raise ValueError(f"probe results of schema {content.get('schema')}, expected {SCHEMA}")
-    return Report(
-        results=tuple(_result(result) for result in content["results"]),
-        versions={name: tuple(texts) for name, texts in content["versions"].items()},
-        not_probed=dict(content["not_probed"]),
-        seconds=content["seconds"],
-    )
-
-
-def _result(content: Mapping[str, Any]) -> Result:
-    axis = content["axis"]
-    return Result(
-        **{name: content[name] for name in ("probe", "algorithm", "question", "citation")},
-        quantity=content["quantity"],
-        axis=None if axis is None else Axis(axis["label"], _array(axis["values"])),
-        answers={name: _answer(answer) for name, answer in content["answers"].items()},
-        groups=tuple(tuple(group) for group in content["groups"]),
-    )
-
-
-def _answer(content: Mapping[str, Any]) -> Answer:
-    size = content["comparison"]["size"]
-    return Answer(
-        value=_array(content["value"]),
-        expected=_array(content["expected"]),
-        comparison=Comparison(content["comparison"]["kind"], np.nan if size is None else size),
-        meaning=content["meaning"],
-        unmeasured=content["unmeasured"],
-    )
-
-
-def _array(content: Any) -> Array:
-    return np.array(content, dtype=float)  # null becomes not-a-number
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case np.ndarray():
-            return _plain(value.tolist())
-        case float():
-            return value if np.isfinite(value) else None
-        case Mapping():
-            return {key: _plain(item) for key, item in value.items()}
-        case str() | int() | None:
-            return value
-        case Sequence():
-            return [_plain(item) for item in value]
-    return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+def no_answer(why: str, failed: bool = False) -> Answer:
+    """An answer that could not be had."""
+    nothing = np.empty(0)
+    return Answer(nothing, nothing, Comparison(AGREES), unmeasured=why, failed=failed)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from harness.probes.compare import compare, group
-from harness.probes.results import Answer, Axis, Comparison, Report, Result, from_json, to_json
+from harness.probes.results import Answer, Axis, Comparison, Report, Result
+from harness.probes.stored import from_json, to_json
 
 
 def a_report():

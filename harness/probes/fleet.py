@@ -1,0 +1,144 @@
+"""Puts probes to several implementations, each in a process of its own, two at a time."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any
+
+from harness.interpreter import lend_project
+from harness.probes.probe import Probe, alike
+from harness.probes.results import Answer, Report, Result, no_answer
+from harness.probes.stored import result_from_json
+
+PROCESSES = 2
+
+Tell = Callable[[str], None]
+"""Is told, once per answer, what was answered."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Party:
+    """One implementation that is asked.
+
+    Attributes:
+        label: Its name in the report.
+        entry: `module:class` of its adapter.
+        python: The interpreter it runs in.
+    """
+
+    label: str
+    entry: str
+    python: str = sys.executable
+
+
+@dataclasses.dataclass(frozen=True)
+class Statement:
+    """What one implementation answered.
+
+    Attributes:
+        versions: Of its packages, `name version`.
+        results: By probe; each has one answer at most.
+    """
+
+    versions: tuple[str, ...]
+    results: Mapping[str, Result]
+
+
+def ask(
+    parties: Sequence[Party],
+    probes: Sequence[Probe],
+    tell: Tell,
+    not_probed: Mapping[str, str] | None = None,
+) -> Report:
+    """Puts probes to parties.
+
+    Args:
+        parties: Implementations; their labels differ.
+        probes: Questions.
+        tell: Is told of progress.
+        not_probed: What the report says about implementations that were left out.
+    """
+    started = time.perf_counter()
+    pool = ThreadPoolExecutor(PROCESSES)
+    try:
+        # The last begins first: TorchRL takes as long as the other two together.
+        futures = [pool.submit(_hear, party, probes, tell) for party in reversed(parties)]
+        statements = [future.result() for future in reversed(futures)]
+    finally:
+        pool.shutdown(cancel_futures=True)
+    labels = [party.label for party in parties]
+    return Report(
+        results=tuple(_merge(p, dict(zip(labels, statements, strict=True))) for p in probes),
+        versions={label: said.versions for label, said in zip(labels, statements, strict=True)},
+        not_probed=not_probed or {},
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _hear(party: Party, probes: Sequence[Probe], tell: Tell) -> Statement:
+    names = ",".join(probe.name for probe in probes)
+    command = [party.python, "-m", "harness.probes.worker", party.entry, names]
+    environment = lend_project({"OMP_NUM_THREADS": "1"} | dict(os.environ))
+    versions: tuple[str, ...] = ()
+    results: dict[str, Result] = {}
+    with tempfile.TemporaryFile() as complaints:
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+        )
+        assert process.stdout is not None
+        for text in process.stdout:
+            line: Mapping[str, Any] = json.loads(text)
+            if "versions" in line:
+                versions = tuple(line["versions"])
+            else:
+                result = result_from_json(line["result"])
+                results[result.probe] = result
+                tell(f"{party.label} {result.probe}")
+        if process.wait():
+            why = f"its process ended with code {process.returncode}: {_last_line(complaints)}"
+            results |= {p.name: _died(p, why) for p in probes if p.name not in results}
+    return Statement(versions, results)
+
+
+def _last_line(file: IO[bytes]) -> str:
+    file.seek(0)
+    lines = file.read().decode(errors="replace").strip().splitlines()
+    return lines[-1][:200] if lines else "it said nothing"
+
+
+def _died(probe: Probe, why: str) -> Result:
+    return _result(probe, {"": no_answer(why, failed=True)}, None)
+
+
+def _merge(probe: Probe, statements: Mapping[str, Statement]) -> Result:
+    answers: dict[str, Answer] = {}
+    axis = None
+    for label, statement in statements.items():
+        result = statement.results[probe.name]
+        axis = result.axis if axis is None else axis
+        for answer in result.answers.values():  # one at most
+            answers[label] = answer
+    return _result(probe, answers, axis)
+
+
+def _result(probe: Probe, answers: Mapping[str, Answer], axis: Any) -> Result:
+    return Result(
+        probe=probe.name,
+        algorithm=probe.algorithm,
+        question=probe.question,
+        citation=probe.citation,
+        quantity=probe.quantity,
+        axis=axis,
+        answers=answers,
+        groups=alike(probe, answers),
+    )

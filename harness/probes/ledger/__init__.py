@@ -1,0 +1,1 @@
+"""The ledger: statements about implementations, each judged by what a probe measured."""

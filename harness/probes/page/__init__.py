@@ -1,0 +1,1 @@
+"""Pages of probe results, in Markdown and HTML, with figures."""

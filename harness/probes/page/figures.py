@@ -1,0 +1,126 @@
+"""Small figures of answers that are functions, as SVG text."""
+
+import io
+import re
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from harness.probes.results import AGREES, FUNCTION, Array, Axis, Result
+
+PAPER = "black"
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""Okabe and Ito's, which all readers can tell apart."""
+SIZE = (4.6, 2.9)
+STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",  # text stays text
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+}
+LEAST, FEW = 5, 20
+"""Fewest numbers that make a figure, and a line."""
+
+Draw = Callable[[Figure], None]
+
+
+def curves(result: Result) -> Draw | None:
+    """The answers over what they run over, one line per group that agrees, the paper dashed.
+
+    None where nothing differs or there is nothing to run over.
+    """
+    kinds = {a.comparison.kind for a in result.answers.values() if not a.unmeasured}
+    if result.axis is None or kinds <= {AGREES} or len(result.axis.values) < LEAST:
+        return None
+    if len(result.groups) < 2 and FUNCTION not in kinds:
+        return None
+    axis = result.axis
+
+    def draw(figure: Figure) -> None:
+        ax = figure.subplots()
+        answers = [a for a in result.answers.values() if not a.unmeasured]
+        expected = np.ravel(answers[0].expected)
+        apart = max(float(np.max(np.abs(np.ravel(a.value) - expected))) for a in answers)
+        subtract = expected if apart < 0.1 * np.ptp(expected) else np.zeros_like(expected)
+        quantity = result.quantity + (", minus the paper's" if subtract.any() else "")
+        _line(ax, axis, expected - subtract, "paper", PAPER)
+        for group, color in zip(result.groups, colors(result), strict=True):
+            answer = result.answers[group[0]]
+            label = ", ".join(group)
+            if answer.comparison.kind == AGREES:
+                ax.plot([], [], " ", label=f"as the paper: {label}")
+            else:
+                _line(ax, axis, np.ravel(answer.value) - subtract, label, color)
+        ax.set_xlabel(textwrap.fill(axis.label, 60))
+        ax.set_ylabel(textwrap.fill(quantity, 34))
+        legend(ax)
+
+    return draw
+
+
+def colors(result: Result) -> list[str]:
+    """A colour per group: that of its first implementation."""
+    names = list(result.answers)
+    return [COLORS[names.index(group[0]) % len(COLORS)] for group in result.groups]
+
+
+def legend(ax: Axes) -> None:
+    """Above the figure, where it hides nothing."""
+    ax.legend(loc="lower left", bbox_to_anchor=(-0.12, 1.0), ncols=2, borderaxespad=0.2)
+
+
+def svg(draw: Draw, name: str, fixed: bool = False) -> str:
+    """The figure as an SVG element.
+
+    Args:
+        draw: Draws it.
+        name: Unique on the page.
+        fixed: Whether it has a size of its own, and not that of what it stands in.
+    """
+    settings: Any = {**STYLE, "svg.hashsalt": name}
+    with mpl.rc_context(settings):
+        figure = Figure(figsize=SIZE, layout="constrained")
+        draw(figure)
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+    if fixed:
+        return text
+    return re.sub(r'(<svg[^>]*?) width="[^"]*"( height="[^"]*")?', r"\1", text, count=1)
+
+
+def _line(ax: Axes, axis: Axis, values: Array, label: str, color: str) -> None:
+    # Where the axis starts anew, so does the line. Few numbers are dots.
+    x = axis.values
+    if len(x) != len(values):
+        return
+    dots = len(x) < FEW
+    paper = color == PAPER
+    look: dict[str, Any] = {
+        "color": color,
+        "linestyle": "none" if dots else "--" if paper else "-",
+        "marker": ("x" if paper else "o") if dots else "",
+        "markersize": 7 if paper else 5,
+        "linewidth": 1 if paper else 2,
+        "zorder": 5 if paper else 3,
+    }
+    breaks = np.flatnonzero(np.diff(x) < 0) + 1
+    for number, part in enumerate(np.split(np.arange(len(x)), breaks)):
+        ax.plot(x[part], values[part], label=label if number == 0 else None, **look)
+
+
+def gaussian(x: Array, mean: float, std: float) -> Array:
+    """Density of the normal distribution."""
+    return np.asarray(np.exp(-0.5 * ((x - mean) / std) ** 2) / (std * np.sqrt(2 * np.pi)))

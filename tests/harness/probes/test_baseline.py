@@ -1,0 +1,78 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from harness.probes.baseline import changed, changes, merged
+from harness.probes.results import Answer, Comparison, Report, Result, no_answer
+
+AGREES = Comparison("agrees")
+
+
+def a_result(probe="sac.critic_target", quantity="in units of return", **answers):
+    return Result(probe, "sac", "?", "paper", quantity, None, answers, ())
+
+
+def answer(*numbers, kind="agrees", size=0.0, meaning=""):
+    value = np.array(numbers, float)
+    return Answer(value, value, Comparison(kind, size), meaning)
+
+
+def report(*results):
+    names = {name: ("x 1",) for result in results for name in result.answers}
+    return Report(results, names, {}, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (answer(1.0, 2.0), answer(1.0, 2.0)),
+        (answer(1.0, 2.0), answer(1.0, 2.0 + 1e-4)),
+        (answer(np.nan), answer(np.nan)),
+        (no_answer("it cannot"), no_answer("it cannot, in other words")),
+    ],
+)
+def test_rounding_and_wording_are_no_change(before, after):
+    assert changed(a_result(), before, after) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (answer(1.0, 2.0), answer(1.0, 2.1), "1 2 -> 2.1"),
+        (answer(1.0), answer(2.0, kind="factor", size=2.0, meaning="twice"), "is twice [x 2]"),
+        (answer(1.0), no_answer("gone"), "is not measured: gone"),
+        (answer(1.0), answer(1.0, 2.0), "1 numbers -> 2"),
+        (answer(1.0), answer(np.nan), "1 -> nan"),
+    ],
+)
+def test_a_change_is_told_with_its_numbers(before, after, words):
+    (line,) = changed(a_result(), before, after)
+    assert words in line
+
+
+def test_a_count_that_changes_by_one_of_many_is_a_change():
+    result = a_result("sac.counts", "steps")
+    assert changed(result, answer(20000.0), answer(20001.0))
+
+
+def test_a_small_number_beside_a_large_one_is_watched_in_its_own_unit():
+    result = a_result("sac.adam_settings", "constants: eps, beta")
+    (line,) = changed(result, answer(1e-8, 0.9), answer(1e-5, 0.9))
+    assert line == "eps 1e-08 -> 1e-05"
+
+
+def test_new_and_vanished_answers_are_changes_where_they_were_asked_for():
+    old = report(a_result(a=answer(1.0), b=answer(1.0)))
+    new = report(a_result(a=answer(1.0), c=answer(1.0)), a_result("sac.x", a=answer(1.0)))
+    assert changes(new, old) == ["sac.critic_target, c: new", "sac.x, a: new"]
+    gone = dataclasses.replace(report(a_result(b=answer(1.0))), versions={"a": (), "b": ()})
+    assert changes(gone, old) == ["sac.critic_target, a: gone"]
+
+
+def test_merging_keeps_what_was_not_asked():
+    old = report(a_result(a=answer(1.0), b=answer(2.0)), a_result("sac.x", a=answer(3.0)))
+    found = merged(report(a_result(a=answer(9.0))), old)
+    assert {name: a.value[0] for name, a in found.results[0].answers.items()} == {"a": 9, "b": 2}
+    assert found.results[1].answers["a"].value[0] == 3
+    assert set(found.versions) == {"a", "b"}

@@ -1,0 +1,102 @@
+import json
+
+import pytest
+
+from harness.probes.__main__ import main
+from harness.probes.stored import from_json
+
+ONE = ["--frameworks", "cleanrl", "--probe", "sac.critic_loss_factor"]
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    path = tmp_path_factory.mktemp("stored") / "answers.json"
+    assert main([*ONE, "--json", str(path)]) == 0
+    return path
+
+
+def test_json_has_answers_and_versions(stored):
+    report = from_json(json.loads(stored.read_text()))
+    assert report.versions["cleanrl"][0] == "cleanrl 1.2.0"
+    (answer,) = (result.answers["cleanrl"] for result in report.results)
+    assert (answer.comparison.kind, round(answer.comparison.size, 3)) == ("factor", 2.0)
+
+
+@pytest.fixture
+def asked(stored, monkeypatch):
+    """Answers are those that were stored: what remains is what the command makes of them."""
+    report = from_json(json.loads(stored.read_text()))
+    monkeypatch.setattr("harness.probes.fleet.ask", lambda *args: report)
+
+
+def other(stored, tmp_path):
+    content = json.loads(stored.read_text())
+    answer = content["results"][0]["answers"]["cleanrl"]
+    answer["value"] = [number / 2 for number in answer["value"]]
+    answer["comparison"] = {"kind": "agrees", "size": 0.0}
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_same_answers_pass(stored, asked):
+    assert main([*ONE, "--baseline", str(stored)]) == 0
+
+
+def test_a_changed_answer_is_told_and_gives_code_1(stored, asked, tmp_path, capsys):
+    assert main([*ONE, "--baseline", str(other(stored, tmp_path))]) == 1
+    assert "was as in the paper; is pull on the critic" in capsys.readouterr().out
+
+
+def test_a_baseline_can_be_updated_and_made(stored, asked, tmp_path):
+    for path in (other(stored, tmp_path), tmp_path / "new.json"):
+        assert main([*ONE, "--baseline", str(path), "--update-baseline"]) == 0
+        assert main([*ONE, "--baseline", str(path)]) == 0
+
+
+def test_an_update_keeps_what_was_not_asked(stored, asked, tmp_path):
+    content = json.loads(stored.read_text())
+    elsewhere = json.loads(json.dumps(content["results"][0])) | {"probe": "sac.target_entropy"}
+    content["results"].append(elsewhere)
+    path = tmp_path / "more.json"
+    path.write_text(json.dumps(content))
+    assert main([*ONE, "--baseline", str(path), "--update-baseline"]) == 0
+    names = [result["probe"] for result in json.loads(path.read_text())["results"]]
+    assert names == ["sac.critic_loss_factor", "sac.target_entropy"]
+
+
+def test_a_probe_that_failed_gives_code_3(stored, monkeypatch, capsys):
+    content = json.loads(stored.read_text())
+    content["results"][0]["answers"]["cleanrl"] |= {"failed": True, "unmeasured": "no luck"}
+    monkeypatch.setattr("harness.probes.fleet.ask", lambda *args: from_json(content))
+    assert main([*ONE, "--baseline", str(stored)]) == 3
+    assert "failed to run: no luck" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--algorithm", "sacc"], "Did you mean sac?"),
+        (["--frameworks", "sb4"], "Did you mean sb3?"),
+        (["--probe", "sac.std_mop"], "Did you mean sac.std_map?"),
+        (["--baseline", "nowhere.json"], "no stored answers there"),
+        (["--json", "nowhere/x.json"], "the folder nowhere is not there"),
+        (["--update-baseline"], "needs --baseline FILE"),
+        (["--drift", "sb3"], "needs --python PATH"),
+        (["--python", "/bin/true"], "--python runs one framework"),
+        (["--frameworks", "sb3", "--python", "/no/python"], "cannot be started"),
+    ],
+)
+def test_bad_input_is_one_message_and_code_2(arguments, words, capsys):
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_list_names_every_probe(capsys):
+    from harness.probes.registry import PROBES
+
+    assert main(["--list"]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == [probe.name for probe in PROBES]

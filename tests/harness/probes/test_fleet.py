@@ -1,0 +1,46 @@
+import sys
+import types
+
+import pytest
+
+from harness.probes import fleet, registry, worker
+from harness.probes.lab import Lab
+from harness.probes.probe import Measurement, Probe
+
+PROBES = registry.select([], ["sac.critic_loss_factor", "sac.target_entropy"])
+
+
+def test_a_process_that_dies_leaves_failed_answers():
+    told = []
+    report = fleet.ask([fleet.Party("dead", "no.such.module:Adapter")], PROBES, told.append)
+    answers = [result.answers["dead"] for result in report.results]
+    assert len(answers) == 2
+    assert all(answer.failed for answer in answers)
+    assert "ModuleNotFoundError" in answers[0].unmeasured
+    assert told == []
+
+
+def test_an_error_in_a_probe_is_a_failed_answer():
+    def broken(lab: Lab) -> Measurement:
+        raise ZeroDivisionError("at the third step")
+
+    adapter = types.SimpleNamespace(name="x", supports=lambda algorithm: True)
+    result = worker.ask(Probe("sac.x", "?", "c", "q", broken, str), Lab(adapter))
+    assert result.answers["x"].failed
+    assert result.answers["x"].unmeasured == "ZeroDivisionError: at the third step"
+    assert result.groups == ()
+
+
+@pytest.mark.parametrize("kind", ["terminal", "pipe"])
+def test_progress_counts_answers(kind):
+    import io
+
+    from harness.probes.progress import Progress
+
+    out = io.StringIO()
+    out.isatty = lambda: kind == "terminal"
+    with Progress(2, out) as progress:
+        progress.tell("a")
+        progress.tell("b")
+    assert "2/2 b" in out.getvalue()
+    assert sys.stderr is not out

@@ -1,0 +1,163 @@
+import dataclasses
+import json
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from harness.fields import SpecError
+from harness.probes.__main__ import main
+from harness.probes.ledger import statements, text, verdicts
+from harness.probes.registry import PROBES
+from harness.probes.results import Answer, Comparison, Result, no_answer
+from harness.probes.stored import from_json
+
+DOCS = Path(__file__).parents[3] / "docs"
+ANSWERS = DOCS / "differences.json"
+AGREES = Comparison("agrees")
+
+
+@pytest.fixture(scope="module")
+def report():
+    return from_json(json.loads(ANSWERS.read_text()))
+
+
+def result(**answers):
+    groups = (("a", "b"),) if "b" in answers else (("a",),)
+    return Result("ppo.x", "ppo", "?", "paper: so", "units: one, two", None, answers, groups)
+
+
+def answer(*numbers, kind="agrees", size=0.0, meaning=""):
+    value = np.array(numbers, float)
+    return Answer(value, value, Comparison(kind, size), meaning)
+
+
+def verdict(check, **answers):
+    fields = {"probe": "ppo.x", "who": ("a",), **check}
+    statement = statements.Statement("s", "p", "so", (statements.Check(**fields),))
+    return verdicts.judge(statement, {"ppo.x": result(**answers)})
+
+
+@pytest.mark.parametrize(
+    ("check", "word"),
+    [
+        ({"kind": "equals", "value": [1, 2]}, "confirmed"),
+        ({"kind": "equals", "value": 1}, "refuted"),
+        ({"kind": "equals", "value": 2, "take": "largest"}, "confirmed"),
+        ({"kind": "equals", "value": 2, "take": ("two",)}, "confirmed"),
+        ({"kind": "equals", "value": 4, "take": (1,), "unit": 0.5}, "confirmed"),
+        ({"kind": "above", "value": 1.5, "take": "last"}, "confirmed"),
+        ({"kind": "below", "value": 1.5}, "refuted"),
+        ({"kind": "factor", "value": 2}, "confirmed"),
+        ({"kind": "factor", "value": 3}, "refuted"),
+        ({"kind": "offset", "value": 2}, "refuted"),
+        ({"kind": "paper", "value": True}, "refuted"),
+        ({"kind": "paper", "value": False}, "confirmed"),
+        ({"kind": "says", "value": "twice"}, "confirmed"),
+        ({"kind": "like", "value": "b"}, "confirmed"),
+        ({"kind": "unlike", "value": "b"}, "refuted"),
+        ({"kind": "set", "value": True}, "confirmed"),
+    ],
+)
+def test_verdict_follows_the_numbers(check, word):
+    answers = {name: answer(1, 2, kind="factor", size=2.0, meaning="twice it") for name in "ab"}
+    assert verdict(check, **answers).word == word
+
+
+def test_a_refutation_tells_what_was_found():
+    (finding,) = verdict({"kind": "equals", "value": 0.01}, a=answer(1.0)).findings
+    assert finding.shown == "1, not 0.01"
+
+
+@pytest.mark.parametrize("a", [no_answer("no such option"), no_answer("broke", failed=True)])
+def test_without_an_answer_there_is_no_verdict(a):
+    assert verdict({"kind": "paper", "value": True}, a=a).word == "not testable"
+
+
+def test_a_refused_setting_decides_whether_it_can_be_set():
+    assert verdict({"kind": "set", "value": False}, a=no_answer("fixed")).word == "confirmed"
+    assert verdict({"kind": "set", "value": True}, a=no_answer("fixed")).word == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({}, "either checks or untestable"),
+        ({"checks": [{"probe": "p", "who": ["a"]}]}, "exactly one of"),
+        ({"checks": [{"probe": "p", "who": ["a"], "equals": 1, "take": "middle"}]}, "take: middle"),
+        ({"checks": [{"probe": "p", "who": ["a"], "paper": True, "take": [0]}]}, "drop take"),
+    ],
+)
+def test_malformed_statements_are_refused(tmp_path, entry, words):
+    path = tmp_path / "s.yaml"
+    path.write_text(yaml.safe_dump({"one": [{"place": "p", "says": "so", **entry}]}))
+    with pytest.raises(SpecError, match=words):
+        statements.read(path)
+
+
+def test_every_statement_names_known_probes_and_implementations():
+    known = {probe.name for probe in PROBES}
+    for statement in statements.read():
+        for check in statement.checks:
+            assert check.probe in known, statement.says
+            assert set(check.who) <= set(text.FRAMEWORKS), statement.says
+
+
+def test_every_box_and_footnote_is_in_the_ledger():
+    places = " ".join(statement.place for statement in statements.read())
+    boxes = [f"Box {number}" for number in range(1, 8)]
+    for place in [*boxes, "footnote 2", "footnote 3", "footnote 4", "D Table 6 **", "D Table 8 **"]:
+        assert place in places
+
+
+def test_the_page_is_the_generated_one(report):
+    assert text.page(report, statements.read()) == (DOCS / "differences.md").read_text()
+
+
+def test_every_statement_has_a_verdict_and_known_errors_are_refuted(report):
+    results = {found.probe: found for found in report.results}
+    words = {s.says: verdicts.judge(s, results).word for s in statements.read()}
+    assert set(words.values()) == {"confirmed", "refuted", "not testable"}
+    for says in (
+        "SB3 and CleanRL scale the policy's last layer by 1.",
+        "SB3 adds no noise to the target policy's action by default.",
+        "CleanRL's temperature loss is linear in alpha.",
+    ):
+        assert words[says] == "refuted"
+
+
+def test_a_changed_answer_changes_the_verdict(report):
+    results = {found.probe: found for found in report.results}
+    (statement,) = (s for s in statements.read() if s.says.startswith("SB3 halves"))
+    assert verdicts.judge(statement, results).word == "confirmed"
+    old = results["sac.critic_loss_factor"]
+    answers = {**old.answers, "sb3": old.answers["cleanrl"]}
+    results["sac.critic_loss_factor"] = dataclasses.replace(old, answers=answers)
+    assert verdicts.judge(statement, results).word == "refuted"
+
+
+def test_what_no_statement_tells_of_is_listed(report):
+    found = {r.probe for r, _ in verdicts.unmentioned(report, statements.read())}
+    assert "sac.critics_seen_by_policy" in found
+    assert "sac.critic_loss_factor" not in found
+
+
+def test_half_of_the_answers_are_no_ledger(tmp_path, capsys):
+    path = str(tmp_path / "ledger.md")
+    assert main(["--frameworks", "cleanrl", "--ledger", path]) == 2
+    assert "needs answers of sb3, torchrl, too" in capsys.readouterr().err
+    assert main(["--probe", "sac.", "--ledger", path]) == 2
+    assert "were not asked: drop --algorithm and --probe" in capsys.readouterr().err
+
+
+def test_stored_answers_are_those_of_the_installed_versions(report, capsys):
+    for packages in report.versions.values():
+        for package, stored in (entry.split() for entry in packages):
+            if version(package) != stored:
+                pytest.skip(f"{package} is not {stored}: write docs/differences.json anew")
+    probes = "sac.critic,sac.stored_action,sac.temperature,sac.initial"
+    code = main(["--frameworks", "cleanrl", "--probe", probes, "--baseline", str(ANSWERS)])
+    assert "0 answers changed" in capsys.readouterr().out
+    assert code == 0
