@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
 
+import numpy as np
+
 from harness.interpreter import lend_project
 from harness.probes.probe import Probe, alike
-from harness.probes.results import Answer, Report, Result, no_answer
+from harness.probes.results import Answer, Axis, Report, Result, no_answer
 from harness.probes.stored import result_from_json
 
 PROCESSES = 2
@@ -122,16 +124,23 @@ def _died(probe: Probe, why: str) -> Result:
 
 def _merge(probe: Probe, statements: Mapping[str, Statement]) -> Result:
     answers: dict[str, Answer] = {}
-    axis = None
+    axis: Axis | None = None
     for label, statement in statements.items():
         result = statement.results[probe.name]
         axis = result.axis if axis is None else axis
         for answer in result.answers.values():  # one at most
-            answers[label] = answer
+            answers[label] = answer if axis is result.axis else _own_axis(answer, result, axis)
     return _result(probe, answers, axis)
 
 
-def _result(probe: Probe, answers: Mapping[str, Answer], axis: Any) -> Result:
+def _own_axis(answer: Answer, result: Result, common: Axis | None) -> Answer:
+    if result.axis is None or common is None:
+        return answer
+    same = np.allclose(result.axis.values, common.values, rtol=1e-4, atol=1e-6)
+    return answer if same else dataclasses.replace(answer, along=result.axis.values)
+
+
+def _result(probe: Probe, answers: Mapping[str, Answer], axis: Axis | None) -> Result:
     return Result(
         probe=probe.name,
         algorithm=probe.algorithm,
