@@ -52,6 +52,21 @@ def merged(report: Report, stored: Report) -> Report:
     )
 
 
+def restricted(report: Report, probes: Sequence[str], names: Sequence[str]) -> Report:
+    """The answers to some probes by some implementations."""
+    results = [
+        dataclasses.replace(
+            result,
+            answers={name: answer for name, answer in result.answers.items() if name in names},
+            groups=tuple(filter(None, (tuple(n for n in g if n in names) for g in result.groups))),
+        )
+        for result in report.results
+        if result.probe in probes
+    ]
+    versions = {name: packages for name, packages in report.versions.items() if name in names}
+    return dataclasses.replace(report, results=tuple(results), versions=versions)
+
+
 def changes(report: Report, stored: Report) -> Sequence[str]:
     """What is no longer as stored: one line per answer that changed, vanished or is new.
 

@@ -26,6 +26,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if options.update_baseline and not options.baseline:
         raise SpecError("--update-baseline needs --baseline FILE, the file to write.")
     if options.drift:
+        if options.answers:
+            raise SpecError("--answers FILE asks nobody: drop --drift.")
         if not options.python:
             raise SpecError("--drift needs --python PATH, the other interpreter.")
         if options.frameworks not in (None, [options.drift]):
@@ -33,6 +35,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         if options.baseline:
             raise SpecError("--drift compares with the other interpreter: drop --baseline.")
         options.frameworks = [options.drift]
+    elif options.answers and options.python:
+        raise SpecError("--answers FILE asks nobody: drop --python.")
     elif options.python and (options.frameworks is None or len(options.frameworks) != 1):
         raise SpecError("--python runs one framework: name it with --frameworks or --drift.")
     return options
@@ -67,5 +71,5 @@ def parser() -> argparse.ArgumentParser:
 
 
 def names(text: str) -> list[str]:
-    """Comma-separated names."""
-    return [name for name in text.split(",") if name]
+    """Comma-separated names, each once."""
+    return list(dict.fromkeys(name for name in text.split(",") if name))

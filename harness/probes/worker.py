@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from importlib.metadata import EntryPoint, version
+from pathlib import Path
 from typing import IO, Any
 
 from harness.adapter import ENTRY_POINT_GROUP, Adapter
@@ -43,7 +44,9 @@ def ask(probe: Probe, lab: Lab) -> Result:
     except Exception as error:
         traceback.print_exc()
         text = " ".join(str(error).split())[:200]
-        failed = no_answer(f"{type(error).__name__}: {text}", failed=True)
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}, line {last.lineno}"
+        failed = no_answer(f"{type(error).__name__}: {text} ({where})", failed=True)
         return Result(
             probe=probe.name,
             algorithm=probe.algorithm,

@@ -83,6 +83,9 @@ def test_a_probe_that_failed_gives_code_3(stored, monkeypatch, capsys):
         (["--json", "nowhere/x.json"], "the folder nowhere is not there"),
         (["--update-baseline"], "needs --baseline FILE"),
         (["--drift", "sb3"], "needs --python PATH"),
+        (["--answers", "x.json", "--python", "/bin/true"], "drop --python"),
+        (["--answers", "x.json", "--drift", "sb3"], "drop --drift"),
+        (["--answers", "nowhere.json"], "no stored answers there"),
         (["--python", "/bin/true"], "--python runs one framework"),
         (["--frameworks", "sb3", "--python", "/no/python"], "cannot be started"),
     ],
@@ -92,6 +95,15 @@ def test_bad_input_is_one_message_and_code_2(arguments, words, capsys):
     error = capsys.readouterr().err
     assert words in error
     assert len(error.strip().splitlines()) == 1
+
+
+def test_stored_answers_can_be_shown_in_part(stored, capsys):
+    assert (
+        main(["--answers", str(stored), "--probe", "critic_loss", "--frameworks", "cleanrl"]) == 0
+    )
+    assert "1 probes, 1 answers" in capsys.readouterr().out
+    assert main(["--answers", str(stored), "--probe", "std_map"]) == 2
+    assert "no such answers are stored there" in capsys.readouterr().err
 
 
 def test_list_names_every_probe(capsys):
