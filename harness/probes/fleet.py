@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
 
-import numpy as np
-
 from harness.interpreter import lend_project
-from harness.probes.probe import Probe, alike
-from harness.probes.results import Answer, Axis, Report, Result, no_answer
+from harness.probes.merging import died, merge
+from harness.probes.probe import Probe
+from harness.probes.results import Report, Result
 from harness.probes.stored import result_from_json
 
 PROCESSES = 2
@@ -76,7 +75,10 @@ def ask(
         pool.shutdown(cancel_futures=True)
     labels = [party.label for party in parties]
     return Report(
-        results=tuple(_merge(p, dict(zip(labels, statements, strict=True))) for p in probes),
+        results=tuple(
+            merge(p, {n: s.results[p.name] for n, s in zip(labels, statements, strict=True)})
+            for p in probes
+        ),
         versions={label: said.versions for label, said in zip(labels, statements, strict=True)},
         not_probed=not_probed or {},
         seconds=time.perf_counter() - started,
@@ -108,7 +110,7 @@ def _hear(party: Party, probes: Sequence[Probe], tell: Tell) -> Statement:
                 tell(f"{party.label} {result.probe}")
         if process.wait():
             why = f"its process ended with code {process.returncode}: {_last_line(complaints)}"
-            results |= {p.name: _died(p, why) for p in probes if p.name not in results}
+            results |= {p.name: died(p, why) for p in probes if p.name not in results}
     return Statement(versions, results)
 
 
@@ -116,38 +118,3 @@ def _last_line(file: IO[bytes]) -> str:
     file.seek(0)
     lines = file.read().decode(errors="replace").strip().splitlines()
     return lines[-1][:200] if lines else "it said nothing"
-
-
-def _died(probe: Probe, why: str) -> Result:
-    return _result(probe, {"": no_answer(why, failed=True)}, None)
-
-
-def _merge(probe: Probe, statements: Mapping[str, Statement]) -> Result:
-    answers: dict[str, Answer] = {}
-    axis: Axis | None = None
-    for label, statement in statements.items():
-        result = statement.results[probe.name]
-        axis = result.axis if axis is None else axis
-        for answer in result.answers.values():  # one at most
-            answers[label] = answer if axis is result.axis else _own_axis(answer, result, axis)
-    return _result(probe, answers, axis)
-
-
-def _own_axis(answer: Answer, result: Result, common: Axis | None) -> Answer:
-    if result.axis is None or common is None:
-        return answer
-    same = np.allclose(result.axis.values, common.values, rtol=1e-4, atol=1e-6)
-    return answer if same else dataclasses.replace(answer, along=result.axis.values)
-
-
-def _result(probe: Probe, answers: Mapping[str, Answer], axis: Axis | None) -> Result:
-    return Result(
-        probe=probe.name,
-        algorithm=probe.algorithm,
-        question=probe.question,
-        citation=probe.citation,
-        quantity=probe.quantity,
-        axis=axis,
-        answers=answers,
-        groups=alike(probe, answers),
-    )
