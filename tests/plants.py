@@ -15,7 +15,7 @@ from tests.planting import Plant, constant, method, script
 
 CLIPPED = "value_clipping"
 """Differs from the paper in SB3, so by how much follows from the returns."""
-TARGETS = ("critic_target", "termination_target", "truncation_target")
+TARGETS = ("target_weights", "critic_target", "termination_target", "truncation_target")
 GAE = ("gae", "termination", "truncation", "rollout_end", "value_target", "total_loss", CLIPPED)
 LATER = ("value_clipping", "approximate_kl", "policy_loss", "std_gradient", "divergence_limit")
 """Probes of a second update, which follows from the first."""
@@ -592,9 +592,9 @@ CLEANRL_SAC = (
         "discount forgotten",
         "* args.gamma * (min_qf_next_target)",
         "* (min_qf_next_target)",
-        "sac.critic_target",
+        "sac.target_weights",
         "function",
-        None,
+        0.01,
         ("log_prob", "squash_correction", *TARGETS),
     ),
     _cleanrl(

@@ -34,7 +34,7 @@ def measured_std(lab: Lab, raw: Array, name: str) -> Array:
 def raw_for(lab: Lab, std: float) -> float:
     """What the network must put out for a standard deviation, on this implementation's map."""
     raw, width = -1.0, 3.0
-    for points in (25, 13, 9, 5):
+    for points in (13, 7, 5, 3):
         grid = single(np.linspace(raw - width, raw + width, points))
         actions = np.abs(_acts(lab, grid, np.full_like(grid, 0.3), f"sac std {points} points"))
         raw = float(np.interp(std, np.arctanh(np.minimum(actions, 1 - 1e-7)) / 0.3, grid))

@@ -1,21 +1,14 @@
-import functools
-
 import pytest
 
-from tests.hunting import ask, hunt, is_right
+from tests.hunting import core, hunt, is_right
 from tests.plants import PLANTS
 
 ENOUGH = 25
 
 
-@functools.cache
-def before(framework, algorithm):
-    return ask(framework, algorithm, ("*",))
-
-
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda p: f"{p.framework}-{p.algorithm}-{p.name}")
 def test_a_plant_is_found_named_and_measured(plant):
-    catch = hunt(plant, before(plant.framework, plant.algorithm))
+    catch = hunt(plant, core(plant.algorithm))
     assert is_right(plant, catch), catch
 
 
