@@ -67,12 +67,18 @@ def ask(
     """
     started = time.perf_counter()
     pool = ThreadPoolExecutor(PROCESSES)
+    children: list[subprocess.Popen[bytes]] = []
     try:
         # The last begins first: TorchRL takes as long as the other two together.
-        futures = [pool.submit(_hear, party, probes, tell) for party in reversed(parties)]
+        futures = [pool.submit(_hear, party, probes, tell, children) for party in reversed(parties)]
         statements = [future.result() for future in reversed(futures)]
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in children:
+            child.kill()
+        raise
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown()
     labels = [party.label for party in parties]
     return Report(
         results=tuple(
@@ -85,7 +91,9 @@ def ask(
     )
 
 
-def _hear(party: Party, probes: Sequence[Probe], tell: Tell) -> Statement:
+def _hear(
+    party: Party, probes: Sequence[Probe], tell: Tell, children: list[subprocess.Popen[bytes]]
+) -> Statement:
     names = ",".join(probe.name for probe in probes)
     command = [party.python, "-m", "harness.probes.worker", party.entry, names]
     environment = lend_project({"OMP_NUM_THREADS": "1"} | dict(os.environ))
@@ -99,6 +107,7 @@ def _hear(party: Party, probes: Sequence[Probe], tell: Tell) -> Statement:
             stdout=subprocess.PIPE,
             stderr=complaints,
         )
+        children.append(process)
         assert process.stdout is not None
         for text in process.stdout:
             line: Mapping[str, Any] = json.loads(text)

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from harness.fields import SpecError
 from harness.spec import ALGORITHMS
@@ -19,8 +20,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options, checked against each other.
 
     Raises:
-        SpecError: Options that do not go together.
-        SystemExit: With 2 for options that are not known.
+        SpecError: Options that are not known or do not go together.
     """
     options = parser().parse_args(arguments)
     if options.update_baseline and not options.baseline:
@@ -42,9 +42,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise SpecError(f"{message}; {self.prog} --help lists the options.")
+
+
 def parser() -> argparse.ArgumentParser:
     """All options."""
-    result = argparse.ArgumentParser(
+    result = _Parser(
         prog="python -m harness probe",
         description="Asks the installed implementations what one update does.",
         epilog=EXITS,
