@@ -102,13 +102,14 @@ def changed(result: Result, before: Answer, after: Answer) -> list[str]:
 def _same(name: str, before: Answer, after: Answer) -> bool:
     if np.array_equal(before.value, after.value, equal_nan=True):
         return True
-    old, new = before.comparison, after.comparison
-    if old.kind != new.kind or not np.isclose(old.size, new.size, ROOM, 1e-9, equal_nan=True):
-        return False
     probe = next((known for known in PROBES if known.name == name), None)
     if probe is None:
         return False
     looser = dataclasses.replace(probe, tolerance=max(ROOM, probe.tolerance))
+    old, new = before.comparison, after.comparison
+    alike = np.isclose(old.size, new.size, looser.tolerance, 1e-9, equal_nan=True)
+    if old.kind != new.kind or not alike:
+        return False
     return relate(looser, after.value, before.value).kind == AGREES
 
 
