@@ -37,7 +37,7 @@ def consistency(groups: Sequence[Group], options: Options) -> tuple[PairVerdict,
     ]
     if not pairs:
         return ()
-    families = [_family(first.cell, options.family) for first, _ in pairs]
+    families = [family_of(first.cell, options.family) for first, _ in pairs]
     verdicts: dict[int, PairVerdict] = {}
     for name in sorted(set(families)):
         members = [i for i, family in enumerate(families) if family == name]
@@ -46,7 +46,8 @@ def consistency(groups: Sequence[Group], options: Options) -> tuple[PairVerdict,
     return tuple(verdicts[i] for i in range(len(pairs)))
 
 
-def _family(cell: Cell, kind: str) -> str:
+def family_of(cell: Cell, kind: str) -> str:
+    """Name of the family that a pair in this setting is corrected over."""
     if kind == "all":
         return "all pairs"
     if kind == "algorithm":

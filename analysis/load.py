@@ -1,6 +1,7 @@
 """Reads run folders; a folder that cannot be used is kept with its reason."""
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,8 @@ def read_run(folder: Path) -> Run | Excluded:
         end = _lookup(record, "steps.scheduled", int)
         timesteps, results, ep_lengths = read_evaluations(folder)
         check_complete(timesteps, results, end)
-        return Run(run_id, folder, timesteps, results, ep_lengths, record["spec"])
+        spec, seconds = record["spec"], _seconds(record)
+        return Run(run_id, folder, timesteps, results, ep_lengths, spec, seconds)
     except UnusableError as error:
         return Excluded(run_id, folder, str(error))
 
@@ -110,6 +112,13 @@ def _check_status(record: Mapping[str, Any]) -> None:
         raise UnusableError(status)
     if status != "completed":
         raise UnusableError(f"corrupted {RUN_FILE}: status={status!r} is not known")
+
+
+def _seconds(record: Mapping[str, Any]) -> float:
+    timings = record.get("timings")
+    value = timings.get("seconds") if isinstance(timings, Mapping) else None
+    known = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    return float(value) if known else math.nan  # type: ignore[arg-type]
 
 
 def _lookup(record: Mapping[str, Any], name: str, kind: type[Any]) -> Any:

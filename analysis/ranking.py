@@ -94,7 +94,14 @@ def _orders(item: Ranked, options: Options, rng: np.random.Generator) -> Floats:
 
 
 def _agreement(orders: Sequence[Floats]) -> float:
-    alike = np.all([(order == orders[0]).all(axis=(1, 2)) for order in orders[1:]], axis=0)
+    """Share of resamples in which no two algorithms are in opposite orders."""
+    alike = np.all(
+        [
+            (first * second >= 0).all(axis=(1, 2))
+            for first, second in itertools.combinations(orders, 2)
+        ],
+        axis=0,
+    )
     return float(np.mean(alike))
 
 

@@ -49,7 +49,7 @@ class RankPair:
         verdict: `preserved`, `magnitude changed`, `not preserved` or `undecided`.
         tau_b: Kendall's tau-b of the rankings with ties; NaN where one is all ties.
         tau_b_means: Kendall's tau-b of the bare means.
-        same_order: Bootstrap probability that both frameworks' means are in the same order.
+        same_order: Bootstrap probability that no two algorithms' means are in opposite orders.
         reversed_pairs: Pairs of algorithms separated in opposite directions.
         changed_gaps: Pairs of algorithms whose gap differs significantly.
     """
@@ -77,7 +77,7 @@ class RankingVerdict:
         rankings: One per framework, by name.
         pairs: One per pair of frameworks.
         verdict: The worst over the pairs, `not preserved` being the worst.
-        same_order: Bootstrap probability that all frameworks' means are in the same order.
+        same_order: The same for all frameworks at once.
         left_out: Frameworks without a run of some algorithm, with what they lack.
     """
 

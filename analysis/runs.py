@@ -1,6 +1,7 @@
 """What the analysis knows of runs: those it can use, and those it cannot with the reason."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ class Run:
         results: float64[E, episodes], return of each evaluation episode.
         ep_lengths: int64[E, episodes], steps of each evaluation episode.
         spec: The specification in run.json.
+        seconds: Wall-clock time from start to end; NaN where run.json does not tell.
     """
 
     id: RunId
@@ -62,6 +64,7 @@ class Run:
     results: NDArray[np.float64]
     ep_lengths: NDArray[np.int64]
     spec: Mapping[str, Any]
+    seconds: float = math.nan
 
     @property
     def final_score(self) -> float:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 from tabulate import tabulate
 
+from analysis.absent import absent_runs
 from analysis.compare import Comparison
 from analysis.notes import Notes, counts
 from analysis.runs import Loaded
@@ -27,6 +28,7 @@ from analysis.wording import (
 
 _SETTING = ("study", "env", "algorithm", "hps", "variant")
 _NUMBERS = ("mean", "low", "high", "method", "n_requested", "n_completed", "n_used", "last_step")
+_NO_FOLDER = "No folder, though another framework has the seed"
 CSV_COLUMNS = (*_SETTING, "framework", *_NUMBERS)
 
 
@@ -48,7 +50,12 @@ def print_comparison(
         console.print(Text(line))
     if loaded.excluded:
         console.print(Text(f"\nRuns not used: {len(loaded.excluded)}", style="bold"))
-        console.print(_excluded_list(loaded))
+        items = [f"{place(item, loaded)}: {item.reason}" for item in loaded.excluded]
+        console.print(_bullets(items))
+    absent = [str(item) for item in absent_runs(loaded)]
+    if absent:
+        console.print(Text(f"\n{_NO_FOLDER}:", style="bold"))
+        console.print(_bullets(absent))
     console.print()
 
 
@@ -94,15 +101,18 @@ def to_markdown(loaded: Loaded, comparisons: Sequence[Comparison], notes: Notes)
             for item in loaded.excluded
         ]
         parts += [f"## Runs not used: {len(lines)}", "\n".join(lines)]
+    absent = [f"- {_escape(str(item))}" for item in absent_runs(loaded)]
+    if absent:
+        parts += [f"## {_NO_FOLDER}", "\n".join(absent)]
     return "\n\n".join(parts) + "\n"
 
 
-def _excluded_list(loaded: Loaded) -> Table:
+def _bullets(lines: Sequence[str]) -> Table:
     grid = Table.grid(padding=(0, 1))
     grid.add_column()
     grid.add_column(overflow="fold")
-    for item in loaded.excluded:
-        grid.add_row("-", Text(f"{place(item, loaded)}: {item.reason}"))
+    for line in lines:
+        grid.add_row("-", Text(line))
     return grid
 
 

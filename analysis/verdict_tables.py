@@ -16,13 +16,13 @@ Row = dict[str, object]
 def consistency_row(item: PairVerdict) -> Row:
     """One pair of frameworks in one setting."""
     return {
-        **_setting(item.cell),
+        **setting_row(item.cell),
         "first": item.first.framework,
         "second": item.second.framework,
         "verdict": item.verdict,
         "detectable": item.detectable,
-        **_sizes("first", item.first),
-        **_sizes("second", item.second),
+        **size_row("first", item.first),
+        **size_row("second", item.second),
         "difference": item.difference,
         "low": item.low,
         "high": item.high,
@@ -46,11 +46,11 @@ def reproduction_row(item: ReproductionVerdict) -> Row:
     """One framework against one published number."""
     row = item.published
     return {
-        **_setting(item.group.cell),
+        **setting_row(item.group.cell),
         "framework": item.group.framework,
         "thesis_form": item.thesis_form,
         "two_sided": item.two_sided,
-        **_sizes("ours", item.group),
+        **size_row("ours", item.group),
         "published_mean": row.mean,
         "published_spread": row.spread,
         "published_spread_kind": row.spread_kind,
@@ -111,11 +111,13 @@ def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
     return text.getvalue()
 
 
-def _setting(cell: Cell) -> Row:
+def setting_row(cell: Cell) -> Row:
+    """The setting, a column each."""
     return {name: getattr(cell, name) for name in ("study", "env", "algorithm", "hps", "variant")}
 
 
-def _sizes(prefix: str, group: Group) -> Row:
+def size_row(prefix: str, group: Group) -> Row:
+    """Mean, deviation and the three counts, each behind a prefix."""
     return {
         f"{prefix}_mean": float(group.moments.mean),
         f"{prefix}_sd": float(group.moments.sd),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from analysis.compare import Comparison, Furthest, Score
 from analysis.notes import Notes
 from analysis.numbers import MISSING, brackets, number
-from analysis.runs import Cell, Excluded, Loaded
+from analysis.runs import Cell, Excluded, Loaded, Run
 
 
 def frameworks(comparisons: Sequence[Comparison]) -> list[str]:
@@ -81,7 +81,7 @@ def note_lines(notes: Notes) -> list[str]:
     return [f"[{i}] {text}" for i, text in enumerate(notes.marked, 1)] + list(notes.general)
 
 
-def place(item: Excluded, loaded: Loaded) -> str:
+def place(item: Run | Excluded, loaded: Loaded) -> str:
     """Where a folder is, as short as possible."""
     relative = str(item.path.relative_to(loaded.root))
     return item.path.name if relative == "." else relative

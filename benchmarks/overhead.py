@@ -67,6 +67,7 @@ def measure(side: str, framework: str, algorithm: str, env: str) -> float:
 def harness_side(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
     """The training as `harness.run` starts it, without evaluation."""
     from harness.adapter import load_adapter
+    from harness.lease import Lease
     from harness.monitor import TrainingMonitor
     from harness.prepare import prepare
     from harness.recipes import read_recipe
@@ -89,7 +90,8 @@ def harness_side(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
     adapter = load_adapter(framework)
     importlib.import_module(f"adapters.{framework}.train")  # a one-off, not a cost per step
     prepared = prepare(spec, adapter)
-    monitor = TrainingMonitor(spec, RunFolder(Path(tempfile.mkdtemp())))
+    lease = Lease.acquire(Path(tempfile.mkdtemp()))
+    monitor = TrainingMonitor(spec, RunFolder(lease))
     return lambda: adapter.train(
         algorithm, prepared.native, prepared.context, monitor.make_env, monitor
     )

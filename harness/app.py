@@ -8,8 +8,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from harness.errors import RunsFailed, exit_code
 from harness.fields import SpecError
+from harness.process import Outcome
 from harness.run_spec import RunSpec, make_spec
-from harness.sweep import Outcome, run_all
+from harness.sweep import run_all
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")

@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import IO, Any
 
 
-def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+def write_atomically(
+    path: Path, write: Callable[[IO[bytes]], object], staging: Path | None = None
+) -> None:
     """Writes to a temporary name in the same folder, then renames.
 
     Args:
         path: Final name.
         write: Receives the open temporary file.
+        staging: Folder for the temporary file, on the same file system, if another one.
 
     Raises:
         OSError: The disk is full or the folder cannot be written; `path` is as it was.
     """
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=staging or path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             write(file)
@@ -55,8 +58,13 @@ def write_all(texts: Mapping[Path, str]) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     """Writes strict JSON; infinities become text."""
+    write_atomically(path, json_writer(content))
+
+
+def json_writer(content: Any) -> Callable[[IO[bytes]], None]:
+    """What writes `content` as strict JSON to an open file."""
     text = json.dumps(_strict(content), indent=2, allow_nan=False) + "\n"
-    write_atomically(path, functools.partial(_write_bytes, content=text.encode()))
+    return functools.partial(_write_bytes, content=text.encode())
 
 
 def _restoring(path: Path) -> Callable[[], None]:

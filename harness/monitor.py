@@ -1,4 +1,4 @@
-"""What watches a training from behind the environment: evaluation, trace, progress."""
+"""What watches a training from behind the environment: evaluation, trace, step count."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -13,9 +13,6 @@ from harness.evaluation import Evaluation, evaluate
 from harness.recording import RunFolder
 from harness.run_spec import RunSpec
 from harness.seeding import episode_seeds
-
-_HEARTBEAT_SHARE = 0.02  # of the time since the start: dense at first, sparse in long runs
-_HEARTBEAT_RANGE = (1.0, 30.0)  # seconds
 
 
 class TrainingError(RuntimeError):
@@ -38,8 +35,6 @@ class TrainingMonitor:
         self._envs: list[gymnasium.Env[Any, Any]] = []
         self._episodes = make_lockstep(spec.env, spec.eval_episodes)
         self._next_evaluation = spec.eval_every
-        self._started = time.monotonic()
-        self._next_heartbeat = 0.0
         self.steps = 0
         self.evaluation_seconds = 0.0
 
@@ -92,12 +87,6 @@ class TrainingMonitor:
             self._evaluate()
             self._next_evaluation += self._spec.eval_every
         self.steps += 1
-        now = time.monotonic()
-        if now >= self._next_heartbeat:
-            wait = (now - self._started) * _HEARTBEAT_SHARE
-            shortest, longest = _HEARTBEAT_RANGE
-            self._next_heartbeat = now + min(max(wait, shortest), longest)
-            self._folder.heartbeat(self.steps)
 
     def _after_episode(self, episode_return: float, length: int) -> None:
         self.record({"episode/return": episode_return, "episode/length": float(length)})

@@ -12,7 +12,8 @@ import pyarrow
 import pyarrow.parquet
 
 from harness.evaluation import Evaluation
-from harness.files import write_atomically, write_json
+from harness.files import json_writer
+from harness.lease import Lease
 
 SCHEMA = 1
 _RESERVE = ".reserve"
@@ -21,10 +22,11 @@ STATUSES = ("pending", "running", "completed", "failed", "interrupted")
 
 
 class RunFolder:
-    """Writes one run's files; holds what has not been written yet."""
+    """Writes one run's files under its lease; holds what has not been written yet."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, lease: Lease) -> None:
+        self.path = lease.folder
+        self._lease = lease
         self._timesteps: list[int] = []
         self._returns: list[np.ndarray[Any, Any]] = []
         self._lengths: list[np.ndarray[Any, Any]] = []
@@ -38,15 +40,15 @@ class RunFolder:
     def clear(self) -> None:
         """Removes what an earlier attempt left."""
         for name in ("evaluations.npz", "trace.parquet", "progress.json", _RESERVE):
-            (self.path / name).unlink(missing_ok=True)
+            self._lease.remove(name)
 
     def hold_room(self) -> None:
         """Takes what the last `run.json` will need, while there is room for it."""
-        write_atomically(self.path / _RESERVE, lambda file: file.write(bytes(_RESERVED_BYTES)))
+        self._lease.write(_RESERVE, lambda file: file.write(bytes(_RESERVED_BYTES)))
 
     def release_room(self) -> None:
         """Gives it back, so that a full disk cannot keep the last status from being written."""
-        (self.path / _RESERVE).unlink(missing_ok=True)
+        self._lease.remove(_RESERVE)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         """Adds values to the trace; `flush` writes them."""
@@ -62,7 +64,7 @@ class RunFolder:
             "results": np.stack(self._returns).astype(np.float32),
             "ep_lengths": np.stack(self._lengths).astype(np.int32),
         }
-        write_atomically(self.path / "evaluations.npz", lambda file: np.savez(file, **arrays))
+        self._lease.write("evaluations.npz", lambda file: np.savez(file, **arrays))
         self.flush()
 
     def flush(self) -> None:
@@ -75,13 +77,30 @@ class RunFolder:
                 "value": pyarrow.array(values, pyarrow.float64()),
             }
         )
-        write_atomically(
-            self.path / "trace.parquet", lambda file: pyarrow.parquet.write_table(table, file)
-        )
+        self._lease.write("trace.parquet", lambda file: pyarrow.parquet.write_table(table, file))
 
-    def heartbeat(self, step: int) -> None:
-        """Tells others how far the run is."""
-        write_json(self.path / "progress.json", {"step": step, "time": time.time()})
+    def heartbeat(self, step: int, period: float) -> None:
+        """Tells others how far the run is and in how many seconds they hear of it again."""
+        content = {"step": step, "time": time.time(), "period": period}
+        self._lease.write("progress.json", json_writer(content))
+
+    def stop_heartbeat(self) -> None:
+        """Removes what `heartbeat` wrote."""
+        self._lease.remove("progress.json")
+
+    def write_run(self, content: Mapping[str, Any]) -> None:
+        """Writes `run.json`."""
+        self._lease.write("run.json", json_writer(content))
+
+    def update_run(self, **changes: Any) -> None:
+        """Replaces top-level entries of `run.json`."""
+        self.write_run(read_run(self.path) | changes)
+
+    def begin_log(self, new: str) -> None:
+        """Makes the file `new` the log and numbers the one of the last attempt."""
+        count = sum(1 for _ in self.path.glob("log.*.txt"))
+        self._lease.move("log.txt", f"log.{count + 1}.txt")
+        self._lease.move(new, "log.txt")
 
 
 def read_run(path: Path) -> dict[str, Any]:
@@ -95,9 +114,28 @@ def read_run(path: Path) -> dict[str, Any]:
     return content
 
 
-def update_run(path: Path, **changes: Any) -> None:
-    """Replaces top-level entries of `run.json`."""
-    write_json(path / "run.json", read_run(path) | changes)
+def past_attempts(path: Path) -> list[dict[str, Any]]:
+    """What became of earlier attempts at a run, the last one included if it ever started."""
+    try:
+        run = read_run(path)
+        attempts: list[dict[str, Any]] = list(run.get("attempts", []))
+        timings = run["timings"]
+        if "started" not in timings:
+            return attempts
+        status = run["status"]
+        last = {
+            "status": "lost" if status == "running" else status,
+            "failure": run["failure"],
+            "steps": run["steps"]["taken"] or read_progress(path),
+            "started": timings["started"],
+            "ended": timings.get("ended"),
+            "host": run.get("host"),
+            "job": run.get("job"),
+            "stopped_by": run.get("stopped_by"),
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+    return [*attempts, last]
 
 
 def read_progress(path: Path) -> int:

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import os
 import time
 import traceback
 import warnings
@@ -12,12 +11,15 @@ from typing import Any
 
 from harness.adapter import Adapter, find_adapter
 from harness.fields import SpecError
-from harness.files import write_json
+from harness.heartbeat import Heartbeat
+from harness.holder import Holder
+from harness.lease import Lease, LeaseLost
 from harness.monitor import TrainingError, TrainingMonitor
 from harness.prepare import Prepared
 from harness.provenance import provenance, weights_sha256
-from harness.recording import SCHEMA, RunFolder, incompleteness, read_run, update_run
+from harness.recording import SCHEMA, RunFolder, incompleteness, past_attempts, read_run
 from harness.run_spec import spec_to_dict
+from harness.stopping import REASONS
 
 
 def initialize(prepared: Prepared, path: Path) -> bool:
@@ -28,6 +30,7 @@ def initialize(prepared: Prepared, path: Path) -> bool:
 
     Raises:
         SpecError: The folder cannot be written or belongs to another run.
+        LeaseHeld: The run is going on in another process.
     """
     spec = spec_to_dict(prepared.spec)
     if (path / "run.json").exists():
@@ -51,12 +54,15 @@ def initialize(prepared: Prepared, path: Path) -> bool:
         "cadence": dataclasses.asdict(prepared.native.cadence),
         "weights_sha256": None,
         "failure": None,
+        "stopped_by": None,
+        "attempts": past_attempts(path),
         "timings": {},
         "provenance": {},
     }
     try:
         path.mkdir(parents=True, exist_ok=True)
-        write_json(path / "run.json", content)
+        with Lease.acquire(path) as lease:
+            RunFolder(lease).write_run(content)
     except OSError as error:
         raise SpecError(
             f"results_dir: {path} cannot be written ({error.strerror}). Choose another folder."
@@ -64,7 +70,7 @@ def initialize(prepared: Prepared, path: Path) -> bool:
     return True
 
 
-def execute(prepared: Prepared, adapter: Adapter, path: Path) -> str:
+def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
     """Trains, evaluates and records; the folder must have been initialised.
 
     Returns:
@@ -72,32 +78,53 @@ def execute(prepared: Prepared, adapter: Adapter, path: Path) -> str:
 
     Raises:
         KeyboardInterrupt: After the run was marked interrupted.
+        LeaseLost: Another process has taken the run over.
     """
-    folder = RunFolder(path)
+    started, attempts = time.time(), past_attempts(folder.path)
     folder.clear()
-    started = time.time()
     monitor: TrainingMonitor | None = None
     outcome: dict[str, Any] = {"status": "failed"}
-    try:
-        folder.hold_room()
-        timings = {"started": started}
-        update_run(path, status="running", failure=None, timings=timings, pid=os.getpid())
-        monitor = TrainingMonitor(prepared.spec, folder)
-        outcome = _train(prepared, adapter, monitor)
-    except KeyboardInterrupt:
-        outcome = {"status": "interrupted", "failure": "interrupted by the user"}
-        raise
-    except Exception as error:
-        with contextlib.suppress(OSError):  # the log may be on a full disk
-            traceback.print_exc()
-        outcome = {"status": "failed", "failure": _describe(error)}
-    finally:
-        outcome |= _flush(folder)
-        outcome["provenance"] = provenance() | {
-            "sources": dict(adapter.sources(prepared.spec.algorithm))
-        }
-        _conclude(path, monitor, outcome, started)
+    with Heartbeat(folder, lambda: monitor.steps if monitor else 0):
+        try:
+            folder.hold_room()
+            _begin(folder, started, attempts)
+            monitor = TrainingMonitor(prepared.spec, folder)
+            outcome = _train(prepared, adapter, monitor)
+        except KeyboardInterrupt as error:
+            outcome = interruption(getattr(error, "by", "user"))
+            raise
+        except LeaseLost:
+            raise
+        except Exception as error:
+            with contextlib.suppress(OSError):  # the log may be on a full disk
+                traceback.print_exc()
+            outcome = {"status": "failed", "failure": _describe(error)}
+        finally:
+            outcome |= _flush(folder)
+            outcome["provenance"] = provenance() | {
+                "sources": dict(adapter.sources(prepared.spec.algorithm))
+            }
+            _conclude(folder, monitor, outcome, started)
     return str(outcome["status"])
+
+
+def interruption(by: str) -> dict[str, Any]:
+    """What `run.json` says of a run that was stopped from outside."""
+    return {"status": "interrupted", "failure": REASONS[by], "stopped_by": by}
+
+
+def _begin(folder: RunFolder, started: float, attempts: list[dict[str, Any]]) -> None:
+    me = Holder.here("")
+    folder.update_run(
+        status="running",
+        failure=None,
+        stopped_by=None,
+        attempts=attempts,
+        timings={"started": started},
+        pid=me.pid,
+        host=me.host,
+        job=me.job or None,
+    )
 
 
 def _train(prepared: Prepared, adapter: Adapter, monitor: TrainingMonitor) -> dict[str, Any]:
@@ -122,18 +149,16 @@ def _flush(folder: RunFolder) -> dict[str, Any]:
 
 
 def _conclude(
-    path: Path,
+    folder: RunFolder,
     monitor: TrainingMonitor | None,
     outcome: dict[str, Any],
     started: float,
 ) -> None:
-    (path / "progress.json").unlink(missing_ok=True)
     ended = time.time()
     taken = monitor.steps if monitor else 0
-    update_run(
-        path,
+    folder.update_run(
         **outcome,
-        steps=read_run(path)["steps"] | {"taken": taken},
+        steps=read_run(folder.path)["steps"] | {"taken": taken},
         timings={
             "started": started,
             "ended": ended,

@@ -7,9 +7,10 @@ import pytest
 
 from harness.adapter import load_adapter
 from harness.fields import SpecError
+from harness.lease import Lease
 from harness.prepare import prepare
 from harness.recipes import read_recipe
-from harness.recording import read_run
+from harness.recording import RunFolder, read_run
 from harness.run import execute, initialize
 from harness.run_spec import DEFAULTS, make_spec
 
@@ -54,5 +55,6 @@ def run(a_spec, results_dir):
     prepared = prepare(a_spec, load_adapter(a_spec.framework))
     folder = a_spec.folder(results_dir)
     initialize(prepared, folder)
-    execute(prepared, load_adapter(a_spec.framework), folder)
+    with Lease.acquire(folder) as lease:
+        execute(prepared, load_adapter(a_spec.framework), RunFolder(lease))
     return folder, read_run(folder)

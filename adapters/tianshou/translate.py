@@ -4,9 +4,11 @@ Settings are named `Class.argument`. What no hyperparameter stands for has the v
 Tianshou's MuJoCo examples.
 """
 
+import dataclasses
 import math
 
 from harness.adapter import Context, Native
+from harness.cadence import Cadence, off_policy_cadence, on_policy_cadence
 from harness.spec import PPO, SAC, TD3, Hyperparameters
 from harness.translation import Translation
 
@@ -37,9 +39,10 @@ def _ppo(t: Translation, hp: PPO, context: Context) -> Native:
     t.aligned("learning_rate_schedule", "with_lr_scheduler_factory", factory, note)
     _shared_by_copies(t, "rollout_steps", hp.rollout_steps, context)
     t.aligned("rollout_steps", "OnPolicyTrainerParams.collection_step_num_env_steps")
-    uneven = hp.rollout_steps % hp.minibatch_size
-    note = "each epoch's last minibatch takes the remainder too" if uneven else ""
-    t.aligned("minibatch_size", "OnPolicyTrainerParams.batch_size", note=note)
+    t.aligned("minibatch_size", "OnPolicyTrainerParams.batch_size")
+    if hp.rollout_steps % hp.minibatch_size:
+        reason = "the last minibatch takes the remainder too, so it must divide"
+        t.refuse("minibatch_size", f"a size that varies: {reason} rollout_steps={hp.rollout_steps}")
     note = "advantages are computed anew in each"
     t.aligned("epochs", "OnPolicyTrainerParams.update_step_num_repetitions", note=note)
     t.aligned("gamma", "PPO.gamma")
@@ -58,7 +61,7 @@ def _ppo(t: Translation, hp: PPO, context: Context) -> Native:
     t.constant("target_kl", None, "no early end of the epochs")
     t.extra(**{"PPO.recompute_advantage": True, "ReplayBuffer.size": hp.rollout_steps})
     _networks(t, hp)
-    return _finish(t, "OnPolicyTrainerParams", total, warm_up=0)
+    return _finish(t, "OnPolicyTrainerParams", total, 0, on_policy_cadence(hp, total))
 
 
 def _td3(t: Translation, hp: TD3, context: Context) -> Native:
@@ -101,7 +104,13 @@ def _off_policy(t: Translation, hp: TD3 | SAC, context: Context, name: str) -> N
     t.aligned("gradient_steps_per_round", per_step, hp.gradient_steps_per_round / frames)
     _networks(t, hp)
     rounds = math.ceil(max(context.steps - warm_up, 0) / frames)
-    return _finish(t, "OffPolicyTrainerParams", rounds * frames, warm_up)
+    total = warm_up + rounds * frames
+    cadence = off_policy_cadence(hp, total, first_update=warm_up + frames)
+    late = dataclasses.replace(cadence, random_steps=warm_up)
+    if isinstance(hp, TD3):  # the first update counts as number 0, and has the policy in it
+        delayed = math.ceil(cadence.gradient_steps / hp.policy_delay)
+        late = dataclasses.replace(late, policy_updates=delayed, target_updates=delayed)
+    return _finish(t, "OffPolicyTrainerParams", rounds * frames, warm_up, late)
 
 
 def _networks(t: Translation, hp: Hyperparameters) -> None:
@@ -115,6 +124,6 @@ def _shared_by_copies(t: Translation, field: str, transitions: int, context: Con
         t.refuse(field, f"collected over all copies: n_envs={context.n_envs} must divide it")
 
 
-def _finish(t: Translation, params: str, trained: int, warm_up: int) -> Native:
+def _finish(t: Translation, params: str, trained: int, warm_up: int, cadence: Cadence) -> Native:
     t.extra(**{f"{params}.max_epochs": 1, f"{params}.epoch_num_steps": trained})
-    return t.finish(warm_up + trained, framework_steps=trained)
+    return t.finish(warm_up + trained, framework_steps=trained, cadence=cadence)

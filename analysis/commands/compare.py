@@ -10,7 +10,8 @@ from rich.text import Text
 from analysis.commands.shell import load_results, make_console, writing_to
 from analysis.compare import compare
 from analysis.curves import Panel, make_panels
-from analysis.figures import draw_curves, save
+from analysis.figures.learning_curves import draw_curves
+from analysis.figures.save import save
 from analysis.files import write_text
 from analysis.find import OUTPUT_FOLDER
 from analysis.intervals import METHODS

@@ -1,4 +1,4 @@
-"""Verdicts on reproduction, consistency and ranking, from runs or from published tables alone."""
+"""Verdicts on reproduction, consistency and ranking, as CSV."""
 
 import argparse
 import collections
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.text import Text
 
-from analysis.answers import Answers, answer_published, answer_runs
-from analysis.commands.shell import CommandError, load_results, make_console, writing_to
+from analysis.answers import Answers, answer_runs
+from analysis.commands.shell import load_results, make_console, writing_to
 from analysis.commands.verdict_options import add_verdict_arguments, make_options
 from analysis.files import write_text
 from analysis.find import OUTPUT_FOLDER
@@ -17,12 +17,7 @@ from analysis.verdict_tables import consistency_row, ranking_rows, reproduction_
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
-    parser.add_argument(
-        "results", type=Path, nargs="?", help="results folder, study, or a folder in it"
-    )
-    parser.add_argument(
-        "--published", action="store_true", help="use the thesis' tables in place of runs"
-    )
+    parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
     parser.add_argument("--output", type=Path, help="default: RESULTS/analysis")
     add_verdict_arguments(parser)
 
@@ -34,15 +29,10 @@ def run(options: argparse.Namespace) -> int:
         CommandError: There is nothing to judge or nowhere to write.
     """
     chosen = make_options(options)
-    if options.published == bool(options.results):
-        raise CommandError("Give either a results folder or --published.")
-    if options.published:
-        answers, output = answer_published(chosen), options.output or Path("published-verdicts")
-    else:
-        answers = answer_runs(load_results(options.results), chosen)
-        output = options.output or options.results / OUTPUT_FOLDER
+    answers = answer_runs(load_results(options.results), chosen)
+    output = options.output or options.results / OUTPUT_FOLDER
     with writing_to(output):
-        names = _write(output, answers)
+        names = write_tables(output, answers)
     console = make_console()
     for line in (*summary(answers), *(f"Table: {name}" for name in names)):
         console.print(Text(line), soft_wrap=True)
@@ -68,7 +58,8 @@ def _counts(words: Sequence[str]) -> str:
     return f"{', '.join(parts)} of {len(words)}" if words else "nothing to compare"
 
 
-def _write(output: Path, answers: Answers) -> list[Path]:
+def write_tables(output: Path, answers: Answers) -> list[Path]:
+    """Writes reproduction.csv, consistency.csv and ranking.csv; returns their paths."""
     tables = {
         "reproduction.csv": [reproduction_row(item) for item in answers.reproduction],
         "consistency.csv": [consistency_row(item) for item in answers.consistency],

@@ -48,7 +48,8 @@ def bca_bounds(samples: Floats, means: Floats, level: float) -> tuple[Any, Any]:
     """
     centre, tail = samples.mean(axis=0), (1 - level) / 2
     # Many resamples of few values have the very same mean; rounding must not split them.
-    noise = 1e-12 * (np.abs(samples).max(axis=0) + np.ptp(samples, axis=0))
+    size = np.abs(samples).max(axis=0) + np.ptp(samples, axis=0)
+    noise = 8 * len(samples) * np.finfo(np.float64).eps * size
     below = ((means < centre - noise).mean(axis=0) + (means <= centre + noise).mean(axis=0)) / 2
     bias = stats.norm.ppf(below)
     ordered = np.sort(means, axis=0)

@@ -47,6 +47,22 @@ def contrast(plus: Sequence[Moments], minus: Sequence[Moments]) -> Contrast:
     return Contrast(np.asarray(difference, dtype=np.float64), np.sqrt(total), freedom)
 
 
+def with_least_freedom(item: Contrast, samples: Sequence[Moments]) -> Contrast:
+    """The same with the degrees of freedom of the smallest sample.
+
+    Welch's approximation rejects too often far out in the tails when deviations are very unequal:
+    with 5 + 5 seeds and deviations 1 and 4, 2.5 times as often as it should at a level of 0.00035.
+    This choice never does (Mickey and Brown, Annals of Mathematical Statistics 37, 1966).
+
+    Args:
+        item: A difference of two means.
+        samples: Both samples.
+    """
+    least = np.minimum.reduce([sample.n for sample in samples]) - 1
+    freedom = np.where(np.isinf(item.freedom), np.inf, least)
+    return dataclasses.replace(item, freedom=np.broadcast_to(freedom, item.error.shape))
+
+
 def two_sided_p(item: Contrast) -> Floats:
     """float[...], p-values of "no difference" (Welch's test for two samples)."""
     return np.asarray(2 * stats.t.sf(np.abs(_ratio(item.difference, item.error)), item.freedom))

@@ -28,7 +28,9 @@ def difference_power(
     with np.errstate(divide="ignore", invalid="ignore"):
         shift = np.abs(gap) / error
     shift = np.minimum(shift, 30.0)  # beyond that, scipy's series are slow and the power is 1
-    power = stats.nct.sf(critical, freedom, shift) + stats.nct.cdf(-critical, freedom, shift)
+    # scipy gives NaN for the far tail on the other side where that is next to nothing.
+    wrong_side = np.nan_to_num(stats.nct.cdf(-critical, freedom, shift))
+    power = stats.nct.sf(critical, freedom, shift) + wrong_side
     power = np.where(shift > critical + 8, 1.0, power)
     return np.where(error == 0, np.asarray(gap) != 0, power).astype(np.float64)
 

@@ -18,8 +18,9 @@ from harness.adapter import load_adapter
 from harness.conformance.runs import train
 from harness.conformance.small import STEPS, base_hyperparameters
 from harness.interpreter import lend_project
+from harness.lease import Lease
 from harness.prepare import Prepared, prepare
-from harness.recording import incompleteness, read_run
+from harness.recording import RunFolder, incompleteness, read_run
 from harness.run import execute, initialize
 from harness.run_spec import DEFAULTS, make_spec
 
@@ -55,7 +56,7 @@ class ExitConformance:
         """An exception is told in its own words; observations of nan are never a result."""
         folder = tmp_path / "run"
         prepared = _initialized(self.framework, algorithm, FAULT_ENV_IDS[fault], folder)
-        status = execute(prepared, load_adapter(self.framework), folder)
+        status = _execute(prepared, folder)
         run = _check_aftermath(folder, "failed")
         assert status == "failed"
         if fault == "raises":
@@ -66,7 +67,7 @@ class ExitConformance:
         folder = tmp_path / "run"
         prepared = _initialized(self.framework, algorithm, FAULT_ENV_IDS["interrupts"], folder)
         with pytest.raises(KeyboardInterrupt):
-            execute(prepared, load_adapter(self.framework), folder)
+            _execute(prepared, folder)
         run = _check_aftermath(folder, "interrupted")
         assert run["steps"]["taken"] == FAULT_STEP
 
@@ -111,6 +112,11 @@ def _initialized(framework: str, algorithm: str, env_id: str, folder: Path) -> P
     prepared = prepare(make_spec(DEFAULTS | asked, base, base), adapter)
     initialize(prepared, folder)
     return prepared
+
+
+def _execute(prepared: Prepared, folder: Path) -> str:
+    with Lease.acquire(folder) as lease:
+        return execute(prepared, load_adapter(prepared.spec.framework), RunFolder(lease))
 
 
 def _run_alone(command: list[str]) -> tuple[int, str]:

@@ -33,17 +33,15 @@ class LocalLauncher(Launcher):
             RunsFailed: Some runs did not complete.
         """
         # Hydra imports every plugin at start-up; the harness is needed only here.
-        from harness.app import report, spec_from_config
+        from harness.app import report
         from harness.sweep import run_all
+        from harness.sweep_specs import specs_of_sweep
 
         assert self._context is not None and self._config is not None
-        loader = self._context.config_loader
-        configs = [
-            loader.load_sweep_config(self._config, list(overrides)) for overrides in job_overrides
-        ]
-        pairs = [spec_from_config(config) for config in configs]
-        results_dir = pairs[0][1]
-        outcomes = run_all([spec for spec, _ in pairs], results_dir, self.n_jobs)
+        specs, results_dir = specs_of_sweep(
+            self._context.config_loader, self._config, job_overrides
+        )
+        outcomes = run_all(specs, results_dir, self.n_jobs)
         report(outcomes, results_dir)
         return [
             JobReturn(overrides=list(overrides), status=JobStatus.COMPLETED)

@@ -6,6 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analysis.__main__ import main
+from analysis.figures.material import Material, gather
+from analysis.load import load
+from analysis.options import Options
+from benchmarks.synthetic_study import Size, write_study
+
 SPEC = {
     "study": "demo",
     "env": "Hopper-v5",
@@ -78,3 +84,34 @@ def results(tmp_path: Path) -> Path:
 @pytest.fixture
 def make_run(results: Path) -> Callable[..., Path]:
     return lambda **options: write_run(results, **options)
+
+
+# Two tasks of which one has planted differences in PPO and SAC, with failed and absent runs.
+SMALL = Size(tasks=("Hopper", "Walker2d"), seeds=4, evaluations=12, episodes=3, variants=True)
+
+
+@pytest.fixture(scope="session")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small synthetic study; tests must not write into it."""
+    folder = tmp_path_factory.mktemp("synthetic") / "study"
+    write_study(folder, SMALL)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def material(study: Path) -> Material:
+    return gather(load(study), Options(resamples=500))
+
+
+@pytest.fixture(scope="session")
+def writer() -> Callable[..., Path]:
+    """Writes a run below any results folder."""
+    return write_run
+
+
+@pytest.fixture(scope="session")
+def report(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report on the small study, in a folder beside it."""
+    output = tmp_path_factory.mktemp("report")
+    assert main(["report", str(study), "--output", str(output), "--jobs", "1"]) == 0
+    return output / "report.html"

@@ -13,6 +13,8 @@ from analysis.intervals import METHODS, bounds, interval
 
 VALUES = st.floats(-1e6, 1e6, allow_subnormal=False)
 SAMPLES = hnp.arrays(np.float64, st.integers(2, 12), elements=VALUES)
+# A shift makes values that are all but equal wholly so, which moves BCa's ends by a step.
+ROUND = hnp.arrays(np.float64, st.integers(2, 12), elements=st.integers(-10_000, 10_000))
 
 
 def rng():
@@ -31,7 +33,7 @@ def test_the_interval_holds_the_mean_and_never_raises(method, samples):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@given(samples=SAMPLES, shift=VALUES, scale=st.floats(0.01, 100))
+@given(samples=ROUND, shift=VALUES, scale=st.floats(0.01, 100))
 @settings(max_examples=50, deadline=None)
 def test_the_interval_moves_and_stretches_with_the_data(method, samples, shift, scale):
     before = interval(samples, method, rng())

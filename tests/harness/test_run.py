@@ -10,8 +10,9 @@ import support
 
 from harness.adapter import Context, load_adapter
 from harness.fields import SpecError
+from harness.lease import Lease
 from harness.prepare import Prepared, prepare
-from harness.recording import incompleteness, read_run
+from harness.recording import RunFolder, incompleteness, read_run
 from harness.run import execute, initialize
 
 PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
@@ -120,7 +121,12 @@ def run_broken(act, tmp_path, scheduled=150):
     prepared = Prepared(spec, Context(real.context.task, 150, 0), real.hyperparameters, native)
     folder = tmp_path / "run"
     initialize(prepared, folder)
-    return folder, lambda: execute(prepared, Broken(act), folder)
+
+    def go():
+        with Lease.acquire(folder) as lease:
+            return execute(prepared, Broken(act), RunFolder(lease))
+
+    return folder, go
 
 
 def fail(monitor):

@@ -57,7 +57,8 @@ def probes(
         known = terms(run(lab))
         basis = np.stack([term[rows] for term, _ in known.values()], axis=1)
         found = np.linalg.lstsq(basis, first(lab)[rows], rcond=None)[0]
-        return Measurement(found, np.array([weight for _, weight in known.values()]))
+        expected = np.array([weight for _, weight in known.values()])
+        return Measurement(np.asarray(found, float), expected)
 
     def loss_factor(lab: Lab) -> Measurement:
         # The second update shows whether gradients of the first are left over.

@@ -53,11 +53,16 @@ def test_tau_is_the_weight_of_the_online_network():
 
 
 def test_learning_rate_falls_to_zero_over_the_run():
-    settings = translate("ppo", steps=10_000, rollout_steps=1000).settings
+    settings = translate("ppo", steps=10_000, rollout_steps=1000, minibatch_size=50).settings
     name = "LRSchedulerFactoryLinear"
     assert settings["with_lr_scheduler_factory"] == {name: [1, 10_000, 1000]}
     constant = translate("ppo", learning_rate_schedule="constant").settings
     assert constant["with_lr_scheduler_factory"] is None
+
+
+def test_minibatches_are_of_one_size():
+    with pytest.raises(SpecError, match=r"minibatch_size=64: .* divide rollout_steps=100"):
+        translate("ppo", rollout_steps=100, minibatch_size=64)
 
 
 def test_value_clipping_shares_the_range_of_the_ratio():

@@ -3,7 +3,6 @@
 import itertools
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -13,12 +12,10 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from analysis.captions import caption, panel_title
 from analysis.curves import Curve, Panel, y_range
-from analysis.files import write_whole
-from analysis.style import Look, looks, settings
+from analysis.figures.captions import caption, panel_title
+from analysis.figures.style import Look, looks, settings
 
-PNG_DPI = 200
 _PANEL = (3.6, 2.7)  # inches
 _LEGEND_ENTRY = 1.4  # inches
 _NARROWEST = 6.0  # inches; a legend and a caption need some room
@@ -67,21 +64,6 @@ def arrange(panels: Sequence[Panel]) -> list[list[Panel | None]]:
         variants = [rows[key].get(column, []) for column in columns]
         grid += [list(row) for row in itertools.zip_longest(*variants)]
     return grid
-
-
-def save(figure: Figure, png: Path, pdf: Path) -> None:
-    """Writes both formats, the same bytes for the same figure."""
-    with matplotlib.rc_context(settings()):
-        write_whole(
-            png,
-            lambda path: figure.savefig(
-                path, format="png", dpi=PNG_DPI, metadata={"Software": None}
-            ),
-        )
-        write_whole(
-            pdf,
-            lambda path: figure.savefig(path, format="pdf", metadata={"CreationDate": None}),
-        )
 
 
 def _draw_panel(axis: Axes, panel: Panel, panels: Sequence[Panel], styles: dict[str, Look]) -> None:

@@ -1,0 +1,110 @@
+"""Draws the figures of a study as PNG and PDF, each with its caption as text."""
+
+import argparse
+import itertools
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
+from rich.text import Text
+
+from analysis.commands.shell import CommandError, load_results, make_console, writing_to
+from analysis.commands.verdict_options import add_verdict_arguments, make_options
+from analysis.figures import families
+from analysis.figures.material import gather
+from analysis.figures.render import cores, render_all
+from analysis.figures.save import PNG_DPI, write_bytes
+from analysis.figures.sheet import NotDrawn, Sheet
+from analysis.files import write_text
+from analysis.find import OUTPUT_FOLDER
+from analysis.intervals import METHODS
+
+FOLDER = "figures"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line."""
+    parser.add_argument(
+        "results", type=Path, nargs="?", help="results folder, study, or a folder in it"
+    )
+    parser.add_argument(
+        "--only", default="", help="names of figures, with commas between them (default: all)"
+    )
+    parser.add_argument("--list", action="store_true", help="print the names of figures and stop")
+    parser.add_argument("--output", type=Path, help=f"default: RESULTS/{OUTPUT_FOLDER}/{FOLDER}")
+    add_interval_argument(parser)
+    add_jobs_argument(parser)
+    add_verdict_arguments(parser)
+
+
+def add_interval_argument(parser: argparse.ArgumentParser) -> None:
+    """Declares --interval."""
+    parser.add_argument(
+        "--interval", choices=METHODS, default="t", help="method of the 95%% intervals (default: t)"
+    )
+
+
+def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
+    """Declares --jobs."""
+    parser.add_argument(
+        "--jobs", type=int, default=cores(), help="figures drawn at a time (default: cores)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Draws figures and says where they are, and which are not drawn and why.
+
+    Raises:
+        CommandError: A name is unknown, there are no runs, or nowhere to write.
+    """
+    console = make_console()
+    if options.list:
+        width = max(map(len, families.names()))
+        for family in families.FAMILIES:
+            console.print(Text(f"{family.name:{width}}  {family.summary}"), soft_wrap=True)
+        return 0
+    only = chosen_names(options.only)
+    settings = make_options(options)
+    if options.results is None:
+        raise CommandError("Give a results folder, or --list for the names of figures.")
+    loaded = load_results(options.results)
+    found = families.sheets(gather(loaded, settings, options.interval), only)
+    items = list(itertools.chain(*found.values()))
+    output = options.output or options.results / OUTPUT_FOLDER / FOLDER
+    drawn = [item for item in items if isinstance(item, Sheet)]
+    with writing_to(output):
+        draw(drawn, output, options.jobs)
+    for item in items:
+        console.print(Text(_line(item, output)), soft_wrap=True)
+    return 0
+
+
+def chosen_names(text: str) -> list[str]:
+    """The names given to --only.
+
+    Raises:
+        CommandError: One is unknown.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    known = families.names()
+    for name in names:
+        if name not in known:
+            raise CommandError(f"--only={name}: no such figure. Known: {', '.join(known)}.")
+    return names
+
+
+def draw(sheets: list[Sheet], output: Path, jobs: int) -> None:
+    """Draws figures to <name>.png and <name>.pdf, with captions in <name>.txt."""
+    drawn = render_all(sheets, ("png", "pdf"), PNG_DPI, jobs)
+    for sheet, files in track(
+        drawn, "Drawing", len(sheets), console=Console(stderr=True), transient=True
+    ):
+        for kind, content in files.items():
+            write_bytes(output / f"{sheet.name}.{kind}", content)
+        write_text(output / f"{sheet.name}.txt", sheet.caption + "\n")
+
+
+def _line(item: Sheet | NotDrawn, output: Path) -> str:
+    if isinstance(item, NotDrawn):
+        return f"Not drawn: {item.name}: {item.reason}"
+    return f"Figure: {output / item.name}.png"

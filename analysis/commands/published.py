@@ -1,0 +1,44 @@
+"""Judges the thesis' published tables alone, without any run."""
+
+import argparse
+from pathlib import Path
+
+from rich.text import Text
+
+from analysis.answers import answer_published
+from analysis.commands.shell import make_console, writing_to
+from analysis.commands.verdict_options import add_verdict_arguments, make_options
+from analysis.commands.verdicts import summary, write_tables
+from analysis.files import write_text
+from analysis.thesis.page import published_page
+
+PAGE = "published-tables.md"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line."""
+    parser.add_argument(
+        "--output", type=Path, default=Path(), help="folder of the page (default: this one)"
+    )
+    parser.add_argument("--tables", type=Path, help="folder for all verdicts as CSV; else none")
+    add_verdict_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints a summary and writes the page.
+
+    Raises:
+        CommandError: There is nowhere to write.
+    """
+    chosen = make_options(options)
+    answers = answer_published(chosen)
+    with writing_to(options.output):
+        write_text(options.output / PAGE, published_page(chosen))
+    lines = [*summary(answers), f"Page:  {options.output / PAGE}"]
+    if options.tables:
+        with writing_to(options.tables):
+            lines += [f"Table: {path}" for path in write_tables(options.tables, answers)]
+    console = make_console()
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+    return 0

@@ -1,0 +1,69 @@
+"""Writes one page with everything: what was run, answers in words, figures, tables, runs."""
+
+import argparse
+import importlib.metadata
+import platform
+import shlex
+from pathlib import Path
+
+from rich.text import Text
+
+from analysis.commands.figures import add_interval_argument, add_jobs_argument
+from analysis.commands.shell import load_results, make_console, writing_to
+from analysis.commands.verdict_options import add_verdict_arguments, make_options
+from analysis.figures.material import gather
+from analysis.files import write_text
+from analysis.find import OUTPUT_FOLDER
+from analysis.report.content import gather_content
+from analysis.report.page import render_page
+
+PAGE = "report.html"
+_PACKAGES = ("numpy", "scipy", "matplotlib", "seaborn", "jinja2")
+# Options that change the page; `jobs` does not.
+_NAMES = ("interval", "alpha", "margin", "family", "power", "rng_seed", "output")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line."""
+    parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
+    parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{OUTPUT_FOLDER}")
+    add_interval_argument(parser)
+    add_jobs_argument(parser)
+    add_verdict_arguments(parser)
+    parser.set_defaults(defaults={name: parser.get_default(name) for name in _NAMES})
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes the page and says where it is.
+
+    Raises:
+        CommandError: There are no runs, or nowhere to write.
+    """
+    settings = make_options(options)
+    loaded = load_results(options.results)
+    output = options.output or options.results / OUTPUT_FOLDER
+    console = make_console()
+    with writing_to(output):
+        material = gather(loaded, settings, options.interval)
+        content = gather_content(material, command(options), versions(), output, options.jobs)
+        write_text(output / PAGE, render_page(content))
+    console.print(Text(f"Report: {output / PAGE}"), soft_wrap=True)
+    return 0
+
+
+def command(options: argparse.Namespace) -> str:
+    """The command line that makes the page again, without what is as by default."""
+    words = ["python", "-m", "analysis", "report", str(options.results)]
+    for name in _NAMES:
+        value = getattr(options, name)
+        if value != options.defaults[name]:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return shlex.join(words)
+
+
+def versions() -> str:
+    """Python and packages that the page is made with."""
+    found = [f"Python {platform.python_version()}"]
+    for name in _PACKAGES:
+        found.append(f"{name} {importlib.metadata.version(name)}")
+    return ", ".join(found)

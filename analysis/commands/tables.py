@@ -1,0 +1,50 @@
+"""Writes tables of final scores in the thesis' layout: Markdown, CSV and LaTeX."""
+
+import argparse
+from pathlib import Path
+
+from rich.text import Text
+
+from analysis.answers import answer_runs
+from analysis.commands.shell import load_results, make_console, writing_to
+from analysis.commands.verdict_options import add_verdict_arguments, make_options
+from analysis.files import write_text
+from analysis.find import OUTPUT_FOLDER
+from analysis.intervals import METHODS
+from analysis.notes import counts
+from analysis.score_table import score_tables
+from analysis.score_table_formats import to_csv, to_latex, to_markdown
+
+FOLDER = "tables"
+FORMATS = {"md": to_markdown, "csv": to_csv, "tex": to_latex}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line."""
+    parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
+    parser.add_argument("--output", type=Path, help=f"default: RESULTS/{OUTPUT_FOLDER}/{FOLDER}")
+    parser.add_argument(
+        "--interval", choices=METHODS, default="t", help="method of the 95%% intervals (default: t)"
+    )
+    add_verdict_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes one table per study, algorithm and variant, and says where they are.
+
+    Raises:
+        CommandError: There are no runs, or nowhere to write.
+    """
+    settings = make_options(options)
+    loaded = load_results(options.results)
+    tables = score_tables(answer_runs(loaded, settings), options.interval)
+    output = options.output or options.results / OUTPUT_FOLDER / FOLDER
+    console = make_console()
+    with writing_to(output):
+        for table in tables:
+            for ending, convert in FORMATS.items():
+                path = output / f"{table.name}.{ending}"
+                write_text(path, convert(table))
+                console.print(Text(f"Table: {path}"), soft_wrap=True)
+    console.print(Text(counts(loaded)), soft_wrap=True)
+    return 0

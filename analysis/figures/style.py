@@ -1,0 +1,120 @@
+"""How figures look: colours, lines and markers, sizes, and the settings of text.
+
+A framework or an algorithm looks the same in every figure. All colours can be told apart by
+colour-blind readers, and none carries a meaning by itself: line, marker or a word goes with it.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import seaborn as sns
+
+# Widths in inches of a column and of a page in common paper formats; text is 6 to 8 points there.
+COLUMN, PAGE = 3.4, 7.0
+SMALL, MEDIUM, LARGE = 6.0, 7.0, 8.0  # points
+
+# Named here so that a framework keeps its colour in figures where another is missing.
+_FRAMEWORKS = ("cleanrl", "sb3", "torchrl", "tianshou")
+_LABELS = {
+    "cleanrl": "CleanRL",
+    "sb3": "SB3",
+    "torchrl": "TorchRL",
+    "tianshou": "Tianshou",
+    "ppo": "PPO",
+    "td3": "TD3",
+    "sac": "SAC",
+}
+# Blue, orange, green, vermilion, pink ... of a palette for colour-blind readers.
+_PALETTE = "colorblind"
+# Indigo, olive and rose of Paul Tol's muted scheme: none of them is a framework's.
+_ALGORITHMS = {"ppo": "#332288", "td3": "#999933", "sac": "#CC6677"}
+_LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+# Of verdicts, from bad to good; text on them is black.
+VERDICT_COLORS = {
+    "worse": "#D5876B",
+    "similar": "#E8E8E8",
+    "better": "#6FA8D6",
+    "different": "#E39B7B",
+    "undecided": "#F0F0F0",
+    "equivalent": "#8CC3A5",
+    "not preserved": "#E39B7B",
+    "magnitude changed": "#EBD595",
+    "preserved": "#8CC3A5",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """How one framework or algorithm is drawn.
+
+    Attributes:
+        color: In Matplotlib's terms.
+        line: Line style in Matplotlib's terms.
+        marker: Marker in Matplotlib's terms.
+    """
+
+    color: Any
+    line: Any
+    marker: str
+
+
+def looks(frameworks: Iterable[str]) -> dict[str, Look]:
+    """A look for each framework: the known ones always the same, then others by name."""
+    return _looks(_FRAMEWORKS, sns.color_palette(_PALETTE), set(frameworks))
+
+
+def algorithm_looks(algorithms: Iterable[str]) -> dict[str, Look]:
+    """A look for each algorithm; no known one shares its colour with a known framework."""
+    known = list(_ALGORITHMS.values())
+    return _looks(tuple(_ALGORITHMS), [*known, *sns.color_palette(_PALETTE)[5:]], set(algorithms))
+
+
+def label(name: str) -> str:
+    """What a framework or an algorithm is called in figures."""
+    return _LABELS.get(name, name)
+
+
+def settings() -> Any:
+    """Matplotlib settings for all figures, for `rc_context`; fonts ship with Matplotlib."""
+    return {
+        **sns.axes_style("whitegrid"),
+        **sns.plotting_context("paper"),
+        "font.family": "sans-serif",
+        "font.sans-serif": ["DejaVu Sans"],
+        "pdf.fonttype": 42,
+        "text.parse_math": False,
+        "axes.edgecolor": "0.4",
+        "grid.color": "0.9",
+    }
+
+
+def paper_settings() -> Any:
+    """`settings` with text and lines sized for `COLUMN` and `PAGE`."""
+    return {
+        **settings(),
+        "font.size": MEDIUM,
+        "axes.titlesize": MEDIUM,
+        "axes.labelsize": MEDIUM,
+        "xtick.labelsize": SMALL,
+        "ytick.labelsize": SMALL,
+        "legend.fontsize": MEDIUM,
+        "axes.titlepad": 3,
+        "axes.labelpad": 2,
+        "axes.linewidth": 0.6,
+        "grid.linewidth": 0.5,
+        "xtick.major.pad": 1.5,
+        "ytick.major.pad": 1.5,
+        "hatch.linewidth": 0.5,
+    }
+
+
+def _looks(known: tuple[str, ...], colors: Any, names: set[str]) -> dict[str, Look]:
+    order = [*known, *sorted(names - set(known))]
+    return {
+        name: Look(colors[i % len(colors)], _LINES[i % len(_LINES)], _MARKERS[i % len(_MARKERS)])
+        for i, name in enumerate(order)
+        if name in names
+    }

@@ -1,0 +1,92 @@
+"""Consistency in words: do frameworks score the same under equal settings?"""
+
+import math
+from collections.abc import Sequence
+
+from analysis.answers import Answers
+from analysis.consistency import DIFFERENT, EQUIVALENT, UNDECIDED, PairVerdict
+from analysis.figures.style import label
+from analysis.groups import Group
+from analysis.numbers import number
+from analysis.report.links import Links
+from analysis.report.statements import Answer, Statement, answer, counts, p_text, plural, where
+from analysis.runs import Cell
+
+
+def consistency(answers: Answers, links: Links) -> Answer:
+    """Do frameworks score the same under equal settings?"""
+    items, options = answers.consistency, answers.options
+    question = "Do frameworks score the same under the same hyperparameters?"
+    if not items:
+        text = "No two frameworks have a run used in the same setting."
+        return Answer("consistency", question, Statement(text, ()), (), (), 0)
+    order = (DIFFERENT, EQUIVALENT, UNDECIDED)
+    head = (
+        f"Of {plural(len(items), 'pair')} of frameworks in equal settings: "
+        f"{counts([item.verdict for item in items], order)}. Different: at {options.alpha:.0%} "
+        f"after Holm's correction over {_families(items)}. Equivalent: within "
+        f"{options.margin_share:.0%} of the published score, which is shown, too. Undecided is "
+        "neither."
+    )
+    needed = sorted(
+        item.seeds_needed
+        for item in items
+        if item.verdict == UNDECIDED and not math.isnan(item.seeds_needed)
+    )
+    if needed:
+        middle = needed[len(needed) // 2]
+        seeds = f"{middle:.0f}" if math.isfinite(middle) else "more than 1,000"
+        head += (
+            f" Half of the undecided pairs would need {seeds} seeds per framework or more for "
+            f"{options.power:.0%} power, if the measured values were the true ones: "
+            "python -m analysis plan lists them with their cost."
+        )
+    parts = []
+    for algorithm in sorted({item.cell.algorithm for item in items}):
+        own = [item for item in items if item.cell.algorithm == algorithm]
+        text = f"{label(algorithm)}: {counts([item.verdict for item in own], order)}."
+        parts.append(Statement(text, _both(own, links), "t-consistency"))
+    clear = sorted(
+        (item for item in items if item.verdict != UNDECIDED),
+        key=lambda i: (i.verdict != DIFFERENT, i.p_holm, -abs(i.hedges_g[0]), i.cell),
+    )
+    cells = [item.cell for item in items]
+    findings = [_finding(item, cells, links) for item in clear]
+    headline = Statement(head, _both(items, links), "t-consistency")
+    return answer("consistency", question, headline, parts, findings)
+
+
+def _families(items: Sequence[PairVerdict]) -> str:
+    sizes = sorted({item.family_size for item in items})
+    number_of = len({item.family for item in items})
+    tests = " to ".join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))
+    return f"{tests} tests" + (f" in each of {number_of} families" if number_of > 1 else "")
+
+
+def _both(items: Sequence[PairVerdict], links: Links) -> tuple[int, ...]:
+    return links.of(group for item in items for group in (item.first, item.second))
+
+
+def _finding(item: PairVerdict, cells: Sequence[Cell], links: Links) -> Statement:
+    high, low = sorted((item.first, item.second), key=lambda g: -float(g.moments.mean))
+    p = item.p_holm if item.verdict == DIFFERENT else item.p_equivalence_holm
+    text = (
+        f"{where(item.cell, cells)}: {_score(high)} and {_score(low)} are "
+        f"{item.verdict}: they are {number(abs(item.difference))} apart, 95% interval "
+        f"{_ends(item)}, corrected {p_text(p)}."
+    )
+    if item.verdict == EQUIVALENT:
+        of = f"of {number(abs(item.margin.reference))}, {item.margin.source}"
+        text += f" The margin is {number(item.margin.size)}, a share {of}."
+    return Statement(text, links.of([high, low]), "t-consistency")
+
+
+def _ends(item: PairVerdict) -> str:
+    sign = 1 if item.difference >= 0 else -1
+    low, high = sorted((sign * item.low, sign * item.high))
+    return f"[{number(low)}, {number(high)}]"
+
+
+def _score(group: Group) -> str:
+    mean = number(float(group.moments.mean))
+    return f"{label(group.framework)} ({mean}, n = {group.n})"

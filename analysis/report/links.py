@@ -1,0 +1,43 @@
+"""Links from statements and tables to the runs behind them."""
+
+import dataclasses
+import os
+import urllib.parse
+from collections.abc import Iterable
+from pathlib import Path
+
+from analysis.answers import Answers
+from analysis.groups import Group
+from analysis.runs import Cell
+
+
+@dataclasses.dataclass(frozen=True)
+class Links:
+    """Where runs stand on the page, and their folders beside it.
+
+    Attributes:
+        numbers: Number of each group, by setting and framework.
+        page_folder: Folder of the page.
+    """
+
+    numbers: dict[tuple[Cell, str], int]
+    page_folder: Path
+
+    def of(self, groups: Iterable[Group]) -> tuple[int, ...]:
+        """Numbers of groups, each once, in order."""
+        return tuple(sorted({self.numbers[group.cell, group.framework] for group in groups}))
+
+    def folder(self, path: Path) -> str:
+        """Relative address of a run folder, as seen from the page."""
+        return urllib.parse.quote(os.path.relpath(path, self.page_folder)) + "/"
+
+
+def make_links(answers: Answers, page_folder: Path) -> Links:
+    """Numbers all groups in their order.
+
+    Args:
+        answers: Holds the groups.
+        page_folder: Folder of the page; need not exist.
+    """
+    keys = ((group.cell, group.framework) for group in answers.groups)
+    return Links({key: number for number, key in enumerate(keys)}, page_folder.resolve())

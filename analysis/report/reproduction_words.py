@@ -1,0 +1,63 @@
+"""Reproduction in words: do the frameworks reach the published scores?"""
+
+from collections.abc import Sequence
+
+from analysis.answers import Answers
+from analysis.figures.style import label
+from analysis.numbers import number
+from analysis.report.links import Links
+from analysis.report.statements import Answer, Statement, answer, counts, p_text, plural, where
+from analysis.reproduction import BETTER, SIMILAR, WORSE, ReproductionVerdict
+from analysis.runs import Cell
+
+TARGETS = "thesis_targets"
+
+
+def reproduction(answers: Answers, links: Links) -> Answer:
+    """Do the frameworks reach the published scores?"""
+    items = [item for item in answers.reproduction if item.published.table == TARGETS]
+    question = "Do they reach what the original papers report?"
+    if not items:
+        text = "No run can be held against a score read off the original papers: that takes the "
+        text += "hyperparameters called original on one of their tasks."
+        return Answer("reproduction", question, Statement(text, ()), (), (), 0)
+    order, alpha = (WORSE, SIMILAR, BETTER), answers.options.alpha
+    tested = [item for item in items if item.two_sided]
+    head = (
+        f"Of {plural(len(tested), 'comparison')} with scores of the original papers, by a "
+        f"two-sided test at {alpha:.0%} without correction: "
+        f"{counts([item.two_sided for item in tested], order)}. In "
+        f"the thesis' form: {counts([item.thesis_form for item in tested], order)}. Similar means "
+        "that no difference was shown."
+    )
+    odd = sum(bool(item.remarks) for item in tested)
+    if odd:
+        share = "all" if odd == len(tested) else str(odd)
+        head += (
+            f" In {share} of them the two numbers are not of one kind: another statistic, task "
+            "version or number of steps, as the table says."
+        )
+    if len(tested) < len(items):
+        head += f" {len(items) - len(tested)} more cannot be tested: fewer than two seeds."
+    parts = []
+    for algorithm in sorted({item.group.cell.algorithm for item in tested}):
+        own = [item for item in tested if item.group.cell.algorithm == algorithm]
+        text = f"{label(algorithm)}: {counts([item.two_sided for item in own], order)}."
+        groups = links.of(item.group for item in own)
+        parts.append(Statement(text, groups, "t-reproduction", "read-off"))
+    clear = sorted((item for item in tested if item.two_sided != SIMILAR), key=lambda i: i.p)
+    cells = [item.group.cell for item in items]
+    findings = [_finding(item, cells, links) for item in clear]
+    groups = links.of(item.group for item in items)
+    headline = Statement(head, groups, "t-reproduction", "read-off")
+    return answer("reproduction", question, headline, parts, findings)
+
+
+def _finding(item: ReproductionVerdict, cells: Sequence[Cell], links: Links) -> Statement:
+    cell, row = item.group.cell, item.published
+    text = (
+        f"{where(cell, cells)}: {label(item.group.framework)} is "
+        f"{item.two_sided}, {number(float(item.group.moments.mean))} against {number(row.mean)} "
+        f"(n = {item.group.n}, {p_text(item.p)})."
+    )
+    return Statement(text, links.of([item.group]), "t-reproduction", "read-off")

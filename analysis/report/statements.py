@@ -1,0 +1,100 @@
+"""Verdicts in words: what a statement is, and how its parts are written."""
+
+import collections
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+
+from analysis.figures.style import label
+from analysis.ranking import OWN
+from analysis.runs import Cell
+from analysis.wording import own_parts
+
+SHOWN = 12  # single findings; the tables have all
+
+
+@dataclasses.dataclass(frozen=True)
+class Statement:
+    """A sentence with the runs that it rests on.
+
+    Attributes:
+        text: The sentence.
+        groups: Numbers of the groups behind it.
+        table: Table that holds its rows; empty if none.
+        words: Words that these rows of the table have in common.
+    """
+
+    text: str
+    groups: tuple[int, ...]
+    table: str = ""
+    words: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """The answer to one question.
+
+    Attributes:
+        name: Anchor.
+        question: The question.
+        headline: The answer in one sentence; with the runs.
+        parts: Answers for parts of the study.
+        findings: Single findings, the clearest first.
+        more: How many findings of that kind are in the table only.
+    """
+
+    name: str
+    question: str
+    headline: Statement
+    parts: tuple[Statement, ...]
+    findings: tuple[Statement, ...]
+    more: int
+
+
+def p_text(value: float) -> str:
+    """A p-value as people write it."""
+    if math.isnan(value):
+        return "p unknown"
+    return "p < 0.0001" if value < 1e-4 else f"p = {value:.2g}"
+
+
+def where(cell: Cell, cells: Iterable[Cell]) -> str:
+    """A setting in words; of its variant, what not all settings share.
+
+    Args:
+        cell: The setting.
+        cells: All settings.
+    """
+    parts = own_parts(cell, list(cells))
+    own = f" ({', '.join(parts)})" if parts else ""
+    return f"{cell.env}, {label(cell.algorithm)} under {recipe_words(cell.hps)}{own}"
+
+
+def recipe_words(hps: str) -> str:
+    """A set of hyperparameters in words."""
+    if hps == OWN:
+        return "each framework's own defaults"
+    return "the original papers' values" if hps == "original" else f"{label(hps)}'s defaults"
+
+
+def plural(count: int, noun: str) -> str:
+    """Such as `1 pair` or `1,200 pairs`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def counts(words: Sequence[str], order: Sequence[str]) -> str:
+    """Such as `3 different, 1 equivalent, 20 undecided`."""
+    found = collections.Counter(words)
+    return ", ".join(f"{found[word]:,} {word}" for word in order)
+
+
+def answer(
+    name: str,
+    question: str,
+    headline: Statement,
+    parts: Sequence[Statement],
+    findings: Sequence[Statement],
+) -> Answer:
+    """An answer that shows the first findings and counts the others."""
+    shown = tuple(findings[:SHOWN])
+    return Answer(name, question, headline, tuple(parts), shown, len(findings) - len(shown))

@@ -1,0 +1,92 @@
+"""What was run, on what, and what is missing."""
+
+import collections
+import dataclasses
+
+from analysis.absent import absent_runs
+from analysis.figures.names import recipes
+from analysis.runs import Excluded, Loaded, Run
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One algorithm and variant of a study.
+
+    Attributes:
+        study: Name of the study.
+        algorithm: Algorithm.
+        variant: What else is held equal.
+        frameworks: Names.
+        hps: Sets of hyperparameters.
+        tasks: Tasks.
+        seeds: Seeds, as few words.
+        evaluations: Evaluations (episodes in each) of the runs used; several if they differ.
+        alignment: `thesis`, `full` or what run.json says.
+        requested: Run folders found.
+        completed: Runs that meet the completeness rule.
+        used: Runs that enter the statistics.
+    """
+
+    study: str
+    algorithm: str
+    variant: str
+    frameworks: tuple[str, ...]
+    hps: tuple[str, ...]
+    tasks: tuple[str, ...]
+    seeds: str
+    evaluations: str
+    alignment: str
+    requested: int
+    completed: int
+    used: int
+
+
+def parts(loaded: Loaded) -> tuple[Part, ...]:
+    """What was run, one line per study, algorithm and variant."""
+    found: dict[tuple[str, str, str], list[Run | Excluded]] = collections.defaultdict(list)
+    for item in loaded.folders:
+        cell = item.id.cell
+        found[cell.study, cell.algorithm, cell.variant].append(item)
+    return tuple(_part(*key, found[key]) for key in sorted(found))
+
+
+def _part(study: str, algorithm: str, variant: str, items: list[Run | Excluded]) -> Part:
+    runs = [item for item in items if isinstance(item, Run)]
+    shapes = sorted({run.results.shape for run in runs})
+    seeds = sorted({item.id.seed for item in items if item.id.seed is not None})
+    return Part(
+        study,
+        algorithm,
+        variant,
+        tuple(sorted({item.id.framework for item in items})),
+        recipes(item.id.cell.hps for item in items),
+        tuple(sorted({item.id.cell.env for item in items})),
+        _ranges(seeds),
+        ", ".join(f"{count} ({episodes})" for count, episodes in shapes),
+        ", ".join(sorted({str(run.spec.get("alignment", "not told")) for run in runs})),
+        len(items),
+        sum(isinstance(item, Run) or item.completed for item in items),
+        len(runs),
+    )
+
+
+def _ranges(values: list[int]) -> str:
+    """Such as `0 to 4, 7`."""
+    words: list[list[int]] = []
+    for value in values:
+        if words and value == words[-1][-1] + 1:
+            words[-1].append(value)
+        else:
+            words.append([value])
+    return ", ".join(f"{w[0]} to {w[-1]}" if len(w) > 1 else str(w[0]) for w in words)
+
+
+def reasons(loaded: Loaded) -> tuple[tuple[str, int], ...]:
+    """Kinds of reasons why folders are not used, the most frequent first."""
+    kinds = collections.Counter(item.reason.partition(":")[0] for item in loaded.excluded)
+    return tuple(sorted(kinds.items(), key=lambda kind: (-kind[1], kind[0])))
+
+
+def absent(loaded: Loaded) -> tuple[str, ...]:
+    """Runs without a folder that other frameworks lead one to expect."""
+    return tuple(str(item) for item in absent_runs(loaded))

@@ -1,0 +1,1 @@
+"""What the thesis says of its published tables, held against them."""

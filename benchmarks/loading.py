@@ -1,0 +1,109 @@
+"""How long a results folder takes to read: seconds, CPU and memory.
+
+    python benchmarks/loading.py
+
+writes 1,440 runs of 300 evaluations x 30 episodes to a temporary folder (about 110 MB), the size
+of the thesis' study, and reads them in a process of its own.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from analysis.answers import answer_runs
+from analysis.load import load
+from analysis.options import Options
+
+FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
+TASKS = ("Ant", "HalfCheetah", "Hopper", "InvertedPendulum")
+TASKS += ("InvertedDoublePendulum", "Reacher", "Swimmer", "Walker2d")
+EVALUATIONS, EPISODES, STEPS = 300, 30, 3_000_000
+
+
+def main() -> int:
+    """Writes the folder and measures, or measures when called by itself."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
+    folder = parser.parse_args().folder
+    if folder:
+        print(json.dumps(measure(Path(folder))))
+        return 0
+    with tempfile.TemporaryDirectory() as place:
+        count = write_study(Path(place))
+        command = [sys.executable, __file__, "--folder", place]
+        found = json.loads(subprocess.check_output(command, text=True))
+    assert found["used"] == count, found
+    print(f"{count} runs of {EVALUATIONS} evaluations x {EPISODES} episodes")
+    for name in ("load", "answers"):
+        wall, cpu = found[name]
+        print(f"{name:<8} {wall:6.2f} s, {cpu:6.2f} CPU s")
+    print(f"memory   {found['memory'] / 2**20:6.0f} MiB at most")
+    return 0
+
+
+def measure(folder: Path) -> dict[str, Any]:
+    """Reads the folder, judges it, and tells times and peak memory in bytes."""
+    found: dict[str, Any] = {}
+    start = time.perf_counter(), time.process_time()
+    loaded = load(folder)
+    found["load"] = _since(start)
+    start = time.perf_counter(), time.process_time()
+    answer_runs(loaded, Options())
+    found["answers"] = _since(start)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {**found, "used": loaded.used, "memory": memory}
+
+
+def write_study(folder: Path) -> int:
+    """Writes every run of 3 frameworks x 3 algorithms x 8 tasks x 4 settings x 5 seeds."""
+    rng, count = np.random.default_rng(0), 0
+    for task in TASKS:
+        for algorithm in ("ppo", "td3", "sac"):
+            for hps in (*FRAMEWORKS, "original"):
+                for framework in FRAMEWORKS:
+                    for seed in range(5):
+                        place = (f"{task}-v4", algorithm, hps, framework)
+                        _write_run(folder, place, seed, rng)
+                        count += 1
+    return count
+
+
+def _write_run(root: Path, place: tuple[str, ...], seed: int, rng: np.random.Generator) -> None:
+    env, algorithm, hps, framework = place
+    folder = root.joinpath("thesis", *place, f"steps={STEPS}", f"seed={seed}")
+    folder.mkdir(parents=True)
+    spec = {"study": "thesis", "env": env, "algorithm": algorithm, "hps": hps}
+    spec |= {"framework": framework, "seed": seed, "steps": STEPS}
+    record = {"schema": 1, "status": "completed", "spec": spec}
+    record |= {"steps": {"requested": STEPS, "scheduled": STEPS, "taken": STEPS}}
+    # As much besides as a real run.json holds.
+    record["alignment"] = [{"name": f"field {i}", "text": "x" * 60} for i in range(60)]
+    (folder / "run.json").write_text(json.dumps(record, indent=2))
+    timesteps = np.arange(1, EVALUATIONS + 1, dtype=np.int64) * (STEPS // EVALUATIONS)
+    shape = (EVALUATIONS, EPISODES)
+    results = 1000 * (timesteps / STEPS)[:, None] + rng.normal(0, 100, shape)
+    np.savez(
+        folder / "evaluations.npz",
+        timesteps=timesteps,
+        results=results.astype(np.float32),
+        ep_lengths=np.full(shape, 1000, dtype=np.int32),
+    )
+
+
+def _since(start: tuple[float, float]) -> tuple[float, float]:
+    return time.perf_counter() - start[0], time.process_time() - start[1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""Error rate and cost of the stopping rule of `python -m analysis plan --sequential`.
+
+    python benchmarks/stopping_rule.py
+
+prints the tables in docs/statistics.md: how often two frameworks without a difference are called
+different, how often two that differ by the margin are called equivalent, and how many seeds it
+takes to find a difference, beside two others: the same tests looked at after every batch without
+any precaution, and once at the end.
+"""
+
+import argparse
+import itertools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+FOLDER = Path(__file__).resolve().parent
+sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
+
+from interval_coverage import normal, skewed, two_humped
+
+from analysis.stats import pairwise
+from analysis.stats.moments import Moments
+from analysis.stats.sequential import one_sided_sequential_p, sequential_p
+
+BATCH, MOST, ALPHA = 5, 30, 0.05
+SIZES = tuple(range(BATCH, MOST + 1, BATCH))
+Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
+
+
+def wide(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    """Normal, with four times the deviation."""
+    return 4 * normal(rng, shape)
+
+
+NULLS: dict[str, tuple[Draw, Draw]] = {
+    "normal": (normal, normal),
+    "normal, deviations 1 and 4": (normal, wide),
+    "skewed": (skewed, skewed),
+    "two-humped": (two_humped, two_humped),
+}
+
+
+def looks(samples: np.ndarray) -> Moments:
+    """Moments with float[looks, repeats] of samples float[seeds, repeats]."""
+    means = np.array([samples[:size].mean(axis=0) for size in SIZES])
+    sds = np.array([samples[:size].std(axis=0, ddof=1) for size in SIZES])
+    return Moments(means, sds, np.broadcast_to(np.array(SIZES, float)[:, None], means.shape))
+
+
+def tests(first: np.ndarray, second: np.ndarray) -> tuple[pairwise.Contrast, pairwise.Contrast]:
+    """The differences at each look, with Welch's degrees of freedom and with the rule's."""
+    items = looks(first), looks(second)
+    item = pairwise.contrast([items[0]], [items[1]])
+    return item, pairwise.with_least_freedom(item, items)
+
+
+def permutation(first: np.ndarray, second: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Group-sequential p-values of the permutation test for some columns; 1 for the others."""
+    found = np.ones(first.shape[1])
+    for i in np.flatnonzero(rows):
+        p = [
+            pairwise.permutation_p(first[:n, i], second[:n, i], np.random.default_rng(0))
+            for n in SIZES
+        ]
+        found[i] = float(sequential_p(np.array(p), SIZES, MOST))
+    return found
+
+
+def false_positives(draws: tuple[Draw, Draw], repeats: int) -> list[float]:
+    """Rates of `different` without a difference: once, unguarded, Welch alone, the whole rule."""
+    rng = np.random.default_rng(1)
+    first, second = (draw(rng, (MOST, repeats)) for draw in draws)
+    p, careful = (pairwise.two_sided_p(item) for item in tests(first, second))
+    welch, t = (sequential_p(values, SIZES, MOST) < ALPHA for values in (p, careful))
+    both = t & (permutation(first, second, t) < ALPHA)
+    rates = (p[-1] < ALPHA, (p < ALPHA).any(axis=0), welch, both)
+    return [float(rate.mean()) for rate in rates]
+
+
+def false_equivalences(draws: tuple[Draw, Draw], repeats: int) -> list[float]:
+    """Rates of `equivalent` where the difference is the margin: once, unguarded, the rule."""
+    rng = np.random.default_rng(2)
+    first, second = (draw(rng, (MOST, repeats)) for draw in draws)
+    margin = 1.2 * np.sqrt(first.var() + second.var()) / np.sqrt(2)
+    p, careful = (pairwise.equivalence_p(item, margin) for item in tests(first + margin, second))
+    guarded = one_sided_sequential_p(careful, SIZES, MOST) < ALPHA
+    return [float(rate.mean()) for rate in (p[-1] < ALPHA, (p < ALPHA).any(axis=0), guarded)]
+
+
+def family(repeats: int, scales: tuple[float, ...]) -> float:
+    """Rate of any `different` among 3 frameworks x 8 tasks without a difference, after Holm."""
+    rng = np.random.default_rng(3)
+    p = []
+    for _ in range(8):
+        items = [scale * normal(rng, (MOST, repeats)) for scale in scales]
+        for first, second in itertools.combinations(items, 2):
+            _, item = tests(first, second)
+            p.append(sequential_p(pairwise.two_sided_p(item), SIZES, MOST))
+    # Holm's procedure rejects something if and only if the smallest p-value passes Bonferroni's.
+    return float((np.min(p, axis=0) * len(p) < ALPHA).mean())
+
+
+def power(gap: float, repeats: int) -> tuple[float, float, float]:
+    """Share found once at the end and by the rule, and the rule's mean seeds per framework."""
+    rng = np.random.default_rng(4)
+    first, second = (normal(rng, (MOST, repeats)) for _ in range(2))
+    p, careful = (pairwise.two_sided_p(item) for item in tests(first + gap, second))
+    by_look = [
+        sequential_p(careful[: k + 1], SIZES[: k + 1], MOST) < ALPHA for k in range(len(SIZES))
+    ]
+    stops = np.where(by_look[-1], np.argmax(by_look, axis=0), len(SIZES) - 1)
+    seeds = np.array(SIZES)[stops].mean()
+    return float((p[-1] < ALPHA).mean()), float(by_look[-1].mean()), float(seeds)
+
+
+def main() -> int:
+    """Prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=10_000)
+    repeats = parser.parse_args().repeats
+    print("| returns | once, at 30 | six looks, unguarded | level spent, Welch | the rule |")
+    print("|---|---|---|---|---|")
+    for name, draws in NULLS.items():
+        cells = [f"{rate:.1%}" for rate in false_positives(draws, repeats)]
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    print("\n| returns | once, at 30 | six looks, unguarded | the rule |\n|---|---|---|---|")
+    for name, draws in NULLS.items():
+        cells = [f"{rate:.1%}" for rate in false_equivalences(draws, repeats)]
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    for scales in ((1, 1, 1), (1, 2, 4)):
+        print(f"\nAny of 24 pairs, deviations {scales}: {family(repeats, scales):.1%}", flush=True)
+    print("\n| difference, deviations | found once, at 30 | found by the rule | seeds, mean |")
+    print("|---|---|---|---|")
+    for gap in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0):
+        once, found, seeds = power(gap, repeats)
+        print(f"| {gap:g} | {once:.1%} | {found:.1%} | {seeds:.1f} |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""Why a run is stopped from outside, and the signals that say so."""
+
+import os
+import signal
+import time
+from types import FrameType
+
+REASONS = {
+    "user": "interrupted by the user",
+    "cancellation": "stopped by the batch system: cancelled, preempted or the node is wanted",
+    "preemption": "stopped by the batch system: preempted",
+    "time limit": "stopped at the job's time limit",
+}
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
+
+
+class Stopped(KeyboardInterrupt):
+    """Raised wherever the training is when it is stopped.
+
+    Attributes:
+        by: A key of `REASONS`.
+    """
+
+    def __init__(self, by: str) -> None:
+        super().__init__(REASONS[by])
+        self.by = by
+
+
+def stop_on_signals() -> None:
+    """Lets the main thread raise `Stopped` on the signals of users and batch systems."""
+    for number in SIGNALS:
+        signal.signal(number, _stop)
+
+
+def reason_of(number: int) -> str:
+    """The key of `REASONS` that a signal stands for."""
+    if "PARALLAX_JOB" not in os.environ or number == signal.SIGINT:
+        return "user"
+    if number == signal.SIGTERM:
+        return "cancellation"
+    # Slurm gives the same warning before the time limit and before a preemption.
+    limit = float(os.environ.get("PARALLAX_LIMIT", "inf"))
+    return "time limit" if time.time() >= limit else "preemption"
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    # Once only: a second signal must not cut off the writing of the status.
+    for other in SIGNALS:
+        signal.signal(other, signal.SIG_IGN)
+    raise Stopped(reason_of(number))

@@ -1,0 +1,67 @@
+"""A Hydra launcher that queues a sweep on a Slurm cluster and returns."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+
+from hydra_plugins.parallax_slurm_launcher.launcher import SlurmLauncher
+
+__all__ = ["SlurmLauncher"]
+
+
+def _no_times() -> dict[str, str | None]:
+    return dict.fromkeys(("default", "ppo", "td3", "sac"))
+
+
+@dataclass
+class SlurmLauncherConf:
+    """Options of `hydra/launcher=slurm`; null stands for what the profile says.
+
+    Attributes:
+        profile: Name of a file in `slurm/profiles`, or the path of one of your own.
+        dry_run: Prints the scripts and the list of runs, and queues nothing.
+        preflight: Whether one step of each setting is tried on this machine first.
+        preflight_processes: How many at a time; -1 is one per core.
+        time: Time limit of one run by algorithm, as HH:MM:SS.
+        mem_gb: Memory of a job in GB.
+        cpus: Processors of a job.
+        partition: Slurm's partition.
+        account: Account that is charged.
+        qos: Quality of service.
+        constraint: Features that nodes must have.
+        setup: Shell lines before the run.
+        python: Interpreter on the nodes.
+        sbatch: Further options of sbatch by their long names.
+        parallelism: Jobs at a time; 0 is no limit but the cluster's.
+        runs_per_job: Runs that share a job, one after another.
+        signal_seconds: How long before its end a job is warned.
+        timeout_restarts: How often a run that had its whole time is started again.
+        preemption_restarts: How often a preempted job asks to be queued again.
+    """
+
+    _target_: str = "hydra_plugins.parallax_slurm_launcher.launcher.SlurmLauncher"
+    profile: str = "default"
+    dry_run: bool = False
+    preflight: bool = True
+    preflight_processes: int = -1
+    time: dict[str, str | None] = field(default_factory=_no_times)
+    mem_gb: float | None = None
+    cpus: int | None = None
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    setup: list[str] | None = None
+    python: str | None = None
+    sbatch: dict[str, Any] = field(default_factory=dict)
+    parallelism: int | None = None
+    runs_per_job: int | None = None
+    signal_seconds: int | None = None
+    timeout_restarts: int | None = None
+    preemption_restarts: int | None = None
+
+
+ConfigStore.instance().store(
+    group="hydra/launcher", name="slurm", node=SlurmLauncherConf, provider="parallax"
+)

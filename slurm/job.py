@@ -1,0 +1,138 @@
+"""What a Slurm job does: its runs, one after another, and what it answers to warnings."""
+
+import contextlib
+import dataclasses
+import os
+import signal
+import time
+from pathlib import Path
+
+from submitit.core.utils import DelayedSubmission
+
+from harness.lease import read_holder
+from harness.process import Outcome, RunProcess
+from harness.recording import incompleteness, past_attempts, read_run
+from harness.run_spec import spec_from_dict
+from harness.stopping import reason_of
+
+_EARLY = 60.0  # seconds by which Slurm may warn before it said it would
+_KILL_WAIT = 300.0  # seconds to wait for the end that a SIGTERM announces
+
+
+class JobFailed(Exception):  # noqa: N818
+    """Some runs of a job did not complete; makes Slurm say so, too."""
+
+
+@dataclasses.dataclass(frozen=True)
+class JobLimits:
+    """What a job may use, and how often it may come back.
+
+    Attributes:
+        run_minutes: Time limit of one run.
+        job_minutes: Time limit of the job.
+        signal_seconds: How long before its end the job is warned.
+        timeout_restarts: How often a run that had its whole time is started again.
+        preemption_restarts: How often a preempted job is queued again.
+    """
+
+    run_minutes: int
+    job_minutes: int
+    signal_seconds: int
+    timeout_restarts: int
+    preemption_restarts: int
+
+
+class RunJob:
+    """Called by submitit on a node; pickled to get there and when the job is queued again."""
+
+    def __init__(self, limits: JobLimits) -> None:
+        self._limits = limits
+        self._current = ""
+        self._run_started = 0.0
+
+    def __call__(self, folders: list[str]) -> None:
+        """Runs what is not complete.
+
+        Args:
+            folders: Run folders, in order.
+
+        Raises:
+            JobFailed: Something did not complete.
+        """
+        self._announce()
+        outcomes = [self._run(Path(folder)) for folder in folders]
+        failed = [outcome for outcome in outcomes if outcome and outcome.failure]
+        if failed:
+            words = "; ".join(f"{outcome.folder}: {outcome.failure}" for outcome in failed)
+            raise JobFailed(f"{len(failed)} of {len(outcomes)} runs are not complete: {words}")
+
+    def checkpoint(self, folders: list[str]) -> DelayedSubmission | None:
+        """Called by submitit on a warning; returns what comes back, None for nothing.
+
+        Whatever was under way starts anew: no run is carried on with a part missing.
+        """
+        if self._current:
+            self._stop(Path(self._current))
+        left = [folder for folder in folders if _is_open(Path(folder))]
+        if reason_of(signal.SIGUSR2) == "preemption":
+            if int(os.environ["PARALLAX_RESTART"]) >= self._limits.preemption_restarts:
+                return None
+        elif self._current in left and self._is_hopeless(Path(self._current)):
+            left.remove(self._current)
+        return DelayedSubmission(RunJob(self._limits), left) if left else None
+
+    def _announce(self) -> None:
+        array, index = (os.environ.get(f"SLURM_ARRAY_{n}") for n in ("JOB_ID", "TASK_ID"))
+        warning = self._limits.job_minutes * 60 - self._limits.signal_seconds
+        os.environ["PARALLAX_JOB"] = f"{array}_{index}" if array else os.environ["SLURM_JOB_ID"]
+        os.environ["PARALLAX_RESTART"] = os.environ.get("SLURM_RESTART_COUNT", "0")
+        os.environ["PARALLAX_LIMIT"] = str(time.time() + warning - min(_EARLY, warning / 2))
+
+    def _run(self, folder: Path) -> Outcome | None:
+        if not _is_open(folder):
+            print(f"{folder}: {incompleteness(folder) or 'complete already'}", flush=True)
+            return None
+        self._current, self._run_started = str(folder), time.time()
+        process = RunProcess(spec_from_dict(read_run(folder)["spec"]), folder)
+        while not process.wait(1.0):
+            continue
+        outcome = process.outcome()
+        print(f"{folder}: {outcome.status} {outcome.failure or ''}", flush=True)
+        if outcome.status == "interrupted":
+            # Cancelled or about to be preempted. Ending now would keep Slurm from queueing a
+            # preempted job again, so wait for the kill.
+            time.sleep(_KILL_WAIT)
+        self._current = ""
+        return outcome
+
+    def _stop(self, folder: Path) -> None:
+        """Waits until the run under way has said why it ends; Slurm has warned it, too."""
+        deadline = time.monotonic() + self._limits.signal_seconds / 2
+        holder = read_holder(folder)
+        if holder is None or holder.job != os.environ["PARALLAX_JOB"]:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(holder.pid, signal.SIGUSR2)
+        # Not by waiting for the process: this runs inside a wait that was interrupted.
+        while read_holder(folder) == holder and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+    def _is_hopeless(self, folder: Path) -> bool:
+        """Whether a run has had its time so often that another start would end the same way."""
+        limit = self._limits.run_minutes * 60
+        warning = limit - self._limits.signal_seconds
+        enough = min(0.8 * limit, warning - min(_EARLY, warning / 2))
+        if time.time() - self._run_started < enough:
+            return False
+        stops = [attempt.get("stopped_by") for attempt in past_attempts(folder)]
+        return stops.count("time limit") > self._limits.timeout_restarts
+
+
+def _is_open(folder: Path) -> bool:
+    """Whether a run has still to be run: those that failed by themselves would fail again."""
+    if incompleteness(folder) is None:
+        return False
+    try:
+        return bool(read_run(folder)["status"] != "failed")
+    except (OSError, ValueError, KeyError):
+        return False

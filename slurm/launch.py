@@ -1,0 +1,125 @@
+"""Queues those runs of a sweep that need it, and says what was done."""
+
+import collections
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.fields import SpecError
+from harness.lease import LeaseHeld
+from harness.prepare import Prepared
+from harness.run import initialize
+from harness.run_spec import RunSpec
+from harness.sweep import prepare_all
+from slurm.plan import Array, plan
+from slurm.preflight import preflight as try_steps
+from slurm.records import Record
+from slurm.settings import Settings
+from slurm.states import ALIVE, assess
+from slurm.submit import max_array_size, scripts, submit
+from slurm.survey import ask_about
+
+
+def launch(
+    specs: Sequence[RunSpec],
+    results_dir: Path,
+    settings: Settings,
+    *,
+    preflight: int = -1,
+    dry_run: bool = False,
+) -> list[Record]:
+    """Submits runs, except those that are complete, queued or running.
+
+    Args:
+        specs: The runs.
+        results_dir: Folder for results, which the nodes must see as well.
+        settings: What is asked of the cluster.
+        preflight: Processes that try one step of each setting first; 0 is no trial.
+        dry_run: Whether to print what would be submitted instead.
+
+    Raises:
+        SpecError: A run cannot be carried out as asked; nothing was submitted.
+        RunsFailed: Slurm refused some.
+    """
+    prepared = prepare_all(specs)
+    runs = {
+        spec.folder(results_dir).absolute(): run for spec, run in zip(specs, prepared, strict=True)
+    }
+    if len(runs) < len(specs):
+        raise SpecError("The sweep names the same run more than once; let its values differ.")
+    todo = select(runs)
+    if dry_run:
+        _print_plan(_plan(todo, settings), settings)
+        return []
+    if todo and preflight:
+        count = try_steps([run.spec for run in todo.values()], preflight)
+        print(f"{count} settings took one step each without an error.")
+    todo = _set_up(todo)
+    records: list[Record] = []
+    for study_folder, arrays in _plan(todo, settings).items():
+        specs_of = {folder: run.spec for folder, run in todo.items()}
+        records += submit(study_folder, arrays, settings, specs_of)
+    _print_submitted(records, results_dir)
+    return records
+
+
+def select(runs: dict[Path, Prepared]) -> dict[Path, Prepared]:
+    """Those runs that are neither complete nor under way; prints how many of each there are."""
+    queue = ask_about(folder for folder in runs if folder.exists())
+    states = {
+        folder: assess(folder, queue.jobs.get(folder)).state
+        for folder in runs
+        if (folder / "run.json").exists()
+    }
+    counts = collections.Counter(states.values())
+    counts["new"] = len(runs) - len(states)
+    words = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    print(f"{len(runs)} runs: {words}.")
+    return {
+        folder: run
+        for folder, run in runs.items()
+        if states.get(folder) not in (*ALIVE, "completed")
+    }
+
+
+def _set_up(todo: dict[Path, Prepared]) -> dict[Path, Prepared]:
+    ready = {}
+    for folder, run in todo.items():
+        try:
+            if initialize(run, folder):
+                ready[folder] = run
+        except LeaseHeld as error:
+            print(f"Not submitted: {run.spec.title}: {error}.")
+    return ready
+
+
+def _plan(todo: dict[Path, Prepared], settings: Settings) -> dict[Path, list[Array]]:
+    """The arrays of each study folder."""
+    studies: dict[Path, list[tuple[RunSpec, Path]]] = {}
+    for folder, run in todo.items():
+        studies.setdefault(folder.parents[5], []).append((run.spec, folder))
+    size = max_array_size() if todo else 1
+    return {study: plan(runs, settings, size) for study, runs in studies.items()}
+
+
+def _print_plan(plans: dict[Path, list[Array]], settings: Settings) -> None:
+    for study_folder, arrays in plans.items():
+        for array, script in zip(arrays, scripts(study_folder, arrays, settings), strict=True):
+            print(f"\n{'-' * 78}\n{script}")
+            for index, element in enumerate(array.elements):
+                for folder in element:
+                    print(f"# {index}: {folder.relative_to(study_folder.parent)}")
+    jobs = sum(len(array.elements) for arrays in plans.values() for array in arrays)
+    count = sum(len(arrays) for arrays in plans.values())
+    print(f"\nDry run: {jobs} jobs in {count} arrays would be submitted; nothing was.")
+
+
+def _print_submitted(records: list[Record], results_dir: Path) -> None:
+    for record in records:
+        runs = sum(len(element) for element in record.elements)
+        print(f"Job {record.job_id}: {runs} runs in {len(record.elements)} jobs, {record.name}")
+        print(f"    logs of its jobs: {record.folder}")
+    if not records:
+        print("Nothing to submit.")
+        return
+    print(f"See what they do:  python -m slurm status {results_dir} --watch")
+    print(f"Cancel them:       python -m slurm cancel {results_dir}")

@@ -1,0 +1,95 @@
+"""What a cluster is asked for: built-in defaults, then a profile, then the command line."""
+
+import dataclasses
+import re
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from harness.fields import SpecError, bounded, check
+
+_TIME = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
+MAPPINGS = ("time", "sbatch")
+"""Settings that are merged key by key."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How runs are submitted.
+
+    Attributes:
+        time: Time limit of one run by algorithm, as `HH:MM:SS` or `D-HH:MM:SS`; `default`
+            holds for algorithms that are not named.
+        sbatch: Further options of sbatch by their long names, such as `mail-type`.
+        setup: Shell lines before the run, such as `module load` or activating an environment.
+        mem_gb: Memory of a job in GB.
+        cpus: Processors of a job; a run with more threads gets as many as it has threads.
+        partition: Slurm's partition; null is the cluster's default.
+        account: Account that is charged.
+        qos: Quality of service.
+        constraint: Features that nodes must have.
+        python: Interpreter on the nodes; null is the one that submits.
+        parallelism: Jobs at a time; 0 is no limit but the cluster's.
+        runs_per_job: Runs that share a job, one after another, each with its time.
+        signal_seconds: How long before its end a job is warned.
+        timeout_restarts: How often a run that had its whole time is started again.
+        preemption_restarts: How often a preempted job asks to be queued again.
+    """
+
+    time: Mapping[str, str]
+    sbatch: Mapping[str, Any]
+    setup: tuple[str, ...] = bounded()
+    mem_gb: float = bounded(above=0)
+    cpus: int = bounded(minimum=1)
+    partition: str | None = bounded()
+    account: str | None = bounded()
+    qos: str | None = bounded()
+    constraint: str | None = bounded()
+    python: str | None = bounded()
+    parallelism: int = bounded(minimum=0)
+    runs_per_job: int = bounded(minimum=1)
+    signal_seconds: int = bounded(minimum=1)
+    timeout_restarts: int = bounded(minimum=0)
+    preemption_restarts: int = bounded(minimum=0)
+
+    def minutes(self, algorithm: str) -> int:
+        """Time limit of one run, in whole minutes, which is what Slurm counts in."""
+        return -(-parse_time(self.time.get(algorithm, self.time["default"])) // 60)
+
+
+def settings_from_dict(values: Mapping[str, Any]) -> Settings:
+    """Checks values and makes `Settings` of them.
+
+    Raises:
+        SpecError: Names the setting, its value and what is allowed.
+    """
+    hints = typing.get_type_hints(Settings)
+    fields = {field.name: field for field in dataclasses.fields(Settings)}
+    checked = {
+        name: values[name]
+        if name in MAPPINGS
+        else check(name, values[name], hints[name], field.metadata)
+        for name, field in fields.items()
+    }
+    settings = Settings(**checked)
+    for text in settings.time.values():
+        parse_time(text)
+    return settings
+
+
+def parse_time(text: Any) -> int:
+    """Seconds of a time limit.
+
+    Raises:
+        SpecError: It is not a time.
+    """
+    match = _TIME.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise SpecError(
+            f"time: {text!r} must be 'HH:MM:SS' or 'D-HH:MM:SS', in quotes where it is in a file."
+        )
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    if not total:
+        raise SpecError(f"time: {text!r} must be more than nothing.")
+    return total

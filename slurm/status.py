@@ -1,0 +1,149 @@
+"""What is there, what is missing and why: as a table for people and as JSON for programs."""
+
+import collections
+import dataclasses
+import datetime
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from harness.sweep_display import remaining_seconds
+from slurm.queue import Queue
+from slurm.states import STATES, RunState
+
+_STYLES = {
+    "completed": "green",
+    "running": "cyan",
+    "timeout": "yellow",
+    "interrupted": "yellow",
+    "failed": "red",
+    "lost": "red",
+    "broken": "red",
+}
+_EXPLAINED = ("failed", "timeout", "interrupted", "lost", "broken")
+
+
+def as_json(runs: Sequence[RunState], queue: Queue, root: Path) -> str:
+    """Counts and one entry per run; `seconds_left` is null where no rate is known."""
+    content: dict[str, Any] = {
+        "root": str(root),
+        "asked": list(queue.asked),
+        "counts": count(runs),
+        "seconds_left": seconds_left(runs),
+        "runs": [
+            dataclasses.asdict(run) | {"folder": str(run.folder)}
+            for run in sorted(runs, key=lambda run: str(run.folder))
+        ],
+    }
+    return json.dumps(content, indent=1)
+
+
+def count(runs: Iterable[RunState]) -> dict[str, int]:
+    """Number of runs in each state, zeros included."""
+    counts = collections.Counter(run.state for run in runs)
+    return {state: counts[state] for state in STATES}
+
+
+def seconds_left(runs: Sequence[RunState]) -> float | None:
+    """Time until all that runs or is queued has ended, at the rates and width of now."""
+    going = [run for run in runs if run.state == "running"]
+    speeds: dict[tuple[str, str], float] = {}
+    for run in going:
+        if run.rate:
+            key = (run.framework, run.algorithm)
+            speeds[key] = min(run.rate, speeds.get(key, run.rate))
+    left = [
+        (run.framework, run.algorithm, max(run.steps - run.step, 0))
+        for run in runs
+        if run.state in ("running", "queued")
+    ]
+    if not speeds or not left:
+        return None
+    # Many in parallel: not less than what the slowest has still to do.
+    longest = max((run.steps - run.step) / run.rate for run in going if run.rate)
+    return max(longest, remaining_seconds(left, speeds, len(going)) or 0.0)
+
+
+def render(runs: Sequence[RunState], queue: Queue, root: Path, longest: int) -> Group:
+    """Everything for the terminal.
+
+    Args:
+        runs: What is there.
+        queue: What Slurm said.
+        root: Folder that was looked through.
+        longest: Most runs to name one by one; the others are counted.
+    """
+    if not runs:
+        return Group(Text(f"No runs below {root}."))
+    parts: list[Any] = []
+    for study in sorted({run.study for run in runs}):
+        parts += _study(study, [run for run in runs if run.study == study])
+    parts += _list_running([run for run in runs if run.state == "running"], longest)
+    parts += _list_reasons([run for run in runs if run.state in _EXPLAINED], longest)
+    if queue.asked:
+        parts.append(Text(f"Slurm was asked through {', '.join(queue.asked)}.", style="dim"))
+    else:
+        parts.append(Text("Slurm was not asked: states are those of the folders.", style="dim"))
+    return Group(*parts)
+
+
+def _study(study: str, runs: list[RunState]) -> list[Any]:
+    counts = count(runs)
+    words = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
+    shown = [state for state, number in counts.items() if number]
+    table = Table("framework", "algorithm", "task", box=None, header_style="bold")
+    for state in shown:
+        table.add_column(state, justify="right", style=_STYLES.get(state))
+    table.add_column("steps", justify="right")
+    cells: dict[tuple[str, str, str], list[RunState]] = {}
+    for run in runs:
+        cells.setdefault((run.framework, run.algorithm, run.env), []).append(run)
+    for names, members in sorted(cells.items()):
+        numbers = count(members)
+        done = sum(_done(run) for run in members) / max(sum(run.steps for run in members), 1)
+        table.add_row(*names, *(str(numbers[state] or "") for state in shown), f"{done:.0%}")
+    left = seconds_left(runs)
+    end = f"; expected end {_when(left)}" if left else ""
+    return [Text(f"{study}: {len(runs)} runs: {words}{end}", style="bold"), table, Text()]
+
+
+def _done(run: RunState) -> int:
+    return run.steps if run.state == "completed" else run.step
+
+
+def _list_running(runs: list[RunState], longest: int) -> list[Any]:
+    if not runs:
+        return []
+    table = Table("running", "steps", "a second", "end", "job", box=None, header_style="bold")
+    for run in sorted(runs, key=lambda run: run.step - run.steps)[:longest]:
+        end = _when((run.steps - run.step) / run.rate) if run.rate else ""
+        rate = f"{run.rate:.1f}" if run.rate else ""
+        table.add_row(run.title, f"{run.step:,} / {run.steps:,}", rate, end, run.job or "")
+    return [table, *_rest(runs, longest), Text()]
+
+
+def _list_reasons(runs: list[RunState], longest: int) -> list[Any]:
+    parts: list[Any] = []
+    for run in sorted(runs, key=lambda run: (list(STATES).index(run.state), str(run.folder)))[
+        :longest
+    ]:
+        line = Text(f"{run.state:<12}", style=_STYLES[run.state])
+        line.append(f"{run.title}: {run.reason}\n", style="default")
+        line.append(f"            {run.folder}", style="dim")
+        parts.append(line)
+    return [*parts, *_rest(runs, longest), Text()] if parts else []
+
+
+def _rest(runs: Sequence[RunState], longest: int) -> list[Text]:
+    more = len(runs) - longest
+    return [Text(f"... and {more} more: --json lists all", style="dim")] if more > 0 else []
+
+
+def _when(seconds: float) -> str:
+    end = datetime.datetime.now() + datetime.timedelta(seconds=seconds)
+    return end.strftime("%a %d %b %H:%M")

@@ -1,0 +1,137 @@
+"""From a list of runs to jobs in the queue."""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from submitit import SlurmExecutor
+from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+from harness.errors import RunsFailed
+from harness.run_spec import RunSpec
+from slurm.job import JobLimits, RunJob
+from slurm.plan import Array
+from slurm.queue import run_slurm
+from slurm.records import Record, new_record
+from slurm.settings import Settings
+
+_STOCK_ARRAY_SIZE = 1001
+
+
+class _Executor(SlurmExecutor):
+    """Submitit's, which can also write a script where there is no Slurm."""
+
+    @classmethod
+    def affinity(cls) -> int:
+        return 2
+
+    def script(self, jobs: int) -> str:
+        """What sbatch would be given."""
+        if jobs > 1:
+            self.parameters["map_count"] = jobs
+        return str(self._make_submission_file_text(self._submitit_command_str, ""))
+
+
+def max_array_size() -> int:
+    """Most jobs that this cluster takes in one array; Slurm's own default where unknown."""
+    match = re.search(r"MaxArraySize\s*=\s*(\d+)", run_slurm("scontrol", "show", "config") or "")
+    return int(match[1]) if match else _STOCK_ARRAY_SIZE
+
+
+def submit(
+    study_folder: Path,
+    arrays: Sequence[Array],
+    settings: Settings,
+    specs: Mapping[Path, RunSpec],
+) -> list[Record]:
+    """Queues arrays; each is recorded before.
+
+    Args:
+        study_folder: Folder of the study.
+        arrays: What to queue.
+        settings: What is asked of the cluster.
+        specs: What each run is, by its folder.
+
+    Raises:
+        RunsFailed: Slurm refused one; says which and why. Those before it are queued.
+    """
+    records: list[Record] = []
+    for array in arrays:
+        record = new_record(study_folder, array, settings)
+        record.save()
+        record.save_specs(specs)
+        executor = _executor(record, array, settings)
+        try:
+            jobs = executor.map_array(RunJob(_limits(array, settings)), _names(array))
+        except (FailedJobError, FailedSubmissionError, OSError) as error:
+            record.discard()
+            done = sum(len(element) for r in records for element in r.elements)
+            raise RunsFailed(
+                f"sbatch refused {record.name}: {str(error).strip()} {done} runs are queued; "
+                "the same command submits the others."
+            ) from error
+        record = dataclasses.replace(record, job_id=jobs[0].job_id.partition("_")[0])
+        record.save()
+        records.append(record)
+    return records
+
+
+def scripts(study_folder: Path, arrays: Sequence[Array], settings: Settings) -> list[str]:
+    """The sbatch script of each array; nothing is written."""
+    texts = []
+    for array in arrays:
+        record = new_record(study_folder, array, settings)
+        texts.append(_executor(record, array, settings).script(len(array.elements)))
+    return texts
+
+
+def _names(array: Array) -> list[list[str]]:
+    return [[str(folder) for folder in element] for element in array.elements]
+
+
+def _executor(record: Record, array: Array, settings: Settings) -> _Executor:
+    # How often a job may come back is decided in `RunJob`, which knows why it ended.
+    executor = _Executor(record.folder, max_num_timeout=1_000_000, python=settings.python)
+    executor.update_parameters(**_parameters(record, array, settings))
+    return executor
+
+
+def _parameters(record: Record, array: Array, settings: Settings) -> dict[str, Any]:
+    resources = array.resources
+    wanted = {
+        "partition": settings.partition,
+        "account": settings.account,
+        "qos": settings.qos,
+        "constraint": settings.constraint,
+        "setup": list(settings.setup) or None,
+    }
+    return {name: value for name, value in wanted.items() if value is not None} | {
+        "job_name": record.name,
+        "time": resources.minutes,
+        "mem": f"{round(resources.mem_gb * 1024)}M",
+        "cpus_per_task": resources.cpus,
+        "signal_delay_s": _signal_seconds(array, settings),
+        "array_parallelism": array.parallelism,
+        "stderr_to_stdout": True,
+        "wckey": None,
+        # Slurm 22.05 and later give a step one processor unless told.
+        "srun_args": [f"--cpus-per-task={resources.cpus}"],
+        "additional_parameters": {"requeue": True} | dict(settings.sbatch),
+    }
+
+
+def _limits(array: Array, settings: Settings) -> JobLimits:
+    return JobLimits(
+        run_minutes=array.resources.run_minutes,
+        job_minutes=array.resources.minutes,
+        signal_seconds=_signal_seconds(array, settings),
+        timeout_restarts=settings.timeout_restarts,
+        preemption_restarts=settings.preemption_restarts,
+    )
+
+
+def _signal_seconds(array: Array, settings: Settings) -> int:
+    # Never more than a quarter of the time: a warning as long as the job would end it at once.
+    return min(settings.signal_seconds, array.resources.minutes * 15)

@@ -1,0 +1,46 @@
+"""All runs below a folder, and what Slurm says of them."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from slurm.queue import Queue, ask
+from slurm.records import FOLDER, read_records
+from slurm.states import RunState, assess
+
+_NOT_RUNS = ("analysis", FOLDER)
+
+
+def survey(root: Path) -> tuple[list[RunState], Queue]:
+    """Looks at every run at or below a folder and asks Slurm about those submitted."""
+    folders = find_runs(root)
+    queue = ask_about(folders)
+    return [assess(folder, queue.jobs.get(folder)) for folder in folders], queue
+
+
+def ask_about(folders: Iterable[Path]) -> Queue:
+    """Asks Slurm about the studies that run folders belong to."""
+    studies = sorted({study for folder in folders for study in _study_folder(folder)})
+    return ask([record for study in studies for record in read_records(study)])
+
+
+def study_folders(runs: Iterable[RunState]) -> list[Path]:
+    """The folders of the studies that runs belong to."""
+    return sorted({study for run in runs for study in _study_folder(run.folder)})
+
+
+def _study_folder(folder: Path) -> Sequence[Path]:
+    # <study>/<env>/<algorithm>/<hps>/<framework>/<variant>/seed=<n>
+    return folder.parents[5:6]
+
+
+def find_runs(root: Path) -> list[Path]:
+    """Run folders at or below `root`, those without a run.json included, in order."""
+    found = []
+    for name, subfolders, files in os.walk(root.absolute(), followlinks=True):
+        folder = Path(name)
+        if "run.json" in files or folder.name.startswith("seed="):
+            found.append(folder)
+            subfolders.clear()
+        subfolders[:] = sorted(set(subfolders) - set(_NOT_RUNS))
+    return found

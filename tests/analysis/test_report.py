@@ -1,0 +1,174 @@
+import html.parser
+import re
+import urllib.parse
+
+import pytest
+
+from analysis.__main__ import main
+from analysis.answers import answer_runs
+from analysis.load import load
+from analysis.options import Options
+from analysis.report.consistency_words import consistency
+from analysis.report.links import make_links
+from analysis.report.provenance import read_provenance
+from analysis.report.ranking_words import ranking
+from analysis.report.reproduction_words import reproduction
+from analysis.report.study import parts
+
+
+class Page(html.parser.HTMLParser):
+    """Collects what tests ask for."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="session")
+def source(report):
+    return report.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def page(source):
+    return Page(source)
+
+
+@pytest.fixture(scope="session")
+def answers(study):
+    return answer_runs(load(study), Options(resamples=500))
+
+
+def test_nothing_is_loaded_from_elsewhere(page, source):
+    assert all(image["src"].startswith("data:image/png;base64,") for image in page.all("img"))
+    assert len(page.all("img")) > 20
+    assert not page.all("link")
+    assert not any("src" in script for script in page.all("script"))
+    assert "default-src 'none'" in source
+    assert not re.search(r"url\(|@import|https?://", re.sub(r"base64,[^\"]+", "", source))
+
+
+def test_every_link_inside_the_page_has_its_target(page):
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(set(ids)) == len(ids)
+    inside = [a["href"] for a in page.all("a") if a["href"].startswith("#")]
+    assert {address[1:] for address in inside} <= set(ids)
+    groups = {row["data-g"] for row in page.all("tr") if "data-g" in row}
+    named = {number for a in page.all("a") for number in a.get("data-groups", "").split()}
+    assert named <= groups
+
+
+def test_every_run_folder_is_linked_by_a_relative_address(page, report, study):
+    links = [a["href"] for a in page.all("a") if not a["href"].startswith("#")]
+    found = {(report.parent / urllib.parse.unquote(link)).resolve() for link in links}
+    assert found == {path.parent for path in study.resolve().rglob("run.json")}
+    assert not any(link.startswith(("/", "file:")) for link in links)
+
+
+def test_the_page_says_what_is_missing_and_why(page):
+    text = " ".join("".join(page.text).split())
+    assert "failed: ValueError: loss is not finite" in text
+    assert "too short: last evaluation at step" in text
+    assert re.search(r"Not used: \d+ run folders: \d+ failed", text)
+    assert re.search(r"though another framework has the seed: \d+ settings", text)
+
+
+def test_words_come_before_figures_and_tables(source):
+    places = [source.index(f'id="{name}"') for name in ("study", "answers", "reproduction")]
+    assert places == sorted(places)
+    assert source.index("<img") > source.index('id="answer-ranking"')
+
+
+def test_every_statement_names_the_groups_behind_it(answers, tmp_path):
+    links = make_links(answers, tmp_path)
+    for word in (reproduction, consistency, ranking):
+        answer = word(answers, links)
+        for statement in (answer.headline, *answer.parts, *answer.findings):
+            assert statement.groups, statement.text
+
+
+def test_planted_differences_stand_in_words(answers, tmp_path):
+    answer = consistency(answers, make_links(answers, tmp_path))
+    counts = [verdict.verdict for verdict in answers.consistency]
+    assert f"{counts.count('different')} different" in answer.headline.text
+    texts = " ".join(statement.text for statement in answer.findings)
+    assert "Walker2d-v4, SAC under" in texts
+    assert "TorchRL" in texts
+
+
+def test_questions_without_data_are_answered_so(results, make_run, tmp_path):
+    make_run(env="Nowhere-v0")
+    answers = answer_runs(load(results), Options())
+    links = make_links(answers, tmp_path)
+    assert "No run can be held against" in reproduction(answers, links).headline.text
+    assert "No two frameworks" in consistency(answers, links).headline.text
+    assert "No two frameworks" in ranking(answers, links).headline.text
+
+
+def test_what_was_run_counts_requested_completed_and_used(results, make_run):
+    make_run(seed=0)
+    make_run(seed=1)
+    make_run(seed=3, status="failed")
+    (part,) = parts(load(results))
+    assert (part.requested, part.completed, part.used) == (3, 2, 2)
+    assert part.seeds == "0 to 1, 3"
+    assert part.evaluations == "12 (4)"
+
+
+def test_provenance_counts_runs_and_survives_their_absence(results, make_run):
+    folder = make_run(seed=0)
+    text = (folder / "run.json").read_text()
+    told = '"provenance": {"packages": {"torch": "2.13.0"}, "python": "3.11.7"}'
+    text = text.replace('"provenance": {}', told).replace(
+        '"timings": {}', '"timings": {"seconds": 7200}'
+    )
+    (folder / "run.json").write_text(text)
+    make_run(seed=1)
+    found = read_provenance(load(results).runs)
+    assert found.rows == (("torch", "2.13.0", 1), ("Python", "3.11.7", 1))
+    assert (found.hours, found.timed, found.silent) == (2.0, 1, 1)
+
+
+def test_a_second_report_is_the_same_to_the_byte(results, make_run, tmp_path, monkeypatch):
+    for framework in ("sb3", "cleanrl"):
+        for seed in range(2):
+            make_run(framework=framework, seed=seed, score=100 + seed)
+    contents = []
+    for jobs in ("1", "2"):
+        assert main(["report", str(results), "--jobs", jobs]) == 0
+        contents.append((results / "analysis" / "report.html").read_bytes())
+    assert contents[0] == contents[1]
+
+
+def test_the_command_that_makes_the_page_again_holds_all_that_was_chosen(results, make_run, capsys):
+    make_run(study="it's")
+    words = ["report", str(results), "--interval", "thesis", "--margin", "0.2", "--jobs", "1"]
+    assert main(words) == 0
+    assert capsys.readouterr().out == f"Report: {results}/analysis/report.html\n"
+    text = "".join(Page((results / "analysis" / "report.html").read_text()).text)
+    assert f"python -m analysis report {results} --interval thesis --margin 0.2\n" in text + "\n"
+
+
+def test_names_from_folders_cannot_change_the_page(results, make_run):
+    make_run(env="<script>alert(1)</script>-v0".replace("/", "|"), hps='"><img src=x>')
+    assert main(["report", str(results), "--jobs", "1"]) == 0
+    found = Page((results / "analysis" / "report.html").read_text())
+    assert len(found.all("script")) == 1
+    assert all(image["src"].startswith("data:") for image in found.all("img"))
+
+
+def test_a_study_without_a_usable_run_still_gives_a_page(results, make_run):
+    make_run(status="running")
+    assert main(["report", str(results), "--jobs", "1"]) == 0
+    text = "".join(Page((results / "analysis" / "report.html").read_text()).text)
+    assert "Not used: 1 run folder: 1 running" in " ".join(text.split())

@@ -1,0 +1,65 @@
+import dataclasses
+import json
+
+import pytest
+
+from analysis.answers import answer_runs
+from analysis.load import load
+from analysis.options import Options
+from benchmarks.synthetic_study import PLANTED, Size, main, plans, write_study
+from harness.run_spec import RunSpec
+
+SMALL = Size(tasks=("Hopper", "Walker2d"), evaluations=6, episodes=3, eval_every=1000)
+
+
+def test_without_options_it_has_the_size_of_the_thesis_study():
+    assert len(list(plans(Size()))) == 1440
+    assert (Size().evaluations, Size().episodes, Size().steps) == (300, 30, 3_000_000)
+
+
+def test_equal_options_give_equal_files(tmp_path):
+    contents = []
+    for name in ("one", "two"):
+        folder = tmp_path / name / "study"
+        write_study(folder, dataclasses.replace(SMALL, seeds=1, variants=True))
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        contents.append([(str(path.relative_to(folder)), path.read_bytes()) for path in files])
+    assert contents[0] == contents[1]
+
+
+def test_every_fate_is_found_by_the_analysis(tmp_path):
+    size = dataclasses.replace(SMALL, seeds=4)
+    counts = write_study(tmp_path / "study", size)
+    assert min(counts.values()) >= 1
+    loaded = load(tmp_path)
+    assert loaded.used == counts["completed"]
+    reasons = sorted(item.reason.partition(":")[0] for item in loaded.excluded)
+    assert reasons == ["failed"] * counts["failed"] + ["too short"] * counts["short"]
+    assert loaded.requested == sum(counts.values()) - counts["absent"]
+
+
+def test_differences_that_were_planted_are_found_and_no_others(tmp_path):
+    write_study(tmp_path / "study", dataclasses.replace(SMALL, seeds=6, flawless=True))
+    for verdict in answer_runs(load(tmp_path), Options()).consistency:
+        task = verdict.cell.env.removesuffix("-v4")
+        pair = (verdict.first.framework, verdict.second.framework)
+        planted = [PLANTED.get((verdict.cell.algorithm, name, task), 0.0) for name in pair]
+        assert (verdict.verdict == "different") == (planted[0] != planted[1]), verdict.cell
+
+
+def test_run_json_has_the_fields_of_a_real_run(tmp_path):
+    write_study(tmp_path / "study", dataclasses.replace(SMALL, seeds=1))
+    record = json.loads(next(tmp_path.rglob("run.json")).read_text())
+    assert set(record["spec"]) == {field.name for field in dataclasses.fields(RunSpec)}
+
+
+def test_an_existing_folder_is_refused(tmp_path, capsys):
+    assert main([str(tmp_path)]) == 2
+    assert "exists. Give a folder that does not." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--seeds", "1"], ["--flawless"]])
+def test_the_command_says_how_many_runs_there_are(tmp_path, capsys, words):
+    sizes = ["--tasks", "Hopper", "--evaluations", "3", "--episodes", "2"]
+    assert main([str(tmp_path / "study"), *sizes, *words]) == 0
+    assert f"{36 if '1' in words else 180} runs" in capsys.readouterr().out

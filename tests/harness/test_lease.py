@@ -1,0 +1,200 @@
+"""One writer per run folder, with real processes that live and die."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness.files import json_writer
+from harness.lease import Lease, LeaseHeld, LeaseLost, read_holder
+
+# Holds the lease of the folder in its argument and writes again and again.
+HOLDER = """
+import sys, time
+from pathlib import Path
+from harness.heartbeat import Heartbeat
+from harness.lease import Lease
+from harness.recording import RunFolder
+
+with Lease.acquire(Path(sys.argv[1])) as lease:
+    with Heartbeat(RunFolder(lease), lambda: 7):
+        print("held", flush=True)
+        {act}
+"""
+WRITE_ON = "while True: time.sleep(0.01)"
+# Is in the middle of a write until the file `go` appears.
+STALL = """
+        def write(file):
+            file.write(b'stale')
+            print('writing', flush=True)
+            while not (lease.folder / 'go').exists():
+                time.sleep(0.01)
+        lease.write('result', write)
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    processes = []
+
+    def start(act, **environment):
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER.replace("{act}", act.strip()), str(tmp_path)],
+            env=os.environ | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        processes.append(process)
+        assert process.stdout.readline() == "held\n", process.stderr.read()
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def restarted(monkeypatch):
+    """This process stands for the second start of job 7_0."""
+    monkeypatch.setenv("PARALLAX_JOB", "7_0")
+    monkeypatch.setenv("PARALLAX_RESTART", "1")
+
+
+FIRST = {"PARALLAX_JOB": "7_0", "PARALLAX_RESTART": "0"}
+
+
+def text(content):
+    return lambda file: file.write(content)
+
+
+def test_living_holder_keeps_its_run(start, tmp_path):
+    process = start(WRITE_ON)
+    with pytest.raises(LeaseHeld, match=f"process {process.pid} on "):
+        Lease.acquire(tmp_path)
+    assert process.poll() is None
+
+
+def test_dead_holder_is_succeeded_at_once(start, tmp_path):
+    process = start(WRITE_ON)
+    process.kill()  # not yet waited for: a zombie counts as dead
+    time.sleep(0.2)
+    began = time.monotonic()
+    with Lease.acquire(tmp_path) as lease:
+        lease.write("result", text(b"new"))
+    assert time.monotonic() - began < 2
+    assert read_holder(tmp_path) is None
+
+
+def test_restarted_job_takes_over_and_its_forerunner_ends_itself(start, restarted, tmp_path):
+    process = start(WRITE_ON, **FIRST)
+    with Lease.acquire(tmp_path) as lease:
+        # It was given the time to notice, so that two never train at once.
+        assert process.wait(timeout=1) == 75
+        assert "taken this run over" in process.stderr.read()
+        lease.write("result", text(b"new"))
+    assert (tmp_path / "result").read_bytes() == b"new"
+
+
+def test_forerunner_that_is_restarted_less_often_gives_way(start, restarted, tmp_path, monkeypatch):
+    start(WRITE_ON, **FIRST | {"PARALLAX_RESTART": "2"})
+    with pytest.raises(LeaseHeld, match="job 7_0"):
+        Lease.acquire(tmp_path)
+
+
+def test_write_that_was_under_way_never_lands(start, restarted, tmp_path):
+    process = start(STALL, **FIRST)
+    assert process.stdout.readline() == "writing\n"
+    process.send_signal(signal.SIGSTOP)  # as on a machine that hangs
+    with Lease.acquire(tmp_path) as lease:
+        lease.write("result", text(b"new"))
+        before = sorted(path.name for path in tmp_path.iterdir())
+        process.send_signal(signal.SIGCONT)
+        (tmp_path / "go").touch()
+        assert process.wait(timeout=10) != 0
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, "go"])
+    assert (tmp_path / "result").read_bytes() == b"new"
+
+
+def test_stale_lease_changes_nothing(restarted, tmp_path, monkeypatch):
+    monkeypatch.setenv("PARALLAX_RESTART", "0")
+    old = Lease.acquire(tmp_path)
+    monkeypatch.setenv("PARALLAX_RESTART", "1")
+    monkeypatch.setattr("harness.holder.Holder.wait_for_end", lambda self, folder: None)
+    with Lease.acquire(tmp_path) as new:
+        new.write("result", text(b"new"))
+        for stale in (
+            lambda: old.write("result", text(b"old")),
+            lambda: old.remove("result"),
+            lambda: old.move("result", "elsewhere"),
+        ):
+            with pytest.raises(LeaseLost):
+                stale()
+        with old:
+            pass  # giving back what is no longer one's own
+        new.write("other", text(b"still mine"))
+    assert {path.name for path in tmp_path.iterdir()} - {"cwd"} == {"result", "other"}
+
+
+@pytest.mark.parametrize("dead_holder", [False, True])
+def test_of_many_that_try_at_once_one_wins(dead_holder, start, tmp_path):
+    if dead_holder:
+        process = start(WRITE_ON)
+        process.kill()
+        process.wait()
+    code = """
+import sys, time
+from pathlib import Path
+from harness.lease import Lease, LeaseHeld
+folder = Path(sys.argv[1])
+print("ready", flush=True)
+while not (folder / "go").exists():
+    pass
+try:
+    with Lease.acquire(folder):
+        print("won", flush=True)
+        time.sleep(2)
+except LeaseHeld:
+    print("lost")
+"""
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(6)
+    ]
+    assert [racer.stdout.readline() for racer in racers] == ["ready\n"] * 6
+    (tmp_path / "go").touch()
+    assert sorted(racer.communicate(timeout=30)[0] for racer in racers) == [
+        *["lost\n"] * 5,
+        "won\n",
+    ]
+
+
+def test_holder_on_another_machine_is_judged_by_its_heartbeat(tmp_path):
+    lease = Lease.acquire(tmp_path)
+    (owner,) = tmp_path.glob(".lease/*/owner.json")
+    content = json.loads(owner.read_text()) | {"machine": "elsewhere", "time": 0.0}
+    owner.write_text(json.dumps(content))
+    lease.write("progress.json", json_writer({"step": 1, "time": time.time(), "period": 30}))
+    with pytest.raises(LeaseHeld):
+        Lease.acquire(tmp_path)
+    beat = {"step": 1, "time": time.time() - 121, "period": 30}
+    lease.write("progress.json", json_writer(beat))
+    with Lease.acquire(tmp_path), pytest.raises(LeaseLost):
+        lease.write("result", text(b"old"))
+
+
+def test_disk_error_is_not_mistaken_for_a_lost_lease(tmp_path):
+    def fill(file):
+        raise OSError(28, "No space left on device")
+
+    with Lease.acquire(tmp_path) as lease:
+        with pytest.raises(OSError, match="No space left"):
+            lease.write("result", fill)
+        lease.write("result", text(b"new"))

@@ -1,0 +1,44 @@
+"""What Slurm's commands print, as they printed it on a real cluster."""
+
+from slurm.listings import Job, parse_sacct, parse_scontrol, parse_squeue
+
+SQUEUE = """\
+1|0|COMPLETED|None|study-ppo-1
+1|1|RUNNING|None|study-ppo-1
+12|N/A|PENDING|Priority|study-td3-2
+"""
+SCONTROL = """\
+JobId=7 ArrayJobId=1 ArrayTaskId=4-5,7%3 JobName=study-ppo-1 UserId=u(1) JobState=PENDING \
+Reason=Resources Dependency=(null)
+JobId=2 ArrayJobId=1 ArrayTaskId=0 JobName=study-ppo-1 JobState=FAILED Reason=NonZeroExitCode
+JobId=12 JobName=study-td3-2 JobState=RUNNING Reason=None
+No jobs in the system
+"""
+SACCT = """\
+1_0|COMPLETED|study-ppo-1
+1_1|CANCELLED by 0|study-ppo-1
+1_[2-3%2]|PENDING|study-ppo-1
+12|TIMEOUT|study-td3-2
+"""
+
+
+def test_squeue():
+    jobs = parse_squeue(SQUEUE)
+    assert jobs["study-ppo-1", "1"] == Job("1_1", "RUNNING", "None")
+    assert jobs["study-td3-2", "0"] == Job("12", "PENDING", "Priority")
+    assert [job.is_alive for job in jobs.values()] == [False, True, True]
+
+
+def test_scontrol():
+    jobs = parse_scontrol(SCONTROL)
+    waiting = {index for (_, index), job in jobs.items() if job.state == "PENDING"}
+    assert waiting == {"4", "5", "7"}
+    assert jobs["study-ppo-1", "0"] == Job("1_0", "FAILED", "NonZeroExitCode")
+    assert jobs["study-td3-2", "0"].job_id == "12"
+
+
+def test_sacct():
+    jobs = parse_sacct(SACCT)
+    assert jobs["study-ppo-1", "1"] == Job("1_1", "CANCELLED")
+    assert jobs["study-ppo-1", "3"] == Job("1_3", "PENDING")
+    assert jobs["study-td3-2", "0"] == Job("12", "TIMEOUT")
