@@ -87,7 +87,7 @@ def compare(found: Report, stored: Report | None, options: argparse.Namespace) -
     changes = baseline.changes(found, stored) if stored else []
     if stored:
         print(f"\nAgainst {options.baseline}: {len(changes)} answers changed.", end="")
-        print(*("", *changes), sep="\n  ")
+        print(*("", *changes, *baseline.other_versions(found, stored)), sep="\n  ")
     if options.update_baseline:
         output.write(output.baseline(found, stored, options))
         print(f"Stored in {options.baseline}.")

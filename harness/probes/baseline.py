@@ -86,6 +86,15 @@ def changes(report: Report, stored: Report) -> Sequence[str]:
     return text
 
 
+def other_versions(report: Report, stored: Report) -> list[str]:
+    """One line per implementation whose packages are not those of the stored answers."""
+    return [
+        f"({name}: stored with {', '.join(stored.versions[name])})"
+        for name, packages in report.versions.items()
+        if stored.versions.get(name, packages) != packages
+    ]
+
+
 def changed(result: Result, before: Answer, after: Answer) -> list[str]:
     """How an answer to a probe differs from an earlier one, in at most one line."""
     was_is = f"was {describe(before)}; is {describe(after)}"
