@@ -13,8 +13,10 @@ from torchrl.objectives.ppo import PPOLoss
 
 from tests.planting import Plant, constant, method, script
 
-TARGETS = ("critic_target", "termination_target", "truncation_target")
-GAE = ("gae", "termination", "truncation", "rollout_end", "value_target", "total_loss")
+CLIPPED = "value_clipping"
+"""Differs from the paper in SB3, so by how much follows from the returns."""
+TARGETS = ("target_weights", "critic_target", "termination_target", "truncation_target")
+GAE = ("gae", "termination", "truncation", "rollout_end", "value_target", "total_loss", CLIPPED)
 LATER = ("value_clipping", "approximate_kl", "policy_loss", "std_gradient", "divergence_limit")
 """Probes of a second update, which follows from the first."""
 
@@ -31,7 +33,7 @@ SB3_PPO = (
         "ppo.value_loss_factor",
         "factor",
         0.5,
-        ("total_loss",),
+        ("total_loss", CLIPPED),
     ),
     _sb3_ppo(
         "entropy with the other sign",
@@ -135,6 +137,8 @@ SB3_PPO = (
         method(sb3_distributions, "sum_independent_dims", "tensor.sum(dim=1)", "tensor[:, 0]"),
         "ppo.log_prob",
         "function",
+        None,
+        ("*",),
     ),
 )
 
@@ -353,7 +357,7 @@ SB3_TD3 = (
         TARGETS,
     ),
     Plant(
-        "buffer without the latest transitions",
+        "rewards stored at a tenth",
         "sb3",
         "td3",
         method(
@@ -588,9 +592,9 @@ CLEANRL_SAC = (
         "discount forgotten",
         "* args.gamma * (min_qf_next_target)",
         "* (min_qf_next_target)",
-        "sac.critic_target",
+        "sac.target_weights",
         "function",
-        None,
+        0.01,
         ("log_prob", "squash_correction", *TARGETS),
     ),
     _cleanrl(

@@ -28,7 +28,7 @@ def update(lab: Lab) -> Run:
     """A few updates from weights with which every implementation is the same policy."""
     weights, world = same_policy(lab, setups.weights(lab, "sac")), setups.dictation(lab, ROWS + 6)
     changes = {**LEARNING, "policy_delay": 1}
-    return lab.run(setups.off_policy("sac update", "sac", world, weights, 18, **changes))
+    return lab.run(setups.off_policy("sac update", "sac", world, weights, 7, **changes))
 
 
 def loud(lab: Lab) -> Run:
@@ -37,7 +37,7 @@ def loud(lab: Lab) -> Run:
     setups.steepen(weights, LOUD)
     world.rewards[:] *= LOUD
     changes = {**LEARNING, "policy_delay": 1}
-    return lab.run(setups.off_policy("sac loud", "sac", world, weights, 9, **changes))
+    return lab.run(setups.off_policy("sac loud", "sac", world, weights, 4, **changes))
 
 
 def wide(lab: Lab) -> Run:

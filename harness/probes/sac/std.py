@@ -10,6 +10,8 @@ from harness.probes.networks import single
 from harness.probes.results import Array
 
 NUDGE = 0.02
+SEARCH = ((3.0, 13), (0.3, 7), (0.02, 5), (0.001, 3))
+"""Half widths and numbers of points, each within the error of the interpolation before."""
 STD = 0.6
 """Standard deviation that all implementations are given where it is not the question."""
 
@@ -33,12 +35,12 @@ def measured_std(lab: Lab, raw: Array, name: str) -> Array:
 
 def raw_for(lab: Lab, std: float) -> float:
     """What the network must put out for a standard deviation, on this implementation's map."""
-    raw, width = -1.0, 3.0
-    for points in (25, 13, 9, 5):
+    raw, noise = -1.0, 0.3
+    for width, points in SEARCH:
         grid = single(np.linspace(raw - width, raw + width, points))
-        actions = np.abs(_acts(lab, grid, np.full_like(grid, 0.3), f"sac std {points} points"))
-        raw = float(np.interp(std, np.arctanh(np.minimum(actions, 1 - 1e-7)) / 0.3, grid))
-        width *= 2 / (points - 1)
+        name = f"sac std within {width}"
+        actions = np.minimum(np.abs(_acts(lab, grid, np.full_like(grid, noise), name)), 1 - 1e-7)
+        raw = float(np.interp(np.log(std), np.log(np.arctanh(actions) / noise), grid))
     return raw
 
 

@@ -31,27 +31,42 @@ def sample(run: Run, weights: Parameters, observations: Array) -> tuple[Array, A
     return np.tanh(x), oracles.squashed_log_prob(x, mean, np.full_like(mean, STD))
 
 
-def targets(run: Run) -> tuple[Array, Mapping[str, Array]]:
-    """The paper's targets in the first update, and others by what they are."""
+def _next_values(run: Run) -> tuple[Array, Array, Array]:
+    # Target and online critics at the next action, float[2, rows], and its log-probability.
     weights, data = steps_of(run, "critic1")[0].before, batch(run)
     action, log_prob = sample(run, weights, data.next_observations)
-    heat = temperature(run.weights)
     inputs = np.hstack([data.next_observations, action])
+    target, online = (
+        np.array([output(weights, f"critic{i}{suffix}", inputs, RELU)[:, 0] for i in (1, 2)])
+        for suffix in ("_target", "")
+    )
+    return target, online, log_prob
 
-    def values(suffix: str) -> Array:
-        return np.array([output(weights, f"critic{i}{suffix}", inputs, RELU)[:, 0] for i in (1, 2)])
 
-    twins = values("_target")
+def targets(run: Run) -> tuple[Array, Mapping[str, Array]]:
+    """The paper's targets in the first update, and others by what they are."""
+    twins, online, log_prob = _next_values(run)
+    heat = temperature(run.weights)
     smaller, bonus = twins.min(axis=0), -heat * log_prob
     others = {n: v + bonus for n, v in critics.twin_values(twins[0], twins[1]).items()}
     others |= {
         "without the entropy": smaller,
         "entropy subtracted, not added": smaller - bonus,
         "log temperature in place of the temperature": smaller - np.log(heat) * log_prob,
-        "the online critics' values": values("").min(axis=0) + bonus,
+        "the online critics' values": online.min(axis=0) + bonus,
     }
-    paper = oracles.soft_value(twins, log_prob, heat)
-    return critics.with_ends(run, paper, others)
+    return critics.with_ends(run, oracles.soft_value(twins, log_prob, heat), others)
+
+
+def terms(run: Run) -> critics.Terms:
+    """What the paper's targets are summed from, with their weights."""
+    twins, _, log_prob = _next_values(run)
+    gamma = run.hyperparameters.gamma
+    return {
+        "reward": (batch(run).rewards, 1.0),
+        "next value": (twins.min(axis=0), gamma),
+        "log-probability": (log_prob, -gamma * temperature(run.weights)),
+    }
 
 
 def _policy_terms(lab: Lab) -> Measurement:
@@ -95,7 +110,7 @@ def policy_terms(
 
 
 PROBES: Sequence[Probe] = (
-    *critics.probes("sac", runs.update, runs.loud, targets, f"{PAPER}, eq. 5", half=True),
+    *critics.probes("sac", runs.update, runs.loud, targets, terms, f"{PAPER}, eq. 5", half=True),
     Probe(
         "sac.policy_terms",
         "What does the policy climb?",

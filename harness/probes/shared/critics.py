@@ -13,6 +13,7 @@ from harness.probes.world import TERMINATED, TRUNCATED
 
 Runner = Callable[[Lab], Run]
 Targets = tuple[Array, Mapping[str, Array]]
+Terms = Mapping[str, tuple[Array, float]]
 LOUD = 1e3
 """What rewards are multiplied by to see whether gradients are clipped."""
 
@@ -22,6 +23,7 @@ def probes(
     run: Runner,
     loud: Runner,
     target: Callable[[Run], Targets],
+    terms: Callable[[Run], Terms],
     paper: str,
     half: bool,
 ) -> Sequence[Probe]:
@@ -32,6 +34,7 @@ def probes(
         run: A few updates on a minibatch with all kinds of ends.
         loud: The same with huge rewards and steep critics.
         target: The paper's targets of a run's first update, and others by what they are.
+        terms: What these targets are summed from, with the paper's weights, by name.
         paper: Citation of the critics' loss.
         half: Whether the paper's loss is half the squared error.
     """
@@ -49,6 +52,14 @@ def probes(
 
         return measure
 
+    def weights(lab: Lab) -> Measurement:
+        rows = expected_rows(run(lab), 0)
+        known = terms(run(lab))
+        basis = np.stack([term[rows] for term, _ in known.values()], axis=1)
+        found = np.linalg.lstsq(basis, first(lab)[rows], rcond=None)[0]
+        expected = np.array([weight for _, weight in known.values()])
+        return Measurement(np.asarray(found, float), expected)
+
     def loss_factor(lab: Lab) -> Measurement:
         # The second update shows whether gradients of the first are left over.
         steps = steps_of(run(lab), "critic1")[:2]
@@ -65,6 +76,7 @@ def probes(
         shares = np.array([polyak(run(lab), name) for name in names])
         return Measurement(shares, np.full_like(shares, run(lab).hyperparameters.tau))
 
+    names = ("reward", "next value", *(("log-probability",) if algorithm == "sac" else ()))
     text = "value target, in units of return"
     name = f"{algorithm}.{{}}".format
     return (
@@ -84,6 +96,14 @@ def probes(
             text,
             targets(0),
             words.relation("target"),
+        ),
+        Probe(
+            name("target_weights"),
+            "How much does each term weigh in what critics are drawn to?",
+            paper,
+            "weight, by least squares: " + ", ".join(names),
+            weights,
+            words.listed([f"weight of the {term}" for term in names]),
         ),
         Probe(
             name("termination_target"),

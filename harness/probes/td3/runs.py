@@ -31,7 +31,7 @@ def update(lab: Lab) -> Run:
     """A few updates with the paper's noise on actions from -1 to 1."""
     weights, world = setups.weights(lab, "td3"), setups.dictation(lab, ROWS + 7)
     changes = {**SAME, "policy_delay": DELAY}
-    return lab.run(setups.off_policy("td3 update", "td3", world, weights, 9, **changes))
+    return lab.run(setups.off_policy("td3 update", "td3", world, weights, 5, **changes))
 
 
 def loud(lab: Lab) -> Run:
@@ -40,7 +40,7 @@ def loud(lab: Lab) -> Run:
     setups.steepen(weights, LOUD)
     world.rewards[:] *= LOUD
     changes = {**SAME, "policy_delay": DELAY}
-    return lab.run(setups.off_policy("td3 loud", "td3", world, weights, 7, **changes))
+    return lab.run(setups.off_policy("td3 loud", "td3", world, weights, 4, **changes))
 
 
 def smoothing(lab: Lab, dimension: int = 0) -> Run:

@@ -16,26 +16,37 @@ from harness.probes.td3 import runs
 from harness.probes.td3.runs import CLIP, NOISE, PAPER
 
 
-def targets(run: Run) -> tuple[Array, Mapping[str, Array]]:
-    """The paper's targets in the first update, and others by what they are."""
+def _next_values(run: Run, policy: str, suffix: str, std: float) -> tuple[Array, Array]:
+    # Both critics at the next action, with noise of some standard deviation.
     weights, data = steps_of(run, "critic1")[0].before, batch(run)
     low, high = -np.ones(setups.ACTIONS), np.ones(setups.ACTIONS)
+    mean = np.tanh(output(weights, policy, data.next_observations, RELU))
+    noise = run.experiment.dictation.batch_noise[: len(mean)]
+    action = oracles.smoothed_action(mean, noise, std, CLIP, low, high)
+    inputs = np.hstack([data.next_observations, action])
+    first, second = (output(weights, f"critic{i}{suffix}", inputs, RELU)[:, 0] for i in (1, 2))
+    return first, second
 
-    def next_values(policy: str, suffix: str, std: float) -> tuple[Array, Array]:
-        mean = np.tanh(output(weights, policy, data.next_observations, RELU))
-        noise = run.experiment.dictation.batch_noise[: len(mean)]
-        action = oracles.smoothed_action(mean, noise, std, CLIP, low, high)
-        inputs = np.hstack([data.next_observations, action])
-        first, second = (output(weights, f"critic{i}{suffix}", inputs, RELU)[:, 0] for i in (1, 2))
-        return first, second
 
-    first, second = next_values("policy_target", "_target", NOISE)
+def targets(run: Run) -> tuple[Array, Mapping[str, Array]]:
+    """The paper's targets in the first update, and others by what they are."""
+    first, second = _next_values(run, "policy_target", "_target", NOISE)
+    still = _next_values(run, "policy_target", "_target", 0.0)
+    online_policy = _next_values(run, "policy", "_target", NOISE)
+    online_critics = _next_values(run, "policy_target", "", NOISE)
     values = critics.twin_values(first, second) | {
-        "no noise in the next action": np.minimum(*next_values("policy_target", "_target", 0.0)),
-        "the online policy's next action": np.minimum(*next_values("policy", "_target", NOISE)),
-        "the online critics' values": np.minimum(*next_values("policy_target", "", NOISE)),
+        "no noise in the next action": np.minimum(*still),
+        "the online policy's next action": np.minimum(*online_policy),
+        "the online critics' values": np.minimum(*online_critics),
     }
     return critics.with_ends(run, np.minimum(first, second), values)
+
+
+def terms(run: Run) -> critics.Terms:
+    """What the paper's targets are summed from, with their weights."""
+    value = np.minimum(*_next_values(run, "policy_target", "_target", NOISE))
+    gamma = run.hyperparameters.gamma
+    return {"reward": (batch(run).rewards, 1.0), "next value": (value, gamma)}
 
 
 def _policy_terms(lab: Lab) -> Measurement:
@@ -78,7 +89,9 @@ def policy_terms(
 
 
 PROBES: Sequence[Probe] = (
-    *critics.probes("td3", runs.update, runs.loud, targets, f"{PAPER}, algorithm 1", half=False),
+    *critics.probes(
+        "td3", runs.update, runs.loud, targets, terms, f"{PAPER}, algorithm 1", half=False
+    ),
     Probe(
         "td3.policy_terms",
         "What does the policy climb?",

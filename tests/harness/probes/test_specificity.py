@@ -1,0 +1,71 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from harness.adapter import load_adapter
+from harness.probes import setups
+from harness.probes.lab import Experiment, Lab
+from harness.probes.ppo import runs as ppo
+from harness.probes.td3 import runs as td3
+from tests.hunting import ALGORITHMS, FRAMEWORKS, answer, core, steady, unplanted
+
+PAIRS = [(framework, algorithm) for framework in FRAMEWORKS for algorithm in ALGORITHMS]
+SEEDS = 20
+
+
+@pytest.mark.parametrize(("framework", "algorithm"), PAIRS)
+def test_an_implementation_does_not_differ_from_itself(framework, algorithm):
+    again = Lab(load_adapter(framework))
+    for name in core(algorithm):
+        first = unplanted(framework, name)
+        np.testing.assert_array_equal(answer(again, name).value, first.value)
+
+
+@pytest.mark.parametrize("seed", range(1, SEEDS + 1))
+def test_no_probe_fires_on_other_numbers(seed):
+    # Each seed for one implementation; tests/hunting.py asks all of them on all seeds.
+    framework, algorithm = PAIRS[seed % len(PAIRS)]
+    lab = Lab(load_adapter(framework), seed)
+    for name in core(algorithm):
+        assert steady(name, unplanted(framework, name), answer(lab, name)), name
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_copy_with_transplanted_weights_learns_the_same(framework):
+    original = td3.update(Lab(load_adapter(framework)))
+    experiment = original.experiment
+    weights = original.record.final
+    one, other = (
+        Lab(load_adapter(framework)).run(
+            Experiment("copy", "td3", experiment.dictation, experiment.changes, weights, seed=seed)
+        )
+        for seed in (0, 1)
+    )
+    for name, array in one.record.final.items():
+        np.testing.assert_array_equal(array, other.record.final[name])
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_weights_that_are_written_are_read_back(framework):
+    lab = Lab(load_adapter(framework))
+    run = ppo.wide(lab)
+    for name, array in setups.weights(lab, "ppo").items():
+        np.testing.assert_allclose(run.record.steps[0].before[name], array, rtol=1e-6)
+
+
+def same_eps(lab):
+    experiment = td3.update(lab).experiment
+    changes = {**experiment.changes, "adam_eps": 1e-8}
+    return lab.run(dataclasses.replace(experiment, name="same epsilon", changes=changes))
+
+
+def test_implementations_that_agree_have_the_same_gradients():
+    # The critics' first step, and the policy's, which follows two of the critics.
+    first, *others = (same_eps(Lab(load_adapter(name))).record.steps for name in FRAMEWORKS)
+    for number, rounding in ((0, 1e-5), (2, 2e-3)):
+        for other in others:
+            assert other[number].networks == first[number].networks
+            for name, gradient in first[number].gradients.items():
+                room = rounding * np.abs(gradient).max()
+                np.testing.assert_allclose(other[number].gradients[name], gradient, 0, room)

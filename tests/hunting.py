@@ -1,0 +1,166 @@
+"""Puts the probes to planted and unplanted implementations, and tells what they found.
+
+`python -m tests.hunting` plants everything and prints the score. `python -m tests.hunting
+seeds 20` asks all implementations on 20 further seeds and prints which answers changed.
+"""
+
+import dataclasses
+import fnmatch
+import functools
+import itertools
+import sys
+
+import numpy as np
+
+from harness.adapter import load_adapter
+from harness.probes import registry
+from harness.probes.lab import Lab
+from harness.probes.probe import put, relate, same
+from harness.probes.results import AGREES, Answer
+from tests.plants import PLANTS
+
+CORE = {
+    "ppo": "gae termination rollout_end value_target policy_gradient_direction std_gradient "
+    "value_loss_factor epoch_coverage reshuffling advantages_recomputed activation "
+    "gradient_source optimizer_step log_prob stored_action total_loss entropy_bonus",
+    "td3": "critic_loss_factor critic_target target_weights termination_target truncation_target "
+    "target_update policy_terms critics_seen_by_policy stored_transition replay_sampling "
+    "activation gradient_source optimizer_step target_action exploration",
+    "sac": "critic_loss_factor critic_target target_weights termination_target truncation_target "
+    "target_update policy_terms critics_seen_by_policy stored_transition replay_sampling "
+    "activation gradient_source optimizer_step",
+}
+"""Probes that need few trainings, and are put with each plant."""
+PROBES = {probe.name: probe for probe in registry.PROBES}
+FRAMEWORKS = ("sb3", "cleanrl", "torchrl")
+ALGORITHMS = ("ppo", "td3", "sac")
+ROUNDING = 0.01
+"""Largest relative error of a size that was measured."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Catch:
+    """What was said about a plant.
+
+    Attributes:
+        found: Whether the probe that must find it did.
+        kind: How its answer relates to the unplanted one.
+        size: Of that difference.
+        meaning: Its words.
+        others: Further probes whose answers changed and should not have.
+    """
+
+    found: bool
+    kind: str
+    size: float
+    meaning: str
+    others: tuple[str, ...]
+
+
+@functools.cache
+def lab_of(framework, algorithm) -> Lab:
+    """A lab whose trainings of one algorithm are kept."""
+    return Lab(load_adapter(framework))
+
+
+@functools.cache
+def unplanted(framework, name) -> Answer:
+    """An answer without a plant."""
+    return answer(lab_of(framework, name.split(".")[0]), name)
+
+
+def answer(lab, name) -> Answer:
+    """One answer of one implementation."""
+    return put(PROBES[name], {lab.adapter.name: lab}).answers[lab.adapter.name]
+
+
+def core(algorithm) -> list[str]:
+    """Names of cheap probes."""
+    return [f"{algorithm}.{part}" for part in CORE[algorithm].split()]
+
+
+def every(algorithm) -> list[str]:
+    """Names of all probes."""
+    return [name for name in PROBES if name.startswith(f"{algorithm}.")]
+
+
+def hunt(plant, names) -> Catch:
+    """Plants, asks, and compares with the answers before.
+
+    Args:
+        plant: What is planted.
+        names: Probes to put besides the one that must find it.
+    """
+    lab = Lab(load_adapter(plant.framework))
+    with plant.planted():
+        after = {name: answer(lab, name) for name in dict.fromkeys([plant.probe, *names])}
+    before = {name: unplanted(plant.framework, name) for name in after}
+    allowed = tuple(f"{plant.algorithm}.{part}*" for part in plant.also)
+    changed = [name for name in after if not unchanged(name, before[name], after[name])]
+    hit = relate(PROBES[plant.probe], after[plant.probe].value, before[plant.probe].value)
+    return Catch(
+        found=plant.probe in changed and hit.kind != AGREES,
+        kind=hit.kind,
+        size=hit.size,
+        meaning=after[plant.probe].meaning,
+        others=tuple(n for n in changed if n != plant.probe and not _matches(n, allowed)),
+    )
+
+
+def is_right(plant, catch: Catch) -> bool:
+    """Whether a plant was found, by the right probe alone, with the right kind and size."""
+    sized = plant.size is None or np.isclose(catch.size, plant.size, rtol=ROUNDING, atol=1e-4)
+    return bool(catch.found and catch.kind == plant.kind and sized and not catch.others)
+
+
+def unchanged(name, before: Answer, after: Answer) -> bool:
+    """Whether two answers of one implementation say the same about it."""
+    if before.unmeasured or after.unmeasured:
+        return bool(before.unmeasured) == bool(after.unmeasured)
+    return same(PROBES[name], before, after)
+
+
+def _matches(name, patterns) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+
+
+def score() -> int:
+    """Plants everything; prints a line per plant and the score."""
+    right = 0
+    for plant in PLANTS:
+        catch = hunt(plant, every(plant.algorithm))
+        right += is_right(plant, catch)
+        verdict = "found " if is_right(plant, catch) else "MISSED"
+        print(f"{verdict} {plant.framework:8} {plant.algorithm} {plant.name}: {plant.probe}")
+        print(f"       {catch.kind} {catch.size:.4g}; {catch.meaning}", *catch.others, flush=True)
+    print(f"{right} of {len(PLANTS)} plants found, named right and of the right size")
+    return 0 if right == len(PLANTS) else 1
+
+
+def seeds(count) -> int:
+    """Asks everything on several seeds; prints answers that are not those of the first."""
+    asked = changed = 0
+    for framework, algorithm in itertools.product(FRAMEWORKS, ALGORITHMS):
+        for seed in range(1, count + 1):
+            lab = Lab(load_adapter(framework), seed)
+            for name in every(algorithm):
+                asked += 1
+                now = answer(lab, name)
+                if steady(name, unplanted(framework, name), now):
+                    continue
+                changed += 1
+                print(f"{framework} {name} seed {seed}: {now.comparison} {now.meaning}", flush=True)
+    print(f"{changed} of {asked} answers on {count} further seeds are not those of the first")
+    return 0 if not changed else 1
+
+
+def steady(name, first: Answer, other: Answer) -> bool:
+    """Whether answers on two seeds agree on whether there is a difference."""
+    if first.unmeasured or other.unmeasured:
+        return bool(first.unmeasured) == bool(other.unmeasured)
+    kinds = first.comparison.kind, other.comparison.kind
+    return (kinds[0] == AGREES) == (kinds[1] == AGREES)
+
+
+if __name__ == "__main__":
+    sys.exit(seeds(int(sys.argv[2])) if sys.argv[1:2] == ["seeds"] else score())
