@@ -146,14 +146,18 @@ def read_progress(path: Path) -> int:
         return 0
 
 
-def incompleteness(path: Path) -> str | None:
+def incompleteness(path: Path, run: Mapping[str, Any] | None = None) -> str | None:
     """Why a run does not count as complete, or None where it does.
 
     A run is complete when its status says so, its evaluations reach the last scheduled
     step, and every return is finite.
+
+    Args:
+        path: The run folder.
+        run: The content of its `run.json`, where that has been read.
     """
     try:
-        run = read_run(path)
+        run = read_run(path) if run is None else run
     except (OSError, ValueError):
         return "no readable run.json"
     status = run.get("status")

@@ -4,6 +4,9 @@ import collections
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Console
+from rich.progress import track
+
 from harness.fields import SpecError
 from harness.lease import LeaseHeld
 from harness.prepare import Prepared
@@ -90,7 +93,10 @@ def select(runs: dict[Path, Prepared], *, dry_run: bool) -> dict[Path, Prepared]
 
 def _set_up(todo: dict[Path, Prepared]) -> dict[Path, Prepared]:
     ready = {}
-    for folder, run in todo.items():
+    console = Console(stderr=True)
+    items = list(todo.items())
+    # Some files each, which takes a while on a network's disk.
+    for folder, run in track(items, "Setting up run folders", console=console, transient=True):
         try:
             if initialize(run, folder):
                 ready[folder] = run

@@ -88,7 +88,7 @@ def assess(folder: Path, job: Job | None) -> RunState:
 def _judge(folder: Path, run: dict[str, Any], job: Job | None) -> tuple[str, str]:
     status, failure = run["status"], (run["failure"] or "").strip().partition("\n")[0]
     if status == "completed":
-        reason = incompleteness(folder)
+        reason = incompleteness(folder, run)
         return ("broken", reason) if reason else ("completed", "")
     holder = read_holder(folder)
     if holder is not None and holder.is_alive(folder):
