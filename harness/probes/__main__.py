@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from harness.errors import HANDLED, exit_code
+from harness.fields import SpecError
 from harness.probes import baseline, drift, fleet, output, registry, report
 from harness.probes.options import parse
 from harness.probes.parties import drifting, find
@@ -40,13 +41,27 @@ def run(options: argparse.Namespace) -> int:
     output.check(options)
     new = options.update_baseline and not options.baseline.exists()
     stored = baseline.read(options.baseline) if options.baseline and not new else None
-    found = baseline.read(options.answers) if options.answers else ask(probes, options)
+    found = reread(probes, options) if options.answers else ask(probes, options)
     print("\n".join(report.lines(found, options.all)))
     output.write(output.files(found, options))
     changed = compare(found, stored, options)
     if any(answer.failed for result in found.results for answer in result.answers.values()):
         return FAILED
     return CHANGED if changed else SAME
+
+
+def reread(probes: Sequence[Probe], options: argparse.Namespace) -> Report:
+    """Stored answers to the probes by the implementations that are asked for.
+
+    Raises:
+        SpecError: There are none.
+    """
+    stored = baseline.read(options.answers)
+    names = list(stored.versions) if options.frameworks is None else options.frameworks
+    found = baseline.restricted(stored, [probe.name for probe in probes], names)
+    if not found.results or not found.versions:
+        raise SpecError(f"--answers {options.answers}: no such answers are stored there.")
+    return found
 
 
 def ask(probes: Sequence[Probe], options: argparse.Namespace) -> Report:
@@ -72,7 +87,7 @@ def compare(found: Report, stored: Report | None, options: argparse.Namespace) -
     changes = baseline.changes(found, stored) if stored else []
     if stored:
         print(f"\nAgainst {options.baseline}: {len(changes)} answers changed.", end="")
-        print(*("", *changes), sep="\n  ")
+        print(*("", *changes, *baseline.other_versions(found, stored)), sep="\n  ")
     if options.update_baseline:
         output.write(output.baseline(found, stored, options))
         print(f"Stored in {options.baseline}.")

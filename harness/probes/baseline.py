@@ -52,6 +52,21 @@ def merged(report: Report, stored: Report) -> Report:
     )
 
 
+def restricted(report: Report, probes: Sequence[str], names: Sequence[str]) -> Report:
+    """The answers to some probes by some implementations."""
+    results = [
+        dataclasses.replace(
+            result,
+            answers={name: answer for name, answer in result.answers.items() if name in names},
+            groups=tuple(filter(None, (tuple(n for n in g if n in names) for g in result.groups))),
+        )
+        for result in report.results
+        if result.probe in probes
+    ]
+    versions = {name: packages for name, packages in report.versions.items() if name in names}
+    return dataclasses.replace(report, results=tuple(results), versions=versions)
+
+
 def changes(report: Report, stored: Report) -> Sequence[str]:
     """What is no longer as stored: one line per answer that changed, vanished or is new.
 
@@ -71,6 +86,15 @@ def changes(report: Report, stored: Report) -> Sequence[str]:
     return text
 
 
+def other_versions(report: Report, stored: Report) -> list[str]:
+    """One line per implementation whose packages are not those of the stored answers."""
+    return [
+        f"({name}: stored with {', '.join(stored.versions[name])})"
+        for name, packages in report.versions.items()
+        if stored.versions.get(name, packages) != packages
+    ]
+
+
 def changed(result: Result, before: Answer, after: Answer) -> list[str]:
     """How an answer to a probe differs from an earlier one, in at most one line."""
     was_is = f"was {describe(before)}; is {describe(after)}"
@@ -87,13 +111,14 @@ def changed(result: Result, before: Answer, after: Answer) -> list[str]:
 def _same(name: str, before: Answer, after: Answer) -> bool:
     if np.array_equal(before.value, after.value, equal_nan=True):
         return True
-    old, new = before.comparison, after.comparison
-    if old.kind != new.kind or not np.isclose(old.size, new.size, ROOM, 1e-9, equal_nan=True):
-        return False
     probe = next((known for known in PROBES if known.name == name), None)
     if probe is None:
         return False
     looser = dataclasses.replace(probe, tolerance=max(ROOM, probe.tolerance))
+    old, new = before.comparison, after.comparison
+    alike = np.isclose(old.size, new.size, looser.tolerance, 1e-9, equal_nan=True)
+    if old.kind != new.kind or not alike:
+        return False
     return relate(looser, after.value, before.value).kind == AGREES
 
 

@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
 
 from harness.interpreter import lend_project
-from harness.probes.probe import Probe, alike
-from harness.probes.results import Answer, Report, Result, no_answer
+from harness.probes.merging import died, merge
+from harness.probes.probe import Probe
+from harness.probes.results import Report, Result
 from harness.probes.stored import result_from_json
 
 PROCESSES = 2
@@ -66,22 +67,33 @@ def ask(
     """
     started = time.perf_counter()
     pool = ThreadPoolExecutor(PROCESSES)
+    children: list[subprocess.Popen[bytes]] = []
     try:
         # The last begins first: TorchRL takes as long as the other two together.
-        futures = [pool.submit(_hear, party, probes, tell) for party in reversed(parties)]
+        futures = [pool.submit(_hear, party, probes, tell, children) for party in reversed(parties)]
         statements = [future.result() for future in reversed(futures)]
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in children:
+            child.kill()
+        raise
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown()
     labels = [party.label for party in parties]
     return Report(
-        results=tuple(_merge(p, dict(zip(labels, statements, strict=True))) for p in probes),
+        results=tuple(
+            merge(p, {n: s.results[p.name] for n, s in zip(labels, statements, strict=True)})
+            for p in probes
+        ),
         versions={label: said.versions for label, said in zip(labels, statements, strict=True)},
         not_probed=not_probed or {},
         seconds=time.perf_counter() - started,
     )
 
 
-def _hear(party: Party, probes: Sequence[Probe], tell: Tell) -> Statement:
+def _hear(
+    party: Party, probes: Sequence[Probe], tell: Tell, children: list[subprocess.Popen[bytes]]
+) -> Statement:
     names = ",".join(probe.name for probe in probes)
     command = [party.python, "-m", "harness.probes.worker", party.entry, names]
     environment = lend_project({"OMP_NUM_THREADS": "1"} | dict(os.environ))
@@ -95,6 +107,7 @@ def _hear(party: Party, probes: Sequence[Probe], tell: Tell) -> Statement:
             stdout=subprocess.PIPE,
             stderr=complaints,
         )
+        children.append(process)
         assert process.stdout is not None
         for text in process.stdout:
             line: Mapping[str, Any] = json.loads(text)
@@ -106,7 +119,7 @@ def _hear(party: Party, probes: Sequence[Probe], tell: Tell) -> Statement:
                 tell(f"{party.label} {result.probe}")
         if process.wait():
             why = f"its process ended with code {process.returncode}: {_last_line(complaints)}"
-            results |= {p.name: _died(p, why) for p in probes if p.name not in results}
+            results |= {p.name: died(p, why) for p in probes if p.name not in results}
     return Statement(versions, results)
 
 
@@ -114,31 +127,3 @@ def _last_line(file: IO[bytes]) -> str:
     file.seek(0)
     lines = file.read().decode(errors="replace").strip().splitlines()
     return lines[-1][:200] if lines else "it said nothing"
-
-
-def _died(probe: Probe, why: str) -> Result:
-    return _result(probe, {"": no_answer(why, failed=True)}, None)
-
-
-def _merge(probe: Probe, statements: Mapping[str, Statement]) -> Result:
-    answers: dict[str, Answer] = {}
-    axis = None
-    for label, statement in statements.items():
-        result = statement.results[probe.name]
-        axis = result.axis if axis is None else axis
-        for answer in result.answers.values():  # one at most
-            answers[label] = answer
-    return _result(probe, answers, axis)
-
-
-def _result(probe: Probe, answers: Mapping[str, Answer], axis: Any) -> Result:
-    return Result(
-        probe=probe.name,
-        algorithm=probe.algorithm,
-        question=probe.question,
-        citation=probe.citation,
-        quantity=probe.quantity,
-        axis=axis,
-        answers=answers,
-        groups=alike(probe, answers),
-    )

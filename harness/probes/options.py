@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from harness.fields import SpecError
 from harness.spec import ALGORITHMS
@@ -19,13 +20,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options, checked against each other.
 
     Raises:
-        SpecError: Options that do not go together.
-        SystemExit: With 2 for options that are not known.
+        SpecError: Options that are not known or do not go together.
     """
     options = parser().parse_args(arguments)
     if options.update_baseline and not options.baseline:
         raise SpecError("--update-baseline needs --baseline FILE, the file to write.")
     if options.drift:
+        if options.answers:
+            raise SpecError("--answers FILE asks nobody: drop --drift.")
         if not options.python:
             raise SpecError("--drift needs --python PATH, the other interpreter.")
         if options.frameworks not in (None, [options.drift]):
@@ -33,14 +35,21 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         if options.baseline:
             raise SpecError("--drift compares with the other interpreter: drop --baseline.")
         options.frameworks = [options.drift]
+    elif options.answers and options.python:
+        raise SpecError("--answers FILE asks nobody: drop --python.")
     elif options.python and (options.frameworks is None or len(options.frameworks) != 1):
         raise SpecError("--python runs one framework: name it with --frameworks or --drift.")
     return options
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise SpecError(f"{message}; {self.prog} --help lists the options.")
+
+
 def parser() -> argparse.ArgumentParser:
     """All options."""
-    result = argparse.ArgumentParser(
+    result = _Parser(
         prog="python -m harness probe",
         description="Asks the installed implementations what one update does.",
         epilog=EXITS,
@@ -67,5 +76,5 @@ def parser() -> argparse.ArgumentParser:
 
 
 def names(text: str) -> list[str]:
-    """Comma-separated names."""
-    return [name for name in text.split(",") if name]
+    """Comma-separated names, each once."""
+    return list(dict.fromkeys(name for name in text.split(",") if name))

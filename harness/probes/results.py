@@ -39,6 +39,7 @@ class Answer:
         meaning: One line for a reader.
         unmeasured: Why there is no answer; empty where there is one.
         failed: Whether an error is why.
+        along: What the entries run over, where it is not what the result's axis says.
     """
 
     value: Array
@@ -47,6 +48,7 @@ class Answer:
     meaning: str = ""
     unmeasured: str = ""
     failed: bool = False
+    along: Array | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +104,13 @@ class Report:
     versions: Mapping[str, tuple[str, ...]]
     not_probed: Mapping[str, str]
     seconds: float
+
+
+def places(result: Result, answer: Answer) -> Array | None:
+    """What the entries of an answer run over; None where that is not told."""
+    if answer.along is not None:
+        return answer.along
+    return None if result.axis is None else result.axis.values
 
 
 def entry_names(result: Result, count: int) -> list[str]:

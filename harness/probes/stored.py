@@ -62,6 +62,7 @@ def _answer(content: Mapping[str, Any]) -> Answer:
         meaning=content["meaning"],
         unmeasured=content["unmeasured"],
         failed=content["failed"],
+        along=None if content["along"] is None else _array(content["along"]),
     )
 
 

@@ -9,12 +9,14 @@ import os
 import sys
 import traceback
 from importlib.metadata import EntryPoint, version
+from pathlib import Path
 from typing import IO, Any
 
 from harness.adapter import ENTRY_POINT_GROUP, Adapter
 from harness.probes import registry
 from harness.probes.contract import Probeable
 from harness.probes.lab import Lab
+from harness.probes.merging import bare
 from harness.probes.probe import Probe, put
 from harness.probes.results import Result, no_answer
 from harness.probes.stored import plain
@@ -43,17 +45,10 @@ def ask(probe: Probe, lab: Lab) -> Result:
     except Exception as error:
         traceback.print_exc()
         text = " ".join(str(error).split())[:200]
-        failed = no_answer(f"{type(error).__name__}: {text}", failed=True)
-        return Result(
-            probe=probe.name,
-            algorithm=probe.algorithm,
-            question=probe.question,
-            citation=probe.citation,
-            quantity=probe.quantity,
-            axis=None,
-            answers={lab.adapter.name: failed},
-            groups=(),
-        )
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}, line {last.lineno}"
+        failed = no_answer(f"{type(error).__name__}: {text} ({where})", failed=True)
+        return bare(probe, {lab.adapter.name: failed}, None)
 
 
 def _say(answers: IO[str], line: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.probes.results import AGREES, FUNCTION, Array, Axis, Result
+from harness.probes.results import AGREES, FUNCTION, Answer, Array, Result, places
 
 PAPER = "black"
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -44,28 +44,39 @@ def curves(result: Result) -> Draw | None:
         return None
     if len(result.groups) < 2 and FUNCTION not in kinds:
         return None
-    axis = result.axis
+    label = result.axis.label
+    apart = [group for group in result.groups if not _agrees(result, group)]
 
     def draw(figure: Figure) -> None:
         ax = figure.subplots()
-        answers = [a for a in result.answers.values() if not a.unmeasured]
-        expected = np.ravel(answers[0].expected)
-        apart = max(float(np.max(np.abs(np.ravel(a.value) - expected))) for a in answers)
-        subtract = expected if apart < 0.1 * np.ptp(expected) else np.zeros_like(expected)
-        quantity = result.quantity + (", minus the paper's" if subtract.any() else "")
-        _line(ax, axis, expected - subtract, "paper", PAPER)
-        for group, color in zip(result.groups, colors(result), strict=True):
-            answer = result.answers[group[0]]
-            label = ", ".join(group)
-            if answer.comparison.kind == AGREES:
-                ax.plot([], [], " ", label=f"as the paper: {label}")
-            else:
-                _line(ax, axis, np.ravel(answer.value) - subtract, label, color)
-        ax.set_xlabel(textwrap.fill(axis.label, 60))
+        answers = [result.answers[group[0]] for group in apart]
+        close = all(_is_close(answer) for answer in answers)
+        for number, (group, answer) in enumerate(zip(apart, answers, strict=True)):
+            x, expected = places(result, answer), np.ravel(answer.expected)
+            base = expected if close else np.zeros_like(expected)
+            if number == 0:
+                _line(ax, x, expected - base, "paper", PAPER)
+            color = COLORS[list(result.answers).index(group[0]) % len(COLORS)]
+            _line(ax, x, np.ravel(answer.value) - base, ", ".join(group), color)
+        for group in result.groups:
+            if group not in apart:
+                ax.plot([], [], " ", label=f"as the paper: {', '.join(group)}")
+        ax.set_xlabel(textwrap.fill(label, 60))
+        quantity = result.quantity + (", minus the paper's" if close else "")
         ax.set_ylabel(textwrap.fill(quantity, 34))
         legend(ax)
 
     return draw
+
+
+def _agrees(result: Result, group: tuple[str, ...]) -> bool:
+    return result.answers[group[0]].comparison.kind == AGREES
+
+
+def _is_close(answer: Answer) -> bool:
+    # So close that only the difference can be seen.
+    largest = float(np.max(np.abs(answer.value - answer.expected), initial=0.0))
+    return largest < 0.1 * float(np.ptp(answer.expected))
 
 
 def colors(result: Result) -> list[str]:
@@ -101,12 +112,11 @@ def svg(draw: Draw, name: str, fixed: bool = False) -> str:
     return re.sub(r'(<svg[^>]*?) width="[^"]*"( height="[^"]*")?', r"\1", text, count=1)
 
 
-def _line(ax: Axes, axis: Axis, values: Array, label: str, color: str) -> None:
-    # Where the axis starts anew, so does the line. Few numbers are dots.
-    x = axis.values
-    if len(x) != len(values):
+def _line(ax: Axes, x: Array | None, values: Array, label: str, color: str) -> None:
+    # Where the axis starts anew, so does the line. What is no function of the axis alone is dots.
+    if x is None or len(x) != len(values):
         return
-    dots = len(x) < FEW
+    dots = len(x) < FEW or _jumps(values)
     paper = color == PAPER
     look: dict[str, Any] = {
         "color": color,
@@ -119,6 +129,11 @@ def _line(ax: Axes, axis: Axis, values: Array, label: str, color: str) -> None:
     breaks = np.flatnonzero(np.diff(x) < 0) + 1
     for number, part in enumerate(np.split(np.arange(len(x)), breaks)):
         ax.plot(x[part], values[part], label=label if number == 0 else None, **look)
+
+
+def _jumps(values: Array) -> bool:
+    steps = np.sign(np.diff(values))
+    return bool(np.mean(steps[1:] * steps[:-1] < 0) > 0.3)
 
 
 def gaussian(x: Array, mean: float, std: float) -> Array:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from harness.probes.page import special
 from harness.probes.page.figures import Draw, curves
+from harness.probes.ppo.runs import CLIP
 from harness.probes.results import Result
 
 DENSITY = (
@@ -12,7 +13,7 @@ DENSITY = (
 )
 SURFACE = (
     "Derivative of the value loss by a prediction, over its change since the rollout and over the "
-    f"return, with a range of {special.CLIP}, by the formula that the answers follow."
+    f"return, with a range of {CLIP}, by the formula that the answers follow."
 )
 
 

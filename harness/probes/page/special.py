@@ -11,12 +11,14 @@ from matplotlib.figure import Figure
 
 from harness.probes import oracles, setups
 from harness.probes.page.figures import Draw, colors, gaussian, legend
-from harness.probes.results import AGREES, Array, Result
+from harness.probes.ppo.runs import CLIP
+from harness.probes.results import AGREES, Array, Result, places
 
 ACTION, VALUE_CLIPPING = "ppo.action", "ppo.value_clipping"
 STD = 0.3
 MEANS = (0.0, -0.6)
-CLIP = 0.2
+SMALL = 2e-3
+"""A pull, in units of return, that is none."""
 
 
 def densities(result: Result) -> Draw | None:
@@ -57,12 +59,12 @@ DENSITIES: Mapping[str, Callable[[Array, float], Array]] = {"cut": _cut, "tanh":
 
 
 def _bounding(result: Result, name: str) -> str | None:
-    answer, axis = result.answers[name], result.axis
+    answer = result.answers[name]
     if answer.comparison.kind == AGREES:
         return "cut"
-    low, high = setups.LOW[0], setups.HIGH[0]
-    if axis is not None:
-        squashed = (low + high) / 2 + (high - low) / 2 * np.tanh(axis.values)
+    low, high, x = setups.LOW[0], setups.HIGH[0], places(result, answer)
+    if x is not None:
+        squashed = (low + high) / 2 + (high - low) / 2 * np.tanh(x)
         if np.allclose(answer.value, squashed, atol=1e-4):
             return "tanh"
     return None
@@ -93,13 +95,13 @@ def surfaces(result: Result) -> Draw | None:
 
 
 def _value_loss(result: Result, name: str) -> Callable[[Array, Array], Array] | None:
-    answer, axis = result.answers[name], result.axis
+    answer = result.answers[name]
+    change = places(result, answer)
     if answer.comparison.kind == AGREES:
         return lambda v, r: oracles.clipped_value_slope(v, np.zeros_like(v), r, CLIP) / 2
-    if axis is None:
+    if change is None:
         return None
-    inside = np.abs(axis.values) < CLIP
-    alone = np.where(inside, answer.expected, 0.0)
-    if np.allclose(answer.value, alone, atol=1e-3):
+    inside = np.abs(change) < CLIP
+    if np.allclose(answer.value, np.where(inside, answer.value, 0.0), atol=SMALL):
         return lambda v, r: np.asarray(np.where(np.abs(v) < CLIP, v - r, 0.0))
     return None

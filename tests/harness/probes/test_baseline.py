@@ -56,6 +56,12 @@ def test_a_count_that_changes_by_one_of_many_is_a_change():
     assert changed(result, answer(20000.0), answer(20001.0))
 
 
+def test_an_answer_that_is_known_to_some_percent_may_move_by_that():
+    result = a_result("ppo.clip_range_annealing", "distance from 1")
+    assert changed(result, answer(0.2, 0.1), answer(0.2, 0.102)) == []
+    assert changed(result, answer(0.2, 0.1), answer(0.2, 0.15))
+
+
 def test_a_small_number_beside_a_large_one_is_watched_in_its_own_unit():
     result = a_result("sac.adam_settings", "constants: eps, beta")
     (line,) = changed(result, answer(1e-8, 0.9), answer(1e-5, 0.9))

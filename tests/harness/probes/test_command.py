@@ -22,6 +22,18 @@ def test_json_has_answers_and_versions(stored):
     assert (answer.comparison.kind, round(answer.comparison.size, 3)) == ("factor", 2.0)
 
 
+def test_json_has_the_fields_that_the_manual_names(stored):
+    content = json.loads(stored.read_text())
+    assert set(content) == {"schema", "versions", "not_probed", "seconds", "results"}
+    (result,) = content["results"]
+    named = {"probe", "algorithm", "question", "citation", "quantity", "axis", "groups", "answers"}
+    assert set(result) == named
+    (answer,) = result["answers"].values()
+    named = {"value", "expected", "comparison", "meaning", "unmeasured", "failed", "along"}
+    assert set(answer) == named
+    assert set(answer["comparison"]) == {"kind", "size"}
+
+
 @pytest.fixture
 def asked(stored, monkeypatch):
     """Answers are those that were stored: what remains is what the command makes of them."""
@@ -34,6 +46,7 @@ def other(stored, tmp_path):
     answer = content["results"][0]["answers"]["cleanrl"]
     answer["value"] = [number / 2 for number in answer["value"]]
     answer["comparison"] = {"kind": "agrees", "size": 0.0}
+    content["versions"]["cleanrl"] = ["cleanrl 0.1"]
     path = tmp_path / "other.json"
     path.write_text(json.dumps(content))
     return path
@@ -45,7 +58,9 @@ def test_same_answers_pass(stored, asked):
 
 def test_a_changed_answer_is_told_and_gives_code_1(stored, asked, tmp_path, capsys):
     assert main([*ONE, "--baseline", str(other(stored, tmp_path))]) == 1
-    assert "was as in the paper; is pull on the critic" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "was as in the paper; is pull on the critic" in out
+    assert "stored with cleanrl 0.1" in out
 
 
 def test_a_baseline_can_be_updated_and_made(stored, asked, tmp_path):
@@ -81,8 +96,12 @@ def test_a_probe_that_failed_gives_code_3(stored, monkeypatch, capsys):
         (["--probe", "sac.std_mop"], "Did you mean sac.std_map?"),
         (["--baseline", "nowhere.json"], "no stored answers there"),
         (["--json", "nowhere/x.json"], "the folder nowhere is not there"),
+        (["--bogus"], "unrecognized arguments: --bogus; python -m harness probe --help"),
         (["--update-baseline"], "needs --baseline FILE"),
         (["--drift", "sb3"], "needs --python PATH"),
+        (["--answers", "x.json", "--python", "/bin/true"], "drop --python"),
+        (["--answers", "x.json", "--drift", "sb3"], "drop --drift"),
+        (["--answers", "nowhere.json"], "no stored answers there"),
         (["--python", "/bin/true"], "--python runs one framework"),
         (["--frameworks", "sb3", "--python", "/no/python"], "cannot be started"),
     ],
@@ -92,6 +111,15 @@ def test_bad_input_is_one_message_and_code_2(arguments, words, capsys):
     error = capsys.readouterr().err
     assert words in error
     assert len(error.strip().splitlines()) == 1
+
+
+def test_stored_answers_can_be_shown_in_part(stored, capsys):
+    assert (
+        main(["--answers", str(stored), "--probe", "critic_loss", "--frameworks", "cleanrl"]) == 0
+    )
+    assert "1 probes, 1 answers" in capsys.readouterr().out
+    assert main(["--answers", str(stored), "--probe", "std_map"]) == 2
+    assert "no such answers are stored there" in capsys.readouterr().err
 
 
 def test_list_names_every_probe(capsys):
