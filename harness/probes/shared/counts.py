@@ -74,9 +74,8 @@ def off_policy(
             f"{algorithm}.update_order",
             "In which order do networks learn in an update?",
             f"{source}: critics, policy, then the rest",
-            "place of critics, policy"
-            + (", temperature" if algorithm == "sac" else "")
-            + "; -1 where it does not learn",
+            "place, -1 for never: critics, policy"
+            + (", temperature" if algorithm == "sac" else ""),
             lambda lab: _order(run(lab), algorithm),
             words.listed(("place of the critics", "of the policy", "of the temperature")),
             counts=True,
