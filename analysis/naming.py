@@ -32,3 +32,9 @@ def suffix(
     apart = set(variant_parts(variant)) - set(common_parts(own))
     several = len({cell.study for cell in known}) > 1
     return study if several else "", ",".join(sorted(apart))
+
+
+def recipe_order(name: str) -> tuple[int, str]:
+    """Sorts sets of hyperparameters as the thesis does, others by name behind them."""
+    order = ("sb3", "cleanrl", "torchrl", "tianshou", "original")
+    return (order.index(name) if name in order else len(order), name)

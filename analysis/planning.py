@@ -2,37 +2,17 @@
 
 import collections
 import dataclasses
-import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from analysis.consistency import UNDECIDED, PairVerdict
-from analysis.costs import Place, core_hours, places
 from analysis.groups import Group, by_cell, groups_of_runs
-from analysis.runs import Cell, Loaded, Run, RunId
+from analysis.needs import Need, Stock
+from analysis.runs import Cell, Loaded, Run
 from analysis.stopping import StoppingVerdict
 
 Key = tuple[Cell, str]
 Pair = tuple[Group, Group]
-
-
-@dataclasses.dataclass(frozen=True)
-class Need:
-    """Seeds that one framework still has to run in one setting.
-
-    Attributes:
-        cell: The setting.
-        framework: The framework.
-        seeds: Seeds to run, those with a folder that is not complete among them.
-        rerun: How many of them have such a folder.
-        core_hours: What all of them cost; NaN where no run tells.
-    """
-
-    cell: Cell
-    framework: str
-    seeds: tuple[int, ...]
-    rerun: int
-    core_hours: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +44,13 @@ class Plan:
         return tuple(need for need in self.needs if not math.isnan(need.core_hours))
 
 
-def plan_once(verdicts: Sequence[PairVerdict], loaded: Loaded, most: int, step: int) -> Plan:
+def plan_once(
+    verdicts: Sequence[PairVerdict],
+    loaded: Loaded,
+    most: int,
+    step: int,
+    replace_failed: bool = False,
+) -> Plan:
     """As many seeds as each undecided pair needs, by its own estimate.
 
     Where that is no more than there are: `step` more. Without any test: as many as the other has.
@@ -74,15 +60,19 @@ def plan_once(verdicts: Sequence[PairVerdict], loaded: Loaded, most: int, step: 
         loaded: All runs.
         most: Seeds per framework that are never exceeded.
         step: Seeds to add where the estimate is of no help.
+        replace_failed: Take new seeds in place of those whose runs failed.
     """
     goals = [((item.first, item.second), _goal(item, step)) for item in verdicts]
-    return _plan([*goals, *_untested(groups_of_runs(loaded))], loaded, most)
+    return _plan([*goals, *_untested(groups_of_runs(loaded))], loaded, most, replace_failed)
 
 
-def plan_next_look(verdicts: Sequence[StoppingVerdict], loaded: Loaded) -> Plan:
+def plan_next_look(
+    verdicts: Sequence[StoppingVerdict], loaded: Loaded, replace_failed: bool = False
+) -> Plan:
     """The seeds of the next look for every pair that is still open."""
     goals = [((item.first, item.second), float(item.next_size)) for item in verdicts]
-    plan = _plan(goals, loaded, max((item.next_size for item in verdicts), default=0))
+    most = max((item.next_size for item in verdicts), default=0)
+    plan = _plan(goals, loaded, most, replace_failed)
     ended = sum(item.verdict == UNDECIDED and not item.next_size for item in verdicts)
     return dataclasses.replace(plan, beyond=ended, decided=plan.decided - ended)
 
@@ -107,7 +97,9 @@ def _untested(groups: Sequence[Group]) -> list[tuple[Pair, float]]:
     ]
 
 
-def _plan(goals: Sequence[tuple[Pair, float]], loaded: Loaded, most: int) -> Plan:
+def _plan(
+    goals: Sequence[tuple[Pair, float]], loaded: Loaded, most: int, replace_failed: bool
+) -> Plan:
     wanted = collections.Counter[Key]()
     counts = collections.Counter[str]()
     for pair, size in goals:
@@ -115,10 +107,9 @@ def _plan(goals: Sequence[tuple[Pair, float]], loaded: Loaded, most: int) -> Pla
         counts[kind] += 1
         if kind == "planned":
             wanted |= {(group.cell, group.framework): int(size) for group in pair}
-    costs = core_hours(loaded.runs)
+    stock = Stock(loaded, replace_failed)
     groups = {(group.cell, group.framework): group for group in groups_of_runs(loaded)}
-    unfinished = {item.id for item in loaded.excluded if not item.completed}
-    needs = [_need(groups[key], wanted[key], costs, unfinished) for key in sorted(wanted)]
+    needs = [stock.need(groups[key], wanted[key]) for key in sorted(wanted)]
     kinds = (counts[name] for name in ("planned", "beyond", "decided", "not ours"))
     return Plan(tuple(need for need in needs if need.seeds), *kinds)
 
@@ -135,13 +126,3 @@ def _kind(pair: Pair, size: float, most: int) -> str:
 
 def _ours(run: Run) -> bool:
     return "steps" in run.spec and "overridden" in run.spec
-
-
-def _need(group: Group, size: int, costs: Mapping[Place, float], unfinished: set[RunId]) -> Need:
-    done = {seed for seed in group.seeds if seed is not None}
-    free = itertools.filterfalse(done.__contains__, itertools.count())
-    seeds = tuple(itertools.islice(free, max(0, size - group.n)))
-    rerun = sum(RunId(group.cell, group.framework, seed) in unfinished for seed in seeds)
-    exact, rough = places(group.cell, group.framework)
-    each = costs.get(exact, costs.get(rough, math.nan))
-    return Need(group.cell, group.framework, seeds, rerun, len(seeds) * each)

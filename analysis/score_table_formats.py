@@ -8,7 +8,8 @@ import re
 from tabulate import tabulate
 
 from analysis.numbers import MISSING
-from analysis.score_table import BEST, TIED, ScoreCell, ScoreTable
+from analysis.score_cells import BEST, TIED, ScoreCell
+from analysis.score_table import ScoreTable
 
 _SYMMETRIC = ("t", "thesis")
 _BLOCK = 4  # tasks beside each other in LaTeX, as in the thesis

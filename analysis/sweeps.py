@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.planning import Need
+from analysis.needs import Need
 from analysis.runs import Loaded, Run
 
 # What the command names by itself; every other entry of a run's spec is passed on as it is.

@@ -20,7 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.synthetic_study import Size, write_study
+from benchmarks.synthetic_returns import Size
+from benchmarks.synthetic_study import write_study
 
 MEBIBYTE = 1 << 20
 

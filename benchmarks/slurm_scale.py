@@ -22,6 +22,8 @@ from tabulate import tabulate
 from slurm.cluster import Cluster
 from slurm.daemons import read_pid
 
+PATIENCE = 180.0  # seconds without change after which jobs count as hanging
+
 # Given to sbatch in the place of Python; the last argument is the folder of the array's logs,
 # beside which its record lies.
 STAND_IN = """#!/usr/bin/python3 -SE
@@ -95,6 +97,11 @@ def jobs_left(environment: Mapping[str, str]) -> int:
     return len(result.stdout.split()) if not result.returncode else -1
 
 
+def last_change(left: Sequence[tuple[float, int]]) -> float:
+    """When the number of jobs last changed, from pairs of time and number."""
+    return next((time for time, number in reversed(left) if number != left[-1][1]), left[0][0])
+
+
 def memory(cluster: Cluster) -> float:
     """Memory of all daemons in MB; what they share is counted once for each."""
     total = 0
@@ -139,12 +146,16 @@ def measure(study: str, folder: Path, environment: Mapping[str, str], tell) -> N
     left = [(time.monotonic(), jobs_left(environment))]
     tell("jobs that are left when it returns", str(left[0][1]))
     tell("status while they run", timed(["slurm", "status", results], environment)[1])
-    while left[-1][1]:
+    while left[-1][1] and time.monotonic() - last_change(left) < PATIENCE:
         time.sleep(2)
         left.append((time.monotonic(), jobs_left(environment)))
-    rate = (left[0][1] - left[-1][1]) / (left[-1][0] - left[0][0]) * 60
+    ended = last_change(left)
+    rate = (left[0][1] - left[-1][1]) / (ended - left[0][0]) * 60
     tell("scheduling rate", f"{rate:.0f} jobs a minute")
-    tell("from command to last job", f"{left[-1][0] - begun:.0f} s")
+    tell("from command to last job", f"{ended - begun:.0f} s")
+    if left[-1][1]:
+        tell("jobs that hang and are cancelled", str(left[-1][1]))
+        timed(["slurm", "cancel", results, "--yes"], environment)
     tries = sorted(timed(["slurm", "status", results], environment) for _ in range(5))
     tell("status when all is over, median of 5", tries[2][1])
     tell("what it says", tries[2][2].splitlines()[0])

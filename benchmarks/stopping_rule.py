@@ -4,8 +4,7 @@
 
 prints the tables in docs/statistics.md: how often two frameworks without a difference are called
 different, how often two that differ by the margin are called equivalent, and how many seeds it
-takes to find a difference, beside two others: the same tests looked at after every batch without
-any precaution, and once at the end.
+takes to find a difference; beside it tests looked at without precaution, and once at the end.
 """
 
 import argparse
@@ -19,7 +18,7 @@ import numpy as np
 FOLDER = Path(__file__).resolve().parent
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
 
-from interval_coverage import normal, skewed, two_humped
+from interval_coverage import Draw, normal, skewed, two_humped
 
 from analysis.stats import pairwise
 from analysis.stats.moments import Moments
@@ -27,7 +26,6 @@ from analysis.stats.sequential import one_sided_sequential_p, sequential_p
 
 BATCH, MOST, ALPHA = 5, 30, 0.05
 SIZES = tuple(range(BATCH, MOST + 1, BATCH))
-Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 
 
 def wide(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
@@ -40,6 +38,12 @@ NULLS: dict[str, tuple[Draw, Draw]] = {
     "normal, deviations 1 and 4": (normal, wide),
     "skewed": (skewed, skewed),
     "two-humped": (two_humped, two_humped),
+}
+
+# Equal means, but not equal returns: not what any of these tests is made for with few seeds.
+SHAPES: dict[str, tuple[Draw, Draw]] = {
+    "skewed against normal": (skewed, normal),
+    "two-humped against steady": (two_humped, lambda rng, shape: 50 * normal(rng, shape)),
 }
 
 
@@ -61,10 +65,8 @@ def permutation(first: np.ndarray, second: np.ndarray, rows: np.ndarray) -> np.n
     """Group-sequential p-values of the permutation test for some columns; 1 for the others."""
     found = np.ones(first.shape[1])
     for i in np.flatnonzero(rows):
-        p = [
-            pairwise.permutation_p(first[:n, i], second[:n, i], np.random.default_rng(0))
-            for n in SIZES
-        ]
+        rng = np.random.default_rng(0)
+        p = [pairwise.permutation_p(first[:n, i], second[:n, i], rng) for n in SIZES]
         found[i] = float(sequential_p(np.array(p), SIZES, MOST))
     return found
 
@@ -116,27 +118,31 @@ def power(gap: float, repeats: int) -> tuple[float, float, float]:
     return float((p[-1] < ALPHA).mean()), float(by_look[-1].mean()), float(seeds)
 
 
+def _print(headings: tuple[str, ...], cases: dict, rates: Callable, repeats: int) -> None:
+    print(f"| returns | {' | '.join(headings)} |\n|{'---|' * (len(headings) + 1)}")
+    for name, draws in cases.items():
+        cells = " | ".join(f"{rate:.1%}" for rate in rates(draws, repeats))
+        print(f"| {name} | {cells} |", flush=True)
+    print()
+
+
 def main() -> int:
     """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=10_000)
     repeats = parser.parse_args().repeats
-    print("| returns | once, at 30 | six looks, unguarded | level spent, Welch | the rule |")
-    print("|---|---|---|---|---|")
-    for name, draws in NULLS.items():
-        cells = [f"{rate:.1%}" for rate in false_positives(draws, repeats)]
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
-    print("\n| returns | once, at 30 | six looks, unguarded | the rule |\n|---|---|---|---|")
-    for name, draws in NULLS.items():
-        cells = [f"{rate:.1%}" for rate in false_equivalences(draws, repeats)]
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    once, unguarded, rule = "once, at 30", "six looks, unguarded", "the rule"
+    four = (once, unguarded, "level spent, Welch", rule)
+    _print(four, NULLS, false_positives, repeats)
+    _print((once, unguarded, rule), NULLS, false_equivalences, repeats)
     for scales in ((1, 1, 1), (1, 2, 4)):
-        print(f"\nAny of 24 pairs, deviations {scales}: {family(repeats, scales):.1%}", flush=True)
-    print("\n| difference, deviations | found once, at 30 | found by the rule | seeds, mean |")
+        print(f"Any of 24 pairs, deviations {scales}: {family(repeats, scales):.1%}\n", flush=True)
+    _print(four, SHAPES, false_positives, repeats // 10)
+    print("| difference, deviations | found once, at 30 | found by the rule | seeds, mean |")
     print("|---|---|---|---|")
     for gap in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0):
-        once, found, seeds = power(gap, repeats)
-        print(f"| {gap:g} | {once:.1%} | {found:.1%} | {seeds:.1f} |", flush=True)
+        single, found, seeds = power(gap, repeats)
+        print(f"| {gap:g} | {single:.1%} | {found:.1%} | {seeds:.1f} |", flush=True)
     return 0
 
 

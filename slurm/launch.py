@@ -16,7 +16,7 @@ from slurm.records import Record
 from slurm.settings import Settings
 from slurm.states import ALIVE, assess
 from slurm.submit import max_array_size, scripts, submit
-from slurm.survey import ask_about
+from slurm.survey import ask_about, check_answered
 
 
 def launch(
@@ -38,7 +38,7 @@ def launch(
 
     Raises:
         SpecError: A run cannot be carried out as asked; nothing was submitted.
-        RunsFailed: Slurm refused some.
+        RunsFailed: Slurm refused some, or does not answer.
     """
     prepared = prepare_all(specs)
     runs = {
@@ -46,7 +46,7 @@ def launch(
     }
     if len(runs) < len(specs):
         raise SpecError("The sweep names the same run more than once; let its values differ.")
-    todo = select(runs)
+    todo = select(runs, dry_run=dry_run)
     if dry_run:
         _print_plan(_plan(todo, settings), settings)
         return []
@@ -62,9 +62,16 @@ def launch(
     return records
 
 
-def select(runs: dict[Path, Prepared]) -> dict[Path, Prepared]:
-    """Those runs that are neither complete nor under way; prints how many of each there are."""
-    queue = ask_about(folder for folder in runs if folder.exists())
+def select(runs: dict[Path, Prepared], *, dry_run: bool) -> dict[Path, Prepared]:
+    """Those runs that are neither complete nor under way; prints how many of each there are.
+
+    Raises:
+        RunsFailed: Slurm does not answer, and this is no dry run.
+    """
+    existing = [folder for folder in runs if folder.exists()]
+    queue = ask_about(existing)
+    if not dry_run:
+        check_answered(existing, queue)
     states = {
         folder: assess(folder, queue.jobs.get(folder)).state
         for folder in runs

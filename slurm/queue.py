@@ -10,7 +10,7 @@ from pathlib import Path
 from slurm.listings import Job, Jobs, parse_sacct, parse_scontrol, parse_squeue
 from slurm.records import Record
 
-_PATIENCE = 60  # seconds for a command of Slurm's to answer
+_PATIENCE = 20  # seconds for a command of Slurm's to answer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,11 +33,14 @@ def ask(records: Sequence[Record]) -> Queue:
     found: Jobs = {}
     asked = []
     for name, source in (("squeue", _squeue), ("scontrol", _scontrol)):
+        started = time.monotonic()
         answer = source()
         if answer is not None:
             found |= answer
             asked.append(name)
             break
+        if time.monotonic() - started >= _PATIENCE:
+            break  # scontrol would wait for the same controller
     known = {(record.name, str(i)) for record in records for i in range(len(record.elements))}
     if not known <= found.keys() and (answer := _sacct(records)) is not None:
         found = answer | found

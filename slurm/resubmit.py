@@ -15,7 +15,7 @@ from slurm.launch import launch
 from slurm.profile_files import load_settings, override
 from slurm.records import read_records
 from slurm.states import RunState
-from slurm.survey import study_folders, survey
+from slurm.survey import check_answered, study_folders, survey
 
 _AT_A_TIME = 200  # job ids on a command line
 
@@ -46,7 +46,10 @@ def resubmit(
         SpecError: A setting cannot be used, or the study was never submitted.
         RunsFailed: Slurm refused some.
     """
-    runs = [run for run in survey(root)[0] if run.state in states]
+    everything, queue = survey(root)
+    runs = [run for run in everything if run.state in states]
+    if runs and not dry_run:
+        check_answered((run.folder for run in runs), queue)
     readable, unreadable = _read(runs)
     for run in unreadable:
         print(f"Not submitted, start the sweep again for it: {run.folder}: {run.reason}")
@@ -73,8 +76,7 @@ def cancel(root: Path, *, confirm: Callable[[str], bool]) -> int:
         RunsFailed: Slurm does not answer.
     """
     runs, queue = survey(root)
-    if not queue.asked and any(read_records(study) for study in study_folders(runs)):
-        raise RunsFailed("Slurm does not answer here; cancel on the machine that submitted.")
+    check_answered((run.folder for run in runs), queue)
     found = {queue.jobs[run.folder] for run in runs if run.folder in queue.jobs}
     jobs = sorted(job.job_id for job in found if job.is_alive)
     if not jobs:

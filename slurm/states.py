@@ -106,7 +106,9 @@ def _judge(folder: Path, run: dict[str, Any], job: Job | None) -> tuple[str, str
         return "lost", f"{silent}; {end}" if end else silent
     if status == "interrupted":
         return ("timeout" if run.get("stopped_by") == "time limit" else status), failure
-    return "pending", end
+    if status == "pending":
+        return "pending", end
+    return "broken", f"run.json has the unknown status {status!r}"
 
 
 def _known(folder: Path, run: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from harness.errors import RunsFailed
 from slurm.queue import Queue, ask
 from slurm.records import FOLDER, read_records
 from slurm.states import RunState, assess
@@ -22,6 +23,20 @@ def ask_about(folders: Iterable[Path]) -> Queue:
     """Asks Slurm about the studies that run folders belong to."""
     studies = sorted({study for folder in folders for study in _study_folder(folder)})
     return ask([record for study in studies for record in read_records(study)])
+
+
+def check_answered(folders: Iterable[Path], queue: Queue) -> None:
+    """Makes sure that it is known which runs are queued, where some may be.
+
+    Raises:
+        RunsFailed: None of Slurm's commands answered.
+    """
+    studies = {study for folder in folders for study in _study_folder(folder)}
+    if not queue.asked and any(read_records(study) for study in studies):
+        raise RunsFailed(
+            "Slurm does not answer here (squeue, scontrol, sacct), so nobody can tell which runs "
+            "are queued. Try again later, or on the machine that submitted."
+        )
 
 
 def study_folders(runs: Iterable[RunState]) -> list[Path]:

@@ -4,11 +4,9 @@ import argparse
 import itertools
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import track
 from rich.text import Text
 
-from analysis.commands.shell import CommandError, load_results, make_console, writing_to
+from analysis.commands.shell import CommandError, load_results, make_console, progress, writing_to
 from analysis.commands.verdict_options import add_verdict_arguments, make_options
 from analysis.figures import families
 from analysis.figures.material import gather
@@ -96,9 +94,7 @@ def chosen_names(text: str) -> list[str]:
 def draw(sheets: list[Sheet], output: Path, jobs: int) -> None:
     """Draws figures to <name>.png and <name>.pdf, with captions in <name>.txt."""
     drawn = render_all(sheets, ("png", "pdf"), PNG_DPI, jobs)
-    for sheet, files in track(
-        drawn, "Drawing", len(sheets), console=Console(stderr=True), transient=True
-    ):
+    for sheet, files in progress(drawn, len(sheets)):
         for kind, content in files.items():
             write_bytes(output / f"{sheet.name}.{kind}", content)
         write_text(output / f"{sheet.name}.txt", sheet.caption + "\n")

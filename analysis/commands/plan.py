@@ -2,10 +2,8 @@
 
 import argparse
 import collections
-import math
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -16,10 +14,10 @@ from analysis.commands.verdict_options import add_verdict_arguments, make_option
 from analysis.files import write_text
 from analysis.find import OUTPUT_FOLDER
 from analysis.groups import groups_of_runs
-from analysis.numbers import number
 from analysis.options import Options
 from analysis.pair_verdict import DIFFERENT, EQUIVALENT
-from analysis.planning import Need, Plan, plan_next_look, plan_once
+from analysis.plan_wording import costs, counts
+from analysis.planning import Plan, plan_next_look, plan_once
 from analysis.runs import Loaded
 from analysis.stopping import Looks, stopping_verdicts
 from analysis.stopping_row import stopping_row
@@ -38,6 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sequential",
         action="store_true",
         help="look after every batch; --batch and --most must stay as they were at the first look",
+    )
+    parser.add_argument(
+        "--replace-failed", action="store_true", help="new seeds in place of failed ones"
     )
     parser.add_argument("--output", type=Path, help=f"default: RESULTS/analysis/{SCRIPT}")
     add_verdict_arguments(parser)
@@ -60,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError(
             f"{options.results}: no setting has complete runs of two frameworks to compare."
         )
-    lines += [*_counts(plan, options.most, options.sequential), *_costs(plan)]
+    lines += [*counts(plan, options.most, options.sequential), *costs(plan)]
     with writing_to(output.parent):
         # Written without commands too, so that no script of an earlier plan is left.
         remark = "\n".join([f"python -m analysis {shlex.join(sys.argv[1:])}", *lines])
@@ -78,7 +79,8 @@ def _plan(
 ) -> tuple[Plan, list[str]]:
     if not given.sequential:
         verdicts = answer_runs(loaded, options).consistency
-        return plan_once(verdicts, loaded, given.most, given.batch), []
+        replace = given.replace_failed
+        return plan_once(verdicts, loaded, given.most, given.batch, replace), []
     try:
         looks = Looks(given.batch, given.most)
     except ValueError as error:
@@ -92,56 +94,4 @@ def _plan(
         f"different, {words[EQUIVALENT]} equivalent of {len(found)} pairs",
         f"Table: {table}",
     ]
-    return plan_next_look(found, loaded), lines
-
-
-def _counts(plan: Plan, most: int, sequential: bool) -> list[str]:
-    beyond = (
-        f"{plan.beyond} stay undecided at {most} seeds"
-        if sequential
-        else f"{plan.beyond} would need more than {most} seeds and are left"
-    )
-    lines = [f"Pairs of frameworks: {plan.decided} decided, {plan.planned} to go on with, {beyond}"]
-    if plan.not_ours:
-        lines.append(f"{plan.not_ours} undecided pairs hold runs that were not made here")
-    return lines
-
-
-def _costs(plan: Plan) -> list[str]:
-    if not plan.needs:
-        return ["Nothing to run."]
-    rerun = sum(need.rerun for need in plan.needs)
-    lines = [f"Runs to make: {plan.runs}, {rerun} of them begun before and not complete"]
-    if plan.known:
-        hours = math.fsum(need.core_hours for need in plan.known)
-        lines.append(f"Cost: {_hours(hours)}, by the runs' own timings")
-    unknown = plan.runs - sum(len(need.seeds) for need in plan.known)
-    if unknown:
-        lines.append(f"Cost of {unknown} runs unknown: no complete run tells a time")
-    return lines + [_need_line(need) for need in plan.needs]
-
-
-def _need_line(need: Need) -> str:
-    cell = need.cell
-    cost = "" if math.isnan(need.core_hours) else f" ({_hours(need.core_hours)})"
-    return (
-        f"  {cell.env}, {cell.algorithm}, {cell.hps}, {need.framework}: "
-        f"{'seeds' if len(need.seeds) > 1 else 'seed'} {_ranges(need.seeds)}{cost}"
-    )
-
-
-def _ranges(seeds: Sequence[int]) -> str:
-    """Seeds in few words: 5 to 9, 12."""
-    parts: list[list[int]] = []
-    for seed in seeds:
-        if parts and parts[-1][-1] == seed - 1:
-            parts[-1].append(seed)
-        else:
-            parts.append([seed])
-    return ", ".join(
-        f"{part[0]} to {part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in parts
-    )
-
-
-def _hours(value: float) -> str:
-    return f"{f'{value:,.0f}' if value >= 1000 else number(value)} core-hours"
+    return plan_next_look(found, loaded, given.replace_failed), lines

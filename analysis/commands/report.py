@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.text import Text
 
 from analysis.commands.figures import add_interval_argument, add_jobs_argument
-from analysis.commands.shell import load_results, make_console, writing_to
+from analysis.commands.shell import load_results, make_console, progress, writing_to
 from analysis.commands.verdict_options import add_verdict_arguments, make_options
 from analysis.figures.material import gather
 from analysis.files import write_text
@@ -45,7 +45,8 @@ def run(options: argparse.Namespace) -> int:
     console = make_console()
     with writing_to(output):
         material = gather(loaded, settings, options.interval)
-        content = gather_content(material, command(options), versions(), output, options.jobs)
+        made = command(options), versions()
+        content = gather_content(material, *made, output, options.jobs, progress)
         write_text(output / PAGE, render_page(content))
     console.print(Text(f"Report: {output / PAGE}"), soft_wrap=True)
     return 0

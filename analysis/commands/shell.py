@@ -4,15 +4,18 @@ import contextlib
 import io
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from rich.console import Console
+from rich.progress import track
 
 from analysis.load import load
 from analysis.runs import Loaded
 
 _WIDEST = 100  # columns
+T = TypeVar("T")
 
 
 class CommandError(Exception):
@@ -50,6 +53,11 @@ def writing_to(output: Path) -> Iterator[None]:
         raise CommandError(
             f"{output}: cannot be written: {error.strerror}. Choose another --output."
         ) from error
+
+
+def progress(items: Iterable[T], total: int) -> Iterable[T]:
+    """Passes items on and shows on standard error, if it is a terminal, how many are done."""
+    return track(items, "Drawing", total, console=Console(stderr=True), transient=True)
 
 
 def make_console() -> Console:

@@ -54,7 +54,7 @@ def sheets(_: Material) -> list[Sheet | NotDrawn]:
         "them (bars: probability, right axis). tanh bends all of it inside. Vertical lines: means "
         "of the actions. Computed, not sampled; no run enters."
     )
-    return [Sheet("actions", title, caption, functools.partial(draw, MEANS, VARIANCES))]
+    return [Sheet("actions", title, caption, (), functools.partial(draw, MEANS, VARIANCES))]
 
 
 def actions(mean: float, variance: float, points: int = 801) -> Actions:
@@ -82,7 +82,7 @@ def actions(mean: float, variance: float, points: int = 801) -> Actions:
 
 def draw(means: tuple[float, ...], variances: tuple[float, ...]) -> Figure:
     """Draws one panel per mean and variance."""
-    margins = Margins(left=0.5, right=0.45, top=0.42, bottom=0.36, across=0.32, down=0.14)
+    margins = Margins(left=0.5, right=0.45, top=0.32, bottom=0.36, across=0.32, down=0.14)
     with matplotlib.rc_context(paper_settings()):
         figure, axes = panel_grid(len(means), len(variances), PAGE, 1.3, margins, True, False)
         for i, mean in enumerate(means):

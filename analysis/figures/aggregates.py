@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from analysis.figures.layout import Margins, legend, panel_grid
 from analysis.figures.material import Material
 from analysis.figures.names import recipe_label
-from analysis.figures.profiles import NO_DATA, by_setting, scale_words
+from analysis.figures.profiles import NO_DATA, by_setting, cells_of, scale_words
 from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.style import PAGE, label, looks, paper_settings
 from analysis.naming import file_name
@@ -41,7 +41,7 @@ def _sheet(
     )
     rows = tuple((recipe_label(item.hps), item.aggregates) for item in items)
     name = file_name("aggregates", algorithm, *material.suffix(study, variant, algorithm))
-    return Sheet(name, title, caption, functools.partial(draw, rows))
+    return Sheet(name, title, caption, cells_of(items), functools.partial(draw, rows))
 
 
 def draw(rows: tuple[tuple[str, Aggregates], ...]) -> Figure:

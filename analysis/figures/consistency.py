@@ -41,4 +41,5 @@ def _sheet(material: Material, study: str, algorithm: str, variant: str) -> Shee
         CurveGrid(rows, labels, panels, FRAMEWORKS),
         material.method,
         material.context(study, variant),
+        cells,
     )

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+from collections.abc import Sequence
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -18,6 +19,7 @@ from analysis.figures.style import (
     paper_settings,
 )
 from analysis.figures.words import interval_words, size_words, usual_size
+from analysis.runs import Cell
 
 FRAMEWORKS, ALGORITHMS = "frameworks", "algorithms"
 
@@ -44,7 +46,9 @@ class CurveGrid:
         return [line for row in self.panels for panel in row for line in panel]
 
 
-def curve_sheet(name: str, title: str, grid: CurveGrid, method: str, context: str) -> Sheet:
+def curve_sheet(
+    name: str, title: str, grid: CurveGrid, method: str, context: str, cells: Sequence[Cell]
+) -> Sheet:
     """A page of curves with its caption.
 
     Args:
@@ -53,13 +57,14 @@ def curve_sheet(name: str, title: str, grid: CurveGrid, method: str, context: st
         grid: The content.
         method: Method of the intervals.
         context: What all panels share, for the caption.
+        cells: Settings of the runs behind it.
     """
     caption = (
         f"{title} ({context}). Lines: mean over seeds of the mean return per evaluation, over "
         f"environment steps. Bands: {interval_words(method)}; wide ones are cut off. Panels of a "
         f"row share the return axis. {size_words(grid.lines)}."
     )
-    return Sheet(name, title, caption, functools.partial(draw_curve_grid, grid))
+    return Sheet(name, title, caption, tuple(cells), functools.partial(draw_curve_grid, grid))
 
 
 def draw_curve_grid(grid: CurveGrid) -> Figure:

@@ -14,6 +14,7 @@ from analysis.figures.style import label
 from analysis.figures.words import interval_words, size_words
 from analysis.naming import file_name
 from analysis.ranking_verdict import WORST_FIRST, RankingVerdict
+from analysis.runs import Cell
 
 MOST = 6  # settings in a figure
 
@@ -61,7 +62,15 @@ def _of_algorithm(material: Material, study: str, algorithm: str, variant: str) 
     )
     name = file_name("highlights", algorithm, *material.suffix(study, variant, algorithm))
     context = material.context(study, variant)
-    return _sheet(material, name, title, how, Highlights(panels, FRAMEWORKS, False), context)
+    return _sheet(
+        material,
+        name,
+        title,
+        how,
+        Highlights(panels, FRAMEWORKS, False),
+        context,
+        [item.cell for item in chosen],
+    )
 
 
 def least_preserved(items: list[RankingVerdict]) -> RankingVerdict:
@@ -91,15 +100,22 @@ def _of_ranking(material: Material, key: ranking.Configuration) -> Sheet | None:
     )
     name = file_name("highlights", "ranking", hps, *material.suffix(study, variant))
     context = material.context(study, variant)
-    return _sheet(material, name, title, how, Highlights(panels, ALGORITHMS, True), context)
+    cells = sorted({group.cell for ranked in worst.rankings for group in ranked.groups})
+    return _sheet(material, name, title, how, Highlights(panels, ALGORITHMS, True), context, cells)
 
 
 def _sheet(
-    material: Material, name: str, title: str, how: str, content: Highlights, context: str
+    material: Material,
+    name: str,
+    title: str,
+    how: str,
+    content: Highlights,
+    context: str,
+    cells: list[Cell],
 ) -> Sheet:
     caption = (
         f"{title} ({context}): {how}. Above: mean return per evaluation over environment steps. "
         f"Below: final scores. Bands and lines: {interval_words(material.method)}; wide ones are "
         f"cut off. {size_words(content.lines)}."
     )
-    return Sheet(name, title, caption, functools.partial(draw, content))
+    return Sheet(name, title, caption, tuple(cells), functools.partial(draw, content))

@@ -72,7 +72,7 @@ def _sheet(material: Material, study: str, algorithm: str, variant: str) -> Shee
     )
     labels = tuple(recipe_label(hps) for hps in order)
     name = file_name("intervals", algorithm, *material.suffix(study, variant, algorithm))
-    return Sheet(name, title, caption, functools.partial(draw, panels, labels))
+    return Sheet(name, title, caption, cells, functools.partial(draw, panels, labels))
 
 
 def draw(panels: tuple[TaskPanel, ...], labels: tuple[str, ...]) -> Figure:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 
 from analysis.figures.style import label
+from analysis.naming import recipe_order
 from analysis.ranking import OWN
-from analysis.score_table import recipe_order
 
 
 def recipes(names: Iterable[str]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from analysis.figures.style import PAGE, label, looks, paper_settings
 from analysis.figures.words import span
 from analysis.naming import file_name
 from analysis.overall import Overall
+from analysis.runs import Cell
 from analysis.stats.profiles import Profiles
 
 NO_DATA = "no set of hyperparameters has a task with a scale that all frameworks have a run in"
@@ -37,6 +38,15 @@ def by_setting(material: Material) -> list[tuple[tuple[str, str, str], list[Over
         if items:
             found.append((setting, [items[hps] for hps in recipes(items)]))
     return found
+
+
+def cells_of(items: list[Overall]) -> tuple[Cell, ...]:
+    """The settings that went into aggregates."""
+    return tuple(
+        Cell(item.study, env, item.algorithm, item.hps, item.variant)
+        for item in items
+        for env in item.tasks
+    )
 
 
 def scale_words(items: list[Overall]) -> str:
@@ -64,7 +74,7 @@ def _sheet(
     )
     panels = tuple((recipe_label(item.hps), item.profiles) for item in items)
     name = file_name("profiles", algorithm, *material.suffix(study, variant, algorithm))
-    return Sheet(name, title, caption, functools.partial(draw, panels))
+    return Sheet(name, title, caption, cells_of(items), functools.partial(draw, panels))
 
 
 def draw(panels: tuple[tuple[str, Profiles], ...]) -> Figure:

@@ -60,4 +60,5 @@ def _sheet(material: Material, study: str, hps: str, variant: str) -> Sheet | No
         CurveGrid(rows, tuple(label(name) for name in columns), panels, ALGORITHMS),
         material.method,
         material.context(study, variant),
+        [cell for cell in cells if hps in (OWN, cell.hps)],
     )

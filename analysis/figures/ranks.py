@@ -69,7 +69,10 @@ def _sheet(material: Material, key: tuple[str, str], items: list[RankingVerdict]
     )
     name = file_name("ranks", *material.suffix(*key))
     labels = tuple(recipe_label(hps) for hps in columns)
-    return Sheet(name, title, caption, functools.partial(draw, panels, rows, labels))
+    cells = {g.cell for item in items for ranked in item.rankings for g in ranked.groups}
+    return Sheet(
+        name, title, caption, tuple(sorted(cells)), functools.partial(draw, panels, rows, labels)
+    )
 
 
 def _panel(item: RankingVerdict) -> RankPanel:
@@ -93,7 +96,7 @@ def draw(
     margins = Margins(left=0.72, top=0.58, bottom=0.3, across=0.06, down=0.06)
     width = margins.left + (PAGE - margins.left) * max(2, len(labels)) / 5
     with matplotlib.rc_context(paper_settings()):
-        figure, axes = panel_grid(len(rows), len(labels), width, 0.72, margins, False, True)
+        figure, axes = panel_grid(len(rows), len(labels), width, 0.78, margins, False, True)
         legend(figure, styles)
         verdicts = [word for word in WORST_FIRST if any(word == panel.verdict for panel in shown)]
         patch_legend(figure, {word: VERDICT_COLORS[word] for word in verdicts}, 0.2)

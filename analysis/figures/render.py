@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 
 import matplotlib
 
@@ -40,13 +40,18 @@ def render_all(
     """
     jobs = min(jobs, len(sheets))
     if jobs <= 1:
-        for sheet in sheets:
-            yield sheet, render(sheet, kinds, dpi)
-        return
-    # Forked workers need not import everything again.
-    context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        waiting = [pool.submit(render, sheet, kinds, dpi) for sheet in sheets]
+        return ((sheet, render(sheet, kinds, dpi)) for sheet in sheets)
+    # Forked workers need not import everything again. They start here and not with the first
+    # figure asked for: by then a progress display may run a thread, which forks do not survive.
+    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork"))
+    waiting = [pool.submit(render, sheet, kinds, dpi) for sheet in sheets]
+    return _collect(pool, sheets, waiting)
+
+
+def _collect(
+    pool: ProcessPoolExecutor, sheets: Sequence[Sheet], waiting: Sequence[Future[Files]]
+) -> Iterator[tuple[Sheet, Files]]:
+    with pool:
         for sheet, future in zip(sheets, waiting, strict=True):
             yield sheet, future.result()
 

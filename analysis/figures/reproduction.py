@@ -74,7 +74,8 @@ def _sheet(material: Material, key: tuple[str, str], items: Sequence[Reproductio
         f"published {steps} steps; n = {span(sizes)} runs used."
     )
     name = file_name("reproduction", *material.suffix(*key))
-    return Sheet(name, title, caption, functools.partial(draw, tuple(bars)))
+    cells = tuple(sorted({item.group.cell for item in items}))
+    return Sheet(name, title, caption, cells, functools.partial(draw, tuple(bars)))
 
 
 def _bar(name: str, kept: Sequence[ReproductionVerdict]) -> Bar:

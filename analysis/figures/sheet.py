@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
+from analysis.runs import Cell
+
 
 @dataclasses.dataclass(frozen=True)
 class Sheet:
@@ -14,12 +16,14 @@ class Sheet:
         name: Name of its files, without ending.
         title: What it shows, in a few words.
         caption: What its parts mean, which interval, how many runs.
+        cells: Settings of the runs behind it.
         draw: Draws it; takes nothing.
     """
 
     name: str
     title: str
     caption: str
+    cells: tuple[Cell, ...]
     draw: Callable[[], Figure]
 
 

@@ -55,7 +55,10 @@ def variant_sheets(
         )
         suffix = (value, *material.suffix(study, rest)) if len(found) > 1 else (value,)
         context = material.context(study, rest)
-        pages.append(curve_sheet(file_name(name, *suffix), title, grid, material.method, context))
+        cells = [cell for pair in pairs for cell in pair]
+        pages.append(
+            curve_sheet(file_name(name, *suffix), title, grid, material.method, context, cells)
+        )
     return pages
 
 

@@ -83,7 +83,8 @@ def _sheet(
         f"{span(sizes)} runs used per framework."
     )
     name = file_name("verdicts", algorithm, *material.suffix(study, variant, algorithm))
-    return Sheet(name, title, caption, functools.partial(draw, blocks, tasks))
+    cells = tuple(dict.fromkeys(item.cell for item in items))
+    return Sheet(name, title, caption, cells, functools.partial(draw, blocks, tasks))
 
 
 def _cell(item: PairVerdict | None) -> tuple[str, str] | None:

@@ -22,8 +22,8 @@ def size_words(lines: Sequence[Line]) -> str:
     """How many runs are behind the panels, for captions."""
     usual = usual_size(lines)
     odd = any(line.size != (usual, usual) for line in lines)
-    text = f"n = {usual} runs used of {usual} requested"
-    return text + (" unless used/requested is written in a panel" if odd else "")
+    text = f"n = {usual} runs requested, completed and used"
+    return text + ("; where it differs, a panel says used/requested" if odd else "")
 
 
 def span(values: Iterable[int]) -> str:

@@ -8,25 +8,52 @@ from analysis.consistency import DIFFERENT, EQUIVALENT, UNDECIDED, PairVerdict
 from analysis.figures.style import label
 from analysis.groups import Group
 from analysis.numbers import number
+from analysis.options import Options
 from analysis.report.links import Links
-from analysis.report.statements import Answer, Statement, answer, counts, p_text, plural, where
+from analysis.report.statements import (
+    Answer,
+    Statement,
+    answer,
+    counts,
+    p_text,
+    plural,
+    sizes,
+    where,
+)
 from analysis.runs import Cell
+
+_ORDER = (DIFFERENT, EQUIVALENT, UNDECIDED)
 
 
 def consistency(answers: Answers, links: Links) -> Answer:
     """Do frameworks score the same under equal settings?"""
-    items, options = answers.consistency, answers.options
+    items = answers.consistency
     question = "Do frameworks score the same under the same hyperparameters?"
     if not items:
         text = "No two frameworks have a run used in the same setting."
         return Answer("consistency", question, Statement(text, ()), (), (), 0)
-    order = (DIFFERENT, EQUIVALENT, UNDECIDED)
+    parts = []
+    for algorithm in sorted({item.cell.algorithm for item in items}):
+        own = [item for item in items if item.cell.algorithm == algorithm]
+        text = f"{label(algorithm)}: {counts([item.verdict for item in own], _ORDER)}."
+        parts.append(Statement(text, _both(own, links), "t-consistency"))
+    clear = sorted(
+        (item for item in items if item.verdict != UNDECIDED),
+        key=lambda i: (i.verdict != DIFFERENT, i.p_holm, -abs(i.hedges_g[0]), i.cell),
+    )
+    cells = [item.cell for item in items]
+    findings = [_finding(item, cells, links) for item in clear]
+    headline = Statement(_headline(items, answers.options), _both(items, links), "t-consistency")
+    return answer("consistency", question, headline, parts, findings)
+
+
+def _headline(items: Sequence[PairVerdict], options: Options) -> str:
+    words = counts([item.verdict for item in items], _ORDER)
     head = (
-        f"Of {plural(len(items), 'pair')} of frameworks in equal settings: "
-        f"{counts([item.verdict for item in items], order)}. Different: at {options.alpha:.0%} "
-        f"after Holm's correction over {_families(items)}. Equivalent: within "
+        f"Of {plural(len(items), 'pair')} of frameworks in equal settings: {words}. Different: at "
+        f"{options.alpha:.0%} after Holm's correction over {_families(items)}. Equivalent: within "
         f"{options.margin_share:.0%} of the published score, which is shown, too. Undecided is "
-        "neither."
+        f"neither. {sizes(group for item in items for group in (item.first, item.second))}"
     )
     needed = sorted(
         item.seeds_needed
@@ -35,25 +62,13 @@ def consistency(answers: Answers, links: Links) -> Answer:
     )
     if needed:
         middle = needed[len(needed) // 2]
-        seeds = f"{middle:.0f}" if math.isfinite(middle) else "more than 1,000"
+        seeds = f"at least {middle:.0f}" if math.isfinite(middle) else "more than 1,000"
         head += (
-            f" Half of the undecided pairs would need {seeds} seeds per framework or more for "
+            f" Half of the undecided pairs would need {seeds} seeds per framework for "
             f"{options.power:.0%} power, if the measured values were the true ones: "
             "python -m analysis plan lists them with their cost."
         )
-    parts = []
-    for algorithm in sorted({item.cell.algorithm for item in items}):
-        own = [item for item in items if item.cell.algorithm == algorithm]
-        text = f"{label(algorithm)}: {counts([item.verdict for item in own], order)}."
-        parts.append(Statement(text, _both(own, links), "t-consistency"))
-    clear = sorted(
-        (item for item in items if item.verdict != UNDECIDED),
-        key=lambda i: (i.verdict != DIFFERENT, i.p_holm, -abs(i.hedges_g[0]), i.cell),
-    )
-    cells = [item.cell for item in items]
-    findings = [_finding(item, cells, links) for item in clear]
-    headline = Statement(head, _both(items, links), "t-consistency")
-    return answer("consistency", question, headline, parts, findings)
+    return head
 
 
 def _families(items: Sequence[PairVerdict]) -> str:

@@ -1,18 +1,17 @@
 """Everything on the page, gathered."""
 
-import base64
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from analysis.figures import families
 from analysis.figures.material import Material
-from analysis.figures.render import render_all
-from analysis.figures.sheet import NotDrawn, Sheet
+from analysis.figures.sheet import NotDrawn
 from analysis.report import consistency_words, ranking_words, reproduction_words, study
 from analysis.report.consistency_table import consistency_table
 from analysis.report.links import Links, make_links
 from analysis.report.overall_table import overall_table
+from analysis.report.pictures import Picture, Progress, draw_pictures
 from analysis.report.provenance import Provenance, read_provenance
 from analysis.report.ranking_table import ranking_table
 from analysis.report.reproduction_table import reproduction_table
@@ -21,27 +20,6 @@ from analysis.report.statements import Answer
 from analysis.report.study import Part
 from analysis.report.table_parts import SortableTable
 from analysis.score_table import ScoreTable, score_tables
-
-DPI = 150
-
-
-@dataclasses.dataclass(frozen=True)
-class Picture:
-    """A figure on the page.
-
-    Attributes:
-        name: Name of its files, and its anchor.
-        title: What it shows.
-        caption: The caption.
-        data: PNG, base64.
-        width: Width in a paper, in inches.
-    """
-
-    name: str
-    title: str
-    caption: str
-    data: str
-    width: float
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -84,7 +62,12 @@ class Content:
 
 
 def gather_content(
-    material: Material, command: str, versions: str, page_folder: Path, jobs: int
+    material: Material,
+    command: str,
+    versions: str,
+    page_folder: Path,
+    jobs: int,
+    progress: Progress,
 ) -> Content:
     """Draws the figures and words the answers.
 
@@ -94,17 +77,14 @@ def gather_content(
         versions: What it is made with.
         page_folder: Folder of the page, which links to runs start from.
         jobs: Figures drawn at a time.
+        progress: Passes on what is drawn, given how many there will be.
     """
     answers, loaded = material.answers, material.loaded
     links = make_links(answers, page_folder)
     found = families.sheets(material, [])
     names = sorted({cell.study for cell in loaded.cells})
-    sortable = (
-        reproduction_table(answers, links),
-        consistency_table(answers, links),
-        ranking_table(answers, links),
-        overall_table(material.overall, answers, links),
-    )
+    sortable = [make(answers, links) for make in (reproduction_table, consistency_table)]
+    sortable += [ranking_table(answers, links), overall_table(material.overall, answers, links)]
     return Content(
         title=f"Parallax report: {', '.join(names)}",
         command=command,
@@ -119,7 +99,7 @@ def gather_content(
             consistency_words.consistency(answers, links),
             ranking_words.ranking(answers, links),
         ),
-        pictures=_pictures(found, jobs),
+        pictures=draw_pictures(found, links, jobs, progress),
         not_drawn=tuple(
             item for items in found.values() for item in items if isinstance(item, NotDrawn)
         ),
@@ -128,23 +108,3 @@ def gather_content(
         runs=run_rows(loaded, links),
         links=links,
     )
-
-
-def _pictures(
-    found: Mapping[str, Sequence[Sheet | NotDrawn]], jobs: int
-) -> dict[str, tuple[Picture, ...]]:
-    owner = {
-        item.name: family
-        for family, items in found.items()
-        for item in items
-        if isinstance(item, Sheet)
-    }
-    sheets = [item for items in found.values() for item in items if isinstance(item, Sheet)]
-    pictures: dict[str, list[Picture]] = {family: [] for family in found}
-    for sheet, files in render_all(sheets, ["png"], DPI, jobs):
-        content = files["png"]
-        width = int.from_bytes(content[16:20], "big") / DPI  # from the PNG's header
-        data = base64.b64encode(content).decode("ascii")
-        picture = Picture(sheet.name, sheet.title, sheet.caption, data, width)
-        pictures[owner[sheet.name]].append(picture)
-    return {family: tuple(items) for family, items in pictures.items()}

@@ -27,6 +27,11 @@ class Links:
         """Numbers of groups, each once, in order."""
         return tuple(sorted({self.numbers[group.cell, group.framework] for group in groups}))
 
+    def of_cells(self, cells: Iterable[Cell]) -> tuple[int, ...]:
+        """Numbers of all groups in some settings, in order."""
+        wanted = set(cells)
+        return tuple(number for (cell, _), number in self.numbers.items() if cell in wanted)
+
     def folder(self, path: Path) -> str:
         """Relative address of a run folder, as seen from the page."""
         return urllib.parse.quote(os.path.relpath(path, self.page_folder)) + "/"

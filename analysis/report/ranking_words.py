@@ -1,6 +1,5 @@
 """Ranking in words: do frameworks rank the algorithms alike?"""
 
-import itertools
 from collections.abc import Sequence
 
 from analysis.answers import Answers
@@ -16,7 +15,15 @@ from analysis.ranking_verdict import (
     RankingVerdict,
 )
 from analysis.report.links import Links
-from analysis.report.statements import Answer, Statement, answer, counts, plural, recipe_words
+from analysis.report.statements import (
+    Answer,
+    Statement,
+    answer,
+    counts,
+    plural,
+    recipe_words,
+    sizes,
+)
 
 
 def ranking(answers: Answers, links: Links) -> Answer:
@@ -30,16 +37,17 @@ def ranking(answers: Answers, links: Links) -> Answer:
     head = (
         f"Of {plural(len(items), 'ranking')}, one per task and configuration: "
         f"{counts([item.verdict for item in items], order)}. A ranking counts as its worst pair of "
-        "frameworks."
+        f"frameworks. {sizes(g for item in items for one in item.rankings for g in one.groups)}"
     )
     parts = []
     for hps in sorted({item.hps for item in items}, key=lambda name: (name == OWN, name)):
         own = [item for item in items if item.hps == hps]
         text = f"Under {recipe_words(hps)}: {counts([i.verdict for i in own], order)}."
         parts.append(Statement(text, _all(own, links), "t-ranking", recipe_label(hps)))
+    several = len({(item.study, item.variant) for item in items}) > 1
     broken = [item for item in items if item.verdict == NOT_PRESERVED]
     broken.sort(key=lambda item: (item.same_order, item.env, item.hps))
-    findings = [_ranking_finding(item, links) for item in broken]
+    findings = [_finding(item, several, links) for item in broken]
     headline = Statement(head, _all(items, links), "t-ranking")
     return answer("ranking", question, headline, parts, findings)
 
@@ -48,20 +56,28 @@ def _all(items: Sequence[RankingVerdict], links: Links) -> tuple[int, ...]:
     return links.of(g for item in items for ranked in item.rankings for g in ranked.groups)
 
 
-def _ranking_finding(item: RankingVerdict, links: Links) -> Statement:
-    orders = "; ".join(f"{label(one.framework)}: {_order(one, item)}" for one in item.rankings)
+def _finding(item: RankingVerdict, several: bool, links: Links) -> Statement:
+    ranks = "; ".join(f"{label(one.framework)}: {_ranks(one, item)}" for one in item.rankings)
+    opposite = ", ".join(
+        f"{label(first)} and {label(second)} between {label(pair.first)} and {label(pair.second)}"
+        for pair in item.pairs
+        for first, second in pair.reversed_pairs
+    )
     text = (
-        f"{item.env} under {recipe_words(item.hps)}: {item.verdict}. {orders}. "
-        f"Probability that all are in the same order: {item.same_order:.2f}."
+        f"{_where(item, several)}: {item.verdict}. In opposite order: {opposite}. Ranks: {ranks}. "
+        f"Probability that no two means are in opposite orders: {item.same_order:.2f}. "
+        f"{sizes(group for one in item.rankings for group in one.groups)}"
     )
     words = recipe_label(item.hps)
     return Statement(text, _all([item], links), "t-ranking", words)
 
 
-def _order(ranked: Ranked, item: RankingVerdict) -> str:
-    """Algorithms by rank; equal signs between those that share theirs."""
+def _where(item: RankingVerdict, several: bool) -> str:
+    own = f" (study {item.study}{', ' * bool(item.variant)}{item.variant})" if several else ""
+    return f"{item.env} under {recipe_words(item.hps)}{own}"
+
+
+def _ranks(ranked: Ranked, item: RankingVerdict) -> str:
+    """Algorithms with their ranks, the best first."""
     pairs = sorted(zip(ranked.ranks, item.algorithms, strict=True))
-    text = label(pairs[0][1])
-    for (before, _), (rank, name) in itertools.pairwise(pairs):
-        text += f" {'=' if rank == before else '>'} {label(name)}"
-    return text
+    return ", ".join(f"{label(name)} {rank:g}" for rank, name in pairs)

@@ -6,11 +6,21 @@ from analysis.answers import Answers
 from analysis.figures.style import label
 from analysis.numbers import number
 from analysis.report.links import Links
-from analysis.report.statements import Answer, Statement, answer, counts, p_text, plural, where
+from analysis.report.statements import (
+    Answer,
+    Statement,
+    answer,
+    counts,
+    p_text,
+    plural,
+    sizes,
+    where,
+)
 from analysis.reproduction import BETTER, SIMILAR, WORSE, ReproductionVerdict
 from analysis.runs import Cell
 
 TARGETS = "thesis_targets"
+_ORDER = (WORSE, SIMILAR, BETTER)
 
 
 def reproduction(answers: Answers, links: Links) -> Answer:
@@ -21,15 +31,34 @@ def reproduction(answers: Answers, links: Links) -> Answer:
         text = "No run can be held against a score read off the original papers: that takes the "
         text += "hyperparameters called original on one of their tasks."
         return Answer("reproduction", question, Statement(text, ()), (), (), 0)
-    order, alpha = (WORSE, SIMILAR, BETTER), answers.options.alpha
     tested = [item for item in items if item.two_sided]
+    head = _headline(items, tested, answers.options.alpha)
+    parts = []
+    for algorithm in sorted({item.group.cell.algorithm for item in tested}):
+        own = [item for item in tested if item.group.cell.algorithm == algorithm]
+        text = f"{label(algorithm)}: {counts([item.two_sided for item in own], _ORDER)}."
+        groups = links.of(item.group for item in own)
+        parts.append(Statement(text, groups, "t-reproduction", "read-off"))
+    clear = sorted((item for item in tested if item.two_sided != SIMILAR), key=lambda i: i.p)
+    cells = [item.group.cell for item in items]
+    findings = [_finding(item, cells, links) for item in clear]
+    groups = links.of(item.group for item in items)
+    headline = Statement(head, groups, "t-reproduction", "read-off")
+    return answer("reproduction", question, headline, parts, findings)
+
+
+def _headline(
+    items: Sequence[ReproductionVerdict], tested: Sequence[ReproductionVerdict], alpha: float
+) -> str:
     head = (
         f"Of {plural(len(tested), 'comparison')} with scores of the original papers, by a "
         f"two-sided test at {alpha:.0%} without correction: "
-        f"{counts([item.two_sided for item in tested], order)}. In "
-        f"the thesis' form: {counts([item.thesis_form for item in tested], order)}. Similar means "
-        "that no difference was shown."
+        f"{counts([item.two_sided for item in tested], _ORDER)}. In the thesis' form: "
+        f"{counts([item.thesis_form for item in tested], _ORDER)}. Similar means that no "
+        "difference was shown."
     )
+    if tested:
+        head += f" {sizes(item.group for item in tested)}"
     odd = sum(bool(item.remarks) for item in tested)
     if odd:
         share = "all" if odd == len(tested) else str(odd)
@@ -39,18 +68,7 @@ def reproduction(answers: Answers, links: Links) -> Answer:
         )
     if len(tested) < len(items):
         head += f" {len(items) - len(tested)} more cannot be tested: fewer than two seeds."
-    parts = []
-    for algorithm in sorted({item.group.cell.algorithm for item in tested}):
-        own = [item for item in tested if item.group.cell.algorithm == algorithm]
-        text = f"{label(algorithm)}: {counts([item.two_sided for item in own], order)}."
-        groups = links.of(item.group for item in own)
-        parts.append(Statement(text, groups, "t-reproduction", "read-off"))
-    clear = sorted((item for item in tested if item.two_sided != SIMILAR), key=lambda i: i.p)
-    cells = [item.group.cell for item in items]
-    findings = [_finding(item, cells, links) for item in clear]
-    groups = links.of(item.group for item in items)
-    headline = Statement(head, groups, "t-reproduction", "read-off")
-    return answer("reproduction", question, headline, parts, findings)
+    return head
 
 
 def _finding(item: ReproductionVerdict, cells: Sequence[Cell], links: Links) -> Statement:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from analysis.figures.style import label
+from analysis.figures.words import span
+from analysis.groups import Group
 from analysis.ranking import OWN
 from analysis.runs import Cell
 from analysis.wording import own_parts
@@ -59,14 +61,17 @@ def p_text(value: float) -> str:
 
 
 def where(cell: Cell, cells: Iterable[Cell]) -> str:
-    """A setting in words; of its variant, what not all settings share.
+    """A setting in words: its study if there are several, and what is special in its variant.
 
     Args:
         cell: The setting.
         cells: All settings.
     """
-    parts = own_parts(cell, list(cells))
-    own = f" ({', '.join(parts)})" if parts else ""
+    known = list(cells)
+    parts = own_parts(cell, [other for other in known if other.study == cell.study])
+    if len({other.study for other in known}) > 1:
+        parts = [f"study {cell.study}", *parts]
+    own = f" ({', '.join(part for part in parts if part)})" if any(parts) else ""
     return f"{cell.env}, {label(cell.algorithm)} under {recipe_words(cell.hps)}{own}"
 
 
@@ -80,6 +85,11 @@ def recipe_words(hps: str) -> str:
 def plural(count: int, noun: str) -> str:
     """Such as `1 pair` or `1,200 pairs`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def sizes(groups: Iterable[Group]) -> str:
+    """A sentence on how many runs are behind each mean."""
+    return f"n = {span(group.n for group in groups)} runs used per mean."
 
 
 def counts(words: Sequence[str], order: Sequence[str]) -> str:

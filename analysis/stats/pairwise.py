@@ -129,7 +129,8 @@ def _welch_statistic(first: Floats, second: Floats, axis: int) -> Floats:
     scale = np.abs(difference) + np.abs(first).max(axis=axis) + np.abs(second).max(axis=axis)
     noise = 1e-12 * scale
     clean = np.where(np.abs(difference) <= noise, 0.0, difference)
-    return _ratio(clean, np.where(squared <= noise**2, 0.0, np.sqrt(squared)))
+    ratio = _ratio(clean, np.where(squared <= noise**2, 0.0, np.sqrt(squared)))
+    return np.clip(ratio, -1e100, 1e100)  # scipy cannot compare infinite statistics
 
 
 def _ratio(value: Floats, error: Floats) -> Floats:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from analysis.answers import Answers, answer_published
+from analysis.answers import Answers
 from analysis.consistency import UNDECIDED, PairVerdict
+from analysis.consistency import consistency as pairs_of
 from analysis.numbers import number
 from analysis.options import FAMILIES, Options
 from analysis.published import split_version
@@ -64,10 +65,8 @@ def consistency(answers: Answers) -> list[str]:
     """The section on consistency: heading, text and tables."""
     rows = []
     for family in FAMILIES:
-        found = answers.consistency
-        if family != answers.options.family:
-            options = dataclasses.replace(answers.options, family=family)
-            found = answer_published(options).consistency
+        options = dataclasses.replace(answers.options, family=family)
+        found = pairs_of(answers.groups, options)
         for algorithm in _ALGORITHMS:
             own = [item for item in found if item.cell.algorithm == algorithm]
             words = collections.Counter(item.verdict for item in own)

@@ -10,7 +10,8 @@ from analysis.__main__ import main
 from analysis.figures.material import Material, gather
 from analysis.load import load
 from analysis.options import Options
-from benchmarks.synthetic_study import Size, write_study
+from benchmarks.synthetic_returns import Size
+from benchmarks.synthetic_study import write_study
 
 SPEC = {
     "study": "demo",

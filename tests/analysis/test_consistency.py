@@ -77,6 +77,12 @@ def test_the_margin_is_a_share_of_the_published_score_or_else_of_the_runs():
     assert item.margin.source == "compared runs"
 
 
+def test_two_constant_seeds_each_are_too_few_to_call_them_different():
+    item = verdict([1000.0, 1000.0], [3000.0, 3000.0])
+    assert item.p_permutation == pytest.approx(2 / 6)
+    assert item.verdict == "undecided"
+
+
 def test_one_seed_is_never_decided_and_no_number_is_made_up():
     item = verdict([1000.0], around(2000, 10))
     assert item.verdict == "undecided"
@@ -147,18 +153,18 @@ def test_the_seeds_that_would_decide_decide_in_four_cases_of_five():
     assert item.verdict == "undecided"
     n, rng, decided = int(item.seeds_needed), np.random.default_rng(0), 0
     assert 5 < n < 40
-    for _ in range(80):
+    for _ in range(40):
         first, second = rng.normal(1350, 300, n), rng.normal(1000, 300, n)
         decided += verdict(first, second).verdict != "undecided"
-    assert decided / 80 == pytest.approx(0.8, abs=0.15)
+    assert decided / 40 == pytest.approx(0.8, abs=0.19)
 
 
 def test_two_equal_frameworks_are_rarely_called_different():
     rng = np.random.default_rng(0)
     words = [
-        verdict(*rng.normal(1000, 400, (2, 5)), margin_share=0.001).verdict for _ in range(400)
+        verdict(*rng.normal(1000, 400, (2, 5)), margin_share=0.001).verdict for _ in range(250)
     ]
-    assert words.count("different") / 400 < 0.05 + 2 * math.sqrt(0.05 * 0.95 / 400)
+    assert words.count("different") / 250 < 0.05 + 2 * math.sqrt(0.05 * 0.95 / 250)
 
 
 def test_published_means_and_intervals_alone_give_288_verdicts():

@@ -1,6 +1,9 @@
 import io
+import itertools
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import matplotlib
@@ -10,22 +13,21 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 from matplotlib.text import Text
 
-from analysis.__main__ import main
-from analysis.commands.figures import FOLDER
 from analysis.figures import families
-from analysis.figures.actions import actions
 from analysis.figures.material import gather
 from analysis.figures.render import render, render_all
 from analysis.figures.sheet import NotDrawn, Sheet
-from analysis.figures.style import algorithm_looks, looks, paper_settings
+from analysis.figures.style import paper_settings
 from analysis.load import load
 from analysis.naming import file_name
 from analysis.options import Options
 
+ROOT = Path(__file__).parents[2]
 BASELINES = Path(__file__).parent / "baselines"
 BASELINE_DPI = 40
-# Root mean square difference of pixel values in [0, 1]; fonts and line ends may shift a little.
-TOLERANCE = 0.02
+# Root mean square difference of pixel values in [0, 1]: another colour for one framework makes
+# 0.008 or more, a shift by one pixel 0.07.
+TOLERANCE = 0.004
 
 
 def sheets_of(material, name):
@@ -42,8 +44,9 @@ def pixels(png):
 
 @pytest.mark.parametrize("name", families.names())
 def test_every_family_draws_something(material, name):
-    for sheet in sheets_of(material, name):
-        assert isinstance(sheet, Sheet)
+    found = sheets_of(material, name)
+    assert all(isinstance(sheet, Sheet) for sheet in found)
+    for sheet in found[-2:]:
         assert pixels(render(sheet, ["png"], 40)["png"]).std() > 0.05
 
 
@@ -58,8 +61,8 @@ def test_no_text_is_cut_off_or_too_small_to_read(material, monkeypatch):
     drawn = []
     draw = Text.draw
     monkeypatch.setattr(Text, "draw", lambda text, r: (drawn.append(text), draw(text, r))[1])
-    first_two = [sheet for name in families.names() for sheet in sheets_of(material, name)[:2]]
-    for sheet in first_two:
+    firsts = [sheet for name in families.names() for sheet in sheets_of(material, name)[:1]]
+    for sheet in firsts:
         drawn.clear()
         with matplotlib.rc_context(paper_settings()):
             figure = sheet.draw()
@@ -142,50 +145,16 @@ def test_highlights_show_planted_differences(material):
     assert titles[0].startswith("Walker2d-v4")
 
 
-@pytest.mark.parametrize("mean", [0.0, -0.6])
-@pytest.mark.parametrize("variance", [1.0, 0.1])
-def test_action_densities_are_those_of_sampled_actions(mean, variance):
-    item = actions(mean, variance)
-    raw = np.random.default_rng(0).normal(mean, np.sqrt(variance), 400_000)
-    width = item.actions[1] - item.actions[0]
-    assert item.clipped.sum() * width + sum(item.at_bounds) == pytest.approx(1, abs=5e-3)
-    assert item.squashed.sum() * width == pytest.approx(1, abs=2e-2)
-    assert item.mean_clipped == pytest.approx(np.clip(raw, -1, 1).mean(), abs=3e-3)
-    assert item.mean_squashed == pytest.approx(np.tanh(raw).mean(), abs=3e-3)
-    assert item.at_bounds[0] == pytest.approx((raw < -1).mean(), abs=3e-3)
-
-
-def test_no_algorithm_looks_like_a_framework():
-    frameworks = looks(["cleanrl", "sb3", "torchrl", "tianshou"])
-    algorithms = algorithm_looks(["ppo", "td3", "sac"])
-    colors = [matplotlib.colors.to_hex(look.color) for look in frameworks.values()]
-    assert not {matplotlib.colors.to_hex(look.color) for look in algorithms.values()} & set(colors)
-
-
-def test_the_command_draws_what_it_is_asked_for(study, tmp_path, capsys):
-    words = ["figures", str(study), "--only", "verdicts,actions", "--jobs", "1"]
-    assert main([*words, "--output", str(tmp_path / "out")]) == 0
-    names = {path.stem for path in (tmp_path / "out").iterdir()}
-    assert {"actions", "verdicts_ppo", "verdicts_td3", "verdicts_sac"} <= names
-    kinds = {path.suffix for path in (tmp_path / "out").iterdir()}
-    assert kinds == {".png", ".pdf", ".txt"}
-    assert "Figure: " in capsys.readouterr().out
-
-
-def test_what_is_not_drawn_is_named(results, make_run, capsys):
-    make_run()
-    assert main(["figures", str(results), "--only", "wrappers"]) == 0
-    assert "Not drawn: wrappers: no setting was run both" in capsys.readouterr().out
-    assert list((results / "analysis" / FOLDER).iterdir()) == []
-
-
-def test_an_unknown_name_is_answered_with_the_known_ones(study, capsys):
-    assert main(["figures", str(study), "--only", "verdicts,nonsense"]) == 2
-    error = capsys.readouterr().err
-    assert "--only=nonsense: no such figure. Known: reproduction, highlights" in error
-
-
-def test_list_prints_the_names_without_results(capsys):
-    assert main(["figures", "--list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == families.names()
+def test_another_process_gives_the_same_bytes_whatever_its_hash_seed(results, make_run, tmp_path):
+    for framework, seed in itertools.product(("cleanrl", "sb3", "torchrl"), range(2)):
+        make_run(framework=framework, seed=seed, score=100 + seed)
+    found = []
+    for seed in ("1", "2"):
+        output = tmp_path / seed
+        words = ["figures", str(results), "--only", "verdicts,consistency", "--jobs", "1"]
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "analysis", *words, "--output", str(output)]
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+        found.append({path.name: path.read_bytes() for path in output.iterdir()})
+    assert len(found[0]) == 6
+    assert found[0] == found[1]

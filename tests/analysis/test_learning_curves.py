@@ -1,3 +1,4 @@
+import matplotlib
 import numpy as np
 import pytest
 
@@ -5,7 +6,7 @@ from analysis.curves import make_panels, y_range
 from analysis.figures.captions import caption, panel_title
 from analysis.figures.learning_curves import arrange, draw_curves
 from analysis.figures.save import save
-from analysis.figures.style import looks
+from analysis.figures.style import algorithm_looks, looks
 from analysis.load import load
 
 
@@ -133,3 +134,10 @@ def test_every_row_names_its_axis_even_where_the_first_panel_is_missing(results,
     make_run(env="Hopper-v5", algorithm="sac")
     figure = draw_curves(panels_of(results), "t")
     assert [axis.get_ylabel() for axis in figure.axes] == ["mean return", "", "", "mean return"]
+
+
+def test_no_algorithm_looks_like_a_framework():
+    frameworks = looks(["cleanrl", "sb3", "torchrl", "tianshou"])
+    algorithms = algorithm_looks(["ppo", "td3", "sac"])
+    colors = [matplotlib.colors.to_hex(look.color) for look in frameworks.values()]
+    assert not {matplotlib.colors.to_hex(look.color) for look in algorithms.values()} & set(colors)

@@ -58,6 +58,14 @@ def test_the_permutation_test_tries_every_split_of_five_and_five():
     assert p == pytest.approx(2 / math.comb(10, 5))
 
 
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_the_permutation_test_of_constant_samples_counts_splits_like_any_other(n):
+    p = pairwise.permutation_p(np.full(n, 7.0), np.full(n, 8.0), np.random.default_rng(0))
+    assert p == pytest.approx(2 / math.comb(2 * n, n))
+    same = pairwise.permutation_p(np.full(n, 7.0), np.full(n, 7.0), np.random.default_rng(0))
+    assert same == 1
+
+
 def test_the_permutation_test_keeps_its_level_on_skewed_returns():
     rng = np.random.default_rng(1)
     samples = rng.exponential(size=(400, 2, 4))

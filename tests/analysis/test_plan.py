@@ -145,7 +145,12 @@ def test_runs_begun_before_are_planned_again_and_counted(results, capsys):
     (folder / "run.json").write_text(json.dumps({**record, "status": "failed", "failure": "x"}))
     found = planned_specs(plan(results, "--most", "100"))
     assert ("cleanrl", 3) in {(spec.framework, spec.seed) for spec, _ in found}
-    assert "1 of them begun before and not complete" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "1 of them begun before and not complete" in output
+    assert "1 of these failed" in output
+    replaced = planned_specs(plan(results, "--most", "100", "--replace-failed"))
+    assert len(replaced) == len(found)
+    assert ("cleanrl", 3) not in {(spec.framework, spec.seed) for spec, _ in replaced}
 
 
 def test_a_framework_without_any_complete_run_gets_as_many_as_the_others(results, capsys):

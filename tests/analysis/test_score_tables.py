@@ -7,7 +7,8 @@ from analysis.__main__ import main
 from analysis.answers import answer_runs
 from analysis.load import load
 from analysis.options import Options
-from analysis.score_table import BEST, TIED, score_tables
+from analysis.score_cells import BEST, TIED
+from analysis.score_table import score_tables
 from analysis.score_table_formats import escape_latex, to_csv, to_latex, to_markdown
 
 FRAMEWORKS = ("cleanrl", "sb3", "torchrl")

@@ -225,14 +225,27 @@ def test_the_error_rate_is_kept_over_a_family_and_for_equivalence(script):
 
 
 def test_the_tables_in_the_document_are_the_scripts_and_keep_the_level(script, tables):
-    names = [name for name, _ in tables]
-    assert names[: 2 * len(script.NULLS)] == 2 * list(script.NULLS)
-    for _, rates in tables[: 2 * len(script.NULLS)]:
+    names, size = [name for name, _ in tables], 2 * len(script.NULLS)
+    assert names[:size] == 2 * list(script.NULLS)
+    for _, rates in tables[:size]:
         assert rates[1] > 10
         assert rates[-1] < 5.4
-    gaps = {float(name): rates for name, rates in tables[2 * len(script.NULLS) :]}
+    assert names[size : size + 2] == list(script.SHAPES)
+    gaps = {float(name): rates for name, rates in tables[size + 2 :]}
     once, found, seeds = script.power(1.0, 2000)
     assert gaps[1.0] == pytest.approx([100 * once, 100 * found, seeds], abs=2.5)
+
+
+def test_where_the_level_is_not_kept_the_document_says_so(script, tables):
+    """Equal means and unequal returns: one look at five seeds is enough to go wrong."""
+    rates = dict(tables)["two-humped against steady"]
+    rng = np.random.default_rng(7)
+    first, second = (draw(rng, (30, 4000)) for draw in script.SHAPES["two-humped against steady"])
+    _, item = script.tests(first, second)
+    wrong = (sequential_p(pairwise.two_sided_p(item), SIZES, 30) < 0.05).mean()
+    assert rates[-1] == pytest.approx(100 * wrong, abs=6)
+    single = stats.ttest_ind(first[:5], second[:5], equal_var=False).pvalue < 0.05
+    assert single.mean() > 0.2
 
 
 def test_the_family_rates_in_the_document_keep_the_level():

@@ -6,7 +6,8 @@ import pytest
 from analysis.answers import answer_runs
 from analysis.load import load
 from analysis.options import Options
-from benchmarks.synthetic_study import PLANTED, Size, main, plans, write_study
+from benchmarks.synthetic_returns import PLANTED, Size, plans
+from benchmarks.synthetic_study import main, write_study
 from harness.run_spec import RunSpec
 
 SMALL = Size(tasks=("Hopper", "Walker2d"), evaluations=6, episodes=3, eval_every=1000)

@@ -44,7 +44,7 @@ def test_the_page_in_docs_is_what_the_command_writes(tmp_path, capsys):
 
 
 def test_another_level_is_said_on_the_page():
-    page = published_page(Options(alpha=0.2))
+    page = published_page(Options(alpha=0.2, resamples=200))
     assert "at 20%" in page
     assert page != DOC.read_text()
 

@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from slurm_lab import Lab
 
 from slurm.cluster import Cluster
 from slurm.daemons import find_programs
@@ -31,6 +32,21 @@ def scratch():
 
 @pytest.fixture(scope="module")
 def cluster(scratch):
-    """Two nodes on loopback, without accounting: `sacct` does not answer."""
-    with Cluster(scratch / "lab") as running:
+    """Two nodes and small arrays, without accounting: `sacct` does not answer."""
+    with Cluster(scratch / "lab", options=("MaxArraySize=5",)) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory):
+    lab = Lab(tmp_path_factory.mktemp("status"))
+    lab.order("go")
+    lab.sweep("algorithm=ppo", "seed=0")
+    return lab
+
+
+@pytest.fixture
+def folder(complete, tmp_path):
+    copy = tmp_path / "seed=0"
+    shutil.copytree(complete.folder("ppo-0"), copy)
+    return copy

@@ -10,6 +10,7 @@ from harness.fields import SpecError
 from slurm.plan import plan, share
 from slurm.profile_files import load_settings
 from slurm.settings import parse_time
+from slurm.submit import scripts
 
 
 @functools.cache
@@ -67,6 +68,22 @@ def test_profile_wins_over_defaults_and_the_command_line_over_both(tmp_path):
     assert (loaded.minutes("sac"), loaded.minutes("td3")) == (96 * 60, 48 * 60)
     assert loaded.sbatch == {"nice": 5, "x": 1}
     assert load_settings("example", {}).account == "my-group"
+
+
+def test_script_holds_what_the_profile_says():
+    example = load_settings("example", {"runs_per_job": 2})
+    (array,) = plan(runs(ppo=4), example, 10)
+    (script,) = scripts(Path("/results/mine"), [array], example)
+    for line in (
+        "#SBATCH --account=my-group",
+        "#SBATCH --array=0-1%2",
+        "#SBATCH --constraint='skylake|cascadelake'",
+        "#SBATCH --mail-type=FAIL",
+        "#SBATCH --time=2880",
+        "module load Python/3.11",
+        "#SBATCH --signal=USR2@120",
+    ):
+        assert f"\n{line}\n" in script
 
 
 @pytest.mark.parametrize(

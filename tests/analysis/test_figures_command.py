@@ -1,0 +1,32 @@
+from analysis.__main__ import main
+from analysis.commands.figures import FOLDER
+from analysis.figures import families
+
+
+def test_the_command_draws_what_it_is_asked_for(study, tmp_path, capsys):
+    words = ["figures", str(study), "--only", "verdicts,vectorised", "--jobs", "1"]
+    assert main([*words, "--output", str(tmp_path / "out")]) == 0
+    names = {path.stem for path in (tmp_path / "out").iterdir()}
+    assert {"vectorised_8", "verdicts_ppo", "verdicts_td3", "verdicts_sac"} <= names
+    kinds = {path.suffix for path in (tmp_path / "out").iterdir()}
+    assert kinds == {".png", ".pdf", ".txt"}
+    assert "Figure: " in capsys.readouterr().out
+
+
+def test_what_is_not_drawn_is_named(results, make_run, capsys):
+    make_run()
+    assert main(["figures", str(results), "--only", "wrappers"]) == 0
+    assert "Not drawn: wrappers: no setting was run both" in capsys.readouterr().out
+    assert list((results / "analysis" / FOLDER).iterdir()) == []
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones(study, capsys):
+    assert main(["figures", str(study), "--only", "verdicts,nonsense"]) == 2
+    error = capsys.readouterr().err
+    assert "--only=nonsense: no such figure. Known: reproduction, highlights" in error
+
+
+def test_list_prints_the_names_without_results(capsys):
+    assert main(["figures", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == families.names()
