@@ -7,6 +7,7 @@ from harness import new_adapter, rerun
 from harness.app import app
 from harness.config_groups import register
 from harness.errors import HANDLED, exit_code
+from harness.stopping import stop_launcher_on_signals
 
 
 def main() -> int:
@@ -24,6 +25,7 @@ def main() -> int:
     if sys.argv[1:2] == ["new-adapter"]:
         return new_adapter.main(sys.argv[2:])
     register()
+    stop_launcher_on_signals()
     if os.environ.get("HYDRA_FULL_ERROR"):
         app()
         return 0

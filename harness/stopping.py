@@ -11,7 +11,7 @@ REASONS = {
     "preemption": "stopped by the batch system: preempted",
     "time limit": "stopped at the job's time limit",
 }
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 
 
 class Stopped(KeyboardInterrupt):
@@ -30,6 +30,16 @@ def stop_on_signals() -> None:
     """Lets the main thread raise `Stopped` on the signals of users and batch systems."""
     for number in SIGNALS:
         signal.signal(number, _stop)
+
+
+def stop_launcher_on_signals() -> None:
+    """Lets a launcher end on SIGTERM and on a closed terminal as on Ctrl-C, its runs with it.
+
+    What is ignored stays so: `nohup` keeps a sweep alive.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _stop)
 
 
 def reason_of(number: int) -> str:

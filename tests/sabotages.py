@@ -5,6 +5,7 @@ import subprocess
 import sys
 from contextlib import suppress
 
+import gymnasium
 import numpy as np
 import torch
 
@@ -108,6 +109,34 @@ class SampledPolicy(Attaching):
     def policy(self, policy, observations):
         actions = policy(observations)
         return actions + 0.01 * torch.randn(actions.shape).numpy()
+
+
+class FrozenSamplePolicy(Attaching):
+    """Samples with a seed of its own, the same at every call."""
+
+    def policy(self, policy, observations):
+        actions = policy(observations)
+        return actions + 0.01 * np.random.default_rng(0).normal(size=actions.shape)
+
+
+class NarrowCritics(SB3Adapter):
+    """Takes `hidden_sizes` for the policy only."""
+
+    def translate(self, algorithm, hyperparameters, context):
+        native = super().translate(algorithm, hyperparameters, context)
+        settings = dict(native.settings)
+        widths = settings["policy_kwargs.net_arch"]
+        settings["policy_kwargs.net_arch"] = {"pi": widths, "qf": [8, 8]}
+        return dataclasses.replace(native, settings=settings)
+
+
+class SameLuckForAllCopies(SB3Adapter):
+    def train(self, algorithm, native, context, make_env, monitor):
+        class SameSeed(gymnasium.Wrapper):
+            def reset(self, *, seed=None, options=None):
+                return self.env.reset(seed=None if seed is None else 5, options=options)
+
+        super().train(algorithm, native, context, lambda: SameSeed(make_env()), monitor)
 
 
 class RescaledPolicy(Attaching):

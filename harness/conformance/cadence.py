@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import numpy as np
+
 from harness.cadence import Cadence, expected_cadence
 from harness.conformance.runs import observe, train
 from harness.conformance.small import base_hyperparameters, translate, with_value
@@ -31,6 +33,8 @@ class CadenceConformance:
             return
         taken, announced = trained.steps, trained.scheduled
         assert taken == announced, f"{announced} transitions announced, {taken} taken"
+        distinct = len(np.unique(trained.starts, axis=0))
+        assert distinct == 2, "both copies start with the same random state"
         asked_or_rounded_up = 128 <= taken < 256
         assert asked_or_rounded_up, f"128 transitions asked for, {taken} taken"
 

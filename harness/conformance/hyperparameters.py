@@ -70,8 +70,9 @@ class HyperparameterConformance:
 
     def test_learning_rate_schedule_is_kept(self, algorithm: str) -> None:
         """Constant stays; linear never rises and ends near zero."""
+        base = base_hyperparameters(self.framework, algorithm)
+        translate(self.framework, algorithm, base)  # one of the two must be there
         for schedule in ("constant", "linear"):
-            base = base_hyperparameters(self.framework, algorithm)
             hp: Any = with_value(
                 self.framework, algorithm, base, "learning_rate_schedule", schedule
             )
@@ -87,6 +88,18 @@ class HyperparameterConformance:
                 assert rates == sorted(rates, reverse=True), way
                 assert hp.learning_rate - of_rollout <= rates[0] <= hp.learning_rate, way
                 assert 0 <= rates[-1] <= of_rollout, way
+
+    def test_hidden_sizes_reach_every_network(self, algorithm: str) -> None:
+        """No layer of any network keeps the former width."""
+        base = base_hyperparameters(self.framework, algorithm)
+        translate(self.framework, algorithm, base)
+        wider = with_value(self.framework, algorithm, base, "hidden_sizes", (12, 12))
+        if wider is None or 12 in base.hidden_sizes:
+            pytest.skip("its widths are fixed")
+        weights = train(self.framework, algorithm, wider).weights
+        for name, value in weights.items():
+            former = set(value.shape) & set(base.hidden_sizes)
+            assert not former, f"{name} has {former.pop()} units where 12 were asked for"
 
     def test_targets_move_by_tau(self, off_policy_algorithm: str) -> None:
         """A target parameter goes `tau` of the way to the online one."""

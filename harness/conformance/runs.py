@@ -34,6 +34,8 @@ class Trained:
         actions: Every action that reached a task, float32[steps, 2].
         greedy: Greedy actions for observations near and far, float32[5, 2].
         noise: Difference of each action from the greedy one, as a share of half the range.
+        greedy_reversed: `greedy`, asked about the same observations the other way round.
+        starts: The first observation of each copy of the task, float64[n_envs, 3].
     """
 
     weights: Weights
@@ -43,6 +45,8 @@ class Trained:
     actions: NDArray[np.float32]
     greedy: NDArray[np.float32]
     noise: NDArray[np.float32]
+    greedy_reversed: NDArray[np.float32]
+    starts: NDArray[np.float64]
 
 
 class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -51,10 +55,12 @@ class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gymnasium.Env[Any, Any], watcher: "_Watcher") -> None:
         super().__init__(env)
         self._watcher, self._last = watcher, np.zeros(0)
+        self.start: NDArray[np.float64] | None = None
 
     def reset(self, **arguments: Any) -> Any:
         self._watcher.observer.before_reset()
         self._last, info = self.env.reset(**arguments)
+        self.start = self._last if self.start is None else self.start
         return self._last, info
 
     def step(self, action: Any) -> Any:
@@ -72,6 +78,7 @@ class _Watcher:
         self.weights: Callable[[], Weights] | None = None
         self.observer = Observer()
         self.tasks: list[ScriptedEnv] = []
+        self.copies: list[_Watched] = []
         self.noise: list[NDArray[np.float32]] = []
         self._ask = ask
 
@@ -98,7 +105,8 @@ class _Watcher:
         )
         assert isinstance(env.unwrapped, ScriptedEnv)
         self.tasks.append(env.unwrapped)
-        return _Watched(env, self)
+        self.copies.append(_Watched(env, self))
+        return self.copies[-1]
 
 
 @functools.lru_cache(maxsize=512)
@@ -142,6 +150,8 @@ def train(
         actions=np.concatenate([np.array(task.actions) for task in watcher.tasks if task.actions]),
         greedy=watcher.policy(_SOME),
         noise=np.array(watcher.noise, np.float32) / half,
+        greedy_reversed=watcher.policy(_SOME[::-1].copy())[::-1],
+        starts=np.array([copy.start for copy in watcher.copies if copy.start is not None]),
     )
 
 

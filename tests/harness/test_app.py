@@ -52,7 +52,12 @@ def test_bad_input_is_one_message_and_leaves_nothing(arguments, message, tmp_pat
 
 def test_help_shows_groups_and_values():
     text = harness("--help").stdout
-    for part in ("framework: cleanrl, sb3, torchrl", "Hopper-v4", "gamma: 0.99", "eval_every:"):
+    for part in (
+        "framework: cleanrl, sb3, tianshou, torchrl",
+        "Hopper-v4",
+        "gamma: 0.99",
+        "eval_every:",
+    ):
         assert part in text
 
 
@@ -68,7 +73,8 @@ def test_sweep_runs_all_and_then_skips_all(tmp_path):
     assert "2 runs: 2 skipped" in again.stdout
 
 
-def test_ctrl_c_marks_runs_interrupted_and_the_next_start_completes_them(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_and_a_closed_terminal_mark_runs_interrupted(number, tmp_path):
     arguments = ["--multirun", "seed=0,1,2", *TINY[:1], "steps=2000000", "eval_every=2000000"]
     process = subprocess.Popen(
         [sys.executable, "-m", "harness", *arguments, "hydra.launcher.n_jobs=2"],
@@ -79,7 +85,7 @@ def test_ctrl_c_marks_runs_interrupted_and_the_next_start_completes_them(tmp_pat
     deadline = time.monotonic() + 60
     while len(list(tmp_path.rglob("progress.json"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Interrupted. The same command runs again" in errors
