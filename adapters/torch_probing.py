@@ -1,8 +1,7 @@
 """Watching a training in torch: what the probing parts of several adapters share.
 
 Nothing of a framework is named here. Weights are written once all networks are there;
-optimisers are watched through torch's own hooks; torch's random numbers are dictated below
-Python, so that it does not matter which function a framework draws them with.
+optimisers are watched through torch's own hooks.
 """
 
 import contextlib
@@ -17,101 +16,14 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from adapters.torch_randomness import Dictated
+from adapters.torch_slots import Slot, Slots, linears
 from harness.probes.contract import Loss, Parameters, Record, Script, Step, Watch
-from harness.probes.numpy_randomness import Rotations, dictated
+from harness.probes.numpy_randomness import dictated
 from harness.probes.results import Array
-from harness.probes.world import World
 
-
-@dataclasses.dataclass(frozen=True)
-class Slot:
-    """Where one canonical array lives.
-
-    Attributes:
-        tensor: The framework's tensor.
-        index: Which part of it.
-        columns: The framework's input columns in canonical order, or None for the same order.
-    """
-
-    tensor: torch.Tensor
-    index: Any = ...
-    columns: NDArray[np.int64] | None = None
-
-    def read(self, tensor: torch.Tensor | None = None) -> Array:
-        """The canonical array, or that of the gradient when it is given."""
-        part = (self.tensor if tensor is None else tensor).detach()[self.index]
-        array = np.array(part.numpy(), dtype=float)
-        return array if self.columns is None else array[:, self.columns]
-
-    def write(self, array: Array) -> None:
-        """Overwrites the framework's values."""
-        if self.columns is not None:
-            array = array[:, np.argsort(self.columns)]
-        with torch.no_grad():
-            part = self.tensor.detach()[self.index]
-            part.copy_(torch.as_tensor(array, dtype=part.dtype).reshape(part.shape))
-
-
-Slots = Mapping[str, Slot]
-
-
-def linears(network: str, layers: Mapping[str, Any]) -> dict[str, Slot]:
-    """Slots of layers that have a weight and a bias."""
-    return {
-        f"{network}.{name}.{kind}": Slot(getattr(layer, kind))
-        for name, layer in layers.items()
-        for kind in ("weight", "bias")
-    }
-
-
-class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Takes torch's random numbers from the dictation; see `numpy_randomness`."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._world, self._turns = world, Rotations()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Runs one operation of torch, or what stands for it."""
-        kwargs = kwargs or {}
-        name = func.overloadpacket.__name__
-        if not self._world.started:
-            return func(*args, **kwargs)
-        if name in ("normal_", "uniform_"):
-            first = args[1] if len(args) > 1 else 0.0
-            second = args[2] if len(args) > 2 else 1.0
-            numbers = self._numbers(name, args[0])
-            scale = second if name == "normal_" else second - first
-            return args[0].copy_(first + scale * numbers)
-        result = func(*args, **kwargs)
-        if name in ("randn", "randn_like"):
-            result.copy_(self._numbers("normal_", result))
-        elif name == "normal":
-            mean, std = args[:2]
-            result.copy_(mean + std * self._numbers("normal_", result))
-        elif name in ("rand", "rand_like"):
-            result.copy_(self._numbers("uniform_", result))
-        elif name == "randint":
-            low, high = (0, args[0]) if isinstance(args[1], list | tuple) else args[:2]
-            self._world.draws.append((self._world.steps, low, high, result.numel()))
-            count = torch.arange(result.numel()).reshape(result.shape)
-            result.copy_(low + count % (high - low))
-        elif name == "randperm":
-            result.copy_(torch.as_tensor(self._turns.next(args[0])))
-        return result
-
-    def _numbers(self, kind: str, like: torch.Tensor) -> torch.Tensor:
-        d, row = self._world.dictation, self._world.row
-        size = len(d.low)
-        if kind == "uniform_":
-            numbers = np.resize(d.random_actions[row], like.numel())
-        elif like.numel() == size:
-            numbers = d.acting_noise[row]
-        else:
-            numbers = np.resize(d.batch_noise, like.numel())
-        return torch.as_tensor(numbers, dtype=like.dtype).reshape(like.shape)
+__all__ = ["Recorder", "Slot", "captured", "linears"]
 
 
 class Recorder:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from analysis.groups import Group
 from analysis.numbers import number
 from analysis.runs import Cell
+from analysis.wording import common_parts, variant_parts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +62,7 @@ def sizes(group: Group) -> Value:
 
 
 def setting_columns(cells: Sequence[Cell]) -> list[tuple[str, Callable[[Cell], str]]]:
-    """Columns that name a setting; study and variant only where they differ."""
+    """Columns that name a setting; study and variant only as far as they differ."""
     columns: list[tuple[str, Callable[[Cell], str]]] = []
     if len({cell.study for cell in cells}) > 1:
         columns.append(("study", lambda cell: cell.study))
@@ -71,5 +72,10 @@ def setting_columns(cells: Sequence[Cell]) -> list[tuple[str, Callable[[Cell], s
         ("hyperparameters", lambda cell: cell.hps),
     ]
     if len({cell.variant for cell in cells}) > 1:
-        columns.append(("variant", lambda cell: cell.variant))
+        common = set(common_parts(sorted(set(cells))))
+        columns.append(("variant", lambda cell: _own(cell.variant, common)))
     return columns
+
+
+def _own(variant: str, common: set[str]) -> str:
+    return ", ".join(part for part in variant_parts(variant) if part not in common) or "-"

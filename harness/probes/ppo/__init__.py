@@ -3,12 +3,21 @@
 import numpy as np
 
 from harness.probes.lab import Run
-from harness.probes.ppo import limits, losses, minibatches, rollout, runs
+from harness.probes.ppo import (
+    actions,
+    advantages,
+    annealing,
+    divergence,
+    losses,
+    minibatches,
+    policy_loss,
+    runs,
+)
 from harness.probes.ppo.readings import kept
 from harness.probes.ppo.runs import CODE, PAPER
 from harness.probes.probe import Probe
 from harness.probes.results import Array
-from harness.probes.shared import completeness, greedy, initial, optimizers
+from harness.probes.shared import completeness, greedy, initial, optimizers, starts
 
 GAINS = {"policy.out": 0.01, "value.out": 1.0}
 """Orthogonal gain of the last layers in the authors' code; hidden layers have sqrt(2)."""
@@ -26,10 +35,13 @@ PROBES: tuple[Probe, ...] = (
     greedy.probe(
         "ppo", runs.wide, "out", f"{PAPER}, section 6.1: the mean of the Gaussian; {CODE} cuts it"
     ),
-    *rollout.PROBES,
+    *actions.PROBES,
+    *advantages.PROBES,
+    *policy_loss.PROBES,
     *losses.PROBES,
     *minibatches.PROBES,
-    *limits.PROBES,
+    *divergence.PROBES,
+    *annealing.PROBES,
     *completeness.probes(
         "ppo",
         runs.update,
@@ -44,7 +56,7 @@ PROBES: tuple[Probe, ...] = (
         1e-5,
         f"{PAPER}, table 3: Adam with 0.0003; epsilon in {CODE}",
     ),
-    initial.constant(
+    starts.constant(
         "ppo.initial_std",
         "Which standard deviation has the policy at the start, by default?",
         f"{CODE}: 1",

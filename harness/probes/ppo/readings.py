@@ -3,6 +3,8 @@
 Rollouts are numbered from 0; `step` is always an optimiser step of which gradients were kept.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,10 +12,9 @@ from harness.probes import oracles
 from harness.probes.contract import Parameters, Step
 from harness.probes.lab import Run
 from harness.probes.networks import TANH, output, output_gradient
-from harness.probes.ppo.runs import GAMMA, LAMBDA
-from harness.probes.probe import Unmeasured
-from harness.probes.results import Array
-from harness.probes.world import TERMINATED, Transition
+from harness.probes.probe import Measurement, Unmeasured
+from harness.probes.results import Array, Axis
+from harness.probes.world import Transition
 
 
 def kept(run: Run, number: int) -> Step:
@@ -84,46 +85,6 @@ def values(weights: Parameters, rows: Array) -> Array:
     return output(weights, "value", rows, TANH)[:, 0]
 
 
-def advantages(
-    run: Run,
-    rollout: int = 0,
-    lam: float = LAMBDA,
-    bootstraps: bool = False,
-    runs_on: bool = False,
-) -> Array:
-    """Generalised advantage estimates of a rollout of one environment.
-
-    Args:
-        run: The training.
-        rollout: Which rollout.
-        lam: Weight of longer sums.
-        bootstraps: Whether the value after the end of the task counts: it should not.
-        runs_on: Whether sums run on across ends: they should not.
-    """
-    steps = transitions(run, rollout)
-    return advantages_of(start(run, rollout), steps, lam, bootstraps, runs_on)
-
-
-def advantages_of(
-    weights: Parameters,
-    steps: tuple[Transition, ...],
-    lam: float = LAMBDA,
-    bootstraps: bool = False,
-    runs_on: bool = False,
-) -> Array:
-    """The same for steps that follow each other."""
-    ends = np.array([t.end for t in steps])
-    return oracles.gae(
-        np.array([t.reward for t in steps]),
-        values(weights, np.array([t.observation for t in steps])),
-        values(weights, np.array([t.next_observation for t in steps])),
-        np.where(bootstraps, 0.0, ends == TERMINATED),
-        np.where(runs_on, 0.0, ends > 0),
-        GAMMA,
-        lam,
-    )
-
-
 def log_ratio(run: Run, step: Step, rollout: int = 0) -> Array:
     """Log of new over old probability of the minibatch's actions at that step, float[rows]."""
     rows, x = rows_of(run, step, rollout), samples(run, rollout)
@@ -162,3 +123,11 @@ def value_factor(run: Run) -> Array:
     apart = values(step.before, observations(run)[rows]) - run.record.stored["returns"][rows]
     far = np.abs(apart) > 0.2 * np.abs(apart).max()
     return np.asarray(value_slope(run, step)[far] / apart[far])
+
+
+def ordered(value: Array, expected: Array, axis: Axis, others: Mapping[str, Array]) -> Measurement:
+    """A measurement whose rows are sorted along its axis."""
+    order = np.argsort(axis.values)
+    sorted_axis = Axis(axis.label, axis.values[order])
+    sorted_others = {name: array[order] for name, array in others.items()}
+    return Measurement(value[order], expected[order], sorted_axis, sorted_others)

@@ -8,7 +8,7 @@ from harness.probes.readings import batch
 from harness.probes.results import Array
 from harness.probes.sac import policy, runs, temperature, update
 from harness.probes.sac.runs import CODE, PAPER
-from harness.probes.shared import completeness, counts, greedy, initial, optimizers, storage
+from harness.probes.shared import completeness, counts, greedy, initial, optimizers, starts, storage
 
 ALGORITHM = f"{PAPER}, algorithm 1"
 APPENDIX = f"{PAPER}, appendix D"
@@ -41,7 +41,7 @@ PROBES: tuple[Probe, ...] = (
         1e-8,
         f"{APPENDIX}: Adam with 0.0003",
     ),
-    initial.constant(
+    starts.constant(
         "sac.initial_temperature",
         "At which temperature does a run start, by default?",
         f"{CODE}: 1",
@@ -49,7 +49,7 @@ PROBES: tuple[Probe, ...] = (
         "temperature.log",
         1.0,
     ),
-    initial.targets("sac", runs.own, ALGORITHM),
+    starts.targets("sac", runs.own, ALGORITHM),
     *initial.probes(
         "sac",
         runs.own,

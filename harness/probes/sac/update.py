@@ -1,6 +1,6 @@
 """Probes of SAC's updates of critics and policy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from harness.probes.sac import runs
 from harness.probes.sac.runs import PAPER
 from harness.probes.sac.std import STD
 from harness.probes.shared import critics
+from harness.probes.shared.targets import Targets, Terms, twin_values, with_ends
 
 TERMS = ("weight of the entropy", "weight of the smaller critic", "of the larger critic")
 
@@ -43,22 +44,22 @@ def _next_values(run: Run) -> tuple[Array, Array, Array]:
     return target, online, log_prob
 
 
-def targets(run: Run) -> tuple[Array, Mapping[str, Array]]:
+def targets(run: Run) -> Targets:
     """The paper's targets in the first update, and others by what they are."""
     twins, online, log_prob = _next_values(run)
     heat = temperature(run.weights)
     smaller, bonus = twins.min(axis=0), -heat * log_prob
-    others = {n: v + bonus for n, v in critics.twin_values(twins[0], twins[1]).items()}
+    others = {n: v + bonus for n, v in twin_values(twins[0], twins[1]).items()}
     others |= {
         "without the entropy": smaller,
         "entropy subtracted, not added": smaller - bonus,
         "log temperature in place of the temperature": smaller - np.log(heat) * log_prob,
         "the online critics' values": online.min(axis=0) + bonus,
     }
-    return critics.with_ends(run, oracles.soft_value(twins, log_prob, heat), others)
+    return with_ends(run, oracles.soft_value(twins, log_prob, heat), others)
 
 
-def terms(run: Run) -> critics.Terms:
+def terms(run: Run) -> Terms:
     """What the paper's targets are summed from, with their weights."""
     twins, _, log_prob = _next_values(run)
     gamma = run.hyperparameters.gamma

@@ -74,7 +74,8 @@ def off_policy(
             f"{algorithm}.update_order",
             "In which order do networks learn in an update?",
             f"{source}: critics, policy, then the rest",
-            "place of critics, policy" + (", temperature" if algorithm == "sac" else ""),
+            "place, -1 for never: critics, policy"
+            + (", temperature" if algorithm == "sac" else ""),
             lambda lab: _order(run(lab), algorithm),
             words.listed(("place of the critics", "of the policy", "of the temperature")),
             counts=True,
@@ -136,8 +137,9 @@ def _random_steps(run: Run) -> int:
 def _order(run: Run, algorithm: str) -> Measurement:
     networks = ("critic1", "policy", "temperature")[: 3 if algorithm == "sac" else 2]
     # The first round of updates in which the policy learns.
-    when = next(s.env_steps for s in run.record.steps if "policy" in s.networks)
+    when = next((s.env_steps for s in run.record.steps if "policy" in s.networks), NEVER)
     steps = [s for s in run.record.steps if s.env_steps == when]
-    places = [next(i for i, s in enumerate(steps) if n in s.networks) for n in networks]
-    ranks = np.array([sorted(set(places)).index(place) for place in places], dtype=float)
-    return Measurement(ranks, np.arange(len(networks), dtype=float))
+    places = [next((i for i, s in enumerate(steps) if n in s.networks), NEVER) for n in networks]
+    known = sorted({place for place in places if place != NEVER})
+    ranks = [float(known.index(place)) if place in known else NEVER for place in places]
+    return Measurement(np.array(ranks), np.arange(len(networks), dtype=float))

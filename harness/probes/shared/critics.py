@@ -1,19 +1,18 @@
 """Probes of the critics of TD3 and SAC, and of their targets."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from harness.probes import oracles, words
+from harness.probes import words
 from harness.probes.lab import Lab, Run
 from harness.probes.probe import Measurement, Probe
-from harness.probes.readings import batch, critics, expected_rows, polyak, spread, steps_of
+from harness.probes.readings import critics, expected_rows, polyak, spread, steps_of
 from harness.probes.results import Array
+from harness.probes.shared.targets import Targets, Terms
 from harness.probes.world import TERMINATED, TRUNCATED
 
 Runner = Callable[[Lab], Run]
-Targets = tuple[Array, Mapping[str, Array]]
-Terms = Mapping[str, tuple[Array, float]]
 LOUD = 1e3
 """What rewards are multiplied by to see whether gradients are clipped."""
 
@@ -167,37 +166,3 @@ def policy_clipping_probe(
         words.relation("pull under steep critics"),
         tolerance=0.01,
     )
-
-
-def twin_values(first: Array, second: Array) -> dict[str, Array]:
-    """What one can make of the two target critics but for the smaller value, by what it is."""
-    return {
-        "the first critic alone": first,
-        "the second critic alone": second,
-        "the larger of both critics": np.maximum(first, second),
-        "the mean of both critics": (first + second) / 2,
-    }
-
-
-def with_ends(
-    run: Run, paper: Array, others: Mapping[str, Array]
-) -> tuple[Array, Mapping[str, Array]]:
-    """Targets of next values: the paper's, those of other values, and with other masks.
-
-    Args:
-        run: Whose first update it is.
-        paper: The paper's next values, float[rows].
-        others: Other next values, by what they are.
-    """
-    data, gamma = batch(run), run.hyperparameters.gamma
-    ended = (data.ends == TERMINATED).astype(float)
-
-    def target(value: Array, mask: Array) -> Array:
-        return oracles.td_target(data.rewards, mask, gamma, value)
-
-    masks = {
-        "bootstraps, although nothing follows": np.zeros_like(ended),
-        "does not bootstrap: the target is the reward": np.ones_like(ended),
-    }
-    found = {f"target: {name}": target(value, ended) for name, value in others.items()}
-    return target(paper, ended), found | {n: target(paper, m) for n, m in masks.items()}

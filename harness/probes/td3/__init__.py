@@ -6,7 +6,7 @@ from harness.probes.lab import Run
 from harness.probes.probe import Probe
 from harness.probes.readings import batch
 from harness.probes.results import Array
-from harness.probes.shared import completeness, counts, greedy, initial, optimizers, storage
+from harness.probes.shared import completeness, counts, greedy, initial, optimizers, starts, storage
 from harness.probes.td3 import action, runs, update
 from harness.probes.td3.runs import CODE, DELAY, PAPER
 
@@ -37,7 +37,7 @@ PROBES: tuple[Probe, ...] = (
         1e-8,
         f"{PAPER}, appendix C: Adam with 0.001",
     ),
-    initial.targets("td3", runs.own, ALGORITHM),
+    starts.targets("td3", runs.own, ALGORITHM),
     *initial.probes(
         "td3",
         runs.own,

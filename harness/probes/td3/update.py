@@ -1,6 +1,6 @@
 """Probes of TD3's updates."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from harness.probes.probe import Measurement, Probe
 from harness.probes.readings import batch, steps_of
 from harness.probes.results import Array
 from harness.probes.shared import critics
+from harness.probes.shared.targets import Targets, Terms, twin_values, with_ends
 from harness.probes.td3 import runs
 from harness.probes.td3.runs import CLIP, NOISE, PAPER
 
@@ -28,21 +29,21 @@ def _next_values(run: Run, policy: str, suffix: str, std: float) -> tuple[Array,
     return first, second
 
 
-def targets(run: Run) -> tuple[Array, Mapping[str, Array]]:
+def targets(run: Run) -> Targets:
     """The paper's targets in the first update, and others by what they are."""
     first, second = _next_values(run, "policy_target", "_target", NOISE)
     still = _next_values(run, "policy_target", "_target", 0.0)
     online_policy = _next_values(run, "policy", "_target", NOISE)
     online_critics = _next_values(run, "policy_target", "", NOISE)
-    values = critics.twin_values(first, second) | {
+    values = twin_values(first, second) | {
         "no noise in the next action": np.minimum(*still),
         "the online policy's next action": np.minimum(*online_policy),
         "the online critics' values": np.minimum(*online_critics),
     }
-    return critics.with_ends(run, np.minimum(first, second), values)
+    return with_ends(run, np.minimum(first, second), values)
 
 
-def terms(run: Run) -> critics.Terms:
+def terms(run: Run) -> Terms:
     """What the paper's targets are summed from, with their weights."""
     value = np.minimum(*_next_values(run, "policy_target", "_target", NOISE))
     gamma = run.hyperparameters.gamma

@@ -1,17 +1,16 @@
-"""Probes of PPO's divergence limit and of what is annealed."""
+"""Probes of PPO's clip range and of what is annealed."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.probes import oracles, words
+from harness.probes import words
 from harness.probes.contract import Step
 from harness.probes.lab import Lab, Run
-from harness.probes.ppo import readings, runs
-from harness.probes.ppo.readings import kept
+from harness.probes.ppo import estimates, readings, runs
 from harness.probes.ppo.runs import ANNEALED_EPOCHS, CLIP, CODE
-from harness.probes.probe import Measurement, Probe, Unmeasured
+from harness.probes.probe import Measurement, Probe
 from harness.probes.results import Array, Axis
 
 FIRST, LAST, HALVINGS = 0.25, 16.0, 9
@@ -19,39 +18,6 @@ FIRST, LAST, HALVINGS = 0.25, 16.0, 9
 LEFT = np.array([1.0, 0.75, 0.5, 0.25])
 """What is left of an annealed quantity in each of four rollouts."""
 KL = "Schulman 2020, joschu.net/blog/kl-approx.html: mean of (r - 1) - log r"
-
-
-def _approximate_kl(lab: Lab) -> Measurement:
-    run = runs.minibatches(lab, runs.ROLLOUT, runs.ROLLOUT)
-    reported = [m["policy/approx_kl"] for m in run.record.metrics if "policy/approx_kl" in m]
-    if not reported:
-        raise Unmeasured("it does not report a KL divergence")
-    log_ratio = readings.log_ratio(run, kept(run, 1))
-    others = {
-        "mean of -log r, which can be negative": np.array([-log_ratio.mean()]),
-        "half the mean of (log r)^2": np.array([0.5 * np.mean(log_ratio**2)]),
-    }
-    expected = np.array([oracles.kl_estimate(log_ratio)])
-    return Measurement(np.array(reported[-1:]), expected, alternatives=others)
-
-
-def _early_stopping(lab: Lab) -> Measurement:
-    return Measurement(np.array([float(len(runs.early(lab).record.steps))]), np.ones(1))
-
-
-def _limit(lab: Lab) -> Measurement:
-    # Bisects for the share of the second pass's divergence at which that pass is the last.
-    free = runs.whole_batches(lab)
-    divergence = oracles.kl_estimate(readings.log_ratio(free, kept(free, 1)))
-
-    def steps(share: float) -> int:
-        return len(runs.whole_batches(lab, target_kl=divergence / share).record.steps)
-
-    stopped, low, high = steps(2 * LAST), FIRST, LAST
-    for _ in range(HALVINGS):
-        middle = float(np.sqrt(low * high))
-        low, high = (low, middle) if steps(middle) == stopped else (middle, high)
-    return Measurement(np.array([np.sqrt(low * high)]), np.ones(1))
 
 
 def _learning_rates(lab: Lab) -> Measurement:
@@ -93,11 +59,11 @@ def _clipped(run: Run, rollout: int, step: Step) -> tuple[Array, NDArray[np.bool
     # How far ratios are on the side where they are clipped, and whether they are.
     ratio = np.exp(readings.log_ratio(run, step, rollout))
     rows = readings.rows_of(run, step, rollout)
-    weight = run.record.stored["advantages"] if rollout == 0 else readings.advantages(run, rollout)
+    weight = run.record.stored["advantages"] if rollout == 0 else estimates.advantages(run, rollout)
     weight = weight[rows]
     slope, _ = readings.surrogate_slope(run, step, rollout)
     # Some compute advantages anew in each epoch: rows count whose sign that does not change.
-    anew = readings.advantages_of(step.before, readings.transitions(run, rollout))[rows]
+    anew = estimates.advantages_of(step.before, readings.transitions(run, rollout))[rows]
     heavy = (np.abs(weight) > 0.1 * np.abs(weight).max()) & (weight * anew > 0)
     beyond = (np.sign(weight) * (ratio - 1))[heavy]
     return beyond, (np.abs(slope) < 1e-2 * np.abs(weight * ratio))[heavy]
@@ -109,33 +75,6 @@ def _schedule_words(comparison: object, measurement: Measurement) -> str:
 
 
 PROBES: Sequence[Probe] = (
-    Probe(
-        "ppo.approximate_kl",
-        "Which divergence between old and new policy is reported?",
-        KL,
-        "nats, second pass over one minibatch",
-        _approximate_kl,
-        words.relation("divergence"),
-        tolerance=5e-3,
-    ),
-    Probe(
-        "ppo.early_stopping",
-        "How many gradient steps are taken when the divergence is above its limit at once?",
-        "none in the paper; here: no further step once the limit is exceeded",
-        "gradient steps, of 8",
-        _early_stopping,
-        words.listed(("gradient steps",)),
-        counts=True,
-    ),
-    Probe(
-        "ppo.divergence_limit",
-        "At how many times target_kl do the epochs end?",
-        "none in the paper; here: at target_kl itself",
-        "divergence at which no further epoch begins, over target_kl",
-        _limit,
-        words.relation("limit"),
-        tolerance=0.03,
-    ),
     Probe(
         "ppo.clip_range",
         "At which distance from 1 is the probability ratio clipped, with clip_range 0.2?",

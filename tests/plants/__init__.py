@@ -1,0 +1,5 @@
+"""Differences that are planted into upstream, one at a time, for the probes to find."""
+
+from tests.plants import ppo, sac, td3
+
+PLANTS = (*ppo.PLANTS, *td3.PLANTS, *sac.PLANTS)
