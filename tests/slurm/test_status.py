@@ -89,7 +89,9 @@ def test_study_that_was_never_submitted_needs_a_profile(complete, folder):
 
 def test_expected_end_is_that_of_the_slowest_and_of_the_whole(folder):
     change(folder, status="running", steps={"taken": 0, "scheduled": 40})
+    change(folder, timings={"started": time.time() - 105})
     hold(folder, "another", age=5)
     run = assess(folder, None)
+    assert run.rate == pytest.approx(30 / 100, rel=0.01)
     assert seconds_left([run]) == pytest.approx((run.steps - 30) / run.rate)
     assert seconds_left([]) is None
