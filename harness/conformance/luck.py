@@ -41,7 +41,7 @@ class LuckConformance:
     def test_greedy_action_depends_on_the_observation_alone(self, algorithm: str) -> None:
         """Not on chance, nor on the place of an observation among others."""
         trained = train(self.framework, algorithm, base_hyperparameters(self.framework, algorithm))
-        scale = np.abs(trained.greedy).max()
+        scale = float(np.abs(trained.greedy).max())
         assert trained.greedy_reversed == pytest.approx(trained.greedy, rel=1e-4, abs=1e-4 * scale)
 
     @pytest.mark.parametrize("env_id", [ENV_ID, NARROW_ENV_ID, SKEWED_ENV_ID])
