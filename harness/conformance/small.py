@@ -71,10 +71,15 @@ ALTERNATIVES: dict[str, tuple[Any, ...]] = {
 
 
 def base_hyperparameters(framework: str, algorithm: str) -> Hyperparameters:
-    """The framework's own recipe, made small where the framework lets it."""
+    """The framework's own recipe, made small where the framework lets it.
+
+    Raises:
+        SpecError: The framework refuses its own recipe, whatever is changed.
+    """
     base = load_recipe(algorithm, framework)
     for field, value in _SMALL.items():
         base = with_value(framework, algorithm, base, field, value) or base
+    translate(framework, algorithm, base)
     return base
 
 
