@@ -86,7 +86,7 @@ def test_skeleton_in_a_checkout_says_what_is_missing(checkout):
     tests = checkout / "tests" / "adapters" / "stranger"
     check_red(*outcomes(tests, [checkout]), "adapters/stranger", "hp_configs")
     # Each part that is filled in moves the message on to the next; SB3 plays the framework.
-    adapter, select = checkout / "adapters" / "stranger", "test_actions and ppo"
+    adapter, select = checkout / "adapters" / "stranger", "test_other_seed and ppo"
     recipes = checkout / "hp_configs" / "ppo"
     shutil.copy(recipes / "sb3.yaml", recipes / "stranger.yaml")
     (adapter / "translate.py").write_text("from adapters.sb3.translate import translate\n")
