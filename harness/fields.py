@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import math
+import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -110,10 +111,13 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
         kind = "a whole number" if hint is int else "a number"
         raise SpecError(f"{name}={value!r} must be {kind}.")
     if hint is int:
-        if value != int(value):
+        if not math.isfinite(value) or value != int(value):
             raise SpecError(f"{name}={value!r} must be a whole number.")
         return int(value)
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise SpecError(f"{name} must be below {sys.float_info.max:.0e}.") from None
 
 
 def _check_limits(name: str, value: Any, limits: Mapping[str, Any]) -> None:

@@ -26,6 +26,7 @@ def run_all(specs: Sequence[RunSpec], results_dir: Path, n_jobs: int) -> list[Ou
         SpecError: A run cannot be carried out as asked.
         KeyboardInterrupt: After every running process has ended.
     """
+    jobs = _processes(n_jobs)
     prepared = prepare_all(specs)
     folders = [spec.folder(results_dir).absolute() for spec in specs]
     if len(set(folders)) < len(folders):
@@ -41,8 +42,18 @@ def run_all(specs: Sequence[RunSpec], results_dir: Path, n_jobs: int) -> list[Ou
         except LeaseHeld as error:
             outcomes[folder] = Outcome(spec, folder, "running", str(error))
     done = sum(outcome.status == "skipped" for outcome in outcomes.values())
-    outcomes |= _execute(pending, done, joblib.effective_n_jobs(n_jobs))
+    outcomes |= _execute(pending, done, jobs)
     return [outcomes[folder] for folder in folders]
+
+
+def _processes(n_jobs: int) -> int:
+    try:
+        return int(joblib.effective_n_jobs(n_jobs))
+    except ValueError:
+        raise SpecError(
+            f"hydra.launcher.n_jobs={n_jobs} is no number of runs at a time: give 1 or more, "
+            "or -1 for one per core."
+        ) from None
 
 
 def _execute(pending: dict[Path, Prepared], skipped: int, jobs: int) -> dict[Path, Outcome]:

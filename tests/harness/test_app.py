@@ -31,6 +31,7 @@ def statuses(folder):
     [
         (["env=Hoper-v4"], "Could not find 'env/Hoper-v4'"),
         (["env.name=Hoper-v4"], "env=Hoper-v4 cannot be made"),
+        (["env.name=Hopper-v3"], "env=Hopper-v3 cannot be made"),
         (["framework=sb4"], "Could not find 'framework/sb4'"),
         (["hyperparameters.gama=0.9"], "Did you mean hyperparameters.gamma?"),
         (["hyperparameters.gamma=2"], "hyperparameters.gamma=2.0 must be at most 1"),
@@ -40,6 +41,7 @@ def statuses(folder):
         (["results_dir=/proc/none", *TINY], "cannot be written"),
         (["--multirun", "seed=0,0", *TINY], "names the same run more than once"),
         (["--multirun", "seed=0,-1", *TINY], "seed=-1 must be at least 0"),
+        (["--multirun", *TINY, "hydra.launcher.n_jobs=0"], "hydra.launcher.n_jobs=0 is no number"),
     ],
 )
 def test_bad_input_is_one_message_and_leaves_nothing(arguments, message, tmp_path):
