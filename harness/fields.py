@@ -36,6 +36,7 @@ def bounded(
     maximum: float | None = None,
     above: float | None = None,
     choices: Sequence[Any] | None = None,
+    filled: bool = False,
 ) -> Any:
     """A required dataclass field with its admissible values.
 
@@ -44,8 +45,15 @@ def bounded(
         maximum: Largest value allowed.
         above: Values must be strictly greater than this.
         choices: The only values allowed.
+        filled: Whether a list needs at least one entry; the other limits are for each entry.
     """
-    metadata = {"minimum": minimum, "maximum": maximum, "above": above, "choices": choices}
+    metadata = {
+        "minimum": minimum,
+        "maximum": maximum,
+        "above": above,
+        "choices": choices,
+        "filled": filled,
+    }
     return dataclasses.field(metadata=metadata)
 
 
@@ -87,6 +95,8 @@ def unknown(what: str, given: str, known: Sequence[str]) -> str:
 def check(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
     """Converts `value` to the annotated type and checks its limits."""
     value = _convert(name, value, hint)
+    if value == () and limits.get("filled"):
+        raise SpecError(f"{name}=[] must have at least one entry, such as [256, 256].")
     for item in value if isinstance(value, tuple) else (value,):
         _check_limits(name, item, limits)
     return value

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.adapter import load_adapter
 from harness.fields import SpecError, bounded, build, check
-from harness.spec import ALGORITHMS, THESIS_FIELDS, Hyperparameters
+from harness.spec import ALGORITHMS, THESIS_FIELDS, Hyperparameters, only_of
 from harness.translation import plain
 
 ALIGNMENTS = ("thesis", "full")
@@ -119,6 +119,10 @@ def make_spec(
             f"steps={checked['steps']}: lower eval_every or raise steps."
         )
     algorithm = checked["algorithm"]
+    own = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
+    for name in hyperparameters:
+        if name not in own and only_of(name):
+            raise SpecError(f"hyperparameters.{name} {only_of(name)}")
     requested: Hyperparameters = build(ALGORITHMS[algorithm], hyperparameters, "hyperparameters")
     base: Hyperparameters = build(ALGORITHMS[algorithm], recipe, "recipe")
     names = [field.name for field in dataclasses.fields(requested)]

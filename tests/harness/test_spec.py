@@ -113,6 +113,7 @@ def test_bad_values_are_refused_by_name(changes, message):
         ({"learning_rate": 10**400}, r"hyperparameters\.learning_rate must be below"),
         ({"epochs": 2.5}, r"epochs=2\.5 must be a whole number"),
         ({"hidden_sizes": 64}, r"hidden_sizes=64 must be a list"),
+        ({"hidden_sizes": []}, r"hidden_sizes=\[\] must have at least one entry"),
         ({"hidden_sizes": [64, 0]}, r"hidden_sizes=0 must be at least 1"),
         ({"normalize_advantage": 1}, r"must be true or false"),
         ({"learning_rate_schedule": "cosine"}, r"must be one of: constant, linear"),
