@@ -64,8 +64,9 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
         warnings.filterwarnings("ignore", message=".*is out of date.*")
         try:
             return gymnasium.make(env_id, **kwargs)
-        except (gymnasium.error.Error, ModuleNotFoundError) as error:
-            raise TaskError(f"env={env_id} cannot be made: {error}") from error
+        except Exception as error:  # whatever the code of the task raises
+            reason = str(error) or type(error).__name__
+            raise TaskError(f"env={env_id} cannot be made: {reason}") from error
 
 
 @functools.lru_cache

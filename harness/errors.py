@@ -9,7 +9,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from harness.fields import SpecError, unknown
 from harness.run_spec import RunSpec
-from harness.spec import ALGORITHMS
+from harness.spec import ALGORITHMS, only_of
 
 
 class RunsFailed(Exception):  # noqa: N818
@@ -45,14 +45,9 @@ def message(error: BaseException) -> str:
 
 
 def _explain_name(name: str) -> str:
-    fields = {
-        algorithm: {field.name for field in dataclasses.fields(cls)}
-        for algorithm, cls in ALGORITHMS.items()
-    }
     group, _, field = name.rpartition(".")
-    having = [algorithm for algorithm, names in fields.items() if field in names]
-    if group == "hyperparameters" and having:
-        return f"{name} is a hyperparameter of {', '.join(having)} only: sweep algorithms apart."
+    if group == "hyperparameters" and only_of(field):
+        return f"{name} {only_of(field)}"
     run = [field.name for field in dataclasses.fields(RunSpec) if field.metadata]
-    all_fields = set().union(*fields.values())
+    all_fields = {field.name for cls in ALGORITHMS.values() for field in dataclasses.fields(cls)}
     return unknown(name, name, ["results_dir", *run, *(f"hyperparameters.{f}" for f in all_fields)])

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import math
+import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,7 @@ def bounded(
     maximum: float | None = None,
     above: float | None = None,
     choices: Sequence[Any] | None = None,
+    filled: bool = False,
 ) -> Any:
     """A required dataclass field with its admissible values.
 
@@ -43,8 +45,15 @@ def bounded(
         maximum: Largest value allowed.
         above: Values must be strictly greater than this.
         choices: The only values allowed.
+        filled: Whether a list needs at least one entry; the other limits are for each entry.
     """
-    metadata = {"minimum": minimum, "maximum": maximum, "above": above, "choices": choices}
+    metadata = {
+        "minimum": minimum,
+        "maximum": maximum,
+        "above": above,
+        "choices": choices,
+        "filled": filled,
+    }
     return dataclasses.field(metadata=metadata)
 
 
@@ -86,6 +95,8 @@ def unknown(what: str, given: str, known: Sequence[str]) -> str:
 def check(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
     """Converts `value` to the annotated type and checks its limits."""
     value = _convert(name, value, hint)
+    if value == () and limits.get("filled"):
+        raise SpecError(f"{name}=[] must have at least one entry, such as [256, 256].")
     for item in value if isinstance(value, tuple) else (value,):
         _check_limits(name, item, limits)
     return value
@@ -110,10 +121,13 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
         kind = "a whole number" if hint is int else "a number"
         raise SpecError(f"{name}={value!r} must be {kind}.")
     if hint is int:
-        if value != int(value):
+        if not math.isfinite(value) or value != int(value):
             raise SpecError(f"{name}={value!r} must be a whole number.")
         return int(value)
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise SpecError(f"{name} must be below {sys.float_info.max:.0e}.") from None
 
 
 def _check_limits(name: str, value: Any, limits: Mapping[str, Any]) -> None:

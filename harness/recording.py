@@ -110,7 +110,9 @@ def read_run(path: Path) -> dict[str, Any]:
         ValueError: The file is not valid.
         OSError: It cannot be read.
     """
-    content: dict[str, Any] = json.loads((path / "run.json").read_text())
+    content = json.loads((path / "run.json").read_text())
+    if not isinstance(content, dict):
+        raise ValueError(f"{path / 'run.json'} holds no mapping")
     return content
 
 
@@ -168,7 +170,9 @@ def incompleteness(path: Path, run: Mapping[str, Any] | None = None) -> str | No
             timesteps, returns = file["timesteps"], file["results"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         return f"evaluations.npz cannot be read: {error}"
-    if not len(timesteps) or timesteps[-1] != run["steps"]["scheduled"]:
+    steps = run.get("steps")
+    scheduled = steps.get("scheduled") if isinstance(steps, Mapping) else None
+    if not len(timesteps) or timesteps[-1] != scheduled:
         return "the evaluations do not reach the last scheduled step"
     if not np.isfinite(returns).all():
         return "a return is not finite"

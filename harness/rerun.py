@@ -12,8 +12,10 @@ import numpy as np
 from harness.errors import exit_code
 from harness.fields import SpecError
 from harness.recording import incompleteness, read_run
-from harness.run_spec import spec_from_dict
+from harness.run_spec import RunSpec, spec_from_dict
 from harness.sweep import run_all
+
+_GROUPS = ("packages", "sources", "threads", "commit")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,15 +41,23 @@ def rerun(folder: Path, results_dir: Path) -> int:
     """Runs `folder` again below `results_dir` and prints what came out.
 
     Raises:
-        SpecError: The folder holds no complete run.
+        SpecError: The folder holds no complete run, or the new one would not be made.
     """
     reason = incompleteness(folder)
     if reason:
         raise SpecError(f"{folder} holds no complete run to compare with ({reason}).")
     before = read_run(folder)
-    (outcome,) = run_all([spec_from_dict(before["spec"])], results_dir, n_jobs=1)
-    if outcome.status not in ("completed", "skipped"):
-        print(f"The new run did not complete: {outcome.failure}", file=sys.stderr)
+    spec = _spec_of(before, folder)
+    target = spec.folder(results_dir)
+    if incompleteness(target) is None:
+        raise SpecError(
+            f"--keep {results_dir}: {target} holds a complete run already, so that none would be "
+            "made. Name another folder, or leave --keep away."
+        )
+    (outcome,) = run_all([spec], results_dir, n_jobs=1)
+    if outcome.status != "completed":
+        reason = outcome.failure or outcome.status
+        print(f"The new run did not complete: {reason}", file=sys.stderr)
         return 1
     after = read_run(outcome.folder)
     same = compare_evaluations(folder, outcome.folder)
@@ -59,6 +69,26 @@ def rerun(folder: Path, results_dir: Path) -> int:
     for name, (old, new) in differences.items():
         print(f"  {name}: {old} then, {new} now")
     return 0 if weights and not same else 1
+
+
+def _spec_of(run: Mapping[str, Any], folder: Path) -> RunSpec:
+    """The spec of a recorded run that has all that a comparison needs."""
+    try:
+        spec = spec_from_dict(run.get("spec"))
+        provenance = run.get("provenance")
+        if not isinstance(run.get("weights_sha256"), str):
+            raise SpecError("weights_sha256 is missing.")
+        if not isinstance(provenance, Mapping):
+            raise SpecError("provenance is missing.")
+        for group in _GROUPS:
+            if not isinstance(provenance.get(group, {}), Mapping):
+                raise SpecError(f"provenance.{group}={provenance[group]!r} must be a mapping.")
+    except SpecError as error:
+        raise SpecError(
+            f"{folder / 'run.json'} cannot be compared with: {error} "
+            "Name a folder as it was recorded."
+        ) from error
+    return spec
 
 
 def compare_evaluations(before: Path, after: Path) -> str:
@@ -94,6 +124,6 @@ def compare_provenance(
 def _flat(provenance: Mapping[str, Any]) -> dict[str, Any]:
     relevant = ("python", "platform", "processor")
     flat = {name: provenance.get(name) for name in relevant}
-    for group in ("packages", "sources", "threads", "commit"):
+    for group in _GROUPS:
         flat |= {f"{group} {name}": value for name, value in provenance.get(group, {}).items()}
     return flat

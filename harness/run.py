@@ -33,10 +33,9 @@ def initialize(prepared: Prepared, path: Path) -> bool:
         LeaseHeld: The run is going on in another process.
     """
     spec = spec_to_dict(prepared.spec)
-    if (path / "run.json").exists():
-        _check_same(spec, path)
-        if incompleteness(path) is None:
-            return False
+    _check_same(spec, path)
+    if incompleteness(path) is None:
+        return False
     content = {
         "schema": SCHEMA,
         "status": "pending",
@@ -178,6 +177,8 @@ def _check_same(spec: dict[str, Any], path: Path) -> None:
     try:
         existing = read_run(path)["spec"]
     except (OSError, ValueError, KeyError):
+        return
+    if not isinstance(existing, dict):
         return
     asked = json.loads(json.dumps(spec))
     if existing | {"python": None} != asked | {"python": None}:

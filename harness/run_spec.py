@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.adapter import load_adapter
 from harness.fields import SpecError, bounded, build, check
-from harness.spec import ALGORITHMS, THESIS_FIELDS, Hyperparameters
+from harness.spec import ALGORITHMS, THESIS_FIELDS, Hyperparameters, only_of
 from harness.translation import plain
 
 ALIGNMENTS = ("thesis", "full")
@@ -111,11 +111,7 @@ def make_spec(
     Raises:
         SpecError: Names the field, its value and the remedy.
     """
-    fields = {field.name: field for field in dataclasses.fields(RunSpec) if field.metadata}
-    checked = {
-        name: check(name, values[name], int if field.type is int else str, field.metadata)
-        for name, field in fields.items()
-    }
+    checked = _check_fields(values)
     _check_names(checked)
     if checked["eval_every"] > checked["steps"]:
         raise SpecError(
@@ -123,6 +119,10 @@ def make_spec(
             f"steps={checked['steps']}: lower eval_every or raise steps."
         )
     algorithm = checked["algorithm"]
+    own = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
+    for name in hyperparameters:
+        if name not in own and only_of(name):
+            raise SpecError(f"hyperparameters.{name} {only_of(name)}")
     requested: Hyperparameters = build(ALGORITHMS[algorithm], hyperparameters, "hyperparameters")
     base: Hyperparameters = build(ALGORITHMS[algorithm], recipe, "recipe")
     names = [field.name for field in dataclasses.fields(requested)]
@@ -138,14 +138,45 @@ def spec_to_dict(spec: RunSpec) -> dict[str, Any]:
     return dataclasses.asdict(spec)
 
 
-def spec_from_dict(content: Mapping[str, Any]) -> RunSpec:
-    """The inverse of `spec_to_dict`."""
-    values = dict(content)
-    requested = build(
-        ALGORITHMS[values["algorithm"]], values.pop("hyperparameters"), "hyperparameters"
+def spec_from_dict(content: Any) -> RunSpec:
+    """The inverse of `spec_to_dict`.
+
+    Raises:
+        SpecError: `content` is no run's spec.
+    """
+    names = [field.name for field in dataclasses.fields(RunSpec)]
+    if not isinstance(content, Mapping):
+        raise SpecError("spec is missing.")
+    lacking = [name for name in names if name not in content]
+    surplus = [str(name) for name in content if name not in names]
+    if lacking or surplus:
+        problems = [f"lacks {', '.join(lacking)}"] if lacking else []
+        problems += [f"has no field {', '.join(surplus)}"] if surplus else []
+        raise SpecError(f"spec {' and '.join(problems)}.")
+    checked = _check_fields(content)
+    _check_folder_names(checked)
+    asked, overridden = content["hyperparameters"], content["overridden"]
+    if not isinstance(asked, Mapping):
+        raise SpecError(f"hyperparameters={asked!r} must be a mapping.")
+    requested: Hyperparameters = build(ALGORITHMS[checked["algorithm"]], asked, "hyperparameters")
+    if not isinstance(overridden, list | tuple) or not all(
+        isinstance(name, str) and name in asked for name in overridden
+    ):
+        raise SpecError(f"overridden={overridden!r} must list names of hyperparameters.")
+    python = content["python"]
+    if not isinstance(python, str | None):
+        raise SpecError(f"python={python!r} must be the path of an interpreter.")
+    return RunSpec(
+        **checked, hyperparameters=requested, overridden=tuple(overridden), python=python
     )
-    overridden = tuple(values.pop("overridden"))
-    return RunSpec(**values, hyperparameters=requested, overridden=overridden)
+
+
+def _check_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {field.name: field for field in dataclasses.fields(RunSpec) if field.metadata}
+    return {
+        name: check(name, values[name], int if field.type is int else str, field.metadata)
+        for name, field in fields.items()
+    }
 
 
 def _check_names(values: Mapping[str, Any]) -> None:
@@ -155,6 +186,10 @@ def _check_names(values: Mapping[str, Any]) -> None:
             f"framework={values['framework']} has no algorithm={values['algorithm']}: choose "
             + ", ".join(name for name in ALGORITHMS if adapter.supports(name))
         )
+    _check_folder_names(values)
+
+
+def _check_folder_names(values: Mapping[str, Any]) -> None:
     for name in ("study", "env", "hps"):
         if not values[name] or values[name].startswith(".") or "/" in values[name]:
             raise SpecError(f"{name}={values[name]!r} must be a name that can name a folder.")

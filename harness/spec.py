@@ -50,7 +50,7 @@ class PPO:
     max_grad_norm: float | None = bounded(above=0)
     target_kl: float | None = bounded(above=0)
     adam_eps: float = bounded(above=0)
-    hidden_sizes: tuple[int, ...] = bounded(minimum=1)
+    hidden_sizes: tuple[int, ...] = bounded(minimum=1, filled=True)
     bootstrap_truncation: bool = bounded()
 
 
@@ -92,7 +92,7 @@ class TD3:
     target_policy_noise: float = bounded(minimum=0)
     target_noise_clip: float = bounded(minimum=0)
     adam_eps: float = bounded(above=0)
-    hidden_sizes: tuple[int, ...] = bounded(minimum=1)
+    hidden_sizes: tuple[int, ...] = bounded(minimum=1, filled=True)
     bootstrap_truncation: bool = bounded()
 
 
@@ -137,13 +137,26 @@ class SAC:
     initial_temperature: float = bounded(above=0)
     target_entropy: float | None = bounded()
     adam_eps: float = bounded(above=0)
-    hidden_sizes: tuple[int, ...] = bounded(minimum=1)
+    hidden_sizes: tuple[int, ...] = bounded(minimum=1, filled=True)
     bootstrap_truncation: bool = bounded()
 
 
 Hyperparameters = PPO | TD3 | SAC
 
 ALGORITHMS: dict[str, type[Any]] = {"ppo": PPO, "td3": TD3, "sac": SAC}
+
+
+def only_of(field: str) -> str:
+    """Which algorithms have a hyperparameter, in words for those who gave it to another."""
+    having = [
+        algorithm
+        for algorithm, cls in ALGORITHMS.items()
+        if field in (known.name for known in dataclasses.fields(cls))
+    ]
+    if not having:
+        return ""
+    return f"is a hyperparameter of {', '.join(having)} only: sweep algorithms apart."
+
 
 # The fields that every framework exposes; the others keep each framework's own default
 # under alignment=thesis (thesis, appendix D: those not in italics).

@@ -9,10 +9,9 @@ import joblib
 
 from harness.adapter import load_adapter
 from harness.fields import SpecError
-from harness.lease import LeaseHeld
+from harness.pending import initialize_all
 from harness.prepare import Prepared, prepare
 from harness.process import Outcome, RunProcess
-from harness.run import initialize
 from harness.run_spec import RunSpec
 from harness.sweep_display import SweepDisplay
 
@@ -20,29 +19,37 @@ from harness.sweep_display import SweepDisplay
 def run_all(specs: Sequence[RunSpec], results_dir: Path, n_jobs: int) -> list[Outcome]:
     """Checks all runs, then executes those that are not complete, `n_jobs` at a time.
 
-    Nothing is written before every run has passed its checks.
+    Nothing is written before every run has passed its checks, and nothing stays written where
+    a folder cannot be made.
 
     Raises:
         SpecError: A run cannot be carried out as asked.
         KeyboardInterrupt: After every running process has ended.
     """
+    jobs = _processes(n_jobs)
     prepared = prepare_all(specs)
     folders = [spec.folder(results_dir).absolute() for spec in specs]
     if len(set(folders)) < len(folders):
         raise SpecError("The sweep names the same run more than once; let its values differ.")
-    pending: dict[Path, Prepared] = {}
-    outcomes: dict[Path, Outcome] = {}
-    for spec, run, folder in zip(specs, prepared, folders, strict=True):
-        try:
-            if initialize(run, folder):
-                pending[folder] = run
-            else:
-                outcomes[folder] = Outcome(spec, folder, "skipped")
-        except LeaseHeld as error:
-            outcomes[folder] = Outcome(spec, folder, "running", str(error))
+    runs = dict(zip(folders, prepared, strict=True))
+    pending, others = initialize_all(runs.items())
+    outcomes = {
+        folder: Outcome(runs[folder].spec, folder, "running" if holder else "skipped", holder)
+        for folder, holder in others.items()
+    }
     done = sum(outcome.status == "skipped" for outcome in outcomes.values())
-    outcomes |= _execute(pending, done, joblib.effective_n_jobs(n_jobs))
+    outcomes |= _execute(pending, done, jobs)
     return [outcomes[folder] for folder in folders]
+
+
+def _processes(n_jobs: int) -> int:
+    try:
+        return int(joblib.effective_n_jobs(n_jobs))
+    except ValueError:
+        raise SpecError(
+            f"hydra.launcher.n_jobs={n_jobs} is no number of runs at a time: give 1 or more, "
+            "or -1 for one per core."
+        ) from None
 
 
 def _execute(pending: dict[Path, Prepared], skipped: int, jobs: int) -> dict[Path, Outcome]:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import track
 
 from harness.app import spec_from_config
+from harness.fields import SpecError
 from harness.run_spec import RunSpec
 
 _SEED = re.compile(r"seed=(\d+)")
@@ -49,4 +50,10 @@ def specs_of_sweep(
         if seeds:
             composed[rest].seed = int(seeds[-1])
         pairs.append(spec_from_config(composed[rest]))
+    places = {str(place): place for _, place in pairs}
+    if len(places) > 1:
+        raise SpecError(
+            f"results_dir={','.join(places)} cannot be swept: all runs of a sweep go below one "
+            "folder. Give one value, and sweep study.name if runs must be kept apart."
+        )
     return [spec for spec, _ in pairs], pairs[0][1]

@@ -8,9 +8,8 @@ from rich.console import Console
 from rich.progress import track
 
 from harness.fields import SpecError
-from harness.lease import LeaseHeld
+from harness.pending import initialize_all
 from harness.prepare import Prepared
-from harness.run import initialize
 from harness.run_spec import RunSpec
 from harness.sweep import prepare_all
 from slurm.plan import Array, plan
@@ -92,16 +91,15 @@ def select(runs: dict[Path, Prepared], *, dry_run: bool) -> dict[Path, Prepared]
 
 
 def _set_up(todo: dict[Path, Prepared]) -> dict[Path, Prepared]:
-    ready = {}
     console = Console(stderr=True)
     items = list(todo.items())
     # Some files each, which takes a while on a network's disk.
-    for folder, run in track(items, "Setting up run folders", console=console, transient=True):
-        try:
-            if initialize(run, folder):
-                ready[folder] = run
-        except LeaseHeld as error:
-            print(f"Not submitted: {run.spec.title}: {error}.")
+    ready, others = initialize_all(
+        track(items, "Setting up run folders", console=console, transient=True)
+    )
+    for folder, holder in others.items():
+        if holder:
+            print(f"Not submitted: {todo[folder].spec.title}: {holder}.")
     return ready
 
 

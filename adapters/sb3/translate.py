@@ -50,6 +50,9 @@ def _ppo(t: Translation, hp: PPO, context: Context) -> Native:
     t.aligned("max_grad_norm", "max_grad_norm", _norm(hp.max_grad_norm), note="inf is off")
     t.aligned("target_kl", "target_kl")
     t.constant("bootstrap_truncation", True)
+    for field in ("rollout_steps", "minibatch_size"):
+        if hp.normalize_advantage and getattr(hp, field) < 2:
+            t.refuse(field, "at least 2 wherever advantages are normalised")
     _networks(t, hp)
     rollouts = math.ceil(context.steps / hp.rollout_steps)
     return t.finish(rollouts * hp.rollout_steps)

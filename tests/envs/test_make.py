@@ -78,6 +78,15 @@ def test_unknown_task_is_named():
         make("Hoppper-v4")
 
 
+def test_task_whose_own_code_fails_is_named(register):
+    def fail(**options):
+        raise ImportError("a library is missing")
+
+    register("Broken-v0", entry_point=fail)
+    with pytest.raises(TaskError, match="env=Broken-v0 cannot be made: a library is missing"):
+        load_task("Broken-v0")
+
+
 def test_task_without_a_time_limit_has_limit_zero(register):
     register("Endless-v0", entry_point=Box)
     assert load_task("Endless-v0").max_episode_steps == 0

@@ -31,8 +31,11 @@ def statuses(folder):
     [
         (["env=Hoper-v4"], "Could not find 'env/Hoper-v4'"),
         (["env.name=Hoper-v4"], "env=Hoper-v4 cannot be made"),
+        (["env.name=Hopper-v3"], "env=Hopper-v3 cannot be made"),
         (["framework=sb4"], "Could not find 'framework/sb4'"),
         (["hyperparameters.gama=0.9"], "Did you mean hyperparameters.gamma?"),
+        (["hyperparameters.tau=0.9"], "hyperparameters.tau is a hyperparameter of td3, sac only"),
+        (["+hyperparameters.tau=0.9"], "hyperparameters.tau is a hyperparameter of td3, sac only"),
         (["hyperparameters.gamma=2"], "hyperparameters.gamma=2.0 must be at most 1"),
         (["seed=-1"], "seed=-1 must be at least 0"),
         (["steps=0"], "steps=0 must be at least 1"),
@@ -40,6 +43,9 @@ def statuses(folder):
         (["results_dir=/proc/none", *TINY], "cannot be written"),
         (["--multirun", "seed=0,0", *TINY], "names the same run more than once"),
         (["--multirun", "seed=0,-1", *TINY], "seed=-1 must be at least 0"),
+        (["--multirun", *TINY, f"study.name=a,{'b' * 300}"], "cannot be written (File name too"),
+        (["--multirun", *TINY, "results_dir=a,b"], "results_dir=a,b cannot be swept"),
+        (["--multirun", *TINY, "hydra.launcher.n_jobs=0"], "hydra.launcher.n_jobs=0 is no number"),
     ],
 )
 def test_bad_input_is_one_message_and_leaves_nothing(arguments, message, tmp_path):

@@ -1,16 +1,20 @@
 import json
+import shutil
 import subprocess
 import sys
 import venv
 from pathlib import Path
 
+import numpy as np
 import pytest
 import support
 
 from harness.fields import SpecError
+from harness.files import write_json
 from harness.interpreter import check_interpreter
-from harness.recording import read_run
-from harness.rerun import compare_provenance
+from harness.recording import incompleteness, read_run
+from harness.rerun import compare_provenance, main
+from harness.run_spec import spec_to_dict
 from harness.sweep import run_all
 
 PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
@@ -37,8 +41,6 @@ def test_run_again_is_identical(finished):
 
 
 def test_what_differs_is_named(finished, tmp_path):
-    import numpy as np
-
     run = read_run(finished)
     run["provenance"]["packages"]["torch"] = "1.0"
     (finished / "run.json").write_text(json.dumps(run | {"weights_sha256": "0"}))
@@ -57,6 +59,59 @@ def test_folder_without_a_complete_run_is_refused(tmp_path):
     result = rerun(tmp_path)
     assert result.returncode == 2
     assert "holds no complete run" in result.stderr and "Traceback" not in result.stderr
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """A folder with all that is read of a complete run, made without training."""
+    spec = support.spec()
+    folder = spec.folder(tmp_path)
+    folder.mkdir(parents=True)
+    content = {
+        "status": "completed",
+        "spec": spec_to_dict(spec),
+        "steps": {"scheduled": 2048},
+        "weights_sha256": "0",
+        "provenance": {"packages": {}},
+    }
+    write_json(folder / "run.json", content)
+    np.savez(folder / "evaluations.npz", timesteps=[2048], results=[[1.0]])
+    assert incompleteness(folder) is None
+    return folder, content
+
+
+def test_run_is_not_compared_with_itself_or_with_one_that_is_there(recorded, tmp_path, capsys):
+    folder, _ = recorded
+    moved = shutil.copytree(folder, tmp_path / "moved")
+    for name in (folder, moved):
+        assert main([str(name), "--keep", str(tmp_path)]) == 2
+        told = capsys.readouterr()
+        assert f"--keep {tmp_path}: {folder} holds a complete run already" in told.err
+        assert "Name another folder" in told.err and told.out == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda run: [], "no readable run.json"),
+        (lambda run: run | {"steps": []}, "do not reach the last scheduled step"),
+        (lambda run: run | {"spec": []}, "spec is missing"),
+        (lambda run: run | {"spec": without(run["spec"], "seed")}, "spec lacks seed"),
+        (lambda run: run | {"weights_sha256": None}, "weights_sha256 is missing"),
+        (lambda run: without(run, "provenance"), "provenance is missing"),
+        (lambda run: run | {"provenance": {"threads": 1}}, "provenance.threads=1 must be"),
+    ],
+)
+def test_damaged_record_is_refused_in_one_message(recorded, change, message, capsys):
+    folder, content = recorded
+    write_json(folder / "run.json", change(content))
+    assert main([str(folder)]) == 2
+    told = capsys.readouterr()
+    assert message in told.err and str(folder) in told.err and told.out == ""
+
+
+def without(mapping, name):
+    return {key: value for key, value in mapping.items() if key != name}
 
 
 def test_provenance_names_what_appeared_and_vanished():

@@ -85,6 +85,9 @@ def test_own_recipe_in_full_is_the_same_as_under_thesis(framework, algorithm):
         ({"alignment": "none"}, r"alignment='none' must be one of: thesis, full"),
         ({"wrappers": "some"}, r"wrappers='some' must be one of"),
         ({"threads": 0}, r"threads=0 must be at least 1"),
+        ({"steps": float("inf")}, r"steps=inf must be a whole number"),
+        ({"steps": float("nan")}, r"steps=nan must be a whole number"),
+        ({"seed": float("nan")}, r"seed=nan must be a whole number"),
         ({"study": "../x"}, r"study='../x' must be a name"),
     ],
 )
@@ -107,8 +110,10 @@ def test_bad_values_are_refused_by_name(changes, message):
         ({"gama": 0.9}, r"hyperparameters\.gama is not known. Did you mean gamma\?"),
         ({"learning_rate": "fast"}, r"hyperparameters\.learning_rate='fast' must be a number"),
         ({"learning_rate": float("nan")}, r"must be finite"),
+        ({"learning_rate": 10**400}, r"hyperparameters\.learning_rate must be below"),
         ({"epochs": 2.5}, r"epochs=2\.5 must be a whole number"),
         ({"hidden_sizes": 64}, r"hidden_sizes=64 must be a list"),
+        ({"hidden_sizes": []}, r"hidden_sizes=\[\] must have at least one entry"),
         ({"hidden_sizes": [64, 0]}, r"hidden_sizes=0 must be at least 1"),
         ({"normalize_advantage": 1}, r"must be true or false"),
         ({"learning_rate_schedule": "cosine"}, r"must be one of: constant, linear"),
@@ -153,6 +158,35 @@ def test_spec_survives_json():
 
     spec = support.spec(hyperparameters={"gamma": 0.98})
     assert spec_from_dict(json.loads(json.dumps(spec_to_dict(spec)))) == spec
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps": "many"}, r"steps='many' must be a whole number"),
+        ({"algorithm": "dqn"}, r"algorithm='dqn' must be one of"),
+        ({"study": "../x"}, r"study='../x' must be a name"),
+        ({"hyperparameters": []}, r"hyperparameters=\[\] must be a mapping"),
+        ({"hyperparameters": {}}, r"hyperparameters lacks learning_rate"),
+        ({"overridden": [["gamma"]]}, r"overridden=.* must list names"),
+        ({"overridden": None}, r"overridden=None must list names"),
+        ({"python": 3}, r"python=3 must be the path"),
+        ({"colour": 1}, r"spec has no field colour"),
+    ],
+)
+def test_stored_spec_that_is_damaged_is_refused_by_name(changes, message):
+    with pytest.raises(SpecError, match=message):
+        spec_from_dict(spec_to_dict(support.spec()) | changes)
+
+
+def test_stored_spec_that_lacks_fields_is_refused_by_name():
+    stored = spec_to_dict(support.spec())
+    for name in stored:
+        with pytest.raises(SpecError, match=f"spec lacks {name}"):
+            spec_from_dict({key: value for key, value in stored.items() if key != name})
+    for content in (None, [], "spec"):
+        with pytest.raises(SpecError, match="spec is missing"):
+            spec_from_dict(content)
 
 
 @given(st.dictionaries(st.text(), st.none() | st.floats() | st.text() | st.lists(st.integers())))
