@@ -1,7 +1,5 @@
 """How a measured answer relates to the expected one."""
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from harness.probes.results import AGREES, COUNT, FACTOR, FUNCTION, OFFSET, Array, Comparison
@@ -37,18 +35,3 @@ def compare(value: Array, expected: Array, tolerance: float, counts: bool = Fals
     if np.max(np.abs(difference - offset)) <= room:
         return Comparison(OFFSET, offset)
     return Comparison(FUNCTION, largest)
-
-
-def group(
-    values: Mapping[str, Array], tolerance: float, counts: bool = False
-) -> tuple[tuple[str, ...], ...]:
-    """Names whose values agree with the first of their group; largest group first."""
-    groups: list[list[str]] = []
-    for name, value in values.items():
-        for members in groups:
-            if compare(value, values[members[0]], tolerance, counts).kind == AGREES:
-                members.append(name)
-                break
-        else:
-            groups.append([name])
-    return tuple(tuple(members) for members in sorted(groups, key=len, reverse=True))

@@ -1,15 +1,19 @@
 """Implements Hydra's launcher interface on `slurm.launch`."""
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from hydra.core.utils import JobReturn, JobStatus
-from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
+from harness.launcher import SweepLauncher
 
-class SlurmLauncher(Launcher):
+if TYPE_CHECKING:
+    from harness.run_spec import RunSpec
+
+
+class SlurmLauncher(SweepLauncher):
     """Checks every run of the sweep, queues what is not complete or under way, and returns."""
 
     def __init__(
@@ -20,45 +24,31 @@ class SlurmLauncher(Launcher):
         preflight_processes: int,
         **settings: Any,
     ) -> None:
+        super().__init__()
         self._profile = profile
         self._dry_run = dry_run
         self._preflight = preflight_processes if preflight else 0
-        self._settings = settings
-        self._context: HydraContext | None = None
-        self._config: DictConfig | None = None
+        self._overrides = settings
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Keeps what `launch` needs; the task function is not used, runs have own processes."""
-        self._context = hydra_context
-        self._config = config
-
-    def launch(
-        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
-    ) -> Sequence[JobReturn]:
-        """Queues the sweep.
+        """Reads the profile too, before the time is spent to compose many runs.
 
         Raises:
-            SpecError: A run cannot be carried out as asked; nothing was queued.
-            RunsFailed: Slurm refused some.
+            SpecError: The profile or a setting is not valid.
         """
-        # Hydra imports every plugin at start-up; these are needed only here.
-        from harness.sweep_specs import specs_of_sweep
-        from slurm.launch import launch
         from slurm.profile_files import load_settings
 
-        assert self._context is not None and self._config is not None
+        super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
         overrides = {
             name: OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
-            for name, value in self._settings.items()
+            for name, value in self._overrides.items()
         }
-        settings = load_settings(self._profile, overrides)
-        specs, results_dir = specs_of_sweep(
-            self._context.config_loader, self._config, job_overrides
-        )
-        launch(specs, results_dir, settings, preflight=self._preflight, dry_run=self._dry_run)
-        return [
-            JobReturn(overrides=list(overrides), status=JobStatus.COMPLETED)
-            for overrides in job_overrides
-        ]
+        self._settings = load_settings(self._profile, overrides)
+
+    def launch_runs(self, specs: "Sequence[RunSpec]", results_dir: Path) -> None:
+        """Queues the sweep."""
+        from slurm.launch import launch
+
+        launch(specs, results_dir, self._settings, preflight=self._preflight, dry_run=self._dry_run)

@@ -3,7 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from harness.probes.compare import compare, group
+from harness.probes.compare import compare
+from harness.probes.probe import Probe, alike
 from harness.probes.results import Answer, Axis, Comparison, Report, Result
 from harness.probes.stored import from_json, to_json
 
@@ -62,5 +63,11 @@ def test_rounding_is_no_difference():
 
 
 def test_groups_hold_those_that_agree():
-    values = {name: np.array([number]) for name, number in (("a", 1.0), ("b", 2.0), ("c", 2.0))}
-    assert group(values, 1e-4) == (("b", "c"), ("a",))
+    probe = Probe("a.b", "?", "paper", "units", lambda lab: None, lambda *_: "", tolerance=1e-4)
+    expected = np.array([3.0, 5.0])
+    values = {"a": [3.0, 6.0], "b": [3.0, 7.0], "c": [3.0, 7.0], "d": [3.0, 5.0]}
+    answers = {
+        name: Answer(np.array(value), expected, compare(np.array(value), expected, 1e-4), "")
+        for name, value in values.items()
+    }
+    assert alike(probe, answers) == (("b", "c"), ("a",), ("d",))
