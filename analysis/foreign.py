@@ -14,13 +14,16 @@ from typing import Any
 import numpy as np
 import yaml
 
-from analysis.evaluations import UnusableError, check_finite, read_evaluations
 from analysis.runs import Cell, Excluded, Run, RunId
+from harness.record.files import Unusable, read_bounded
+from harness.record.reading import check_finite, read_evaluations
 
 FRAMEWORK = "sb3"
 ZOO_HPS, UNKNOWN_HPS = "rl_zoo3", "unknown"
 
-_NUMBERED = re.compile(r"(.+)_(\d+)")
+_NUMBERED = re.compile(r"(.+)_(\d{1,18})")
+_MOST_BYTES = 2**20
+_MOST_STEPS = 2**53
 
 
 class _Loader(yaml.SafeLoader):
@@ -44,15 +47,14 @@ def read_foreign(folder: Path) -> Run | Excluded:
     spec = _zoo_settings(folder)
     run_id = _identify(folder, spec)
     try:
-        timesteps, results, ep_lengths = read_evaluations(folder)
-        check_finite(timesteps, results)
+        evaluations = read_evaluations(folder)
+        check_finite(evaluations)
+        timesteps = evaluations.timesteps
         asked = spec.get("n_timesteps")
         if asked and timesteps[-1] + _spacing(timesteps) <= asked:
-            raise UnusableError(
-                f"too short: last evaluation at step {timesteps[-1]:,} of {asked:,}"
-            )
-        return Run(run_id, folder, timesteps, results, ep_lengths, spec)
-    except UnusableError as error:
+            raise Unusable(f"too short: last evaluation at step {timesteps[-1]:,} of {asked:,}")
+        return Run(run_id, folder, timesteps, evaluations.results, evaluations.ep_lengths, spec)
+    except Unusable as error:
         return Excluded(run_id, folder, str(error))
 
 
@@ -100,7 +102,7 @@ def _zoo_settings(folder: Path) -> dict[str, Any]:
         for path in sorted(folder.glob(f"*/{name}")):
             found = _pairs(path)
             steps = found.get("n_timesteps")
-            if isinstance(steps, int | float) and steps > 0:
+            if isinstance(steps, int | float) and 0 < steps <= _MOST_STEPS:
                 settings["n_timesteps"] = int(steps)
             if isinstance(found.get("seed"), int):
                 settings["zoo_seed"] = found["seed"]
@@ -109,15 +111,16 @@ def _zoo_settings(folder: Path) -> dict[str, Any]:
 
 def _pairs(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
-    except (OSError, ValueError, yaml.YAMLError):
+        content = yaml.load(read_bounded(path, _MOST_BYTES).decode(), Loader=_Loader)
+    except (OSError, Unusable, ValueError, RecursionError, yaml.YAMLError):
         return {}
     while isinstance(content, list) and len(content) == 1:
         content = content[0]
     if isinstance(content, dict):
         return content
     items = content if isinstance(content, list) else []
-    return {item[0]: item[1] for item in items if isinstance(item, list) and len(item) == 2}
+    pairs = [item for item in items if isinstance(item, list) and len(item) == 2]
+    return {name: value for name, value in pairs if isinstance(name, str)}
 
 
 def _spacing(timesteps: Any) -> int:

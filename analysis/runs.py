@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.record.reading import Provenance
+
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Cell:
@@ -56,6 +58,7 @@ class Run:
         ep_lengths: int64[E, episodes], steps of each evaluation episode.
         spec: The specification in run.json.
         seconds: Wall-clock time from start to end; NaN where run.json does not tell.
+        provenance: Where and with what it was made; None for runs of other projects.
     """
 
     id: RunId
@@ -65,6 +68,7 @@ class Run:
     ep_lengths: NDArray[np.int64]
     spec: Mapping[str, Any]
     seconds: float = math.nan
+    provenance: Provenance | None = None
 
     @property
     def final_score(self) -> float:
@@ -97,11 +101,13 @@ class Loaded:
         root: The folder.
         runs: The runs that are used, ordered by path.
         excluded: The others, ordered by path.
+        links: Links to folders below it, which are not followed.
     """
 
     root: Path
     runs: tuple[Run, ...]
     excluded: tuple[Excluded, ...]
+    links: tuple[Path, ...] = ()
 
     @property
     def folders(self) -> tuple[Run | Excluded, ...]:

@@ -70,11 +70,11 @@ def measure(side: str, framework: str, algorithm: str, env: str) -> float:
 def harness_side(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
     """The training as `harness.run` starts it, without evaluation."""
     from harness.adapter import load_adapter
-    from harness.lease import Lease
     from harness.monitor import TrainingMonitor
     from harness.prepare import prepare
     from harness.recipes import read_recipe
-    from harness.recording import RunFolder
+    from harness.record.folder import RunFolder
+    from harness.record.lease import Lease
     from harness.run_spec import DEFAULTS, make_spec
 
     recipe = read_recipe(algorithm, framework)

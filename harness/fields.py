@@ -11,6 +11,9 @@ from typing import Any
 
 _MANY = 25
 
+REQUIRED: Any = object()
+"""Stands for no value."""
+
 
 class SpecError(ValueError):
     """Bad input, worded for the user: field, value and remedy."""
@@ -37,6 +40,7 @@ def bounded(
     above: float | None = None,
     choices: Sequence[Any] | None = None,
     filled: bool = False,
+    before: Any = REQUIRED,
 ) -> Any:
     """A required dataclass field with its admissible values.
 
@@ -46,6 +50,8 @@ def bounded(
         above: Values must be strictly greater than this.
         choices: The only values allowed.
         filled: Whether a list needs at least one entry; the other limits are for each entry.
+        before: For a field that came later: the value that means what was done before it
+            existed, which older recipes and records get.
     """
     metadata = {
         "minimum": minimum,
@@ -53,6 +59,7 @@ def bounded(
         "above": above,
         "choices": choices,
         "filled": filled,
+        "before": before,
     }
     return dataclasses.field(metadata=metadata)
 
@@ -72,6 +79,12 @@ def build(cls: type[Any], values: Mapping[str, Any], where: str) -> Any:
     for name in values:
         if name not in known:
             raise SpecError(unknown(f"{where}.{name}", name, list(known)))
+    earlier = {
+        name: field.metadata["before"]
+        for name, field in known.items()
+        if field.metadata.get("before", REQUIRED) is not REQUIRED
+    }
+    values = earlier | dict(values)
     missing = [name for name in known if name not in values]
     if missing:
         raise SpecError(f"{where} lacks {', '.join(missing)}: give each a value.")

@@ -10,7 +10,7 @@ from envs.lockstep import make_lockstep
 from envs.make import frozen_normalizer, make_training_env, share_statistics
 from harness.adapter import Policy, Weights
 from harness.evaluation import Evaluation, evaluate
-from harness.recording import RunFolder
+from harness.record.folder import RunFolder
 from harness.run_spec import RunSpec
 from harness.seeding import episode_seeds
 
@@ -100,7 +100,7 @@ class TrainingMonitor:
         seeds = episode_seeds(spec.evaluation_seed, spec.env, spec.seed, index, spec.eval_episodes)
         normalize = frozen_normalizer(self._envs[0])
         evaluation = evaluate(self._policy, self._episodes, seeds, normalize)
-        self._folder.add_evaluation(self.steps, evaluation)
+        self._folder.add_evaluation(self.steps, evaluation.returns, evaluation.lengths)
         self._check_finite(evaluation)
         self.evaluation_seconds += time.monotonic() - started
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from harness.adapter import installed_adapters
 from harness.fields import SpecError
-from harness.files import write_all
 from harness.recipes import recipe_names
+from harness.record.files import write_all
 from harness.skeleton import Skeleton, add_entry_point
 from harness.spec import ALGORITHMS
 

@@ -2,24 +2,28 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import IO
 
 from harness.fields import SpecError
-from harness.lease import Lease, LeaseHeld
 from harness.prepare import Prepared
-from harness.recording import read_run
+from harness.record.files import Unusable, bytes_writer, read_bounded
+from harness.record.layout import RUN_FILE
+from harness.record.lease import Lease, LeaseHeld
+from harness.record.reading import read_run
 from harness.run import initialize
+
+_MOST_BYTES = 2**24
 
 
 def initialize_all(
-    runs: Iterable[tuple[Path, Prepared]],
+    runs: Iterable[tuple[Path, Prepared]], silent: Collection[str] = ()
 ) -> tuple[dict[Path, Prepared], dict[Path, str | None]]:
     """Writes a pending folder for each run that is neither complete nor under way.
 
     Args:
         runs: Folder of each run, and what is to be run there.
+        silent: Tokens of holders on other machines that were watched and found silent.
 
     Returns:
         The runs to execute; and the folders of the others, with who runs them, or None for
@@ -36,7 +40,7 @@ def initialize_all(
             undo.append(functools.partial(_drop, _missing(folder)))
             before = _content(folder)
             try:
-                if initialize(run, folder):
+                if initialize(run, folder, silent):
                     pending[folder] = run
                     undo.append(functools.partial(_restore, folder, before))
                 else:
@@ -52,8 +56,8 @@ def initialize_all(
 
 def _content(folder: Path) -> bytes | None:
     try:
-        return (folder / "run.json").read_bytes()
-    except OSError:
+        return read_bounded(folder / RUN_FILE, _MOST_BYTES)
+    except (OSError, Unusable):
         return None
 
 
@@ -71,17 +75,13 @@ def _missing(folder: Path) -> list[Path]:
 
 def _restore(folder: Path, before: bytes | None) -> None:
     """Puts back the `run.json` that was there, or none, unless the run was taken up since."""
-    with contextlib.suppress(OSError, ValueError, LeaseHeld), Lease.acquire(folder) as lease:
-        if read_run(folder).get("status") != "pending":
+    with contextlib.suppress(OSError, LeaseHeld), Lease.acquire(folder, ()) as lease:
+        if read_run(folder).reason != "pending":
             return
         if before is None:
-            lease.remove("run.json")
+            lease.remove(RUN_FILE)
         else:
-            lease.write("run.json", functools.partial(_write, content=before))
-
-
-def _write(file: IO[bytes], content: bytes) -> None:
-    file.write(content)
+            lease.write(RUN_FILE, bytes_writer(before))
 
 
 def _drop(made: list[Path]) -> None:

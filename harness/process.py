@@ -7,12 +7,14 @@ import secrets
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from harness.heartbeat import EXIT_NOT_MINE
 from harness.interpreter import lend_project
-from harness.lease import Lease, LeaseHeld, LeaseLost
-from harness.recording import RunFolder, read_run
+from harness.record.folder import RunFolder
+from harness.record.lease import EXIT_COMPLETE, EXIT_NOT_MINE, Lease, LeaseHeld, LeaseLost
+from harness.record.reading import Reading, read_run
 from harness.run import interruption
 from harness.run_spec import RunSpec
 from harness.stopping import SIGNALS, reason_of
@@ -27,8 +29,8 @@ class Outcome:
     Attributes:
         spec: The run.
         folder: Its folder.
-        status: Its final status; `skipped` where it was complete before, `running` where
-            another process has it.
+        status: Its final status; `skipped` where another process completed it, `running`
+            where another process has it.
         failure: What went wrong, if anything.
     """
 
@@ -69,39 +71,44 @@ class RunProcess:
             return False
         return True
 
-    def stop(self) -> None:
-        """Asks the process to end and waits until it has."""
-        self._process.send_signal(signal.SIGTERM)
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Asks the process to end, by a signal that says why, and waits until it has."""
+        self._process.send_signal(number)
         self._process.wait()
 
     def outcome(self) -> Outcome:
         """How the run ended; one that could not say so itself is marked here."""
         code = self._process.wait()
-        if code == EXIT_NOT_MINE:
+        reading = read_run(self._folder)
+        if code in (EXIT_COMPLETE, EXIT_NOT_MINE):
             failure = self._last_line() or "another process runs it"
-            self._log.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._log.unlink(missing_ok=True)
+            if reading.complete:
+                return Outcome(self._spec, self._folder, "skipped")
             return Outcome(self._spec, self._folder, "running", failure)
-        run = read_run(self._folder)
-        if run["status"] in ("pending", "running") or self._log.exists():
-            try:
-                run |= self._mark(code)
-            except (LeaseHeld, LeaseLost) as error:
-                return Outcome(self._spec, self._folder, "running", str(error))
-        return Outcome(self._spec, self._folder, run["status"], run["failure"])
+        if reading.complete:
+            return Outcome(self._spec, self._folder, "completed")
+        record = reading.record
+        if record and record.status in ("failed", "interrupted") and not self._log.exists():
+            return Outcome(self._spec, self._folder, record.status, record.failure)
+        changes = self._verdict(code, reading)
+        try:
+            mark(self._folder, changes, self._log.name)
+        except (LeaseHeld, LeaseLost) as error:
+            return Outcome(self._spec, self._folder, "running", str(error))
+        return Outcome(self._spec, self._folder, changes["status"], changes["failure"])
 
-    def _mark(self, code: int) -> dict[str, str]:
-        if -code in SIGNALS:
-            changes = interruption(reason_of(-code))
+    def _verdict(self, code: int, reading: Reading) -> dict[str, str]:
+        if not self._folder.is_dir():
+            failure = f"{self._folder} is gone: it was deleted or moved while the run went on"
+        elif -code in SIGNALS:
+            return interruption(reason_of(-code))
+        elif code == 0:
+            failure = f"its process ended well, but the run is not complete: {reading.reason}"
         else:
-            changes = {"status": "failed", "failure": self._describe_exit(code)}
-        with contextlib.suppress(OSError), Lease.acquire(self._folder) as lease:
-            # On a full disk neither may succeed; the outcome still tells.
-            folder = RunFolder(lease)
-            if self._log.exists():
-                folder.begin_log(self._log.name)
-            folder.update_run(**changes)
-            folder.stop_heartbeat()
-        return changes
+            failure = self._describe_exit(code)
+        return {"status": "failed", "failure": failure}
 
     def _describe_exit(self, code: int) -> str:
         if code < 0:
@@ -115,3 +122,28 @@ class RunProcess:
                 lines = name.read_text(errors="replace").strip().splitlines()
                 return lines[-1] if lines else ""
         return ""
+
+
+def mark(folder: Path, changes: Mapping[str, Any], log: str | None = None) -> None:
+    """Writes how a run ended, where that can be written, unless it is complete.
+
+    Args:
+        folder: The run folder.
+        changes: Entries of `run.json`.
+        log: Name of the file in the folder that becomes the log, if it is there.
+
+    Raises:
+        LeaseHeld: Another process runs it.
+        LeaseLost: Another process has taken it over meanwhile.
+    """
+    # In a folder that is gone, unreadable or full nothing can be told; the outcome still tells.
+    with contextlib.suppress(OSError), Lease.acquire(folder) as lease:
+        reading = read_run(folder)
+        if reading.complete:
+            return
+        writer = RunFolder(lease, reading.content)
+        if log and (folder / log).exists():
+            writer.begin_log(log)
+        if reading.record is not None:
+            writer.update_run(**changes)
+        writer.stop_heartbeat()

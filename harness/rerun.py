@@ -11,7 +11,8 @@ import numpy as np
 
 from harness.errors import exit_code
 from harness.fields import SpecError
-from harness.recording import incompleteness, read_run
+from harness.record.layout import RUN_FILE
+from harness.record.reading import Reading, read_run
 from harness.run_spec import RunSpec, spec_from_dict
 from harness.sweep import run_all
 
@@ -43,13 +44,12 @@ def rerun(folder: Path, results_dir: Path) -> int:
     Raises:
         SpecError: The folder holds no complete run, or the new one would not be made.
     """
-    reason = incompleteness(folder)
-    if reason:
-        raise SpecError(f"{folder} holds no complete run to compare with ({reason}).")
     before = read_run(folder)
-    spec = _spec_of(before, folder)
+    if not before.complete:
+        raise SpecError(f"{folder} holds no complete run to compare with ({before.reason}).")
+    spec = _spec_of(before)
     target = spec.folder(results_dir)
-    if incompleteness(target) is None:
+    if read_run(target).complete:
         raise SpecError(
             f"--keep {results_dir}: {target} holds a complete run already, so that none would be "
             "made. Name another folder, or leave --keep away."
@@ -60,49 +60,45 @@ def rerun(folder: Path, results_dir: Path) -> int:
         print(f"The new run did not complete: {reason}", file=sys.stderr)
         return 1
     after = read_run(outcome.folder)
-    same = compare_evaluations(folder, outcome.folder)
-    weights = before["weights_sha256"] == after["weights_sha256"]
+    same = compare_evaluations(before, after)
+    weights = before.content["weights_sha256"] == after.content["weights_sha256"]
     print(f"Evaluations: {same or 'identical'}")
     print(f"Weights:     {'identical' if weights else 'different'}")
-    differences = compare_provenance(before["provenance"], after["provenance"])
+    differences = compare_provenance(before.content["provenance"], after.content["provenance"])
     print("Software and machine: " + ("the same" if not differences else "different"))
     for name, (old, new) in differences.items():
         print(f"  {name}: {old} then, {new} now")
     return 0 if weights and not same else 1
 
 
-def _spec_of(run: Mapping[str, Any], folder: Path) -> RunSpec:
+def _spec_of(run: Reading) -> RunSpec:
     """The spec of a recorded run that has all that a comparison needs."""
     try:
-        spec = spec_from_dict(run.get("spec"))
-        provenance = run.get("provenance")
-        if not isinstance(run.get("weights_sha256"), str):
-            raise SpecError("weights_sha256 is missing.")
-        if not isinstance(provenance, Mapping):
-            raise SpecError("provenance is missing.")
-        for group in _GROUPS:
-            if not isinstance(provenance.get(group, {}), Mapping):
-                raise SpecError(f"provenance.{group}={provenance[group]!r} must be a mapping.")
+        spec = spec_from_dict(run.spec)
+        for name in ("weights_sha256", "provenance"):
+            if not run.content.get(name):
+                raise SpecError(f"{name} is missing.")
     except SpecError as error:
         raise SpecError(
-            f"{folder / 'run.json'} cannot be compared with: {error} "
+            f"{run.folder / RUN_FILE} cannot be compared with: {error} "
             "Name a folder as it was recorded."
         ) from error
     return spec
 
 
-def compare_evaluations(before: Path, after: Path) -> str:
-    """How the evaluations of two runs differ, in words; empty where they are identical."""
-    with np.load(before / "evaluations.npz") as old, np.load(after / "evaluations.npz") as new:
-        if old["timesteps"].tolist() != new["timesteps"].tolist():
-            return "made at different steps"
-        if old["results"].shape != new["results"].shape:
-            return "of different numbers of episodes"
-        different = (old["results"] != new["results"]).any(axis=1)
-        if not different.any():
-            return ""
-        first = int(old["timesteps"][different.argmax()])
-        gap = float(np.abs(old["results"].mean(axis=1) - new["results"].mean(axis=1)).max())
+def compare_evaluations(before: Reading, after: Reading) -> str:
+    """How the evaluations of two complete runs differ, in words; empty where they do not."""
+    old, new = before.evaluations, after.evaluations
+    assert old is not None and new is not None
+    if old.timesteps.tolist() != new.timesteps.tolist():
+        return "made at different steps"
+    if old.results.shape != new.results.shape:
+        return "of different numbers of episodes"
+    different = (old.results != new.results).any(axis=1)
+    if not different.any():
+        return ""
+    first = int(old.timesteps[different.argmax()])
+    gap = float(np.abs(old.results.mean(axis=1) - new.results.mean(axis=1)).max())
     return (
         f"{different.sum()} of {len(different)} differ, from step {first} on; "
         f"mean returns by up to {gap:.4g}"

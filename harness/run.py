@@ -2,28 +2,36 @@
 
 import contextlib
 import dataclasses
-import json
 import time
 import traceback
 import warnings
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from harness.adapter import Adapter, find_adapter
 from harness.fields import SpecError
-from harness.heartbeat import Heartbeat
-from harness.holder import Holder
-from harness.lease import Lease, LeaseLost
 from harness.monitor import TrainingError, TrainingMonitor
 from harness.prepare import Prepared
-from harness.provenance import provenance, weights_sha256
-from harness.recording import SCHEMA, RunFolder, incompleteness, past_attempts, read_run
-from harness.run_spec import spec_to_dict
+from harness.record.files import plain_json
+from harness.record.folder import Heartbeat, RunFolder, past_attempts
+from harness.record.layout import EVALUATIONS_FILE, RUN_FILE
+from harness.record.lease import FolderGone, Holder, Lease, LeaseLost
+from harness.record.provenance import provenance, weights_sha256
+from harness.record.reading import Reading, read_run
+from harness.run_spec import RunSpec, spec_from_dict, spec_to_dict
 from harness.stopping import REASONS
 
 
-def initialize(prepared: Prepared, path: Path) -> bool:
+def initialize(prepared: Prepared, path: Path, silent: Collection[str] | None = None) -> bool:
     """Writes a pending run folder, unless a complete run is there.
+
+    Args:
+        prepared: The run.
+        path: Its folder.
+        silent: As for `Lease.acquire`.
 
     Returns:
         Whether there is anything to run.
@@ -32,14 +40,34 @@ def initialize(prepared: Prepared, path: Path) -> bool:
         SpecError: The folder cannot be written or belongs to another run.
         LeaseHeld: The run is going on in another process.
     """
-    spec = spec_to_dict(prepared.spec)
-    _check_same(spec, path)
-    if incompleteness(path) is None:
+    reading = read_run(path)
+    _check_same(prepared.spec, reading)
+    if reading.complete:
         return False
-    content = {
-        "schema": SCHEMA,
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with Lease.acquire(path, silent) as lease:
+            # Asked again: another sweep may have completed it since.
+            reading = read_run(path)
+            _check_same(prepared.spec, reading)
+            if reading.complete:
+                return False
+            folder = RunFolder(lease, {})
+            if reading.damaged:
+                folder.set_aside(EVALUATIONS_FILE if reading.record else RUN_FILE)
+            folder.update_run(**_pending(prepared, reading))
+    except OSError as error:
+        raise SpecError(
+            f"results_dir: {path} cannot be written ({error.strerror}). Choose another folder."
+        ) from error
+    return True
+
+
+def _pending(prepared: Prepared, before: Reading) -> dict[str, Any]:
+    """What `run.json` says of a run that is set up."""
+    return {
         "status": "pending",
-        "spec": spec,
+        "spec": spec_to_dict(prepared.spec),
         "adapter": find_adapter(prepared.spec.framework).value,
         "hyperparameters": dataclasses.asdict(prepared.hyperparameters),
         "native": dict(prepared.native.settings),
@@ -54,19 +82,45 @@ def initialize(prepared: Prepared, path: Path) -> bool:
         "weights_sha256": None,
         "failure": None,
         "stopped_by": None,
-        "attempts": past_attempts(path),
+        "attempts": past_attempts(before),
         "timings": {},
         "provenance": {},
     }
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        with Lease.acquire(path) as lease:
-            RunFolder(lease).write_run(content)
-    except OSError as error:
-        raise SpecError(
-            f"results_dir: {path} cannot be written ({error.strerror}). Choose another folder."
-        ) from error
-    return True
+
+
+def check_translation(prepared: Prepared, recorded: Mapping[str, Any]) -> None:
+    """Makes sure that what trains is what `run.json` says, which may be of another day.
+
+    Args:
+        prepared: What the code of now makes of the run.
+        recorded: The content of `run.json`.
+
+    Raises:
+        SpecError: Names what differs.
+    """
+    now = _pending(prepared, Reading(Path()))
+    now["scheduled steps"] = now["steps"]["scheduled"]
+    then = {**recorded, "scheduled steps": recorded.get("steps", {}).get("scheduled")}
+    for part in ("hyperparameters", "native", "cadence", "scheduled steps"):
+        new, old = _as_read(now[part]), then.get(part)
+        if new != old and old is not None:
+            raise SpecError(
+                f"The code that is installed now translates the run otherwise than when it was "
+                f"set up ({_first_difference(part, old, new)}). Start the sweep again, which sets "
+                "it up anew."
+            )
+
+
+def _as_read(value: Any) -> Any:
+    """A value as it comes back from a file."""
+    return msgspec.json.decode(msgspec.json.encode(plain_json(value)))
+
+
+def _first_difference(part: str, old: Any, new: Any) -> str:
+    if isinstance(old, dict) and isinstance(new, dict):
+        name = min(n for n in old.keys() | new.keys() if old.get(n) != new.get(n))
+        return f"{part}: {name}={old.get(name)} then, {new.get(name)} now"
+    return f"{part}: {old} then, {new} now"
 
 
 def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
@@ -79,7 +133,7 @@ def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
         KeyboardInterrupt: After the run was marked interrupted.
         LeaseLost: Another process has taken the run over.
     """
-    started, attempts = time.time(), past_attempts(folder.path)
+    started, attempts = time.time(), past_attempts(read_run(folder.path))
     folder.clear()
     monitor: TrainingMonitor | None = None
     outcome: dict[str, Any] = {"status": "failed"}
@@ -92,14 +146,14 @@ def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
         except KeyboardInterrupt as error:
             outcome = interruption(getattr(error, "by", "user"))
             raise
-        except LeaseLost:
+        except (LeaseLost, FolderGone):
             raise
         except Exception as error:
             with contextlib.suppress(OSError):  # the log may be on a full disk
                 traceback.print_exc()
             outcome = {"status": "failed", "failure": _describe(error)}
         finally:
-            outcome |= _flush(folder)
+            outcome |= _finish_trace(folder)
             outcome["provenance"] = provenance() | {
                 "sources": dict(adapter.sources(prepared.spec.algorithm))
             }
@@ -137,9 +191,11 @@ def _train(prepared: Prepared, adapter: Adapter, monitor: TrainingMonitor) -> di
     return {"status": "completed", "weights_sha256": weights_sha256(monitor.weights())}
 
 
-def _flush(folder: RunFolder) -> dict[str, Any]:
+def _finish_trace(folder: RunFolder) -> dict[str, Any]:
     try:
-        folder.flush()
+        folder.finish_trace()
+    except FolderGone:
+        raise
     except OSError as error:
         return {"status": "failed", "failure": f"the trace cannot be written: {error}"}
     finally:
@@ -157,7 +213,7 @@ def _conclude(
     taken = monitor.steps if monitor else 0
     folder.update_run(
         **outcome,
-        steps=read_run(folder.path)["steps"] | {"taken": taken},
+        steps=folder.content["steps"] | {"taken": taken},
         timings={
             "started": started,
             "ended": ended,
@@ -173,15 +229,19 @@ def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _check_same(spec: dict[str, Any], path: Path) -> None:
+def _check_same(spec: RunSpec, reading: Reading) -> None:
+    if reading.newer:
+        raise SpecError(f"{reading.folder}: {reading.reason}, or choose another results_dir.")
+    if reading.record is None:
+        return
     try:
-        existing = read_run(path)["spec"]
-    except (OSError, ValueError, KeyError):
-        return
-    if not isinstance(existing, dict):
-        return
-    asked = json.loads(json.dumps(spec))
-    if existing | {"python": None} != asked | {"python": None}:
+        # A study may have been renamed, and an interpreter moved.
+        recorded = spec_from_dict(reading.spec)
+        same = dataclasses.replace(recorded, study=spec.study, python=spec.python) == spec
+    except SpecError:
+        same = False
+    if not same:
         raise SpecError(
-            f"{path} holds a run with other settings. Choose another study.name or results_dir."
+            f"{reading.folder} holds a run with other settings. Choose another study.name or "
+            "results_dir."
         )

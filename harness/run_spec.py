@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.adapter import load_adapter
 from harness.fields import SpecError, bounded, build, check
+from harness.record.layout import Place
 from harness.spec import ALGORITHMS, THESIS_FIELDS, Hyperparameters, only_of
 from harness.translation import plain
 
@@ -90,7 +91,7 @@ class RunSpec:
     def folder(self, results_dir: Path) -> Path:
         """The run folder below `results_dir`."""
         names = (self.study, self.env, self.algorithm, self.hps, self.framework, self.variant)
-        return results_dir.joinpath(*names, f"seed={self.seed}")
+        return Place(*names, self.seed).below(results_dir)
 
     @property
     def title(self) -> str:
@@ -145,8 +146,10 @@ def spec_from_dict(content: Any) -> RunSpec:
         SpecError: `content` is no run's spec.
     """
     names = [field.name for field in dataclasses.fields(RunSpec)]
-    if not isinstance(content, Mapping):
+    if not isinstance(content, Mapping) or not content:
         raise SpecError("spec is missing.")
+    # What was recorded before a field existed is as the field's default has it.
+    content = {**DEFAULTS, "python": None, "overridden": (), **content}
     lacking = [name for name in names if name not in content]
     surplus = [str(name) for name in content if name not in names]
     if lacking or surplus:

@@ -10,8 +10,12 @@ REASONS = {
     "cancellation": "stopped by the batch system: cancelled, preempted or the node is wanted",
     "preemption": "stopped by the batch system: preempted",
     "time limit": "stopped at the job's time limit",
+    "sweep": "stopped because the sweep that started it ended with an error",
 }
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
+SWEEP_ENDED = signal.SIGUSR1
+"""Tells a run that not the user but an error ended its sweep."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2, SWEEP_ENDED)
 
 
 class Stopped(KeyboardInterrupt):
@@ -44,6 +48,8 @@ def stop_launcher_on_signals() -> None:
 
 def reason_of(number: int) -> str:
     """The key of `REASONS` that a signal stands for."""
+    if number == SWEEP_ENDED:
+        return "sweep"
     if "PARALLAX_JOB" not in os.environ or number == signal.SIGINT:
         return "user"
     if number == signal.SIGTERM:

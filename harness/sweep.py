@@ -1,7 +1,10 @@
 """Runs many runs on this machine, each in a process of its own."""
 
+import dataclasses
+import signal
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -11,8 +14,10 @@ from harness.adapter import load_adapter
 from harness.fields import SpecError
 from harness.pending import initialize_all
 from harness.prepare import Prepared, prepare
-from harness.process import Outcome, RunProcess
+from harness.process import Outcome, RunProcess, mark
+from harness.record.lease import LeaseHeld, LeaseLost, watch
 from harness.run_spec import RunSpec
+from harness.stopping import SWEEP_ENDED
 from harness.sweep_display import SweepDisplay
 
 
@@ -32,14 +37,24 @@ def run_all(specs: Sequence[RunSpec], results_dir: Path, n_jobs: int) -> list[Ou
     if len(set(folders)) < len(folders):
         raise SpecError("The sweep names the same run more than once; let its values differ.")
     runs = dict(zip(folders, prepared, strict=True))
-    pending, others = initialize_all(runs.items())
+    silent, _ = watch(runs, say=lambda text: print(text, file=sys.stderr))
+    pending, others = initialize_all(runs.items(), silent)
     outcomes = {
         folder: Outcome(runs[folder].spec, folder, "running" if holder else "skipped", holder)
         for folder, holder in others.items()
     }
-    done = sum(outcome.status == "skipped" for outcome in outcomes.values())
-    outcomes |= _execute(pending, done, jobs)
+    _tell(others, len(runs))
+    outcomes |= _execute(pending, jobs)
     return [outcomes[folder] for folder in folders]
+
+
+def _tell(others: Mapping[Path, str | None], total: int) -> None:
+    """Says which runs are left out."""
+    complete = sum(holder is None for holder in others.values())
+    if complete:
+        print(f"{complete} of {total} runs are complete already.")
+    if complete < len(others):
+        print(f"{len(others) - complete} of {total} runs are running elsewhere.")
 
 
 def _processes(n_jobs: int) -> int:
@@ -52,11 +67,19 @@ def _processes(n_jobs: int) -> int:
         ) from None
 
 
-def _execute(pending: dict[Path, Prepared], skipped: int, jobs: int) -> dict[Path, Outcome]:
-    stop = threading.Event()
+@dataclasses.dataclass
+class _Stop:
+    """Tells the threads of a sweep to end their runs, and why."""
+
+    event: threading.Event = dataclasses.field(default_factory=threading.Event)
+    number: int = signal.SIGTERM
+
+
+def _execute(pending: dict[Path, Prepared], jobs: int) -> dict[Path, Outcome]:
+    stop = _Stop()
     outcomes: dict[Path, Outcome] = {}
     with (
-        SweepDisplay(pending, skipped, jobs) as display,
+        SweepDisplay(pending, jobs) as display,
         ThreadPoolExecutor(max_workers=jobs) as pool,
     ):
         futures = [pool.submit(_run_one, run.spec, folder, stop) for folder, run in pending.items()]
@@ -65,9 +88,11 @@ def _execute(pending: dict[Path, Prepared], skipped: int, jobs: int) -> dict[Pat
                 outcome = future.result()
                 outcomes[outcome.folder] = outcome
                 display.finished(outcome.folder, outcome.status, outcome.failure)
-        except BaseException:
+        except BaseException as error:
+            if not isinstance(error, KeyboardInterrupt):
+                stop.number = SWEEP_ENDED
             # Leaving the pool waits for its threads, and they for their processes.
-            stop.set()
+            stop.event.set()
             raise
     return outcomes
 
@@ -93,11 +118,23 @@ def prepare_all(specs: Sequence[RunSpec]) -> list[Prepared]:
     return prepared
 
 
-def _run_one(spec: RunSpec, folder: Path, stop: threading.Event) -> Outcome:
-    if stop.is_set():
+def _run_one(spec: RunSpec, folder: Path, stop: _Stop) -> Outcome:
+    """Runs one; whatever happens to its folder is its own failure, and no other run's."""
+    if stop.event.is_set():
         return Outcome(spec, folder, "pending")
-    process = RunProcess(spec, folder)
+    try:
+        process = RunProcess(spec, folder)
+    except OSError as error:
+        return _unstarted(spec, folder, f"it cannot be started: {error}")
     while not process.wait(0.2):
-        if stop.is_set():
-            process.stop()
+        if stop.event.is_set():
+            process.stop(stop.number)
     return process.outcome()
+
+
+def _unstarted(spec: RunSpec, folder: Path, failure: str) -> Outcome:
+    try:
+        mark(folder, {"status": "failed", "failure": failure})
+    except (LeaseHeld, LeaseLost) as error:
+        return Outcome(spec, folder, "running", str(error))
+    return Outcome(spec, folder, "failed", failure)

@@ -13,10 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.prepare import Prepared
-from harness.recording import read_progress
+from harness.record.lease import read_beat
 
 _REFRESH_SECONDS = 1.0
 _STEADY_SECONDS = 3.0
+_FINE = ("completed", "skipped")
 
 
 class SweepDisplay:
@@ -25,7 +26,7 @@ class SweepDisplay:
     Without a terminal only the lines of ended runs are printed.
     """
 
-    def __init__(self, pending: Mapping[Path, Prepared], skipped: int, jobs: int) -> None:
+    def __init__(self, pending: Mapping[Path, Prepared], jobs: int) -> None:
         self._runs = pending
         self._jobs = jobs
         self._ended: dict[Path, str] = {}
@@ -36,8 +37,6 @@ class SweepDisplay:
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._refresh, daemon=True)
         self._begun = time.monotonic()
-        if skipped:
-            self._console.print(f"{skipped} of {skipped + len(pending)} runs are complete already.")
 
     def __enter__(self) -> "SweepDisplay":
         """Starts drawing."""
@@ -65,7 +64,7 @@ class SweepDisplay:
         text = f"{count} {status:<11} {self._runs[folder].spec.title}"
         if failure:
             text += f"\n        {failure}\n        see {folder / 'log.txt'}"
-        style = "" if status == "completed" else "red"
+        style = "" if status in _FINE else "red"
         self._console.print(Text(text, style=style), soft_wrap=True)
 
     def _refresh(self) -> None:
@@ -73,7 +72,11 @@ class SweepDisplay:
             self._live.update(self._draw())
 
     def _draw(self) -> Group:
-        steps = {folder: read_progress(folder) for folder in self._runs if self._active(folder)}
+        steps = {
+            folder: beat.step
+            for folder in self._runs
+            if folder not in self._ended and (beat := read_beat(folder))
+        }
         running = Table.grid(padding=(0, 2))
         for folder, step in steps.items():
             self._observe(folder, step)
@@ -87,7 +90,7 @@ class SweepDisplay:
         partial = sum(
             step / self._runs[folder].native.total_steps for folder, step in steps.items()
         )
-        failed = sum(status != "completed" for status in self._ended.values())
+        failed = sum(status not in _FINE for status in self._ended.values())
         summary = Table.grid(padding=(0, 2))
         summary.add_row(
             ProgressBar(len(self._runs), len(self._ended) + partial, width=30),
@@ -97,9 +100,6 @@ class SweepDisplay:
             f"{_clock(self._remaining(steps))} left",
         )
         return Group(running, summary)
-
-    def _active(self, folder: Path) -> bool:
-        return folder not in self._ended and (folder / "progress.json").exists()
 
     def _observe(self, folder: Path, step: int) -> None:
         now = time.monotonic()

@@ -1,7 +1,8 @@
 """One run in a process of its own: `python -m harness.worker RUN_FOLDER [LOG]`.
 
 Standard output and error go to the file LOG in the folder, which the caller opened; it becomes
-the run's log once the run is this process's.
+the run's log once the run is this process's. Whether there is anything to do is asked under the
+lease, right before anything is touched.
 """
 
 import dataclasses
@@ -10,11 +11,12 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 from harness.adapter import ENTRY_POINT_GROUP, Adapter
-from harness.heartbeat import EXIT_NOT_MINE
-from harness.lease import Lease, LeaseHeld, LeaseLost
+from harness.fields import SpecError
 from harness.prepare import prepare
-from harness.recording import RunFolder, read_run
-from harness.run import execute
+from harness.record.folder import RunFolder
+from harness.record.lease import EXIT_COMPLETE, EXIT_NOT_MINE, Lease, LeaseHeld, LeaseLost
+from harness.record.reading import Reading, read_run
+from harness.run import check_translation, execute
 from harness.run_spec import spec_from_dict
 from harness.stopping import stop_on_signals
 
@@ -24,30 +26,45 @@ def main(path: Path, log: str | None = None) -> int:
 
     Returns:
         0 when it completed, 1 when it failed, 130 when it was interrupted, 75 when another
-        process runs it or has taken it over.
+        process runs it or has taken it over, 76 when it was complete already.
     """
     stop_on_signals()
     try:
         with Lease.acquire(path) as lease:
-            folder = RunFolder(lease)
+            reading = read_run(path)
+            if reading.complete:
+                return EXIT_COMPLETE
+            if reading.record is None:
+                print(f"Ended: {reading.reason}.", file=sys.stderr)
+                return 1
+            folder = RunFolder(lease, reading.content)
             if log:
                 folder.begin_log(log)
-            return 0 if _run(folder) == "completed" else 1
+            return 0 if _run(folder, reading) == "completed" else 1
     except KeyboardInterrupt:
         return 130
     except (LeaseHeld, LeaseLost) as error:
         print(f"Ended: {error}.", file=sys.stderr)
         return EXIT_NOT_MINE
+    except OSError as error:
+        print(f"Ended: {path} cannot be written: {error.strerror}.", file=sys.stderr)
+        return 1
 
 
-def _run(folder: RunFolder) -> str:
-    run = read_run(folder.path)
-    # By its module and name: the project need not be installed where a framework is.
-    entry = EntryPoint(name="adapter", value=run["adapter"], group=ENTRY_POINT_GROUP)
-    adapter: Adapter = entry.load()()
-    # Whichever interpreter was asked for, this is it.
-    spec = dataclasses.replace(spec_from_dict(run["spec"]), python=None)
-    return execute(prepare(spec, adapter), adapter, folder)
+def _run(folder: RunFolder, reading: Reading) -> str:
+    try:
+        # By its module and name: the project need not be installed where a framework is.
+        entry = EntryPoint("adapter", folder.content["adapter"], ENTRY_POINT_GROUP)
+        adapter: Adapter = entry.load()()
+        # Whichever interpreter was asked for, this is it.
+        spec = dataclasses.replace(spec_from_dict(reading.spec), python=None)
+        prepared = prepare(spec, adapter)
+        check_translation(prepared, folder.content)
+    except SpecError as error:
+        print(f"Ended: {error}", file=sys.stderr)
+        folder.update_run(status="failed", failure=str(error))
+        return "failed"
+    return execute(prepared, adapter, folder)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,11 @@ from rich.progress import track
 
 from harness.errors import HANDLED, exit_code
 from harness.fields import SpecError
+from harness.record.layout import find_runs
+from harness.record.reading import find_damage
 from slurm.states import OPEN
 from slurm.status import as_json, render
-from slurm.survey import find_runs, survey
-from slurm.validate import find_damage
+from slurm.survey import survey
 
 _WATCH_SECONDS = 10.0
 
@@ -110,7 +111,7 @@ def _cancel(options: argparse.Namespace) -> int:
 
 
 def _validate(options: argparse.Namespace) -> int:
-    folders = find_runs(options.folder)
+    folders = find_runs(options.folder).runs
     damaged = 0
     for folder in track(folders, "Reading", console=Console(stderr=True), transient=True):
         for name, problem in find_damage(folder).items():

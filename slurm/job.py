@@ -9,9 +9,10 @@ from pathlib import Path
 
 from submitit.core.utils import DelayedSubmission
 
-from harness.lease import read_holder
 from harness.process import Outcome, RunProcess
-from harness.recording import incompleteness, past_attempts, read_run
+from harness.record.folder import past_attempts
+from harness.record.lease import read_holder
+from harness.record.reading import read_run
 from harness.run_spec import spec_from_dict
 from harness.stopping import reason_of
 
@@ -89,11 +90,18 @@ class RunJob:
         os.environ["PARALLAX_LIMIT"] = str(time.time() + warning - min(_EARLY, warning / 2))
 
     def _run(self, folder: Path) -> Outcome | None:
+        reading = read_run(folder)
         if not _is_open(folder):
-            print(f"{folder}: {incompleteness(folder) or 'complete already'}", flush=True)
+            print(f"{folder}: {reading.reason or 'complete already'}", flush=True)
             return None
         self._current, self._run_started = str(folder), time.time()
-        process = RunProcess(spec_from_dict(read_run(folder)["spec"]), folder)
+        spec = spec_from_dict(reading.spec)
+        try:
+            process = RunProcess(spec, folder)
+        except OSError as error:
+            self._current = ""
+            print(f"{folder}: it cannot be started: {error}", flush=True)
+            return Outcome(spec, folder, "failed", f"it cannot be started: {error}")
         while not process.wait(1.0):
             continue
         outcome = process.outcome()
@@ -124,15 +132,11 @@ class RunJob:
         enough = min(0.8 * limit, warning - min(_EARLY, warning / 2))
         if time.time() - self._run_started < enough:
             return False
-        stops = [attempt.get("stopped_by") for attempt in past_attempts(folder)]
+        stops = [attempt["stopped_by"] for attempt in past_attempts(read_run(folder))]
         return stops.count("time limit") > self._limits.timeout_restarts
 
 
 def _is_open(folder: Path) -> bool:
     """Whether a run has still to be run: those that failed by themselves would fail again."""
-    if incompleteness(folder) is None:
-        return False
-    try:
-        return bool(read_run(folder)["status"] != "failed")
-    except (OSError, ValueError, KeyError):
-        return False
+    reading = read_run(folder)
+    return not reading.complete and reading.record is not None and reading.record.status != "failed"

@@ -1,6 +1,7 @@
 """Queues those runs of a sweep that need it, and says what was done."""
 
 import collections
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from rich.progress import track
 from harness.fields import SpecError
 from harness.pending import initialize_all
 from harness.prepare import Prepared
+from harness.record.lease import watch
 from harness.run_spec import RunSpec
 from harness.sweep import prepare_all
 from slurm.plan import Array, plan
@@ -75,7 +77,7 @@ def select(runs: dict[Path, Prepared], *, dry_run: bool) -> dict[Path, Prepared]
     if not dry_run:
         check_answered(existing, queue)
     states = {
-        folder: assess(folder, queue.jobs.get(folder)).state
+        folder: assess(folder, queue.jobs.get(folder), bool(queue.asked)).state
         for folder in runs
         if (folder / "run.json").exists()
     }
@@ -93,9 +95,10 @@ def select(runs: dict[Path, Prepared], *, dry_run: bool) -> dict[Path, Prepared]
 def _set_up(todo: dict[Path, Prepared]) -> dict[Path, Prepared]:
     console = Console(stderr=True)
     items = list(todo.items())
+    silent, _ = watch(todo, say=lambda text: print(text, file=sys.stderr))
     # Some files each, which takes a while on a network's disk.
     ready, others = initialize_all(
-        track(items, "Setting up run folders", console=console, transient=True)
+        track(items, "Setting up run folders", console=console, transient=True), silent
     )
     for folder, holder in others.items():
         if holder:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from harness import worker
-from harness.recording import read_run
+from harness.record.reading import read_run
 
 
 def main(folders: list[str]) -> None:
@@ -20,9 +20,9 @@ def main(folders: list[str]) -> None:
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 worker.main(Path(name))
-            run = read_run(Path(name))
-            if run["status"] != "completed":
-                failure = run["failure"]
+            reading = read_run(Path(name))
+            if not reading.complete:
+                failure = reading.reason.removeprefix("failed: ")
         except Exception as error:  # whatever it is, the next run is to be tried
             failure = f"{type(error).__name__}: {error}"
         print(json.dumps({"folder": name, "failure": failure}), flush=True)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.files import write_json
+from harness.record.files import write_json
 from harness.run_spec import RunSpec, spec_from_dict, spec_to_dict
 from slurm.plan import Array
 from slurm.settings import Settings

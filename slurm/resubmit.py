@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.errors import RunsFailed
 from harness.fields import SpecError
-from harness.recording import read_run
+from harness.record.reading import read_run
 from harness.run_spec import RunSpec, spec_from_dict
 from slurm.launch import launch
 from slurm.profile_files import load_settings, override
@@ -105,7 +105,7 @@ def _read(runs: Sequence[RunState]) -> tuple[dict[RunState, RunSpec], list[RunSt
     readable, unreadable = {}, []
     for run in runs:
         try:
-            readable[run] = spec_from_dict(read_run(run.folder)["spec"])
+            readable[run] = spec_from_dict(read_run(run.folder).spec)
         except (OSError, ValueError, KeyError, TypeError):
             if run.folder in submitted:
                 readable[run] = submitted[run.folder]

@@ -1,14 +1,12 @@
 """What each run is doing: its folder first, then what Slurm says."""
 
 import dataclasses
-import json
-import time
+import math
 from pathlib import Path
-from typing import Any
 
-from harness.holder import read_beat
-from harness.lease import read_holder
-from harness.recording import incompleteness, read_progress, read_run
+from harness.record.files import first_line
+from harness.record.lease import Beat, Holder, read_beat, read_holder
+from harness.record.reading import Reading, Record, read_run
 from slurm.listings import Job
 
 STATES = {
@@ -66,74 +64,87 @@ class RunState:
         return f"{self.framework} {self.algorithm} {self.env} {self.hps} seed={self.seed}"
 
 
-def assess(folder: Path, job: Job | None) -> RunState:
+def assess(folder: Path, job: Job | None, asked: bool = False) -> RunState:
     """The state of one run.
 
     Args:
         folder: The run folder.
-        job: What Slurm says of the last job it was submitted with; None for nothing.
+        job: What Slurm says of the job it was submitted with; None for nothing.
+        asked: Whether Slurm answered, so that a job it does not name is over.
     """
-    try:
-        run = read_run(folder)
-        known = _known(folder, run)
-        state, reason = _judge(folder, run, job)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return RunState(folder, "broken", *_from_path(folder), reason="no readable run.json")
-    if state == "running":
-        known |= _progress(folder, run)
-    job_id = job.job_id if job else run.get("job")
-    return RunState(folder, state, **known, reason=reason, job=job_id)
+    reading = read_run(folder)
+    holder = None if reading.complete else read_holder(folder)
+    state, reason = _judge(reading, holder, job, asked)
+    place, record = reading.place, reading.record
+    known = RunState(
+        folder,
+        state,
+        place.study,
+        place.framework,
+        place.algorithm,
+        place.env,
+        place.hps,
+        -1 if place.seed is None else place.seed,
+        reason=reason,
+        job=job.job_id if job else None,
+    )
+    if record is None:
+        return known
+    beat = read_beat(folder) if state == "running" or not record.steps.taken else None
+    step = max(beat.step, 0) if beat else record.steps.taken
+    known = dataclasses.replace(known, step=step, steps=record.steps.scheduled)
+    if state != "running":
+        return dataclasses.replace(known, job=known.job or record.job)
+    # The job that has it is the holder's, and none where it is trained without one.
+    own = holder.job or None if holder else None
+    return dataclasses.replace(known, rate=_rate(record, beat), job=own)
 
 
-def _judge(folder: Path, run: dict[str, Any], job: Job | None) -> tuple[str, str]:
-    status, failure = run["status"], (run["failure"] or "").strip().partition("\n")[0]
-    if status == "completed":
-        reason = incompleteness(folder, run)
-        return ("broken", reason) if reason else ("completed", "")
-    holder = read_holder(folder)
-    if holder is not None and holder.is_alive(folder):
-        return "running", ""
-    if status == "failed":
+def _judge(
+    reading: Reading, holder: Holder | None, job: Job | None, asked: bool
+) -> tuple[str, str]:
+    if reading.complete:
+        return "completed", ""
+    record = reading.record
+    if holder is not None and (doubt := _alive(holder, job, asked)) is not None:
+        return "running", doubt
+    if record is None or record.status == "completed":
+        return "broken", reading.reason
+    failure = first_line(record.failure) if record.failure else ""
+    if record.status == "failed":
         return "failed", failure
     if job is not None and job.is_alive:
         return "queued", f"job {job.job_id} is {job.state}"
     end = f"Slurm says {job.state}" if job else ""
-    if status == "running":
+    if record.status == "running":
         if job is not None and job.state == "TIMEOUT":
             return "timeout", end
-        beat = read_beat(folder)[0]
-        silent = f"silent for {_span(time.time() - beat)}" if beat else "silent"
-        return "lost", f"{silent}; {end}" if end else silent
-    if status == "interrupted":
-        return ("timeout" if run.get("stopped_by") == "time limit" else status), failure
-    if status == "pending":
-        return "pending", end
-    return "broken", f"run.json has the unknown status {status!r}"
+        last = f"it was {holder.describe()}" if holder else "no process holds it"
+        return "lost", f"{last}; {end}" if end else last
+    if record.status == "interrupted":
+        return ("timeout" if record.stopped_by == "time limit" else "interrupted"), failure
+    return "pending", end
 
 
-def _known(folder: Path, run: dict[str, Any]) -> dict[str, Any]:
-    names = ("study", "framework", "algorithm", "env", "hps", "seed")
-    steps = run["steps"]
-    return {name: run["spec"][name] for name in names} | {
-        "step": steps["taken"] or read_progress(folder),
-        "steps": steps["scheduled"],
-    }
+def _alive(holder: Holder, job: Job | None, asked: bool) -> str | None:
+    """None for a holder that is dead; else in words what is not certain, mostly nothing.
+
+    Clocks of other machines tell nothing: there it is Slurm that knows.
+    """
+    if holder.is_local:
+        return "" if holder.is_running() else None
+    if not holder.job:
+        return f"held by {holder.describe()}, which cannot be looked at from here"
+    if job is not None and job.job_id == holder.job:
+        return "" if job.is_alive else None
+    if asked:
+        return None
+    return f"held by {holder.describe()}, about which Slurm was not asked"
 
 
-def _progress(folder: Path, run: dict[str, Any]) -> dict[str, Any]:
-    try:
-        beat = json.loads((folder / "progress.json").read_text())
-        seconds = beat["time"] - run["timings"]["started"]
-        return {"step": beat["step"], "rate": beat["step"] / seconds if seconds > 0 else None}
-    except (OSError, ValueError, KeyError):
-        return {}  # it has just started or just ended
-
-
-def _from_path(folder: Path) -> tuple[str, str, str, str, str]:
-    study, env, algorithm, hps, framework = (("?",) * 7 + folder.parts)[-7:-2]
-    return study, framework, algorithm, env, hps
-
-
-def _span(seconds: float) -> str:
-    minutes = int(seconds) // 60
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+def _rate(record: Record, beat: Beat | None) -> float | None:
+    # Both times are of the clock of the machine that runs it.
+    started = record.timings.started
+    if beat is None or started is None or not 0 < beat.time - started < math.inf:
+        return None
+    return max(beat.step, 0) / (beat.time - started)

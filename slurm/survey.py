@@ -1,22 +1,20 @@
 """All runs below a folder, and what Slurm says of them."""
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.errors import RunsFailed
+from harness.record.layout import find_runs, study_folder
 from slurm.queue import Queue, ask
-from slurm.records import FOLDER, read_records
+from slurm.records import read_records
 from slurm.states import RunState, assess
-
-_NOT_RUNS = ("analysis", FOLDER)
 
 
 def survey(root: Path) -> tuple[list[RunState], Queue]:
     """Looks at every run at or below a folder and asks Slurm about those submitted."""
-    folders = find_runs(root)
+    folders = find_runs(root).runs
     queue = ask_about(folders)
-    return [assess(folder, queue.jobs.get(folder)) for folder in folders], queue
+    return [assess(folder, queue.jobs.get(folder), bool(queue.asked)) for folder in folders], queue
 
 
 def ask_about(folders: Iterable[Path]) -> Queue:
@@ -45,17 +43,5 @@ def study_folders(runs: Iterable[RunState]) -> list[Path]:
 
 
 def _study_folder(folder: Path) -> Sequence[Path]:
-    # <study>/<env>/<algorithm>/<hps>/<framework>/<variant>/seed=<n>
-    return folder.parents[5:6]
-
-
-def find_runs(root: Path) -> list[Path]:
-    """Run folders at or below `root`, those without a run.json included, in order."""
-    found = []
-    for name, subfolders, files in os.walk(root.absolute(), followlinks=True):
-        folder = Path(name)
-        if "run.json" in files or folder.name.startswith("seed="):
-            found.append(folder)
-            subfolders.clear()
-        subfolders[:] = sorted(set(subfolders) - set(_NOT_RUNS))
-    return found
+    study = study_folder(folder)
+    return () if study is None else (study,)

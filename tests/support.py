@@ -7,10 +7,11 @@ import pytest
 
 from harness.adapter import load_adapter
 from harness.fields import SpecError
-from harness.lease import Lease
 from harness.prepare import prepare
 from harness.recipes import read_recipe
-from harness.recording import RunFolder, read_run
+from harness.record.folder import RunFolder
+from harness.record.lease import Lease
+from harness.record.reading import read_run
 from harness.run import execute, initialize
 from harness.run_spec import DEFAULTS, make_spec
 
@@ -57,4 +58,4 @@ def run(a_spec, results_dir):
     initialize(prepared, folder)
     with Lease.acquire(folder) as lease:
         execute(prepared, load_adapter(a_spec.framework), RunFolder(lease))
-    return folder, read_run(folder)
+    return folder, read_run(folder).content

@@ -12,11 +12,11 @@ from analysis.compare import compare
 from analysis.curves import Panel, make_panels
 from analysis.figures.learning_curves import draw_curves
 from analysis.figures.save import save
-from analysis.files import write_text
-from analysis.find import OUTPUT_FOLDER
 from analysis.intervals import METHODS
 from analysis.notes import make_notes
 from analysis.tables import print_comparison, to_csv, to_markdown
+from harness.record.files import write_text
+from harness.record.layout import ANALYSIS_FOLDER
 
 # Resampling starts from the same seed each time, so that the same runs give the same files.
 _BOOTSTRAP_SEED = 0
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         CommandError: There is nothing to compare or nowhere to write.
     """
     loaded = load_results(options.results)
-    output = options.output or options.results / OUTPUT_FOLDER
+    output = options.output or options.results / ANALYSIS_FOLDER
     rng = np.random.default_rng(_BOOTSTRAP_SEED)
     comparisons = compare(loaded, options.interval, rng)
     notes = make_notes(loaded, comparisons, options.interval)

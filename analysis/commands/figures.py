@@ -13,9 +13,9 @@ from analysis.figures.material import gather
 from analysis.figures.render import cores, render_all
 from analysis.figures.save import PNG_DPI, write_bytes
 from analysis.figures.sheet import NotDrawn, Sheet
-from analysis.files import write_text
-from analysis.find import OUTPUT_FOLDER
 from analysis.intervals import METHODS
+from harness.record.files import write_text
+from harness.record.layout import ANALYSIS_FOLDER
 
 FOLDER = "figures"
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--only", default="", help="names of figures, with commas between them (default: all)"
     )
     parser.add_argument("--list", action="store_true", help="print the names of figures and stop")
-    parser.add_argument("--output", type=Path, help=f"default: RESULTS/{OUTPUT_FOLDER}/{FOLDER}")
+    parser.add_argument("--output", type=Path, help=f"default: RESULTS/{ANALYSIS_FOLDER}/{FOLDER}")
     add_interval_argument(parser)
     add_jobs_argument(parser)
     add_verdict_arguments(parser)
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     loaded = load_results(options.results)
     found = families.sheets(gather(loaded, settings, options.interval), only)
     items = list(itertools.chain(*found.values()))
-    output = options.output or options.results / OUTPUT_FOLDER / FOLDER
+    output = options.output or options.results / ANALYSIS_FOLDER / FOLDER
     drawn = [item for item in items if isinstance(item, Sheet)]
     with writing_to(output):
         draw(drawn, output, options.jobs)

@@ -11,8 +11,6 @@ from rich.text import Text
 from analysis.answers import answer_runs
 from analysis.commands.shell import CommandError, load_results, make_console, writing_to
 from analysis.commands.verdict_options import add_verdict_arguments, make_options
-from analysis.files import write_text
-from analysis.find import OUTPUT_FOLDER
 from analysis.groups import groups_of_runs
 from analysis.options import Options
 from analysis.pair_verdict import DIFFERENT, EQUIVALENT
@@ -23,6 +21,8 @@ from analysis.stopping import Looks, stopping_verdicts
 from analysis.stopping_row import stopping_row
 from analysis.sweeps import make_sweeps, script
 from analysis.verdict_tables import to_csv
+from harness.record.files import write_text
+from harness.record.layout import ANALYSIS_FOLDER
 
 SCRIPT, TABLE = "plan.sh", "stopping.csv"
 
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         given = f"--batch={options.batch} and --most={options.most}"
         raise CommandError(f"{given}: give at least 1 and 2.")
     loaded = load_results(options.results)
-    output = options.output or options.results / OUTPUT_FOLDER / SCRIPT
+    output = options.output or options.results / ANALYSIS_FOLDER / SCRIPT
     plan, lines = _plan(loaded, chosen, options, output.with_name(TABLE))
     if not any((plan.decided, plan.planned, plan.beyond, plan.not_ours)):
         raise CommandError(

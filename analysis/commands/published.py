@@ -9,8 +9,8 @@ from analysis.answers import answer_published
 from analysis.commands.shell import make_console, writing_to
 from analysis.commands.verdict_options import add_verdict_arguments, make_options
 from analysis.commands.verdicts import summary, write_tables
-from analysis.files import write_text
 from analysis.thesis.page import published_page
+from harness.record.files import write_text
 
 PAGE = "published-tables.md"
 

@@ -12,10 +12,10 @@ from analysis.commands.figures import add_interval_argument, add_jobs_argument
 from analysis.commands.shell import load_results, make_console, progress, writing_to
 from analysis.commands.verdict_options import add_verdict_arguments, make_options
 from analysis.figures.material import gather
-from analysis.files import write_text
-from analysis.find import OUTPUT_FOLDER
 from analysis.report.content import gather_content
 from analysis.report.page import render_page
+from harness.record.files import write_text
+from harness.record.layout import ANALYSIS_FOLDER
 
 PAGE = "report.html"
 _PACKAGES = ("numpy", "scipy", "matplotlib", "seaborn", "jinja2")
@@ -26,7 +26,7 @@ _NAMES = ("interval", "alpha", "margin", "family", "power", "rng_seed", "output"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
     parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
-    parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{OUTPUT_FOLDER}")
+    parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
     add_interval_argument(parser)
     add_jobs_argument(parser)
     add_verdict_arguments(parser)
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     """
     settings = make_options(options)
     loaded = load_results(options.results)
-    output = options.output or options.results / OUTPUT_FOLDER
+    output = options.output or options.results / ANALYSIS_FOLDER
     console = make_console()
     with writing_to(output):
         material = gather(loaded, settings, options.interval)

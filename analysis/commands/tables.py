@@ -8,12 +8,12 @@ from rich.text import Text
 from analysis.answers import answer_runs
 from analysis.commands.shell import load_results, make_console, writing_to
 from analysis.commands.verdict_options import add_verdict_arguments, make_options
-from analysis.files import write_text
-from analysis.find import OUTPUT_FOLDER
 from analysis.intervals import METHODS
 from analysis.notes import counts
 from analysis.score_table import score_tables
 from analysis.score_table_formats import to_csv, to_latex, to_markdown
+from harness.record.files import write_text
+from harness.record.layout import ANALYSIS_FOLDER
 
 FOLDER = "tables"
 FORMATS = {"md": to_markdown, "csv": to_csv, "tex": to_latex}
@@ -22,7 +22,7 @@ FORMATS = {"md": to_markdown, "csv": to_csv, "tex": to_latex}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
     parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
-    parser.add_argument("--output", type=Path, help=f"default: RESULTS/{OUTPUT_FOLDER}/{FOLDER}")
+    parser.add_argument("--output", type=Path, help=f"default: RESULTS/{ANALYSIS_FOLDER}/{FOLDER}")
     parser.add_argument(
         "--interval", choices=METHODS, default="t", help="method of the 95%% intervals (default: t)"
     )
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     settings = make_options(options)
     loaded = load_results(options.results)
     tables = score_tables(answer_runs(loaded, settings), options.interval)
-    output = options.output or options.results / OUTPUT_FOLDER / FOLDER
+    output = options.output or options.results / ANALYSIS_FOLDER / FOLDER
     console = make_console()
     with writing_to(output):
         for table in tables:

@@ -10,9 +10,9 @@ from rich.text import Text
 from analysis.answers import Answers, answer_runs
 from analysis.commands.shell import load_results, make_console, writing_to
 from analysis.commands.verdict_options import add_verdict_arguments, make_options
-from analysis.files import write_text
-from analysis.find import OUTPUT_FOLDER
 from analysis.verdict_tables import consistency_row, ranking_rows, reproduction_row, to_csv
+from harness.record.files import write_text
+from harness.record.layout import ANALYSIS_FOLDER
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     """
     chosen = make_options(options)
     answers = answer_runs(load_results(options.results), chosen)
-    output = options.output or options.results / OUTPUT_FOLDER
+    output = options.output or options.results / ANALYSIS_FOLDER
     with writing_to(output):
         names = write_tables(output, answers)
     console = make_console()

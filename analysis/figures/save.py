@@ -8,7 +8,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from analysis.figures.style import settings
-from analysis.files import write_whole
+from harness.record.files import write_whole
 
 PNG_DPI = 200
 # What would tell when and with what a file was written.

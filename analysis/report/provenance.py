@@ -2,13 +2,11 @@
 
 import collections
 import dataclasses
-import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from analysis.find import RUN_FILE
 from analysis.runs import Run
+from harness.record import reading
 
 # Packages whose versions matter to results; others stand in each run.json.
 PACKAGES = (
@@ -35,14 +33,13 @@ class Provenance:
 
 
 def read_provenance(runs: Sequence[Run]) -> Provenance:
-    """Reads run.json of each run again; what cannot be read counts as not told."""
+    """What the runs tell; those that tell nothing are counted."""
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
     silent = 0
     for run in runs:
-        record = _record(run)
-        found = _mapping(record.get("provenance"))
-        silent += not found
-        counts.update(_facts(found))
+        facts = _facts(run.provenance) if run.provenance else []
+        silent += not facts
+        counts.update(facts)
     timed = [run for run in runs if not math.isnan(run.seconds)]
     names = [*PACKAGES, "Python", "processor", "host", "platform", "commit"]
     rows = sorted(counts.items(), key=lambda item: (names.index(item[0][0]), item[0][1]))
@@ -54,30 +51,17 @@ def read_provenance(runs: Sequence[Run]) -> Provenance:
     )
 
 
-def _facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    packages = _mapping(found.get("packages"))
-    facts = [(name, str(packages[name])) for name in PACKAGES if name in packages]
-    for key, name in (
-        ("python", "Python"),
-        ("processor", "processor"),
-        ("host", "host"),
-        ("platform", "platform"),
+def _facts(found: reading.Provenance) -> list[tuple[str, str]]:
+    facts = [(name, found.packages[name]) for name in PACKAGES if name in found.packages]
+    for value, name in (
+        (found.python, "Python"),
+        (found.processor, "processor"),
+        (found.host, "host"),
+        (found.platform, "platform"),
     ):
-        if found.get(key):
-            facts.append((name, str(found[key])))
-    commit = _mapping(found.get("commit"))
-    if commit.get("commit"):
-        dirty = " with changes" if commit.get("dirty") else ""
-        facts.append(("commit", f"{str(commit['commit'])[:12]}{dirty}"))
+        if value:
+            facts.append((name, value))
+    if found.commit.get("commit"):
+        dirty = " with changes" if found.commit.get("dirty") else ""
+        facts.append(("commit", f"{str(found.commit['commit'])[:12]}{dirty}"))
     return facts
-
-
-def _record(run: Run) -> Mapping[str, Any]:
-    try:
-        return _mapping(json.loads((run.path / RUN_FILE).read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return {}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -18,9 +18,10 @@ from harness.adapter import load_adapter
 from harness.conformance.runs import train
 from harness.conformance.small import STEPS, base_hyperparameters
 from harness.interpreter import lend_project
-from harness.lease import Lease
 from harness.prepare import Prepared, prepare
-from harness.recording import RunFolder, incompleteness, read_run
+from harness.record.folder import RunFolder
+from harness.record.lease import Lease
+from harness.record.reading import read_run
 from harness.run import execute, initialize
 from harness.run_spec import DEFAULTS, make_spec
 
@@ -42,11 +43,12 @@ class ExitConformance:
         folder = tmp_path / "run"
         prepared = _initialized(self.framework, algorithm, ENV_ID, folder)
         code, output = _run_alone([sys.executable, "-m", "harness.worker", str(folder)])
-        run = read_run(folder)
+        reading = read_run(folder)
+        run = reading.content
         assert code == 0, run["failure"] or output
         bare = train(self.framework, algorithm, prepared.hyperparameters)
         assert run["weights_sha256"] == bare.digest
-        assert incompleteness(folder) is None
+        assert reading.complete, reading.reason
         assert {file.name for file in folder.iterdir()} <= FILES
 
     @pytest.mark.parametrize("fault", ["raises", "nan"])
@@ -152,7 +154,7 @@ def _processes_of_session(session: int) -> list[int]:
 
 def _check_aftermath(folder: Path, status: str) -> dict[str, Any]:
     """One status and a reason, and no file too many."""
-    run = read_run(folder)
+    run = dict(read_run(folder).content)
     assert run["status"] == status, run["failure"]
     assert run["failure"], "nothing says what happened"
     assert run["steps"]["taken"] >= FAULT_STEP

@@ -15,7 +15,7 @@ from envs.tasks import load_task
 from harness.adapter import Context, MakeEnv, Native, Policy, Weights, load_adapter
 from harness.conformance.observer import Observed, Observer
 from harness.conformance.small import STEPS, translate
-from harness.provenance import weights_sha256
+from harness.record.provenance import weights_sha256
 from harness.spec import Hyperparameters
 
 _SOME = np.linspace(-20, 20, 15, dtype=np.float32).reshape(5, 3)

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.fields import SpecError
-from harness.files import write_all
 from harness.probes.baseline import merged
 from harness.probes.ledger import statements, text
 from harness.probes.results import Report
 from harness.probes.stored import to_text
+from harness.record.files import write_all
 
 
 def check(options: argparse.Namespace) -> None:

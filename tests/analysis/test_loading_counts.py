@@ -5,12 +5,12 @@ import shutil
 
 import numpy as np
 import pytest
+from analysis.evaluations import UnusableError, check_complete
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.__main__ import main
 from analysis.absent import absent_runs
-from analysis.evaluations import UnusableError, check_complete
 from analysis.load import load
 
 DAMAGES = {

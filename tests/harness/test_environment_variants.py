@@ -9,7 +9,7 @@ from envs.make import make_training_env, share_statistics
 from harness.adapter import load_adapter
 from harness.fields import SpecError
 from harness.prepare import prepare
-from harness.recording import read_run
+from harness.record.reading import read_run
 
 PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
 OFF_POLICY = {"learning_starts": 64, "batch_size": 32}
@@ -106,4 +106,4 @@ def test_normalised_training_is_another_run_with_raw_evaluation(framework, tmp_p
             # This task pays 1 a step, so raw returns are the lengths.
             assert file["results"].tolist() == file["ep_lengths"].tolist()
     assert runs["none"]["weights_sha256"] != runs["normalized"]["weights_sha256"]
-    assert read_run(folder)["spec"]["wrappers"] == "normalized"
+    assert read_run(folder).content["spec"]["wrappers"] == "normalized"

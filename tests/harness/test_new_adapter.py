@@ -161,7 +161,7 @@ def test_nothing_is_half_written(checkout, monkeypatch):
             raise OSError(28, "No space left on device", str(path))
         path.write_text("half")
 
-    monkeypatch.setattr("harness.files.write_atomically", full_disk)
+    monkeypatch.setattr("harness.record.files.write_atomically", full_disk)
     with pytest.raises(SpecError, match=r"cannot be written .No space left on device."):
         new_adapter.new_adapter("stranger", checkout)
     assert len(written) == 7

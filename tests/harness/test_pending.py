@@ -5,11 +5,11 @@ import support
 
 from harness.adapter import load_adapter
 from harness.fields import SpecError
-from harness.files import write_json
-from harness.lease import Lease
 from harness.pending import initialize_all
 from harness.prepare import prepare
-from harness.recording import read_run
+from harness.record.files import write_json
+from harness.record.lease import Lease
+from harness.record.reading import read_run
 
 
 def runs(results, *specs):
@@ -27,7 +27,7 @@ def too_long():
 def test_all_folders_are_pending(tmp_path):
     asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
     assert initialize_all(asked) == (dict(asked), {})
-    assert [read_run(folder)["status"] for folder, _ in asked] == ["pending", "pending"]
+    assert [read_run(folder).content["status"] for folder, _ in asked] == ["pending", "pending"]
 
 
 def test_run_under_way_is_told_and_left_alone(tmp_path):
@@ -54,7 +54,7 @@ def test_earlier_attempt_is_put_back_where_another_folder_cannot_be_made(tmp_pat
     asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
     initialize_all(asked)
     failed = asked[0][0]
-    write_json(failed / "run.json", read_run(failed) | {"status": "failed", "failure": "x"})
+    write_json(failed / "run.json", read_run(failed).content | {"status": "failed", "failure": "x"})
     before = contents(tmp_path)
     for _ in range(2):
         with pytest.raises(SpecError, match="cannot be written"):
@@ -68,14 +68,14 @@ def test_damaged_record_is_replaced(content, tmp_path):
     folder.mkdir(parents=True)
     write_json(folder / "run.json", content)
     assert initialize_all([(folder, run)]) == ({folder: run}, {})
-    assert read_run(folder)["status"] == "pending"
+    assert read_run(folder).content["status"] == "pending"
 
 
 def test_run_of_other_settings_takes_nothing_along(tmp_path):
     asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
     initialize_all(asked[1:])
     path = asked[1][0] / "run.json"
-    run = read_run(asked[1][0])
+    run = read_run(asked[1][0]).content
     write_json(path, run | {"spec": run["spec"] | {"steps": 7}})
     before = contents(tmp_path)
     with pytest.raises(SpecError, match="holds a run with other settings"):

@@ -10,9 +10,9 @@ import pytest
 import support
 
 from harness.fields import SpecError
-from harness.files import write_json
 from harness.interpreter import check_interpreter
-from harness.recording import incompleteness, read_run
+from harness.record.files import write_json
+from harness.record.reading import read_run
 from harness.rerun import compare_provenance, main
 from harness.run_spec import spec_to_dict
 from harness.sweep import run_all
@@ -41,7 +41,7 @@ def test_run_again_is_identical(finished):
 
 
 def test_what_differs_is_named(finished, tmp_path):
-    run = read_run(finished)
+    run = read_run(finished).content
     run["provenance"]["packages"]["torch"] = "1.0"
     (finished / "run.json").write_text(json.dumps(run | {"weights_sha256": "0"}))
     with np.load(finished / "evaluations.npz") as file:
@@ -76,7 +76,7 @@ def recorded(tmp_path):
     }
     write_json(folder / "run.json", content)
     np.savez(folder / "evaluations.npz", timesteps=[2048], results=[[1.0]])
-    assert incompleteness(folder) is None
+    assert read_run(folder).complete
     return folder, content
 
 
@@ -143,7 +143,7 @@ def test_another_interpreter_trains_and_everything_else_stays(second_environment
     )
     (outcome,) = run_all([spec], tmp_path, n_jobs=1)
     assert outcome.status == "completed", outcome.failure
-    run = read_run(outcome.folder)
+    run = read_run(outcome.folder).content
     assert run["provenance"]["executable"] == str(second_environment)
     assert [o.status for o in run_all([spec], tmp_path, n_jobs=1)] == ["skipped"]
     here = support.spec(hyperparameters=PPO, steps=256, eval_every=128)

@@ -10,9 +10,10 @@ import support
 
 from harness.adapter import Context, load_adapter
 from harness.fields import SpecError
-from harness.lease import Lease
 from harness.prepare import Prepared, prepare
-from harness.recording import RunFolder, incompleteness, read_run
+from harness.record.folder import RunFolder
+from harness.record.lease import Lease
+from harness.record.reading import read_run
 from harness.run import execute, initialize
 
 PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
@@ -83,7 +84,7 @@ def test_complete_run_is_not_run_again(tmp_path):
     assert not initialize(prepared, folder)
     (folder / "evaluations.npz").write_bytes(b"broken")
     assert initialize(prepared, folder)
-    assert read_run(folder)["status"] == "pending"
+    assert read_run(folder).content["status"] == "pending"
 
 
 def test_folder_of_another_run_is_never_overwritten(tmp_path):
@@ -144,10 +145,10 @@ def diverge(monitor):
 def test_exception_leaves_a_failed_run_with_its_reason(tmp_path):
     folder, go = run_broken(fail, tmp_path)
     assert go() == "failed"
-    run = read_run(folder)
+    run = read_run(folder).content
     assert (run["status"], run["steps"]["taken"]) == ("failed", 150)
     assert run["failure"] == "ZeroDivisionError: on purpose"
-    assert incompleteness(folder) == "failed: ZeroDivisionError: on purpose"
+    assert read_run(folder).reason == "failed: ZeroDivisionError: on purpose"
     with np.load(folder / "evaluations.npz") as file:
         assert file["timesteps"].tolist() == [100]  # what was evaluated is kept
 
@@ -156,20 +157,22 @@ def test_ctrl_c_leaves_an_interrupted_run(tmp_path):
     folder, go = run_broken(interrupt, tmp_path)
     with pytest.raises(KeyboardInterrupt):
         go()
-    assert read_run(folder)["status"] == "interrupted"
+    assert read_run(folder).content["status"] == "interrupted"
     assert not (folder / "progress.json").exists()
 
 
 def test_divergence_is_a_failure_and_not_a_result(tmp_path):
     folder, go = run_broken(diverge, tmp_path)
     assert go() == "failed"
-    assert "step 150 returned a number that is not finite" in read_run(folder)["failure"]
+    assert "step 150 returned a number that is not finite" in read_run(folder).content["failure"]
 
 
 def test_steps_that_were_not_scheduled_are_a_failure(tmp_path):
     folder, go = run_broken(lambda monitor: None, tmp_path, scheduled=151)
     assert go() == "failed"
-    assert read_run(folder)["failure"] == ("upstream took 150 environment steps where 151 were due")
+    assert read_run(folder).content["failure"] == (
+        "upstream took 150 environment steps where 151 were due"
+    )
 
 
 @pytest.mark.parametrize(
@@ -184,9 +187,9 @@ def test_steps_that_were_not_scheduled_are_a_failure(tmp_path):
 )
 def test_nothing_else_counts_as_complete(harm, reason, tmp_path):
     folder, _ = support.run(small(), tmp_path)
-    assert incompleteness(folder) is None
+    assert read_run(folder).complete
     harm(folder)
-    assert reason in incompleteness(folder)
+    assert reason in read_run(folder).reason
 
 
 def rewrite(folder, **arrays):
@@ -196,7 +199,7 @@ def rewrite(folder, **arrays):
 
 
 def test_failed_write_leaves_the_old_file(tmp_path):
-    from harness.files import write_atomically
+    from harness.record.files import write_atomically
 
     path = tmp_path / "file"
     path.write_text("old")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness.holder import Holder
+from harness.record.lease import Holder
 from slurm.listings import Job
 from slurm.states import assess
 from slurm.status import seconds_left

@@ -9,7 +9,7 @@ import pytest
 import support
 
 from adapters.cleanrl.scripts import read_script
-from harness.provenance import weights_sha256
+from harness.record.provenance import weights_sha256
 
 ENV = "Hopper-v4"
 CASES = {

@@ -6,7 +6,7 @@ import stable_baselines3
 import support
 
 from adapters.sb3.train import weights
-from harness.provenance import weights_sha256
+from harness.record.provenance import weights_sha256
 
 ENV = "Hopper-v4"
 CASES = {

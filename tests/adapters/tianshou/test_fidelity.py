@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import support
 
-from harness.provenance import weights_sha256
+from harness.record.provenance import weights_sha256
 
 pytest.importorskip("tianshou")
 

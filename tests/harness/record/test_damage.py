@@ -1,10 +1,17 @@
 """Damaged files of runs that say they are complete."""
 
+import json
+import shutil
+from pathlib import Path
+
 import numpy as np
+import pyarrow.parquet
 import pytest
 
+from harness.record.reading import find_damage, read_run
 from slurm.states import assess
-from slurm.validate import find_damage
+
+SCHEMA_1 = Path(__file__).parents[2] / "data" / "schema_1" / "results"
 
 
 def damage_evaluations(folder, **changes):

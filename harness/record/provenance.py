@@ -6,12 +6,12 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from harness.adapter import Weights
+from numpy.typing import NDArray
 
 
 def provenance() -> dict[str, Any]:
@@ -61,7 +61,7 @@ def project_commit() -> dict[str, Any]:
     return {"commit": commit, "dirty": dirty}
 
 
-def weights_sha256(weights: Weights) -> str:
+def weights_sha256(weights: Mapping[str, NDArray[Any]]) -> str:
     """Hash of all parameters, names and shapes included."""
     digest = hashlib.sha256()
     for name in sorted(weights):

@@ -9,16 +9,15 @@ import time
 
 import pytest
 
-from harness.files import json_writer
-from harness.lease import Lease, LeaseHeld, LeaseLost, read_holder
+from harness.record.files import json_writer
+from harness.record.lease import Lease, LeaseHeld, LeaseLost, read_holder
 
 # Holds the lease of the folder in its argument and writes again and again.
 HOLDER = """
 import sys, time
 from pathlib import Path
-from harness.heartbeat import Heartbeat
-from harness.lease import Lease
-from harness.recording import RunFolder
+from harness.record.lease import Lease
+from harness.record.folder import Heartbeat, RunFolder
 
 with Lease.acquire(Path(sys.argv[1])) as lease:
     with Heartbeat(RunFolder(lease), lambda: 7):
@@ -125,7 +124,7 @@ def test_stale_lease_changes_nothing(restarted, tmp_path, monkeypatch):
     monkeypatch.setenv("PARALLAX_RESTART", "0")
     old = Lease.acquire(tmp_path)
     monkeypatch.setenv("PARALLAX_RESTART", "1")
-    monkeypatch.setattr("harness.holder.Holder.wait_for_end", lambda self, folder: None)
+    monkeypatch.setattr("harness.record.lease.Holder.wait_for_end", lambda self, folder: None)
     with Lease.acquire(tmp_path) as new:
         new.write("result", text(b"new"))
         for stale in (
@@ -150,7 +149,7 @@ def test_of_many_that_try_at_once_one_wins(dead_holder, start, tmp_path):
     code = """
 import sys, time
 from pathlib import Path
-from harness.lease import Lease, LeaseHeld
+from harness.record.lease import Lease, LeaseHeld
 folder = Path(sys.argv[1])
 print("ready", flush=True)
 while not (folder / "go").exists():

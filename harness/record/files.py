@@ -1,0 +1,183 @@
+"""Files that are whole or not there, and reading that no file can hang or fill the memory with."""
+
+import contextlib
+import errno
+import functools
+import json
+import math
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+
+class Unusable(Exception):  # noqa: N818
+    """Why a file or a run cannot be used, in a few words."""
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """The content of a regular file.
+
+    Args:
+        path: The file; links are not followed and special files not opened.
+        limit: Most bytes to read.
+
+    Raises:
+        Unusable: It is a link, no regular file, or larger than `limit`.
+        OSError: It is missing or cannot be read.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise Unusable(f"is too large: {size:,} bytes where {limit:,} are allowed")
+        return file.read(limit)
+
+
+@contextlib.contextmanager
+def open_regular(path: Path) -> Iterator[IO[bytes]]:
+    """Opens a regular file for reading.
+
+    Raises:
+        Unusable: It is a link or no regular file.
+        OSError: It is missing or cannot be read.
+    """
+    _check_regular(path.lstat().st_mode)
+    # Without waiting, and looked at again: it may have become a pipe or a link since.
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise Unusable("is a link, which is not followed") from error
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        _check_regular(os.fstat(file.fileno()).st_mode)
+        yield file
+
+
+def _check_regular(mode: int) -> None:
+    if stat.S_ISLNK(mode):
+        raise Unusable("is a link, which is not followed")
+    if not stat.S_ISREG(mode):
+        raise Unusable("is no regular file")
+
+
+def first_line(error: object) -> str:
+    """The telling line of an error text, printable and at most 200 characters long.
+
+    That is the first line, or the last one of a Python traceback.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__ if isinstance(error, Exception) else "no reason recorded"
+    line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+    return "".join(char for char in line if char.isprintable())[:200]
+
+
+def write_atomically(
+    path: Path, write: Callable[[IO[bytes]], object], staging: Path | None = None
+) -> None:
+    """Writes to a temporary name in the same folder, then renames.
+
+    Args:
+        path: Final name.
+        write: Receives the open temporary file.
+        staging: Folder for the temporary file, on the same file system, if another one.
+
+    Raises:
+        OSError: The disk is full or the folder cannot be written; `path` is as it was.
+    """
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=staging or path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_whole(path: Path, write: Callable[[Path], None]) -> None:
+    """Lets `write` fill a temporary file beside `path`, then renames it to `path`.
+
+    Args:
+        path: Final name; its folder must exist.
+        write: Receives the temporary name, which has the suffix of `path`.
+
+    Raises:
+        OSError: The folder cannot be written to; `path` is as it was.
+    """
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        write(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes UTF-8 text; what UTF-8 cannot hold becomes a question mark."""
+    write_atomically(path, bytes_writer(text.encode("utf-8", "replace")))
+
+
+def write_all(texts: Mapping[Path, str]) -> None:
+    """Writes several files, making folders as needed: all of them, or none.
+
+    Raises:
+        OSError: One cannot be written; what was written before is undone.
+    """
+    undo: list[Callable[[], None]] = []
+    try:
+        for path, text in texts.items():
+            for folder in reversed([f for f in path.parents if not f.exists()]):
+                folder.mkdir()
+                undo.append(folder.rmdir)
+            undo.append(_restoring(path))
+            write_atomically(path, bytes_writer(text.encode()))
+    except BaseException:
+        for step in reversed(undo):
+            step()
+        raise
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Writes strict JSON; infinities become text."""
+    write_atomically(path, json_writer(content))
+
+
+def json_writer(content: Any) -> Callable[[IO[bytes]], None]:
+    """What writes `content` as strict JSON to an open file."""
+    text = json.dumps(plain_json(content), indent=2, allow_nan=False) + "\n"
+    return bytes_writer(text.encode())
+
+
+def bytes_writer(content: bytes) -> Callable[[IO[bytes]], None]:
+    """What writes `content` to an open file."""
+    return functools.partial(_write_bytes, content=content)
+
+
+def plain_json(value: Any) -> Any:
+    """The same in types of strict JSON: infinities and what UTF-8 cannot hold become text."""
+    if isinstance(value, dict):
+        return {plain_json(str(key)): plain_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    return value
+
+
+def _restoring(path: Path) -> Callable[[], None]:
+    if not path.exists():
+        return functools.partial(path.unlink, missing_ok=True)
+    return functools.partial(write_atomically, path, bytes_writer(path.read_bytes()))
+
+
+def _write_bytes(file: IO[bytes], content: bytes) -> None:
+    file.write(content)

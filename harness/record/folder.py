@@ -1,0 +1,237 @@
+"""Writes one run's files, under its lease."""
+
+import contextlib
+import hashlib
+import io
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.record.files import bytes_writer, json_writer, plain_json
+from harness.record.layout import (
+    EVALUATIONS_FILE,
+    LOG_FILE,
+    PROGRESS_FILE,
+    RUN_FILE,
+    TRACE_FILE,
+)
+from harness.record.lease import (
+    EXIT_NOT_MINE,
+    LONGEST_PERIOD,
+    FolderGone,
+    Lease,
+    LeaseLost,
+    read_beat,
+)
+from harness.record.reading import CHECKSUM, SCHEMA, Reading, checksum, read_run
+from harness.record.trace import TraceWriter
+
+_RESERVE = ".reserve"
+_RESERVED_BYTES = 2**16
+_SHARE = 0.02  # of the time since the start: heartbeats are dense at first, sparse in long runs
+_SHORTEST_PERIOD = 1.0  # seconds
+
+
+class RunFolder:
+    """Holds what one run's files say, and writes it; it has the only say while it holds the lease.
+
+    What others do to the files meanwhile changes nothing: they are never read again.
+    """
+
+    def __init__(self, lease: Lease, content: Mapping[str, Any] | None = None) -> None:
+        """Takes a run folder up.
+
+        Args:
+            lease: The right to write it.
+            content: What `run.json` is to say; None is what it says. Nothing is written yet.
+        """
+        self.path = lease.folder
+        self.content = dict(read_run(lease.folder).content if content is None else content)
+        self._lease = lease
+        self._timesteps: list[int] = []
+        self._returns: list[NDArray[Any]] = []
+        self._lengths: list[NDArray[Any]] = []
+        self._trace = TraceWriter(lease.staging)
+        self._hashes: dict[str, str] = {}
+
+    @property
+    def evaluations(self) -> int:
+        """Number of evaluations so far."""
+        return len(self._timesteps)
+
+    def clear(self) -> None:
+        """Removes what an earlier attempt left."""
+        for name in (EVALUATIONS_FILE, TRACE_FILE, PROGRESS_FILE, _RESERVE):
+            self._lease.remove(name)
+
+    def set_aside(self, name: str) -> None:
+        """Keeps a damaged file under another name, so that nobody's repair is made impossible."""
+        self._lease.remove(f"{name}.damaged")
+        self._lease.move(name, f"{name}.damaged")
+
+    def hold_room(self) -> None:
+        """Takes what the last `run.json` will need, while there is room for it."""
+        self._lease.write(_RESERVE, bytes_writer(bytes(_RESERVED_BYTES)))
+
+    def release_room(self) -> None:
+        """Gives it back, so that a full disk cannot keep the last status from being written."""
+        self._lease.remove(_RESERVE)
+
+    def record(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Adds values to the trace; `flush` appends them to what is there."""
+        self._trace.record(step, metrics)
+
+    def add_evaluation(self, step: int, returns: NDArray[Any], lengths: NDArray[Any]) -> None:
+        """Adds an evaluation and writes all files up to now.
+
+        Args:
+            step: Environment steps taken.
+            returns: float[episodes].
+            lengths: int[episodes].
+        """
+        self._timesteps.append(step)
+        self._returns.append(returns)
+        self._lengths.append(lengths)
+        file = io.BytesIO()
+        np.savez(
+            file,
+            timesteps=np.array(self._timesteps, dtype=np.int64),
+            results=np.stack(self._returns).astype(np.float32),
+            ep_lengths=np.stack(self._lengths).astype(np.int32),
+        )
+        self._write_guarded(EVALUATIONS_FILE, file.getvalue())
+        self.flush()
+
+    def flush(self) -> None:
+        """Appends to the trace what is new."""
+        self._trace.append()
+
+    def finish_trace(self) -> None:
+        """Makes one file of the trace."""
+        self._trace.append()
+        self._trace.close()
+        file = io.BytesIO()
+        self._trace.write_parquet(file)
+        self._write_guarded(TRACE_FILE, file.getvalue())
+
+    def heartbeat(self, step: int, period: float) -> None:
+        """Tells others how far the run is and in how many seconds they hear of it again."""
+        beat = {"step": step, "time": time.time(), "period": period}
+        self._lease.write(PROGRESS_FILE, json_writer(beat))
+
+    def stop_heartbeat(self) -> None:
+        """Removes what `heartbeat` wrote."""
+        self._lease.remove(PROGRESS_FILE)
+
+    def update_run(self, **changes: Any) -> None:
+        """Replaces top-level entries of `run.json` and writes it."""
+        content = self.content | changes | {"schema": SCHEMA, "files": self._hashes}
+        content.pop(CHECKSUM, None)
+        # Through the encoder and back, so that the hash is of what a reader will see.
+        content = msgspec.json.decode(msgspec.json.encode(plain_json(content)))
+        content[CHECKSUM] = checksum(content)
+        self._lease.write(RUN_FILE, json_writer(content))
+        self.content = content
+
+    def begin_log(self, new: str) -> None:
+        """Makes the file `new` the log and numbers the one of the last attempt."""
+        count = sum(1 for _ in self.path.glob("log.*.txt"))
+        self._lease.move(LOG_FILE, f"log.{count + 1}.txt")
+        self._lease.move(new, LOG_FILE)
+
+    def _write_guarded(self, name: str, content: bytes) -> None:
+        self._lease.write(name, bytes_writer(content))
+        self._hashes[name] = hashlib.sha256(content).hexdigest()
+
+
+def past_attempts(reading: Reading) -> list[dict[str, Any]]:
+    """What became of earlier attempts at a run, the last one included if it ever started."""
+    record = reading.record
+    if record is None:
+        return []
+    attempts: list[dict[str, Any]] = [msgspec.to_builtins(attempt) for attempt in record.attempts]
+    if record.timings.started is None:
+        return attempts
+    beat = read_beat(reading.folder)
+    last = {
+        "status": "lost" if record.status == "running" else record.status,
+        "failure": record.failure,
+        "steps": record.steps.taken or (max(beat.step, 0) if beat else 0),
+        "started": record.timings.started,
+        "ended": record.timings.ended,
+        "host": record.host,
+        "job": record.job,
+        "stopped_by": record.stopped_by,
+    }
+    return [*attempts, last]
+
+
+class Heartbeat:
+    """Writes `progress.json` from a thread of its own, whatever the training does."""
+
+    def __init__(self, folder: RunFolder, steps: Callable[[], int]) -> None:
+        """Does not start yet.
+
+        Args:
+            folder: The run folder.
+            steps: Environment steps so far.
+        """
+        self._folder = folder
+        self._steps = steps
+        self._begun = time.monotonic()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat_until_over, daemon=True)
+
+    def __enter__(self) -> "Heartbeat":
+        """Beats once, then regularly."""
+        self._beat()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stops."""
+        self._over.set()
+        self._thread.join()
+        with contextlib.suppress(OSError, LeaseLost):
+            self._folder.stop_heartbeat()
+
+    def _beat_until_over(self) -> None:
+        while not self._over.wait(self._period()):
+            try:
+                self._beat()
+            except LeaseLost as error:
+                self._end(str(error), EXIT_NOT_MINE)
+            except FolderGone as error:
+                self._end(str(error.strerror), 1)
+
+    def _end(self, why: str, code: int) -> None:
+        # The training may be deep in code that knows nothing of this. It can write no more, so
+        # there is nothing to tidy up.
+        print(f"Ended: {why}.", file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        os._exit(code)
+
+    def _beat(self) -> None:
+        try:
+            self._folder.heartbeat(self._steps(), self._period())
+        except FolderGone:
+            raise
+        except OSError:
+            return  # a full disk: the evaluations will tell
+
+    def _period(self) -> float:
+        share = (time.monotonic() - self._begun) * _SHARE
+        return min(max(share, _SHORTEST_PERIOD), LONGEST_PERIOD)

@@ -1,0 +1,144 @@
+"""Where runs lie: `<study>/<env>/<algorithm>/<hps>/<framework>/<variant>/seed=<n>`.
+
+This is the one place that takes such a path apart and puts it together.
+"""
+
+import dataclasses
+import os
+import re
+from pathlib import Path
+
+RUN_FILE = "run.json"
+EVALUATIONS_FILE = "evaluations.npz"
+TRACE_FILE = "trace.parquet"
+PROGRESS_FILE = "progress.json"
+LOG_FILE = "log.txt"
+
+ANALYSIS_FOLDER = "analysis"
+SLURM_FOLDER = "slurm"
+RESERVED = {
+    ANALYSIS_FOLDER: "is where tables and figures go",
+    SLURM_FOLDER: "is where submissions to a cluster are recorded",
+}
+"""Names that no study can have, since folders of that name hold no runs, and why."""
+
+_SEED_FOLDER = re.compile(r"seed=(\d{1,20})")
+_ABOVE = ("study", "env", "algorithm", "hps", "framework", "variant")
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """What a run folder's path tells; `?` and None for what it does not.
+
+    Attributes:
+        study: Name of the study.
+        env: Environment.
+        algorithm: Algorithm.
+        hps: Name of the hyperparameter set.
+        framework: The framework.
+        variant: What distinguishes otherwise equal settings, e.g. `steps=20480`.
+        seed: Training seed.
+    """
+
+    study: str
+    env: str
+    algorithm: str
+    hps: str
+    framework: str
+    variant: str
+    seed: int | None
+
+    def below(self, results_dir: Path) -> Path:
+        """The run folder in a folder of results."""
+        return results_dir.joinpath(*(getattr(self, name) for name in _ABOVE), f"seed={self.seed}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What lies at or below a folder, in order.
+
+    Attributes:
+        runs: Folders that stand for runs of ours.
+        foreign: Folders with evaluations only, in the layout of other tools.
+        links: Links to folders, which are not followed.
+    """
+
+    runs: tuple[Path, ...]
+    foreign: tuple[Path, ...]
+    links: tuple[Path, ...]
+
+    def passed_over(self) -> str:
+        """One sentence on links; empty where there are none."""
+        if not self.links:
+            return ""
+        more = f" and {len(self.links) - 1} more" if len(self.links) > 1 else ""
+        return f"Links are not followed: {self.links[0]}{more}. Name what they point to."
+
+
+def place_of(folder: Path) -> Place:
+    """What the path of a run folder tells."""
+    *above, name = (("?",) * 7 + folder.parts[1:])[-7:]
+    return Place(*above, seed=seed_of(name))  # type: ignore[arg-type,misc]
+
+
+def seed_of(name: str) -> int | None:
+    """The seed that a folder's name tells."""
+    match = _SEED_FOLDER.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def study_folder(folder: Path) -> Path | None:
+    """The folder of the study that a run folder belongs to, where the path is long enough."""
+    return folder.parents[5] if len(folder.parents) > 6 else None
+
+
+def results_dir_of(folder: Path, named: Place) -> Path | None:
+    """The folder above the study, where a run lies as `named` says, the study's name apart."""
+    place = place_of(folder)
+    if dataclasses.replace(place, study=named.study, variant=named.variant) != named:
+        return None
+    return folder.parents[6] if len(folder.parents) > 6 else None
+
+
+def find_runs(root: Path) -> Found:
+    """Everything at or below `root` that stands for a run.
+
+    A run of ours is a folder that is named `seed=<n>` or holds a `run.json`, or a file in place
+    of such a folder. Folders that cannot be listed count, so that reading them tells the reason.
+    Nothing is looked for in hidden folders, in those named in `RESERVED`, and behind links.
+    """
+    runs: list[Path] = []
+    foreign: list[Path] = []
+    links: list[Path] = []
+    waiting = [root.absolute()]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as listing:
+                entries = list(listing)
+        except OSError:
+            runs.append(folder)
+            continue
+        names = {entry.name for entry in entries}
+        if RUN_FILE in names or _SEED_FOLDER.fullmatch(folder.name):
+            runs.append(folder)
+            continue
+        if EVALUATIONS_FILE in names:
+            foreign.append(folder)
+            continue
+        for entry in entries:
+            if entry.is_symlink():
+                if entry.is_dir() or _SEED_FOLDER.fullmatch(entry.name):
+                    links.append(Path(entry.path))
+            elif entry.is_dir(follow_symlinks=False):
+                if entry.name not in RESERVED and not entry.name.startswith("."):
+                    waiting.append(Path(entry.path))
+            elif _SEED_FOLDER.fullmatch(entry.name):
+                runs.append(Path(entry.path))
+    return Found(*(tuple(sorted(found, key=_natural)) for found in (runs, foreign, links)))
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """Sorts seed=10 behind seed=9."""
+    words = re.split(r"(\d+)", str(path))
+    return [(int(word), "") if word.isdecimal() else (-1, word) for word in words]

@@ -1,0 +1,412 @@
+"""One writer per run folder, on any file system that several machines share.
+
+Whoever writes a run folder holds its lease, a folder `.lease/<token>` in it. Every file is made
+in there and moved into place from there. A successor moves `<token>` away and deletes it, so
+whatever its former holder still tries fails in the file system itself: there is no moment
+between a check and a write in which a stale writer could slip through. Only that a folder is
+made, renamed and deleted atomically is relied on, which NFS, Lustre and others keep; not
+on `flock`, and not on clocks: whether a holder on another machine is alive is seen by watching
+its heartbeat change.
+"""
+
+import errno
+import os
+import platform
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import msgspec
+
+from harness.record.files import Unusable, read_bounded, write_atomically
+from harness.record.layout import PROGRESS_FILE
+
+EXIT_NOT_MINE = 75
+"""Exit code of a process whose run belongs to another."""
+
+EXIT_COMPLETE = 76
+"""Exit code of a process that found its run complete, and touched nothing."""
+
+LONGEST_PERIOD = 30.0
+"""Most seconds between two heartbeats."""
+
+_LEASE = ".lease"
+_OWNER = "owner.json"
+_SMALL = 2**16  # bytes
+_ERASURES = 20
+_GONE = (errno.ENOENT, errno.ESTALE, errno.ENOTDIR)
+_SLACK = 60.0  # seconds for which a network's file system may show an old heartbeat
+_LOOK = 0.5  # seconds between two looks at a heartbeat
+
+
+class LeaseHeld(Exception):  # noqa: N818
+    """Another process, which is alive, runs this folder."""
+
+
+class LeaseLost(Exception):  # noqa: N818
+    """Another process has taken the folder over; this one must end."""
+
+
+class FolderGone(OSError):  # noqa: N818
+    """The run folder was deleted or moved away while it was written."""
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """What a running process tells of itself.
+
+    Attributes:
+        step: Environment steps so far.
+        time: By its own clock, in seconds since 1970.
+        period: Seconds until the next beat.
+    """
+
+    step: int
+    time: float
+    period: float
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """A process that holds a lease.
+
+    Attributes:
+        token: Name of the lease.
+        host: Its machine, for people.
+        machine: The same for programs: changes when the machine is started again.
+        pid: Its process id.
+        born: When the process started, in the machine's own count; tells reused ids apart.
+        job: The batch system's name of its job; empty outside one.
+        restart: How often the batch system had started the job again.
+        time: When it took the lease by its own clock, in seconds since 1970.
+    """
+
+    token: str = ""
+    host: str = "an unknown host"
+    machine: str = ""
+    pid: int = 0
+    born: str = ""
+    job: str = ""
+    restart: int = 0
+    time: float = 0.0
+
+    @classmethod
+    def here(cls, token: str) -> "Holder":
+        """This process."""
+        return cls(
+            token=token,
+            host=platform.node(),
+            machine=_machine(),
+            pid=os.getpid(),
+            born=_born(os.getpid()) or "",
+            job=os.environ.get("PARALLAX_JOB", ""),
+            restart=int(os.environ.get("PARALLAX_RESTART", "0")),
+            time=time.time(),
+        )
+
+    def describe(self) -> str:
+        """One phrase for people."""
+        if not self.machine:
+            return "a process that left no readable name"
+        job = f" in job {self.job}" if self.job else ""
+        return f"process {self.pid} on {self.host}{job}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is known to be on this machine, so that its process can be looked for."""
+        return self.machine != "" and self.machine == _machine()
+
+    def is_superseded_by(self, other: "Holder") -> bool:
+        """Whether the batch system has started `other` in this one's place."""
+        return self.job != "" and self.job == other.job and self.restart < other.restart
+
+    def is_running(self) -> bool:
+        """Whether the process of a local holder exists."""
+        born = _born(self.pid)
+        if born is None:
+            return not Path("/proc/self/stat").exists() and _answers(self.pid)
+        return born == self.born
+
+    def wait_for_end(self, folder: Path) -> None:
+        """Gives one that has lost its lease the time to notice: it looks at every heartbeat."""
+        deadline = time.monotonic() + 1.5 * _period(folder) + 2
+        while time.monotonic() < deadline and (not self.is_local or self.is_running()):
+            time.sleep(0.1)
+
+
+class Lease:
+    """The right to write one run folder."""
+
+    def __init__(self, folder: Path, token: str) -> None:
+        """Use `acquire`."""
+        self.folder = folder
+        self.staging = folder / _LEASE / token
+
+    @classmethod
+    def acquire(cls, folder: Path, silent: Collection[str] | None = None) -> "Lease":
+        """Takes the lease, if need be from a holder that has died or been superseded.
+
+        A holder on another machine is watched, which takes a minute or two.
+
+        Args:
+            folder: The run folder.
+            silent: Tokens of holders elsewhere that were watched already and found silent;
+                the others count as alive and are not watched. None watches them here.
+
+        Raises:
+            LeaseHeld: Its holder is alive.
+            OSError: The folder cannot be written.
+        """
+        while (holder := read_holder(folder)) is not None:
+            superseded = holder.is_superseded_by(Holder.here(""))
+            if not superseded and _is_alive(folder, holder, silent):
+                raise LeaseHeld(f"{holder.describe()} is running it")
+            _revoke(folder, holder.token)
+            if superseded:
+                holder.wait_for_end(folder)
+        token = secrets.token_hex(8)
+        if not _claim(folder, token):
+            raise LeaseHeld("another process has just started it")
+        return cls(folder, token)
+
+    def __enter__(self) -> "Lease":
+        """The lease itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Gives the lease back; one that was lost is left alone."""
+        _revoke(self.folder, self.staging.name)
+
+    def write(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
+        """Puts a whole file into the run folder.
+
+        Raises:
+            LeaseLost: The folder has another writer now; nothing was changed.
+            OSError: For example a full disk; the file is as it was.
+        """
+        self._guard(lambda: write_atomically(self.folder / name, write, self.staging))
+
+    def move(self, name: str, new: str) -> None:
+        """Renames a file in the run folder, if it is there."""
+        waypoint = self.staging / new
+        self._guard(lambda: _rename(self.folder / name, waypoint))
+        self._guard(lambda: _rename(waypoint, self.folder / new))
+
+    def remove(self, name: str) -> None:
+        """Deletes a file from the run folder, if it is there."""
+        self._guard(lambda: _rename(self.folder / name, self.staging / name))
+        _erase(self.staging / name)
+
+    def _guard(self, change: Callable[[], None]) -> None:
+        try:
+            change()
+        except OSError as error:
+            if error.errno in _GONE and not self.staging.exists():
+                if not self.folder.is_dir():
+                    raise FolderGone(error.errno, "the run folder is gone") from error
+                raise LeaseLost("another process has taken this run over") from error
+            raise
+
+
+def read_holder(folder: Path) -> Holder | None:
+    """Who holds the lease of a run folder; None where nobody does."""
+    try:
+        tokens = sorted(path.name for path in (folder / _LEASE).iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return Holder()  # somebody, who keeps it from being seen
+    for token in tokens:
+        try:
+            content = read_bounded(folder / _LEASE / token / _OWNER, _SMALL)
+            holder = msgspec.json.decode(content, type=Holder)
+        except (OSError, Unusable, ValueError, RecursionError):
+            if not os.path.lexists(folder / _LEASE / token):
+                continue  # it was just given back
+            holder = Holder()
+        return msgspec.structs.replace(holder, token=token)
+    return None
+
+
+def read_beat(folder: Path) -> Beat | None:
+    """The last heartbeat of a run; None where there is none that can be read."""
+    try:
+        content = read_bounded(folder / PROGRESS_FILE, _SMALL)
+        return msgspec.json.decode(content, type=Beat)
+    except (OSError, Unusable, ValueError, RecursionError):
+        return None
+
+
+def is_held_here(folder: Path) -> bool | None:
+    """Whether a living process of this machine holds a folder.
+
+    Returns:
+        None where the holder is on another machine or unknown, so that nobody can tell at once.
+    """
+    holder = read_holder(folder)
+    if holder is None:
+        return False
+    return holder.is_running() if holder.is_local else None
+
+
+def watch(
+    folders: Iterable[Path], say: Callable[[str], object] = lambda text: None
+) -> tuple[set[str], dict[Path, Holder]]:
+    """Watches the heartbeats of holders on other machines, of all folders at once.
+
+    No clock is compared with another one: whoever changes its heartbeat while it is watched,
+    for three of its periods and a minute, is alive.
+
+    Args:
+        folders: Run folders; those whose holder is on this machine are passed over.
+        say: Told in a sentence before it takes time.
+
+    Returns:
+        Tokens of the holders that were silent, and the holders that were not.
+    """
+    holders = {folder: holder for folder in folders if (holder := read_holder(folder))}
+    remote = {folder: holder for folder, holder in holders.items() if not holder.is_local}
+    if not remote:
+        return set(), {}
+    longest = max(_patience(folder) for folder in remote)
+    first = next(iter(remote.values()))
+    say(
+        f"{len(remote)} run folders are held from other machines, such as by "
+        f"{first.describe()}: watching their heartbeats for up to {longest:.0f} s."
+    )
+    before = {folder: _pulse(folder) for folder in remote}
+    alive: dict[Path, Holder] = {}
+    started = time.monotonic()
+    while len(alive) < len(remote) and time.monotonic() - started < longest:
+        time.sleep(_LOOK)
+        for folder in remote.keys() - alive.keys():
+            if _pulse(folder) != before[folder]:
+                alive[folder] = remote[folder]
+    return {holder.token for folder, holder in remote.items() if folder not in alive}, alive
+
+
+def free(folder: Path, holder: Holder) -> None:
+    """Ends a holder's lease, whether it is alive or not: whatever it still writes fails."""
+    _revoke(folder, holder.token)
+
+
+def _is_alive(folder: Path, holder: Holder, silent: Collection[str] | None) -> bool:
+    if holder.is_local:
+        return holder.is_running()
+    if silent is None:
+        silent, _ = watch([folder])
+        if read_holder(folder) is None:
+            return False  # given back meanwhile
+    return holder.token not in silent
+
+
+def _pulse(folder: Path) -> tuple[str, bytes]:
+    holder = read_holder(folder)
+    try:
+        beat = read_bounded(folder / PROGRESS_FILE, _SMALL)
+    except (OSError, Unusable):
+        beat = b""
+    return (holder.token if holder else "", beat)
+
+
+def _period(folder: Path) -> float:
+    beat = read_beat(folder)
+    return min(max(beat.period, 0.0), LONGEST_PERIOD) if beat else LONGEST_PERIOD
+
+
+def _patience(folder: Path) -> float:
+    return 3 * _period(folder) + _SLACK
+
+
+def _machine() -> str:
+    """Name, start and process namespace: what process ids mean something in."""
+    parts = [platform.node()]
+    try:
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    except OSError:
+        parts.append("")
+    return " ".join(parts)
+
+
+def _born(pid: int) -> str | None:
+    """A process's start time; None where there is no such process, or none but a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in ("Z", "X") else fields[19]
+
+
+def _answers(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _claim(folder: Path, token: str) -> bool:
+    """Makes a lease aside and moves it into place, which fails where there is one."""
+    aside = folder / f"{_LEASE}-{token}"
+    try:
+        (aside / token).mkdir(parents=True)
+        (aside / token / _OWNER).write_bytes(msgspec.json.encode(Holder.here(token)))
+        _drop_empty(folder / _LEASE)
+        aside.rename(folder / _LEASE)
+    except OSError as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        raise
+    return True
+
+
+def _revoke(folder: Path, token: str) -> None:
+    """Ends a lease; only one of several that try succeeds, the others change nothing."""
+    aside = folder / f"{_LEASE}-ended-{token}-{secrets.token_hex(4)}"
+    try:
+        (folder / _LEASE / token).rename(aside)
+    except OSError as error:
+        if error.errno in _GONE:
+            return
+        raise
+    # Not only renamed: a machine that remembers the folder's handle must find it gone, even
+    # if it puts another file there just now.
+    for _ in range(_ERASURES):
+        _erase(aside)
+        if not aside.exists():
+            break
+        time.sleep(0.05)
+    _drop_empty(folder / _LEASE)
+
+
+def _erase(path: Path) -> None:
+    """Deletes a file, or a folder where a file should have been."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _drop_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError as error:
+        if error.errno not in (*_GONE, errno.ENOTEMPTY, errno.EEXIST):
+            raise
+
+
+def _rename(old: Path, new: Path) -> None:
+    # A missing file is no error, a missing lease is one.
+    if old.exists() or old.is_symlink() or not new.parent.exists():
+        old.rename(new)

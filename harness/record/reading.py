@@ -1,0 +1,491 @@
+"""Reads run folders: one strict and bounded loader, and one rule of completeness.
+
+A run is complete when all of these hold, and nothing else counts:
+
+1. `run.json` can be read, says `completed`, and tells the seed that the folder's name tells,
+2. the last evaluation in `evaluations.npz` is at the last scheduled environment step,
+3. every return is finite,
+4. what `run.json` says of the files' content, and of its own, still holds.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import io
+import math
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, Meta, Struct, UnsetType
+from numpy.typing import NDArray
+
+from harness.record.files import Unusable, first_line, read_bounded
+from harness.record.layout import (
+    EVALUATIONS_FILE,
+    RUN_FILE,
+    TRACE_FILE,
+    Place,
+    place_of,
+    results_dir_of,
+    seed_of,
+)
+
+SCHEMA = 2
+"""Version of `run.json`. Every field that came later has a default: as before it existed."""
+
+STATUSES = ("pending", "running", "completed", "failed", "interrupted")
+CHECKSUM = "checksum"
+"""Entry of `run.json` that guards the others; the record counts without it, unguarded."""
+
+_MOST_JSON = 2**24  # bytes
+_MOST_ARRAYS = 2**28
+_FAR = 1e12  # seconds; later dates have no name
+
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Positive = Annotated[int, Meta(ge=1, le=2**53)]
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
+Seconds = Annotated[float, Meta(ge=-_FAR, le=_FAR)]
+Value = bool | int | float | str | list[bool | int | float | str | None] | None
+
+
+class Spec(Struct, frozen=True):
+    """What was asked for; `harness.run_spec.RunSpec` says what each field means."""
+
+    study: Name
+    framework: Name
+    algorithm: Name
+    env: Name
+    hps: Name
+    seed: Annotated[int, Meta(ge=0, le=2**32 - 1)]
+    steps: Positive
+    hyperparameters: dict[str, Value] = {}
+    overridden: list[str] = []
+    alignment: str = "thesis"
+    eval_every: Positive = 10_000
+    eval_episodes: Positive = 30
+    evaluation_seed: Count = 0
+    wrappers: str = "none"
+    n_envs: Positive = 1
+    threads: Positive = 1
+    python: str | None = None
+
+
+class Steps(Struct, frozen=True):
+    """Environment steps: due, asked for, on the framework's own counter, and taken."""
+
+    scheduled: Count
+    requested: Count = 0
+    framework: Count = 0
+    taken: Count = 0
+
+
+class Timings(Struct, frozen=True):
+    """When the run went on, in seconds since 1970, and for how long."""
+
+    started: Seconds | None = None
+    ended: Seconds | None = None
+    seconds: Seconds | None = None
+    evaluation_seconds: Seconds | None = None
+
+
+class Attempt(Struct, frozen=True):
+    """What became of an earlier attempt."""
+
+    status: str
+    failure: str | None = None
+    steps: Count = 0
+    started: Seconds | None = None
+    ended: Seconds | None = None
+    host: str | None = None
+    job: str | None = None
+    stopped_by: str | None = None
+
+
+class Provenance(Struct, frozen=True):
+    """Where and with what the run was made; empty before its end."""
+
+    packages: dict[str, str] = {}
+    threads: dict[str, str] = {}
+    sources: dict[str, str] = {}
+    commit: dict[str, str | bool | None] = {}
+    python: str | None = None
+    executable: str | None = None
+    platform: str | None = None
+    host: str | None = None
+    processor: str | None = None
+    cores: int | None = None
+    command: list[str] = []
+
+
+class Record(Struct, frozen=True):
+    """The content of `run.json`; docs/run-folder.md says what each field means."""
+
+    schema: Annotated[int, Meta(ge=1, le=SCHEMA)]
+    status: Literal["pending", "running", "completed", "failed", "interrupted"]
+    spec: Spec
+    steps: Steps
+    adapter: str = ""
+    hyperparameters: dict[str, Value] = {}
+    native: dict[str, Any] = {}
+    alignment: list[dict[str, Any]] = []
+    cadence: dict[str, Count] = {}
+    weights_sha256: str | None = None
+    failure: str | None = None
+    stopped_by: str | None = None
+    attempts: list[Attempt] = []
+    timings: Timings = Timings()
+    provenance: Provenance = Provenance()
+    files: dict[str, str] = {}
+    pid: Count | None = None
+    host: str | None = None
+    job: str | None = None
+    checksum: str | UnsetType = UNSET
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Evaluations:
+    """The content of `evaluations.npz`, read-only.
+
+    Attributes:
+        timesteps: int64[E], environment steps at each evaluation, strictly increasing.
+        results: float64[E, episodes], return of each evaluation episode.
+        ep_lengths: int64[E, episodes], steps of each evaluation episode.
+        sha256: Hash of the file.
+    """
+
+    timesteps: NDArray[np.int64]
+    results: NDArray[np.float64]
+    ep_lengths: NDArray[np.int64]
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Reading:
+    """What one run folder holds.
+
+    Attributes:
+        folder: The folder.
+        record: Its `run.json`; None where that cannot be used.
+        content: The same as it stands in the file, for those who write it on.
+        evaluations: Its evaluations; None unless they were read, which is where the record says
+            that the run was completed.
+        reason: Why the run is not complete, in a line; empty where it is.
+        damaged: Whether that is because a file is damaged.
+        newer: Whether the record was written by a later version of this project.
+    """
+
+    folder: Path
+    record: Record | None = None
+    content: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    evaluations: Evaluations | None = None
+    reason: str = ""
+    damaged: bool = False
+    newer: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run is complete."""
+        return not self.reason
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What was asked for, with what older records leave out; empty without a record.
+
+        Fields that this version does not know are kept.
+        """
+        if self.record is None:
+            return {}
+        return {**self.content["spec"], **msgspec.to_builtins(self.record.spec)}
+
+    @property
+    def place(self) -> Place:
+        """Which run it is: by its record, or else by its path.
+
+        The study is the folder that it lies in, since studies are renamed.
+        """
+        by_path = place_of(self.folder)
+        if self.record is None:
+            return by_path
+        spec = self.record.spec
+        named = Place(
+            spec.study,
+            spec.env,
+            spec.algorithm,
+            spec.hps,
+            spec.framework,
+            by_path.variant,
+            spec.seed,
+        )
+        return by_path if results_dir_of(self.folder, named) else named
+
+
+def read_run(folder: Path) -> Reading:
+    """Reads one run folder; whatever is in it, nothing is raised.
+
+    Args:
+        folder: The run folder.
+    """
+    try:
+        record, content = read_record(folder)
+    except _Newer as error:
+        return Reading(folder, reason=str(error), newer=True)
+    except Unusable as error:
+        return Reading(folder, reason=str(error), damaged=True)
+    reading = functools.partial(Reading, folder, record, content)
+    if record.status == "failed":
+        return reading(reason=f"failed: {first_line(record.failure or '')}")
+    if record.status != "completed":
+        return reading(reason=record.status)
+    try:
+        evaluations = read_evaluations(folder)
+        check_complete(evaluations, record.steps.scheduled)
+        _check_recorded(record, content, evaluations)
+    except Unusable as error:
+        return reading(reason=str(error), damaged=True)
+    return reading(evaluations=evaluations)
+
+
+class _Newer(Unusable):
+    """The record has a schema that is not known yet."""
+
+
+class _Version(Struct):
+    schema: int
+
+
+def read_record(folder: Path) -> tuple[Record, dict[str, Any]]:
+    """The content of `run.json`: checked, with defaults for what came later; and as it stands.
+
+    Raises:
+        Unusable: It is missing, damaged, or of another seed than the folder's name tells.
+    """
+    raw = _read(folder, RUN_FILE, _MOST_JSON)
+    try:
+        version = msgspec.json.decode(raw, type=_Version).schema
+        if version > SCHEMA:
+            raise _Newer(
+                f"{RUN_FILE} has schema={version}, and this version of the project knows schemas "
+                f"up to {SCHEMA}: use a later one"
+            )
+        record = msgspec.json.decode(raw, type=Record)
+        content = msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
+        raise Unusable(f"corrupted {RUN_FILE}: {_explain(error)}") from error
+    named = seed_of(folder.name)
+    if named is not None and named != record.spec.seed:
+        raise Unusable(f"corrupted {RUN_FILE}: it is of seed {record.spec.seed}")
+    return record, content
+
+
+def read_evaluations(folder: Path) -> Evaluations:
+    """The three arrays of a run's evaluations, with at least one evaluation and episode.
+
+    Raises:
+        Unusable: The file is missing, cannot be read, or has other contents.
+    """
+    raw = _read(folder, EVALUATIONS_FILE, _MOST_ARRAYS)
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            names = ("timesteps", "results", "ep_lengths")
+            timesteps, results, ep_lengths = (_array(archive, name) for name in names)
+    except Exception as error:  # damaged archives raise a dozen different types
+        raise Unusable(f"corrupted {EVALUATIONS_FILE}: {first_line(error)}") from error
+    return _checked(timesteps, results, ep_lengths, hashlib.sha256(raw).hexdigest())
+
+
+def check_complete(evaluations: Evaluations, scheduled: int) -> None:
+    """Checks the half of the completeness rule that concerns evaluations.
+
+    Args:
+        evaluations: All of a run's.
+        scheduled: The last scheduled environment step.
+
+    Raises:
+        Unusable: The evaluations end elsewhere, or a return is not finite.
+    """
+    last = int(evaluations.timesteps[-1])
+    if last != scheduled:
+        word = "too short" if last < scheduled else "too long"
+        raise Unusable(f"{word}: last evaluation at step {last:,} of {scheduled:,}")
+    check_finite(evaluations)
+
+
+def check_finite(evaluations: Evaluations) -> None:
+    """Checks that every return is a number.
+
+    Raises:
+        Unusable: A return is not finite.
+    """
+    # Returns are recorded as float32: what it cannot hold is not a return.
+    bad = ~(np.abs(evaluations.results) <= np.finfo(np.float32).max)
+    if bad.any():
+        at = int(evaluations.timesteps[bad.any(axis=1)][0])
+        count = f"{np.count_nonzero(bad)} of {evaluations.results.size}"
+        raise Unusable(f"non-finite returns: {count}, first at step {at:,}")
+
+
+def find_damage(folder: Path) -> dict[str, str]:
+    """What is wrong with the files of one run, read whole, by file name.
+
+    Files of runs that are not complete are read as well: each is written whole or not at all.
+    """
+    damage: dict[str, str] = {}
+    reading = read_run(folder)
+    if reading.record is None:
+        damage[RUN_FILE] = reading.reason
+    elif not holds(reading.content):
+        damage[RUN_FILE] = _CHANGED
+    claims = reading.record is not None and reading.record.status == "completed"
+    if claims and reading.damaged and not damage:
+        damage[EVALUATIONS_FILE] = reading.reason
+    for name, read in ((EVALUATIONS_FILE, read_evaluations), (TRACE_FILE, read_trace)):
+        if name in damage or (name == EVALUATIONS_FILE and reading.complete):
+            continue
+        if claims or _exists(folder / name):
+            try:
+                read(folder)
+                _check_hash(reading.record, folder, name)
+            except Unusable as error:
+                damage[name] = str(error)
+    return damage
+
+
+def read_trace(folder: Path) -> Any:
+    """The trace of a run: columns `step`, `metric` and `value`, as a `pyarrow.Table`.
+
+    Raises:
+        Unusable: It is missing, damaged or has other columns.
+    """
+    from harness.record import trace  # pyarrow takes half a second to load
+
+    return trace.read(folder / TRACE_FILE)
+
+
+def checksum(content: Mapping[str, Any]) -> str:
+    """Hash of everything in `run.json` but the checksum, whatever its order and spacing.
+
+    Args:
+        content: As it was decoded from JSON.
+    """
+    rest = {name: value for name, value in content.items() if name != CHECKSUM}
+    return hashlib.sha256(msgspec.json.encode(rest, order="sorted")).hexdigest()
+
+
+def holds(content: Mapping[str, Any]) -> bool:
+    """Whether a record is as it was written, as far as it tells."""
+    return CHECKSUM not in content or content[CHECKSUM] == checksum(content)
+
+
+_CHANGED = (
+    f"{RUN_FILE} was changed after it was written: its checksum does not hold "
+    f"(whoever means the change removes the entry `{CHECKSUM}`)"
+)
+
+
+def _check_recorded(record: Record, content: Mapping[str, Any], evaluations: Evaluations) -> None:
+    if record.files.get(EVALUATIONS_FILE, evaluations.sha256) != evaluations.sha256:
+        raise Unusable(f"corrupted {EVALUATIONS_FILE}: it is not what the run wrote")
+    if not holds(content):
+        raise Unusable(_CHANGED)
+
+
+def _check_hash(record: Record | None, folder: Path, name: str) -> None:
+    known = record.files.get(name) if record is not None else None
+    if known is not None and known != hashlib.sha256(_read(folder, name, _MOST_ARRAYS)).hexdigest():
+        raise Unusable(f"corrupted {name}: it is not what the run wrote")
+
+
+def _read(folder: Path, name: str, limit: int) -> bytes:
+    try:
+        return read_bounded(folder / name, limit)
+    except FileNotFoundError as error:
+        raise Unusable(f"missing {name}") from error
+    except OSError as error:
+        raise Unusable(f"unreadable {name}: {error.strerror}") from error
+    except Unusable as error:
+        raise Unusable(f"corrupted {name}: {error}") from error
+
+
+def _exists(path: Path) -> bool:
+    try:
+        path.lstat()
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError | NotADirectoryError)
+    return True
+
+
+def _explain(error: Exception) -> str:
+    """What msgspec says, with the field's name first."""
+    text, _, place = first_line(error).partition(" - at `")
+    where = place.rstrip("`").removeprefix("$").lstrip(".")
+    return f"{where}: {text[:1].lower()}{text[1:]}" if where else text
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    """One array of an archive, whose header is believed only as far as there is data."""
+    info = archive.getinfo(f"{name}.npy")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise Unusable(f"{name} is packed in a way that is not known")
+    if info.file_size > _MOST_ARRAYS:
+        raise Unusable(f"{name} is too large")
+    with archive.open(info) as file:
+        data = file.read(info.file_size + 1)  # a packed one may hold more than it says
+        if len(data) != info.file_size or file.read(1):
+            raise Unusable(f"{name} is not as long as it says")
+    shape, fortran, dtype, start = _header(data[: _header_end(data)])
+    if dtype.kind not in "iuf":
+        raise Unusable(f"the values of {name} are not of numeric types")
+    count = math.prod(shape)
+    if count * dtype.itemsize != len(data) - start:
+        raise Unusable(f"{name} does not hold the {count} values that it announces")
+    if not count:
+        return np.empty(shape, dtype)
+    flat = np.frombuffer(data, dtype, count, start)
+    return flat.reshape(shape, order="F" if fortran else "C")
+
+
+def _header_end(data: bytes) -> int:
+    if data[:6] != b"\x93NUMPY" or data[6] not in (1, 2, 3):
+        raise Unusable("no array in numpy's format")
+    width = 2 if data[6] == 1 else 4
+    return 8 + width + int.from_bytes(data[8 : 8 + width], "little")
+
+
+@functools.lru_cache(maxsize=512)
+def _header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Shape, order, type and end of a header; kept, since those of a study are alike."""
+    file = io.BytesIO(header)
+    version = np.lib.format.read_magic(file)
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }[version]
+    shape, fortran, dtype = read(file)
+    return shape, fortran, dtype, len(header)
+
+
+def _checked(
+    timesteps: NDArray[Any], results: NDArray[Any], ep_lengths: NDArray[Any], sha256: str
+) -> Evaluations:
+    what = f"corrupted {EVALUATIONS_FILE}"
+    shapes = f"timesteps {timesteps.shape}, results {results.shape}, ep_lengths {ep_lengths.shape}"
+    if timesteps.ndim != 1 or results.ndim != 2 or not results.size:
+        raise Unusable(f"{what}: empty or of other dimensions: {shapes}")
+    if results.shape[0] != timesteps.shape[0] or ep_lengths.shape != results.shape:
+        raise Unusable(f"{what}: shapes do not agree: {shapes}")
+    kinds = timesteps.dtype.kind, ep_lengths.dtype.kind
+    if kinds[0] not in "iu" or kinds[1] not in "iu":
+        raise Unusable(f"{what}: values are not of numeric types")
+    with np.errstate(all="ignore"):
+        arrays = timesteps.astype(np.int64), results.astype(np.float64), ep_lengths.astype(np.int64)
+    if np.any(np.diff(arrays[0]) <= 0) or arrays[0][0] < 0:
+        raise Unusable(f"{what}: timesteps do not increase")
+    if np.any(arrays[2] < 0):
+        raise Unusable(f"{what}: an episode has less than no steps")
+    for array in arrays:
+        array.setflags(write=False)
+    return Evaluations(*arrays, sha256)

@@ -1,0 +1,116 @@
+"""What is logged while training: appended batch by batch, and one Parquet file in the end.
+
+While a run goes on, its trace is a stream of Arrow batches in the lease's own folder, so a
+former holder cannot write it either. Parquet files cannot grow; the one that is written in the
+end has a checksum on every page.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow
+import pyarrow.parquet
+
+from harness.record.files import Unusable, first_line, open_regular
+
+STREAM = "trace.arrows"
+_SCHEMA = pyarrow.schema(
+    [("step", pyarrow.int64()), ("metric", pyarrow.string()), ("value", pyarrow.float64())]
+)
+_ROWS = 2**16  # of a row group, and the most that are held in memory
+_MOST_BYTES = 2**33
+
+
+class TraceWriter:
+    """Collects values and appends them to a stream."""
+
+    def __init__(self, folder: Path) -> None:
+        """Does not write yet.
+
+        Args:
+            folder: Where the stream is to lie: the lease's own folder.
+        """
+        self._path = folder / STREAM
+        self._sink: Any = None
+        self._writer: Any = None
+        self._steps: list[int] = []
+        self._metrics: list[str] = []
+        self._values: list[float] = []
+
+    def record(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Adds values; `append` writes them."""
+        for name, value in metrics.items():
+            self._steps.append(step)
+            self._metrics.append(name)
+            self._values.append(value)
+
+    def append(self) -> None:
+        """Writes what is new.
+
+        Raises:
+            OSError: For example a full disk.
+        """
+        if self._writer is None:
+            self._sink = pyarrow.OSFile(str(self._path), "wb")
+            self._writer = pyarrow.ipc.new_stream(self._sink, _SCHEMA)
+        if self._steps:
+            columns = [
+                pyarrow.array(values, kind)
+                for values, kind in zip(
+                    (self._steps, self._metrics, self._values), _SCHEMA.types, strict=True
+                )
+            ]
+            self._writer.write_batch(pyarrow.record_batch(columns, schema=_SCHEMA))
+            self._steps, self._metrics, self._values = [], [], []
+        self._sink.flush()
+
+    def close(self) -> None:
+        """Ends the stream."""
+        if self._sink is not None:
+            self._sink.close()
+
+    def write_parquet(self, file: IO[bytes]) -> None:
+        """Writes everything that the stream holds, a row group at a time."""
+        with pyarrow.parquet.ParquetWriter(file, _SCHEMA, write_page_checksum=True) as writer:
+            held: list[Any] = []
+            for batch in _batches(self._path):
+                held.append(batch)
+                if sum(map(len, held)) >= _ROWS:
+                    writer.write_table(pyarrow.Table.from_batches(held, _SCHEMA))
+                    held = []
+            writer.write_table(pyarrow.Table.from_batches(held, _SCHEMA))
+
+
+def read(path: Path) -> Any:
+    """The trace in a Parquet file, with every page's checksum verified where it has one.
+
+    Raises:
+        Unusable: It is missing, damaged or has other columns.
+    """
+    try:
+        with open_regular(path) as file:
+            if file.seek(0, 2) > _MOST_BYTES:
+                raise Unusable("is too large")
+            file.seek(0)
+            reader = pyarrow.parquet.ParquetFile(file, page_checksum_verification=True)
+            if reader.schema_arrow.remove_metadata() != _SCHEMA:
+                names = ", ".join(map(repr, reader.schema_arrow.names))
+                raise Unusable(f"has columns {names}")
+            return reader.read()
+    except FileNotFoundError as error:
+        raise Unusable(f"missing {path.name}") from error
+    except Exception as error:  # damaged files raise a dozen different types
+        raise Unusable(f"corrupted {path.name}: {first_line(error)}") from error
+
+
+def _batches(path: Path) -> Iterator[Any]:
+    """The batches of a stream that were written whole."""
+    if not path.exists():
+        return
+    with pyarrow.OSFile(str(path), "rb") as source:
+        try:
+            with pyarrow.ipc.open_stream(source) as stream:
+                yield from stream
+        except (pyarrow.ArrowInvalid, OSError):
+            return  # the disk was full in the middle of the last one
