@@ -50,7 +50,7 @@ def load_run(folder: Path) -> Run | Excluded:
     Returns:
         The run if it is complete, otherwise the reason why it is not used.
     """
-    reading = read_run(folder)
+    reading = read_run(folder, with_evaluations=True)
     run_id = _identity(reading.place)
     evaluations, record = reading.evaluations, reading.record
     if not reading.complete or evaluations is None or record is None:

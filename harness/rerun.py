@@ -44,7 +44,7 @@ def rerun(folder: Path, results_dir: Path) -> int:
     Raises:
         SpecError: The folder holds no complete run, or the new one would not be made.
     """
-    before = read_run(folder)
+    before = read_run(folder, with_evaluations=True)
     if not before.complete:
         raise SpecError(f"{folder} holds no complete run to compare with ({before.reason}).")
     spec = _spec_of(before)
@@ -59,7 +59,7 @@ def rerun(folder: Path, results_dir: Path) -> int:
         reason = outcome.failure or outcome.status
         print(f"The new run did not complete: {reason}", file=sys.stderr)
         return 1
-    after = read_run(outcome.folder)
+    after = read_run(outcome.folder, with_evaluations=True)
     same = compare_evaluations(before, after)
     weights = before.content["weights_sha256"] == after.content["weights_sha256"]
     print(f"Evaluations: {same or 'identical'}")

@@ -175,29 +175,6 @@ def test_steps_that_were_not_scheduled_are_a_failure(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("harm", "reason"),
-    [
-        (lambda f: (f / "run.json").write_text("{"), "no readable run.json"),
-        (lambda f: (f / "evaluations.npz").unlink(), "evaluations.npz cannot be read"),
-        (lambda f: (f / "evaluations.npz").write_bytes(b"PK"), "evaluations.npz cannot be read"),
-        (lambda f: rewrite(f, timesteps=np.array([100, 200, 255])), "do not reach the last"),
-        (lambda f: rewrite(f, results=np.full((3, 2), np.inf)), "a return is not finite"),
-    ],
-)
-def test_nothing_else_counts_as_complete(harm, reason, tmp_path):
-    folder, _ = support.run(small(), tmp_path)
-    assert read_run(folder).complete
-    harm(folder)
-    assert reason in read_run(folder).reason
-
-
-def rewrite(folder, **arrays):
-    with np.load(folder / "evaluations.npz") as file:
-        content = dict(file) | arrays
-    np.savez(folder / "evaluations.npz", **content)
-
-
 def test_failed_write_leaves_the_old_file(tmp_path):
     from harness.record.files import write_atomically
 

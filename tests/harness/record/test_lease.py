@@ -1,16 +1,20 @@
 """One writer per run folder, with real processes that live and die."""
 
+import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
+import recorded
 
 from harness.record.files import json_writer
-from harness.record.lease import Lease, LeaseHeld, LeaseLost, read_holder
+from harness.record.lease import FolderGone, Lease, LeaseHeld, LeaseLost, read_holder, watch
 
 # Holds the lease of the folder in its argument and writes again and again.
 HOLDER = """
@@ -175,18 +179,75 @@ except LeaseHeld:
     ]
 
 
-def test_holder_on_another_machine_is_judged_by_its_heartbeat(tmp_path):
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """A lease of another machine, which is watched for two seconds."""
+    monkeypatch.setattr("harness.record.lease._SLACK", 2.0)
     lease = Lease.acquire(tmp_path)
     (owner,) = tmp_path.glob(".lease/*/owner.json")
-    content = json.loads(owner.read_text()) | {"machine": "elsewhere", "time": 0.0}
-    owner.write_text(json.dumps(content))
-    lease.write("progress.json", json_writer({"step": 1, "time": time.time(), "period": 30}))
-    with pytest.raises(LeaseHeld):
-        Lease.acquire(tmp_path)
-    beat = {"step": 1, "time": time.time() - 121, "period": 30}
-    lease.write("progress.json", json_writer(beat))
+    owner.write_text(json.dumps(json.loads(owner.read_text()) | {"machine": "elsewhere"}))
+    lease.write("progress.json", json_writer({"step": 1, "time": 0.0, "period": 0.1}))
+    return lease
+
+
+HOUR = 3600.0
+CLOCKS = {"right": 0.0, "slow": -HOUR, "fast": HOUR, "far": 1e11, "mad": 1e300}
+
+
+@pytest.mark.parametrize("clock", CLOCKS.values(), ids=CLOCKS)
+def test_no_clock_lets_a_silent_holder_keep_a_run(elsewhere, tmp_path, clock):
+    beat = {"step": 1, "time": time.time() + clock, "period": 0.1}
+    elsewhere.write("progress.json", json_writer(beat))
     with Lease.acquire(tmp_path), pytest.raises(LeaseLost):
-        lease.write("result", text(b"old"))
+        elsewhere.write("result", text(b"old"))
+
+
+@pytest.mark.parametrize("clock", CLOCKS.values(), ids=CLOCKS)
+def test_no_clock_lets_a_living_holder_lose_a_run(elsewhere, tmp_path, clock):
+    over = threading.Event()
+
+    def beat():
+        for step in itertools.count():
+            now = {"step": step, "time": clock, "period": 0.1}  # a clock that stands still
+            elsewhere.write("progress.json", json_writer(now))
+            if over.wait(0.1):
+                return
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        with pytest.raises(LeaseHeld):
+            Lease.acquire(tmp_path)
+    finally:
+        over.set()
+        thread.join()
+    elsewhere.write("result", text(b"mine"))
+
+
+def test_holders_elsewhere_are_watched_all_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.record.lease._SLACK", 1.0)
+    folders = [tmp_path / str(number) for number in range(4)]
+    for folder in folders:
+        folder.mkdir()
+        recorded.hold(folder, machine="elsewhere")
+        (folder / "progress.json").write_text('{"step": 1, "time": 1.0, "period": 0.1}')
+    said = []
+    began = time.monotonic()
+    silent, alive = watch(folders, said.append)
+    assert time.monotonic() - began < 3
+    assert (len(silent), alive) == (4, {}) and "4 run folders are held" in said[0]
+    for folder in folders:
+        with Lease.acquire(folder, silent):
+            pass
+
+
+def test_folder_that_is_deleted_is_no_lost_lease(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    lease = Lease.acquire(folder)
+    shutil.rmtree(folder)
+    with pytest.raises(FolderGone):
+        lease.write("result", text(b"new"))
 
 
 def test_disk_error_is_not_mistaken_for_a_lost_lease(tmp_path):
