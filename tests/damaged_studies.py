@@ -179,7 +179,9 @@ def judge(planted, answers, died):
         what = answer["fault"] or wrong_answer(one, answer)
         if what:
             faults.append(Fault(one.kind, answer["reader"], what, str(one.damage)))
-        if (complete := says_complete(answer)) is not None:
+        # A sweep looks where the run should be, others look where it has gone.
+        elsewhere = answer["reader"] == "sweep" and one.kind == "odd place"
+        if (complete := says_complete(answer)) is not None and not elsewhere:
             opinions[one.name][answer["reader"]] = complete
         if one.damage and answer.get("named"):
             noticed.add(one.name)

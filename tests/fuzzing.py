@@ -40,7 +40,13 @@ NUMBERS = (
     "0",
 )
 VALUES = (None, [], {}, "", "text", "\x1b[31m\n\x00", 7, -3.5, True, False, [[]], {"a": {"b": 1}})
-ODD_NAMES = (b"bell\x07\x1b[2J", b"line\nbreak", b"bad\xff\xfeutf8", b"\xe2\x80\xaeoverride", b"%s{}")
+ODD_NAMES = (
+    b"bell\x07\x1b[2J",
+    b"line\nbreak",
+    b"bad\xff\xfeutf8",
+    b"\xe2\x80\xaeoverride",
+    b"%s{}",
+)
 
 
 class NothingToDamageError(Exception):
