@@ -101,6 +101,12 @@ class Lab:
             spans.append((times[0], times[-1], int(file.name.rpartition("-")[2])))
         return sorted(spans)
 
+    def trainings(self, key):
+        """What trainings of a run told: `begin` or `end`, process and time, in order."""
+        file = self.orders / f"trainings-{key}"
+        lines = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+        return [(word, int(pid), float(when)) for word, pid, when in lines]
+
     def files(self):
         """Every file of every run folder, by its place."""
         files = self.results.rglob("seed=*/**/*")

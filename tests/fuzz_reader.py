@@ -1,0 +1,232 @@
+"""Reads damaged studies with every command that reads, in a process of its own.
+
+`python -m fuzz_reader TOP` prints one line of JSON per reading: of each folder in `TOP/results`
+alone, and then of all of them together. A reader that hangs is interrupted after `LIMIT` seconds,
+and memory is bounded: neither may end this process.
+"""
+
+import contextlib
+import io
+import json
+import resource
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+LIMIT = 2.0  # seconds for one folder
+STUDY_LIMIT = 20.0  # seconds for a command on all of them
+MEMORY = 3 * 2**30
+
+
+class TooLong(BaseException):
+    """Not an Exception: readers must not be able to catch it."""
+
+
+def main(top, pages):
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    signal.signal(signal.SIGALRM, _interrupt)
+    folders = sorted((top / "results").iterdir())
+    plans = json.loads((top / "plans.json").read_text())
+    _read(folders[0], limit=300)  # what is loaded late is loaded now
+    for folder in folders:
+        for reader, answer in _read(folder):
+            _say(folder.name, reader, answer)
+    for reader, answer in _read_together(top, pages):
+        _say("all", reader, answer)
+    for folder in folders:
+        _say(folder.name, "sweep", _try(start_again, folder, plans.get(folder.name)))
+
+
+def _read(folder, limit=LIMIT):
+    readers = {
+        "status": status,
+        "validate": validate,
+        "analysis": analyse,
+        "rerun": rerun,
+        "resubmit": resubmit,
+        "cancel": cancel,
+    }
+    return [(name, _try(reader, folder, limit=limit)) for name, reader in readers.items()]
+
+
+def _read_together(top, pages):
+    results, output = top / "results", top / "output"
+    yield "status", _try(status, results, limit=STUDY_LIMIT)
+    yield "status table", _try(show_status, results, limit=STUDY_LIMIT)
+    yield "validate", _try(validate, results, limit=STUDY_LIMIT)
+    yield "analysis", _try(analyse, results, limit=STUDY_LIMIT)
+    yield "resubmit", _try(resubmit, results, limit=STUDY_LIMIT)
+    for name in (
+        "compare",
+        "verdicts",
+        "plan",
+        "tables",
+        *(("figures", "report") if pages else ()),
+    ):
+        where = output / name
+        if name == "plan":
+            where = where / "plan.sh"
+        yield name, _try(run_analysis, name, results, where, limit=3 * STUDY_LIMIT)
+
+
+def _say(name, reader, answer):
+    print(json.dumps({"name": name, "reader": reader, **answer}), flush=True)
+
+
+def _interrupt(number, frame):
+    raise TooLong
+
+
+def _try(reader, *arguments, limit=LIMIT):
+    """What a reader answers, how long it took and the fault that it showed, if any."""
+    before = time.process_time()
+    answer = _time(reader, arguments, limit)
+    worked = time.process_time() - before
+    late = answer["fault"].startswith("too long") and limit == LIMIT
+    # Others may have had the processor; but what only waited would wait again.
+    if late and LIMIT / 10 < worked < LIMIT * 0.9:
+        answer = _time(reader, arguments, limit)
+    return answer
+
+
+def _time(reader, arguments, limit):
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    fault, found, start = "", {}, time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, limit)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            found = reader(*arguments) or {}
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except TooLong:
+        fault = "too long: " + _place(sys.exc_info()[2])
+    except BaseException as error:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        fault = f"{type(error).__name__}: {_place(error.__traceback__)}: {str(error)[:100]}"
+    seconds = time.monotonic() - start
+    err.flush()
+    if b"Traceback" in err.buffer.getvalue():
+        fault = fault or "a traceback on standard error"
+    if seconds > limit and not fault:
+        fault = f"too long: {seconds:.1f} s"
+    return {"fault": fault, "seconds": seconds, **found}
+
+
+def _place(trace):
+    """Where in the project an error came from."""
+    frames = traceback.extract_tb(trace)
+    project = str(Path(__file__).parents[1])
+    ours = [f for f in frames if f.filename.startswith(project) and "fuzz_" not in f.filename]
+    frame = ([f for f in ours if ".venv" not in f.filename] or frames)[-1]
+    return f"{Path(frame.filename).name} {frame.name}"
+
+
+# Readers: what each tells of the folders in its reach
+
+
+def _printed():
+    sys.stdout.flush()
+    return sys.stdout.buffer.getvalue().decode("utf-8", "surrogateescape")
+
+
+def status(folder):
+    from slurm.__main__ import main
+
+    code = main(["status", "--json", str(folder)])
+    runs = json.loads(_printed())["runs"] if code == 0 else []
+    return {"code": code, "states": [[run["folder"], run["state"]] for run in runs]}
+
+
+def show_status(folder):
+    from slurm.__main__ import main
+
+    return {"code": main(["status", str(folder)])}
+
+
+def validate(folder):
+    from slurm.__main__ import main
+
+    code = main(["validate", str(folder)])
+    lines = [line for line in _printed().splitlines() if line.startswith(str(folder))]
+    return {"code": code, "named": lines}
+
+
+def analyse(folder):
+    from analysis.load import load
+
+    loaded = load(folder)
+    complete = [str(run.path) for run in loaded.runs]
+    complete += [str(item.path) for item in loaded.excluded if item.completed]
+    return {"complete": complete}
+
+
+def run_analysis(name, folder, output):
+    from analysis.__main__ import main
+
+    return {"code": main([name, str(folder), "--output", str(output)])}
+
+
+def resubmit(folder):
+    from slurm.__main__ import main
+
+    return {"code": main(["resubmit", "--dry-run", str(folder)])}
+
+
+def cancel(folder):
+    from slurm.__main__ import main
+
+    return {"code": main(["cancel", "--yes", str(folder)])}
+
+
+def rerun(folder):
+    """Whether `rerun` takes the folder's run for complete; nothing is run."""
+    import harness.rerun
+    from harness.fields import SpecError
+
+    started = []
+
+    def refuse(*arguments, **options):
+        started.append(True)
+        raise SpecError("Nothing is run here.")
+
+    harness.rerun.run_all = refuse
+    run = run_folder(folder)
+    if run is None:
+        return {}
+    code = harness.rerun.main([str(run)])
+    sys.stderr.flush()
+    said = sys.stderr.buffer.getvalue().decode("utf-8", "replace")
+    denied = "holds no complete run" in said
+    return {"code": code, "complete": [str(run)] if started else [], "denied": denied}
+
+
+def run_folder(folder):
+    """The run folder in a planted one, wherever it has gone."""
+    found = list(folder.glob("*/*/*/*/*/*/seed=*"))
+    return found[0] if found else None
+
+
+def start_again(folder, plan):
+    """Whether a sweep would skip the run; otherwise it sets it up anew."""
+    from harness.adapter import load_adapter
+    from harness.fields import SpecError
+    from harness.pending import initialize_all
+    from harness.prepare import prepare
+    from harness.run_spec import spec_from_dict
+
+    if plan is None:
+        return {}
+    spec = spec_from_dict(plan)
+    where = spec.folder(folder)
+    prepared = prepare(spec, load_adapter(spec.framework))
+    try:
+        pending, others = initialize_all([(where, prepared)])
+    except SpecError as error:
+        return {"refused": str(error)}
+    skipped = [str(path) for path, holder in others.items() if holder is None]
+    return {"complete": skipped, "pending": len(pending)}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), "pages" in sys.argv[2:])

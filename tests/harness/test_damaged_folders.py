@@ -1,0 +1,8 @@
+"""Damaged run folders among healthy ones; `tests/long` reads many more."""
+
+from damaged_studies import check_studies, table
+
+
+def test_every_reader_survives_damage(tmp_path):
+    faults, counts = check_studies(tmp_path, total=60, size=60, seed=1)
+    assert not faults, table(faults, counts)

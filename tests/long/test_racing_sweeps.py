@@ -1,0 +1,198 @@
+"""Sweeps of the same runs that race each other while their processes are killed and stopped."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from processes import adopting, descendants, reap, send
+from slurm_lab import SWEEP, Lab, wait_until
+
+SECONDS = float(os.environ.get("PARALLAX_RACE_SECONDS", "600"))
+SEED = int(os.environ.get("PARALLAX_RACE_SEED", "0"))
+SEEDS = 40
+RUNS = ["algorithm=ppo", f"seed={','.join(map(str, range(SEEDS)))}"]
+KEYS = [f"ppo-{seed}" for seed in range(SEEDS)]
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
+FILES = re.compile(r"run\.json|evaluations\.npz|trace\.parquet|log(\.\d+)?\.txt")
+
+
+def start_sweep(lab, *arguments):
+    where = f"results_dir={lab.results}"
+    return subprocess.Popen(
+        [sys.executable, "-m", "harness", "--multirun", *SWEEP, where, *arguments],
+        env=lab.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+# One sweep that hangs, and one that overtakes it
+
+
+def test_sweep_leaves_alone_what_another_completed_meanwhile(tmp_path):
+    lab = Lab(tmp_path)
+    others = ["ppo-1", "ppo-2", "ppo-3"]
+    lab.order("go", *others)
+    with adopting():
+        slow = start_sweep(lab, "algorithm=ppo", "seed=0,1,2,3", "hydra.launcher.n_jobs=1")
+        wait_until(lambda: lab.beats("ppo-0"))
+        assert "3 completed" in lab.sweep("algorithm=ppo", "seed=1,2,3", "hydra.launcher.n_jobs=1")
+        before = {key: snapshot(lab.folder(key)) for key in others}
+        lab.order("go", "ppo-0")
+        _, errors = slow.communicate(timeout=120)
+    assert {key: snapshot(lab.folder(key)) for key in others} == before
+    assert all(len(lab.trainings(key)) == 2 for key in [*others, "ppo-0"])
+    assert slow.returncode == 0, errors
+    assert lab.record("ppo-0")["status"] == "completed"
+
+
+def snapshot(folder):
+    """Names, bytes and times of all files of a run."""
+    return {
+        path.name: (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+# Two sweeps and a saboteur
+
+
+class Race:
+    """Keeps two sweeps of one results folder going, and strikes at their processes."""
+
+    def __init__(self, lab, generator):
+        self.lab = lab
+        self.generator = generator
+        self.strikes = dict.fromkeys(SIGNALS, 0)
+        self.completed = {}  # by run: when the first completion that was seen had ended
+        self._sweeps = []
+        self._stopped = {}  # when each goes on
+        self._known = set()
+
+    def run(self, deadline):
+        """Until all runs are complete or the time is over."""
+        strike_at = time.monotonic() + 5
+        while time.monotonic() < deadline and len(self.completed) < len(KEYS):
+            self._keep_going()
+            self._watch()
+            if time.monotonic() >= strike_at:
+                self._strike()
+                strike_at = time.monotonic() + self.generator.uniform(0.3, 3)
+            time.sleep(0.1)
+        self._settle()
+
+    def _keep_going(self):
+        """Starts sweeps that have ended again, and lets stopped processes go on."""
+        self._sweeps = [sweep for sweep in self._sweeps if sweep.poll() is None]
+        while len(self._sweeps) < 2:
+            self._sweeps.append(start_sweep(self.lab, *RUNS, "hydra.launcher.n_jobs=2"))
+        for pid in [pid for pid, when in self._stopped.items() if time.monotonic() > when]:
+            send(pid, signal.SIGCONT)
+            del self._stopped[pid]
+        self._known |= descendants().keys()
+        reap(self._known - {sweep.pid for sweep in self._sweeps})
+
+    def _watch(self):
+        for key in KEYS:
+            if key not in self.completed:
+                try:
+                    record = self.lab.record(key)
+                except OSError:
+                    continue
+                if record["status"] == "completed":
+                    self.completed[key] = record["timings"]["ended"]
+
+    def _strike(self):
+        living = descendants()
+        workers = [pid for pid, line in living.items() if "harness.worker" in line]
+        launchers = [pid for pid, line in living.items() if "--multirun" in line]
+        targets = workers if workers and self.generator.random() < 0.8 else launchers
+        if targets:
+            number = self.generator.choice(SIGNALS)
+            pid = self.generator.choice(targets)
+            self.strikes[number] += 1
+            if number == signal.SIGSTOP:
+                self._stopped[pid] = time.monotonic() + self.generator.uniform(1, 6)
+            send(pid, number)
+
+    def _settle(self):
+        """Lets everything that was stopped go on, and asks it to end."""
+        for pid in self._stopped:
+            send(pid, signal.SIGCONT)
+        self._stopped = {}
+        for sweep in self._sweeps:
+            sweep.terminate()
+        for sweep in self._sweeps:
+            sweep.communicate(timeout=120)
+        # Workers whose launchers were killed go on by themselves.
+        wait_until(lambda: not self._workers(), patience=120)
+        self._watch()
+
+    def _workers(self):
+        living = descendants()
+        reap(self._known - living.keys())
+        return [pid for pid, line in living.items() if "harness.worker" in line]
+
+
+@pytest.mark.long
+def test_racing_sweeps_lose_nothing_and_do_nothing_twice(tmp_path, capsys):
+    quiet = Lab(tmp_path / "quiet")
+    quiet.order("go")
+    quiet.sweep(*RUNS)
+    generator = random.Random(SEED)
+    deadline, number = time.monotonic() + SECONDS, 0
+    while time.monotonic() < deadline:
+        number += 1
+        lab = Lab(tmp_path / f"round-{number}")
+        lab.order("linger")
+        with adopting():
+            race = Race(lab, generator)
+            race.run(deadline)
+        result = lab.ask(sys.executable, "-m", "harness", "--multirun", *finish(lab))
+        with capsys.disabled():
+            print(f"\nround {number}: {describe(race, lab)}", flush=True)
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert problems_of(race, lab, quiet) == []
+
+
+def finish(lab):
+    lab.order("go")
+    return [*SWEEP, f"results_dir={lab.results}", *RUNS]
+
+
+def describe(race, lab):
+    strikes = ", ".join(f"{count} {number.name}" for number, count in race.strikes.items())
+    begun = sum(word == "begin" for key in KEYS for word, _, _ in lab.trainings(key))
+    return f"{strikes}; {len(race.completed)} runs complete, {begun} trainings were begun"
+
+
+def problems_of(race, lab, quiet):
+    """All that is not as after an undisturbed sweep."""
+    problems = []
+    for key in KEYS:
+        record, trainings = lab.record(key), lab.trainings(key)
+        ended = record["timings"].get("ended", 0)
+        if record["status"] != "completed":
+            problems.append(f"{key} is {record['status']}")
+        if not any(word == "end" for word, _, _ in trainings):
+            problems.append(f"{key} was never trained to its end")
+        if any(attempt["status"] == "completed" for attempt in record["attempts"]):
+            problems.append(f"{key} was run again although it was complete")
+        if key in race.completed and race.completed[key] != ended:
+            problems.append(f"{key} was complete, and later completed again")
+        if any(word == "begin" and when > ended for word, _, when in trainings):
+            problems.append(f"{key} was trained after it was complete")
+    stray = [name for name in lab.files() if not FILES.fullmatch(name.rpartition("/")[2])]
+    problems += [f"stray file {name}" for name in stray]
+    stray = [str(path) for path in lab.results.rglob("seed=*/*") if path.is_dir()]
+    problems += [f"stray folder {name}" for name in stray]
+    if lab.evaluations() != quiet.evaluations():
+        problems.append("evaluations differ from those of an undisturbed sweep")
+    return problems
