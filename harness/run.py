@@ -21,6 +21,8 @@ from harness.recording import SCHEMA, RunFolder, incompleteness, past_attempts, 
 from harness.run_spec import spec_to_dict
 from harness.stopping import REASONS
 
+_PLACES = {"python": None, "study": None}
+
 
 def initialize(prepared: Prepared, path: Path) -> bool:
     """Writes a pending run folder, unless a complete run is there.
@@ -181,7 +183,8 @@ def _check_same(spec: dict[str, Any], path: Path) -> None:
     if not isinstance(existing, dict):
         return
     asked = json.loads(json.dumps(spec))
-    if existing | {"python": None} != asked | {"python": None}:
+    # Neither says what is run: the interpreter is a place, and a study's folder may be renamed.
+    if existing | _PLACES != asked | _PLACES:
         raise SpecError(
             f"{path} holds a run with other settings. Choose another study.name or results_dir."
         )
