@@ -44,7 +44,7 @@ def require_trust(folder: Path, code: Sequence[str], *, trust: bool) -> None:
     if not code or trust:
         return
     listed = "\n".join(f"    {visible(line)}" for line in code)
-    what = f"{visible(str(folder))} names what would run here or on the nodes as you:\n{listed}"
+    what = f"{visible(str(folder))} names what would run as you, here or on the nodes:\n{listed}"
     if not sys.stdin.isatty():
         raise SpecError(f"{what}\nAdd --trust if whoever made the folder may run it.")
     print(what)
