@@ -140,7 +140,8 @@ def measure(study: str, folder: Path, environment: Mapping[str, str], tell) -> N
     sweep += ["hydra/launcher=slurm", "hydra.launcher.preflight=false"]
     sweep += [f"hydra.launcher.python={write_stand_in(folder)}"]
     _, words, text = timed([*sweep, "hydra.launcher.dry_run=true"], environment)
-    tell("dry run", f"{words}: {text.splitlines()[-1]}")
+    (summary,) = (line for line in text.splitlines() if line.startswith("Dry run:"))
+    tell("dry run", f"{words}: {summary}")
     begun = time.monotonic()
     tell("submission, from command to prompt", timed(sweep, environment)[1])
     left = [(time.monotonic(), jobs_left(environment))]

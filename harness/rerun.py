@@ -15,6 +15,7 @@ from harness.record.layout import RUN_FILE
 from harness.record.reading import Reading, read_run
 from harness.run_spec import RunSpec, spec_from_dict
 from harness.sweep import run_all
+from harness.trust import code_of_specs, require_trust
 
 _GROUPS = ("packages", "sources", "threads", "commit")
 
@@ -28,21 +29,30 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m harness rerun", description=__doc__)
     parser.add_argument("folder", type=Path, help="folder of a complete run")
     parser.add_argument("--keep", type=Path, help="keep the new run below this folder")
+    parser.add_argument(
+        "--trust", action="store_true", help="runs what the folder names without asking"
+    )
     options = parser.parse_args(arguments)
     try:
         if options.keep:
-            return rerun(options.folder, options.keep)
+            return rerun(options.folder, options.keep, trust=options.trust)
         with tempfile.TemporaryDirectory(prefix="parallax-rerun-") as scratch:
-            return rerun(options.folder, Path(scratch))
+            return rerun(options.folder, Path(scratch), trust=options.trust)
     except (SpecError, KeyboardInterrupt) as error:
         return exit_code(error)
 
 
-def rerun(folder: Path, results_dir: Path) -> int:
+def rerun(folder: Path, results_dir: Path, *, trust: bool = False) -> int:
     """Runs `folder` again below `results_dir` and prints what came out.
 
+    Args:
+        folder: Folder of a complete run.
+        results_dir: Where the new run goes.
+        trust: Whether code that the folder names may run without asking.
+
     Raises:
-        SpecError: The folder holds no complete run, or the new one would not be made.
+        SpecError: The folder holds no complete run, the new one would not be made, or the
+            folder names code that nobody has trusted.
     """
     before = read_run(folder, with_evaluations=True)
     if not before.complete:
@@ -54,6 +64,7 @@ def rerun(folder: Path, results_dir: Path) -> int:
             f"--keep {results_dir}: {target} holds a complete run already, so that none would be "
             "made. Name another folder, or leave --keep away."
         )
+    require_trust(folder, code_of_specs([spec]), trust=trust)
     (outcome,) = run_all([spec], results_dir, n_jobs=1)
     if outcome.status != "completed":
         reason = outcome.failure or outcome.status

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.adapter import load_adapter
 from harness.fields import SpecError, bounded, build, check
-from harness.record.layout import Place
+from harness.record.layout import RESERVED, Place
 from harness.spec import ALGORITHMS, THESIS_FIELDS, Hyperparameters, only_of
 from harness.translation import plain
 
@@ -23,6 +23,7 @@ DEFAULTS: dict[str, Any] = {
     "evaluation_seed": 0,
     "threads": 1,
 }
+_FOLDER_NAMES = ("study", "framework", "env", "hps")
 _LONGEST_VARIANT = 120
 
 
@@ -174,6 +175,16 @@ def spec_from_dict(content: Any) -> RunSpec:
     )
 
 
+def rename_study(spec: RunSpec, study: str) -> RunSpec:
+    """The same run in another study, as after the study's folder was renamed.
+
+    Raises:
+        SpecError: No study can have that name.
+    """
+    _check_folder_names({"study": study})
+    return dataclasses.replace(spec, study=study)
+
+
 def _check_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     fields = {field.name: field for field in dataclasses.fields(RunSpec) if field.metadata}
     return {
@@ -183,21 +194,30 @@ def _check_fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_names(values: Mapping[str, Any]) -> None:
+    _check_folder_names(values)
+    for name in _FOLDER_NAMES:
+        # Runs that are there keep such names, which only people mistake for others.
+        if values[name] != values[name].strip():
+            raise SpecError(f"{name}={values[name]!r} must not begin or end with a space.")
     adapter = load_adapter(values["framework"])
     if not adapter.supports(values["algorithm"]):
         raise SpecError(
             f"framework={values['framework']} has no algorithm={values['algorithm']}: choose "
             + ", ".join(name for name in ALGORITHMS if adapter.supports(name))
         )
-    _check_folder_names(values)
 
 
 def _check_folder_names(values: Mapping[str, Any]) -> None:
-    for name in ("study", "env", "hps"):
-        if not values[name] or values[name].startswith(".") or "/" in values[name]:
-            raise SpecError(f"{name}={values[name]!r} must be a name that can name a folder.")
-    if values["study"] == "analysis":
-        raise SpecError("study='analysis' is where tables and figures go: choose another name.")
+    for name, value in ((name, values[name]) for name in _FOLDER_NAMES if name in values):
+        if not value.isprintable():
+            raise SpecError(
+                f"{name}={value!r} holds characters that cannot be shown, such as a tab or a "
+                "line's end: leave them out."
+            )
+        if not value or value.startswith(".") or "/" in value:
+            raise SpecError(f"{name}={value!r} must be a name that can name a folder.")
+    if values["study"] in RESERVED:
+        raise SpecError(f"study={values['study']!r} {RESERVED[values['study']]}: choose another.")
 
 
 def _check_thesis_overrides(

@@ -1,6 +1,8 @@
 """`python -m slurm`: looks after studies on a cluster, or on any machine with their folders."""
 
 import argparse
+import io
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +16,7 @@ from harness.errors import HANDLED, exit_code
 from harness.fields import SpecError
 from harness.record.layout import find_runs
 from harness.record.reading import find_damage
+from harness.trust import says_yes, visible
 from slurm.states import OPEN
 from slurm.status import as_json, render
 from slurm.survey import survey
@@ -33,13 +36,31 @@ def main(arguments: Sequence[str]) -> int:
         "resubmit": _resubmit,
         "cancel": _cancel,
         "validate": _validate,
+        "lab": _lab,
     }
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files can be any bytes
     try:
-        if not options.folder.is_dir():
-            raise SpecError(f"{options.folder} is not a folder: name one with results.")
-        return commands[options.command](options)
+        if options.command != "lab":
+            _check_folder(options.folder)
+        code = commands[options.command](options)
+        sys.stdout.flush()
+        return code
     except HANDLED as error:
         return exit_code(error)
+    except BrokenPipeError:
+        # The reader has seen enough, as `head` has. Python would complain again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return exit_code(SpecError(visible(f"{where}{error.strerror or error}.")))
+
+
+def _check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        raise SpecError(f"{visible(str(folder))} is not a folder: name one with results.")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -48,20 +69,47 @@ def _parser() -> argparse.ArgumentParser:
     status = commands.add_parser("status", help="what is there, what is missing and why")
     status.add_argument("--json", action="store_true", help="for programs")
     status.add_argument("--watch", action="store_true", help="again every 10 seconds")
-    status.add_argument("--list", type=int, default=20, metavar="N", help="most runs to name")
+    status.add_argument(
+        "--list", type=_number(0, 10**9), default=20, metavar="N", help="most runs to name"
+    )
     again = commands.add_parser("resubmit", help="submits what is neither complete nor alive")
     again.add_argument("--only", metavar="STATES", help=f"some of {','.join(OPEN)}")
     again.add_argument("--profile", help="another profile than the last submission's")
     again.add_argument("--time", metavar="HH:MM:SS", help="another time limit for each run")
     again.add_argument("--mem-gb", type=float, help="another size of memory")
     again.add_argument("--dry-run", action="store_true", help="only shows what it would do")
+    again.add_argument(
+        "--trust", action="store_true", help="runs what the folder names without asking"
+    )
     cancel = commands.add_parser("cancel", help="cancels the queued and running jobs of a study")
     validate = commands.add_parser("validate", help="reads every file whole and names damage")
     for command in (again, cancel):
         command.add_argument("--yes", action="store_true", help="does not ask first")
     for command in (status, again, cancel, validate):
         command.add_argument("folder", type=Path, help="results, a study, or anything deeper")
+    _add_lab(commands.add_parser("lab", help="a real cluster on this machine, to try things on"))
     return parser
+
+
+def _add_lab(lab: argparse.ArgumentParser) -> None:
+    lab.add_argument("--nodes", type=_number(1, 1000), default=2, help="number of nodes")
+    lab.add_argument("--cpus", type=_number(1, 1000), default=4, help="processors of each")
+    lab.add_argument("--folder", type=Path, help="keeps its files, empty at first")
+    lab.add_argument("--accounting", action="store_true", help="with a database behind sacct")
+    lab.add_argument(
+        "program", nargs="*", metavar="-- COMMAND", help="runs inside; without: until Ctrl-C"
+    )
+
+
+def _number(least: int, most: int) -> Callable[[str], int]:
+    """What reads a whole number for argparse."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or not least <= int(text[:12]) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} must be from {least} to {most}")
+        return int(text)
+
+    return read
 
 
 def _status(options: argparse.Namespace) -> int:
@@ -86,10 +134,12 @@ def _status(options: argparse.Namespace) -> int:
 def _resubmit(options: argparse.Namespace) -> int:
     from slurm.resubmit import resubmit  # takes a third of the time of `status`
 
-    only = tuple(options.only.split(",")) if options.only else OPEN
+    only = OPEN if options.only is None else tuple(options.only.split(","))
     for state in only:
         if state not in OPEN:
-            raise SpecError(f"--only={state} is not a state to submit: choose {', '.join(OPEN)}.")
+            raise SpecError(
+                f"--only={visible(state)} is not a state to submit: choose {', '.join(OPEN)}."
+            )
     overrides = {
         "time": dict.fromkeys(("default", "ppo", "td3", "sac"), options.time),
         "mem_gb": options.mem_gb,
@@ -101,6 +151,7 @@ def _resubmit(options: argparse.Namespace) -> int:
         profile=options.profile,
         confirm=_confirm(options),
         dry_run=options.dry_run,
+        trust=options.trust,
     )
 
 
@@ -116,9 +167,21 @@ def _validate(options: argparse.Namespace) -> int:
     for folder in track(folders, "Reading", console=Console(stderr=True), transient=True):
         for name, problem in find_damage(folder).items():
             damaged += 1
-            print(f"{folder / name}: {problem}")
+            print(visible(f"{folder / name}: {problem}"))
     print(f"{len(folders)} runs were read: {damaged or 'no'} files are damaged.")
     return 1 if damaged else 0
+
+
+def _lab(options: argparse.Namespace) -> int:
+    from slurm.cluster_lab import hold
+
+    return hold(
+        options.folder,
+        options.nodes,
+        options.cpus,
+        accounting=options.accounting,
+        command=options.program,
+    )
 
 
 def _confirm(options: argparse.Namespace) -> Callable[[str], bool]:
@@ -127,7 +190,7 @@ def _confirm(options: argparse.Namespace) -> Callable[[str], bool]:
             return True
         if not sys.stdin.isatty():
             raise SpecError("Nobody can be asked here: add --yes to go ahead.")
-        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+        return says_yes(question)
 
     return ask
 

@@ -14,6 +14,7 @@ from harness.prepare import Prepared
 from harness.record.lease import watch
 from harness.run_spec import RunSpec
 from harness.sweep import prepare_all
+from harness.trust import visible
 from slurm.plan import Array, plan
 from slurm.preflight import preflight as try_steps
 from slurm.records import Record
@@ -21,6 +22,8 @@ from slurm.settings import Settings
 from slurm.states import ALIVE, assess
 from slurm.submit import max_array_size, scripts, submit
 from slurm.survey import ask_about, check_answered
+
+_FIRST = 3  # run folders of an array that a dry run names, besides the last one
 
 
 def launch(
@@ -30,6 +33,7 @@ def launch(
     *,
     preflight: int = -1,
     dry_run: bool = False,
+    every_run: bool = False,
 ) -> list[Record]:
     """Submits runs, except those that are complete, queued or running.
 
@@ -39,6 +43,7 @@ def launch(
         settings: What is asked of the cluster.
         preflight: Processes that try one step of each setting first; 0 is no trial.
         dry_run: Whether to print what would be submitted instead.
+        every_run: Whether a dry run names all runs of an array, not only some.
 
     Raises:
         SpecError: A run cannot be carried out as asked; nothing was submitted.
@@ -52,7 +57,7 @@ def launch(
         raise SpecError("The sweep names the same run more than once; let its values differ.")
     todo = select(runs, dry_run=dry_run)
     if dry_run:
-        _print_plan(_plan(todo, settings), settings)
+        _print_plan(_plan(todo, settings), settings, every_run=every_run)
         return []
     if todo and preflight:
         count = try_steps([run.spec for run in todo.values()], preflight)
@@ -115,16 +120,26 @@ def _plan(todo: dict[Path, Prepared], settings: Settings) -> dict[Path, list[Arr
     return {study: plan(runs, settings, size) for study, runs in studies.items()}
 
 
-def _print_plan(plans: dict[Path, list[Array]], settings: Settings) -> None:
+def _print_plan(plans: dict[Path, list[Array]], settings: Settings, *, every_run: bool) -> None:
     for study_folder, arrays in plans.items():
         for array, script in zip(arrays, scripts(study_folder, arrays, settings), strict=True):
-            print(f"\n{'-' * 78}\n{script}")
-            for index, element in enumerate(array.elements):
-                for folder in element:
-                    print(f"# {index}: {folder.relative_to(study_folder.parent)}")
+            shown = "\n".join(map(visible, script.splitlines()))
+            print(f"\n{'-' * 78}\n{shown}")
+            _print_runs(array, study_folder.parent, every_run=every_run)
     jobs = sum(len(array.elements) for arrays in plans.values() for array in arrays)
     count = sum(len(arrays) for arrays in plans.values())
     print(f"\nDry run: {jobs} jobs in {count} arrays would be submitted; nothing was.")
+
+
+def _print_runs(array: Array, results_dir: Path, *, every_run: bool) -> None:
+    """The run folders of an array, each after the index of its job: the first ones and the last."""
+    runs = [(index, run) for index, element in enumerate(array.elements) for run in element]
+    lines = [f"# {index}: {visible(str(run.relative_to(results_dir)))}" for index, run in runs]
+    left_out = len(lines) - _FIRST - 1
+    if left_out > 1 and not every_run:
+        lines[_FIRST:-1] = [f"# ... {left_out} more runs"]
+    print(f"# {len(array.elements)} jobs, {len(runs)} runs, each after the index of its job:")
+    print("\n".join(lines))
 
 
 def _print_submitted(records: list[Record], results_dir: Path) -> None:

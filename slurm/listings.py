@@ -4,8 +4,6 @@ import dataclasses
 import re
 from collections.abc import Iterable
 
-from submitit.slurm.slurm import read_job_id
-
 _OVER = {
     "BOOT_FAIL",
     "CANCELLED",
@@ -18,6 +16,9 @@ _OVER = {
     "REVOKED",
     "TIMEOUT",
 }
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+# 12, 12_3 or 12_[4-7,9%2], then "COMPLETED" or "CANCELLED by 1000", then the name
+_ACCOUNTED = re.compile(r"(\d+)(?:_\[([^]|]*)\]|_(\d+))?\|(\w+)[^|]*\|(.*)")
 
 Jobs = dict[tuple[str, str], "Job"]
 """Jobs by the name of their array and the index in it, which is 0 outside arrays."""
@@ -47,7 +48,10 @@ def parse_squeue(text: str) -> Jobs:
     """Jobs by name and index, from lines `id|index|state|reason|name`."""
     jobs: Jobs = {}
     for line in text.splitlines():
-        job_id, index, state, reason, name = line.split("|", 4)
+        fields = line.split("|", 4)
+        if len(fields) < 5:
+            continue  # a word of the site's own, such as a notice of maintenance
+        job_id, index, state, reason, name = fields
         if index in ("N/A", ""):
             jobs[name, "0"] = Job(job_id, state, reason)
         else:
@@ -60,31 +64,31 @@ def parse_scontrol(text: str) -> Jobs:
     jobs: Jobs = {}
     for line in text.splitlines():
         pairs: dict[str, str] = dict(re.findall(r"(\w+)=(\S*)", line))
-        if "JobState" not in pairs:
+        if not {"JobState", "JobId", "JobName"} <= pairs.keys():
             continue
         base = pairs.get("ArrayJobId", pairs["JobId"])
-        for index in _indices(pairs.get("ArrayTaskId", "")):
+        for index in _indices(pairs.get("ArrayTaskId", "0")):
             job_id = f"{base}_{index}" if "ArrayJobId" in pairs else base
             jobs[pairs["JobName"], index] = Job(job_id, pairs["JobState"], pairs.get("Reason", ""))
     return jobs
 
 
 def _indices(text: str) -> Iterable[str]:
-    """The indices in `0-3,7%2`; just 0 where there is no array."""
-    for part in text.partition("%")[0].split(","):
-        first, _, last = part.partition("-")
-        yield from map(str, range(int(first or 0), int(last or first or 0) + 1))
+    """The indices in `0-3,7%2`; none where they are something else."""
+    for match in _RANGE.finditer(text.partition("%")[0]):
+        yield from map(str, range(int(match[1]), int(match[2] or match[1]) + 1))
 
 
 def parse_sacct(text: str) -> Jobs:
     """Jobs by name and index, from lines `id|state|name`."""
     jobs: Jobs = {}
     for line in text.splitlines():
-        ids, state, name = line.split("|", 2)
-        for parts in read_job_id(ids):
-            first, last = (parts[1], parts[-1]) if len(parts) > 1 else ("0", "0")
-            for index in range(int(first), int(last) + 1):
-                job_id = "_".join([parts[0], str(index)][: len(parts)])
-                # "CANCELLED by 1000"
-                jobs[name, str(index)] = Job(job_id, state.split()[0])
+        match = _ACCOUNTED.fullmatch(line)
+        if match is None:
+            continue
+        base, several, one, state, name = match.groups()
+        indices = several or one
+        for index in _indices(indices or "0"):
+            job_id = f"{base}_{index}" if indices else base
+            jobs[name, index] = Job(job_id, state)
     return jobs

@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from harness.fields import SpecError, unknown
+from harness.trust import visible
 from slurm.settings import MAPPINGS, Settings, settings_from_dict
 
 PROFILES = Path(__file__).parent / "profiles"
@@ -38,11 +39,25 @@ def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> Setting
     return settings_from_dict(_merge(values, overrides, "setting"))
 
 
+def recorded(values: Mapping[str, Any], overrides: Mapping[str, Any], where: str) -> Settings:
+    """Settings as they were kept with an earlier submission, with some of them changed.
+
+    Args:
+        values: What was kept; settings that did not exist yet have their defaults.
+        overrides: Those to change; what is None stays.
+        where: Whose they are, for messages.
+
+    Raises:
+        SpecError: Names the setting and what is allowed.
+    """
+    return override(_merge(_read("default"), values, where), overrides)
+
+
 def _merge(values: Mapping[str, Any], changes: Mapping[str, Any], where: str) -> dict[str, Any]:
     merged = dict(values)
     for name, value in changes.items():
         if name not in values:
-            raise SpecError(unknown(f"{where}: {name}", name, list(values)))
+            raise SpecError(unknown(f"{where}: {visible(str(name))}", str(name), list(values)))
         if name in MAPPINGS:
             merged[name] = values[name] | _without_none(value, f"{where}: {name}")
         elif value is not None:
@@ -62,7 +77,7 @@ def _read(profile: str) -> dict[str, Any]:
             f"profile={profile}: {path} cannot be read ({error.strerror}). Known: "
             f"{', '.join(names)}; a file of your own is given by its path."
         ) from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SpecError(f"profile={profile}: {path} is not YAML: {error}") from error
     if not isinstance(content, dict):
         raise SpecError(f"profile={profile}: {path} must hold settings as `name: value`.")

@@ -1,16 +1,19 @@
 """What Slurm knows of submitted jobs, from whichever of its commands answers."""
 
 import dataclasses
-import getpass
+import os
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from slurm.listings import Job, Jobs, parse_sacct, parse_scontrol, parse_squeue
 from slurm.records import Record
 
 _PATIENCE = 20  # seconds for a command of Slurm's to answer
+_NAMES_AT_A_TIME = 100  # of arrays on a command line
+# Arrays are asked for by names that no others have, so that no clock has to agree with Slurm's.
+_LONG_AGO = "2000-01-01"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,78 +21,118 @@ class Queue:
     """What Slurm knows.
 
     Attributes:
-        jobs: The latest job of each run folder.
+        jobs: The job of each run folder that matters: the last one that is not over, else the
+            last one.
         asked: Which commands answered; empty where Slurm is not at hand.
+        alive: Every job of each run folder that is not over; more than one only where a run
+            was submitted again while Slurm did not know, or hid, that a job had it.
     """
 
     jobs: Mapping[Path, Job]
     asked: tuple[str, ...]
+    alive: Mapping[Path, tuple[Job, ...]] = dataclasses.field(default_factory=dict)
 
 
 def ask(records: Sequence[Record]) -> Queue:
-    """Asks Slurm about everything that was submitted."""
+    """Asks Slurm about everything that was submitted, by whomever."""
     if not records:
         return Queue({}, ())
     found: Jobs = {}
     asked = []
+    names = [record.name for record in records]
     for name, source in (("squeue", _squeue), ("scontrol", _scontrol)):
         started = time.monotonic()
-        answer = source()
+        answer = source(names)
         if answer is not None:
             found |= answer
             asked.append(name)
             break
         if time.monotonic() - started >= _PATIENCE:
             break  # scontrol would wait for the same controller
-    known = {(record.name, str(i)) for record in records for i in range(len(record.elements))}
-    if not known <= found.keys() and (answer := _sacct(records)) is not None:
+    forgotten = [record.name for record in records if not _is_known(record, found)]
+    if forgotten and (answer := _sacct(forgotten)) is not None:
         found = answer | found
         asked.append("sacct")
-    jobs: dict[Path, Job] = {}
-    for record in records:  # oldest first: the latest wins
+    return _sort(records, found, tuple(asked))
+
+
+def _is_known(record: Record, found: Jobs) -> bool:
+    return all((record.name, str(index)) in found for index in range(len(record.elements)))
+
+
+def _sort(records: Sequence[Record], found: Jobs, asked: tuple[str, ...]) -> Queue:
+    """Jobs by run folder."""
+    jobs: dict[Path, list[Job]] = {}
+    for record in records:  # oldest first
         for index, element in enumerate(record.elements):
-            job = found.get((record.name, str(index)))
-            if job:
-                jobs |= dict.fromkeys(element, job)
-    return Queue(jobs, tuple(asked))
-
-
-def _squeue() -> Jobs | None:
-    # Slurm forgets jobs some minutes after their end; sacct knows the others.
-    text = run_slurm(
-        "squeue",
-        "--array",
-        "--noheader",
-        "--states=all",
-        f"--user={getpass.getuser()}",
-        "--format=%F|%K|%T|%r|%j",
+            if job := found.get((record.name, str(index))):
+                for folder in element:
+                    jobs.setdefault(folder, []).append(job)
+    alive = {
+        folder: tuple(job for job in several if job.is_alive) for folder, several in jobs.items()
+    }
+    return Queue(
+        {folder: (alive[folder] or several)[-1] for folder, several in jobs.items()},
+        asked,
+        {folder: several for folder, several in alive.items() if several},
     )
-    return None if text is None else parse_squeue(text)
 
 
-def _scontrol() -> Jobs | None:
+def _squeue(names: Sequence[str]) -> Jobs | None:
+    # Slurm forgets jobs some minutes after their end; sacct knows the others.
+    command = ("squeue", "--array", "--noheader", "--states=all", "--format=%F|%K|%T|%r|%j")
+    return _in_parts(command, names, parse_squeue)
+
+
+def _scontrol(names: Sequence[str]) -> Jobs | None:
     text = run_slurm("scontrol", "--oneliner", "show", "job")
     return None if text is None else parse_scontrol(text)
 
 
-def _sacct(records: Sequence[Record]) -> Jobs | None:
-    since = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(records[0].submitted - 60))
-    text = run_slurm(
+def _sacct(names: Sequence[str]) -> Jobs | None:
+    command = (
         "sacct",
+        "--allusers",
         "--allocations",
         "--noheader",
         "--parsable2",
-        f"--name={','.join(record.name for record in records)}",
-        f"--starttime={since}",
+        f"--starttime={_LONG_AGO}",
         "--format=JobID,State,JobName",
     )
-    return None if text is None else parse_sacct(text)
+    return _in_parts(command, names, parse_sacct)
+
+
+def _in_parts(
+    command: Sequence[str], names: Sequence[str], parse: Callable[[str], Jobs]
+) -> Jobs | None:
+    """Asks for arrays by name, some at a time; None where one part is not answered."""
+    found: Jobs = {}
+    for part in _parts(sorted(set(names))):
+        text = run_slurm(*command, f"--name={','.join(part)}")
+        if text is None:
+            return None
+        found |= parse(text)
+    return found
+
+
+def _parts(names: Sequence[str]) -> Iterable[Sequence[str]]:
+    starts = range(0, len(names), _NAMES_AT_A_TIME)
+    return (names[start : start + _NAMES_AT_A_TIME] for start in starts)
 
 
 def run_slurm(*command: str) -> str | None:
     """What a command of Slurm's prints; None where it is missing, denied or does not answer."""
+    # Otherwise the indices of an array are cut off after 64 characters.
+    environment = os.environ | {"SLURM_BITSTR_LEN": "0"}
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)
+        result = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE,
+            env=environment,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return None if result.returncode else result.stdout

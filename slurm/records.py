@@ -6,14 +6,16 @@ submission that is cut off in between leaves no job that nobody knows of.
 
 import dataclasses
 import json
+import math
+import os
 import re
 import secrets
 import time
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from harness.record.files import write_json
+from harness.record.files import Unusable, read_bounded, write_json
 from harness.run_spec import RunSpec, spec_from_dict, spec_to_dict
 from slurm.plan import Array
 from slurm.settings import Settings
@@ -21,6 +23,10 @@ from slurm.settings import Settings
 FOLDER = "slurm"
 _SCHEMA = 1
 _SPECS = "specs.json"
+_LARGEST = 2**26  # bytes; one array of 1,440 runs takes 200 KB
+_NAME = re.compile(r"[\w-]{1,120}")
+_JOB_ID = re.compile(r"[0-9]{1,20}")
+_DAMAGE = (Unusable, OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,12 +81,18 @@ class Record:
         write_json(self.folder / _SPECS, content)
 
     def read_specs(self) -> dict[Path, RunSpec]:
-        """What `save_specs` kept."""
+        """What `save_specs` kept, as far as it can be read."""
         try:
-            content = json.loads((self.folder / _SPECS).read_text())
-            return {self.study_folder / name: spec_from_dict(s) for name, s in content.items()}
-        except (OSError, ValueError, KeyError, TypeError):
+            content = json.loads(read_bounded(self.folder / _SPECS, _LARGEST))
+        except _DAMAGE:
             return {}
+        specs = {}
+        for folder in (folder for element in self.elements for folder in element):
+            try:
+                specs[folder] = spec_from_dict(content[str(folder.relative_to(self.study_folder))])
+            except _DAMAGE:
+                continue
+        return specs
 
     def discard(self) -> None:
         """Removes the record of an array that Slurm refused."""
@@ -101,24 +113,48 @@ def new_record(study_folder: Path, array: Array, settings: Settings) -> Record:
 
 
 def read_records(study_folder: Path) -> list[Record]:
-    """Everything that was submitted for a study, oldest first."""
+    """Everything that was submitted for a study, oldest first.
+
+    A record that is damaged is left out: its jobs are then told from the run folders alone.
+    """
     records = []
     for path in study_folder.joinpath(FOLDER).glob("*.json"):
         try:
-            content = json.loads(path.read_text())
-        except (OSError, ValueError):
-            continue  # its jobs are then told from the run folders alone
-        elements = tuple(
-            tuple(study_folder / folder for folder in element) for element in content["elements"]
-        )
-        records.append(
-            Record(
-                study_folder,
-                content["name"],
-                content["submitted"],
-                content["job_id"],
-                elements,
-                content["settings"],
-            )
-        )
-    return sorted(records, key=lambda record: record.submitted)
+            records.append(_read_record(path, study_folder))
+        except _DAMAGE:
+            continue
+    return sorted(records, key=lambda record: (record.submitted, record.name))
+
+
+def _read_record(path: Path, study_folder: Path) -> Record:
+    content = json.loads(read_bounded(path, _LARGEST))
+    if content["name"] != path.stem or not _NAME.fullmatch(path.stem):
+        raise ValueError(f"{content['name']!r} is not the array that the file is named after")
+    job_id = content["job_id"]
+    if job_id is not None and not _JOB_ID.fullmatch(job_id):
+        raise ValueError(f"{job_id!r} is no number of a job")
+    submitted = content["submitted"]
+    if isinstance(submitted, bool) or not math.isfinite(submitted):
+        raise ValueError(f"{submitted!r} is no time")
+    if not isinstance(content["settings"], dict):
+        raise TypeError("settings are no mapping")
+    elements = _read_elements(content["elements"], study_folder)
+    return Record(study_folder, path.stem, submitted, job_id, elements, content["settings"])
+
+
+def _read_elements(content: Any, study_folder: Path) -> tuple[tuple[Path, ...], ...]:
+    if not isinstance(content, list) or not all(isinstance(names, list) for names in content):
+        raise TypeError("elements are no lists")
+    return tuple(tuple(_below(study_folder, name) for name in names) for names in content)
+
+
+def _below(study_folder: Path, name: str) -> Path:
+    """The folder `name` of a study.
+
+    Raises:
+        ValueError: It lies elsewhere, or no file system can have it.
+    """
+    parts = PurePosixPath(name).parts
+    if not parts or parts[0] == "/" or ".." in parts or b"\0" in os.fsencode(name):
+        raise ValueError(f"{name!r} is not below the study")
+    return study_folder.joinpath(*parts)

@@ -1,7 +1,6 @@
 """Sends again what is missing, and calls back what is under way."""
 
 import collections
-import dataclasses
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -10,10 +9,12 @@ from typing import Any
 from harness.errors import RunsFailed
 from harness.fields import SpecError
 from harness.record.reading import read_run
-from harness.run_spec import RunSpec, spec_from_dict
+from harness.run_spec import RunSpec, rename_study, spec_from_dict
+from harness.trust import code_of_specs, require_trust, visible
 from slurm.launch import launch
-from slurm.profile_files import load_settings, override
-from slurm.records import read_records
+from slurm.profile_files import load_settings, recorded
+from slurm.records import Record, read_records
+from slurm.settings import Settings
 from slurm.states import RunState
 from slurm.survey import check_answered, study_folders, survey
 
@@ -28,6 +29,7 @@ def resubmit(
     profile: str | None,
     confirm: Callable[[str], bool],
     dry_run: bool,
+    trust: bool = False,
 ) -> int:
     """Submits the runs in some states again, with the settings they were submitted with.
 
@@ -38,47 +40,59 @@ def resubmit(
         profile: Profile to use instead of the earlier settings.
         confirm: Asks the user.
         dry_run: Whether to show only.
+        trust: Whether code that the folder names may run without asking.
 
     Returns:
-        0, or 1 where a run cannot be submitted because its run.json is gone.
+        0, or 1 where a run cannot be submitted because what it was is not known.
 
     Raises:
-        SpecError: A setting cannot be used, or the study was never submitted.
+        SpecError: A setting cannot be used, the study was never submitted, or the folder names
+            code that nobody has trusted.
         RunsFailed: Slurm refused some.
     """
     everything, queue = survey(root)
     runs = [run for run in everything if run.state in states]
     if runs and not dry_run:
         check_answered((run.folder for run in runs), queue)
-    readable, unreadable = _read(runs)
-    for run in unreadable:
-        print(f"Not submitted, start the sweep again for it: {run.folder}: {run.reason}")
+    studies = study_folders(runs)
+    records = {study: read_records(study) for study in studies}
+    readable, unreadable = _read(runs, records)
+    for run, why in unreadable.items():
+        print(f"Not submitted: {visible(str(run.folder))}: {visible(why)}")
     if not readable:
         print("Nothing to submit.")
         return 1 if unreadable else 0
-    counts = collections.Counter(run.state for run in readable)
-    print(f"To submit: {', '.join(f'{number} {state}' for state, number in counts.items())}")
-    for run in readable:
-        print(f"    {run.state:<12}{run.title}  {run.reason}")
+    _print_runs(list(readable))
+    settings = {
+        study: _settings(study, records[study], profile, overrides)
+        for study in studies
+        if any(study in run.folder.parents for run in readable)
+    }
+    _print_limits(readable, records, settings)
+    code = code_of_specs(readable.values())
+    if profile is None and not dry_run:
+        code += [line for one in settings.values() for line in code_of_settings(one)]
+    require_trust(root, list(dict.fromkeys(code)), trust=trust)
     if not dry_run and not confirm(f"Submit {len(readable)} runs?"):
         return 0
-    for study_folder in study_folders(list(readable)):
-        specs = [spec for run, spec in readable.items() if study_folder in run.folder.parents]
-        settings = override(_last_settings(study_folder, profile), overrides)
-        launch(specs, study_folder.parent, settings, preflight=0, dry_run=dry_run)
+    for study, one in settings.items():
+        specs = [spec for run, spec in readable.items() if study in run.folder.parents]
+        launch(specs, study.parent, one, preflight=0, dry_run=dry_run)
     return 1 if unreadable else 0
 
 
 def cancel(root: Path, *, confirm: Callable[[str], bool]) -> int:
-    """Cancels the queued and running jobs of the runs at or below a folder.
+    """Cancels every queued or running job of the runs at or below a folder.
 
     Raises:
         RunsFailed: Slurm does not answer.
     """
     runs, queue = survey(root)
     check_answered((run.folder for run in runs), queue)
-    found = {queue.jobs[run.folder] for run in runs if run.folder in queue.jobs}
-    jobs = sorted(job.job_id for job in found if job.is_alive)
+    root = root.absolute()
+    # Also those of runs whose folder is gone.
+    below = [several for run, several in queue.alive.items() if root in (run, *run.parents)]
+    jobs = sorted({job.job_id for several in below for job in several})
     if not jobs:
         print("No job is queued or running.")
         return 0
@@ -86,38 +100,120 @@ def cancel(root: Path, *, confirm: Callable[[str], bool]) -> int:
     if not confirm(f"Cancel {len(jobs)} jobs?"):
         return 0
     for start in range(0, len(jobs), _AT_A_TIME):
-        command = ["scancel", *jobs[start : start + _AT_A_TIME]]
-        result = subprocess.run(command, capture_output=True, text=True)
-        if result.returncode:
-            raise RunsFailed(f"scancel: {result.stderr.strip()}")
+        _scancel(jobs[start : start + _AT_A_TIME])
     print(f"{len(jobs)} jobs were cancelled. Complete runs stay as they are.")
     return 0
 
 
-def _read(runs: Sequence[RunState]) -> tuple[dict[RunState, RunSpec], list[RunState]]:
-    """What each run was asked for, from its own folder or else from what was submitted."""
+def code_of_settings(settings: Settings) -> list[str]:
+    """What a submission's settings bring to the nodes, a line each."""
+    lines = [f"set-up line on the nodes: {line}" for line in settings.setup]
+    if settings.python is not None:
+        lines.append(f"interpreter on the nodes: {settings.python}")
+    return lines + [f"option of sbatch: --{k}={value}" for k, value in settings.sbatch.items()]
+
+
+def _scancel(jobs: Sequence[str]) -> None:
+    try:
+        result = subprocess.run(["scancel", *jobs], capture_output=True, text=True)
+    except OSError as error:
+        raise RunsFailed(f"scancel cannot be started ({error.strerror}).") from error
+    if result.returncode:
+        raise RunsFailed(f"scancel: {result.stderr.strip()}")
+
+
+def _print_runs(runs: Sequence[RunState]) -> None:
+    counts = collections.Counter(run.state for run in runs)
+    print(f"To submit: {', '.join(f'{number} {state}' for state, number in counts.items())}")
+    for run in runs:
+        print(visible(f"    {run.state:<12}{run.title}  {run.reason}"))
+
+
+def _print_limits(
+    runs: Mapping[RunState, RunSpec],
+    records: Mapping[Path, Sequence[Record]],
+    settings: Mapping[Path, Settings],
+) -> None:
+    """Says which runs had their whole time and get no more of it, so would end the same way."""
+    again: collections.Counter[str] = collections.Counter()
+    for study, new in settings.items():
+        for run, spec in runs.items():
+            if run.state != "timeout" or study not in run.folder.parents:
+                continue
+            before = _minutes(run.folder, spec.algorithm, records[study])
+            if before is not None and new.minutes(spec.algorithm) <= before:
+                again[f"{new.limit(spec.algorithm)} ({spec.algorithm})"] += 1
+    if again:
+        limits = ", ".join(f"{count} with {limit}" for limit, count in again.items())
+        print(
+            f"{again.total()} runs were stopped at their time limit and get no more time than "
+            f"before: {limits}. They would end the same way: add --time HH:MM:SS."
+        )
+
+
+def _minutes(folder: Path, algorithm: str, records: Sequence[Record]) -> int | None:
+    """Time limit that a run had last; None where that is not known."""
+    having = [r for r in records if any(folder in element for element in r.elements)]
+    try:
+        return recorded(having[-1].settings, {}, having[-1].name).minutes(algorithm)
+    except (IndexError, SpecError):
+        return None
+
+
+def _read(
+    runs: Sequence[RunState], records: Mapping[Path, Sequence[Record]]
+) -> tuple[dict[RunState, RunSpec], dict[RunState, str]]:
+    """What each run was asked for, from its own folder or else from what was submitted.
+
+    Returns:
+        The runs that can go on where they are, and why the others cannot.
+    """
     submitted = {
         folder: spec
-        for study in study_folders(runs)
-        for record in read_records(study)
+        for several in records.values()
+        for record in several
         for folder, spec in record.read_specs().items()
     }
-    readable, unreadable = {}, []
+    readable: dict[RunState, RunSpec] = {}
+    unreadable: dict[RunState, str] = {}
     for run in runs:
-        try:
-            readable[run] = spec_from_dict(read_run(run.folder).spec)
-        except (OSError, ValueError, KeyError, TypeError):
-            if run.folder in submitted:
-                readable[run] = submitted[run.folder]
-            else:
-                unreadable.append(run)
+        spec = _recorded_spec(run.folder) or submitted.get(run.folder)
+        if spec is None:
+            unreadable[run] = f"{run.reason}; start the sweep again for it"
+            continue
+        spec, why = _settle(spec, run.folder)
+        if why:
+            unreadable[run] = why
+        else:
+            readable[run] = spec
     return readable, unreadable
 
 
-def _last_settings(study_folder: Path, profile: str | None) -> dict[str, Any]:
+def _recorded_spec(folder: Path) -> RunSpec | None:
+    try:
+        return spec_from_dict(read_run(folder).spec)
+    except SpecError:
+        return None
+
+
+def _settle(spec: RunSpec, folder: Path) -> tuple[RunSpec, str]:
+    """The run in the study that its folder is in now, and why it cannot be there, if so."""
+    for study in folder.parents[5:6]:
+        try:
+            spec = rename_study(spec, study.name)
+        except SpecError as error:
+            return spec, str(error)
+        if spec.folder(study.parent) == folder:
+            return spec, ""
+    place = spec.folder(Path("<results>"))
+    return spec, f"it holds the run of another folder, {place}: put it there"
+
+
+def _settings(
+    study: Path, records: Sequence[Record], profile: str | None, overrides: Mapping[str, Any]
+) -> Settings:
     if profile is not None:
-        return dataclasses.asdict(load_settings(profile, {}))
-    records = read_records(study_folder)
+        return load_settings(profile, overrides)
     if not records:
-        raise SpecError(f"{study_folder} was never submitted: name a profile with --profile.")
-    return dict(records[-1].settings)
+        raise SpecError(f"{study} was never submitted: name a profile with --profile.")
+    return recorded(records[-1].settings, overrides, records[-1].name)

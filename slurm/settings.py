@@ -9,6 +9,8 @@ from typing import Any
 from harness.fields import SpecError, bounded, check
 
 _TIME = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
+_OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_TEXTS = ("partition", "account", "qos", "constraint", "python")
 MAPPINGS = ("time", "sbatch")
 """Settings that are merged key by key."""
 
@@ -52,9 +54,13 @@ class Settings:
     timeout_restarts: int = bounded(minimum=0)
     preemption_restarts: int = bounded(minimum=0)
 
+    def limit(self, algorithm: str) -> str:
+        """Time limit of one run, as it was written."""
+        return self.time.get(algorithm, self.time["default"])
+
     def minutes(self, algorithm: str) -> int:
         """Time limit of one run, in whole minutes, which is what Slurm counts in."""
-        return -(-parse_time(self.time.get(algorithm, self.time["default"])) // 60)
+        return -(-parse_time(self.limit(algorithm)) // 60)
 
 
 def settings_from_dict(values: Mapping[str, Any]) -> Settings:
@@ -65,8 +71,8 @@ def settings_from_dict(values: Mapping[str, Any]) -> Settings:
     """
     hints = typing.get_type_hints(Settings)
     fields = {field.name: field for field in dataclasses.fields(Settings)}
-    checked = {
-        name: values[name]
+    checked: dict[str, Any] = {
+        name: _mapping(name, values[name])
         if name in MAPPINGS
         else check(name, values[name], hints[name], field.metadata)
         for name, field in fields.items()
@@ -74,7 +80,39 @@ def settings_from_dict(values: Mapping[str, Any]) -> Settings:
     settings = Settings(**checked)
     for text in settings.time.values():
         parse_time(text)
+    for name in _TEXTS:
+        _check_shown(name, getattr(settings, name) or "")
+    for line in settings.setup:
+        _check_shown("setup", line)
+    for option, value in settings.sbatch.items():
+        _check_option(option, value)
     return settings
+
+
+def _mapping(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise SpecError(f"{name}={value!r} must hold settings as `name: value`.")
+    return {str(key): item for key, item in value.items()}
+
+
+def _check_option(option: str, value: Any) -> None:
+    if not _OPTION.fullmatch(option):
+        raise SpecError(
+            f"sbatch: {option!r} must be a long option of sbatch without its dashes, such as "
+            "mail-type."
+        )
+    if not isinstance(value, str | int | float):
+        raise SpecError(f"sbatch.{option}={value!r} must be a text, a number, or true.")
+    _check_shown(f"sbatch.{option}", str(value))
+
+
+def _check_shown(name: str, value: str) -> None:
+    # A line's end would begin another line of the script that is shown and queued.
+    if not value.isprintable():
+        raise SpecError(
+            f"{name}={value!r} holds characters that cannot be shown, such as a tab or a line's "
+            "end: leave them out, and give each shell line an entry of its own."
+        )
 
 
 def parse_time(text: Any) -> int:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.sweep_display import remaining_seconds
+from harness.trust import visible
 from slurm.queue import Queue
 from slurm.states import STATES, RunState
 
@@ -79,7 +80,7 @@ def render(runs: Sequence[RunState], queue: Queue, root: Path, longest: int) -> 
         longest: Most runs to name one by one; the others are counted.
     """
     if not runs:
-        return Group(Text(f"No runs below {root}."))
+        return Group(Text(f"No runs below {visible(str(root))}."))
     parts: list[Any] = []
     for study in sorted({run.study for run in runs}):
         parts += _study(study, [run for run in runs if run.study == study])
@@ -106,10 +107,16 @@ def _study(study: str, runs: list[RunState]) -> list[Any]:
     for names, members in sorted(cells.items()):
         numbers = count(members)
         done = sum(_done(run) for run in members) / max(sum(run.steps for run in members), 1)
-        table.add_row(*names, *(str(numbers[state] or "") for state in shown), f"{done:.0%}")
+        table.add_row(
+            *map(_plain, names), *(str(numbers[state] or "") for state in shown), f"{done:.0%}"
+        )
     left = seconds_left(runs)
     end = f"; expected end {_when(left)}" if left else ""
-    return [Text(f"{study}: {len(runs)} runs: {words}{end}", style="bold"), table, Text()]
+    return [
+        Text(f"{visible(str(study))}: {len(runs)} runs: {words}{end}", style="bold"),
+        table,
+        Text(),
+    ]
 
 
 def _done(run: RunState) -> int:
@@ -123,7 +130,9 @@ def _list_running(runs: list[RunState], longest: int) -> list[Any]:
     for run in sorted(runs, key=lambda run: run.step - run.steps)[:longest]:
         end = _when((run.steps - run.step) / run.rate) if run.rate else ""
         rate = f"{run.rate:.1f}" if run.rate else ""
-        table.add_row(run.title, f"{run.step:,} / {run.steps:,}", rate, end, run.job or "")
+        table.add_row(
+            _plain(run.title), f"{run.step:,} / {run.steps:,}", rate, end, _plain(run.job or "")
+        )
     return [table, *_rest(runs, longest), Text()]
 
 
@@ -133,8 +142,8 @@ def _list_reasons(runs: list[RunState], longest: int) -> list[Any]:
         :longest
     ]:
         line = Text(f"{run.state:<12}", style=_STYLES[run.state])
-        line.append(f"{run.title}: {run.reason}\n", style="default")
-        line.append(f"            {run.folder}", style="dim")
+        line.append(visible(f"{run.title}: {run.reason}") + "\n", style="default")
+        line.append(visible(f"            {run.folder}"), style="dim")
         parts.append(line)
     return [*parts, *_rest(runs, longest), Text()] if parts else []
 
@@ -142,6 +151,11 @@ def _list_reasons(runs: list[RunState], longest: int) -> list[Any]:
 def _rest(runs: Sequence[RunState], longest: int) -> list[Text]:
     more = len(runs) - longest
     return [Text(f"... and {more} more: --json lists all", style="dim")] if more > 0 else []
+
+
+def _plain(text: object) -> Text:
+    """Text that is shown as it is: neither rich nor the terminal finds an order in it."""
+    return Text(visible(str(text)))
 
 
 def _when(seconds: float) -> str:

@@ -1,5 +1,6 @@
 """From a list of runs to jobs in the queue."""
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
@@ -55,25 +56,32 @@ def submit(
         specs: What each run is, by its folder.
 
     Raises:
-        RunsFailed: Slurm refused one; says which and why. Those before it are queued.
+        RunsFailed: Slurm refused one, or it cannot be recorded; says which and why. Those
+            before it are queued.
     """
     records: list[Record] = []
     for array in arrays:
         record = new_record(study_folder, array, settings)
-        record.save()
-        record.save_specs(specs)
+        done = sum(len(element) for r in records for element in r.elements)
+        left = f"{done} runs are queued; the same command submits the others."
+        try:
+            record.save()
+            record.save_specs(specs)
+        except OSError as error:
+            raise RunsFailed(
+                f"{record.folder} cannot be written ({error.strerror}). {left}"
+            ) from error
         executor = _executor(record, array, settings)
         try:
             jobs = executor.map_array(RunJob(_limits(array, settings)), _names(array))
-        except (FailedJobError, FailedSubmissionError, OSError) as error:
+        except (FailedJobError, FailedSubmissionError, OSError, RuntimeError) as error:
+            # The last where Slurm is missing here: submitit looks for srun.
             record.discard()
-            done = sum(len(element) for r in records for element in r.elements)
-            raise RunsFailed(
-                f"sbatch refused {record.name}: {str(error).strip()} {done} runs are queued; "
-                "the same command submits the others."
-            ) from error
+            words = str(error).strip()
+            raise RunsFailed(f"sbatch refused {record.name}: {words} {left}") from error
         record = dataclasses.replace(record, job_id=jobs[0].job_id.partition("_")[0])
-        record.save()
+        with contextlib.suppress(OSError):  # a full disk; the array is found by its name as well
+            record.save()
         records.append(record)
     return records
 

@@ -18,7 +18,7 @@ ANALYSIS_FOLDER = "analysis"
 SLURM_FOLDER = "slurm"
 RESERVED = {
     ANALYSIS_FOLDER: "is where tables and figures go",
-    SLURM_FOLDER: "is where submissions to a cluster are recorded",
+    SLURM_FOLDER: "is where submissions and their logs go",
 }
 """Names that no study can have, since folders of that name hold no runs, and why."""
 

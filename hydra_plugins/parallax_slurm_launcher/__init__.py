@@ -20,7 +20,7 @@ class SlurmLauncherConf:
 
     Attributes:
         profile: Name of a file in `slurm/profiles`, or the path of one of your own.
-        dry_run: Prints the scripts and the list of runs, and queues nothing.
+        dry_run: Prints the scripts and some of the runs, `full` all of them; queues nothing.
         preflight: Whether one step of each setting is tried on this machine first.
         preflight_processes: How many at a time; -1 is one per core.
         time: Time limit of one run by algorithm, as HH:MM:SS.
@@ -42,7 +42,7 @@ class SlurmLauncherConf:
 
     _target_: str = "hydra_plugins.parallax_slurm_launcher.launcher.SlurmLauncher"
     profile: str = "default"
-    dry_run: bool = False
+    dry_run: Any = False
     preflight: bool = True
     preflight_processes: int = -1
     time: dict[str, str | None] = field(default_factory=_no_times)

@@ -19,7 +19,7 @@ class SlurmLauncher(SweepLauncher):
     def __init__(
         self,
         profile: str,
-        dry_run: bool,
+        dry_run: bool | str,
         preflight: bool,
         preflight_processes: int,
         **settings: Any,
@@ -38,8 +38,14 @@ class SlurmLauncher(SweepLauncher):
         Raises:
             SpecError: The profile or a setting is not valid.
         """
+        from harness.fields import SpecError
         from slurm.profile_files import load_settings
 
+        if self._dry_run not in (True, False, "full"):
+            raise SpecError(
+                f"hydra.launcher.dry_run={self._dry_run!r} must be true, false, or full, which "
+                "names every run."
+            )
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
         overrides = {
             name: OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
@@ -51,4 +57,13 @@ class SlurmLauncher(SweepLauncher):
         """Queues the sweep."""
         from slurm.launch import launch
 
-        launch(specs, results_dir, self._settings, preflight=self._preflight, dry_run=self._dry_run)
+        launch(
+            specs,
+            results_dir,
+            self._settings,
+            preflight=self._preflight,
+            dry_run=bool(self._dry_run),
+            every_run=self._dry_run == "full",
+        )
+        if self._dry_run and self._dry_run != "full":
+            print("hydra.launcher.dry_run=full names every run.")

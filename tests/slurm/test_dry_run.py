@@ -1,0 +1,55 @@
+"""A dry run is short enough to be read."""
+
+import sys
+
+import pytest
+from slurm_lab import SWEEP, Lab
+from support import spec
+
+from slurm.launch import launch
+from slurm.profile_files import load_settings
+
+
+def dry_run(tmp_path, capsys, seeds, **options):
+    specs = [spec(algorithm=name, hps="sb3", seed=s) for name in ("ppo", "sac") for s in seeds]
+    wanted = load_settings("default", {"runs_per_job": 2})
+    launch(specs, tmp_path / "results", wanted, dry_run=True, **options)
+    return capsys.readouterr().out
+
+
+def test_each_array_is_shown_with_its_first_runs_and_its_last(tmp_path, capsys):
+    told = dry_run(tmp_path, capsys, range(20))
+    assert told.count("#SBATCH --array=0-9%10") == 2
+    assert told.count("# 10 jobs, 20 runs, each after the index of its job:\n") == 2
+    for algorithm in ("ppo", "sac"):
+        lines = [line for line in told.splitlines() if f"/{algorithm}/sb3/" in line]
+        shown = [(line.split()[1], line.rpartition("=")[2]) for line in lines]
+        assert shown == [("0:", "0"), ("0:", "1"), ("1:", "2"), ("9:", "19")]
+    assert told.count("# ... 16 more runs\n") == 2
+    assert "Dry run: 20 jobs in 2 arrays would be submitted; nothing was." in told
+
+
+def test_all_runs_are_named_where_that_is_wanted_or_no_longer(tmp_path, capsys):
+    told = dry_run(tmp_path, capsys, range(20), every_run=True)
+    assert told.count("/seed=") == 40 and "more runs" not in told
+    told = dry_run(tmp_path, capsys, range(5))
+    assert told.count("/seed=") == 10 and "more runs" not in told
+
+
+@pytest.mark.parametrize(
+    ("value", "runs", "words"),
+    [
+        ("true", 4, "hydra.launcher.dry_run=full names every run."),
+        ("full", 8, "Dry run: 8 jobs in 1 arrays"),
+        ("maybe", 0, "hydra.launcher.dry_run='maybe' must be true, false, or full"),
+    ],
+)
+def test_command_line_takes_true_and_full(tmp_path, value, runs, words):
+    lab = Lab(tmp_path)
+    launcher = ["hydra/launcher=slurm", f"hydra.launcher.dry_run={value}"]
+    arguments = ["--multirun", *SWEEP, *launcher, "algorithm=ppo", "seed=0,1,2,3,4,5,6,7"]
+    where = f"results_dir={lab.results}"
+    result = lab.ask(sys.executable, "-m", "harness", *arguments, where)
+    assert result.returncode == (0 if runs else 2)
+    assert words in result.stdout + result.stderr and result.stdout.count("/seed=") == runs
+    assert not lab.results.exists()

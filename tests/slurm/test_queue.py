@@ -1,0 +1,122 @@
+"""Whose jobs are asked for, by what, and which of several counts."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from slurm_fakes import FakeSlurm, a_record, a_run
+
+from slurm.__main__ import main
+from slurm.listings import parse_sacct, parse_scontrol, parse_squeue
+from slurm.queue import ask
+
+RUN = Path("Hopper-v4/ppo/sb3/sb3/steps=600/seed=0")
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    return FakeSlurm(tmp_path / "bin", monkeypatch)
+
+
+def of_all_users(*rows):
+    """A squeue that knows jobs of a colleague's: `--user` hides them, `--name` picks some."""
+    return f"""
+for row in {rows!r}:
+    if "user" not in options and (names == [""] or row.rsplit("|", 1)[1] in names):
+        print(row)
+"""
+
+
+def test_jobs_of_a_colleague_are_seen(fake, tmp_path):
+    record = a_record(tmp_path / "lab", "lab-ppo-1", [[tmp_path / "lab" / RUN]])
+    fake.write("squeue", of_all_users("7|0|RUNNING|None|lab-ppo-1", "8|0|PENDING|None|other"))
+    queue = ask([record])
+    assert queue.jobs[tmp_path / "lab" / RUN].state == "RUNNING"
+    assert queue.asked == ("squeue",)
+
+
+def test_real_slurm_tells_a_job_of_another_user(cluster, tmp_path, monkeypatch):
+    if os.geteuid() != 0:
+        pytest.skip("only root submits for somebody else")
+    monkeypatch.setenv("SLURM_CONF", str(cluster.layout.config))
+    options = ["--job-name=lab-ppo-1", "--hold", "--chdir=/", "--output=/dev/null"]
+    sbatch = ["sbatch", "--parsable", "--uid=nobody", *options, "--array=0-1", "--wrap=true"]
+    job = subprocess.run(sbatch, capture_output=True, text=True, check=True).stdout.strip()
+    folders = [tmp_path / "lab" / RUN, tmp_path / "lab" / RUN.with_name("seed=1")]
+    record = a_record(tmp_path / "lab", "lab-ppo-1", [[folder] for folder in folders])
+    try:
+        jobs = ask([record]).jobs
+        assert [jobs[folder].job_id for folder in folders] == [f"{job}_0", f"{job}_1"]
+        assert ask([a_record(tmp_path / "lab", "lab-ppo-2", [[folders[0]]])]).jobs == {}
+    finally:
+        subprocess.run(["scancel", job], check=True)
+
+
+def test_command_lines_stay_short_however_often_a_study_was_submitted(fake, tmp_path):
+    study = tmp_path / "lab"
+    records = [a_record(study, f"{'s' * 40}-ppo-{i:08x}", [[study / RUN]]) for i in range(250)]
+    fake.write("squeue", "for name in names: print(f'7|0|RUNNING|None|{name}')")
+    assert len(ask(records).alive[study / RUN]) == 250
+    assert len(fake.calls("squeue")) > 1
+    assert max(len(" ".join(call)) for call in fake.calls("squeue")) < 10_000
+
+
+def test_accounting_does_not_rely_on_this_machines_clock(fake, tmp_path):
+    folder = tmp_path / "lab" / RUN
+    tomorrow = time.time() + 86_400
+    record = a_record(tmp_path / "lab", "lab-ppo-1", [[folder]], submitted=tomorrow)
+    fake.write("squeue", "")
+    fake.write(
+        "sacct",
+        f"now = {time.strftime('%Y-%m-%dT%H:%M:%S')!r}\n"
+        "if 'allusers' in options and options['starttime'] <= now:\n"
+        "    print(f'7_0|TIMEOUT|{names[0]}')",
+    )
+    queue = ask([record])
+    assert (queue.jobs[folder].state, queue.asked) == ("TIMEOUT", ("squeue", "sacct"))
+
+
+def test_job_that_is_alive_counts_more_than_a_newer_one_that_is_over(fake, tmp_path):
+    folder = tmp_path / "lab" / RUN
+    older = a_record(tmp_path / "lab", "a", [[folder]], submitted=1)
+    newer = a_record(tmp_path / "lab", "b", [[folder]], submitted=2)
+    fake.write("squeue", of_all_users("1|0|RUNNING|None|a", "2|0|CANCELLED|None|b"))
+    assert ask([older, newer]).jobs[folder].job_id == "1_0"
+    fake.write("squeue", of_all_users("1|0|TIMEOUT|None|a", "2|0|CANCELLED|None|b"))
+    assert ask([older, newer]).jobs[folder].job_id == "2_0"
+
+
+def test_cancel_calls_every_job_back_also_where_the_run_folder_is_gone(fake, tmp_path, capsys):
+    results = tmp_path / "results"
+    folder = a_run(results)
+    study = folder.parents[5]
+    gone = folder.with_name("seed=1")
+    a_record(study, "a", [[folder], [gone]], submitted=1)
+    a_record(study, "b", [[folder]], submitted=2)
+    a_record(study, "c", [[folder]], submitted=3)
+    rows = ("1|0|RUNNING|None|a", "1|1|PENDING|None|a", "2|0|PENDING|None|b", "3|0|FAILED|None|c")
+    fake.write("squeue", of_all_users(*rows))
+    fake.write("scancel", "")
+    assert main(["cancel", str(results), "--yes"]) == 0
+    assert sorted(job for call in fake.calls("scancel") for job in call) == ["1_0", "1_1", "2_0"]
+    assert main(["cancel", str(gone.parent / "seed=0"), "--yes"]) == 0
+    assert sorted(fake.calls("scancel")[-1]) == ["1_0", "2_0"]
+    (fake.folder / "scancel").unlink()
+    assert main(["cancel", str(results), "--yes"]) == 1
+    assert "scancel cannot be started" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("parse", "good"),
+    [
+        (parse_squeue, "1|0|RUNNING|None|a"),
+        (parse_scontrol, "JobId=1 ArrayJobId=1 ArrayTaskId=0 JobName=a JobState=RUNNING"),
+        (parse_sacct, "1_0|RUNNING|a"),
+    ],
+)
+def test_lines_that_are_no_jobs_are_passed_over(parse, good):
+    noise = "The cluster is down on Friday\n1_x||\n||||\n1_[|a|b\nJobId=1 JobState=RUNNING\n\n"
+    jobs = parse(noise + good + "\n")
+    assert jobs["a", "0"].job_id == "1_0"

@@ -1,0 +1,116 @@
+"""Records of submissions that somebody or some disk has damaged."""
+
+import json
+import os
+import signal
+
+import pytest
+from slurm_fakes import a_record, a_run
+
+from slurm.records import read_records
+
+GOOD = {
+    "schema": 1,
+    "name": "bad",
+    "submitted": 1.0,
+    "job_id": "7",
+    "elements": [["Hopper-v4/ppo/sb3/sb3/steps=600/seed=0"]],
+    "settings": {},
+}
+
+
+def pipe(path):
+    os.mkfifo(path)
+
+
+def link(path):
+    path.with_suffix(".text").write_text(json.dumps(GOOD))
+    path.symlink_to(path.with_suffix(".text"))
+
+
+def huge(path):
+    with path.open("wb") as file:
+        file.truncate(2**40)
+
+
+def changed(**changes):
+    return lambda path: path.write_text(json.dumps(GOOD | changes))
+
+
+DAMAGE = {
+    "truncated": lambda path: path.write_text(json.dumps(GOOD)[:50]),
+    "no text": lambda path: path.write_bytes(b"\xff\xfe\x00"),
+    "a list": lambda path: path.write_text("[]"),
+    "a number": lambda path: path.write_text("7"),
+    "deep": lambda path: path.write_text("[" * 100_000),
+    "empty": lambda path: path.write_text("{}"),
+    "a folder": lambda path: path.mkdir(),
+    "a pipe": pipe,
+    "a link": link,
+    "huge": huge,
+    "name of another": changed(name="good"),
+    "name is a number": changed(name=7),
+    "no time": changed(submitted=None),
+    "time is not finite": changed(submitted=float("nan")),
+    "time is too long": changed(submitted=10**400),
+    "job is no number": changed(job_id="7 8"),
+    "job is an option": changed(job_id="--user=root"),
+    "job in other digits": changed(job_id="\u0667"),
+    "job is a list": changed(job_id=[7]),
+    "elements are text": changed(elements="abc"),
+    "elements are numbers": changed(elements=[7]),
+    "elements hold numbers": changed(elements=[[7]]),
+    "elements hold texts": changed(elements=["abc"]),
+    "elements are absolute": changed(elements=[["/etc/seed=0"]]),
+    "elements go up": changed(elements=[["a/../../../other/seed=0"]]),
+    "elements are empty": changed(elements=[[""]]),
+    "elements end": changed(elements=[["a\0b"]]),
+    "elements are half a character": changed(elements=[["\ud800"]]),
+    "settings are a list": changed(settings=[]),
+}
+
+
+@pytest.fixture
+def impatient():
+    """Waiting for a pipe would never end."""
+
+    def give_up(number, frame):
+        raise AssertionError("hangs")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_record_is_passed_over_and_the_others_are_read(tmp_path, damage):
+    good = a_record(tmp_path, "good", [[tmp_path / "a" / "seed=0"]])
+    changed()(tmp_path / "slurm" / "bad.json")
+    assert [record.name for record in read_records(tmp_path)] == ["bad", "good"]
+    (tmp_path / "slurm" / "bad.json").unlink()
+    DAMAGE[damage](tmp_path / "slurm" / "bad.json")
+    (read,) = read_records(tmp_path)
+    assert (read.name, read.job_id, read.elements) == ("good", "7", good.elements)
+    (tmp_path / "slurm" / "good.json").unlink()
+    assert read_records(tmp_path) == []
+
+
+@pytest.mark.usefixtures("impatient")
+def test_one_damaged_spec_does_not_hide_the_others(tmp_path):
+    folders = [a_run(tmp_path, seed=seed) for seed in (0, 1)]
+    study = folders[0].parents[5]
+    record = a_record(study, "a", [folders])
+    kept = [json.loads((folder / "run.json").read_text())["spec"] for folder in folders]
+    names = [str(folder.relative_to(study)) for folder in folders]
+    path = record.folder / "specs.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({names[0]: {"seed": 0}, names[1]: kept[1], "../x": kept[0]}))
+    assert {folder: spec.seed for folder, spec in record.read_specs().items()} == {folders[1]: 1}
+    path.write_text("[]")
+    assert record.read_specs() == {}
+    path.unlink()
+    os.mkfifo(path)
+    assert record.read_specs() == {}

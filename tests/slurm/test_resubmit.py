@@ -1,0 +1,191 @@
+"""What is sent again, under which name, with which limit, and whose code it runs."""
+
+import json
+import sys
+
+import pytest
+from slurm_fakes import FakeSlurm, a_record, a_run
+
+from slurm.__main__ import main
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """A cluster that takes everything and runs nothing."""
+    commands = FakeSlurm(tmp_path / "bin", monkeypatch)
+    commands.write("squeue", "")
+    commands.write("sacct", "")
+    commands.write("scontrol", "")
+    commands.write("srun", "")
+    commands.write("sbatch", "print('Submitted batch job 77')")
+    return commands
+
+
+@pytest.fixture
+def results(tmp_path):
+    return tmp_path / "results"
+
+
+def resubmit(results, *options):
+    return main(["resubmit", str(results), *map(str, options)])
+
+
+def trap(tmp_path, monkeypatch):
+    """A module and a program that leave a mark when they are run; returns the mark."""
+    mark = tmp_path / "mark"
+    (tmp_path / "trap_module.py").write_text(f"open({str(mark)!r}, 'w')\n")
+    (tmp_path / "trap_program").write_text(f"#!/bin/sh\n: > {mark}\n")
+    (tmp_path / "trap_program").chmod(0o755)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return mark
+
+
+NAMED = {
+    "python": ({"python": "{tmp}/trap_program"}, {}, "interpreter: {tmp}/trap_program"),
+    "module": ({"env": "trap_module:X-v0"}, {}, "import of the module trap_module"),
+    "setup": ({}, {"setup": ["source x", "module y"]}, "set-up line on the nodes: module y"),
+    "node": ({}, {"python": "{tmp}/x"}, "interpreter on the nodes: {tmp}/x"),
+    "sbatch": ({}, {"sbatch": {"chdir": "/x"}}, "option of sbatch: --chdir=/x"),
+}
+
+
+def filled(content, tmp_path):
+    return json.loads(json.dumps(content).replace("{tmp}", str(tmp_path)))
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_code_that_a_folder_names_is_shown_and_not_run(
+    fake, results, tmp_path, monkeypatch, capsys, name
+):
+    mark = trap(tmp_path, monkeypatch)
+    changes, settings, line = filled(NAMED[name], tmp_path)
+    folder = a_run(results, **changes)
+    a_record(folder.parents[5], "a", [[folder]], settings=settings)
+    told = refuse(results, capsys, "--yes")
+    assert line in told and "Add --trust" in told
+    if changes:
+        # A dry run checks the runs as well, which starts what they name.
+        assert line in refuse(results, capsys, "--dry-run")
+    else:
+        assert resubmit(results, "--dry-run") == 0
+    assert not mark.exists() and not fake.calls("sbatch")
+
+
+def refuse(results, capsys, *options):
+    assert resubmit(results, *options) == 2
+    return capsys.readouterr().err
+
+
+def test_trusted_settings_are_used_again(fake, results):
+    folder = a_run(results)
+    record = a_record(folder.parents[5], "a", [[folder]], settings={"setup": ["source x"]})
+    assert resubmit(results, "--yes", "--trust") == 0
+    scripts = list(record.folder.parent.glob("*/*submission*.sh"))
+    assert scripts and all("\nsource x\n" in script.read_text() for script in scripts)
+
+
+def test_nothing_is_asked_where_the_folder_names_nothing(fake, results, tmp_path):
+    runs = [a_run(results, python=sys.executable), a_run(results, seed=1)]
+    runs.append(a_run(results, env="envs.scripted:ParallaxScripted-v0", seed=2))
+    a_record(runs[0].parents[5], "a", [runs], settings={"setup": ["source x"]})
+    profile = tmp_path / "mine.yaml"
+    profile.write_text("setup: [source mine]\n")
+    # The settings are the user's own then, not the folder's.
+    assert resubmit(results, "--yes", "--profile", profile) == 0
+    assert len(fake.calls("sbatch")) == 1
+
+
+def test_at_a_terminal_the_user_is_asked(fake, results, monkeypatch, capsys):
+    folder = a_run(results)
+    a_record(folder.parents[5], "a", [[folder]], settings={"setup": ["source x"]})
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    answers = iter(["", "y", "y"])
+    monkeypatch.setattr("builtins.input", lambda question: next(answers))
+    assert resubmit(results) == 2
+    told = capsys.readouterr()
+    assert "    set-up line on the nodes: source x\n" in told.out and "not trusted" in told.err
+    assert not fake.calls("sbatch")
+    assert resubmit(results) == 0
+    assert len(fake.calls("sbatch")) == 1
+
+
+def test_what_a_terminal_would_act_on_is_shown_as_escapes(fake, results, capsys):
+    folder = a_run(results, changed={"python": "/x\x1b[2K\n/y"})
+    a_record(folder.parents[5], "a", [[folder]])
+    told = refuse(results, capsys, "--yes")
+    assert r"interpreter: /x\x1b[2K\n/y" in told and "\x1b" not in told
+
+
+@pytest.mark.parametrize("options", [(), ("--time", "24:00:00"), ("--time", "01:00:00")])
+def test_runs_that_get_no_more_time_than_they_had_are_told(fake, results, capsys, options):
+    runs = [a_run(results, "interrupted", seed=seed) for seed in (0, 1)]
+    runs.append(a_run(results, "interrupted", algorithm="sac"))
+    runs.append(a_run(results, seed=2))
+    for run in runs[:3]:
+        content = json.loads((run / "run.json").read_text()) | {"stopped_by": "time limit"}
+        (run / "run.json").write_text(json.dumps(content))
+    a_record(runs[0].parents[5], "a", [runs])
+    assert resubmit(results, "--yes", *options) == 0
+    told = capsys.readouterr().out
+    assert len(fake.calls("sbatch")) == 2
+    assert "3 runs were stopped at their time limit and get no more time than before" in told
+    limit = options[1] if options else "24:00:00"
+    assert f"2 with {limit} (ppo)" in told and "add --time HH:MM:SS" in told
+    # Nothing is said of runs that get more, or that had not had their time.
+    assert resubmit(results, "--yes", "--time", "99:00:00") == 0
+    assert "time limit and get no more" not in capsys.readouterr().out
+
+
+def test_runs_of_a_renamed_study_go_on_in_its_folder(fake, results):
+    folder = a_run(results, study="a")
+    a_record(folder.parents[5], "a-ppo-1", [[folder]])
+    (results / "a").rename(results / "b")
+    assert resubmit(results / "b", "--yes") == 0
+    assert [path.name for path in results.iterdir()] == ["b"]
+    (again,) = (results / "b").rglob("run.json")
+    assert json.loads(again.read_text())["spec"]["study"] == "b"
+    names = [json.loads(path.read_text())["name"] for path in results.glob("b/slurm/*.json")]
+    assert sorted(name[:6] for name in names) == ["a-ppo-", "b-ppo-"]
+
+
+def test_run_that_lies_in_the_folder_of_another_is_not_sent(fake, results, capsys):
+    folder = a_run(results)
+    a_record(folder.parents[5], "a", [[folder]])
+    folder.rename(folder.with_name("seed=5"))
+    assert resubmit(results, "--yes") == 1
+    told = capsys.readouterr().out
+    assert "it holds the run of another folder, <results>/test/" in told
+    assert [path.name for path in folder.parent.iterdir()] == ["seed=5"]
+
+
+def test_settings_that_did_not_exist_yet_have_their_defaults(fake, results, capsys):
+    folder = a_run(results)
+    record = a_record(folder.parents[5], "a", [[folder]])
+    path = record.folder.with_suffix(".json")
+    content = json.loads(path.read_text())
+    del content["settings"]["preemption_restarts"]
+    path.write_text(json.dumps(content))
+    assert resubmit(results, "--yes") == 0
+    content["settings"] = {"time": 7, "surprise": 1}
+    path.write_text(json.dumps(content | {"submitted": 2e12}))
+    assert resubmit(results, "--yes") == 2
+    assert "must hold settings as" in capsys.readouterr().err
+
+
+def test_folder_that_cannot_be_written_is_told(fake, results, capsys):
+    folder = a_run(results)
+    profile = ["--profile", "default"]
+    (folder.parents[5] / "slurm").write_text("in the way")
+    assert resubmit(results, "--yes", *profile) == 1
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_machine_without_slurm_is_told_and_leaves_no_record(fake, results, capsys):
+    runs = [a_run(results, seed=seed) for seed in (0, 1)]
+    a_record(runs[0].parents[5], "a", [runs])
+    for name in ("srun", "sbatch"):
+        (fake.folder / name).unlink()
+    assert resubmit(results, "--yes") == 1
+    told = capsys.readouterr().err
+    assert "sbatch refused" in told and "0 runs are queued" in told
+    assert [path.name for path in results.glob("*/slurm/*.json")] == ["a.json"]
