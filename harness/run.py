@@ -69,22 +69,29 @@ def _pending(prepared: Prepared, before: Reading) -> dict[str, Any]:
         "status": "pending",
         "spec": spec_to_dict(prepared.spec),
         "adapter": find_adapter(prepared.spec.framework).value,
-        "hyperparameters": dataclasses.asdict(prepared.hyperparameters),
-        "native": dict(prepared.native.settings),
         "alignment": [dataclasses.asdict(row) for row in prepared.native.alignment],
+        **_translated(prepared),
         "steps": {
             "requested": prepared.spec.steps,
             "scheduled": prepared.native.total_steps,
             "framework": prepared.native.framework_steps,
             "taken": 0,
         },
-        "cadence": dataclasses.asdict(prepared.native.cadence),
         "weights_sha256": None,
         "failure": None,
         "stopped_by": None,
         "attempts": past_attempts(before),
         "timings": {},
         "provenance": {},
+    }
+
+
+def _translated(prepared: Prepared) -> dict[str, Any]:
+    """What decides what trains."""
+    return {
+        "hyperparameters": dataclasses.asdict(prepared.hyperparameters),
+        "native": dict(prepared.native.settings),
+        "cadence": dataclasses.asdict(prepared.native.cadence),
     }
 
 
@@ -98,11 +105,10 @@ def check_translation(prepared: Prepared, recorded: Mapping[str, Any]) -> None:
     Raises:
         SpecError: Names what differs.
     """
-    now = _pending(prepared, Reading(Path()))
-    now["scheduled steps"] = now["steps"]["scheduled"]
-    then = {**recorded, "scheduled steps": recorded.get("steps", {}).get("scheduled")}
-    for part in ("hyperparameters", "native", "cadence", "scheduled steps"):
-        new, old = _as_read(now[part]), then.get(part)
+    now = _translated(prepared) | {"scheduled steps": prepared.native.total_steps}
+    then = {**recorded, "scheduled steps": recorded["steps"]["scheduled"]}
+    for part, value in now.items():
+        new, old = _as_read(value), then.get(part)
         if new != old and old is not None:
             raise SpecError(
                 f"The code that is installed now translates the run otherwise than when it was "

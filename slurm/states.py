@@ -11,13 +11,13 @@ from slurm.listings import Job
 
 STATES = {
     "completed": "status, evaluations and returns are as they must be",
-    "running": "a process holds the run and its heart beats",
+    "running": "a living process, or the process of a living job, holds the run",
     "queued": "Slurm has a job for it",
     "pending": "set up, but no job has it",
     "interrupted": "stopped from outside, and no job has it",
     "timeout": "stopped at the time limit, and no job has it",
     "failed": "ended with an error",
-    "lost": "the folder says running, but no process and no job has it",
+    "lost": "the folder says running, but its process or its job is gone",
     "broken": "a file is missing, truncated or not finite",
 }
 ALIVE = ("running", "queued")

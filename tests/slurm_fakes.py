@@ -4,9 +4,9 @@ import json
 import sys
 import time
 
-from harness.files import write_json
 from support import spec
 
+from harness.record.files import write_json
 from harness.run_spec import spec_to_dict
 from slurm.profile_files import load_settings
 from slurm.records import Record

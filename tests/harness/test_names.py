@@ -32,7 +32,7 @@ def test_new_runs_are_not_named_like_that(name, value):
 
 @pytest.mark.parametrize("study", ["analysis", "slurm"])
 def test_names_that_the_project_uses_itself_are_refused(study):
-    with pytest.raises(SpecError, match=f"study='{study}' is where .*: choose another name"):
+    with pytest.raises(SpecError, match=f"study='{study}' is where .*: choose another"):
         support.spec(study=study)
 
 

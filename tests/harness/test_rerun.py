@@ -41,8 +41,10 @@ def test_run_again_is_identical(finished):
 
 
 def test_what_differs_is_named(finished, tmp_path):
-    run = read_run(finished).content
+    run = dict(read_run(finished).content)
     run["provenance"]["packages"]["torch"] = "1.0"
+    for guard in ("checksum", "files"):
+        del run[guard]
     (finished / "run.json").write_text(json.dumps(run | {"weights_sha256": "0"}))
     with np.load(finished / "evaluations.npz") as file:
         content = dict(file)
@@ -68,6 +70,7 @@ def recorded(tmp_path):
     folder = spec.folder(tmp_path)
     folder.mkdir(parents=True)
     content = {
+        "schema": 1,
         "status": "completed",
         "spec": spec_to_dict(spec),
         "steps": {"scheduled": 2048},
@@ -75,7 +78,7 @@ def recorded(tmp_path):
         "provenance": {"packages": {}},
     }
     write_json(folder / "run.json", content)
-    np.savez(folder / "evaluations.npz", timesteps=[2048], results=[[1.0]])
+    np.savez(folder / "evaluations.npz", timesteps=[2048], results=[[1.0]], ep_lengths=[[1]])
     assert read_run(folder).complete
     return folder, content
 
@@ -93,13 +96,14 @@ def test_run_is_not_compared_with_itself_or_with_one_that_is_there(recorded, tmp
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda run: [], "no readable run.json"),
-        (lambda run: run | {"steps": []}, "do not reach the last scheduled step"),
-        (lambda run: run | {"spec": []}, "spec is missing"),
-        (lambda run: run | {"spec": without(run["spec"], "seed")}, "spec lacks seed"),
+        (lambda run: [], "corrupted run.json"),
+        (lambda run: run | {"steps": []}, "steps: expected `object`, got `array`"),
+        (lambda run: run | {"spec": []}, "spec: expected `object`, got `array`"),
+        (lambda run: run | {"spec": without(run["spec"], "seed")}, "missing required field `seed`"),
+        (lambda run: run | {"spec": without(run["spec"], "hyperparameters")}, "lacks hyperparam"),
         (lambda run: run | {"weights_sha256": None}, "weights_sha256 is missing"),
         (lambda run: without(run, "provenance"), "provenance is missing"),
-        (lambda run: run | {"provenance": {"threads": 1}}, "provenance.threads=1 must be"),
+        (lambda run: run | {"provenance": {"threads": 1}}, "provenance.threads: expected"),
     ],
 )
 def test_damaged_record_is_refused_in_one_message(recorded, change, message, capsys):

@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 import support
-from harness.files import write_json
 
+from harness.record.files import write_json
 from harness.rerun import main
 from harness.run_spec import spec_to_dict
 from harness.trust import visible
@@ -26,6 +26,7 @@ def recorded(tmp_path, monkeypatch):
     folder = spec.folder(tmp_path)
     folder.mkdir(parents=True)
     content = {
+        "schema": 1,
         "status": "completed",
         "spec": spec_to_dict(spec),
         "steps": {"scheduled": 600},
@@ -33,7 +34,7 @@ def recorded(tmp_path, monkeypatch):
         "provenance": {},
     }
     write_json(folder / "run.json", content)
-    np.savez(folder / "evaluations.npz", timesteps=[600], results=[[1.0]])
+    np.savez(folder / "evaluations.npz", timesteps=[600], results=[[1.0]], ep_lengths=[[1]])
     return folder, mark
 
 

@@ -5,7 +5,9 @@ import shutil
 import sys
 import time
 
+import msgspec
 import pytest
+import recorded
 
 from harness.record.lease import Holder
 from slurm.listings import Job
@@ -16,15 +18,14 @@ QUEUED = Job("5_1", "PENDING")
 
 
 def change(folder, **changes):
-    run = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(json.dumps(run | changes))
+    recorded.edit(folder, **changes)
 
 
-def hold(folder, machine, age):
+def hold(folder, machine, age, job=""):
     lease = folder / ".lease" / "token"
     lease.mkdir(parents=True)
-    holder = Holder("token", host="far", machine=machine, pid=1, born="0", time=time.time() - age)
-    (lease / "owner.json").write_text(json.dumps(vars(holder)))
+    holder = Holder("token", host="far", machine=machine, pid=1, born="0", job=job)
+    (lease / "owner.json").write_bytes(msgspec.json.encode(holder))
     beat = {"step": 30, "time": time.time() - age, "period": 30.0}
     (folder / "progress.json").write_text(json.dumps(beat))
 
@@ -37,14 +38,14 @@ def hold(folder, machine, age):
         ({"status": "pending"}, None, "pending", ""),
         ({"status": "pending"}, QUEUED, "queued", "job 5_1 is PENDING"),
         ({"status": "pending"}, Job("5_1", "OUT_OF_MEMORY"), "pending", "OUT_OF_MEMORY"),
-        ({"status": "running"}, None, "lost", "silent"),
+        ({"status": "running"}, None, "lost", "no process holds it"),
         ({"status": "running"}, QUEUED, "queued", "job 5_1"),
         ({"status": "running"}, Job("5_1", "TIMEOUT"), "timeout", "TIMEOUT"),
         ({"status": "failed", "failure": "it broke\nhere"}, QUEUED, "failed", "it broke"),
         ({"status": "interrupted", "failure": "stopped"}, None, "interrupted", "stopped"),
         ({"status": "interrupted", "stopped_by": "time limit"}, None, "timeout", ""),
-        ({"status": 7}, None, "broken", "unknown status 7"),
-        ({"spec": None}, None, "broken", "no readable run.json"),
+        ({"status": 7}, None, "broken", "status: expected `str`, got `int`"),
+        ({"spec": None}, None, "broken", "spec: expected `object`, got `null`"),
     ],
 )
 def test_state_comes_from_the_folder_and_then_from_slurm(folder, changes, job, state, reason):
@@ -53,15 +54,25 @@ def test_state_comes_from_the_folder_and_then_from_slurm(folder, changes, job, s
     assert (found.state, found.reason.partition("\n")[0].find(reason) >= 0) == (state, True)
 
 
-def test_run_on_another_machine_is_running_until_it_is_silent(folder):
+def test_run_on_another_machine_is_judged_by_slurm_and_by_no_clock(folder):
     change(folder, status="running", steps={"taken": 0, "scheduled": 40})
-    hold(folder, "another", age=5)
+    hold(folder, "another", age=7300)
     found = assess(folder, None)
     assert (found.state, found.step) == ("running", 30)
+    assert "process 1 on far, which cannot be looked at from here" in found.reason
     shutil.rmtree(folder / ".lease")
-    hold(folder, "another", age=7300)
-    assert assess(folder, None).reason == "silent for 2 h 1 min"
-    assert assess(folder, None).state == "lost"
+    hold(folder, "another", age=-1e9, job="5_1")
+    assert assess(folder, Job("5_1", "RUNNING"), asked=True).state == "running"
+    assert assess(folder, Job("5_1", "NODE_FAIL"), asked=True).state == "lost"
+    assert assess(folder, None, asked=True).state == "lost"  # Slurm has forgotten it
+    assert "about which Slurm was not asked" in assess(folder, None).reason
+
+
+def test_run_that_is_held_here_has_no_job_of_an_earlier_submission(folder):
+    change(folder, status="running", job="5_1")
+    with recorded.hold(folder):
+        assert assess(folder, Job("5_1", "COMPLETED")).job is None
+        assert assess(folder, Job("5_1", "COMPLETED")).state == "running"
 
 
 def test_commands_work_where_there_is_no_slurm(complete):
