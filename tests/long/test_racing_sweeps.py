@@ -166,7 +166,8 @@ def test_racing_sweeps_lose_nothing_and_do_nothing_twice(tmp_path, capsys):
         with capsys.disabled():
             print(f"\nround {number}: {describe(race, lab)}", flush=True)
         assert result.returncode == 0, result.stdout + result.stderr
-        assert problems_of(race, lab, quiet) == []
+        problems = problems_of(race, lab, quiet)
+        assert not problems, "\n".join(problems)
 
 
 def finish(lab):
