@@ -160,6 +160,8 @@ def read_study(lab, top, pages=False):
     )
     answers = [json.loads(line) for line in result.stdout.splitlines()]
     died = f"{result.returncode}: {result.stderr.strip()[-300:]}" if result.returncode else ""
+    if len(answers) < 7 * len(list((top / "results").iterdir())):
+        died = died or "it ended early"
     return answers, died
 
 
