@@ -23,6 +23,7 @@ STUDIES = Path(__file__).parents[1] / "harness" / "conf" / "study"
 
 
 def main() -> None:
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--study", default="thesis")
     parser.add_argument("--envs", help="tasks instead of the study's, with commas in between")

@@ -94,8 +94,8 @@ def preflight(specs: Sequence[RunSpec], processes: int = -1, seconds: float = SE
     if failures:
         lines = [f"  {name}: {text}" for trial, text in failures.items() for name in trial.settings]
         raise SpecError(
-            f"{len(lines)} of {count} settings cannot take a single step, so nothing was "
-            "queued:\n" + "\n".join(lines)
+            f"{len(lines)} of {count} settings cannot take a single step, so nothing is "
+            "started:\n" + "\n".join(lines)
         )
     return count
 

@@ -65,7 +65,7 @@ def resubmit(
     for study_folder in study_folders(list(readable)):
         specs = [spec for run, spec in readable.items() if study_folder in run.folder.parents]
         settings = override(_last_settings(study_folder, profile), overrides)
-        launch(specs, study_folder.parent, settings, preflight=0, dry_run=dry_run)
+        launch(specs, study_folder.parent, settings, dry_run=dry_run)
     return 1 if unreadable else 0
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 from harness.sweep_display import remaining_seconds
 from slurm.queue import Queue
 from slurm.states import STATES, RunState
+from slurm.survey import last_preflight, study_folders
 
 _STYLES = {
     "completed": "green",
@@ -83,6 +84,7 @@ def render(runs: Sequence[RunState], queue: Queue, root: Path, longest: int) -> 
     parts: list[Any] = []
     for study in sorted({run.study for run in runs}):
         parts += _study(study, [run for run in runs if run.study == study])
+    parts += [line for folder in study_folders(runs) for line in _preflight(folder)]
     parts += _list_running([run for run in runs if run.state == "running"], longest)
     parts += _list_reasons([run for run in runs if run.state in _EXPLAINED], longest)
     if queue.asked:
@@ -110,6 +112,14 @@ def _study(study: str, runs: list[RunState]) -> list[Any]:
     left = seconds_left(runs)
     end = f"; expected end {_when(left)}" if left else ""
     return [Text(f"{study}: {len(runs)} runs: {words}{end}", style="bold"), table, Text()]
+
+
+def _preflight(study_folder: Path) -> list[Text]:
+    last = last_preflight(study_folder)
+    if last is None or last[1].startswith("passed"):
+        return []
+    style = "red" if last[1].startswith("failed") else ""
+    return [Text(f"preflight {last[1]}", style=style), Text(f"    {last[0]}\n", style="dim")]
 
 
 def _done(run: RunState) -> int:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ def submit(
     arrays: Sequence[Array],
     settings: Settings,
     specs: Mapping[Path, RunSpec],
+    options: Mapping[str, Any] | None = None,
 ) -> list[Record]:
     """Queues arrays; each is recorded before.
 
@@ -53,16 +54,18 @@ def submit(
         arrays: What to queue.
         settings: What is asked of the cluster.
         specs: What each run is, by its folder.
+        options: Further options of sbatch for this submission only, not for a later one.
 
     Raises:
         RunsFailed: Slurm refused one; says which and why. Those before it are queued.
     """
     records: list[Record] = []
+    asked = dataclasses.replace(settings, sbatch=dict(settings.sbatch) | dict(options or {}))
     for array in arrays:
         record = new_record(study_folder, array, settings)
         record.save()
         record.save_specs(specs)
-        executor = _executor(record, array, settings)
+        executor = _executor(record, array, asked)
         try:
             jobs = executor.map_array(RunJob(_limits(array, settings)), _names(array))
         except (FailedJobError, FailedSubmissionError, OSError) as error:
@@ -76,6 +79,22 @@ def submit(
         record.save()
         records.append(record)
     return records
+
+
+def submit_job(record: Record, array: Array, settings: Settings, job: Callable[[], None]) -> str:
+    """Queues one job of another kind than runs, and returns its number.
+
+    Raises:
+        RunsFailed: Slurm refused it.
+    """
+    record.folder.mkdir(parents=True, exist_ok=True)
+    executor = _executor(record, array, settings)
+    try:
+        return str(executor.submit(job).job_id)
+    except (FailedJobError, FailedSubmissionError, OSError) as error:
+        raise RunsFailed(
+            f"sbatch refused {record.name}: {str(error).strip()} Nothing is queued."
+        ) from error
 
 
 def scripts(study_folder: Path, arrays: Sequence[Array], settings: Settings) -> list[str]:

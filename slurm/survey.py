@@ -9,6 +9,9 @@ from slurm.queue import Queue, ask
 from slurm.records import FOLDER, read_records
 from slurm.states import RunState, assess
 
+OUTCOME = "preflight.txt"
+"""What became of a preflight that was a job, in words that begin with `passed` or `failed`."""
+
 _NOT_RUNS = ("analysis", FOLDER)
 
 
@@ -42,6 +45,13 @@ def check_answered(folders: Iterable[Path], queue: Queue) -> None:
 def study_folders(runs: Iterable[RunState]) -> list[Path]:
     """The folders of the studies that runs belong to."""
     return sorted({study for run in runs for study in _study_folder(run.folder)})
+
+
+def last_preflight(study_folder: Path) -> tuple[Path, str] | None:
+    """File and content of what became of a study's last preflight that was a job."""
+    files = study_folder.glob(f"{FOLDER}/*/{OUTCOME}")
+    latest = max(files, key=lambda file: file.stat().st_mtime, default=None)
+    return (latest, latest.read_text().strip()) if latest else None
 
 
 def _study_folder(folder: Path) -> Sequence[Path]:
