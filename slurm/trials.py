@@ -12,15 +12,21 @@ from harness.run_spec import DEFAULTS, RunSpec
 from harness.spec import Hyperparameters
 from harness.translation import plain
 
-LOADING = 5.0
+LOADING = 8.0
 """CPU seconds until a process has loaded a framework."""
 
 _SHORT_COSTS = {
-    ("sb3", "ppo"): 0.5,
-    ("sb3", "td3"): 0.5,
-    ("sb3", "sac"): 0.5,
+    ("sb3", "ppo"): 0.4,
+    ("sb3", "td3"): 0.3,
+    ("sb3", "sac"): 0.3,
+    ("cleanrl", "ppo"): 0.8,
+    ("cleanrl", "td3"): 0.4,
+    ("cleanrl", "sac"): 0.4,
+    ("torchrl", "ppo"): 1.1,
+    ("torchrl", "td3"): 0.6,
+    ("torchrl", "sac"): 0.7,
 }
-_WHOLE_COSTS = {"sb3": 2.0}
+_WHOLE_COSTS = {"sb3": 3.3, "cleanrl": 5.0, "torchrl": 14.0}
 _UNKNOWN_COST = 1.0
 _RANDOM_STEPS = 4
 _BUFFER = 1_000
@@ -53,7 +59,7 @@ class Trial:
 
     @property
     def cost(self) -> float:
-        """About how many CPU seconds it takes, as measured by `benchmarks/preflight.py`."""
+        """About how many CPU seconds it takes, as measured on two busy cores."""
         spec = self.prepared.spec
         if self.is_whole:
             return _WHOLE_COSTS.get(spec.framework, max(_WHOLE_COSTS.values()))
@@ -63,27 +69,31 @@ class Trial:
 def make_trials(specs: Sequence[RunSpec]) -> list[Trial]:
     """The trials that all settings of some runs need; runs that differ in the seed share one.
 
-    PPO's rollout is taken in its full length once for each framework and task.
+    PPO's rollout is taken in its full length once with each framework, and once on each task.
 
     Raises:
         SpecError: A run cannot be carried out as asked.
     """
     adapters = {name: load_adapter(name) for name in {spec.framework for spec in specs}}
-    names: dict[tuple[RunSpec, bool], dict[str, None]] = {}
-    prepared: dict[tuple[RunSpec, bool], Prepared] = {}
-    whole: set[tuple[str, str | None, str]] = set()
+    names: dict[RunSpec, list[str]] = {}
+    trials: dict[RunSpec, Prepared] = {}
+    covered: set[object] = set()
+    whole: set[RunSpec] = set()
     for spec in dict.fromkeys(dataclasses.replace(spec, seed=0) for spec in specs):
-        adapter = adapters[spec.framework]
-        run = prepare(spec, adapter)
-        place = (spec.framework, spec.python, spec.env)
-        is_whole = hasattr(run.hyperparameters, "rollout_steps") and place not in whole
-        if is_whole:
-            whole.add(place)
-        trial = _whole(run, adapter) if is_whole else _short(run, adapter)
-        key = (trial.spec, is_whole)
-        prepared[key] = trial
-        names.setdefault(key, {})[setting_name(spec)] = None
-    return [Trial(prepared[key], tuple(named), key[1]) for key, named in names.items()]
+        run = prepare(spec, adapters[spec.framework])
+        trial = _whole(run, adapters[spec.framework])
+        if hasattr(run.hyperparameters, "rollout_steps"):
+            new = {(spec.framework, spec.python), spec.env} - covered
+            covered |= new
+            if new:
+                whole.add(trial.spec)
+        if trial.spec not in whole:
+            trial = _short(run, adapters[spec.framework])
+        trials[trial.spec] = trial
+        named = names.setdefault(trial.spec, [])
+        if setting_name(spec) not in named:
+            named.append(setting_name(spec))
+    return [Trial(trials[key], tuple(names[key]), key in whole) for key in trials]
 
 
 def setting_name(spec: RunSpec) -> str:

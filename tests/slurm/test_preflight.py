@@ -129,8 +129,8 @@ def test_what_is_not_shortened_is_as_the_framework_will_get_it():
     (run, *_) = [s for s in thesis() if (s.framework, s.algorithm, s.hps) == ("sb3", "td3", "sb3")]
     (trial,) = make_trials([run])
     kept = trial.prepared.native.settings
-    assert kept["policy_kwargs.net_arch"] == [256, 256] or kept["policy_kwargs.net_arch"]
-    assert (kept["batch_size"], kept["learning_rate"]) == (256, 0.001)
+    assert (kept["batch_size"], kept["learning_rate"], kept["tau"]) == (256, 0.001, 0.005)
+    assert trial.settings == ("sb3 td3 InvertedPendulum-v4 sb3",)
 
 
 @pytest.mark.parametrize(("rollout", "minibatch"), [(2048, 64), (2000, 64), (64, 64), (100, 256)])
@@ -169,6 +169,6 @@ def test_job_that_fails_takes_the_arrays_with_it_and_status_says_why(tmp_path, c
     text = lab.python("slurm", "status", str(lab.results))
     assert "preflight failed: 1 of 2 settings cannot take a single step" in text
     assert "standin ppo envs.scripted:ParallaxScripted-v0 sb3 alignment=full: RuntimeError" in text
-    lab.order("go")
+    lab.order("go", "ppo-0")
     lab.python("slurm", "resubmit", str(lab.results), "--yes")  # it waits for nothing
     wait_until(lambda: lab.status()["counts"]["completed"] == 2, patience=120)
