@@ -16,7 +16,9 @@ from harness.run_spec import RunSpec
 from harness.sweep import prepare_all
 from harness.trust import visible
 from slurm.plan import Array, plan
+from slurm.preflight import CLUSTER, Preflight
 from slurm.preflight import preflight as try_steps
+from slurm.preflight_job import submit_preflight
 from slurm.records import Record
 from slurm.settings import Settings
 from slurm.states import ALIVE, assess
@@ -31,7 +33,7 @@ def launch(
     results_dir: Path,
     settings: Settings,
     *,
-    preflight: int = -1,
+    preflight: Preflight | None = None,
     dry_run: bool = False,
     every_run: bool = False,
 ) -> list[Record]:
@@ -41,7 +43,7 @@ def launch(
         specs: The runs.
         results_dir: Folder for results, which the nodes must see as well.
         settings: What is asked of the cluster.
-        preflight: Processes that try one step of each setting first; 0 is no trial.
+        preflight: How one step of each setting is tried first; None is no trial.
         dry_run: Whether to print what would be submitted instead.
         every_run: Whether a dry run names all runs of an array, not only some.
 
@@ -59,14 +61,19 @@ def launch(
     if dry_run:
         _print_plan(_plan(todo, settings), settings, every_run=every_run)
         return []
-    if todo and preflight:
-        count = try_steps([run.spec for run in todo.values()], preflight)
+    if todo and preflight and preflight.where != CLUSTER:
+        specs_left = [run.spec for run in todo.values()]
+        count = try_steps(specs_left, preflight.processes, preflight.seconds)
         print(f"{count} settings took one step each without an error.")
     todo = _set_up(todo)
     records: list[Record] = []
     for study_folder, arrays in _plan(todo, settings).items():
         specs_of = {folder: run.spec for folder, run in todo.items()}
-        records += submit(study_folder, arrays, settings, specs_of)
+        options = {}
+        if preflight and preflight.where == CLUSTER:
+            asked = [spec for folder, spec in specs_of.items() if study_folder in folder.parents]
+            options = submit_preflight(study_folder, asked, settings, preflight)
+        records += submit(study_folder, arrays, settings, specs_of, options)
     _print_submitted(records, results_dir)
     return records
 

@@ -1,32 +1,54 @@
-"""Takes one step of each of several runs, in one process: `... preflight_worker FOLDER...`.
+"""Tries the run folders that standard input names, one a line, one after another.
 
-Tells the outcome of each in a line of JSON as soon as it is known.
+Answers each with a line of JSON, so that whoever asks can end the process where a run does not
+come back. It loads a framework once, which takes longer than most trials.
 """
 
-import contextlib
-import io
+import importlib
 import json
-import sys
+import os
 from pathlib import Path
+
+import gymnasium
 
 from harness import worker
 from harness.record.reading import read_run
 
+_EPISODE = 100  # steps
 
-def main(folders: list[str]) -> None:
-    """Executes the pending runs; nothing of theirs reaches standard output."""
-    for name in folders:
-        failure = None
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                worker.main(Path(name))
-            reading = read_run(Path(name))
-            if not reading.complete:
-                failure = reading.reason.removeprefix("failed: ")
-        except Exception as error:  # whatever it is, the next run is to be tried
-            failure = f"{type(error).__name__}: {error}"
-        print(json.dumps({"folder": name, "failure": failure}), flush=True)
+
+def main() -> None:
+    """Answers until standard input ends."""
+    # Nothing that a framework prints or reads, in whatever language, may get in between.
+    questions, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    for line in iter(questions.readline, ""):
+        print(json.dumps({"failure": _failure(Path(line.rstrip("\n")))}), file=answers, flush=True)
+
+
+def _failure(folder: Path) -> str | None:
+    """Why the pending run in a folder cannot be completed, None where it can."""
+    try:
+        _shorten_episodes(read_run(folder).spec["env"])
+        worker.main(folder)
+    except (Exception, SystemExit) as error:  # whatever it is, the next run is to be tried
+        return f"{type(error).__name__}: {error}"
+    return read_run(folder).reason.removeprefix("failed: ") or None
+
+
+def _shorten_episodes(env_id: str) -> None:
+    """Lowers a task's time limit in this process: an evaluation plays an episode to its end.
+
+    A task without a time limit stays without, since one that never ends would not be evaluated.
+    """
+    module, _, name = env_id.rpartition(":")
+    if module:
+        importlib.import_module(module)
+    task = gymnasium.registry.get(name)
+    if task is not None and task.max_episode_steps:
+        task.max_episode_steps = min(task.max_episode_steps, _EPISODE)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

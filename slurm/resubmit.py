@@ -77,7 +77,7 @@ def resubmit(
         return 0
     for study, one in settings.items():
         specs = [spec for run, spec in readable.items() if study in run.folder.parents]
-        launch(specs, study.parent, one, preflight=0, dry_run=dry_run)
+        launch(specs, study.parent, one, dry_run=dry_run)
     return 1 if unreadable else 0
 
 

@@ -16,6 +16,7 @@ from harness.sweep_display import remaining_seconds
 from harness.trust import visible
 from slurm.queue import Queue
 from slurm.states import STATES, RunState
+from slurm.survey import last_preflight, study_folders
 
 _STYLES = {
     "completed": "green",
@@ -84,6 +85,7 @@ def render(runs: Sequence[RunState], queue: Queue, root: Path, longest: int) -> 
     parts: list[Any] = []
     for study in sorted({run.study for run in runs}):
         parts += _study(study, [run for run in runs if run.study == study])
+    parts += [line for folder in study_folders(runs) for line in _preflight(folder)]
     parts += _list_running([run for run in runs if run.state == "running"], longest)
     parts += _list_reasons([run for run in runs if run.state in _EXPLAINED], longest)
     if queue.asked:
@@ -117,6 +119,14 @@ def _study(study: str, runs: list[RunState]) -> list[Any]:
         table,
         Text(),
     ]
+
+
+def _preflight(study_folder: Path) -> list[Text]:
+    last = last_preflight(study_folder)
+    if last is None or last[1].startswith("passed"):
+        return []
+    style = "red" if last[1].startswith("failed") else ""
+    return [Text(f"preflight {last[1]}", style=style), Text(f"    {last[0]}\n", style="dim")]
 
 
 def _done(run: RunState) -> int:

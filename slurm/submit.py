@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ def submit(
     arrays: Sequence[Array],
     settings: Settings,
     specs: Mapping[Path, RunSpec],
+    options: Mapping[str, Any] | None = None,
 ) -> list[Record]:
     """Queues arrays; each is recorded before.
 
@@ -54,12 +55,14 @@ def submit(
         arrays: What to queue.
         settings: What is asked of the cluster.
         specs: What each run is, by its folder.
+        options: Further options of sbatch for this submission only, not for a later one.
 
     Raises:
         RunsFailed: Slurm refused one, or it cannot be recorded; says which and why. Those
             before it are queued.
     """
     records: list[Record] = []
+    asked = dataclasses.replace(settings, sbatch=dict(settings.sbatch) | dict(options or {}))
     for array in arrays:
         record = new_record(study_folder, array, settings)
         done = sum(len(element) for r in records for element in r.elements)
@@ -71,7 +74,7 @@ def submit(
             raise RunsFailed(
                 f"{record.folder} cannot be written ({error.strerror}). {left}"
             ) from error
-        executor = _executor(record, array, settings)
+        executor = _executor(record, array, asked)
         try:
             jobs = executor.map_array(RunJob(_limits(array, settings)), _names(array))
         except (FailedJobError, FailedSubmissionError, OSError, RuntimeError) as error:
@@ -84,6 +87,22 @@ def submit(
             record.save()
         records.append(record)
     return records
+
+
+def submit_job(record: Record, array: Array, settings: Settings, job: Callable[[], None]) -> str:
+    """Queues one job of another kind than runs, and returns its number.
+
+    Raises:
+        RunsFailed: Slurm refused it.
+    """
+    record.folder.mkdir(parents=True, exist_ok=True)
+    executor = _executor(record, array, settings)
+    try:
+        return str(executor.submit(job).job_id)
+    except (FailedJobError, FailedSubmissionError, OSError) as error:
+        raise RunsFailed(
+            f"sbatch refused {record.name}: {str(error).strip()} Nothing is queued."
+        ) from error
 
 
 def scripts(study_folder: Path, arrays: Sequence[Array], settings: Settings) -> list[str]:

@@ -1,13 +1,20 @@
 """All runs below a folder, and what Slurm says of them."""
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.errors import RunsFailed
-from harness.record.layout import find_runs, study_folder
+from harness.record.files import Unusable, read_bounded
+from harness.record.layout import SLURM_FOLDER, find_runs, study_folder
 from slurm.queue import Queue, ask
 from slurm.records import read_records
 from slurm.states import RunState, assess
+
+OUTCOME = "preflight.txt"
+"""What became of a preflight that was a job, in words that begin with `passed` or `failed`."""
+
+_MOST_BYTES = 2**20
 
 
 def survey(root: Path) -> tuple[list[RunState], Queue]:
@@ -40,6 +47,16 @@ def check_answered(folders: Iterable[Path], queue: Queue) -> None:
 def study_folders(runs: Iterable[RunState]) -> list[Path]:
     """The folders of the studies that runs belong to."""
     return sorted({study for run in runs for study in _study_folder(run.folder)})
+
+
+def last_preflight(study: Path) -> tuple[Path, str] | None:
+    """File and content of what became of a study's last preflight that was a job."""
+    found = []
+    for file in study.glob(f"{SLURM_FOLDER}/*/{OUTCOME}"):
+        with contextlib.suppress(OSError, Unusable):
+            text = read_bounded(file, _MOST_BYTES).decode(errors="replace").strip()
+            found.append((file.stat().st_mtime, file, text))
+    return max(found)[1:] if found else None
 
 
 def _study_folder(folder: Path) -> Sequence[Path]:

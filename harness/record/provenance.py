@@ -1,5 +1,6 @@
 """Where and with what a run was made."""
 
+import functools
 import hashlib
 import importlib.metadata
 import os
@@ -34,10 +35,9 @@ def provenance() -> dict[str, Any]:
 
 def imported_packages() -> dict[str, str]:
     """Version of every installed distribution of which a module is imported."""
-    owners = importlib.metadata.packages_distributions()
     modules = {name.partition(".")[0] for name in sys.modules}
-    names = {owner for module in modules for owner in owners.get(module, [])}
-    return {name: importlib.metadata.version(name) for name in sorted(names, key=str.lower)}
+    names = {owner for module in modules for owner in _owners().get(module, [])}
+    return {name: _version(name) for name in sorted(names, key=str.lower)}
 
 
 def processor_model() -> str:
@@ -69,6 +69,17 @@ def weights_sha256(weights: Mapping[str, NDArray[Any]]) -> str:
         digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
+
+
+# Kept: they take longer than a short run, and stay as they are while a process lives.
+@functools.cache
+def _owners() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()
+
+
+@functools.cache
+def _version(name: str) -> str:
+    return importlib.metadata.version(name)
 
 
 def _git(folder: Path, *arguments: str) -> str:

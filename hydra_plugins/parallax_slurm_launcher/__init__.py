@@ -21,8 +21,10 @@ class SlurmLauncherConf:
     Attributes:
         profile: Name of a file in `slurm/profiles`, or the path of one of your own.
         dry_run: Prints the scripts and some of the runs, `full` all of them; queues nothing.
-        preflight: Whether one step of each setting is tried on this machine first.
-        preflight_processes: How many at a time; -1 is one per core.
+        preflight: Whether one step of each setting is tried on this machine first; `cluster`
+            lets a job do so that all others wait for.
+        preflight_processes: How many at a time; -1 is one per core, in a job its `cpus`.
+        preflight_seconds: How long a setting may take before it is given up.
         time: Time limit of one run by algorithm, as HH:MM:SS.
         mem_gb: Memory of a job in GB.
         cpus: Processors of a job.
@@ -43,8 +45,9 @@ class SlurmLauncherConf:
     _target_: str = "hydra_plugins.parallax_slurm_launcher.launcher.SlurmLauncher"
     profile: str = "default"
     dry_run: Any = False
-    preflight: bool = True
+    preflight: Any = True
     preflight_processes: int = -1
+    preflight_seconds: float = 180.0
     time: dict[str, str | None] = field(default_factory=_no_times)
     mem_gb: float | None = None
     cpus: int | None = None

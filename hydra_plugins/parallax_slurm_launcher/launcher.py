@@ -20,14 +20,15 @@ class SlurmLauncher(SweepLauncher):
         self,
         profile: str,
         dry_run: bool | str,
-        preflight: bool,
+        preflight: Any,
         preflight_processes: int,
+        preflight_seconds: float,
         **settings: Any,
     ) -> None:
         super().__init__()
         self._profile = profile
         self._dry_run = dry_run
-        self._preflight = preflight_processes if preflight else 0
+        self._preflight_options = (preflight, preflight_processes, preflight_seconds)
         self._overrides = settings
 
     def setup(
@@ -39,6 +40,7 @@ class SlurmLauncher(SweepLauncher):
             SpecError: The profile or a setting is not valid.
         """
         from harness.fields import SpecError
+        from slurm.preflight import read_options
         from slurm.profile_files import load_settings
 
         if self._dry_run not in (True, False, "full"):
@@ -52,6 +54,7 @@ class SlurmLauncher(SweepLauncher):
             for name, value in self._overrides.items()
         }
         self._settings = load_settings(self._profile, overrides)
+        self._preflight = read_options(*self._preflight_options)
 
     def launch_runs(self, specs: "Sequence[RunSpec]", results_dir: Path) -> None:
         """Queues the sweep."""

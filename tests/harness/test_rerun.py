@@ -2,6 +2,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 import venv
 from pathlib import Path
 
@@ -162,3 +163,39 @@ def test_interpreter_that_lacks_the_framework_is_refused(tmp_path):
         check_interpreter(python, "sb3")
     with pytest.raises(SpecError, match="cannot be started"):
         check_interpreter(str(tmp_path / "none"), "sb3")
+
+
+@pytest.mark.parametrize(
+    ("body", "refusal"),
+    [
+        ("exit 0", "does not answer as a Python does: 'exit code 0, without a word'"),
+        ("echo able 3 11; echo $*", "does not answer as a Python does"),
+        ("yes", "prints without end"),
+        ("sleep 1000 & sleep 1000", "did not answer within 2 s"),
+        ("while true; do echo; sleep 0.1; done", "did not answer within 2 s"),
+        ("shift; echo $(($2 * $3)) 3 9", "is Python 3.9"),
+        (
+            "case $2 in import*) shift; echo $(($2 * $3)) 3 11;; esac",
+            "cannot train with sb3: it ended without a word",
+        ),
+    ],
+)
+def test_program_that_is_no_python_is_refused(body, refusal, tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.interpreter._PROOF_SECONDS", 2.0)
+    monkeypatch.setattr("harness.interpreter._LARGEST_FACTOR", 2**31)  # what a shell can multiply
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(0o755)
+    began = time.monotonic()
+    for _ in range(50):  # every run of a sweep asks
+        with pytest.raises(SpecError) as caught:
+            check_interpreter(str(program), "sb3")
+    assert time.monotonic() - began < 15
+    assert f"framework.python={program} " in str(caught.value)
+    assert refusal in str(caught.value)
+    assert "cannot train" in refusal or "Name the path of a Python" in str(caught.value)
+
+
+def test_true_is_no_python():
+    with pytest.raises(SpecError, match=r"framework.python=/bin/true does not answer as a Python"):
+        check_interpreter("/bin/true", "sb3")

@@ -1,0 +1,189 @@
+"""What a preflight tries: each setting in a short form, and each such form once."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.adapter import Adapter, load_adapter
+from harness.fields import SpecError
+from harness.prepare import Prepared, prepare
+from harness.run_spec import DEFAULTS, RunSpec
+from harness.spec import Hyperparameters
+from harness.translation import plain
+
+LOADING = 8.0
+"""CPU seconds until a process has loaded a framework."""
+
+_SHORT_COSTS = {
+    ("sb3", "ppo"): 0.4,
+    ("sb3", "td3"): 0.3,
+    ("sb3", "sac"): 0.3,
+    ("cleanrl", "ppo"): 0.8,
+    ("cleanrl", "td3"): 0.4,
+    ("cleanrl", "sac"): 0.4,
+    ("torchrl", "ppo"): 1.1,
+    ("torchrl", "td3"): 0.6,
+    ("torchrl", "sac"): 0.7,
+}
+_WHOLE_COSTS = {"sb3": 3.3, "cleanrl": 5.0, "torchrl": 14.0}
+_UNKNOWN_COST = 1.0
+_RANDOM_STEPS = 4
+_BUFFER = 1_000
+_MOST_ROUNDS = 64
+_NAMED = ("alignment", "wrappers", "n_envs", "threads")
+
+
+Group = tuple[str, str | None, int]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Trial:
+    """A short run that stands for one or several settings.
+
+    Attributes:
+        prepared: The run.
+        settings: Names of the settings that differ in nothing that a trial looks at.
+        is_whole: Whether PPO takes a rollout in its full length.
+    """
+
+    prepared: Prepared
+    settings: tuple[str, ...]
+    is_whole: bool
+
+    @property
+    def group(self) -> Group:
+        """What trials must share to share a process."""
+        spec = self.prepared.spec
+        return spec.framework, spec.python, spec.threads
+
+    @property
+    def cost(self) -> float:
+        """About how many CPU seconds it takes, as measured on two busy cores."""
+        spec = self.prepared.spec
+        if self.is_whole:
+            return _WHOLE_COSTS.get(spec.framework, max(_WHOLE_COSTS.values()))
+        return _SHORT_COSTS.get((spec.framework, spec.algorithm), _UNKNOWN_COST)
+
+
+def make_trials(specs: Sequence[RunSpec]) -> list[Trial]:
+    """The trials that all settings of some runs need; runs that differ in the seed share one.
+
+    PPO's rollout is taken in its full length once with each framework, and once on each task.
+
+    Raises:
+        SpecError: A run cannot be carried out as asked.
+    """
+    adapters = {name: load_adapter(name) for name in {spec.framework for spec in specs}}
+    names: dict[RunSpec, list[str]] = {}
+    trials: dict[RunSpec, Prepared] = {}
+    covered: set[object] = set()
+    whole: set[RunSpec] = set()
+    for spec in dict.fromkeys(dataclasses.replace(spec, seed=0) for spec in specs):
+        run = prepare(spec, adapters[spec.framework])
+        trial = _whole(run, adapters[spec.framework])
+        if hasattr(run.hyperparameters, "rollout_steps"):
+            new = {(spec.framework, spec.python), spec.env} - covered
+            covered |= new
+            if new:
+                whole.add(trial.spec)
+        if trial.spec not in whole:
+            trial = _short(run, adapters[spec.framework])
+        trials[trial.spec] = trial
+        named = names.setdefault(trial.spec, [])
+        if setting_name(spec) not in named:
+            named.append(setting_name(spec))
+    return [Trial(trials[key], tuple(names[key]), key in whole) for key in trials]
+
+
+def setting_name(spec: RunSpec) -> str:
+    """A setting for people: everything that tells it from others but length and seed."""
+    parts = [
+        f"{name}={getattr(spec, name)}" for name in _NAMED if getattr(spec, name) != DEFAULTS[name]
+    ]
+    parts += [f"{name}={plain(getattr(spec.hyperparameters, name))}" for name in spec.overridden]
+    return " ".join((spec.framework, spec.algorithm, spec.env, spec.hps, *parts))
+
+
+def _whole(run: Prepared, adapter: Adapter) -> Prepared:
+    """One round in its full length; without rollouts, one step of each environment."""
+    hp: Any = run.hyperparameters
+    if hasattr(hp, "epochs"):
+        hp = dataclasses.replace(hp, epochs=1)
+    return prepare(_trial_spec(run, hp, getattr(hp, "rollout_steps", run.spec.n_envs)), adapter)
+
+
+def _short(run: Prepared, adapter: Adapter) -> Prepared:
+    """The shortest run that updates everything once; longer where the adapter refuses it."""
+    shortened, steps = shorten(run.hyperparameters, run.spec.n_envs)
+    try:
+        return prepare(_trial_spec(run, shortened, steps), adapter)
+    except SpecError:
+        return _whole(run, adapter)
+
+
+def _trial_spec(run: Prepared, hyperparameters: Hyperparameters, steps: int) -> RunSpec:
+    # What the framework is held to, spelled out: with alignment=thesis it would take what is
+    # shortened here from its own recipe. Equal trials of different recipes become one.
+    return dataclasses.replace(
+        run.spec,
+        study="preflight",
+        hps="preflight",
+        alignment="full",
+        hyperparameters=hyperparameters,
+        overridden=(),
+        seed=0,
+        steps=steps,
+        eval_every=steps,
+        eval_episodes=1,
+        evaluation_seed=0,
+    )
+
+
+def shorten(hyperparameters: Any, n_envs: int) -> tuple[Any, int]:
+    """Hyperparameters with as little to do as possible, and the steps to take with them.
+
+    Whatever divides another value still does, and what is not shortened is as it was.
+
+    Args:
+        hyperparameters: What the framework is held to.
+        n_envs: Copies of the environment.
+
+    Returns:
+        The same with shorter rounds and a small buffer, and the environment transitions until
+        every network has been updated.
+    """
+    values = dataclasses.asdict(hyperparameters)
+    if "rollout_steps" in values:
+        rollout = _short_rollout(values["rollout_steps"], values["minibatch_size"], n_envs)
+        epochs = min(values["epochs"], 2)
+        return dataclasses.replace(hyperparameters, rollout_steps=rollout, epochs=epochs), rollout
+    changes, steps = _short_rounds(values, n_envs)
+    return dataclasses.replace(hyperparameters, **changes), steps
+
+
+def _short_rollout(rollout: int, minibatch: int, n_envs: int) -> int:
+    # Two minibatches at least, and the remainder that an uneven rollout leaves.
+    unit = math.lcm(minibatch, n_envs)
+    shortest = -(-2 * minibatch // unit) * unit + rollout % unit
+    return min(rollout, shortest)
+
+
+def _short_rounds(values: Mapping[str, Any], n_envs: int) -> tuple[dict[str, int], int]:
+    """Changes to the hyperparameters of an off-policy algorithm, and the steps to take."""
+    every = min(values["env_steps_per_round"], n_envs + values["env_steps_per_round"] % n_envs)
+    delay, interval = values.get("policy_delay", 1), values.get("target_update_interval", 1)
+    updates = values["gradient_steps_per_round"]
+    if not updates % interval:
+        updates = min(updates, -(-delay // interval) * interval)
+    # Some frameworks begin to update a round or two late.
+    rounds = min(-(-max(delay, interval) // updates), _MOST_ROUNDS) + 2
+    starts = min(values["learning_starts"], _RANDOM_STEPS * n_envs)
+    steps = (-(-starts // every) + rounds) * every
+    changes = {
+        "env_steps_per_round": every,
+        "gradient_steps_per_round": updates,
+        "learning_starts": starts,
+        "buffer_size": min(values["buffer_size"], max(_BUFFER, steps)),
+    }
+    return changes, steps

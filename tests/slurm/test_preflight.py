@@ -1,0 +1,174 @@
+"""What a preflight tries, and that it always comes to an end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import support
+from slurm_lab import SWEEP, Lab, wait_until
+
+from harness.fields import SpecError
+from slurm.preflight import CLUSTER, HERE, Preflight, estimate, read_options
+from slurm.trials import make_trials, shorten
+
+SLURM = ["hydra/launcher=slurm", "hydra.launcher.preflight_processes=1"]
+RECIPES = ("original", "sb3", "cleanrl", "torchrl")
+
+
+def command(lab, *arguments):
+    where = f"results_dir={lab.results}"
+    return [sys.executable, "-m", "harness", "--multirun", *SWEEP, where, *SLURM, *arguments]
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def processes_of(lab, key):
+    return [int(file.name.rpartition("-")[2]) for file in lab.orders.glob(f"beats-{key}-*")]
+
+
+def test_setting_that_hangs_is_named_and_those_behind_it_are_tried(tmp_path):
+    lab = Lab(tmp_path)
+    lab.order("go", "ppo-0")
+    lab.order("raise", "sac-0")  # nobody tells td3 to go on
+    result = lab.ask(*command(lab, "algorithm=ppo,td3,sac", "hydra.launcher.preflight_seconds=20"))
+    assert result.returncode == 2, result.stderr
+    assert "Preflight of 3 settings: about " in result.stderr
+    assert "2 of 3 settings cannot take a single step" in result.stderr
+    name = "standin {} envs.scripted:ParallaxScripted-v0 sb3 alignment=full: "
+    assert name.format("td3") + "did not take a step within 20 s" in result.stderr
+    assert name.format("sac") + "RuntimeError: the stand-in was told to fail" in result.stderr
+    assert name.format("ppo") not in result.stderr
+    assert not any(map(is_alive, processes_of(lab, "td3-0")))
+    assert processes_of(lab, "ppo-0") != processes_of(lab, "sac-0")
+
+
+def test_setting_that_kills_its_process_is_named_alone(tmp_path):
+    lab = Lab(tmp_path)
+    lab.order("go", "td3-0")
+    process = subprocess.Popen(
+        command(lab, "algorithm=ppo,td3"), env=lab.environment, stderr=subprocess.PIPE, text=True
+    )
+    wait_until(lambda: processes_of(lab, "ppo-0"))
+    os.kill(processes_of(lab, "ppo-0")[0], signal.SIGKILL)
+    _, errors = process.communicate(timeout=100)
+    assert "1 of 2 settings cannot take a single step" in errors
+    assert "ppo envs.scripted:ParallaxScripted-v0 sb3 alignment=full: ended the process: " in errors
+    assert "killed by SIGKILL" in errors
+
+
+def test_interrupted_preflight_leaves_no_process(tmp_path):
+    lab = Lab(tmp_path)
+    process = subprocess.Popen(
+        command(lab, "algorithm=ppo,td3"), env=lab.environment, stderr=subprocess.PIPE, text=True
+    )
+    wait_until(lambda: processes_of(lab, "ppo-0"))
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    _, errors = process.communicate(timeout=60)
+    assert time.monotonic() - began < 20
+    assert (process.returncode, "Traceback" in errors) == (130, False), errors
+    assert not any(map(is_alive, processes_of(lab, "ppo-0")))
+
+
+@pytest.mark.parametrize(
+    ("preflight", "processes", "seconds", "named"),
+    [
+        ("maybe", -1, 180, "preflight='maybe' must be true, false or cluster"),
+        (1, -1, 180, "preflight=1 must be true, false or cluster"),
+        (True, 0, 180, "preflight_processes=0 is no number of settings at a time"),
+        (True, -3, 180, "preflight_processes=-3 is no number of settings at a time"),
+        (True, -1, 0, "preflight_seconds=0.0 must be greater than 0"),
+        (True, -1, float("nan"), "preflight_seconds=nan must be finite"),
+        (False, -1, -5.0, "preflight_seconds=-5.0 must be greater than 0"),
+    ],
+)
+def test_option_that_makes_no_sense_is_refused_by_name(preflight, processes, seconds, named):
+    with pytest.raises(SpecError, match=f"hydra.launcher.{named}"):
+        read_options(preflight, processes, seconds)
+
+
+def test_options_say_where_and_whether():
+    assert read_options(True, 2, 60) == Preflight(HERE, 2, 60.0)
+    assert read_options("cluster", -1, 60) == Preflight(CLUSTER, -1, 60.0)
+    assert read_options(False, -1, 60) is None
+
+
+def thesis(**changes):
+    return [
+        support.spec(framework, algorithm, hps, seed=seed, **{"steps": 10**6, "eval_every": 10**4})
+        for framework in ("sb3", "cleanrl", "torchrl")
+        for algorithm in ("ppo", "td3", "sac")
+        for hps in RECIPES
+        for seed in (0, 1)
+    ]
+
+
+def test_every_setting_is_tried_once_and_updates_every_network():
+    trials = make_trials(thesis())
+    named = [name for trial in trials for name in trial.settings]
+    assert len(named) == len(set(named)) == 36
+    assert sum(trial.is_whole for trial in trials) == 3
+    for trial in trials:
+        cadence, spec = trial.prepared.native.cadence, trial.prepared.spec
+        assert cadence.gradient_steps >= 1 and cadence.policy_updates >= 1, trial.settings
+        assert trial.prepared.native.total_steps <= (2048 if trial.is_whole else 128)
+        assert getattr(spec.hyperparameters, "buffer_size", 0) <= 1000
+    assert estimate(trials, 2)[0] == 2 * estimate(trials, 2)[1] > 0
+
+
+def test_what_is_not_shortened_is_as_the_framework_will_get_it():
+    (run, *_) = [s for s in thesis() if (s.framework, s.algorithm, s.hps) == ("sb3", "td3", "sb3")]
+    (trial,) = make_trials([run])
+    kept = trial.prepared.native.settings
+    assert (kept["batch_size"], kept["learning_rate"], kept["tau"]) == (256, 0.001, 0.005)
+    assert trial.settings == ("sb3 td3 InvertedPendulum-v4 sb3",)
+
+
+@pytest.mark.parametrize(("rollout", "minibatch"), [(2048, 64), (2000, 64), (64, 64), (100, 256)])
+@pytest.mark.parametrize("n_envs", [1, 4, 8])
+def test_shorter_rollout_leaves_the_same_remainders(rollout, minibatch, n_envs):
+    changes = {"rollout_steps": rollout, "minibatch_size": minibatch}
+    hp = support.spec(hyperparameters=changes, alignment="full", n_envs=n_envs).hyperparameters
+    short, steps = shorten(hp, n_envs)
+    assert short.rollout_steps == steps <= rollout
+    assert (rollout - steps) % minibatch == (rollout - steps) % n_envs == 0
+
+
+def test_job_tries_everything_before_the_arrays_start(tmp_path, cluster):
+    lab = Lab(tmp_path, cluster)
+    option = ["hydra.launcher.preflight=cluster", "hydra.launcher.mem_gb=1"]
+    text = lab.sweep(*SLURM, *option, "algorithm=ppo,td3", "seed=0,1")
+    assert "preflight of 4 runs, which the others wait for" in text
+    (file,) = lab.results.glob("lab/slurm/lab-preflight-*/preflight.txt")
+    wait_until(lambda: processes_of(lab, "ppo-0"))
+    states = lab.status()["counts"]
+    assert (states["queued"], states["running"]) == (4, 0)
+    lab.order("go")
+    wait_until(lambda: lab.status()["counts"]["completed"] == 4, patience=120)
+    assert file.read_text().startswith("passed: 2 settings took one step each")
+    assert "preflight" not in lab.python("slurm", "status", str(lab.results))
+
+
+def test_job_that_fails_takes_the_arrays_with_it_and_status_says_why(tmp_path, cluster):
+    lab = Lab(tmp_path, cluster)
+    lab.order("go", "td3-0")
+    lab.order("raise", "ppo-0")
+    option = ["hydra.launcher.preflight=cluster", "hydra.launcher.mem_gb=1"]
+    lab.sweep(*SLURM, *option, "algorithm=ppo,td3", "seed=0")
+    wait_until(lambda: not lab.queue(), patience=120)
+    assert lab.status()["counts"]["pending"] == 2
+    text = lab.python("slurm", "status", str(lab.results))
+    assert "preflight failed: 1 of 2 settings cannot take a single step" in text
+    assert "standin ppo envs.scripted:ParallaxScripted-v0 sb3 alignment=full: RuntimeError" in text
+    lab.order("go", "ppo-0")
+    lab.python("slurm", "resubmit", str(lab.results), "--yes")  # it waits for nothing
+    wait_until(lambda: lab.status()["counts"]["completed"] == 2, patience=120)
