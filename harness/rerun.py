@@ -87,7 +87,7 @@ def _spec_of(run: Reading) -> RunSpec:
     try:
         spec = spec_from_dict(run.spec)
         for name in ("weights_sha256", "provenance"):
-            if not run.content.get(name):
+            if run.content.get(name) is None:
                 raise SpecError(f"{name} is missing.")
     except SpecError as error:
         raise SpecError(
