@@ -51,10 +51,12 @@ def make_notes(loaded: Loaded, comparisons: Sequence[Comparison], method: str) -
 
 def counts(loaded: Loaded) -> str:
     """How many runs there are, honest about what the number cannot know."""
+    links = len(loaded.links)
+    passed_over = f" {links} links to folders were not followed." if links else ""
     return (
         f"Runs: {loaded.requested} requested (folders found), {loaded.completed} completed, "
         f"{loaded.used} used. A seed that was never started leaves no folder, unless pending, "
-        "and is not counted."
+        f"and is not counted.{passed_over}"
     )
 
 

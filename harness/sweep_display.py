@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from harness.eta import remaining_seconds
 from harness.prepare import Prepared
 from harness.record.lease import read_beat
 
@@ -116,27 +117,6 @@ class SweepDisplay:
             if folder not in self._ended
         ]
         return remaining_seconds(left, self._speeds, self._jobs)
-
-
-def remaining_seconds(
-    left: Sequence[tuple[str, str, int]], speeds: Mapping[tuple[str, str], float], jobs: int
-) -> float | None:
-    """Expected time until all runs have ended; None while no speed is known.
-
-    Args:
-        left: Framework, algorithm and steps still to take of each run.
-        speeds: Environment steps per second of (framework, algorithm). A pair not seen yet
-            is expected to be as fast as the slowest seen of its algorithm, or of all.
-        jobs: Runs at a time.
-    """
-    if not speeds:
-        return None
-    total = 0.0
-    for framework, algorithm, steps in left:
-        same = [speed for (_, name), speed in speeds.items() if name == algorithm]
-        speed = speeds.get((framework, algorithm), min(same or speeds.values()))
-        total += steps / speed
-    return total / min(jobs, max(len(left), 1))
 
 
 def _clock(seconds: float | None) -> str:

@@ -118,7 +118,7 @@ def _status(options: argparse.Namespace) -> int:
         return 0
     console = Console()
     if not options.watch:
-        console.print(render(*survey(options.folder), options.folder, options.list))
+        console.print(render(*survey(options.folder, _warn), options.folder, options.list))
         return 0
     with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
         while True:
@@ -161,8 +161,15 @@ def _cancel(options: argparse.Namespace) -> int:
     return cancel(options.folder, confirm=_confirm(options))
 
 
+def _warn(text: str) -> None:
+    print(visible(text), file=sys.stderr)
+
+
 def _validate(options: argparse.Namespace) -> int:
-    folders = find_runs(options.folder).runs
+    found = find_runs(options.folder)
+    folders = found.runs
+    if found.links:
+        _warn(found.passed_over())
     damaged = 0
     for folder in track(folders, "Reading", console=Console(stderr=True), transient=True):
         for name, problem in find_damage(folder).items():

@@ -50,7 +50,7 @@ def resubmit(
             code that nobody has trusted.
         RunsFailed: Slurm refused some.
     """
-    everything, queue = survey(root)
+    everything, queue = survey(root, print)
     runs = [run for run in everything if run.state in states]
     if runs and not dry_run:
         check_answered((run.folder for run in runs), queue)

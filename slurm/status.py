@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from harness.sweep_display import remaining_seconds
+from harness.eta import remaining_seconds
 from harness.trust import visible
 from slurm.queue import Queue
 from slurm.states import STATES, RunState

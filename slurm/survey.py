@@ -1,7 +1,7 @@
 """All runs below a folder, and what Slurm says of them."""
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from harness.errors import RunsFailed
@@ -17,9 +17,19 @@ OUTCOME = "preflight.txt"
 _MOST_BYTES = 2**20
 
 
-def survey(root: Path) -> tuple[list[RunState], Queue]:
-    """Looks at every run at or below a folder and asks Slurm about those submitted."""
-    folders = find_runs(root).runs
+def survey(
+    root: Path, say: Callable[[str], object] = lambda text: None
+) -> tuple[list[RunState], Queue]:
+    """Looks at every run at or below a folder and asks Slurm about those submitted.
+
+    Args:
+        root: Results, a study, or anything deeper.
+        say: Told in a sentence of what was passed over.
+    """
+    found = find_runs(root)
+    if found.links:
+        say(found.passed_over())
+    folders = found.runs
     queue = ask_about(folders)
     return [assess(folder, queue.jobs.get(folder), bool(queue.asked)) for folder in folders], queue
 

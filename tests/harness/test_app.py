@@ -10,7 +10,7 @@ import time
 import pytest
 from omegaconf import OmegaConf
 
-from harness.sweep_display import remaining_seconds
+from harness.eta import remaining_seconds
 
 TINY = ["hyperparameters.rollout_steps=128", "steps=256", "eval_every=128", "eval_episodes=2"]
 
