@@ -33,7 +33,8 @@ def scratch():
 @pytest.fixture(scope="module")
 def cluster(scratch):
     """Two nodes and small arrays, without accounting: `sacct` does not answer."""
-    with Cluster(scratch / "lab", options=("MaxArraySize=5",)) as running:
+    # On a busy machine a run takes a while to write why it ends.
+    with Cluster(scratch / "lab", options=("MaxArraySize=5", "KillWait=15")) as running:
         yield running
 
 
