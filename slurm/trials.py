@@ -106,26 +106,28 @@ def setting_name(spec: RunSpec) -> str:
 
 
 def _whole(run: Prepared, adapter: Adapter) -> Prepared:
-    """One round in its full length; without rollouts, one step of each environment."""
+    """One round in its full length."""
     hp: Any = run.hyperparameters
     if hasattr(hp, "epochs"):
         hp = dataclasses.replace(hp, epochs=1)
-    return prepare(_trial_spec(run, hp, getattr(hp, "rollout_steps", run.spec.n_envs)), adapter)
+    return _trial(run, hp, getattr(hp, "rollout_steps", run.spec.n_envs), adapter)
 
 
 def _short(run: Prepared, adapter: Adapter) -> Prepared:
     """The shortest run that updates everything once; longer where the adapter refuses it."""
     shortened, steps = shorten(run.hyperparameters, run.spec.n_envs)
     try:
-        return prepare(_trial_spec(run, shortened, steps), adapter)
+        return _trial(run, shortened, steps, adapter)
     except SpecError:
         return _whole(run, adapter)
 
 
-def _trial_spec(run: Prepared, hyperparameters: Hyperparameters, steps: int) -> RunSpec:
+def _trial(
+    run: Prepared, hyperparameters: Hyperparameters, steps: int, adapter: Adapter
+) -> Prepared:
     # What the framework is held to, spelled out: with alignment=thesis it would take what is
     # shortened here from its own recipe. Equal trials of different recipes become one.
-    return dataclasses.replace(
+    spec = dataclasses.replace(
         run.spec,
         study="preflight",
         hps="preflight",
@@ -138,6 +140,12 @@ def _trial_spec(run: Prepared, hyperparameters: Hyperparameters, steps: int) -> 
         eval_episodes=1,
         evaluation_seed=0,
     )
+    trial = prepare(spec, adapter)
+    scheduled = trial.native.total_steps
+    if scheduled == steps:
+        return trial
+    # Rounded up to a whole round, it would be evaluated again and again on its way.
+    return prepare(dataclasses.replace(spec, steps=scheduled, eval_every=scheduled), adapter)
 
 
 def shorten(hyperparameters: Any, n_envs: int) -> tuple[Any, int]:

@@ -1,5 +1,6 @@
 """What a preflight tries, and that it always comes to an end."""
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 import support
 from slurm_lab import SWEEP, Lab, wait_until
 
+from adapters.sb3.translate import translate
 from harness.fields import SpecError
 from slurm.preflight import CLUSTER, HERE, Preflight, estimate, read_options
 from slurm.trials import make_trials, shorten
@@ -122,7 +124,27 @@ def test_every_setting_is_tried_once_and_updates_every_network():
         assert cadence.gradient_steps >= 1 and cadence.policy_updates >= 1, trial.settings
         assert trial.prepared.native.total_steps <= (2048 if trial.is_whole else 128)
         assert getattr(spec.hyperparameters, "buffer_size", 0) <= 1000
+        # One evaluation, after the end, whatever a framework rounds.
+        assert spec.eval_every == spec.steps == trial.prepared.native.total_steps
     assert estimate(trials, 2)[0] == 2 * estimate(trials, 2)[1] > 0
+
+
+def test_framework_that_cannot_be_shortened_is_evaluated_once(monkeypatch):
+    def refuse(hyperparameters, n_envs):
+        return dataclasses.replace(hyperparameters, hidden_sizes=(7, 8)), 1
+
+    monkeypatch.setattr("slurm.trials.shorten", refuse)
+    changes = {"env_steps_per_round": 500, "policy_learning_rate": 0.001}
+    run = support.spec("sb3", "td3", hyperparameters=changes, alignment="full", steps=10**6)
+    monkeypatch.setattr("adapters.sb3.SB3Adapter.translate", refuse_odd_networks)
+    (trial,) = make_trials([run])
+    assert trial.prepared.spec.eval_every == trial.prepared.native.total_steps == 500
+
+
+def refuse_odd_networks(self, algorithm, hyperparameters, context):
+    if hyperparameters.hidden_sizes == (7, 8):
+        raise SpecError("no")
+    return translate(algorithm, hyperparameters, context)
 
 
 def test_what_is_not_shortened_is_as_the_framework_will_get_it():
