@@ -88,7 +88,7 @@ def unknown(what: str, given: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(given, known, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
     if len(known) > _MANY:
-        return f"{what} is not known.{hint} python -m harness --help lists what is."
+        return f"{what} is not known.{hint} parallax train --help lists what is."
     return f"{what} is not known.{hint} Known: {', '.join(sorted(known))}."
 
 

@@ -121,8 +121,8 @@ def test_demo_names_eighteen_runs_that_all_pass_their_checks():
     from hydra import compose, initialize_config_module
 
     from harness.adapter import load_adapter
-    from harness.app import spec_from_config
-    from harness.config_groups import register
+    from harness.cli.app import spec_from_config
+    from harness.cli.config_groups import register
     from harness.prepare import prepare
 
     register()

@@ -2,9 +2,9 @@ import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 
-from harness.app import spec_from_config
-from harness.config_groups import register
-from harness.sweep_specs import specs_of_sweep
+from harness.cli.app import spec_from_config
+from harness.cli.config_groups import register
+from harness.cli.sweep_specs import specs_of_sweep
 
 JOBS = [
     ["framework=sb3", "algorithm=td3", "seed=3", "hyperparameters.tau=0.01"],

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import track
 
-from harness.app import spec_from_config
+from harness.cli.app import spec_from_config
 from harness.fields import SpecError
 from harness.run_spec import RunSpec
 

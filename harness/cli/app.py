@@ -6,14 +6,14 @@ from typing import Any
 import hydra
 from omegaconf import DictConfig, OmegaConf
 
-from harness.errors import RunsFailed, exit_code
+from harness.cli.errors import RunsFailed, exit_code
 from harness.fields import SpecError
 from harness.process import Outcome
 from harness.run_spec import RunSpec, make_spec
 from harness.sweep import run_all
 
 
-@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+@hydra.main(version_base="1.3", config_path="pkg://harness.conf", config_name="config")
 def app(config: DictConfig) -> None:
     """Executes the one run that `config` describes."""
     try:
