@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import functools
 import math
 import sys
 import types
@@ -75,12 +76,17 @@ def build(cls: type[Any], values: Mapping[str, Any], where: str) -> Any:
     missing = [name for name in known if name not in values]
     if missing:
         raise SpecError(f"{where} lacks {', '.join(missing)}: give each a value.")
-    hints = typing.get_type_hints(cls)
+    hints = _hints(typing.cast(Any, cls))
     checked = {
         name: check(f"{where}.{name}", values[name], hints[name], known[name].metadata)
         for name in known
     }
     return cls(**checked)
+
+
+@functools.cache
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
 
 
 def unknown(what: str, given: str, known: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 An adapter's package may hold a folder `hp_configs/<algorithm>/` of its own.
 """
 
+import copy
 import functools
 import importlib.util
 import sys
@@ -46,7 +47,7 @@ def read_recipe(algorithm: str, name: str) -> dict[str, Any]:
     if name not in files:
         raise SpecError(unknown(f"hps={name}", name, list(files)))
     file = files[name]
-    return dict(_parsed(file, file.stat().st_mtime_ns))
+    return copy.deepcopy(_parsed(file, file.stat().st_mtime_ns))
 
 
 def load_recipe(algorithm: str, name: str) -> Hyperparameters:

@@ -1,5 +1,6 @@
 """The Hydra application: configuration in, finished run folders out."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,16 @@ def spec_from_config(config: DictConfig) -> tuple[RunSpec, Path]:
         SpecError: A value cannot be used.
     """
     values: Any = OmegaConf.to_container(config, resolve=True)
-    flat = values | {
+    return spec_from_values(values)
+
+
+def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
+    """The same from resolved values.
+
+    Raises:
+        SpecError: A value cannot be used.
+    """
+    flat = dict(values) | {
         name: values[name]["name"] for name in ("framework", "algorithm", "env", "hps", "study")
     }
     flat["python"] = values["framework"].get("python")
