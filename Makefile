@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # CleanRL's own pins (old gym, Python < 3.11) cannot be met beside the others: see docs/adapters.md.
 CLEANRL := --no-deps --ignore-requires-python cleanrl==1.2.0
 
-.PHONY: demo test lint format install clean
+.PHONY: demo test test-long lint format install clean
 
 install: $(VENV)/installed
 
@@ -22,6 +22,9 @@ demo: install
 
 test: install
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+
+test-long: install
+	$(BIN)/python -m pytest -m long
 
 lint: install
 	$(BIN)/ruff check .

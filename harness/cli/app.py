@@ -13,6 +13,8 @@ from harness.process import Outcome
 from harness.run_spec import RunSpec, make_spec
 from harness.sweep import run_all
 
+_NAMED = ("framework", "algorithm", "env", "hps", "study")
+
 
 @hydra.main(version_base="1.3", config_path="pkg://harness.conf", config_name="config")
 def app(config: DictConfig) -> None:
@@ -41,14 +43,19 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
     Raises:
         SpecError: A value cannot be used.
     """
-    flat = dict(values) | {
-        name: values[name]["name"] for name in ("framework", "algorithm", "env", "hps", "study")
-    }
+    flat = dict(values) | {name: _name(values, name) for name in _NAMED}
     flat["python"] = values["framework"].get("python")
     spec = make_spec(flat, values["hyperparameters"], values["recipe"])
     if not values["results_dir"]:
         raise SpecError("results_dir is empty: name a folder.")
     return spec, Path(values["results_dir"])
+
+
+def _name(values: Mapping[str, Any], group: str) -> Any:
+    chosen = values.get(group)
+    if not isinstance(chosen, Mapping) or "name" not in chosen:
+        raise SpecError(f"{group} has no name: choose one with {group}=..., or set {group}.name.")
+    return chosen["name"]
 
 
 def report(outcomes: list[Outcome], results_dir: Path) -> None:

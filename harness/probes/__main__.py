@@ -1,4 +1,4 @@
-"""`python -m harness probe`: asks the installed implementations what one update does."""
+"""`parallax probe`: asks the installed implementations what one update does."""
 
 import argparse
 import sys
