@@ -1,56 +1,76 @@
 """`python -m analysis RESULTS` compares; `python -m analysis COMMAND ...` does something else.
 
-Commands are the modules of `analysis.commands` that have a function `run`.
+Commands are the modules of `analysis.commands` that have a function `run`. Only the module of the
+chosen one is imported: all of them together take seconds.
 """
 
 import argparse
+import ast
+import functools
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from analysis.commands.shell import CommandError
 
 DEFAULT = "compare"
 _FOLDER = Path(__file__).parent / "commands"
+_HELP = """\
+usage: python -m analysis [COMMAND] RESULTS ...
+
+Looks at the results of runs. {default} is what runs where no command is named;
+python -m analysis COMMAND --help tells what a command takes.
+
+Commands:
+{commands}"""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, program: str = "python -m analysis") -> int:
     """Runs one command.
 
     Args:
         arguments: The command line; that of the process if None. Where its first word is no
             command, `compare` is run.
+        program: What stands before the command in help and messages.
 
     Returns:
         0, or 2 if the command could not do its work, with one message on standard error.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words and words[0] in commands():
+    if not words or words[0] in ("-h", "--help"):
+        print(_help())
+        return 0 if words else 2
+    if words[0] in commands():
         name, words = words[0], words[1:]
-        program = f"python -m analysis {name}"
+        program = f"{program} {name}"
     else:
-        name, program = DEFAULT, "python -m analysis"
+        name = DEFAULT
     module = importlib.import_module(f"analysis.commands.{name}")
-    parser = argparse.ArgumentParser(
-        prog=program,
-        description=(module.__doc__ or "").strip(),
-        epilog=f"Commands: {', '.join(commands())} (default: {DEFAULT}).",
-    )
+    shell = importlib.import_module("analysis.commands.shell")
+    description = (module.__doc__ or "").strip()
+    parser = argparse.ArgumentParser(prog=program, description=description)
     module.add_arguments(parser)
     try:
         return int(module.run(parser.parse_args(words)))
-    except CommandError as error:
+    except shell.CommandError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
-def commands() -> list[str]:
-    """The names of all commands, sorted."""
-    return sorted(path.stem for path in _FOLDER.glob("*.py") if path.stem not in _HELPERS)
+@functools.cache
+def commands() -> Mapping[str, str]:
+    """What each command does, by its name, sorted; nothing is imported."""
+    trees = {path.stem: ast.parse(path.read_text("utf-8")) for path in _FOLDER.glob("*.py")}
+    return {
+        name: (ast.get_docstring(tree) or "").partition("\n")[0]
+        for name, tree in sorted(trees.items())
+        if any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree.body)
+    }
 
 
-_HELPERS = {"__init__", "shell", "verdict_options"}
+def _help() -> str:
+    width = max(map(len, commands()))
+    lines = [f"  {name:{width}}  {summary}" for name, summary in commands().items()]
+    return _HELP.format(default=DEFAULT, commands="\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -3,10 +3,12 @@
 import dataclasses
 import functools
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import gymnasium
 import numpy as np
+
+if TYPE_CHECKING:
+    import gymnasium
 
 # The eight tasks of the thesis, Humanoid, and their successors.
 _MUJOCO = [
@@ -53,12 +55,14 @@ class Task:
         return len(self.action_low)
 
 
-def make(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+def make(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
     """`gymnasium.make` without the notices that v4 tasks are out of date.
 
     Raises:
         TaskError: The environment does not exist or cannot be made.
     """
+    import gymnasium  # the table of tasks is wanted where none is made, as in help
+
     silence_mujoco()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*is out of date.*")
@@ -76,12 +80,14 @@ def load_task(env_id: str) -> Task:
     Raises:
         TaskError: The environment is unknown, or its spaces are not flat boxes.
     """
+    from gymnasium.spaces import Box
+
     env = make(env_id)
     try:
         observations, actions = env.observation_space, env.action_space
-        if not isinstance(observations, gymnasium.spaces.Box) or len(observations.shape) != 1:
+        if not isinstance(observations, Box) or len(observations.shape) != 1:
             raise TaskError(f"env={env_id} has observations {observations}; a flat Box is needed.")
-        if not isinstance(actions, gymnasium.spaces.Box) or len(actions.shape) != 1:
+        if not isinstance(actions, Box) or len(actions.shape) != 1:
             raise TaskError(f"env={env_id} has actions {actions}; a flat Box is needed.")
         if not actions.is_bounded():
             raise TaskError(f"env={env_id} has unbounded actions {actions}; give them bounds.")

@@ -1,42 +1,12 @@
-"""`python -m harness`: trains one run, or with `--multirun` a sweep."""
+"""`python -m harness ...`: `parallax train ...`, and some commands by the names they had here."""
 
-import os
 import sys
 
-from harness import new_adapter, rerun
-from harness.app import app
-from harness.config_groups import register
-from harness.errors import HANDLED, exit_code
-from harness.stopping import stop_launcher_on_signals
+from harness.cli.parallax import main
 
-
-def main() -> int:
-    """Runs the application and words its errors for users.
-
-    Returns:
-        0 when all runs are complete, 1 when some are not, 2 for bad input, 130 for Ctrl-C.
-    """
-    if sys.argv[1:2] == ["rerun"]:
-        return rerun.main(sys.argv[2:])
-    if sys.argv[1:2] == ["probe"]:
-        from harness.probes.__main__ import main as probe
-
-        return probe(sys.argv[2:])
-    if sys.argv[1:2] == ["new-adapter"]:
-        return new_adapter.main(sys.argv[2:])
-    register()
-    stop_launcher_on_signals()
-    if os.environ.get("HYDRA_FULL_ERROR"):
-        app()
-        return 0
-    # Makes Hydra raise its errors instead of printing them.
-    os.environ["HYDRA_FULL_ERROR"] = "1"
-    try:
-        app()
-    except HANDLED as error:
-        return exit_code(error)
-    return 0
+_COMMANDS = ("rerun", "free", "probe", "new-adapter")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    words = sys.argv[1:]
+    sys.exit(main(words if words[:1] and words[0] in _COMMANDS else ["train", *words]))

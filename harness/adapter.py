@@ -5,9 +5,8 @@ import functools
 import importlib.metadata
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +14,9 @@ from envs.tasks import Task
 from harness.cadence import Cadence
 from harness.fields import SpecError, unknown
 from harness.spec import Hyperparameters
+
+if TYPE_CHECKING:
+    import gymnasium
 
 ENTRY_POINT_GROUP = "parallax.adapters"
 
@@ -102,7 +104,7 @@ class Monitor(Protocol):
         """Adds values to the trace, at the current number of environment steps."""
 
 
-MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
+MakeEnv: TypeAlias = "Callable[[], gymnasium.Env[Any, Any]]"
 
 
 class Adapter(Protocol):

@@ -2,12 +2,13 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.lockstep import Lockstep
+if TYPE_CHECKING:
+    from envs.lockstep import Lockstep
 
 Array = NDArray[Any]
 
@@ -33,7 +34,7 @@ class Evaluation:
 
 def evaluate(
     policy: Callable[[NDArray[np.float32]], Array],
-    env: Lockstep,
+    env: "Lockstep",
     seeds: Sequence[int],
     normalize: Callable[[Array], Array] = lambda observations: observations,
 ) -> Evaluation:

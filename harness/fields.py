@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import functools
 import math
 import sys
 import types
@@ -88,7 +89,7 @@ def build(cls: type[Any], values: Mapping[str, Any], where: str) -> Any:
     missing = [name for name in known if name not in values]
     if missing:
         raise SpecError(f"{where} lacks {', '.join(missing)}: give each a value.")
-    hints = typing.get_type_hints(cls)
+    hints = _hints(typing.cast(Any, cls))
     checked = {
         name: check(f"{where}.{name}", values[name], hints[name], known[name].metadata)
         for name in known
@@ -96,12 +97,17 @@ def build(cls: type[Any], values: Mapping[str, Any], where: str) -> Any:
     return cls(**checked)
 
 
+@functools.cache
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
 def unknown(what: str, given: str, known: Sequence[str]) -> str:
     """Message for a name that is not one of `known`, with the closest match."""
     close = difflib.get_close_matches(given, known, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
     if len(known) > _MANY:
-        return f"{what} is not known.{hint} python -m harness --help lists what is."
+        return f"{what} is not known.{hint} parallax train --help lists what is."
     return f"{what} is not known.{hint} Known: {', '.join(sorted(known))}."
 
 

@@ -1,4 +1,4 @@
-"""`python -m harness free FOLDER`: ends the lease of a process that nobody can ask any more.
+"""`parallax free FOLDER`: ends the lease of a process that nobody can ask any more.
 
 A process on this machine is looked for, and one on another machine is watched by whoever wants its
 run, so a lease seldom has to be ended by hand: where one is in doubt and nobody wants to wait.
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
         0 when every lease was ended, 1 when the user said no or a holder is alive, 2 for bad
         input.
     """
-    parser = argparse.ArgumentParser(prog="python -m harness free", description=__doc__)
+    parser = argparse.ArgumentParser(prog="parallax free", description=__doc__)
     parser.add_argument("folder", type=Path, help="a run folder, a study, or anything in between")
     parser.add_argument("--yes", action="store_true", help="does not ask first")
     options = parser.parse_args(arguments)

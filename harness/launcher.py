@@ -38,7 +38,7 @@ class SweepLauncher(Launcher):
             RunsFailed: Some runs did not complete, or were not queued.
         """
         # Hydra imports every plugin at start-up; the harness is needed only here.
-        from harness.sweep_specs import specs_of_sweep
+        from harness.cli.sweep_specs import specs_of_sweep
 
         assert self._context is not None and self._config is not None
         specs, results_dir = specs_of_sweep(

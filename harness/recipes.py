@@ -3,7 +3,10 @@
 An adapter's package may hold a folder `hp_configs/<algorithm>/` of its own.
 """
 
+import copy
+import functools
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,9 @@ import yaml
 from harness.adapter import installed_adapters
 from harness.fields import SpecError, build, unknown
 from harness.spec import ALGORITHMS, Hyperparameters
+
+# Parsing in C takes a tenth of the time; what it is not built for falls back on Python.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def recipe_files(algorithm: str) -> dict[str, Path]:
@@ -40,8 +46,8 @@ def read_recipe(algorithm: str, name: str) -> dict[str, Any]:
     files = recipe_files(algorithm)
     if name not in files:
         raise SpecError(unknown(f"hps={name}", name, list(files)))
-    values: dict[str, Any] = yaml.safe_load(files[name].read_text())
-    return values
+    file = files[name]
+    return copy.deepcopy(_parsed(file, file.stat().st_mtime_ns))
 
 
 def load_recipe(algorithm: str, name: str) -> Hyperparameters:
@@ -53,7 +59,19 @@ def load_recipe(algorithm: str, name: str) -> Hyperparameters:
     return hyperparameters
 
 
+@functools.lru_cache(maxsize=64)
+def _parsed(file: Path, changed: int) -> dict[str, Any]:
+    # Kept: a study reads the same few files thousands of times, each in some milliseconds.
+    values: dict[str, Any] = yaml.load(file.read_text(), Loader=_LOADER)
+    return values
+
+
 def _folders(package: str) -> list[Path]:
+    return _found(package, tuple(sys.path))
+
+
+@functools.lru_cache(maxsize=64)
+def _found(package: str, path: tuple[str, ...]) -> list[Path]:
     # Found, not imported: a package that cannot be imported must not break all others.
     try:
         spec = importlib.util.find_spec(package)

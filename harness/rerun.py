@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.errors import exit_code
+from harness.cli.errors import exit_code
 from harness.fields import SpecError
 from harness.record.layout import RUN_FILE
 from harness.record.reading import Reading, read_run

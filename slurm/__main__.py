@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.progress import track
 
-from harness.errors import HANDLED, exit_code
+from harness.cli.errors import HANDLED, exit_code
 from harness.fields import SpecError
 from harness.record.layout import find_runs
 from harness.record.reading import find_damage

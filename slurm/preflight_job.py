@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.errors import RunsFailed
+from harness.cli.errors import RunsFailed
 from harness.fields import SpecError
 from harness.record.files import write_all, write_json
 from harness.run_spec import RunSpec, spec_from_dict, spec_to_dict

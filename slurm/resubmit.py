@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.errors import RunsFailed
+from harness.cli.errors import RunsFailed
 from harness.fields import SpecError
 from harness.record.reading import read_run
 from harness.run_spec import RunSpec, rename_study, spec_from_dict

@@ -10,7 +10,7 @@ from typing import Any
 from submitit import SlurmExecutor
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-from harness.errors import RunsFailed
+from harness.cli.errors import RunsFailed
 from harness.run_spec import RunSpec
 from slurm.job import JobLimits, RunJob
 from slurm.plan import Array

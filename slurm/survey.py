@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from harness.errors import RunsFailed
+from harness.cli.errors import RunsFailed
 from harness.record.files import Unusable, read_bounded
 from harness.record.layout import SLURM_FOLDER, find_runs, study_folder
 from slurm.queue import Queue, ask

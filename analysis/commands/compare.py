@@ -1,4 +1,4 @@
-"""Table with intervals and learning curves; what runs when no command is named."""
+"""Prints a table with intervals, and draws learning curves."""
 
 import argparse
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
-"""`python -m harness probe`: asks the installed implementations what one update does."""
+"""`parallax probe`: asks the installed implementations what one update does."""
 
 import argparse
 import sys
 from collections.abc import Sequence
 
-from harness.errors import HANDLED, exit_code
+from harness.cli.errors import HANDLED, exit_code
 from harness.fields import SpecError
 from harness.probes import baseline, drift, fleet, output, registry, report
 from harness.probes.options import parse

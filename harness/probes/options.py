@@ -1,4 +1,4 @@
-"""The command line of `python -m harness probe`."""
+"""The command line of `parallax probe`."""
 
 import argparse
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class _Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """All options."""
     result = _Parser(
-        prog="python -m harness probe",
+        prog="parallax probe",
         description="Asks the installed implementations what one update does.",
         epilog=EXITS,
         formatter_class=argparse.RawDescriptionHelpFormatter,

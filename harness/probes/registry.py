@@ -37,6 +37,6 @@ def select(algorithms: Sequence[str], patterns: Sequence[str]) -> list[Probe]:
         hint = f" Did you mean {close[0]}?" if close else ""
         raise SpecError(
             f"--probe {','.join(patterns)}: no probe has such a name.{hint} "
-            "python -m harness probe --list lists all."
+            "parallax probe --list lists all."
         )
     return chosen

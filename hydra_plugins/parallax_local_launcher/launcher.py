@@ -19,7 +19,7 @@ class LocalLauncher(SweepLauncher):
 
     def launch_runs(self, specs: "Sequence[RunSpec]", results_dir: Path) -> None:
         """Runs the sweep."""
-        from harness.app import report
+        from harness.cli.app import report
         from harness.sweep import run_all
 
         report(run_all(specs, results_dir, self.n_jobs), results_dir)

@@ -26,8 +26,8 @@ from analysis.numbers import number
 from analysis.options import Options
 from analysis.planning import plan_once
 from analysis.sweeps import make_sweeps
-from harness.app import spec_from_config
-from harness.config_groups import register
+from harness.cli.app import spec_from_config
+from harness.cli.config_groups import register
 from harness.run_spec import spec_to_dict
 
 SCORES = {  # by framework: mean and deviation over seeds

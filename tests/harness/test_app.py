@@ -29,10 +29,17 @@ def statuses(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["env=Hoper-v4"], "Could not find 'env/Hoper-v4'"),
+        (["env=Hoper-v4"], "env=Hoper-v4 is not known. Did you mean Hopper-v4?"),
+        (["env=CartPole-v1"], "Any other gymnasium task is named as env.name=CartPole-v1."),
+        (["--multirun", "env=Ant-v4,CartPole-v1"], "is named as env.name=CartPole-v1."),
+        (["env.name=CartPole-v1"], "env=CartPole-v1 has actions Discrete(2)"),
         (["env.name=Hoper-v4"], "env=Hoper-v4 cannot be made"),
         (["env.name=Hopper-v3"], "env=Hopper-v3 cannot be made"),
-        (["framework=sb4"], "Could not find 'framework/sb4'"),
+        (["framework=sb4"], "framework=sb4 is not known. Did you mean sb3?"),
+        (["algorithm=pp0"], "algorithm=pp0 is not known. Did you mean ppo?"),
+        (["hps=orginal"], "hps=orginal is not known. Did you mean original?"),
+        (["study=thesi"], "Did you mean thesis?"),
+        (["study=mine"], "A study of your own is named as study.name=mine."),
         (["hyperparameters.gama=0.9"], "Did you mean hyperparameters.gamma?"),
         (["hyperparameters.tau=0.9"], "hyperparameters.tau is a hyperparameter of td3, sac only"),
         (["+hyperparameters.tau=0.9"], "hyperparameters.tau is a hyperparameter of td3, sac only"),
@@ -121,8 +128,8 @@ def test_demo_names_eighteen_runs_that_all_pass_their_checks():
     from hydra import compose, initialize_config_module
 
     from harness.adapter import load_adapter
-    from harness.app import spec_from_config
-    from harness.config_groups import register
+    from harness.cli.app import spec_from_config
+    from harness.cli.config_groups import register
     from harness.prepare import prepare
 
     register()

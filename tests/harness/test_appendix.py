@@ -5,8 +5,16 @@ from pathlib import Path
 import pytest
 
 from harness.adapter import Setting, installed_adapters
-from harness.alignment import Column, columns
-from harness.appendix import RECIPE, TABLES, _correction, appendix, document, main
+from harness.cli.hyperparameter_tables import (
+    RECIPE,
+    TABLES,
+    Column,
+    _correction,
+    appendix,
+    columns,
+    document,
+    print_appendix,
+)
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "hyperparameters.md"
 ENV = "HalfCheetah-v4"
@@ -48,5 +56,5 @@ def test_the_flipped_tau_of_the_thesis_is_corrected():
 
 
 def test_an_unknown_framework_is_refused_by_name(capsys):
-    assert main(["--framework", "foo"]) == 2
+    assert print_appendix(["--framework", "foo"]) == 2
     assert "framework=foo" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import new_adapter
+from harness.cli import new_adapter
 from harness.fields import SpecError
 
 ROOT = Path(__file__).parents[2]

@@ -101,7 +101,10 @@ def test_run_is_not_compared_with_itself_or_with_one_that_is_there(recorded, tmp
         (lambda run: run | {"steps": []}, "steps: expected `object`, got `array`"),
         (lambda run: run | {"spec": []}, "spec: expected `object`, got `array`"),
         (lambda run: run | {"spec": without(run["spec"], "seed")}, "missing required field `seed`"),
-        (lambda run: run | {"spec": without(run["spec"], "hyperparameters")}, "hyperparameters lacks"),
+        (
+            lambda run: run | {"spec": without(run["spec"], "hyperparameters")},
+            "parameters lacks",
+        ),
         (lambda run: run | {"weights_sha256": None}, "weights_sha256 is missing"),
         (lambda run: without(run, "provenance"), "provenance is missing"),
         (lambda run: run | {"provenance": {"threads": 1}}, "provenance.threads: expected"),

@@ -28,7 +28,7 @@ CleanRL and TorchRL by reading their code. Here is every statement of its sectio
 with what [probes](probes.md) measured when they let that code take a step. No verdict is written
 by hand:
 
-    python -m harness probe --ledger docs/differences.md
+    parallax probe --ledger docs/differences.md
 
 computes each from the answers. *Confirmed*: every check of the statement holds. *Refuted*: one
 does not; what was found stands beside it. *Not testable*: no probe can tell, or the installed

@@ -96,7 +96,7 @@ def test_a_probe_that_failed_gives_code_3(stored, monkeypatch, capsys):
         (["--probe", "sac.std_mop"], "Did you mean sac.std_map?"),
         (["--baseline", "nowhere.json"], "no stored answers there"),
         (["--json", "nowhere/x.json"], "the folder nowhere is not there"),
-        (["--bogus"], "unrecognized arguments: --bogus; python -m harness probe --help"),
+        (["--bogus"], "unrecognized arguments: --bogus; parallax probe --help"),
         (["--update-baseline"], "needs --baseline FILE"),
         (["--drift", "sb3"], "needs --python PATH"),
         (["--answers", "x.json", "--python", "/bin/true"], "drop --python"),

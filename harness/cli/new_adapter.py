@@ -1,8 +1,14 @@
-"""`python -m harness new-adapter NAME`: the skeleton of an adapter for another framework."""
+"""`parallax new-adapter NAME`: the skeleton of an adapter for another framework.
+
+Its files are made from templates and from the hyperparameter schema.
+"""
 
 import argparse
+import dataclasses
+import importlib.resources
 import keyword
 import re
+import string
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -10,12 +16,12 @@ from pathlib import Path
 
 from harness.adapter import installed_adapters
 from harness.fields import SpecError
-from harness.recipes import recipe_names
+from harness.recipes import recipe_files, recipe_names
 from harness.record.files import write_all
-from harness.skeleton import Skeleton, add_entry_point
 from harness.spec import ALGORITHMS
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,19}")
+_TABLE = '[project.entry-points."parallax.adapters"]'
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0, or 2 for bad input.
     """
-    parser = argparse.ArgumentParser(prog="python -m harness new-adapter", description=__doc__)
+    parser = argparse.ArgumentParser(prog="parallax new-adapter", description=__doc__)
     parser.add_argument("name", metavar="NAME", help="how the framework is called: framework=NAME")
     parser.add_argument(
         "--in", dest="folder", type=Path, default=Path(), help="a checkout of this project"
@@ -124,5 +130,80 @@ def _next_steps(name: str, folder: Path, package: bool) -> str:
     return f"""Next:
   1. python -m pip install --no-deps --editable {root}    (so that framework={name} is found)
   2. python -m pytest {tests}    (each failure names the file and function to fill in)
-  3. python -m harness.alignment    (when it is green: {name} has its column)
+  3. parallax alignment    (when it is green: {name} has its column)
 docs/adding-a-framework.md tells each step."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Skeleton:
+    """Where a new adapter goes.
+
+    Attributes:
+        name: Name of the framework.
+        module: Dotted name of the adapter's package.
+        folder: The package's folder, from the project's root.
+        tests: Folder of its tests, from the project's root.
+    """
+
+    name: str
+    module: str
+    folder: str
+    tests: str
+
+    @property
+    def class_name(self) -> str:
+        """Name of the adapter's class."""
+        return "".join(part.capitalize() for part in self.name.split("_")) + "Adapter"
+
+    def files(self, recipes: str) -> dict[str, str]:
+        """Content by path from the project's root.
+
+        Args:
+            recipes: Folder of the recipe files, from the project's root.
+        """
+        content = {
+            f"{self.folder}/__init__.py": self.fill("adapter.py"),
+            f"{self.folder}/translate.py": self.fill("translate.py"),
+            f"{self.folder}/train.py": self.fill("train.py"),
+        }
+        for test in ("test_conformance.py", "test_translate.py", "test_fidelity.py"):
+            content[f"{self.tests}/{test}"] = self.fill(test)
+        for algorithm in ALGORITHMS:
+            content[f"{recipes}/{algorithm}/{self.name}.yaml"] = self.recipe(algorithm)
+        return content
+
+    def fill(self, template: str) -> str:
+        """A template with this adapter's names in it."""
+        folder = importlib.resources.files("harness.cli") / "templates"
+        text = (folder / f"{template}.txt").read_text()
+        claims = {f"{algorithm}_fields": _claims(algorithm) for algorithm in ALGORITHMS}
+        names = dataclasses.asdict(self) | {"class_name": self.class_name}
+        return string.Template(text).substitute(names, dashed=self.name.replace("_", "-"), **claims)
+
+    def recipe(self, algorithm: str) -> str:
+        """The papers' values, each marked as still to be replaced by the framework's own."""
+        lines = [f"# TODO: {self.name}'s own defaults, each with the place where it stands."]
+        for line in recipe_files(algorithm)["original"].read_text().splitlines():
+            value, comment, _ = line.partition("  # ")
+            if comment:
+                lines.append(f"{value}  # TODO")
+        return "\n".join(lines) + "\n"
+
+
+def add_entry_point(pyproject: str, skeleton: Skeleton) -> str:
+    """The text of pyproject.toml with the adapter registered.
+
+    Raises:
+        SpecError: The text has no table of adapters.
+    """
+    before, table, after = pyproject.partition(f"{_TABLE}\n")
+    if not table:
+        raise SpecError(f"pyproject.toml has no table {_TABLE}: add it.")
+    entries, blank, rest = after.partition("\n\n")
+    entry = f'{skeleton.name} = "{skeleton.module}:{skeleton.class_name}"'
+    return before + table + entries.rstrip("\n") + f"\n{entry}" + (blank + rest or "\n")
+
+
+def _claims(algorithm: str) -> str:
+    names = [field.name for field in dataclasses.fields(ALGORITHMS[algorithm])]
+    return "\n".join(f'    # t.aligned("{name}", "its option")' for name in names)

@@ -1,19 +1,22 @@
 """The Hydra application: configuration in, finished run folders out."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import hydra
 from omegaconf import DictConfig, OmegaConf
 
-from harness.errors import RunsFailed, exit_code
+from harness.cli.errors import RunsFailed, exit_code
 from harness.fields import SpecError
 from harness.process import Outcome
 from harness.run_spec import RunSpec, make_spec
 from harness.sweep import run_all
 
+_NAMED = ("framework", "algorithm", "env", "hps", "study")
 
-@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+
+@hydra.main(version_base="1.3", config_path="pkg://harness.conf", config_name="config")
 def app(config: DictConfig) -> None:
     """Executes the one run that `config` describes."""
     try:
@@ -31,14 +34,28 @@ def spec_from_config(config: DictConfig) -> tuple[RunSpec, Path]:
         SpecError: A value cannot be used.
     """
     values: Any = OmegaConf.to_container(config, resolve=True)
-    flat = values | {
-        name: values[name]["name"] for name in ("framework", "algorithm", "env", "hps", "study")
-    }
+    return spec_from_values(values)
+
+
+def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
+    """The same from resolved values.
+
+    Raises:
+        SpecError: A value cannot be used.
+    """
+    flat = dict(values) | {name: _name(values, name) for name in _NAMED}
     flat["python"] = values["framework"].get("python")
     spec = make_spec(flat, values["hyperparameters"], values["recipe"])
     if not values["results_dir"]:
         raise SpecError("results_dir is empty: name a folder.")
     return spec, Path(values["results_dir"])
+
+
+def _name(values: Mapping[str, Any], group: str) -> Any:
+    chosen = values.get(group)
+    if not isinstance(chosen, Mapping) or "name" not in chosen:
+        raise SpecError(f"{group} has no name: choose one with {group}=..., or set {group}.name.")
+    return chosen["name"]
 
 
 def report(outcomes: list[Outcome], results_dir: Path) -> None:

@@ -1,0 +1,101 @@
+"""CPU time until a command has answered, where it has hardly anything to do.
+
+    python benchmarks/start_up.py
+
+runs each command in a process of its own, `--repeats` times in turn, and prints the median, least
+and largest time of processor, user and system together. `--study` also expands the thesis' study
+of 1,440 runs, in a fresh process each time: composing and checking its specs, and translating them
+for the frameworks.
+"""
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMANDS = {
+    "parallax": ["harness.cli"],
+    "parallax --help": ["harness.cli", "--help"],
+    "parallax train --help": ["harness.cli", "train", "--help"],
+    "python -m harness --help": ["harness", "--help"],
+    "python -m analysis --help": ["analysis", "--help"],
+    "python -m slurm --help": ["slurm", "--help"],
+}
+EXPAND = """
+import itertools, sys, time
+from hydra import initialize_config_module
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
+from omegaconf import OmegaConf
+from harness.cli.config_groups import register
+from harness.cli.sweep_specs import specs_of_sweep
+from harness.sweep import prepare_all
+register()
+with initialize_config_module("harness.conf", version_base="1.3"):
+    loader = GlobalHydra.instance().config_loader()
+    master = loader.load_configuration("config", ["study=thesis"], RunMode.MULTIRUN)
+    swept = OmegaConf.to_container(master.hydra.sweeper.params)
+    axes = [[f"{name}={choice}" for choice in str(v).split(",")] for name, v in swept.items()]
+    jobs = [["study=thesis", *words] for words in itertools.product(*axes)]
+    start = time.process_time()
+    specs, _ = specs_of_sweep(loader, master, jobs)
+middle = time.process_time()
+prepare_all(specs)
+assert len(set(specs)) == 1440
+print(middle - start, time.process_time() - middle)
+"""
+
+
+def main() -> int:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--study", action="store_true", help="expand the thesis' study too")
+    options = parser.parse_args()
+    for name, words in COMMANDS.items():
+        command = [sys.executable, "-m", *words]
+        show(name, [seconds(command) for _ in range(options.repeats)])
+    if options.study:
+        found = [expand() for _ in range(options.repeats)]
+        for name, times in zip(("composing", "translating"), zip(*found, strict=True), strict=True):
+            show(f"1,440 runs, {name}", times)
+    return 0
+
+
+def show(name: str, times: Sequence[float]) -> None:
+    """Prints a line of the table."""
+    middle = statistics.median(times)
+    print(f"{name:28} {middle:6.2f} ({min(times):.2f} to {max(times):.2f})", flush=True)
+
+
+def seconds(command: Sequence[str]) -> float:
+    """CPU time of a process and those that it waits for."""
+    return _measured(lambda: subprocess.run(command, env=_environment(), stdout=subprocess.DEVNULL))
+
+
+def expand() -> tuple[float, float]:
+    """CPU time of composing and of translating the thesis' study."""
+    command = [sys.executable, "-c", EXPAND]
+    output = subprocess.check_output(command, env=_environment(), text=True)
+    composing, translating = map(float, output.split())
+    return composing, translating
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def _measured(work: Callable[[], object]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    work()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+if __name__ == "__main__":
+    sys.exit(main())

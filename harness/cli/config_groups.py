@@ -1,0 +1,38 @@
+"""Hydra's config groups, made from what is installed: frameworks, tasks, recipes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from envs.tasks import TASK_IDS
+from harness.adapter import installed_adapters
+from harness.recipes import read_recipe, recipe_names
+from harness.spec import ALGORITHMS
+
+
+def group_names() -> dict[str, list[str]]:
+    """The options of each group; those of `hyperparameters/...` are recipes."""
+    recipes = {algorithm: recipe_names(algorithm) for algorithm in ALGORITHMS}
+    return {
+        "framework": list(installed_adapters()),
+        "algorithm": list(ALGORITHMS),
+        "env": list(TASK_IDS),
+        "hps": sorted(set().union(*recipes.values())),
+    } | {f"hyperparameters/{algorithm}": names for algorithm, names in recipes.items()}
+
+
+def option(group: str, name: str) -> Mapping[str, Any]:
+    """The values that an option of one of these groups stands for."""
+    kind, _, algorithm = group.partition("/")
+    if kind == "hyperparameters":
+        return read_recipe(algorithm, name)
+    return {"name": name} | ({"python": None} if group == "framework" else {})
+
+
+def register() -> None:
+    """Adds the groups to Hydra's."""
+    from hydra.core.config_store import ConfigStore  # half a second, and help needs only names
+
+    store = ConfigStore.instance()
+    for group, names in group_names().items():
+        for name in names:
+            store.store(group=group, name=name, node=dict(option(group, name)))

@@ -1,0 +1,274 @@
+"""How each hyperparameter reaches each framework, as tables.
+
+`parallax alignment` prints, for any recipe, the rows that a run's translation made while it set
+what upstream receives. `parallax appendix` prints the tables of a paper's appendix from the same
+rows; the thesis' Tables 6 to 8 are only read to mark where they differ from what the code passes.
+"""
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+import yaml
+from tabulate import tabulate
+
+from envs.tasks import TaskError, load_task
+from harness.adapter import Context, Setting, installed_adapters, load_adapter
+from harness.fields import SpecError
+from harness.prepare import resolve
+from harness.recipes import load_recipe, recipe_names
+from harness.run_spec import ALIGNMENTS
+from harness.spec import ALGORITHMS, THESIS_FIELDS
+from harness.translation import plain
+
+RECIPE = "original"
+TABLES = {"ppo": 6, "td3": 7, "sac": 8}
+# TorchRL's names in the thesis are those of its scripts' files, which are not in its package.
+SAME_NAMES = ("sb3", "cleanrl")
+INTRODUCTION = """# Hyperparameters by framework
+
+The values of the original papers (`hps=original`) on {env} under `alignment=thesis`,
+as each framework receives them: the name of its option, `= value` where what is passed is not
+the paper's value, or `fixed` where it has no option. In italics: left at each framework's own
+default. †: not in the thesis' Tables 6 to 8. Numbers in brackets refer to the list below each
+table.
+
+Made from the translations that a run uses, by `parallax appendix --markdown`."""
+_ALIGNMENT = "Prints what each framework receives for each hyperparameter."
+_APPENDIX = "Prints the tables of a paper's appendix, with what the thesis prints otherwise."
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """One framework's side of the table.
+
+    Attributes:
+        framework: Name of the adapter.
+        settings: Rows by unified name; empty where the recipe was refused.
+        refusal: Why the framework refuses the recipe, or an empty text.
+    """
+
+    framework: str
+    settings: Mapping[str, Setting]
+    refusal: str = ""
+
+
+def columns(
+    algorithm: str, hps: str, alignment: str, env: str, frameworks: Sequence[str]
+) -> list[Column]:
+    """Translates a recipe for each framework.
+
+    Raises:
+        SpecError: A name is not known.
+    """
+    try:
+        context = Context(task=load_task(env), steps=1_000_000, seed=0)
+    except TaskError as error:
+        raise SpecError(str(error)) from error
+    requested = load_recipe(algorithm, hps)
+    result = []
+    for name in frameworks:
+        adapter = load_adapter(name)
+        if not adapter.supports(algorithm):
+            continue
+        try:
+            effective = resolve(adapter, algorithm, requested, alignment, context)
+            native = adapter.translate(algorithm, effective, context)
+        except SpecError as error:
+            result.append(Column(name, {}, str(error)))
+        else:
+            result.append(Column(name, {row.field: row for row in native.alignment}))
+    return result
+
+
+def table(algorithm: str, sides: Sequence[Column], form: str) -> str:
+    """The table as text, in one of tabulate's formats."""
+    fields = [field.name for field in dataclasses.fields(ALGORITHMS[algorithm])]
+    rows = [[field, *(_honoured(side, field) for side in sides)] for field in fields]
+    return tabulate(rows, headers=["hyperparameter", *(s.framework for s in sides)], tablefmt=form)
+
+
+def notes(sides: Sequence[Column]) -> list[str]:
+    """What a reader must know about cells, and every refusal."""
+    lines = [
+        f"{side.framework}, {row.field}: {row.note}"
+        for side in sides
+        for row in side.settings.values()
+        if row.note
+    ]
+    return lines + [f"{side.framework} refuses: {side.refusal}" for side in sides if side.refusal]
+
+
+@dataclasses.dataclass(frozen=True)
+class Appendix:
+    """One algorithm's table.
+
+    Attributes:
+        algorithm: Its name.
+        headers: Of the columns.
+        rows: Cells by row; a number in brackets refers to a correction.
+        corrections: What the thesis prints and what the code passes, in the order of their numbers.
+    """
+
+    algorithm: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    corrections: Sequence[str]
+
+
+def appendix(algorithm: str, env: str, frameworks: Sequence[str]) -> Appendix:
+    """Builds the table of the original papers' values.
+
+    Raises:
+        SpecError: A name is not known, or a framework refuses the recipe.
+    """
+    printed = _thesis()[algorithm]
+    sides = [s for s in columns(algorithm, RECIPE, "thesis", env, frameworks) if s.settings]
+    recipe = load_recipe(algorithm, RECIPE)
+    corrections: list[str] = []
+    rows = []
+    for field in dataclasses.fields(ALGORITHMS[algorithm]):
+        line = printed.get(field.name, {})
+        value = getattr(recipe, field.name)
+        cells = [_cell(side.settings[field.name], value) for side in sides]
+        found = [_correction(side, field.name, line) for side in sides]
+        marks = [_mark(text, corrections) for text in (*found, _value(field.name, line, value))]
+        name = field.name if field.name in THESIS_FIELDS[algorithm] else f"*{field.name}*"
+        symbol = str(line.get("symbol", "")).replace("|", r"\|") if line else "†"
+        texts = [cell + mark for cell, mark in zip([*cells, plain(value)], marks, strict=True)]
+        rows.append([name, symbol, *texts])
+    headers = ["hyperparameter", "symbol", *(side.framework for side in sides), RECIPE]
+    return Appendix(algorithm, headers, rows, corrections)
+
+
+def text(table: Appendix, form: str) -> str:
+    """The table and its corrections; `form` is one of tabulate's formats."""
+    body = tabulate(table.rows, headers=table.headers, tablefmt=form, disable_numparse=True)
+    lines = [f"{i}. {line}" for i, line in enumerate(table.corrections, 1)]
+    number = TABLES[table.algorithm]
+    heading = f"What Table {number} of the thesis prints otherwise:"
+    return "\n".join([f"## {table.algorithm.upper()}", "", body, "", heading, "", *lines])
+
+
+def document(algorithms: Sequence[str], env: str, frameworks: Sequence[str], form: str) -> str:
+    """All tables under one heading.
+
+    Raises:
+        SpecError: A name is not known, or a framework refuses the recipe.
+    """
+    tables = [text(appendix(name, env, frameworks), form) for name in algorithms]
+    return "\n\n".join([INTRODUCTION.format(env=env), *tables])
+
+
+def print_alignment(arguments: Sequence[str] | None = None) -> int:
+    """Command line of `parallax alignment`.
+
+    Returns:
+        0, or 2 for a name that is not known.
+    """
+    options = _alignment_parser().parse_args(arguments)
+    form = "github" if options.markdown else "simple"
+    try:
+        for algorithm in options.algorithm or list(ALGORITHMS):
+            for hps in options.hps or recipe_names(algorithm):
+                sides = columns(algorithm, hps, options.alignment, options.env, options.framework)
+                print(f"\n{algorithm}, hps={hps}, alignment={options.alignment}, {options.env}\n")
+                print(table(algorithm, sides, form))
+                print("".join(f"\n- {line}" for line in notes(sides)))
+    except SpecError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def print_appendix(arguments: Sequence[str] | None = None) -> int:
+    """Command line of `parallax appendix`.
+
+    Returns:
+        0, or 2 for a name that is not known.
+    """
+    parser = argparse.ArgumentParser(prog="parallax appendix", description=_APPENDIX)
+    parser.add_argument("--algorithm", nargs="+", choices=list(TABLES), default=list(TABLES))
+    parser.add_argument("--framework", nargs="+", default=sorted(installed_adapters()))
+    parser.add_argument("--env", default="HalfCheetah-v4", help="whose action bounds count")
+    parser.add_argument("--markdown", action="store_true", help="as Markdown")
+    options = parser.parse_args(arguments)
+    form = "github" if options.markdown else "simple"
+    try:
+        print(document(options.algorithm, options.env, options.framework, form))
+    except SpecError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _honoured(side: Column, field: str) -> str:
+    row = side.settings.get(field)
+    if row is None:
+        return "refused"
+    name = f" ({row.native_name})" if row.native_name else ""
+    return f"{row.kind}: {plain(row.native_value)}{name}"
+
+
+def _alignment_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="parallax alignment", description=_ALIGNMENT)
+    parser.add_argument("--algorithm", nargs="+", choices=list(ALGORITHMS))
+    parser.add_argument("--hps", nargs="+", help="recipes; all unless given")
+    parser.add_argument("--framework", nargs="+", default=sorted(installed_adapters()))
+    parser.add_argument("--alignment", choices=ALIGNMENTS, default="thesis")
+    parser.add_argument("--env", default="HalfCheetah-v4", help="whose action bounds count")
+    parser.add_argument("--markdown", action="store_true", help="for a paper's appendix")
+    return parser
+
+
+def _cell(row: Setting, value: Any) -> str:
+    passed = plain(row.native_value)
+    if row.kind == "constant":
+        return f"fixed: {passed}" + (f" ({row.note})" if row.note else "")
+    kind = " (emulated)" if row.kind == "emulated" else ""
+    return f"`{row.native_name}`{kind}" + ("" if passed == plain(value) else f" = {passed}")
+
+
+def _correction(side: Column, field: str, line: Mapping[str, Any]) -> str:
+    """Where the thesis' name for an option is not what the code passes."""
+    named, row = line.get(side.framework), side.settings[field]
+    option = f"`{row.native_name}`"
+    if named is None or (named == "-" and row.kind == "constant"):
+        return ""
+    if row.kind == "constant" and named in row.note.replace("-", "_"):
+        return ""  # one option for several hyperparameters
+    if named == "-":
+        return f"{side.framework}, {field}: the thesis names no option; it is {option}."
+    if row.kind == "constant":
+        why = f" ({row.note})" if row.note else ""
+        fixed = f"it is fixed at {plain(row.native_value)}{why}"
+        return f"{side.framework}, {field}: the thesis names `{named}`; {fixed}."
+    if side.framework in SAME_NAMES and not _same_name(named, row.native_name):
+        return f"{side.framework}, {field}: the thesis names `{named}`; it is {option}."
+    return ""
+
+
+def _value(field: str, line: Mapping[str, Any], value: Any) -> str:
+    if not line or plain(line["value"]) == plain(value):
+        return ""
+    return f"{field}: the thesis prints {plain(line['value'])}; the recipe has {plain(value)}."
+
+
+def _mark(text: str, corrections: list[str]) -> str:
+    if not text:
+        return ""
+    corrections.append(text)
+    return f" [{len(corrections)}]"
+
+
+def _same_name(named: str, native: str) -> bool:
+    return named.replace("-", "_") == native.split(".")[-1].replace("-", "_")
+
+
+def _thesis() -> dict[str, dict[str, dict[str, Any]]]:
+    source = files("harness.cli") / "thesis_tables.yaml"
+    loaded: dict[str, dict[str, dict[str, Any]]] = yaml.safe_load(source.read_text("utf-8"))
+    return loaded

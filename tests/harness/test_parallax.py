@@ -1,0 +1,112 @@
+"""The front door: which command is run, what help costs, and how mistakes are told."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from harness.cli import parallax
+
+HEAVY = ["hydra", "gymnasium", "mujoco", "torch", "matplotlib", "pandas", "pyarrow", "scipy"]
+
+
+def python(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, env=os.environ | environment
+    )
+
+
+def test_every_command_of_the_rooms_has_a_door():
+    groups = {"analysis": python("-m", "analysis", "--help").stdout}
+    groups["slurm"] = python("-m", "slurm", "--help").stdout
+    for name in ("compare", "figures", "plan", "published", "report", "tables", "verdicts"):
+        assert name in parallax.names() and name in groups["analysis"]
+    (usage,) = [line for line in groups["slurm"].splitlines() if line.startswith("usage:")]
+    commands = usage.partition("{")[2].partition("}")[0].split(",")
+    assert set(commands) <= set(parallax.names()) and "status" in commands
+    assert len(parallax.names()) == len(set(parallax.names()))
+
+
+@pytest.mark.parametrize("name", parallax.names())
+def test_every_command_tells_its_options(name):
+    result = python("-m", "harness.cli", name, "--help")
+    assert result.returncode == 0, result.stderr
+    assert name in result.stdout and result.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["harness.cli"],
+        ["harness.cli", "--help"],
+        ["harness.cli", "--version"],
+        ["harness.cli", "train", "--help"],
+        ["harness.cli", "trian"],
+        ["harness", "--help"],
+        ["harness"],
+        ["analysis", "--help"],
+    ],
+    ids=" ".join,
+)
+def test_help_imports_nothing_heavy(words):
+    result = python("-X", "importtime", "-m", *words)
+    imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+    assert not imported.intersection(HEAVY) and "harness" in imported | {"harness"}
+
+
+def test_help_of_train_is_what_hydra_says():
+    ours = python("-m", "harness.cli", "train", "--help").stdout
+    assert "gamma: 0.99" in ours
+    assert ours == python("-m", "harness.cli", "train", "--help", "hydra.job.name=other").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["trian"], "parallax has no command 'trian'. Did you mean train?"),
+        (["reports"], "Did you mean report?"),
+        (["seed=3"], "Did you mean parallax train seed=3?"),
+        (["--multirun"], "Did you mean parallax train --multirun?"),
+        (["zzz"], "Commands: train, rerun, probe,"),
+    ],
+)
+def test_an_unknown_command_is_one_sentence(words, message, capsys):
+    assert parallax.main(words) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["harness.cli"], ["harness"], ["harness.cli", "train"]])
+def test_nothing_is_trained_without_a_word(words, tmp_path):
+    result = python("-m", *words)
+    assert result.returncode == 2 and "train" in result.stdout
+    assert not (tmp_path / "cwd" / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("parallax re", "rerun report resubmit"),
+        ("parallax train framework=", "framework=cleanrl framework=sb3"),
+        ("parallax train framework=sb3 hyperparameters.gam", "hyperparameters.gamma="),
+        ("parallax report ", ""),
+    ],
+)
+def test_shells_complete_commands_and_values(line, expected):
+    result = python("-m", "harness.cli", "-sc", "query=bash", COMP_LINE=line)
+    assert result.returncode == 0, result.stderr
+    assert " ".join(result.stdout.split()).startswith(expected) and (expected or not result.stdout)
+
+
+def test_completion_is_installed_by_hydra():
+    assert (
+        "hydra_bash_completion"
+        in python("-m", "harness.cli", "train", "-sc", "install=bash").stdout
+    )
+
+
+def test_former_names_of_commands_go_on():
+    assert "--drift" in python("-m", "harness", "probe", "--help").stdout
+    assert "--hps" in python("-m", "harness.alignment", "--help").stdout
+    assert "--markdown" in python("-m", "harness.appendix", "--help").stdout
