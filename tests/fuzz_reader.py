@@ -16,8 +16,8 @@ import traceback
 from pathlib import Path
 
 LIMIT = 2.0  # seconds of work for one folder
-STUDY_LIMIT = 4.0  # seconds of work for a command on all of them
-PATIENCE = 1  # times as long on the clock: others may have the processor
+STUDY_LIMIT = 20.0  # seconds of work for a command on all of them
+PATIENCE = 4  # times as long on the clock: others may have the processor
 MEMORY = 3 * 2**30
 
 
