@@ -28,11 +28,20 @@ def read_bounded(path: Path, limit: int) -> bytes:
         Unusable: It is a link, no regular file, or larger than `limit`.
         OSError: It is missing or cannot be read.
     """
-    with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
+    descriptor = _open(path)
+    try:
+        size = os.fstat(descriptor).st_size
         if size > limit:
             raise Unusable(f"is too large: {size:,} bytes where {limit:,} are allowed")
-        return file.read(limit)
+        parts = []
+        # Not asked for the limit: room for as much would be made for every file.
+        while part := os.read(descriptor, size + 1):
+            parts.append(part)
+            if sum(map(len, parts)) > limit:
+                raise Unusable("grows while it is read")
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -43,22 +52,33 @@ def open_regular(path: Path) -> Iterator[IO[bytes]]:
         Unusable: It is a link or no regular file.
         OSError: It is missing or cannot be read.
     """
-    _check_regular(path.lstat().st_mode)
+    with os.fdopen(_open(path), "rb") as file:
+        yield file
+
+
+def _open(path: Path) -> int:
+    _check_regular(os.lstat(path).st_mode)
     # Without waiting, and looked at again: it may have become a pipe or a link since.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise Unusable("is a link, which is not followed") from error
+            raise Unusable(_LINK) from error
         raise
-    with os.fdopen(descriptor, "rb") as file:
-        _check_regular(os.fstat(file.fileno()).st_mode)
-        yield file
+    try:
+        _check_regular(os.fstat(descriptor).st_mode)
+    except Unusable:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+_LINK = "is a link, which is not followed"
 
 
 def _check_regular(mode: int) -> None:
     if stat.S_ISLNK(mode):
-        raise Unusable("is a link, which is not followed")
+        raise Unusable(_LINK)
     if not stat.S_ISREG(mode):
         raise Unusable("is no regular file")
 

@@ -261,10 +261,6 @@ class _Newer(Unusable):
     """The record has a schema that is not known yet."""
 
 
-class _Version(Struct):
-    schema: int
-
-
 def read_record(folder: Path) -> tuple[Record, dict[str, Any]]:
     """The content of `run.json`: checked, with defaults for what came later; and as it stands.
 
@@ -274,8 +270,8 @@ def read_record(folder: Path) -> tuple[Record, dict[str, Any]]:
     raw = _read(folder, RUN_FILE, _MOST_JSON)
     try:
         content = msgspec.json.decode(raw, type=dict[str, Any])
-        version = msgspec.convert(content, _Version).schema
-        if version > SCHEMA:
+        version = content.get("schema")
+        if isinstance(version, int) and version > SCHEMA:
             raise _Newer(
                 f"{RUN_FILE} has schema={version}, and this version of the project knows schemas "
                 f"up to {SCHEMA}: use a later one"

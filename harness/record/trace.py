@@ -93,11 +93,12 @@ def read(path: Path) -> Any:
             if file.seek(0, 2) > _MOST_BYTES:
                 raise Unusable("is too large")
             file.seek(0)
-            reader = pyarrow.parquet.ParquetFile(file, page_checksum_verification=True)
-            if reader.schema_arrow.remove_metadata() != _SCHEMA:
-                names = ", ".join(map(repr, reader.schema_arrow.names))
-                raise Unusable(f"has columns {names}")
-            return reader.read()
+            with pyarrow.parquet.ParquetFile(file, page_checksum_verification=True) as reader:
+                if reader.schema_arrow.remove_metadata() != _SCHEMA:
+                    names = ", ".join(map(repr, reader.schema_arrow.names))
+                    raise Unusable(f"has columns {names}")
+                # Threads cost more than they bring, and outlive a command that ends at once.
+                return reader.read(use_threads=False)
     except FileNotFoundError as error:
         raise Unusable(f"missing {path.name}") from error
     except Exception as error:  # damaged files raise a dozen different types

@@ -1,0 +1,111 @@
+"""What it costs to look at a study: CPU seconds of `status` and `validate` as whole processes.
+
+    python benchmarks/survey.py
+
+writes 1,440 complete runs of 100 evaluations x 30 episodes with 2,000 values in each trace, once as
+they are written now and once without hashes, as in schema 1, and prints the least and the median of
+several runs of each command, the start of Python included.
+"""
+
+import argparse
+import json
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+EVALUATIONS, EPISODES, EPISODES_TRAINED = 100, 30, 1000
+
+
+def main() -> int:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=1440)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--keep", type=Path, help="keep the studies in this folder")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        root = options.keep or Path(scratch)
+        for schema in (2, 1):
+            results = root / f"schema_{schema}"
+            if not results.exists():
+                write_study(results, options.runs, schema)
+            for command in ("status", "validate"):
+                seconds = [cpu_seconds(command, results) for _ in range(options.repeats)]
+                print(
+                    f"schema {schema}, {command}: {min(seconds):.2f} s of CPU at least, "
+                    f"{statistics.median(seconds):.2f} s median of {options.repeats}"
+                )
+    return 0
+
+
+def write_study(results: Path, runs: int, schema: int) -> None:
+    """Makes one run with the harness's own code, and the others of it."""
+    first = write_run(results)
+    content = json.loads((first / "run.json").read_text())
+    for seed in range(1, runs):
+        folder = shutil.copytree(first, first.with_name(f"seed={seed}"))
+        rewrite(folder, content, seed, schema)
+    rewrite(first, content, 0, schema)
+
+
+def write_run(results: Path) -> Path:
+    """A complete run; nothing is trained."""
+    import recorded
+
+    from harness.record.folder import RunFolder
+    from harness.record.lease import Lease
+    from harness.record.provenance import provenance
+
+    folder = recorded.complete_run(results, evaluations=1)
+    rng = np.random.default_rng(0)
+    with Lease.acquire(folder) as lease:
+        run = RunFolder(lease)
+        for number in range(1, EVALUATIONS + 1):
+            for step in range(EPISODES_TRAINED // EVALUATIONS):
+                run.record(10_000 * number + step, {"episode/return": rng.normal(), "loss": 1.0})
+            run.add_evaluation(10_000 * number, rng.normal(size=EPISODES), np.full(EPISODES, 1000))
+        run.finish_trace()
+        run.update_run(
+            steps=run.content["steps"] | {"scheduled": 10_000 * EVALUATIONS},
+            provenance=provenance(),
+        )
+    return folder
+
+
+def rewrite(folder: Path, content: dict[str, object], seed: int, schema: int) -> None:
+    """Gives a copy its seed, and takes away what its schema does not have."""
+    from harness.record.files import write_json
+    from harness.record.reading import CHECKSUM, checksum
+
+    spec = content["spec"]
+    assert isinstance(spec, dict)
+    new = content | {"spec": spec | {"seed": seed}, "schema": schema}
+    if schema == 1:
+        new = {name: value for name, value in new.items() if name not in ("files", CHECKSUM)}
+    else:
+        new[CHECKSUM] = checksum(new)
+    write_json(folder / "run.json", new)
+
+
+def cpu_seconds(command: str, results: Path) -> float:
+    """User and system time of one process, its threads included."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = subprocess.run(
+        [sys.executable, "-m", "slurm", command, str(results)], capture_output=True, cwd=ROOT
+    )
+    assert result.returncode == 0, result.stdout.decode() + result.stderr.decode()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+if __name__ == "__main__":
+    sys.exit(main())
