@@ -14,6 +14,8 @@ from fuzz_oracle import Expectation, Template, expect, expect_healthy, read_json
 from fuzzing import Damage, damage
 from slurm_lab import Lab
 
+from harness.record.lease import Holder
+
 SCHEMA_1 = Path(__file__).with_name("data") / "schema_1" / "results"
 SETTINGS = {
     "time": {"default": "24:00:00"},
@@ -93,7 +95,9 @@ def make_lost(folder, old):
     (run / "run.json").write_text(json.dumps(content, indent=2))
     beat = {"step": 220, "time": content["timings"]["started"] + 9, "period": 1.0}
     (run / "progress.json").write_text(json.dumps(beat))
-    holder = {"token": "ab12", "host": "node1", "machine": "node1 a b", "pid": 1, "born": "2"}
+    # Of this machine: whether a process elsewhere is alive nobody can tell at once.
+    machine = Holder.here("").machine
+    holder = {"token": "ab12", "host": "node1", "machine": machine, "pid": 1, "born": "2"}
     holder |= {"job": "", "restart": 0, "time": content["timings"]["started"]}
     (run / ".lease" / "ab12").mkdir(parents=True)
     (run / ".lease" / "ab12" / "owner.json").write_text(json.dumps(holder))
