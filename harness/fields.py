@@ -140,7 +140,7 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
         kind = "a whole number" if hint is int else "a number"
         raise SpecError(f"{name}={value!r} must be {kind}.")
     if hint is int:
-        if not math.isfinite(value) or value != int(value):
+        if isinstance(value, float) and (not math.isfinite(value) or value != int(value)):
             raise SpecError(f"{name}={value!r} must be a whole number.")
         return int(value)
     try:

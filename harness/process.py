@@ -12,13 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from harness.interpreter import lend_project
+from harness.record.files import Unusable, open_regular
 from harness.record.folder import RunFolder
-from harness.record.lease import EXIT_COMPLETE, EXIT_NOT_MINE, Lease, LeaseHeld, LeaseLost
-from harness.record.reading import Reading, read_run
+from harness.record.layout import LOG_FILE
+from harness.record.lease import (
+    EXIT_COMPLETE,
+    EXIT_NOT_MINE,
+    Lease,
+    LeaseHeld,
+    LeaseLost,
+    read_holder,
+)
+from harness.record.reading import Reading, holds, read_run
 from harness.run import interruption
 from harness.run_spec import RunSpec
-from harness.stopping import SIGNALS, reason_of
+from harness.stopping import EXIT_INTERRUPTED, SIGNALS, reason_of
 
+_LAST_BYTES = 4096
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -52,16 +62,21 @@ class RunProcess:
         if spec.python:
             environment = lend_project(environment)
         command = [spec.python or sys.executable, "-m", "harness.worker", str(folder)]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*command, self._log.name],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                # Ctrl-C reaches the sweep only, which then tells its workers, once.
-                start_new_session=True,
-            )
+        try:
+            with self._log.open("wb") as log:
+                self._process = subprocess.Popen(
+                    [*command, self._log.name],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    # Ctrl-C reaches the sweep only, which then tells its workers, once.
+                    start_new_session=True,
+                )
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._log.unlink(missing_ok=True)
+            raise
 
     def wait(self, seconds: float) -> bool:
         """Waits at most so long; returns whether the process has ended."""
@@ -86,7 +101,8 @@ class RunProcess:
                 self._log.unlink(missing_ok=True)
             if reading.complete:
                 return Outcome(self._spec, self._folder, "skipped")
-            return Outcome(self._spec, self._folder, "running", failure)
+            if read_holder(self._folder) is not None:
+                return Outcome(self._spec, self._folder, "running", failure)
         if reading.complete:
             return Outcome(self._spec, self._folder, "completed")
         record = reading.record
@@ -102,8 +118,10 @@ class RunProcess:
     def _verdict(self, code: int, reading: Reading) -> dict[str, str]:
         if not self._folder.is_dir():
             failure = f"{self._folder} is gone: it was deleted or moved while the run went on"
-        elif -code in SIGNALS:
-            return interruption(reason_of(-code))
+        elif -code in SIGNALS or code == EXIT_INTERRUPTED:
+            return interruption(reason_of(-code if code < 0 else signal.SIGTERM))
+        elif code == EXIT_NOT_MINE:
+            failure = "its lease was taken away, and no other process runs it"
         elif code == 0:
             failure = f"its process ended well, but the run is not complete: {reading.reason}"
         else:
@@ -112,16 +130,24 @@ class RunProcess:
 
     def _describe_exit(self, code: int) -> str:
         if code < 0:
-            return f"the process was killed by {signal.Signals(-code).name}"
+            return f"the process was killed by {_name_of_signal(-code)}"
         last = self._last_line()
         return f"the process ended with exit code {code}" + (f": {last}" if last else "")
 
     def _last_line(self) -> str:
-        for name in (self._log, self._folder / "log.txt"):
-            with contextlib.suppress(OSError):
-                lines = name.read_text(errors="replace").strip().splitlines()
+        for path in (self._log, self._folder / LOG_FILE):
+            with contextlib.suppress(OSError, Unusable), open_regular(path) as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
+                lines = file.read().decode(errors="replace").strip().splitlines()
                 return lines[-1] if lines else ""
         return ""
+
+
+def _name_of_signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # real-time signals have no names
 
 
 def mark(folder: Path, changes: Mapping[str, Any], log: str | None = None) -> None:
@@ -142,8 +168,9 @@ def mark(folder: Path, changes: Mapping[str, Any], log: str | None = None) -> No
         if reading.complete:
             return
         writer = RunFolder(lease, reading.content)
+        writer.release_room()
         if log and (folder / log).exists():
             writer.begin_log(log)
-        if reading.record is not None:
+        if reading.record is not None and holds(reading.content):
             writer.update_run(**changes)
         writer.stop_heartbeat()

@@ -17,12 +17,11 @@ from harness.monitor import TrainingError, TrainingMonitor
 from harness.prepare import Prepared
 from harness.record.files import plain_json
 from harness.record.folder import Heartbeat, RunFolder, past_attempts
-from harness.record.layout import EVALUATIONS_FILE, RUN_FILE
 from harness.record.lease import FolderGone, Holder, Lease, LeaseLost
 from harness.record.provenance import provenance, weights_sha256
-from harness.record.reading import Reading, read_run
+from harness.record.reading import Reading, holds, read_run
 from harness.run_spec import RunSpec, spec_from_dict, spec_to_dict
-from harness.stopping import REASONS
+from harness.stopping import REASONS, uninterrupted
 
 
 def initialize(prepared: Prepared, path: Path, silent: Collection[str] | None = None) -> bool:
@@ -53,8 +52,8 @@ def initialize(prepared: Prepared, path: Path, silent: Collection[str] | None = 
             if reading.complete:
                 return False
             folder = RunFolder(lease, {})
-            if reading.damaged:
-                folder.set_aside(EVALUATIONS_FILE if reading.record else RUN_FILE)
+            if reading.damaged or not holds(reading.content):
+                folder.set_aside()
             folder.update_run(**_pending(prepared, reading))
     except OSError as error:
         raise SpecError(
@@ -108,7 +107,7 @@ def check_translation(prepared: Prepared, recorded: Mapping[str, Any]) -> None:
     now = _translated(prepared) | {"scheduled steps": prepared.native.total_steps}
     then = {**recorded, "scheduled steps": recorded["steps"]["scheduled"]}
     for part, value in now.items():
-        new, old = _as_read(value), then.get(part)
+        new, old = _told(_as_read(value)), _told(then.get(part))
         if new != old and old is not None:
             raise SpecError(
                 f"The code that is installed now translates the run otherwise than when it was "
@@ -120,6 +119,13 @@ def check_translation(prepared: Prepared, recorded: Mapping[str, Any]) -> None:
 def _as_read(value: Any) -> Any:
     """A value as it comes back from a file."""
     return msgspec.json.decode(msgspec.json.encode(plain_json(value)))
+
+
+def _told(value: Any) -> Any:
+    """A mapping without what is null in it, as are fields that came later."""
+    if not isinstance(value, dict):
+        return value
+    return {name: item for name, item in value.items() if item is not None}
 
 
 def _first_difference(part: str, old: Any, new: Any) -> str:
@@ -159,11 +165,14 @@ def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
                 traceback.print_exc()
             outcome = {"status": "failed", "failure": _describe(error)}
         finally:
-            outcome |= _finish_trace(folder)
-            outcome["provenance"] = provenance() | {
-                "sources": dict(adapter.sources(prepared.spec.algorithm))
-            }
-            _conclude(folder, monitor, outcome, started)
+            with uninterrupted():
+                trouble = _finish_trace(folder)
+                if outcome["status"] == "completed":
+                    outcome |= trouble
+                outcome["provenance"] = provenance() | {
+                    "sources": dict(adapter.sources(prepared.spec.algorithm))
+                }
+                _conclude(folder, monitor, outcome, started)
     return str(outcome["status"])
 
 
@@ -200,9 +209,9 @@ def _train(prepared: Prepared, adapter: Adapter, monitor: TrainingMonitor) -> di
 def _finish_trace(folder: RunFolder) -> dict[str, Any]:
     try:
         folder.finish_trace()
-    except FolderGone:
+    except (LeaseLost, FolderGone):
         raise
-    except OSError as error:
+    except Exception as error:  # a full disk, or a value that is no number
         return {"status": "failed", "failure": f"the trace cannot be written: {error}"}
     finally:
         folder.release_room()
@@ -238,6 +247,8 @@ def _describe(error: Exception) -> str:
 def _check_same(spec: RunSpec, reading: Reading) -> None:
     if reading.newer:
         raise SpecError(f"{reading.folder}: {reading.reason}, or choose another results_dir.")
+    if reading.unreadable:
+        raise SpecError(f"{reading.folder}: {reading.reason}. Let it be read, or move it away.")
     if reading.record is None:
         return
     try:
@@ -247,7 +258,8 @@ def _check_same(spec: RunSpec, reading: Reading) -> None:
     except SpecError:
         same = False
     if not same:
+        changed = "" if holds(reading.content) else " (its run.json was changed or is damaged)"
         raise SpecError(
-            f"{reading.folder} holds a run with other settings. Choose another study.name or "
-            "results_dir."
+            f"{reading.folder} holds a run with other settings{changed}. Choose another study.name "
+            "or results_dir."
         )

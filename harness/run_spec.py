@@ -63,13 +63,13 @@ class RunSpec:
     hps: str = bounded()
     alignment: str = bounded(choices=ALIGNMENTS)
     seed: int = bounded(minimum=0, maximum=2**32 - 1)
-    steps: int = bounded(minimum=1)
-    eval_every: int = bounded(minimum=1)
-    eval_episodes: int = bounded(minimum=1)
-    evaluation_seed: int = bounded(minimum=0)
+    steps: int = bounded(minimum=1, maximum=2**53)
+    eval_every: int = bounded(minimum=1, maximum=2**53)
+    eval_episodes: int = bounded(minimum=1, maximum=2**53)
+    evaluation_seed: int = bounded(minimum=0, maximum=2**53)
     wrappers: str = bounded(choices=WRAPPERS)
-    n_envs: int = bounded(minimum=1)
-    threads: int = bounded(minimum=1)
+    n_envs: int = bounded(minimum=1, maximum=2**53)
+    threads: int = bounded(minimum=1, maximum=2**53)
 
     @property
     def variant(self) -> str:

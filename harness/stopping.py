@@ -1,8 +1,11 @@
 """Why a run is stopped from outside, and the signals that say so."""
 
+import contextlib
 import os
 import signal
+import threading
 import time
+from collections.abc import Iterator
 from types import FrameType
 
 REASONS = {
@@ -12,6 +15,9 @@ REASONS = {
     "time limit": "stopped at the job's time limit",
     "sweep": "stopped because the sweep that started it ended with an error",
 }
+EXIT_INTERRUPTED = 130
+"""Exit code of a process that was stopped from outside."""
+
 SWEEP_ENDED = signal.SIGUSR1
 """Tells a run that not the user but an error ended its sweep."""
 
@@ -44,6 +50,20 @@ def stop_launcher_on_signals() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _stop)
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ignores the signals of users and batch systems, for as long as a last word takes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def reason_of(number: int) -> str:

@@ -16,6 +16,7 @@ from harness.pending import initialize_all
 from harness.prepare import Prepared, prepare
 from harness.process import Outcome, RunProcess, mark
 from harness.record.lease import LeaseHeld, LeaseLost, watch
+from harness.record.reading import read_run
 from harness.run_spec import RunSpec
 from harness.stopping import SWEEP_ENDED
 from harness.sweep_display import SweepDisplay
@@ -37,7 +38,11 @@ def run_all(specs: Sequence[RunSpec], results_dir: Path, n_jobs: int) -> list[Ou
     if len(set(folders)) < len(folders):
         raise SpecError("The sweep names the same run more than once; let its values differ.")
     runs = dict(zip(folders, prepared, strict=True))
-    silent, _ = watch(runs, say=lambda text: print(text, file=sys.stderr))
+    silent, _ = watch(
+        runs,
+        say=lambda text: print(text, file=sys.stderr),
+        is_wanted=lambda folder: not read_run(folder).complete,
+    )
     pending, others = initialize_all(runs.items(), silent)
     outcomes = {
         folder: Outcome(runs[folder].spec, folder, "running" if holder else "skipped", holder)

@@ -13,12 +13,12 @@ from pathlib import Path
 from harness.adapter import ENTRY_POINT_GROUP, Adapter
 from harness.fields import SpecError
 from harness.prepare import prepare
-from harness.record.folder import RunFolder
+from harness.record.folder import Heartbeat, RunFolder
 from harness.record.lease import EXIT_COMPLETE, EXIT_NOT_MINE, Lease, LeaseHeld, LeaseLost
-from harness.record.reading import Reading, read_run
-from harness.run import check_translation, execute
+from harness.record.reading import Reading, holds, read_run
+from harness.run import check_translation, execute, interruption
 from harness.run_spec import spec_from_dict
-from harness.stopping import stop_on_signals
+from harness.stopping import EXIT_INTERRUPTED, stop_on_signals
 
 
 def main(path: Path, log: str | None = None) -> int:
@@ -31,18 +31,9 @@ def main(path: Path, log: str | None = None) -> int:
     stop_on_signals()
     try:
         with Lease.acquire(path) as lease:
-            reading = read_run(path)
-            if reading.complete:
-                return EXIT_COMPLETE
-            if reading.record is None:
-                print(f"Ended: {reading.reason}.", file=sys.stderr)
-                return 1
-            folder = RunFolder(lease, reading.content)
-            if log:
-                folder.begin_log(log)
-            return 0 if _run(folder, reading) == "completed" else 1
+            return _run_leased(lease, log)
     except KeyboardInterrupt:
-        return 130
+        return EXIT_INTERRUPTED
     except (LeaseHeld, LeaseLost) as error:
         print(f"Ended: {error}.", file=sys.stderr)
         return EXIT_NOT_MINE
@@ -51,15 +42,36 @@ def main(path: Path, log: str | None = None) -> int:
         return 1
 
 
+def _run_leased(lease: Lease, log: str | None) -> int:
+    reading = read_run(lease.folder)
+    if reading.complete:
+        return EXIT_COMPLETE
+    if reading.record is None or not holds(reading.content):
+        reason = reading.reason if reading.record is None else "run.json was changed by another"
+        print(f"Ended: {reason}. Start the sweep again.", file=sys.stderr)
+        return 1
+    folder = RunFolder(lease, reading.content)
+    if log:
+        folder.begin_log(log)
+    try:
+        return 0 if _run(folder, reading) == "completed" else 1
+    except KeyboardInterrupt as error:
+        if folder.content["status"] in ("pending", "running"):
+            folder.update_run(**interruption(getattr(error, "by", "user")))
+        raise
+
+
 def _run(folder: RunFolder, reading: Reading) -> str:
     try:
-        # By its module and name: the project need not be installed where a framework is.
-        entry = EntryPoint("adapter", folder.content["adapter"], ENTRY_POINT_GROUP)
-        adapter: Adapter = entry.load()()
-        # Whichever interpreter was asked for, this is it.
-        spec = dataclasses.replace(spec_from_dict(reading.spec), python=None)
-        prepared = prepare(spec, adapter)
-        check_translation(prepared, folder.content)
+        # Loading a framework may take long: others must see that somebody is at it.
+        with Heartbeat(folder, lambda: 0):
+            # By its module and name: the project need not be installed where a framework is.
+            entry = EntryPoint("adapter", folder.content["adapter"], ENTRY_POINT_GROUP)
+            adapter: Adapter = entry.load()()
+            # Whichever interpreter was asked for, this is it.
+            spec = dataclasses.replace(spec_from_dict(reading.spec), python=None)
+            prepared = prepare(spec, adapter)
+            check_translation(prepared, folder.content)
     except SpecError as error:
         print(f"Ended: {error}", file=sys.stderr)
         folder.update_run(status="failed", failure=str(error))

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import functools
+import io
 import json
 import math
 import os
@@ -45,7 +46,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
 
 
 @contextlib.contextmanager
-def open_regular(path: Path) -> Iterator[IO[bytes]]:
+def open_regular(path: Path) -> Iterator[io.BufferedReader]:
     """Opens a regular file for reading.
 
     Raises:

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import io
+import itertools
 import os
 import sys
 import threading
@@ -69,13 +70,16 @@ class RunFolder:
 
     def clear(self) -> None:
         """Removes what an earlier attempt left."""
-        for name in (EVALUATIONS_FILE, TRACE_FILE, PROGRESS_FILE, _RESERVE):
+        logs = [path.name for path in self.path.glob(".log-*")]  # of launchers that were killed
+        for name in (EVALUATIONS_FILE, TRACE_FILE, PROGRESS_FILE, _RESERVE, *logs):
             self._lease.remove(name)
 
-    def set_aside(self, name: str) -> None:
-        """Keeps a damaged file under another name, so that nobody's repair is made impossible."""
-        self._lease.remove(f"{name}.damaged")
-        self._lease.move(name, f"{name}.damaged")
+    def set_aside(self) -> None:
+        """Keeps the files of a damaged run under other names, should somebody mend them."""
+        for name in (RUN_FILE, EVALUATIONS_FILE, TRACE_FILE):
+            taken = {path.name for path in self.path.glob(f"{name}.damaged*")}
+            free = (f"{name}.damaged{number or ''}" for number in itertools.count())
+            self._lease.move(name, next(new for new in free if new not in taken))
 
     def hold_room(self) -> None:
         """Takes what the last `run.json` will need, while there is room for it."""
@@ -143,8 +147,9 @@ class RunFolder:
 
     def begin_log(self, new: str) -> None:
         """Makes the file `new` the log and numbers the one of the last attempt."""
-        count = sum(1 for _ in self.path.glob("log.*.txt"))
-        self._lease.move(LOG_FILE, f"log.{count + 1}.txt")
+        numbers = [path.name.split(".")[1] for path in self.path.glob("log.*.txt")]
+        last = max((int(number) for number in numbers if number.isdecimal()), default=0)
+        self._lease.move(LOG_FILE, f"log.{last + 1}.txt")
         self._lease.move(new, LOG_FILE)
 
     def _write_guarded(self, name: str, content: bytes) -> None:
@@ -164,7 +169,7 @@ def past_attempts(reading: Reading) -> list[dict[str, Any]]:
     last = {
         "status": "lost" if record.status == "running" else record.status,
         "failure": record.failure,
-        "steps": record.steps.taken or (max(beat.step, 0) if beat else 0),
+        "steps": record.steps.taken or (beat.step if beat else 0),
         "started": record.timings.started,
         "ended": record.timings.ended,
         "host": record.host,

@@ -128,7 +128,7 @@ def find_runs(root: Path) -> Found:
             continue
         for entry in entries:
             if entry.is_symlink():
-                if entry.is_dir() or _SEED_FOLDER.fullmatch(entry.name):
+                if _may_be_folder(entry) or _SEED_FOLDER.fullmatch(entry.name):
                     links.append(Path(entry.path))
             elif entry.is_dir(follow_symlinks=False):
                 if entry.name not in RESERVED and not entry.name.startswith("."):
@@ -136,6 +136,13 @@ def find_runs(root: Path) -> Found:
             elif _SEED_FOLDER.fullmatch(entry.name):
                 runs.append(Path(entry.path))
     return Found(*(tuple(sorted(found, key=_natural)) for found in (runs, foreign, links)))
+
+
+def _may_be_folder(link: "os.DirEntry[str]") -> bool:
+    try:
+        return link.is_dir()
+    except OSError:
+        return True  # it leads in a circle, or nowhere that can be looked at
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Annotated
 
 import msgspec
 
@@ -33,6 +33,9 @@ EXIT_COMPLETE = 76
 
 LONGEST_PERIOD = 30.0
 """Most seconds between two heartbeats."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]  # later dates have no name
 
 _LEASE = ".lease"
 _OWNER = "owner.json"
@@ -64,9 +67,9 @@ class Beat(msgspec.Struct, frozen=True):
         period: Seconds until the next beat.
     """
 
-    step: int
-    time: float
-    period: float
+    step: Count
+    time: Seconds
+    period: Seconds
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -115,8 +118,8 @@ class Holder(msgspec.Struct, frozen=True):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is known to be on this machine, so that its process can be looked for."""
-        return self.machine != "" and self.machine == _machine()
+        """Whether its process can be looked for: it is on this machine, and not hidden."""
+        return self.machine != "" and self.machine == _machine() and not _is_hidden(self.pid)
 
     def is_superseded_by(self, other: "Holder") -> bool:
         """Whether the batch system has started `other` in this one's place."""
@@ -218,6 +221,8 @@ class Lease:
 def read_holder(folder: Path) -> Holder | None:
     """Who holds the lease of a run folder; None where nobody does."""
     try:
+        if (folder / _LEASE).is_symlink():
+            return None  # nobody's lease; what it points to is none of a run's
         tokens = sorted(path.name for path in (folder / _LEASE).iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -257,7 +262,9 @@ def is_held_here(folder: Path) -> bool | None:
 
 
 def watch(
-    folders: Iterable[Path], say: Callable[[str], object] = lambda text: None
+    folders: Iterable[Path],
+    say: Callable[[str], object] = lambda text: None,
+    is_wanted: Callable[[Path], bool] = lambda folder: True,
 ) -> tuple[set[str], dict[Path, Holder]]:
     """Watches the heartbeats of holders on other machines, of all folders at once.
 
@@ -267,12 +274,13 @@ def watch(
     Args:
         folders: Run folders; those whose holder is on this machine are passed over.
         say: Told in a sentence before it takes time.
+        is_wanted: Asked of folders that are held elsewhere; the others need no watching.
 
     Returns:
         Tokens of the holders that were silent, and the holders that were not.
     """
     holders = {folder: holder for folder in folders if (holder := read_holder(folder))}
-    remote = {folder: holder for folder, holder in holders.items() if not holder.is_local}
+    remote = {f: holder for f, holder in holders.items() if not holder.is_local and is_wanted(f)}
     if not remote:
         return set(), {}
     longest = max(_patience(folder) for folder in remote)
@@ -339,13 +347,29 @@ def _machine() -> str:
 def _born(pid: int) -> str | None:
     """A process's start time; None where there is no such process, or none but a zombie."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        content = Path(f"/proc/{pid}/stat").read_bytes()  # a name need not be text
     except OSError:
         return None
+    fields = content.rpartition(b")")[2].decode().split()
     return None if fields[0] in ("Z", "X") else fields[19]
 
 
+def _is_hidden(pid: int) -> bool:
+    """Whether the system keeps the process, which is another user's, from being looked at."""
+    if pid <= 0 or Path(f"/proc/{pid}/stat").exists():
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
 def _answers(pid: int) -> bool:
+    if pid <= 0:
+        return False
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -359,7 +383,8 @@ def _claim(folder: Path, token: str) -> bool:
     """Makes a lease aside and moves it into place, which fails where there is one."""
     aside = folder / f"{_LEASE}-{token}"
     try:
-        (aside / token).mkdir(parents=True)
+        aside.mkdir()  # and no folder above it: one that was deleted stays so
+        (aside / token).mkdir()
         (aside / token / _OWNER).write_bytes(msgspec.json.encode(Holder.here(token)))
         _drop_empty(folder / _LEASE)
         aside.rename(folder / _LEASE)
@@ -367,13 +392,19 @@ def _claim(folder: Path, token: str) -> bool:
         shutil.rmtree(aside, ignore_errors=True)
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
             return False
+        if error.errno == errno.ENOENT and folder.is_dir():
+            return False  # whoever was faster has tidied up
         raise
+    for left in folder.glob(f"{_LEASE}-*"):  # by processes that were killed
+        _erase(left)
     return True
 
 
 def _revoke(folder: Path, token: str) -> None:
     """Ends a lease; only one of several that try succeeds, the others change nothing."""
     aside = folder / f"{_LEASE}-ended-{token}-{secrets.token_hex(4)}"
+    if (folder / _LEASE).is_symlink():
+        return
     try:
         (folder / _LEASE / token).rename(aside)
     except OSError as error:

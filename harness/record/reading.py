@@ -24,7 +24,7 @@ import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 from numpy.typing import NDArray
 
-from harness.record.files import Unusable, first_line, read_bounded
+from harness.record.files import Unusable, first_line, open_regular, read_bounded
 from harness.record.layout import (
     EVALUATIONS_FILE,
     RUN_FILE,
@@ -34,6 +34,7 @@ from harness.record.layout import (
     results_dir_of,
     seed_of,
 )
+from harness.record.lease import Count, Seconds
 
 SCHEMA = 2
 """Version of `run.json`. Every field that came later has a default: as before it existed."""
@@ -44,12 +45,11 @@ CHECKSUM = "checksum"
 
 _MOST_JSON = 2**24  # bytes
 _MOST_ARRAYS = 2**28
-_FAR = 1e12  # seconds; later dates have no name
+_MOST_VALUES = 2**23  # of an array
+_MOST_BRACKETS, _DEEPEST = 400, 64
 
-Count = Annotated[int, Meta(ge=0, le=2**53)]
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
-Seconds = Annotated[float, Meta(ge=-_FAR, le=_FAR)]
 Value = bool | int | float | str | list[bool | int | float | str | None] | None
 
 
@@ -174,6 +174,7 @@ class Reading:
         reason: Why the run is not complete, in a line; empty where it is.
         damaged: Whether that is because a file is damaged.
         newer: Whether the record was written by a later version of this project.
+        unreadable: Whether the system keeps a file from being read, so that nobody can tell.
     """
 
     folder: Path
@@ -183,6 +184,7 @@ class Reading:
     reason: str = ""
     damaged: bool = False
     newer: bool = False
+    unreadable: bool = False
 
     @property
     def complete(self) -> bool:
@@ -233,6 +235,8 @@ def read_run(folder: Path, with_evaluations: bool = False) -> Reading:
         record, content = read_record(folder)
     except _Newer as error:
         return Reading(folder, reason=str(error), newer=True)
+    except _Unreadable as error:
+        return Reading(folder, reason=str(error), unreadable=True)
     except Unusable as error:
         return Reading(folder, reason=str(error), damaged=True)
     reading = functools.partial(Reading, folder, record, content)
@@ -252,6 +256,8 @@ def read_run(folder: Path, with_evaluations: bool = False) -> Reading:
             raise Unusable(f"corrupted {EVALUATIONS_FILE}: it is not what the run wrote")
         if not holds(content):
             raise Unusable(_CHANGED)
+    except _Unreadable as error:
+        return reading(reason=str(error), unreadable=True)
     except Unusable as error:
         return reading(reason=str(error), damaged=True)
     return reading(evaluations=evaluations if with_evaluations else None)
@@ -259,6 +265,10 @@ def read_run(folder: Path, with_evaluations: bool = False) -> Reading:
 
 class _Newer(Unusable):
     """The record has a schema that is not known yet."""
+
+
+class _Unreadable(Unusable):
+    """The system keeps a file from being read; it may be whole."""
 
 
 def read_record(folder: Path) -> tuple[Record, dict[str, Any]]:
@@ -277,6 +287,8 @@ def read_record(folder: Path) -> tuple[Record, dict[str, Any]]:
                 f"up to {SCHEMA}: use a later one"
             )
         record = msgspec.convert(content, Record)
+        if raw.count(b"[") + raw.count(b"{") > _MOST_BRACKETS and _depth(content) > _DEEPEST:
+            raise ValueError("it is nested too deeply")
     except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
         raise Unusable(f"corrupted {RUN_FILE}: {_explain(error)}") from error
     named = seed_of(folder.name)
@@ -301,7 +313,10 @@ def _unpack(raw: bytes) -> Evaluations:
             timesteps, results, ep_lengths = (_array(raw, archive, name) for name in names)
     except Exception as error:  # damaged archives raise a dozen different types
         raise Unusable(f"corrupted {EVALUATIONS_FILE}: {first_line(error)}") from error
-    return _checked(timesteps, results, ep_lengths)
+    try:
+        return _checked(timesteps, results, ep_lengths)
+    except MemoryError as error:
+        raise Unusable(f"corrupted {EVALUATIONS_FILE}: too large for the memory") from error
 
 
 def check_complete(evaluations: Evaluations, scheduled: int) -> None:
@@ -342,6 +357,8 @@ def find_damage(folder: Path) -> dict[str, str]:
     """
     damage: dict[str, str] = {}
     reading = read_run(folder)
+    if reading.newer:
+        return {}
     if reading.record is None:
         damage[RUN_FILE] = reading.reason
     elif not holds(reading.content):
@@ -349,7 +366,7 @@ def find_damage(folder: Path) -> dict[str, str]:
     claims = reading.record is not None and reading.record.status == "completed"
     if claims and reading.damaged and not damage:
         damage[EVALUATIONS_FILE] = reading.reason
-    for name, read in ((EVALUATIONS_FILE, read_evaluations), (TRACE_FILE, read_trace)):
+    for name, read in ((EVALUATIONS_FILE, read_evaluations), (TRACE_FILE, check_trace)):
         if name in damage or (name == EVALUATIONS_FILE and reading.complete):
             continue
         recorded = reading.record is not None and name in reading.record.files
@@ -371,6 +388,17 @@ def read_trace(folder: Path) -> Any:
     from harness.record import trace  # pyarrow takes half a second to load
 
     return trace.read(folder / TRACE_FILE)
+
+
+def check_trace(folder: Path) -> None:
+    """Reads a trace, a part at a time.
+
+    Raises:
+        Unusable: It is missing, damaged or has other columns.
+    """
+    from harness.record import trace
+
+    trace.check(folder / TRACE_FILE)
 
 
 def checksum(content: Mapping[str, Any]) -> str:
@@ -396,8 +424,11 @@ _CHANGED = (
 
 def _check_hash(record: Record | None, folder: Path, name: str) -> None:
     known = record.files.get(name) if record is not None else None
-    if known is not None and known != hashlib.sha256(_read(folder, name, _MOST_ARRAYS)).hexdigest():
-        raise Unusable(f"corrupted {name}: it is not what the run wrote")
+    if known is None:
+        return
+    with open_regular(folder / name) as file:
+        if known != hashlib.file_digest(file, "sha256").hexdigest():
+            raise Unusable(f"corrupted {name}: it is not what the run wrote")
 
 
 def _read(folder: Path, name: str, limit: int) -> bytes:
@@ -405,8 +436,10 @@ def _read(folder: Path, name: str, limit: int) -> bytes:
         return read_bounded(folder / name, limit)
     except FileNotFoundError as error:
         raise Unusable(f"missing {name}") from error
+    except NotADirectoryError as error:
+        raise Unusable(f"missing {name}: its folder is a file") from error
     except OSError as error:
-        raise Unusable(f"unreadable {name}: {error.strerror}") from error
+        raise _Unreadable(f"unreadable {name}: {error.strerror}") from error
     except Unusable as error:
         raise Unusable(f"corrupted {name}: {error}") from error
 
@@ -417,6 +450,16 @@ def _exists(path: Path) -> bool:
     except OSError as error:
         return not isinstance(error, FileNotFoundError | NotADirectoryError)
     return True
+
+
+def _depth(content: Any) -> int:
+    """How deep lists and mappings lie in each other, up to where it matters."""
+    depth, layer = 0, [content]
+    while layer and depth <= _DEEPEST:
+        depth += 1
+        inside = [item.values() if isinstance(item, dict) else item for item in layer]
+        layer = [item for items in inside for item in items if isinstance(item, dict | list)]
+    return depth
 
 
 def _explain(error: Exception) -> str:
@@ -433,6 +476,8 @@ def _array(raw: bytes, archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     if dtype.kind not in "iuf":
         raise Unusable(f"the values of {name} are not of numeric types")
     count = math.prod(shape)
+    if count > _MOST_VALUES and count * dtype.itemsize == len(data) - start:
+        raise Unusable(f"{name} is too large: {count:,} values")
     if count * dtype.itemsize != len(data) - start:
         raise Unusable(f"{name} does not hold the {count} values that it announces")
     if not count:

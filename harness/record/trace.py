@@ -5,6 +5,7 @@ former holder cannot write it either. Parquet files cannot grow; the one that is
 end has a checksum on every page.
 """
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -20,6 +21,7 @@ _SCHEMA = pyarrow.schema(
 )
 _ROWS = 2**16  # of a row group, and the most that are held in memory
 _MOST_BYTES = 2**33
+_MOST_ROWS = 2**25
 
 
 class TraceWriter:
@@ -88,6 +90,24 @@ def read(path: Path) -> Any:
     Raises:
         Unusable: It is missing, damaged or has other columns.
     """
+    with _opened(path) as reader:
+        # Threads cost more than they bring, and outlive a command that ends at once.
+        return reader.read(use_threads=False)
+
+
+def check(path: Path) -> None:
+    """Reads all of a trace without keeping it.
+
+    Raises:
+        Unusable: As for `read`.
+    """
+    with _opened(path) as reader:
+        for number in range(reader.num_row_groups):
+            reader.read_row_group(number, use_threads=False)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with open_regular(path) as file:
             if file.seek(0, 2) > _MOST_BYTES:
@@ -97,8 +117,9 @@ def read(path: Path) -> Any:
                 if reader.schema_arrow.remove_metadata() != _SCHEMA:
                     names = ", ".join(map(repr, reader.schema_arrow.names))
                     raise Unusable(f"has columns {names}")
-                # Threads cost more than they bring, and outlive a command that ends at once.
-                return reader.read(use_threads=False)
+                if reader.metadata.num_rows > _MOST_ROWS:
+                    raise Unusable(f"is too large: {reader.metadata.num_rows:,} values")
+                yield reader
     except FileNotFoundError as error:
         raise Unusable(f"missing {path.name}") from error
     except Exception as error:  # damaged files raise a dozen different types
