@@ -15,8 +15,9 @@ import numpy as np
 import yaml
 
 from analysis.runs import Cell, Excluded, Run, RunId
+from harness.record.evaluations import check_finite
 from harness.record.files import Unusable, read_bounded
-from harness.record.reading import check_finite, read_evaluations
+from harness.record.reading import read_evaluations
 
 FRAMEWORK = "sb3"
 ZOO_HPS, UNKNOWN_HPS = "rl_zoo3", "unknown"

@@ -5,14 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.fields import SpecError
+from harness.record.files import visible
 from harness.run_spec import RunSpec
-
-
-def visible(text: str) -> str:
-    """The text with whatever a terminal would act on, or would not show, as an escape."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
 
 
 def code_of_specs(specs: Iterable[RunSpec]) -> list[str]:

@@ -14,9 +14,9 @@ from rich.progress import track
 
 from harness.cli.errors import HANDLED, exit_code
 from harness.fields import SpecError
+from harness.record.files import visible
 from harness.record.layout import find_runs
 from harness.record.reading import find_damage
-from harness.trust import says_yes, visible
 from slurm.states import OPEN
 from slurm.status import as_json, render
 from slurm.survey import survey
@@ -193,6 +193,8 @@ def _lab(options: argparse.Namespace) -> int:
 
 def _confirm(options: argparse.Namespace) -> Callable[[str], bool]:
     def ask(question: str) -> bool:
+        from harness.trust import says_yes
+
         if options.yes:
             return True
         if not sys.stdin.isatty():

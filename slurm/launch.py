@@ -11,10 +11,10 @@ from rich.progress import track
 from harness.fields import SpecError
 from harness.pending import initialize_all
 from harness.prepare import Prepared
+from harness.record.files import visible
 from harness.record.lease import watch
 from harness.run_spec import RunSpec
 from harness.sweep import prepare_all
-from harness.trust import visible
 from slurm.plan import Array, plan
 from slurm.preflight import CLUSTER, Preflight
 from slurm.preflight import preflight as try_steps

@@ -3,10 +3,12 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from harness.run_spec import RunSpec
 from slurm.settings import Settings
+
+if TYPE_CHECKING:
+    from harness.run_spec import RunSpec
 
 T = TypeVar("T")
 
@@ -51,7 +53,7 @@ class Array:
 
 
 def plan(
-    runs: Sequence[tuple[RunSpec, Path]], settings: Settings, max_array_size: int
+    runs: Sequence[tuple["RunSpec", Path]], settings: Settings, max_array_size: int
 ) -> list[Array]:
     """Splits runs into arrays by what they need and by the cluster's largest array.
 
@@ -94,7 +96,7 @@ def share(limit: int, sizes: Sequence[int]) -> list[int]:
     return shares
 
 
-def _resources(spec: RunSpec, settings: Settings) -> Resources:
+def _resources(spec: "RunSpec", settings: Settings) -> Resources:
     return Resources(
         algorithm=spec.algorithm,
         run_minutes=settings.minutes(spec.algorithm),

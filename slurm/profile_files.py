@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from harness.fields import SpecError, unknown
-from harness.trust import visible
+from harness.record.files import visible
 from slurm.settings import MAPPINGS, Settings, settings_from_dict
 
 PROFILES = Path(__file__).parent / "profiles"

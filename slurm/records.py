@@ -13,12 +13,14 @@ import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.record.files import Unusable, read_bounded, write_json
-from harness.run_spec import RunSpec, spec_from_dict, spec_to_dict
 from slurm.plan import Array
 from slurm.settings import Settings
+
+if TYPE_CHECKING:
+    from harness.run_spec import RunSpec
 
 FOLDER = "slurm"
 _SCHEMA = 1
@@ -71,8 +73,10 @@ class Record:
         }
         write_json(self.folder.with_suffix(".json"), content)
 
-    def save_specs(self, specs: Mapping[Path, RunSpec]) -> None:
+    def save_specs(self, specs: "Mapping[Path, RunSpec]") -> None:
         """Keeps what the runs were asked for, should a run.json get lost."""
+        from harness.run_spec import spec_to_dict  # not needed where one only looks
+
         content = {
             str(folder.relative_to(self.study_folder)): spec_to_dict(specs[folder])
             for element in self.elements
@@ -80,8 +84,10 @@ class Record:
         }
         write_json(self.folder / _SPECS, content)
 
-    def read_specs(self) -> dict[Path, RunSpec]:
+    def read_specs(self) -> "dict[Path, RunSpec]":
         """What `save_specs` kept, as far as it can be read."""
+        from harness.run_spec import spec_from_dict
+
         try:
             content = json.loads(read_bounded(self.folder / _SPECS, _LARGEST))
         except _DAMAGE:

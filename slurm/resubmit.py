@@ -8,9 +8,10 @@ from typing import Any
 
 from harness.cli.errors import RunsFailed
 from harness.fields import SpecError
+from harness.record.files import visible
 from harness.record.reading import read_run
 from harness.run_spec import RunSpec, rename_study, spec_from_dict
-from harness.trust import code_of_specs, require_trust, visible
+from harness.trust import code_of_specs, require_trust
 from slurm.launch import launch
 from slurm.profile_files import load_settings, recorded
 from slurm.records import Record, read_records

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.eta import remaining_seconds
-from harness.trust import visible
+from harness.record.files import visible
 from slurm.queue import Queue
 from slurm.states import STATES, RunState
 from slurm.survey import last_preflight, study_folders

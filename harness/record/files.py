@@ -96,6 +96,13 @@ def first_line(error: object) -> str:
     return "".join(char for char in line if char.isprintable())[:200]
 
 
+def visible(text: str) -> str:
+    """The text with whatever a terminal would act on, or would not show, as an escape."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
 def write_atomically(
     path: Path, write: Callable[[IO[bytes]], object], staging: Path | None = None
 ) -> None:

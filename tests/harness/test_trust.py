@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import support
 
-from harness.record.files import write_json
+from harness.record.files import visible, write_json
 from harness.rerun import main
 from harness.run_spec import spec_to_dict
-from harness.trust import visible
 
 
 @pytest.fixture
