@@ -8,10 +8,11 @@ A run is complete when all of these hold, and nothing else counts:
 4. what `run.json` says of the files' content, and of its own, still holds.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -311,11 +312,13 @@ def find_damage(folder: Path) -> dict[str, str]:
     for name, read in ((EVALUATIONS_FILE, read_evaluations), (TRACE_FILE, check_trace)):
         if name in damage or (name == EVALUATIONS_FILE and reading.complete):
             continue
-        recorded = reading.record is not None and name in reading.record.files
-        if recorded or _exists(folder / name):
+        known = reading.record.files.get(name) if reading.record is not None else None
+        if known or _exists(folder / name):
             try:
-                read(folder)
-                _check_hash(reading.record, folder, name)
+                if known:
+                    _check_hash(folder, name, known)
+                else:
+                    read(folder)
             except Unusable as error:
                 damage[name] = str(error)
     return damage
@@ -364,18 +367,23 @@ _CHANGED = (
 )
 
 
-def _check_hash(record: Record | None, folder: Path, name: str) -> None:
-    known = record.files.get(name) if record is not None else None
-    if known is None:
-        return
-    with open_regular(folder / name) as file:
-        if known != hashlib.file_digest(file, "sha256").hexdigest():
-            raise Unusable(f"corrupted {name}: it is not what the run wrote")
+def _check_hash(folder: Path, name: str, known: str) -> None:
+    with _told(name), open_regular(folder / name) as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != known:
+        raise Unusable(f"corrupted {name}: it is not what the run wrote")
 
 
 def _read(folder: Path, name: str, limit: int) -> bytes:
-    try:
+    with _told(name):
         return read_bounded(folder / name, limit)
+
+
+@contextlib.contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Says of which file there is trouble."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise Unusable(f"missing {name}") from error
     except NotADirectoryError as error:
