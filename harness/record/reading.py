@@ -10,6 +10,7 @@ A run is complete when all of these hold, and nothing else counts:
 
 import contextlib
 import dataclasses
+import errno
 import functools
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -389,7 +390,9 @@ def _told(name: str) -> Iterator[None]:
     except NotADirectoryError as error:
         raise Unusable(f"missing {name}: its folder is a file") from error
     except OSError as error:
-        raise _Unreadable(f"unreadable {name}: {error.strerror}") from error
+        # No file can have a name that is too long.
+        kind = Unusable if error.errno == errno.ENAMETOOLONG else _Unreadable
+        raise kind(f"unreadable {name}: {error.strerror}") from error
     except Unusable as error:
         raise Unusable(f"corrupted {name}: {error}") from error
 

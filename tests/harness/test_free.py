@@ -23,7 +23,7 @@ def test_lease_of_another_machine_is_ended_and_its_owner_named(folder, tmp_path,
     assert assess(folder, None).state == "running"  # nobody can tell from here
     assert main([str(tmp_path), "--yes"]) == 0
     said = capsys.readouterr().out
-    assert "process 4711 on node7 in job 88_3" in said and "no calendar" in said
+    assert "process 4711 on node7 in job 88_3" in said and "never heard of" in said
     assert read_holder(folder) is None and assess(folder, None).state == "lost"
     with pytest.raises(LeaseLost):
         lease.write("result", lambda file: None)

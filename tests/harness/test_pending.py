@@ -1,6 +1,7 @@
 """A sweep's folders are all set up or all left as they were."""
 
 import pytest
+import recorded
 import support
 
 from harness.adapter import load_adapter
@@ -54,7 +55,7 @@ def test_earlier_attempt_is_put_back_where_another_folder_cannot_be_made(tmp_pat
     asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
     initialize_all(asked)
     failed = asked[0][0]
-    write_json(failed / "run.json", read_run(failed).content | {"status": "failed", "failure": "x"})
+    recorded.edit(failed, status="failed", failure="x")
     before = contents(tmp_path)
     for _ in range(2):
         with pytest.raises(SpecError, match="cannot be written"):
