@@ -25,6 +25,7 @@ ZOO_HPS, UNKNOWN_HPS = "rl_zoo3", "unknown"
 _NUMBERED = re.compile(r"(.+)_(\d{1,18})")
 _MOST_BYTES = 2**20
 _MOST_STEPS = 2**53
+_MOST_NESTED = 8
 
 
 class _Loader(yaml.SafeLoader):
@@ -113,10 +114,11 @@ def _zoo_settings(folder: Path) -> dict[str, Any]:
 def _pairs(path: Path) -> dict[str, Any]:
     try:
         content = yaml.load(read_bounded(path, _MOST_BYTES).decode(), Loader=_Loader)
-    except (OSError, Unusable, ValueError, RecursionError, yaml.YAMLError):
+    except Exception:  # values that do not fit their tags raise half a dozen different types
         return {}
-    while isinstance(content, list) and len(content) == 1:
-        content = content[0]
+    for _ in range(_MOST_NESTED):  # a list may hold itself
+        if isinstance(content, list) and len(content) == 1:
+            content = content[0]
     if isinstance(content, dict):
         return content
     items = content if isinstance(content, list) else []

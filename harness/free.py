@@ -11,16 +11,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.fields import SpecError
+from harness.record.files import visible
 from harness.record.layout import find_runs
 from harness.record.lease import Holder, free, read_beat, read_holder
+from harness.trust import says_yes
 
 
 def main(arguments: Sequence[str]) -> int:
     """Command line.
 
     Returns:
-        0 when every lease was ended, 1 when the user said no or a holder is alive, 2 for bad
-        input.
+        0 when every lease was ended, 1 when the user said no, a holder is alive or a lease could
+        not be ended, 2 for bad input.
     """
     parser = argparse.ArgumentParser(prog="parallax free", description=__doc__)
     parser.add_argument("folder", type=Path, help="a run folder, a study, or anything in between")
@@ -29,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return free_below(options.folder, yes=options.yes)
     except SpecError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"Error: {visible(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -43,22 +45,35 @@ def free_below(root: Path, *, yes: bool) -> int:
     """
     if not root.is_dir():
         raise SpecError(f"{root} is not a folder: name a run folder or one above.")
-    held = {f: holder for f in find_runs(root).runs if (holder := read_holder(f)) is not None}
+    found = find_runs(root)
+    if found.links:
+        print(visible(found.passed_over()), file=sys.stderr)
+    held = {f: holder for f in found.runs if (holder := read_holder(f)) is not None}
     if not held:
         print("No lease is held there.")
         return 0
     alive = {f: holder for f, holder in held.items() if holder.is_local and holder.is_running()}
     for folder, holder in held.items():
-        print(f"{folder}\n    {_whose(folder, holder)}")
+        print(f"{visible(str(folder))}\n    {visible(_whose(folder, holder))}")
     for holder in alive.values():
         print(f"Process {holder.pid} of this machine is alive: end it with `kill {holder.pid}`.")
     rest = {folder: holder for folder, holder in held.items() if folder not in alive}
     if not rest or not (yes or _ask(f"End {len(rest)} leases? What is alive after all will stop.")):
         return 1
-    for folder, holder in rest.items():
+    ended = sum(_free(folder, holder) for folder, holder in rest.items())
+    print(f"{ended} leases were ended. Start the sweep again to run what is not complete.")
+    return 1 if alive or ended < len(rest) else 0
+
+
+def _free(folder: Path, holder: Holder) -> bool:
+    """Whether a lease could be ended; says why where not."""
+    try:
         free(folder, holder)
-    print(f"{len(rest)} leases were ended. Start the sweep again to run what is not complete.")
-    return 1 if alive else 0
+    except OSError as error:
+        words = f"{folder}: its lease cannot be ended ({error.strerror})."
+        print(visible(words), file=sys.stderr)
+        return False
+    return True
 
 
 def _whose(folder: Path, holder: Holder) -> str:
@@ -74,7 +89,7 @@ def _whose(folder: Path, holder: Holder) -> str:
 def _ask(question: str) -> bool:
     if not sys.stdin.isatty():
         raise SpecError("Nobody can be asked here: add --yes to go ahead.")
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    return says_yes(question)
 
 
 if __name__ == "__main__":

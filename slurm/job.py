@@ -9,9 +9,10 @@ from pathlib import Path
 
 from submitit.core.utils import DelayedSubmission
 
-from harness.process import Outcome, RunProcess
+from harness.fields import SpecError
+from harness.process import RunProcess, mark
 from harness.record.folder import past_attempts
-from harness.record.lease import read_holder
+from harness.record.lease import LeaseHeld, LeaseLost, read_holder
 from harness.record.reading import read_run
 from harness.run_spec import spec_from_dict
 from harness.stopping import reason_of
@@ -61,11 +62,11 @@ class RunJob:
             JobFailed: Something did not complete.
         """
         self._announce()
-        outcomes = [self._run(Path(folder)) for folder in folders]
-        failed = [outcome for outcome in outcomes if outcome and outcome.failure]
+        failures = {folder: self._run(Path(folder)) for folder in folders}
+        failed = [f"{folder}: {failure}" for folder, failure in failures.items() if failure]
         if failed:
-            words = "; ".join(f"{outcome.folder}: {outcome.failure}" for outcome in failed)
-            raise JobFailed(f"{len(failed)} of {len(outcomes)} runs are not complete: {words}")
+            words = "; ".join(failed)
+            raise JobFailed(f"{len(failed)} of {len(failures)} runs are not complete: {words}")
 
     def checkpoint(self, folders: list[str]) -> DelayedSubmission | None:
         """Called by submitit on a warning; returns what comes back, None for nothing.
@@ -89,19 +90,23 @@ class RunJob:
         os.environ["PARALLAX_RESTART"] = os.environ.get("SLURM_RESTART_COUNT", "0")
         os.environ["PARALLAX_LIMIT"] = str(time.time() + warning - min(_EARLY, warning / 2))
 
-    def _run(self, folder: Path) -> Outcome | None:
+    def _run(self, folder: Path) -> str | None:
+        """Runs what is in a folder; returns why it is not complete after that, if so."""
         reading = read_run(folder)
         if not _is_open(folder):
             print(f"{folder}: {reading.reason or 'complete already'}", flush=True)
             return None
+        try:
+            spec = spec_from_dict(reading.spec)
+        except SpecError as error:
+            return _refuse(folder, f"what it asks for cannot be used: {error}")
         self._current, self._run_started = str(folder), time.time()
-        spec = spec_from_dict(reading.spec)
         try:
             process = RunProcess(spec, folder)
         except OSError as error:
             self._current = ""
             print(f"{folder}: it cannot be started: {error}", flush=True)
-            return Outcome(spec, folder, "failed", f"it cannot be started: {error}")
+            return f"it cannot be started: {error}"
         while not process.wait(1.0):
             continue
         outcome = process.outcome()
@@ -111,7 +116,7 @@ class RunJob:
             # preempted job again, so wait for the kill.
             time.sleep(_KILL_WAIT)
         self._current = ""
-        return outcome
+        return outcome.failure
 
     def _stop(self, folder: Path) -> None:
         """Waits until the run under way has said why it ends; Slurm has warned it, too."""
@@ -119,7 +124,10 @@ class RunJob:
         holder = read_holder(folder)
         if holder is None or holder.job != os.environ["PARALLAX_JOB"]:
             return
-        with contextlib.suppress(ProcessLookupError):
+        # Anybody who writes the folder can name a process there, and a group by its negative.
+        if holder.pid <= 0 or not (holder.is_local and holder.is_running()):
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(holder.pid, signal.SIGUSR2)
         # Not by waiting for the process: this runs inside a wait that was interrupted.
         while read_holder(folder) == holder and time.monotonic() < deadline:
@@ -140,3 +148,11 @@ def _is_open(folder: Path) -> bool:
     """Whether a run has still to be run: those that failed by themselves would fail again."""
     reading = read_run(folder)
     return not reading.complete and reading.record is not None and reading.record.status != "failed"
+
+
+def _refuse(folder: Path, failure: str) -> str:
+    """Writes that a run failed before it began; the others of the job go on. Returns why."""
+    print(f"{folder}: {failure}", flush=True)
+    with contextlib.suppress(LeaseHeld, LeaseLost):
+        mark(folder, {"status": "failed", "failure": failure})
+    return failure

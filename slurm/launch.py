@@ -12,6 +12,7 @@ from harness.fields import SpecError
 from harness.pending import initialize_all
 from harness.prepare import Prepared
 from harness.record.files import visible
+from harness.record.layout import RUN_FILE
 from harness.record.lease import watch
 from harness.run_spec import RunSpec
 from harness.sweep import prepare_all
@@ -84,14 +85,12 @@ def select(runs: dict[Path, Prepared], *, dry_run: bool) -> dict[Path, Prepared]
     Raises:
         RunsFailed: Slurm does not answer, and this is no dry run.
     """
-    existing = [folder for folder in runs if folder.exists()]
+    existing = [folder for folder in runs if _exists(folder)]
     queue = ask_about(existing)
     if not dry_run:
         check_answered(existing, queue)
     states = {
-        folder: assess(folder, queue.jobs.get(folder), bool(queue.asked)).state
-        for folder in runs
-        if (folder / "run.json").exists()
+        folder: assess(folder, queue).state for folder in existing if _exists(folder / RUN_FILE)
     }
     counts = collections.Counter(states.values())
     counts["new"] = len(runs) - len(states)
@@ -104,10 +103,19 @@ def select(runs: dict[Path, Prepared], *, dry_run: bool) -> dict[Path, Prepared]
     }
 
 
+def _exists(path: Path) -> bool:
+    """Whether it is there; setting it up tells of names that no file system can have."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
 def _set_up(todo: dict[Path, Prepared]) -> dict[Path, Prepared]:
     console = Console(stderr=True)
     items = list(todo.items())
-    silent, _ = watch(todo, say=lambda text: print(text, file=sys.stderr))
+    existing = [folder for folder in todo if _exists(folder)]
+    silent, _ = watch(existing, say=lambda text: print(text, file=sys.stderr))
     # Some files each, which takes a while on a network's disk.
     ready, others = initialize_all(
         track(items, "Setting up run folders", console=console, transient=True), silent

@@ -30,6 +30,7 @@ HERE, CLUSTER = "here", "cluster"
 SECONDS = 180.0
 """How long a setting may take by default, loading its framework included."""
 
+_LONGEST = 1e6  # seconds; the system refuses to wait for more than some weeks
 _GRACE = 2.0  # seconds between the end of a process's answers and its own
 _LAST_WORDS = 4096  # bytes of what a process printed, to tell why it ended
 
@@ -64,7 +65,7 @@ def read_options(preflight: object, processes: object, seconds: object) -> Prefl
             f"{name}_processes={count} is no number of settings at a time: give 1 or more, or -1 "
             f"for one per core. {name}=false leaves the preflight out."
         )
-    limit = check(f"{name}_seconds", seconds, float, {"above": 0})
+    limit = check(f"{name}_seconds", seconds, float, {"above": 0, "maximum": _LONGEST})
     if preflight is False:
         return None
     return Preflight(CLUSTER if preflight == CLUSTER else HERE, count, limit)
@@ -82,9 +83,11 @@ def preflight(specs: Sequence[RunSpec], processes: int = -1, seconds: float = SE
         Number of settings that were tried.
 
     Raises:
-        SpecError: Some could not take a step; names each with its error.
+        SpecError: Some could not take a step; names each with its error. Or no run can be tried
+            in the folder for temporary files.
         KeyboardInterrupt: After every process has ended.
     """
+    _check_temporary()
     trials = make_trials(specs)
     jobs = min(joblib.effective_n_jobs(processes), len(trials))
     count = sum(len(trial.settings) for trial in trials)
@@ -98,6 +101,17 @@ def preflight(specs: Sequence[RunSpec], processes: int = -1, seconds: float = SE
             "started:\n" + "\n".join(lines)
         )
     return count
+
+
+def _check_temporary() -> None:
+    folder = tempfile.gettempdir()
+    try:
+        folder.encode()
+    except UnicodeEncodeError as error:
+        raise SpecError(
+            f"TMPDIR={folder!a} is not UTF-8, as the name of a run folder must be: choose another "
+            "folder for temporary files, or hydra.launcher.preflight=false."
+        ) from error
 
 
 def estimate(trials: Iterable[Trial], jobs: int) -> tuple[float, float]:
@@ -296,7 +310,8 @@ class _Worker:
         self.trial, self.deadline = trial, time.monotonic() + seconds
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended, as `look` will find
-            self._process.stdin.write(f"{folder}\n".encode())
+            # In ASCII, whatever bytes or ends of lines are in the name.
+            self._process.stdin.write(f"{json.dumps(str(folder))}\n".encode())
             self._process.stdin.flush()
 
     def look(self) -> _Outcome | None:
@@ -334,7 +349,14 @@ class _Worker:
             end = os.waitid(os.P_PID, self._process.pid, options)
             time.sleep(0.01)
         if end is not None and end.si_code != os.CLD_EXITED:
-            return f"killed by {signal.Signals(end.si_status).name}"
+            return f"killed by {_signal_name(end.si_status)}"
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _LAST_WORDS))
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it ended without a word"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"

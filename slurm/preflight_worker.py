@@ -1,4 +1,4 @@
-"""Tries the run folders that standard input names, one a line, one after another.
+"""Tries the run folders that standard input names, one a line as JSON, one after another.
 
 Answers each with a line of JSON, so that whoever asks can end the process where a run does not
 come back. It loads a framework once, which takes longer than most trials.
@@ -24,7 +24,7 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     for line in iter(questions.readline, ""):
-        print(json.dumps({"failure": _failure(Path(line.rstrip("\n")))}), file=answers, flush=True)
+        print(json.dumps({"failure": _failure(Path(json.loads(line)))}), file=answers, flush=True)
 
 
 def _failure(folder: Path) -> str | None:

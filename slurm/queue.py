@@ -14,6 +14,8 @@ _PATIENCE = 20  # seconds for a command of Slurm's to answer
 _NAMES_AT_A_TIME = 100  # of arrays on a command line
 # Arrays are asked for by names that no others have, so that no clock has to agree with Slurm's.
 _LONG_AGO = "2000-01-01"
+# Users set these for what they want to see themselves, such as their own jobs only.
+_NARROWING = ("SQUEUE_", "SACCT_", "SCANCEL_")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +28,14 @@ class Queue:
         asked: Which commands answered; empty where Slurm is not at hand.
         alive: Every job of each run folder that is not over; more than one only where a run
             was submitted again while Slurm did not know, or hid, that a job had it.
+        over: Numbers of the jobs of each run folder that are over: Slurm says so, or it answered
+            and does not name what was submitted under that number.
     """
 
     jobs: Mapping[Path, Job]
     asked: tuple[str, ...]
     alive: Mapping[Path, tuple[Job, ...]] = dataclasses.field(default_factory=dict)
+    over: Mapping[Path, frozenset[str]] = dataclasses.field(default_factory=dict)
 
 
 def ask(records: Sequence[Record]) -> Queue:
@@ -63,10 +68,17 @@ def _is_known(record: Record, found: Jobs) -> bool:
 def _sort(records: Sequence[Record], found: Jobs, asked: tuple[str, ...]) -> Queue:
     """Jobs by run folder."""
     jobs: dict[Path, list[Job]] = {}
+    over: dict[Path, frozenset[str]] = {}
     for record in records:  # oldest first
         for index, element in enumerate(record.elements):
-            if job := found.get((record.name, str(index))):
-                for folder in element:
+            job = found.get((record.name, str(index)))
+            if job is None:
+                ended = _numbers(record, index) if asked else frozenset()
+            else:
+                ended = frozenset() if job.is_alive else frozenset([job.job_id])
+            for folder in element:
+                over[folder] = over.get(folder, frozenset()) | ended
+                if job is not None:
                     jobs.setdefault(folder, []).append(job)
     alive = {
         folder: tuple(job for job in several if job.is_alive) for folder, several in jobs.items()
@@ -75,7 +87,16 @@ def _sort(records: Sequence[Record], found: Jobs, asked: tuple[str, ...]) -> Que
         {folder: (alive[folder] or several)[-1] for folder, several in jobs.items()},
         asked,
         {folder: several for folder, several in alive.items() if several},
+        over,
     )
+
+
+def _numbers(record: Record, index: int) -> frozenset[str]:
+    """What Slurm called a job of an array, as far as that is known."""
+    if record.job_id is None:
+        return frozenset()
+    alone = [record.job_id] if len(record.elements) == 1 else []  # then it is no array
+    return frozenset([f"{record.job_id}_{index}", *alone])
 
 
 def _squeue(names: Sequence[str]) -> Jobs | None:
@@ -122,8 +143,6 @@ def _parts(names: Sequence[str]) -> Iterable[Sequence[str]]:
 
 def run_slurm(*command: str) -> str | None:
     """What a command of Slurm's prints; None where it is missing, denied or does not answer."""
-    # Otherwise the indices of an array are cut off after 64 characters.
-    environment = os.environ | {"SLURM_BITSTR_LEN": "0"}
     try:
         result = subprocess.run(
             command,
@@ -131,8 +150,15 @@ def run_slurm(*command: str) -> str | None:
             text=True,
             errors="replace",
             timeout=_PATIENCE,
-            env=environment,
+            env=slurm_environment(),
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return None if result.returncode else result.stdout
+
+
+def slurm_environment() -> dict[str, str]:
+    """The environment for Slurm's commands, without what narrows what they look at."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_NARROWING)}
+    # Otherwise the indices of an array are cut off after 64 characters.
+    return kept | {"SLURM_BITSTR_LEN": "0"}

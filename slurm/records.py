@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +129,26 @@ def read_records(study_folder: Path) -> list[Record]:
             records.append(_read_record(path, study_folder))
         except _DAMAGE:
             continue
-    return sorted(records, key=lambda record: (record.submitted, record.name))
+    return _in_order(records)
+
+
+def _in_order(records: Sequence[Record]) -> list[Record]:
+    """Oldest first: by Slurm's numbers, which grow, since machines' clocks differ.
+
+    An array whose number is not known stands where its time is among those of the others.
+    """
+
+    def number(record: Record) -> int:
+        return int(record.job_id or 0)
+
+    records = sorted(records, key=lambda record: (number(record), record.submitted, record.name))
+    times: dict[str, float] = {}
+    latest = -math.inf
+    for record in records:
+        if record.job_id is not None:  # not before those with a smaller number
+            latest = max(latest, record.submitted)
+        times[record.name] = record.submitted if record.job_id is None else latest
+    return sorted(records, key=lambda record: times[record.name])
 
 
 def _read_record(path: Path, study_folder: Path) -> Record:

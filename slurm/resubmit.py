@@ -14,12 +14,14 @@ from harness.run_spec import RunSpec, rename_study, spec_from_dict
 from harness.trust import code_of_specs, require_trust
 from slurm.launch import launch
 from slurm.profile_files import load_settings, recorded
+from slurm.queue import slurm_environment
 from slurm.records import Record, read_records
 from slurm.settings import Settings
 from slurm.states import RunState
 from slurm.survey import check_answered, study_folders, survey
 
 _AT_A_TIME = 200  # job ids on a command line
+_PATIENCE = 60  # seconds for scancel to answer
 
 
 def resubmit(
@@ -86,7 +88,7 @@ def cancel(root: Path, *, confirm: Callable[[str], bool]) -> int:
     """Cancels every queued or running job of the runs at or below a folder.
 
     Raises:
-        RunsFailed: Slurm does not answer.
+        RunsFailed: Slurm does not answer, or did not cancel some; the others are cancelled.
     """
     runs, queue = survey(root)
     check_answered((run.folder for run in runs), queue)
@@ -100,8 +102,11 @@ def cancel(root: Path, *, confirm: Callable[[str], bool]) -> int:
     print(f"{len(jobs)} jobs are queued or running.")
     if not confirm(f"Cancel {len(jobs)} jobs?"):
         return 0
-    for start in range(0, len(jobs), _AT_A_TIME):
-        _scancel(jobs[start : start + _AT_A_TIME])
+    parts = [jobs[start : start + _AT_A_TIME] for start in range(0, len(jobs), _AT_A_TIME)]
+    # One that fails, such as for the job of a colleague, says nothing of the others.
+    errors = dict.fromkeys(error for part in parts if (error := _scancel(part)))
+    if errors:
+        raise RunsFailed("; ".join(errors))
     print(f"{len(jobs)} jobs were cancelled. Complete runs stay as they are.")
     return 0
 
@@ -114,13 +119,24 @@ def code_of_settings(settings: Settings) -> list[str]:
     return lines + [f"option of sbatch: --{k}={value}" for k, value in settings.sbatch.items()]
 
 
-def _scancel(jobs: Sequence[str]) -> None:
+def _scancel(jobs: Sequence[str]) -> str:
+    """Cancels jobs; returns what went wrong, mostly nothing."""
     try:
-        result = subprocess.run(["scancel", *jobs], capture_output=True, text=True)
+        result = subprocess.run(
+            ["scancel", *jobs],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE,
+            env=slurm_environment(),
+        )
     except OSError as error:
-        raise RunsFailed(f"scancel cannot be started ({error.strerror}).") from error
-    if result.returncode:
-        raise RunsFailed(f"scancel: {result.stderr.strip()}")
+        return f"scancel cannot be started ({error.strerror})."
+    except subprocess.TimeoutExpired:
+        return f"scancel did not answer within {_PATIENCE} s"
+    words = "; ".join(map(visible, result.stderr.strip().splitlines()))
+    return f"scancel: {words}" if result.returncode else ""
 
 
 def _print_runs(runs: Sequence[RunState]) -> None:

@@ -8,6 +8,7 @@ from harness.record.files import first_line
 from harness.record.lease import Beat, Holder, read_beat, read_holder
 from harness.record.reading import Reading, Record, read_run
 from slurm.listings import Job
+from slurm.queue import Queue
 
 STATES = {
     "completed": "status, evaluations and returns are as they must be",
@@ -22,6 +23,10 @@ STATES = {
 }
 ALIVE = ("running", "queued")
 OPEN = tuple(state for state in STATES if state not in (*ALIVE, "completed"))
+
+_LOOKS = 3  # at a folder that somebody takes or leaves meanwhile
+_MOST_STEPS = 2**53
+_FAR = 1e12  # seconds; no run takes so long
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,17 +69,18 @@ class RunState:
         return f"{self.framework} {self.algorithm} {self.env} {self.hps} seed={self.seed}"
 
 
-def assess(folder: Path, job: Job | None, asked: bool = False) -> RunState:
+def assess(folder: Path, queue: Queue | None = None) -> RunState:
     """The state of one run.
 
     Args:
         folder: The run folder.
-        job: What Slurm says of the job it was submitted with; None for nothing.
-        asked: Whether Slurm answered, so that a job it does not name is over.
+        queue: What Slurm says of its jobs; None where it was not asked.
     """
-    reading = read_run(folder)
-    holder = None if reading.complete else read_holder(folder)
-    state, reason = _judge(reading, holder, job, asked)
+    queue = queue or Queue({}, ())
+    job = queue.jobs.get(folder)
+    reading, holder = _look(folder)
+    doubt = _alive(holder, folder, queue) if holder else None
+    state, reason = _judge(reading, holder, job, doubt)
     place, record = reading.place, reading.record
     known = RunState(
         folder,
@@ -91,7 +97,7 @@ def assess(folder: Path, job: Job | None, asked: bool = False) -> RunState:
     if record is None:
         return known
     beat = read_beat(folder) if state == "running" or not record.steps.taken else None
-    step = max(beat.step, 0) if beat else record.steps.taken
+    step = _step(beat) if beat else record.steps.taken
     known = dataclasses.replace(known, step=step, steps=record.steps.scheduled)
     if state != "running":
         return dataclasses.replace(known, job=known.job or record.job)
@@ -100,13 +106,27 @@ def assess(folder: Path, job: Job | None, asked: bool = False) -> RunState:
     return dataclasses.replace(known, rate=_rate(record, beat), job=own)
 
 
+def _look(folder: Path) -> tuple[Reading, Holder | None]:
+    """What a folder holds and who held it then: between two looks a run may begin or end."""
+    holder = read_holder(folder)
+    for _ in range(_LOOKS):
+        before, reading = holder, read_run(folder)
+        if reading.complete:
+            return reading, None
+        holder = read_holder(folder)
+        if holder == before:
+            break
+    return reading, before
+
+
 def _judge(
-    reading: Reading, holder: Holder | None, job: Job | None, asked: bool
+    reading: Reading, holder: Holder | None, job: Job | None, doubt: str | None
 ) -> tuple[str, str]:
+    """State and reason; `doubt` is what `_alive` says of the holder."""
     if reading.complete:
         return "completed", ""
     record = reading.record
-    if holder is not None and (doubt := _alive(holder, job, asked)) is not None:
+    if doubt is not None:
         return "running", doubt
     if record is None or record.status == "completed":
         return "broken", reading.reason
@@ -126,25 +146,33 @@ def _judge(
     return "pending", end
 
 
-def _alive(holder: Holder, job: Job | None, asked: bool) -> str | None:
+def _alive(holder: Holder, folder: Path, queue: Queue) -> str | None:
     """None for a holder that is dead; else in words what is not certain, mostly nothing.
 
-    Clocks of other machines tell nothing: there it is Slurm that knows.
+    Clocks of other machines tell nothing: there it is Slurm that knows. What it says of other
+    jobs of the run tells nothing of the holder either.
     """
     if holder.is_local:
         return "" if holder.is_running() else None
     if not holder.job:
         return f"held by {holder.describe()}, which cannot be looked at from here"
-    if job is not None and job.job_id == holder.job:
-        return "" if job.is_alive else None
-    if asked:
+    if any(job.job_id == holder.job for job in queue.alive.get(folder, ())):
+        return ""
+    if holder.job in queue.over.get(folder, ()):
         return None
+    if queue.asked:
+        return f"held by {holder.describe()}, about whose job Slurm says nothing"
     return f"held by {holder.describe()}, about which Slurm was not asked"
 
 
 def _rate(record: Record, beat: Beat | None) -> float | None:
     # Both times are of the clock of the machine that runs it.
     started = record.timings.started
-    if beat is None or started is None or not 0 < beat.time - started < math.inf:
+    if beat is None or started is None or not 0 < beat.time - started < _FAR:
         return None
-    return max(beat.step, 0) / (beat.time - started)
+    rate = _step(beat) / (beat.time - started)
+    return rate if math.isfinite(rate) else None
+
+
+def _step(beat: Beat) -> int:
+    return min(max(beat.step, 0), _MOST_STEPS)

@@ -27,6 +27,7 @@ _STYLES = {
     "lost": "red",
     "broken": "red",
 }
+_FAR = 1e12  # seconds; nobody waits so long
 _EXPLAINED = ("failed", "timeout", "interrupted", "lost", "broken")
 
 
@@ -42,7 +43,7 @@ def as_json(runs: Sequence[RunState], queue: Queue, root: Path) -> str:
             for run in sorted(runs, key=lambda run: str(run.folder))
         ],
     }
-    return json.dumps(content, indent=1)
+    return json.dumps(content, indent=1, allow_nan=False)
 
 
 def count(runs: Iterable[RunState]) -> dict[str, int]:
@@ -67,8 +68,9 @@ def seconds_left(runs: Sequence[RunState]) -> float | None:
     if not speeds or not left:
         return None
     # Many in parallel: not less than what the slowest has still to do.
-    longest = max((run.steps - run.step) / run.rate for run in going if run.rate)
-    return max(longest, remaining_seconds(left, speeds, len(going)) or 0.0)
+    longest = max(max(run.steps - run.step, 0) / run.rate for run in going if run.rate)
+    seconds = max(longest, remaining_seconds(left, speeds, len(going)) or 0.0)
+    return seconds if seconds < _FAR else None
 
 
 def render(runs: Sequence[RunState], queue: Queue, root: Path, longest: int) -> Group:
@@ -113,7 +115,7 @@ def _study(study: str, runs: list[RunState]) -> list[Any]:
             *map(_plain, names), *(str(numbers[state] or "") for state in shown), f"{done:.0%}"
         )
     left = seconds_left(runs)
-    end = f"; expected end {_when(left)}" if left else ""
+    end = f"; expected end {_when(left)}" if left and _when(left) else ""
     return [
         Text(f"{visible(str(study))}: {len(runs)} runs: {words}{end}", style="bold"),
         table,
@@ -138,7 +140,7 @@ def _list_running(runs: list[RunState], longest: int) -> list[Any]:
         return []
     table = Table("running", "steps", "a second", "end", "job", box=None, header_style="bold")
     for run in sorted(runs, key=lambda run: run.step - run.steps)[:longest]:
-        end = _when((run.steps - run.step) / run.rate) if run.rate else ""
+        end = _when(max(run.steps - run.step, 0) / run.rate) if run.rate else ""
         rate = f"{run.rate:.1f}" if run.rate else ""
         table.add_row(
             _plain(run.title), f"{run.step:,} / {run.steps:,}", rate, end, _plain(run.job or "")
@@ -169,5 +171,9 @@ def _plain(text: object) -> Text:
 
 
 def _when(seconds: float) -> str:
-    end = datetime.datetime.now() + datetime.timedelta(seconds=seconds)
-    return end.strftime("%a %d %b %H:%M")
+    """The time so many seconds from now; empty where no calendar has it."""
+    try:
+        end = datetime.datetime.now() + datetime.timedelta(seconds=seconds)
+        return end.strftime("%a %d %b %H:%M")
+    except (OverflowError, ValueError):
+        return ""

@@ -31,7 +31,7 @@ def survey(
         say(found.passed_over())
     folders = found.runs
     queue = ask_about(folders)
-    return [assess(folder, queue.jobs.get(folder), bool(queue.asked)) for folder in folders], queue
+    return [assess(folder, queue) for folder in folders], queue
 
 
 def ask_about(folders: Iterable[Path]) -> Queue:

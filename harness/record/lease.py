@@ -226,7 +226,9 @@ def read_holder(folder: Path) -> Holder | None:
         tokens = sorted(path.name for path in (folder / _LEASE).iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError:
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return None
         return Holder()  # somebody, who keeps it from being seen
     for token in tokens:
         try:

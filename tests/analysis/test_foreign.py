@@ -103,6 +103,17 @@ def test_nothing_in_a_zoo_file_is_executed(tmp_path):
     assert not target.exists()
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["x: !!bool foo", "x: !!timestamp foo", 'x: !!int ""', "x: !!float foo", "&a [*a]", "[" * 9999],
+)
+def test_zoo_file_that_is_no_yaml_is_passed_over(tmp_path, text):
+    folder = write_zoo(tmp_path)
+    write_args(folder, 1)
+    (folder / "Hopper-v4" / "config.yml").write_text(text)
+    assert load(tmp_path).used == 1
+
+
 def test_foreign_runs_and_ours_stand_side_by_side(results, make_run):
     make_run(env="Hopper-v4", seed=1)
     write_zoo(results, "Hopper-v4_1")

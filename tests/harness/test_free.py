@@ -6,7 +6,7 @@ import pytest
 import recorded
 
 from harness.free import main
-from harness.record.lease import LeaseLost, read_holder
+from harness.record.lease import LeaseLost, free, read_holder
 from slurm.states import assess
 
 
@@ -41,3 +41,39 @@ def test_nothing_is_done_where_nobody_can_be_asked(folder, capsys):
     assert main([str(folder)]) == 2
     assert "--yes" in capsys.readouterr().err and read_holder(folder) is not None
     assert main([str(folder / "nowhere")]) == 2
+
+
+def test_what_a_terminal_would_act_on_is_shown_as_text(folder, tmp_path, capsys):
+    recorded.hold(folder, machine="elsewhere", host="\x1b[2Jnode", pid=1)
+    (tmp_path / "link").symlink_to(folder)
+    assert main([str(tmp_path), "--yes"]) == 0
+    said = capsys.readouterr()
+    assert "\x1b" not in said.out and "\\x1b[2Jnode" in said.out
+    assert "Links are not followed" in said.err
+
+
+def test_nobody_answering_is_a_no(folder, monkeypatch):
+    def end(question):
+        raise EOFError
+
+    recorded.hold(folder, machine="elsewhere")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", end)
+    assert main([str(folder)]) == 1 and read_holder(folder) is not None
+
+
+def test_lease_that_cannot_be_ended_keeps_no_other(folder, tmp_path, capsys, monkeypatch):
+    other = recorded.complete_run(tmp_path, seed=1)
+    for one in (folder, other):
+        recorded.hold(one, machine="elsewhere")
+
+    def free_one(place, holder):
+        if place == folder:
+            raise PermissionError(13, "Permission denied")
+        free(place, holder)
+
+    monkeypatch.setattr("harness.free.free", free_one)
+    assert main([str(tmp_path), "--yes"]) == 1
+    said = capsys.readouterr()
+    assert "cannot be ended (Permission denied)" in said.err and "1 leases" in said.out
+    assert read_holder(folder) is not None and read_holder(other) is None

@@ -13,7 +13,16 @@ from slurm_lab import SWEEP, Lab, wait_until
 
 from adapters.sb3.translate import translate
 from harness.fields import SpecError
-from slurm.preflight import CLUSTER, HERE, Preflight, estimate, read_options
+from harness.run import initialize
+from slurm.preflight import (
+    CLUSTER,
+    HERE,
+    Preflight,
+    _Worker,
+    estimate,
+    preflight,
+    read_options,
+)
 from slurm.trials import make_trials, shorten
 
 SLURM = ["hydra/launcher=slurm", "hydra.launcher.preflight_processes=1"]
@@ -90,12 +99,39 @@ def test_interrupted_preflight_leaves_no_process(tmp_path):
         (True, -3, 180, "preflight_processes=-3 is no number of settings at a time"),
         (True, -1, 0, "preflight_seconds=0.0 must be greater than 0"),
         (True, -1, float("nan"), "preflight_seconds=nan must be finite"),
+        (True, -1, 1e7, "preflight_seconds=10000000.0 must be at most"),
         (False, -1, -5.0, "preflight_seconds=-5.0 must be greater than 0"),
     ],
 )
 def test_option_that_makes_no_sense_is_refused_by_name(preflight, processes, seconds, named):
     with pytest.raises(SpecError, match=f"hydra.launcher.{named}"):
         read_options(preflight, processes, seconds)
+
+
+def outcome_of(worker):
+    found = []
+    wait_until(lambda: found.append(worker.look()) or found[-1], patience=100)
+    return found[-1]
+
+
+def test_folder_may_have_any_name_and_a_process_any_end(tmp_path):
+    (trial, *_) = make_trials([support.spec("sb3", "td3")])
+    folder = tmp_path / "a\nb"
+    initialize(trial.prepared, folder)
+    worker = _Worker(trial)
+    try:
+        worker.begin(trial, folder, 100)
+        assert outcome_of(worker).failure is None
+        os.kill(worker._process.pid, signal.SIGRTMIN + 6)
+        assert f"killed by signal {signal.SIGRTMIN + 6}" in outcome_of(worker).failure
+    finally:
+        worker.end()
+
+
+def test_folder_for_temporary_files_that_no_run_can_be_in_is_named(monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", "/tmp/\udcff")
+    with pytest.raises(SpecError, match=r"TMPDIR='/tmp/.*udcff' is not UTF-8"):
+        preflight([support.spec()])
 
 
 def test_options_say_where_and_whether():

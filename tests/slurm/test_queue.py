@@ -10,7 +10,7 @@ from slurm_fakes import FakeSlurm, a_record, a_run
 
 from slurm.__main__ import main
 from slurm.listings import parse_sacct, parse_scontrol, parse_squeue
-from slurm.queue import ask
+from slurm.queue import ask, run_slurm
 
 RUN = Path("Hopper-v4/ppo/sb3/sb3/steps=600/seed=0")
 
@@ -106,6 +106,37 @@ def test_cancel_calls_every_job_back_also_where_the_run_folder_is_gone(fake, tmp
     (fake.folder / "scancel").unlink()
     assert main(["cancel", str(results), "--yes"]) == 1
     assert "scancel cannot be started" in capsys.readouterr().err
+
+
+def test_scancel_that_fails_for_some_jobs_is_told_after_all_others(
+    fake, tmp_path, capsys, monkeypatch
+):
+    results = tmp_path / "results"
+    folder = a_run(results)
+    for number in (1, 2, 3):
+        a_record(folder.parents[5], f"a{number}", [[folder]], job_id=str(number))
+    fake.write("squeue", of_all_users(*(f"{n}|0|PENDING|None|a{n}" for n in (1, 2, 3))))
+    fake.write(
+        "scancel",
+        "if sys.argv[1] == '1_0': sys.exit('error on job 1_0: denied')\n"
+        "if sys.argv[1] == '2_0': import time; time.sleep(60)",
+    )
+    monkeypatch.setattr("slurm.resubmit._AT_A_TIME", 1)
+    monkeypatch.setattr("slurm.resubmit._PATIENCE", 2)
+    assert main(["cancel", str(results), "--yes"]) == 1
+    assert fake.calls("scancel") == [["1_0"], ["2_0"], ["3_0"]]
+    told = capsys.readouterr().err
+    assert "error on job 1_0: denied" in told and "did not answer within 2 s" in told
+
+
+def test_what_users_set_for_their_own_view_hides_nothing(fake, monkeypatch):
+    wanted = {"SLURM_CONF": "/x", "SQUEUE_USERS": "me", "SACCT_STATE": "F", "SCANCEL_USER": "me"}
+    for name, value in wanted.items():
+        monkeypatch.setenv(name, value)
+    fake.write("squeue", "import os; print(*sorted(n for n in os.environ if n[0] == 'S'))")
+    names = run_slurm("squeue").split()
+    assert {"SLURM_CONF", "SLURM_BITSTR_LEN"} <= set(names)
+    assert not wanted.keys() - {"SLURM_CONF"} & set(names)
 
 
 @pytest.mark.parametrize(

@@ -114,3 +114,10 @@ def test_one_damaged_spec_does_not_hide_the_others(tmp_path):
     path.unlink()
     os.mkfifo(path)
     assert record.read_specs() == {}
+
+
+def test_order_is_that_of_slurms_numbers_and_of_no_clock(tmp_path):
+    known = [("a", 900, "9"), ("b", 100, "10"), ("c", 50, "11")]  # clocks of three machines
+    for name, submitted, number in [*known, ("d", 10, None), ("e", 1000, None)]:
+        a_record(tmp_path, name, [[tmp_path / "seed=0"]], submitted=submitted, job_id=number)
+    assert [record.name for record in read_records(tmp_path)] == ["d", "a", "b", "c", "e"]

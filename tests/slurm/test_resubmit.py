@@ -4,9 +4,13 @@ import json
 import sys
 
 import pytest
+import support
 from slurm_fakes import FakeSlurm, a_record, a_run
 
+from harness.fields import SpecError
 from slurm.__main__ import main
+from slurm.launch import launch
+from slurm.profile_files import load_settings
 
 
 @pytest.fixture
@@ -167,7 +171,7 @@ def test_settings_that_did_not_exist_yet_have_their_defaults(fake, results, caps
     path.write_text(json.dumps(content))
     assert resubmit(results, "--yes") == 0
     content["settings"] = {"time": 7, "surprise": 1}
-    path.write_text(json.dumps(content | {"submitted": 2e12}))
+    path.write_text(json.dumps(content | {"job_id": "78"}))
     assert resubmit(results, "--yes") == 2
     assert "must hold settings as" in capsys.readouterr().err
 
@@ -178,6 +182,13 @@ def test_folder_that_cannot_be_written_is_told(fake, results, capsys):
     (folder.parents[5] / "slurm").write_text("in the way")
     assert resubmit(results, "--yes", *profile) == 1
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_name_that_no_file_system_can_have_is_told_as_without_slurm(fake, tmp_path):
+    specs = [support.spec(study="x" * 300)]
+    with pytest.raises(SpecError, match=r"results_dir: .* cannot be written"):
+        launch(specs, tmp_path / "results", load_settings("default", {}))
+    assert not fake.calls("sbatch")
 
 
 def test_machine_without_slurm_is_told_and_leaves_no_record(fake, results, capsys):

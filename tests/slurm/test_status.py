@@ -4,21 +4,34 @@ import json
 import shutil
 import sys
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
 import recorded
+from rich.console import Console
+from slurm_fakes import FakeSlurm, a_record
 
 from harness.record.lease import Holder
+from harness.record.reading import read_run
 from slurm.listings import Job
+from slurm.queue import Queue, ask
 from slurm.states import assess
-from slurm.status import seconds_left
+from slurm.status import as_json, render, seconds_left
 
 QUEUED = Job("5_1", "PENDING")
 
 
 def change(folder, **changes):
     recorded.edit(folder, **changes)
+
+
+def said(folder, *jobs):
+    """What Slurm says of one run."""
+    alive = tuple(job for job in jobs if job.is_alive)
+    over = frozenset(job.job_id for job in jobs if not job.is_alive)
+    preferred = {folder: (alive or jobs)[-1]} if jobs else {}
+    return Queue(preferred, ("squeue",), {folder: alive}, {folder: over})
 
 
 def hold(folder, machine, age, job=""):
@@ -50,7 +63,7 @@ def hold(folder, machine, age, job=""):
 )
 def test_state_comes_from_the_folder_and_then_from_slurm(folder, changes, job, state, reason):
     change(folder, **changes)
-    found = assess(folder, job)
+    found = assess(folder, said(folder, job) if job else None)
     assert (found.state, found.reason.partition("\n")[0].find(reason) >= 0) == (state, True)
 
 
@@ -62,17 +75,76 @@ def test_run_on_another_machine_is_judged_by_slurm_and_by_no_clock(folder):
     assert "process 1 on far, which cannot be looked at from here" in found.reason
     shutil.rmtree(folder / ".lease")
     hold(folder, "another", age=-1e9, job="5_1")
-    assert assess(folder, Job("5_1", "RUNNING"), asked=True).state == "running"
-    assert assess(folder, Job("5_1", "NODE_FAIL"), asked=True).state == "lost"
-    assert assess(folder, None, asked=True).state == "lost"  # Slurm has forgotten it
+    assert assess(folder, said(folder, Job("5_1", "RUNNING"))).state == "running"
+    assert assess(folder, said(folder, Job("5_1", "NODE_FAIL"))).state == "lost"
     assert "about which Slurm was not asked" in assess(folder, None).reason
 
 
 def test_run_that_is_held_here_has_no_job_of_an_earlier_submission(folder):
     change(folder, status="running", job="5_1")
     with recorded.hold(folder):
-        assert assess(folder, Job("5_1", "COMPLETED")).job is None
-        assert assess(folder, Job("5_1", "COMPLETED")).state == "running"
+        assert assess(folder, said(folder, Job("5_1", "COMPLETED"))).job is None
+        assert assess(folder, said(folder, Job("5_1", "COMPLETED"))).state == "running"
+
+
+def test_holder_is_judged_by_its_own_job_and_not_by_another_of_the_run(folder):
+    change(folder, status="running")
+    hold(folder, "another", age=5, job="77_0")
+    both = said(folder, Job("77_0", "RUNNING"), Job("88_0", "PENDING"))
+    assert (assess(folder, both).state, assess(folder, both).job) == ("running", "77_0")
+    ended = said(folder, Job("77_0", "NODE_FAIL"), Job("88_0", "PENDING"))
+    assert assess(folder, ended).state == "queued"
+    unknown = assess(folder, said(folder, Job("88_0", "PENDING")))
+    assert unknown.state == "running"
+    assert "about whose job Slurm says nothing" in unknown.reason
+
+
+def test_job_that_slurm_forgot_is_over_where_the_submission_names_it(folder, tmp_path, monkeypatch):
+    fake = FakeSlurm(tmp_path / "bin", monkeypatch)
+    fake.write("squeue", "")
+    change(folder, status="running")
+    hold(folder, "another", age=5, job="77_0")
+    elements = [[folder], [folder.with_name("seed=1")]]
+    for number, state in (("77", "lost"), ("78", "running"), (None, "running")):
+        record = a_record(tmp_path, "a", elements, job_id=number)
+        assert assess(folder, ask([record])).state == state
+    (fake.folder / "squeue").unlink()
+    assert assess(folder, ask([record])).state == "running"  # nothing answered
+
+
+def test_run_that_ends_while_it_is_looked_at_is_not_lost(folder, monkeypatch):
+    change(folder, status="running")
+    lease = recorded.hold(folder)
+
+    def read(path):
+        reading = read_run(path)
+        change(folder, status="failed", failure="it broke")
+        lease.__exit__(None, None, None)
+        return reading
+
+    monkeypatch.setattr("slurm.states.read_run", read)
+    assert assess(folder).state == "failed"
+
+
+@pytest.mark.parametrize(
+    ("started", "beat"),
+    [
+        (0.0, {"step": 30, "time": 1e300}),
+        (0.0, {"step": 30, "time": -1}),
+        (0.0, {"step": 30, "time": 5e-324}),
+        (0.0, {"step": 10**400, "time": 1.0}),
+        (-1e12, {"step": 1, "time": -1.0}),
+    ],
+)
+def test_times_that_nobody_can_believe_are_left_out(folder, started, beat):
+    change(folder, status="running", steps={"taken": 0, "scheduled": 2**53})
+    change(folder, timings={"started": started})
+    hold(folder, "another", age=5)
+    (folder / "progress.json").write_text(json.dumps(beat | {"period": 1.0}))
+    run, nobody = assess(folder), Queue({}, ())
+    Console().print(render([run], nobody, Path("/"), 9))
+    content = json.loads(as_json([run], nobody, Path("/")), parse_constant=pytest.fail)
+    assert content["seconds_left"] in (None, 0.0)
 
 
 def test_commands_work_where_there_is_no_slurm(complete):

@@ -1,0 +1,61 @@
+"""What a job does with runs that it cannot run, and whom it warns."""
+
+import os
+
+import pytest
+import recorded
+from slurm_fakes import a_run
+
+from harness.process import Outcome
+from harness.record.reading import read_run
+from slurm.job import JobFailed, JobLimits, RunJob
+
+LIMITS = JobLimits(60, 60, 2, 0, 0)
+
+
+@pytest.fixture(autouse=True)
+def in_a_job(monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    for name in ("PARALLAX_JOB", "PARALLAX_RESTART", "PARALLAX_LIMIT"):
+        monkeypatch.setenv(name, "0")
+    monkeypatch.delenv("SLURM_ARRAY_JOB_ID", raising=False)
+
+
+class Process:
+    """Completes at once."""
+
+    started: list
+
+    def __init__(self, spec, folder):
+        self.started.append(folder)
+        self.spec, self.folder = spec, folder
+
+    def wait(self, seconds):
+        return True
+
+    def outcome(self):
+        return Outcome(self.spec, self.folder, "completed")
+
+
+def test_run_that_cannot_be_understood_fails_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(Process, "started", [], raising=False)
+    monkeypatch.setattr("slurm.job.RunProcess", Process)
+    odd = a_run(tmp_path, changed={"alignment": "odd"})
+    other = a_run(tmp_path, seed=1)
+    with pytest.raises(JobFailed, match=r"1 of 2 runs are not complete: .*seed=0: .*odd"):
+        RunJob(LIMITS)([str(odd), str(other)])
+    assert Process.started == [other]
+    assert "alignment" in read_run(odd).reason and read_run(odd).record.status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("changes", "warned"), [({}, True), ({"machine": "elsewhere"}, False), ({"pid": -1}, False)]
+)
+def test_only_a_process_of_this_machine_is_warned(tmp_path, monkeypatch, changes, warned):
+    monkeypatch.setenv("PARALLAX_JOB", "77")
+    folder = a_run(tmp_path)
+    recorded.hold(folder, **changes)
+    sent = []
+    monkeypatch.setattr("slurm.job.os.kill", lambda pid, number: sent.append(pid))
+    RunJob(LIMITS)._stop(folder)
+    assert sent == ([os.getpid()] if warned else [])
