@@ -11,6 +11,7 @@ from typing import Any
 
 from analysis.needs import Need
 from analysis.runs import Loaded, Run
+from harness.record.layout import Place, results_dir_of
 
 # What the command names by itself; every other entry of a run's spec is passed on as it is.
 _NAMED = {"study", "env", "algorithm", "hps", "framework", "seed", "python"}
@@ -122,11 +123,8 @@ def _settings(need: Need, runs: Sequence[Run]) -> tuple[str, ...]:
 
 def _results_dir(folder: Path, spec: Mapping[str, Any]) -> Path | None:
     """The folder above the study, if the run lies where the harness puts it."""
-    names = [spec[name] for name in ("study", "env", "algorithm", "hps", "framework")]
-    parts = folder.parts
-    if list(parts[-7:-2]) != names or len(parts) < 8:
-        return None
-    return folder.parents[6]
+    names = (spec[name] for name in ("study", "env", "algorithm", "hps", "framework"))
+    return results_dir_of(folder, Place(*names, variant=folder.parent.name, seed=spec["seed"]))
 
 
 def _seeds(seeds: Sequence[int]) -> str:

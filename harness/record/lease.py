@@ -251,18 +251,6 @@ def read_beat(folder: Path) -> Beat | None:
         return None
 
 
-def is_held_here(folder: Path) -> bool | None:
-    """Whether a living process of this machine holds a folder.
-
-    Returns:
-        None where the holder is on another machine or unknown, so that nobody can tell at once.
-    """
-    holder = read_holder(folder)
-    if holder is None:
-        return False
-    return holder.is_running() if holder.is_local else None
-
-
 def watch(
     folders: Iterable[Path],
     say: Callable[[str], object] = lambda text: None,

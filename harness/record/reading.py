@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 SCHEMA = 2
 """Version of `run.json`. Every field that came later has a default: as before it existed."""
 
-STATUSES = ("pending", "running", "completed", "failed", "interrupted")
 CHECKSUM = "checksum"
 """Entry of `run.json` that guards the others; the record counts without it, unguarded."""
 
@@ -325,24 +324,13 @@ def find_damage(folder: Path) -> dict[str, str]:
     return damage
 
 
-def read_trace(folder: Path) -> Any:
-    """The trace of a run: columns `step`, `metric` and `value`, as a `pyarrow.Table`.
-
-    Raises:
-        Unusable: It is missing, damaged or has other columns.
-    """
-    from harness.record import trace  # pyarrow takes half a second to load
-
-    return trace.read(folder / TRACE_FILE)
-
-
 def check_trace(folder: Path) -> None:
     """Reads a trace, a part at a time.
 
     Raises:
         Unusable: It is missing, damaged or has other columns.
     """
-    from harness.record import trace
+    from harness.record import trace  # pyarrow takes half a second to load
 
     trace.check(folder / TRACE_FILE)
 

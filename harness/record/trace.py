@@ -84,24 +84,14 @@ class TraceWriter:
             writer.write_table(pyarrow.Table.from_batches(held, _SCHEMA))
 
 
-def read(path: Path) -> Any:
-    """The trace in a Parquet file, with every page's checksum verified where it has one.
+def check(path: Path) -> None:
+    """Reads all of the trace in a Parquet file, with every page's checksum where it has one.
 
     Raises:
         Unusable: It is missing, damaged or has other columns.
     """
     with _opened(path) as reader:
         # Threads cost more than they bring, and outlive a command that ends at once.
-        return reader.read(use_threads=False)
-
-
-def check(path: Path) -> None:
-    """Reads all of a trace without keeping it.
-
-    Raises:
-        Unusable: As for `read`.
-    """
-    with _opened(path) as reader:
         for number in range(reader.num_row_groups):
             reader.read_row_group(number, use_threads=False)
 
