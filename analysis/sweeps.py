@@ -123,8 +123,16 @@ def _settings(need: Need, runs: Sequence[Run]) -> tuple[str, ...]:
 
 def _results_dir(folder: Path, spec: Mapping[str, Any]) -> Path | None:
     """The folder above the study, if the run lies where the harness puts it."""
-    names = (spec[name] for name in ("study", "env", "algorithm", "hps", "framework"))
-    return results_dir_of(folder, Place(*names, variant=folder.parent.name, seed=spec["seed"]))
+    said = Place(
+        spec["study"],
+        spec["env"],
+        spec["algorithm"],
+        spec["hps"],
+        spec["framework"],
+        folder.parent.name,
+        spec["seed"],
+    )
+    return results_dir_of(folder, said)
 
 
 def _seeds(seeds: Sequence[int]) -> str:
