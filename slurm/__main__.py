@@ -1,16 +1,14 @@
 """`python -m slurm`: looks after studies on a cluster, or on any machine with their folders."""
 
 import argparse
+import contextlib
+import gc
 import io
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-
-from rich.console import Console
-from rich.live import Live
-from rich.progress import track
 
 from harness.cli.errors import HANDLED, exit_code
 from harness.fields import SpecError
@@ -18,8 +16,6 @@ from harness.record.files import visible
 from harness.record.layout import find_runs
 from harness.record.reading import find_damage
 from slurm.states import OPEN
-from slurm.status import as_json, render
-from slurm.survey import survey
 
 _WATCH_SECONDS = 10.0
 
@@ -112,21 +108,40 @@ def _number(least: int, most: int) -> Callable[[str], int]:
     return read
 
 
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Spares Python the search for garbage while thousands of records are read, which make none."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def _status(options: argparse.Namespace) -> int:
+    from rich.console import Console  # help and other commands do without
+
+    from slurm.status import as_json, render
+    from slurm.survey import survey
+
+    with _uncollected():
+        runs, queue = survey(options.folder, _warn)
     if options.json:
-        print(as_json(*survey(options.folder), options.folder))
+        print(as_json(runs, queue, options.folder))
         return 0
     console = Console()
     if not options.watch:
-        console.print(render(*survey(options.folder, _warn), options.folder, options.list))
+        console.print(render(runs, queue, options.folder, options.list))
         return 0
+    from rich.live import Live
+
     with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
         while True:
-            runs, queue = survey(options.folder)
             live.update(render(runs, queue, options.folder, options.list), refresh=True)
             if runs and not any(run.state in ("running", "queued") for run in runs):
                 break
             time.sleep(_WATCH_SECONDS)
+            runs, queue = survey(options.folder)
     console.print(render(runs, queue, options.folder, options.list))
     return 0
 
@@ -166,15 +181,19 @@ def _warn(text: str) -> None:
 
 
 def _validate(options: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.progress import track
+
     found = find_runs(options.folder)
     folders = found.runs
     if found.links:
         _warn(found.passed_over())
     damaged = 0
-    for folder in track(folders, "Reading", console=Console(stderr=True), transient=True):
-        for name, problem in find_damage(folder).items():
-            damaged += 1
-            print(visible(f"{folder / name}: {problem}"))
+    with _uncollected():
+        for folder in track(folders, "Reading", console=Console(stderr=True), transient=True):
+            for name, problem in find_damage(folder).items():
+                damaged += 1
+                print(visible(f"{folder / name}: {problem}"))
     print(f"{len(folders)} runs were read: {damaged or 'no'} files are damaged.")
     return 1 if damaged else 0
 
