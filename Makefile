@@ -17,8 +17,8 @@ $(VENV)/installed: pyproject.toml
 
 # The figure is drawn even where a run failed; the exit code tells.
 demo: install
-	$(BIN)/python -m harness --multirun study=demo; code=$$?; \
-	$(BIN)/python -m analysis results/demo || exit; exit $$code
+	$(BIN)/parallax train --multirun study=demo; code=$$?; \
+	$(BIN)/parallax compare results/demo || exit; exit $$code
 
 test: install
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal

@@ -573,7 +573,7 @@ def change_seed(folder, generator):
     number = generator.choice(("991", "0991", "-1", str(2**64), "99" * 40, "³"))
     name = f"seed={number}"
     folder.rename(folder.parent / name)
-    return Damage("", ".", f"the folder is named {name}", complete=False)
+    return Damage("", ".", f"the folder is named {name}")
 
 
 def swap(folder, generator, others):

@@ -2,7 +2,7 @@
 
 A run is complete when all of these hold, and nothing else counts:
 
-1. `run.json` can be read, says `completed`, and tells the seed that the folder's name tells,
+1. `run.json` can be read and says `completed`,
 2. the last evaluation in `evaluations.npz` is at the last scheduled environment step,
 3. every return is finite,
 4. what `run.json` says of the files' content, and of its own, still holds.
@@ -28,7 +28,6 @@ from harness.record.layout import (
     Place,
     place_of,
     results_dir_of,
-    seed_of,
 )
 from harness.record.lease import Count, Seconds
 
@@ -260,7 +259,7 @@ def read_record(folder: Path) -> tuple[Record, dict[str, Any]]:
     """The content of `run.json`: checked, with defaults for what came later; and as it stands.
 
     Raises:
-        Unusable: It is missing, damaged, or of another seed than the folder's name tells.
+        Unusable: It is missing, damaged or of a later version.
     """
     raw = _read(folder, RUN_FILE, _MOST_JSON)
     try:
@@ -276,9 +275,6 @@ def read_record(folder: Path) -> tuple[Record, dict[str, Any]]:
             raise ValueError("it is nested too deeply")
     except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
         raise Unusable(f"corrupted {RUN_FILE}: {_explain(error)}") from error
-    named = seed_of(folder.name)
-    if named is not None and named != record.spec.seed:
-        raise Unusable(f"corrupted {RUN_FILE}: it is of seed {record.spec.seed}")
     return record, content
 
 

@@ -5,13 +5,14 @@ import shutil
 
 import numpy as np
 import pytest
-from analysis.evaluations import UnusableError, check_complete
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.__main__ import main
 from analysis.absent import absent_runs
 from analysis.load import load
+from harness.record.evaluations import Evaluations, check_complete
+from harness.record.files import Unusable
 
 DAMAGES = {
     "none": None,
@@ -79,11 +80,12 @@ def test_requested_is_used_plus_listed_and_each_reason_is_the_right_one(
 def test_a_run_is_complete_only_if_it_ends_at_the_scheduled_step(steps, end):
     timesteps = np.sort(np.array(steps))
     results = np.zeros((len(steps), 2))
+    evaluations = Evaluations(timesteps, results, results.astype(int))
     if timesteps[-1] == end:
-        check_complete(timesteps, results, end)
+        check_complete(evaluations, end)
     else:
-        with pytest.raises(UnusableError, match="too short" if timesteps[-1] < end else "too long"):
-            check_complete(timesteps, results, end)
+        with pytest.raises(Unusable, match="too short" if timesteps[-1] < end else "too long"):
+            check_complete(evaluations, end)
 
 
 def test_seeds_that_only_another_framework_has_are_named(results, make_run, capsys):

@@ -83,12 +83,12 @@ def test_a_damaged_run_json_is_a_reason_and_identity_comes_from_the_path(
 @pytest.mark.parametrize(
     ("entries", "words"),
     [
-        ({"status": "done"}, "status='done' is not known"),
-        ({"status": None}, "status=None is not str"),
-        ({"steps": {"scheduled": None}}, "steps.scheduled=None is not int"),
-        ({"steps": []}, "steps.scheduled=None"),
-        ({"spec": {}}, "spec.study=None is not str"),
-        ({"spec": "text"}, "spec.study=None is not str"),
+        ({"status": "done"}, "status: invalid enum value 'done'"),
+        ({"status": None}, "status: expected `str`, got `null`"),
+        ({"steps": {"scheduled": None}}, "steps.scheduled: expected `int`, got `null`"),
+        ({"steps": []}, "steps: expected `object`, got `array`"),
+        ({"spec": {}}, "spec: object missing required field `study`"),
+        ({"spec": "text"}, "spec: expected `object`, got `str`"),
     ],
 )
 def test_a_run_json_without_what_is_needed_names_the_field(results, make_run, entries, words):

@@ -158,7 +158,7 @@ def test_run_that_lies_in_the_folder_of_another_is_not_sent(fake, results, capsy
     folder.rename(folder.with_name("seed=5"))
     assert resubmit(results, "--yes") == 1
     told = capsys.readouterr().out
-    assert "it is of seed 0" in told
+    assert "it holds the run of another folder, <results>/test/" in told
     assert [path.name for path in folder.parent.iterdir()] == ["seed=5"]
 
 
