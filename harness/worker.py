@@ -14,7 +14,14 @@ from harness.adapter import ENTRY_POINT_GROUP, Adapter
 from harness.fields import SpecError
 from harness.prepare import prepare
 from harness.record.folder import Heartbeat, RunFolder
-from harness.record.lease import EXIT_COMPLETE, EXIT_NOT_MINE, Lease, LeaseHeld, LeaseLost
+from harness.record.lease import (
+    EXIT_COMPLETE,
+    EXIT_NOT_MINE,
+    Holder,
+    Lease,
+    LeaseHeld,
+    LeaseLost,
+)
 from harness.record.reading import Reading, holds, read_run
 from harness.run import check_translation, execute, interruption
 from harness.run_spec import spec_from_dict
@@ -63,7 +70,9 @@ def _run_leased(lease: Lease, log: str | None) -> int:
 
 def _run(folder: RunFolder, reading: Reading) -> str:
     try:
-        # Loading a framework may take long: others must see that somebody is at it.
+        # Loading a framework may take long: others must see that somebody is at it, and who.
+        me = Holder.here("")
+        folder.update_run(pid=me.pid, host=me.host, job=me.job or None)
         with Heartbeat(folder, lambda: 0):
             # By its module and name: the project need not be installed where a framework is.
             entry = EntryPoint("adapter", folder.content["adapter"], ENTRY_POINT_GROUP)

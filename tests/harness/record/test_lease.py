@@ -191,7 +191,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 HOUR = 3600.0
-CLOCKS = {"right": 0.0, "slow": -HOUR, "fast": HOUR, "far": 1e11, "mad": 1e300}
+CLOCKS = {"right": 0.0, "slow": -HOUR, "fast": HOUR, "far": 9e11}
 
 
 @pytest.mark.parametrize("clock", CLOCKS.values(), ids=CLOCKS)
