@@ -1,6 +1,6 @@
 """Training in another Python, for frameworks whose requirements clash with the others.
 
-That interpreter needs the framework and what a worker imports (numpy, gymnasium, mujoco,
+That interpreter needs the framework and what a worker imports (msgspec, numpy, gymnasium, mujoco,
 pyarrow, pyyaml). It need not have this project installed: it is lent this one's folder.
 """
 
