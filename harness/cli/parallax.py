@@ -8,6 +8,7 @@ import difflib
 import importlib
 import importlib.metadata
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -43,8 +44,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         What the command returns; 2 without one, and for one that does not exist.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(words)
+    except BrokenPipeError:
+        # The reader has seen enough, as `head` has. Python would complain again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
-        print(_help())
+        print(_help(), flush=True)
         return 0 if words else 2
     if words[0] == "--version":
         print(f"parallax {importlib.metadata.version('parallax-rl')}")
