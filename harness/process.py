@@ -21,7 +21,6 @@ from harness.record.lease import (
     Lease,
     LeaseHeld,
     LeaseLost,
-    read_holder,
 )
 from harness.record.reading import Reading, holds, read_run
 from harness.run import interruption
@@ -101,8 +100,8 @@ class RunProcess:
                 self._log.unlink(missing_ok=True)
             if reading.complete:
                 return Outcome(self._spec, self._folder, "skipped")
-            if read_holder(self._folder) is not None:
-                return Outcome(self._spec, self._folder, "running", failure)
+            # Not marked where nobody holds it: a successor waits for this process before it does.
+            return Outcome(self._spec, self._folder, "running", failure)
         if reading.complete:
             return Outcome(self._spec, self._folder, "completed")
         record = reading.record
@@ -120,8 +119,6 @@ class RunProcess:
             failure = f"{self._folder} is gone: it was deleted or moved while the run went on"
         elif -code in SIGNALS or code == EXIT_INTERRUPTED:
             return interruption(reason_of(-code if code < 0 else signal.SIGTERM))
-        elif code == EXIT_NOT_MINE:
-            failure = "its lease was taken away, and no other process runs it"
         elif code == 0:
             failure = f"its process ended well, but the run is not complete: {reading.reason}"
         else:
