@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from analysis.stats.intervals import METHODS, bounds
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from analysis.intervals import METHODS, bounds
 
 SIZES = (3, 5, 10, 20)
 CHUNK = 500  # samples that share their bootstrap draws
@@ -47,7 +48,7 @@ def coverage(draw: Draw, n: int, method: str, repeats: int, seed: int = 0) -> tu
     Args:
         draw: Source of samples with mean 0.
         n: Seeds per sample.
-        method: One of `analysis.intervals.METHODS`.
+        method: One of `analysis.stats.intervals.METHODS`.
         repeats: Samples.
         seed: The same seed gives all methods the same samples.
     """

@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from analysis.data.load import load
+from analysis.verdicts.options import Options
+from analysis.verdicts.study import answer_runs
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from analysis.answers import answer_runs
-from analysis.load import load
-from analysis.options import Options
 
 FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
 TASKS = ("Ant", "HalfCheetah", "Hopper", "InvertedPendulum")

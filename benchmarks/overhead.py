@@ -68,14 +68,14 @@ def measure(side: str, framework: str, algorithm: str, env: str) -> float:
 
 
 def harness_side(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
-    """The training as `harness.run` starts it, without evaluation."""
-    from harness.adapter import load_adapter
-    from harness.monitor import TrainingMonitor
-    from harness.prepare import prepare
-    from harness.recipes import read_recipe
+    """The training as `harness.train.run` starts it, without evaluation."""
+    from harness.contract.adapter import load_adapter
+    from harness.contract.recipes import read_recipe
+    from harness.contract.run_spec import DEFAULTS, make_spec
     from harness.record.folder import RunFolder
     from harness.record.lease import Lease
-    from harness.run_spec import DEFAULTS, make_spec
+    from harness.train.monitor import TrainingMonitor
+    from harness.train.prepare import prepare
 
     recipe = read_recipe(algorithm, framework)
     overrides = {} if algorithm == "ppo" else {"learning_starts": LEARNING_STARTS}
@@ -135,9 +135,9 @@ def _bare_cleanrl(algorithm: str, env: str) -> Callable[[], Any]:
     if algorithm != "ppo":
         return lambda: reference.main(output, str(path), arguments)
     # The script's own vector environment, not the reference's leaner one.
-    from adapters.cleanrl.gymnasium_facade import SyncVectorEnv
+    from adapters.cleanrl.facades import GymnasiumSyncVectorEnv
 
-    return lambda: reference.main(output, str(path), arguments, SyncVectorEnv)
+    return lambda: reference.main(output, str(path), arguments, GymnasiumSyncVectorEnv)
 
 
 def _bare_recipe(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
@@ -145,8 +145,8 @@ def _bare_recipe(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
     import gymnasium
 
     from envs.tasks import load_task
-    from harness.adapter import Context, load_adapter
-    from harness.recipes import load_recipe
+    from harness.contract.adapter import Context, load_adapter
+    from harness.contract.recipes import load_recipe
 
     class Silent:
         def attach(self, policy: Any, weights: Any) -> None:

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import yaml
 
+from harness.contract.recipes import read_recipe
+from harness.contract.run_spec import DEFAULTS, RunSpec, make_spec
+from slurm.preflight import preflight
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from harness.recipes import read_recipe
-from harness.run_spec import DEFAULTS, RunSpec, make_spec
-from slurm.preflight import preflight
 
 STUDIES = Path(__file__).parents[1] / "harness" / "conf" / "study"
 

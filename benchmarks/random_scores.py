@@ -1,6 +1,6 @@
 """Returns of uniformly random actions, the zero of normalised scores.
 
-    python benchmarks/random_scores.py > analysis/published/random.csv
+    python benchmarks/random_scores.py > analysis/data/published/random.csv
 
 Each task is played for 300 episodes from seeds 0 to 299; it takes some minutes.
 """

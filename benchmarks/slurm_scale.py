@@ -19,8 +19,8 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from slurm.cluster import Cluster
-from slurm.daemons import read_pid
+from slurm.loopback.cluster import Cluster
+from slurm.loopback.daemons import read_pid
 
 PATIENCE = 180.0  # seconds without change after which jobs count as hanging
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from slurm.cluster import Cluster
+from slurm.loopback.cluster import Cluster
 
 STUDY = ["harness", "--multirun", "study=trial"]
 

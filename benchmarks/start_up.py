@@ -33,8 +33,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 from harness.cli.config_groups import register
-from harness.cli.sweep_specs import specs_of_sweep
-from harness.sweep import prepare_all
+from harness.cli.composing import specs_of_sweep
+from harness.train.prepare import prepare_all
 register()
 with initialize_config_module("harness.conf", version_base="1.3"):
     loader = GlobalHydra.instance().config_loader()

@@ -13,7 +13,7 @@ import numpy as np
 from tabulate import tabulate
 from tianshou.data import Batch, ReplayBuffer
 
-from adapters.tianshou.buffers import make_buffer
+from adapters.tianshou.train import make_buffer
 from envs.tasks import make
 
 

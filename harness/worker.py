@@ -10,22 +10,15 @@ import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
-from harness.adapter import ENTRY_POINT_GROUP, Adapter
-from harness.fields import SpecError
-from harness.prepare import prepare
+from harness.contract.adapter import ENTRY_POINT_GROUP, Adapter
+from harness.contract.fields import SpecError
+from harness.contract.run_spec import spec_from_dict
 from harness.record.folder import Heartbeat, RunFolder
-from harness.record.lease import (
-    EXIT_COMPLETE,
-    EXIT_NOT_MINE,
-    Holder,
-    Lease,
-    LeaseHeld,
-    LeaseLost,
-)
+from harness.record.lease import EXIT_COMPLETE, EXIT_NOT_MINE, Holder, Lease, LeaseHeld, LeaseLost
 from harness.record.reading import Reading, holds, read_run
-from harness.run import check_translation, execute, interruption
-from harness.run_spec import spec_from_dict
-from harness.stopping import EXIT_INTERRUPTED, stop_on_signals
+from harness.train.prepare import check_translation, prepare
+from harness.train.run import execute
+from harness.train.stopping import EXIT_INTERRUPTED, interruption, stop_on_signals
 
 
 def main(path: Path, log: str | None = None) -> int:

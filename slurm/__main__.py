@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from harness.cli.errors import HANDLED, exit_code
-from harness.fields import SpecError
+from harness.contract.fields import SpecError
 from harness.record.files import visible
 from harness.record.layout import find_runs
 from harness.record.reading import find_damage
@@ -121,8 +121,8 @@ def _uncollected() -> Iterator[None]:
 def _status(options: argparse.Namespace) -> int:
     from rich.console import Console  # help and other commands do without
 
+    from slurm.states import survey
     from slurm.status import as_json, render
-    from slurm.survey import survey
 
     with _uncollected():
         runs, queue = survey(options.folder, _warn)
@@ -199,7 +199,7 @@ def _validate(options: argparse.Namespace) -> int:
 
 
 def _lab(options: argparse.Namespace) -> int:
-    from slurm.cluster_lab import hold
+    from slurm.loopback.lab import hold
 
     return hold(
         options.folder,
@@ -212,7 +212,7 @@ def _lab(options: argparse.Namespace) -> int:
 
 def _confirm(options: argparse.Namespace) -> Callable[[str], bool]:
     def ask(question: str) -> bool:
-        from harness.trust import says_yes
+        from harness.cli.trust import says_yes
 
         if options.yes:
             return True

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from submitit.core.utils import DelayedSubmission
 
-from harness.fields import SpecError
-from harness.process import RunProcess, mark
+from harness.contract.fields import SpecError
+from harness.contract.run_spec import spec_from_dict
 from harness.record.folder import past_attempts
 from harness.record.lease import LeaseHeld, LeaseLost, read_holder
 from harness.record.reading import read_run
-from harness.run_spec import spec_from_dict
-from harness.stopping import reason_of
+from harness.sweep.process import RunProcess, mark
+from harness.train.stopping import reason_of
 
 _EARLY = 60.0  # seconds by which Slurm may warn before it said it would
 _KILL_WAIT = 300.0  # seconds to wait for the end that a SIGTERM announces

@@ -8,23 +8,20 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
-from harness.fields import SpecError
-from harness.pending import initialize_all
-from harness.prepare import Prepared
+from harness.contract.fields import SpecError
+from harness.contract.run_spec import RunSpec
 from harness.record.files import visible
 from harness.record.layout import RUN_FILE
 from harness.record.lease import watch
-from harness.run_spec import RunSpec
-from harness.sweep import prepare_all
-from slurm.plan import Array, plan
+from harness.sweep.folders import initialize_all
+from harness.train.prepare import Prepared, prepare_all
+from slurm.arrays import Array, Record, plan_arrays
 from slurm.preflight import CLUSTER, Preflight
 from slurm.preflight import preflight as try_steps
 from slurm.preflight_job import submit_preflight
-from slurm.records import Record
 from slurm.settings import Settings
-from slurm.states import ALIVE, assess
+from slurm.states import ALIVE, ask_about, assess, check_answered
 from slurm.submit import max_array_size, scripts, submit
-from slurm.survey import ask_about, check_answered
 
 _FIRST = 3  # run folders of an array that a dry run names, besides the last one
 
@@ -132,7 +129,7 @@ def _plan(todo: dict[Path, Prepared], settings: Settings) -> dict[Path, list[Arr
     for folder, run in todo.items():
         studies.setdefault(folder.parents[5], []).append((run.spec, folder))
     size = max_array_size() if todo else 1
-    return {study: plan(runs, settings, size) for study, runs in studies.items()}
+    return {study: plan_arrays(runs, settings, size) for study, runs in studies.items()}
 
 
 def _print_plan(plans: dict[Path, list[Array]], settings: Settings, *, every_run: bool) -> None:

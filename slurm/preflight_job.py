@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.cli.errors import RunsFailed
-from harness.fields import SpecError
+from harness.contract.fields import SpecError
+from harness.contract.run_spec import RunSpec, spec_from_dict, spec_to_dict
 from harness.record.files import write_all, write_json
-from harness.run_spec import RunSpec, spec_from_dict, spec_to_dict
-from slurm.plan import Array, Resources
+from slurm.arrays import Array, Resources, new_record
 from slurm.preflight import Preflight, estimate, preflight
-from slurm.records import new_record
 from slurm.settings import Settings
+from slurm.states import OUTCOME
 from slurm.submit import submit_job
-from slurm.survey import OUTCOME
 from slurm.trials import make_trials
 
 _SPECS = "preflight-specs.json"

@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from harness.cli.errors import RunsFailed
-from harness.fields import SpecError
+from harness.cli.trust import code_of_specs, require_trust
+from harness.contract.fields import SpecError
+from harness.contract.run_spec import RunSpec, rename_study, spec_from_dict
 from harness.record.files import visible
 from harness.record.reading import read_run
-from harness.run_spec import RunSpec, rename_study, spec_from_dict
-from harness.trust import code_of_specs, require_trust
+from slurm.arrays import Record, read_records
 from slurm.launch import launch
-from slurm.profile_files import load_settings, recorded
 from slurm.queue import slurm_environment
-from slurm.records import Record, read_records
-from slurm.settings import Settings
-from slurm.states import RunState
-from slurm.survey import check_answered, study_folders, survey
+from slurm.settings import Settings, load_settings, recorded
+from slurm.states import RunState, check_answered, study_folders, survey
 
 _AT_A_TIME = 200  # job ids on a command line
 _PATIENCE = 60  # seconds for scancel to answer

@@ -12,11 +12,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from harness.eta import remaining_seconds
 from harness.record.files import visible
+from harness.sweep.eta import remaining_seconds
 from slurm.queue import Queue
-from slurm.states import STATES, RunState
-from slurm.survey import last_preflight, study_folders
+from slurm.states import STATES, RunState, last_preflight, study_folders
 
 _STYLES = {
     "completed": "green",

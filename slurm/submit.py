@@ -11,11 +11,10 @@ from submitit import SlurmExecutor
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from harness.cli.errors import RunsFailed
-from harness.run_spec import RunSpec
+from harness.contract.run_spec import RunSpec
+from slurm.arrays import Array, Record, new_record
 from slurm.job import JobLimits, RunJob
-from slurm.plan import Array
 from slurm.queue import run_slurm
-from slurm.records import Record, new_record
 from slurm.settings import Settings
 
 _STOCK_ARRAY_SIZE = 1001

@@ -5,12 +5,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.adapter import Adapter, load_adapter
-from harness.fields import SpecError
-from harness.prepare import Prepared, prepare
-from harness.run_spec import DEFAULTS, RunSpec
-from harness.spec import Hyperparameters
-from harness.translation import plain
+from harness.contract.adapter import Adapter, load_adapter
+from harness.contract.algorithms import Hyperparameters
+from harness.contract.fields import SpecError, plain
+from harness.contract.run_spec import DEFAULTS, RunSpec
+from harness.train.prepare import Prepared, prepare
 
 LOADING = 8.0
 """CPU seconds until a process has loaded a framework."""

@@ -151,7 +151,7 @@ def validate(folder):
 
 
 def analyse(folder):
-    from analysis.load import load
+    from analysis.data.load import load
 
     loaded = load(folder)
     complete = [str(run.path) for run in loaded.runs]
@@ -179,8 +179,8 @@ def cancel(folder):
 
 def rerun(folder):
     """Whether `rerun` takes the folder's run for complete; nothing is run."""
-    import harness.rerun
-    from harness.fields import SpecError
+    import harness.cli.rerun
+    from harness.contract.fields import SpecError
 
     started = []
 
@@ -188,11 +188,11 @@ def rerun(folder):
         started.append(True)
         raise SpecError("Nothing is run here.")
 
-    harness.rerun.run_all = refuse
+    harness.cli.rerun.run_all = refuse
     run = run_folder(folder)
     if run is None:
         return {}
-    code = harness.rerun.main([str(run)])
+    code = harness.cli.rerun.main([str(run)])
     sys.stderr.flush()
     said = sys.stderr.buffer.getvalue().decode("utf-8", "replace")
     denied = "holds no complete run" in said
@@ -207,11 +207,11 @@ def run_folder(folder):
 
 def start_again(folder, plan):
     """Whether a sweep would skip the run; otherwise it sets it up anew."""
-    from harness.adapter import load_adapter
-    from harness.fields import SpecError
-    from harness.pending import initialize_all
-    from harness.prepare import prepare
-    from harness.run_spec import spec_from_dict
+    from harness.contract.adapter import load_adapter
+    from harness.contract.fields import SpecError
+    from harness.contract.run_spec import spec_from_dict
+    from harness.sweep.folders import initialize_all
+    from harness.train.prepare import prepare
 
     if plan is None:
         return {}

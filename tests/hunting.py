@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-from harness.adapter import load_adapter
+from harness.contract.adapter import load_adapter
 from harness.probes import registry
 from harness.probes.lab import Lab
 from harness.probes.probe import put, relate, same

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import support
 
-from harness.adapter import load_adapter
-from harness.prepare import prepare
+from harness.contract.adapter import load_adapter
 from harness.record.folder import RunFolder
 from harness.record.lease import Lease
-from harness.run import initialize
+from harness.sweep.folders import initialize
+from harness.train.prepare import prepare
 
 
 def complete_run(results, evaluations=3, **changes):

@@ -6,10 +6,10 @@ import time
 
 from support import spec
 
+from harness.contract.run_spec import spec_to_dict
 from harness.record.files import write_json
-from harness.run_spec import spec_to_dict
-from slurm.profile_files import load_settings
-from slurm.records import Record
+from slurm.arrays import Record
+from slurm.settings import load_settings
 
 PROGRAM = """#!{python}
 import json, sys

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.adapter import Native, Setting
-from harness.cadence import expected_cadence
+from harness.contract.adapter import Native, Setting
+from harness.contract.algorithms import expected_cadence
 
 
 class StandinAdapter:

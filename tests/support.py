@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.adapter import load_adapter
-from harness.fields import SpecError
-from harness.prepare import prepare
-from harness.recipes import read_recipe
+from harness.contract.adapter import load_adapter
+from harness.contract.fields import SpecError
+from harness.contract.recipes import read_recipe
+from harness.contract.run_spec import DEFAULTS, make_spec
 from harness.record.folder import RunFolder
 from harness.record.lease import Lease
 from harness.record.reading import read_run
-from harness.run import execute, initialize
-from harness.run_spec import DEFAULTS, make_spec
+from harness.sweep.folders import initialize
+from harness.train.prepare import prepare
+from harness.train.run import execute
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

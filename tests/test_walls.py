@@ -56,7 +56,7 @@ def test_looking_for_adapters_imports_no_framework():
     import sys
 
     code = (
-        "import sys; from harness.adapter import installed_adapters, load_adapter;"
+        "import sys; from harness.contract.adapter import installed_adapters, load_adapter;"
         "[load_adapter(name) for name in installed_adapters()];"
         f"print([m for m in {sorted(FRAMEWORKS)} if m in sys.modules])"
     )

@@ -5,9 +5,9 @@ from typing import Any
 
 from adapters.cleanrl.scripts import SHA256, check_installed
 from adapters.cleanrl.translate import translate
-from harness.adapter import Context, MakeEnv, Monitor, Native
+from harness.contract.adapter import Context, MakeEnv, Monitor, Native
+from harness.contract.algorithms import Hyperparameters
 from harness.probes.contract import Record, Script, Watch
-from harness.spec import Hyperparameters
 
 
 class CleanRLAdapter:
@@ -58,7 +58,7 @@ class CleanRLAdapter:
         return probe(algorithm, native, context, script, watch)
 
     def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:
-        """See `adapters.cleanrl.defaults`."""
-        from adapters.cleanrl.defaults import upstream_defaults
+        """See `adapters.cleanrl.scripts`."""
+        from adapters.cleanrl.scripts import upstream_defaults
 
         return upstream_defaults(algorithm)

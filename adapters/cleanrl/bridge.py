@@ -12,10 +12,9 @@ from typing import Any
 
 import torch
 
-from adapters.cleanrl.gym_facade import gym_facade
-from adapters.cleanrl.gymnasium_facade import gymnasium_facade
+from adapters.cleanrl.facades import gym_facade, gymnasium_facade
 from adapters.cleanrl.scripts import read_script
-from harness.adapter import MakeEnv, Monitor
+from harness.contract.adapter import MakeEnv, Monitor
 
 METRICS = {
     "charts/learning_rate": "learning_rate",

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.cleanrl import train
-from adapters.torch_probing import Recorder, Slot, linears
-from harness.adapter import Context, Native
+from adapters.torch_common.watch import Recorder, Slot, linears
+from harness.contract.adapter import Context, Native
 from harness.probes.contract import Record, Script, Watch
 
 _CRITICS = {f"critic{i}{suffix}": f"qf{i}{suffix}" for i in (1, 2) for suffix in ("", "_target")}

@@ -1,10 +1,16 @@
-"""Where CleanRL's scripts are, and whether they are the ones this adapter knows."""
+"""CleanRL's scripts: where they are, whether they are those known here, and their defaults."""
 
+import argparse
+import ast
 import hashlib
 import importlib.metadata
+import os
+import types
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from harness.fields import SpecError
+from harness.contract.fields import SpecError
 
 INSTALL = "pip install --no-deps --ignore-requires-python cleanrl==1.2.0"
 
@@ -64,3 +70,24 @@ def _package_folder() -> Path:
             f"framework=cleanrl needs the wheel cleanrl 1.2.0. Run: {INSTALL}"
         ) from None
     return Path(str(distribution.locate_file("cleanrl")))
+
+
+class _EmptyCommandLine(argparse.ArgumentParser):
+    def parse_args(self) -> argparse.Namespace:  # type: ignore[override]
+        return super().parse_args([])
+
+
+def upstream_defaults(algorithm: str) -> Mapping[str, Any]:
+    """Runs the script's own `parse_args`; names are those of its options, without dashes before."""
+    path, source = read_script(algorithm)
+    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    parser = [node for node in functions if node.name == "parse_args"]
+    names: dict[str, Any] = {
+        "argparse": types.SimpleNamespace(ArgumentParser=_EmptyCommandLine),
+        "os": os,
+        "strtobool": lambda text: text.lower() in ("y", "yes", "t", "true", "on", "1"),
+        "__file__": str(path),
+    }
+    exec(compile(ast.Module(list(parser), []), str(path), "exec"), names)
+    arguments = vars(names["parse_args"]())
+    return {name.replace("_", "-"): value for name, value in arguments.items()}

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from adapters.cleanrl import bridge
 from adapters.cleanrl.translate import script_arguments
-from harness.adapter import Context, MakeEnv, Monitor, Native, Policy, Weights
+from harness.contract.adapter import Context, MakeEnv, Monitor, Native, Policy, Weights
 
 NETWORKS = {
     "ppo": ("agent",),

@@ -4,11 +4,9 @@ import dataclasses
 import math
 from typing import Any
 
-from harness.adapter import Context, Native
-from harness.cadence import Cadence, off_policy_cadence
-from harness.fields import SpecError
-from harness.spec import PPO, SAC, TD3, Hyperparameters
-from harness.translation import Translation
+from harness.contract.adapter import Context, Native, Translation
+from harness.contract.algorithms import PPO, SAC, TD3, Cadence, Hyperparameters, off_policy_cadence
+from harness.contract.fields import SpecError
 
 
 def translate(algorithm: str, hyperparameters: Hyperparameters, context: Context) -> Native:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapters.sb3.translate import translate
-from harness.adapter import Context, MakeEnv, Monitor, Native
-from harness.fields import SpecError
+from harness.contract.adapter import Context, MakeEnv, Monitor, Native
+from harness.contract.algorithms import PPO, SAC, Hyperparameters
+from harness.contract.fields import SpecError
 from harness.probes.contract import Record, Script, Watch
-from harness.spec import PPO, SAC, Hyperparameters
 
 
 class SB3Adapter:

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.sb3 import train
-from adapters.torch_probing import Recorder, Slot, captured, linears
-from harness.adapter import Context, Native
+from adapters.torch_common.watch import Recorder, Slot, captured, linears
+from harness.contract.adapter import Context, Native
 from harness.probes.contract import Record, Script, Watch
 
 _PPO = {

@@ -14,7 +14,7 @@ from stable_baselines3.common.monitor import Monitor as SB3Monitor
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from harness.adapter import Context, MakeEnv, Monitor, Native, Weights
+from harness.contract.adapter import Context, MakeEnv, Monitor, Native, Weights
 
 METRICS = {
     "train/learning_rate": "learning_rate",

@@ -7,10 +7,8 @@ can be written down; `adapters.sb3.train` makes the objects.
 import math
 from typing import Any
 
-from harness.adapter import Context, Native
-from harness.cadence import off_policy_cadence
-from harness.spec import PPO, SAC, TD3, Hyperparameters
-from harness.translation import Translation
+from harness.contract.adapter import Context, Native, Translation
+from harness.contract.algorithms import PPO, SAC, TD3, Hyperparameters, off_policy_cadence
 
 
 def translate(algorithm: str, hyperparameters: Hyperparameters, context: Context) -> Native:

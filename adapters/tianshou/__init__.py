@@ -5,9 +5,9 @@ import importlib.util
 from collections.abc import Mapping
 
 from adapters.tianshou.translate import translate
-from harness.adapter import Context, MakeEnv, Monitor, Native
-from harness.fields import SpecError
-from harness.spec import PPO, Hyperparameters
+from harness.contract.adapter import Context, MakeEnv, Monitor, Native
+from harness.contract.algorithms import PPO, Hyperparameters
+from harness.contract.fields import SpecError
 
 
 class TianshouAdapter:

@@ -1,4 +1,9 @@
-"""Trains with Tianshou's collector, buffer and trainer."""
+"""Trains with Tianshou's collector, buffer and trainer.
+
+After each collection the trainer asks the buffer whether any number in it is NaN. The answer is
+the same if only what came since the last question is looked at, and takes no longer when the
+buffer is full.
+"""
 
 from typing import Any
 
@@ -6,15 +11,82 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from tianshou.algorithm import Algorithm
-from tianshou.data import Batch, Collector
+from tianshou.data import Batch, Collector, ReplayBuffer, VectorReplayBuffer
 from tianshou.env import DummyVectorEnv
 from tianshou.trainer import OffPolicyTrainerParams, OnPolicyTrainerParams
+from tianshou.utils import LazyLogger
 from tianshou.utils.torch_utils import policy_within_training_step, torch_train_mode
 
-from adapters.tianshou.buffers import make_buffer
 from adapters.tianshou.build import build, options
-from adapters.tianshou.log import MonitorLogger
-from harness.adapter import Context, MakeEnv, Monitor, Native, Weights
+from harness.contract.adapter import Context, MakeEnv, Monitor, Native, Weights
+
+
+class _Newest(ReplayBuffer):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._unseen: list[NDArray[Any]] = []
+
+    def add(self, *args: Any, **kwargs: Any) -> Any:
+        added = super().add(*args, **kwargs)
+        self._unseen.append(added[0])
+        return added
+
+    def hasnull(self) -> bool:
+        indices, self._unseen = self._unseen, []
+        return bool(indices) and bool(self[np.concatenate(indices)].hasnull())
+
+
+class Replay(_Newest, ReplayBuffer):
+    """Transitions of one environment."""
+
+
+class VectorReplay(_Newest, VectorReplayBuffer):
+    """Transitions of several environments, each in a part of its own."""
+
+
+def make_buffer(size: int, random_seed: int, n_envs: int) -> ReplayBuffer:
+    """A buffer for the transitions of `n_envs` environments."""
+    if n_envs == 1:
+        return Replay(size, random_seed=random_seed)
+    return VectorReplay(size, n_envs, random_seed=random_seed)
+
+
+METRICS = {
+    "actor_loss": "loss/policy",
+    "vf_loss": "loss/value",
+    "ent_loss": "policy/entropy",
+    "alpha": "temperature",
+    "alpha_loss": "loss/temperature",
+}
+"""Fields of Tianshou's statistics to names in the trace."""
+
+
+class MonitorLogger(LazyLogger):
+    """Hands statistics of updates to the monitor, and keeps nothing."""
+
+    def __init__(self, monitor: Monitor, every: int) -> None:
+        """Hands on what every `every`-th training step reports."""
+        super().__init__()
+        self.update_interval = every
+        self._monitor = monitor
+
+    def write(self, step_type: str, step: int, data: dict[str, Any]) -> None:
+        """Records what has a name in the trace."""
+        if step_type.startswith("update"):
+            self._monitor.record(metrics(data))
+
+
+def metrics(data: dict[str, Any]) -> dict[str, float]:
+    """Values by their names in the trace; means where Tianshou has statistics of a rollout."""
+    known = {METRICS[name]: _mean(value) for name, value in data.items() if name in METRICS}
+    if "critic1_loss" in data:
+        known["loss/critic"] = data["critic1_loss"] + data["critic2_loss"]
+    return known
+
+
+def _mean(value: Any) -> float:
+    return float(value["mean"] if isinstance(value, dict) else value)
+
 
 RECORD_EVERY = 100
 """Training steps of TD3 and SAC between records of the trace."""

@@ -7,10 +7,16 @@ Tianshou's MuJoCo examples.
 import dataclasses
 import math
 
-from harness.adapter import Context, Native
-from harness.cadence import Cadence, off_policy_cadence, on_policy_cadence
-from harness.spec import PPO, SAC, TD3, Hyperparameters
-from harness.translation import Translation
+from harness.contract.adapter import Context, Native, Translation
+from harness.contract.algorithms import (
+    PPO,
+    SAC,
+    TD3,
+    Cadence,
+    Hyperparameters,
+    off_policy_cadence,
+    on_policy_cadence,
+)
 
 
 def translate(algorithm: str, hyperparameters: Hyperparameters, context: Context) -> Native:

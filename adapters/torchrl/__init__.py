@@ -5,10 +5,10 @@ import importlib.util
 from collections.abc import Mapping
 
 from adapters.torchrl.translate import half_range, translate
-from harness.adapter import Context, MakeEnv, Monitor, Native
-from harness.fields import SpecError
+from harness.contract.adapter import Context, MakeEnv, Monitor, Native
+from harness.contract.algorithms import SAC, TD3, Hyperparameters
+from harness.contract.fields import SpecError
 from harness.probes.contract import Record, Script, Watch
-from harness.spec import SAC, TD3, Hyperparameters
 
 
 class TorchRLAdapter:

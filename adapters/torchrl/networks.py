@@ -13,7 +13,7 @@ from torchrl.modules import MLP, ProbabilisticActor, ValueOperator
 from torchrl.objectives import LossModule
 
 from envs.tasks import Task
-from harness.adapter import Policy, Weights
+from harness.contract.adapter import Policy, Weights
 
 
 def q_network(settings: Mapping[str, Any], task: Task) -> ValueOperator:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.torch_probing import Recorder, Slot, captured
-from adapters.torchrl import off_policy, ppo, sac, td3
-from harness.adapter import Context, Native
+from adapters.torch_common.watch import Recorder, Slot, captured
+from adapters.torchrl import loop, ppo, sac, td3
+from harness.contract.adapter import Context, Native
 from harness.probes.contract import Record, Script, Watch
 
 MODULES: Mapping[str, Any] = {"ppo": ppo, "td3": td3, "sac": sac}
@@ -22,7 +22,7 @@ def probe(algorithm: str, native: Native, context: Context, script: Script, watc
     """Trains while a recorder watches."""
     with contextlib.ExitStack() as stack:
         built = stack.enter_context(captured(MODULES[algorithm], "build"))
-        buffers = stack.enter_context(captured(off_policy, "TensorDictReplayBuffer"))
+        buffers = stack.enter_context(captured(loop, "TensorDictReplayBuffer"))
         rollouts = stack.enter_context(_first_arguments(ppo, "minibatches", 2))
         reported = stack.enter_context(captured(ppo, "update"))
         recorder = Recorder(

@@ -12,12 +12,11 @@ from torchrl.envs import DoubleToFloat, ExplorationType, InitTracker, RewardSum,
 from torchrl.modules import MLP, ProbabilisticActor, TanhNormal
 from torchrl.objectives import SACLoss, SoftUpdate, group_optimizers
 
-from adapters.torchrl import off_policy
-from adapters.torchrl.collect import action_spec, make_collector, seed_generators
-from adapters.torchrl.means import Means
+from adapters.torchrl import loop
+from adapters.torchrl.loop import Means, action_spec, make_collector, seed_generators
 from adapters.torchrl.networks import greedy, q_network, weights
 from envs.tasks import Task
-from harness.adapter import Context, MakeEnv, Monitor, Native
+from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 
 NETWORKS = ("actor_network", "qvalue_network", "target_qvalue_network")
 
@@ -48,9 +47,9 @@ def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor)
     collector = make_collector(make_env, context.n_envs, components.actor, settings, *transforms)
     monitor.attach(greedy(components.actor), lambda: weights(components.loss, NETWORKS))
     means = Means()
-    for step, batch, is_last in off_policy.minibatches(collector, settings):
+    for step, batch, is_last in loop.minibatches(collector, settings):
         means.add(update(components, batch, step))
-        if is_last and means.updates >= off_policy.RECORD_EVERY:
+        if is_last and means.updates >= loop.RECORD_EVERY:
             monitor.record(
                 means.take()
                 | {

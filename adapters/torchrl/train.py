@@ -1,7 +1,7 @@
 """Trains by algorithm name."""
 
 from adapters.torchrl import ppo, sac, td3
-from harness.adapter import Context, MakeEnv, Monitor, Native
+from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 
 _LOOPS = {"ppo": ppo.train, "td3": td3.train, "sac": sac.train}
 

@@ -8,10 +8,8 @@ import dataclasses
 import math
 
 from envs.tasks import Task
-from harness.adapter import Context, Native
-from harness.cadence import expected_cadence
-from harness.spec import PPO, SAC, TD3, Hyperparameters
-from harness.translation import Translation
+from harness.contract.adapter import Context, Native, Translation
+from harness.contract.algorithms import PPO, SAC, TD3, Hyperparameters, expected_cadence
 
 
 def translate(algorithm: str, hyperparameters: Hyperparameters, context: Context) -> Native:

@@ -8,13 +8,12 @@ import numpy as np
 from rich.text import Text
 
 from analysis.commands.shell import load_results, make_console, writing_to
-from analysis.compare import compare
-from analysis.curves import Panel, make_panels
 from analysis.figures.learning_curves import draw_curves
-from analysis.figures.save import save
-from analysis.intervals import METHODS
-from analysis.notes import make_notes
-from analysis.tables import print_comparison, to_csv, to_markdown
+from analysis.figures.sheet import save
+from analysis.stats.intervals import METHODS
+from analysis.tables.comparison import make_notes, print_comparison, to_csv, to_markdown
+from analysis.verdicts.comparison import compare
+from analysis.verdicts.curves import Panel, make_panels
 from harness.record.files import write_text
 from harness.record.layout import ANALYSIS_FOLDER
 

@@ -6,14 +6,19 @@ from pathlib import Path
 
 from rich.text import Text
 
-from analysis.commands.shell import CommandError, load_results, make_console, progress, writing_to
-from analysis.commands.verdict_options import add_verdict_arguments, make_options
+from analysis.commands.shell import (
+    CommandError,
+    add_verdict_arguments,
+    load_results,
+    make_console,
+    make_options,
+    progress,
+    writing_to,
+)
 from analysis.figures import families
-from analysis.figures.material import gather
-from analysis.figures.render import cores, render_all
-from analysis.figures.save import PNG_DPI, write_bytes
-from analysis.figures.sheet import NotDrawn, Sheet
-from analysis.intervals import METHODS
+from analysis.figures.sheet import PNG_DPI, NotDrawn, Sheet, cores, render_all, write_bytes
+from analysis.stats.intervals import METHODS
+from analysis.verdicts.study import gather
 from harness.record.files import write_text
 from harness.record.layout import ANALYSIS_FOLDER
 

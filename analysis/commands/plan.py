@@ -8,19 +8,23 @@ from pathlib import Path
 
 from rich.text import Text
 
-from analysis.answers import answer_runs
-from analysis.commands.shell import CommandError, load_results, make_console, writing_to
-from analysis.commands.verdict_options import add_verdict_arguments, make_options
-from analysis.groups import groups_of_runs
-from analysis.options import Options
-from analysis.pair_verdict import DIFFERENT, EQUIVALENT
-from analysis.plan_wording import costs, counts
-from analysis.planning import Plan, plan_next_look, plan_once
-from analysis.runs import Loaded
-from analysis.stopping import Looks, stopping_verdicts
-from analysis.stopping_row import stopping_row
-from analysis.sweeps import make_sweeps, script
-from analysis.verdict_tables import to_csv
+from analysis.commands.shell import (
+    CommandError,
+    add_verdict_arguments,
+    load_results,
+    make_console,
+    make_options,
+    writing_to,
+)
+from analysis.data.runs import Loaded
+from analysis.plan.planning import Plan, costs, counts, plan_next_look, plan_once
+from analysis.plan.sweeps import make_sweeps, script
+from analysis.tables.verdicts import stopping_row, to_csv
+from analysis.verdicts.consistency import DIFFERENT, EQUIVALENT
+from analysis.verdicts.groups import groups_of_runs
+from analysis.verdicts.options import Options
+from analysis.verdicts.stopping import Looks, stopping_verdicts
+from analysis.verdicts.study import answer_runs
 from harness.record.files import write_text
 from harness.record.layout import ANALYSIS_FOLDER
 

@@ -5,11 +5,10 @@ from pathlib import Path
 
 from rich.text import Text
 
-from analysis.answers import answer_published
-from analysis.commands.shell import make_console, writing_to
-from analysis.commands.verdict_options import add_verdict_arguments, make_options
+from analysis.commands.shell import add_verdict_arguments, make_console, make_options, writing_to
 from analysis.commands.verdicts import summary, write_tables
 from analysis.thesis.page import published_page
+from analysis.verdicts.study import answer_published
 from harness.record.files import write_text
 
 PAGE = "published-tables.md"

@@ -9,11 +9,16 @@ from pathlib import Path
 from rich.text import Text
 
 from analysis.commands.figures import add_interval_argument, add_jobs_argument
-from analysis.commands.shell import load_results, make_console, progress, writing_to
-from analysis.commands.verdict_options import add_verdict_arguments, make_options
-from analysis.figures.material import gather
-from analysis.report.content import gather_content
-from analysis.report.page import render_page
+from analysis.commands.shell import (
+    add_verdict_arguments,
+    load_results,
+    make_console,
+    make_options,
+    progress,
+    writing_to,
+)
+from analysis.report.page import gather_content, render_page
+from analysis.verdicts.study import gather
 from harness.record.files import write_text
 from harness.record.layout import ANALYSIS_FOLDER
 

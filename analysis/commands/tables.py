@@ -5,13 +5,17 @@ from pathlib import Path
 
 from rich.text import Text
 
-from analysis.answers import answer_runs
-from analysis.commands.shell import load_results, make_console, writing_to
-from analysis.commands.verdict_options import add_verdict_arguments, make_options
-from analysis.intervals import METHODS
-from analysis.notes import counts
-from analysis.score_table import score_tables
-from analysis.score_table_formats import to_csv, to_latex, to_markdown
+from analysis.commands.shell import (
+    add_verdict_arguments,
+    load_results,
+    make_console,
+    make_options,
+    writing_to,
+)
+from analysis.stats.intervals import METHODS
+from analysis.tables.scores import score_tables, to_csv, to_latex, to_markdown
+from analysis.verdicts.study import answer_runs
+from analysis.words import counts
 from harness.record.files import write_text
 from harness.record.layout import ANALYSIS_FOLDER
 

@@ -7,10 +7,15 @@ from pathlib import Path
 
 from rich.text import Text
 
-from analysis.answers import Answers, answer_runs
-from analysis.commands.shell import load_results, make_console, writing_to
-from analysis.commands.verdict_options import add_verdict_arguments, make_options
-from analysis.verdict_tables import consistency_row, ranking_rows, reproduction_row, to_csv
+from analysis.commands.shell import (
+    add_verdict_arguments,
+    load_results,
+    make_console,
+    make_options,
+    writing_to,
+)
+from analysis.tables.verdicts import consistency_row, ranking_rows, reproduction_row, to_csv
+from analysis.verdicts.study import Answers, answer_runs
 from harness.record.files import write_text
 from harness.record.layout import ANALYSIS_FOLDER
 

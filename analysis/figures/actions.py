@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy import stats
 
-from analysis.figures.layout import Margins, panel_grid
-from analysis.figures.material import Material
+from analysis.figures.panels import Margins, panel_grid
 from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.style import LARGE, PAGE, SMALL, paper_settings
 from analysis.stats.moments import Floats
+from analysis.verdicts.study import Material
 
 MEANS, VARIANCES = (0.0, -0.6), (1.0, 0.4, 0.1)
 # No framework's and no algorithm's colours: both ways occur in several frameworks.

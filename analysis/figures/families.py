@@ -5,20 +5,16 @@ from collections.abc import Callable, Sequence
 
 from analysis.figures import (
     actions,
-    aggregates,
-    consistency,
+    curves,
     highlights,
     intervals,
     profiles,
-    ranking,
     ranks,
     reproduction,
-    vectorised,
     verdicts,
-    wrappers,
 )
-from analysis.figures.material import Material
 from analysis.figures.sheet import NotDrawn, Sheet
+from analysis.verdicts.study import Material
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,16 +37,20 @@ FAMILIES = tuple(
     for row in (
         ("reproduction", "how often worse, similar, better than published", reproduction.sheets),
         ("highlights", "the settings that differ most, curves over scores", highlights.sheets),
-        ("wrappers", "curves without and with wrappers", wrappers.sheets),
-        ("vectorised", "curves with one and several environments", vectorised.sheets),
+        ("wrappers", "curves without and with wrappers", curves.wrapper_sheets),
+        ("vectorised", "curves with one and several environments", curves.copies_sheets),
         ("actions", "distributions of actions under clipping and tanh", actions.sheets),
         ("intervals", "final scores with intervals, per algorithm", intervals.sheets),
-        ("consistency", "curves of all frameworks, per algorithm", consistency.sheets),
-        ("ranking", "curves of all algorithms, per configuration", ranking.sheets),
+        ("consistency", "curves of all frameworks, per algorithm", curves.consistency_sheets),
+        ("ranking", "curves of all algorithms, per configuration", curves.ranking_sheets),
         ("verdicts", "matrix of verdicts on pairs of frameworks", verdicts.sheets),
         ("ranks", "ranks of algorithms in each framework", ranks.sheets),
         ("profiles", "performance profiles over all tasks", profiles.sheets),
-        ("aggregates", "median, mean, interquartile mean, optimality gap", aggregates.sheets),
+        (
+            "aggregates",
+            "median, mean, interquartile mean, optimality gap",
+            profiles.aggregate_sheets,
+        ),
     )
 )
 

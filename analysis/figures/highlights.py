@@ -1,20 +1,114 @@
-"""The settings that differ most: curves over final scores (thesis Figures 6-11)."""
+"""The settings that differ most: curves over final scores, three in a row (thesis Figures 6-11)."""
 
+import dataclasses
 import functools
 import math
 
-from analysis.consistency import DIFFERENT, PairVerdict
-from analysis.figures import consistency, ranking
-from analysis.figures.curve_grid import ALGORITHMS, FRAMEWORKS
-from analysis.figures.highlight_page import Highlights, draw
-from analysis.figures.material import Material
-from analysis.figures.names import recipe_label
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from analysis.data.runs import Cell
+from analysis.figures import curves
+from analysis.figures.curves import ALGORITHMS, FRAMEWORKS
+from analysis.figures.panels import (
+    Line,
+    Margins,
+    draw_lines,
+    draw_spots,
+    fit_axes,
+    interval_words,
+    legend,
+    note_spot_sizes,
+    panel_grid,
+    plain_axes,
+    short,
+    size_words,
+    spot_limits,
+    usual_size,
+)
 from analysis.figures.sheet import NotDrawn, Sheet
-from analysis.figures.style import label
-from analysis.figures.words import interval_words, size_words
-from analysis.naming import file_name
-from analysis.ranking_verdict import WORST_FIRST, RankingVerdict
-from analysis.runs import Cell
+from analysis.figures.style import PAGE, Look, algorithm_looks, looks, paper_settings
+from analysis.verdicts.consistency import DIFFERENT, PairVerdict
+from analysis.verdicts.ranking import WORST_FIRST, RankingVerdict
+from analysis.verdicts.study import Material
+from analysis.words import file_name, label, recipe_label
+
+_COLUMNS = 3
+
+Panel = tuple[str, tuple[Line, ...]]  # title and lines
+
+
+@dataclasses.dataclass(frozen=True)
+class Highlights:
+    """Some settings, each with curves and final scores.
+
+    Attributes:
+        panels: Title and lines of each.
+        kind: What lines stand for: `frameworks` or `algorithms`.
+        shared: All panels share their axes.
+    """
+
+    panels: tuple[Panel, ...]
+    kind: str
+    shared: bool
+
+    @property
+    def lines(self) -> list[Line]:
+        """All lines of all panels."""
+        return [line for _, lines in self.panels for line in lines]
+
+
+def draw(content: Highlights) -> Figure:
+    """Draws curves over final scores, three settings in a row."""
+    names = [line.name for line in content.lines]
+    styles = looks(names) if content.kind == FRAMEWORKS else algorithm_looks(names)
+    columns = min(_COLUMNS, len(content.panels))
+    rows = math.ceil(len(content.panels) / columns)
+    titles = max(title.count("\n") for title, _ in content.panels)
+    margins = Margins(left=0.45, top=0.4 + 0.12 * titles, bottom=0.36, across=0.32, down=0.2)
+    # An empty row between the blocks holds the titles of the lower one.
+    heights = ([1.25, 0.13 * len(styles) + 0.1, 0.05 + 0.1 * titles] * rows)[:-1]
+    with matplotlib.rc_context(paper_settings()):
+        width = margins.left + (PAGE - margins.left) * max(2, columns) / _COLUMNS
+        figure, axes = panel_grid(len(heights), columns, width, heights, margins)
+        legend(figure, styles)
+        for axis in axes.flat:
+            axis.set_axis_off()
+        for i, panel in enumerate(content.panels):
+            row, column = divmod(i, columns)
+            _draw_panel(axes[3 * row, column], axes[3 * row + 1, column], panel, content, styles)
+        figure.text(
+            0.5,
+            0.06 / figure.get_figheight(),
+            "above: mean return over environment steps; below: mean return at the end",
+            ha="center",
+        )
+    return figure
+
+
+def _draw_panel(
+    top: Axes, bottom: Axes, panel: Panel, content: Highlights, styles: dict[str, Look]
+) -> None:
+    title, lines = panel
+    for axis in (top, bottom):
+        axis.set_axis_on()
+    scope = content.lines if content.shared else list(lines)
+    top.set_title(title)
+    draw_lines(top, lines, styles)
+    fit_axes(top, scope)
+    plain_axes(top)
+    places = {name: i for i, name in enumerate(styles)}
+    spots = [(float(places[line.name]), line) for line in lines]
+    draw_spots(bottom, spots, styles)
+    note_spot_sizes(bottom, spots, usual_size(content.lines))
+    bottom.set_xlim(spot_limits(scope))
+    bottom.set_ylim(len(styles) - 0.4, -0.6)
+    bottom.set_yticks([])
+    bottom.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+    bottom.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+
 
 MOST = 6  # settings in a figure
 
@@ -22,7 +116,7 @@ MOST = 6  # settings in a figure
 def sheets(material: Material) -> list[Sheet | NotDrawn]:
     """One figure per algorithm, and one per configuration that ranks algorithms."""
     pages = [_of_algorithm(material, *setting) for setting in material.settings]
-    pages += [_of_ranking(material, key) for key in ranking.configurations(material)]
+    pages += [_of_ranking(material, key) for key in curves.configurations(material)]
     reason = "no two frameworks have two runs used in the same setting"
     found: list[Sheet | NotDrawn] = [page for page in pages if page is not None]
     return found or [NotDrawn("highlights", reason)]
@@ -50,7 +144,7 @@ def _of_algorithm(material: Material, study: str, algorithm: str, variant: str) 
     panels = tuple(
         (
             f"{item.cell.env}\n{recipe_label(item.cell.hps)}",
-            consistency.lines_of(material, item.cell),
+            curves.lines_of_frameworks(material, item.cell),
         )
         for item in chosen
     )
@@ -78,7 +172,7 @@ def least_preserved(items: list[RankingVerdict]) -> RankingVerdict:
     return min(items, key=lambda i: (WORST_FIRST.index(i.verdict), i.same_order, i.env))
 
 
-def _of_ranking(material: Material, key: ranking.Configuration) -> Sheet | None:
+def _of_ranking(material: Material, key: curves.Configuration) -> Sheet | None:
     study, hps, variant = key
     items = [
         item
@@ -89,7 +183,10 @@ def _of_ranking(material: Material, key: ranking.Configuration) -> Sheet | None:
         return None
     worst = least_preserved(items)
     panels = tuple(
-        (label(ranked.framework), ranking.lines_of(material, key, worst.env, ranked.framework))
+        (
+            label(ranked.framework),
+            curves.lines_of_algorithms(material, key, worst.env, ranked.framework),
+        )
         for ranked in worst.rankings
     )
     title = f"Ranking preserved least, hyperparameters: {recipe_label(hps)}"

@@ -9,17 +9,26 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from analysis.figures.consistency import lines_of
-from analysis.figures.layout import Margins, legend, panel_grid
-from analysis.figures.material import Material
-from analysis.figures.names import recipe_label, recipes
-from analysis.figures.parts import Line, draw_spots, note_spot_sizes, short, spot_limits
+from analysis.data.published import targets
+from analysis.data.runs import Cell
+from analysis.figures.curves import lines_of_frameworks
+from analysis.figures.panels import (
+    Line,
+    Margins,
+    draw_spots,
+    interval_words,
+    legend,
+    note_spot_sizes,
+    panel_grid,
+    short,
+    size_words,
+    spot_limits,
+    usual_size,
+)
 from analysis.figures.sheet import NotDrawn, Sheet
-from analysis.figures.style import PAGE, Look, label, looks, paper_settings
-from analysis.figures.words import interval_words, size_words, usual_size
-from analysis.naming import file_name
-from analysis.published import targets
-from analysis.runs import Cell
+from analysis.figures.style import PAGE, Look, looks, paper_settings
+from analysis.verdicts.study import Material
+from analysis.words import file_name, label, recipe_label, recipes
 
 _COLUMNS = 4
 
@@ -57,7 +66,10 @@ def _sheet(material: Material, study: str, algorithm: str, variant: str) -> Shee
     panels = tuple(
         TaskPanel(
             env,
-            tuple(lines_of(material, Cell(study, env, algorithm, hps, variant)) for hps in order),
+            tuple(
+                lines_of_frameworks(material, Cell(study, env, algorithm, hps, variant))
+                for hps in order
+            ),
             tuple(_published(algorithm, env, hps) for hps in order),
         )
         for env in sorted({cell.env for cell in cells})

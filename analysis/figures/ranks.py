@@ -7,9 +7,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.layout import Margins, legend, panel_grid, patch_legend, row_label
-from analysis.figures.material import Material
-from analysis.figures.names import recipe_label, recipes, task_lines
+from analysis.figures.panels import Margins, legend, panel_grid, patch_legend, row_label
 from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.style import (
     PAGE,
@@ -17,12 +15,11 @@ from analysis.figures.style import (
     VERDICT_COLORS,
     Look,
     algorithm_looks,
-    label,
     paper_settings,
 )
-from analysis.figures.words import span
-from analysis.naming import file_name
-from analysis.ranking_verdict import WORST_FIRST, RankingVerdict
+from analysis.verdicts.ranking import WORST_FIRST, RankingVerdict
+from analysis.verdicts.study import Material
+from analysis.words import file_name, label, recipe_label, recipes, span, task_lines
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,13 +8,12 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.layout import Margins, panel_grid, patch_legend
-from analysis.figures.material import Material
+from analysis.figures.panels import Margins, panel_grid, patch_legend
 from analysis.figures.sheet import NotDrawn, Sheet
-from analysis.figures.style import COLUMN, SMALL, VERDICT_COLORS, label, paper_settings
-from analysis.figures.words import span
-from analysis.naming import file_name
-from analysis.reproduction import BETTER, SIMILAR, WORSE, ReproductionVerdict
+from analysis.figures.style import COLUMN, SMALL, VERDICT_COLORS, paper_settings
+from analysis.verdicts.reproduction import BETTER, SIMILAR, WORSE, ReproductionVerdict
+from analysis.verdicts.study import Material
+from analysis.words import file_name, label, span
 
 TABLE = "thesis_targets"
 _WORDS = (WORSE, SIMILAR, BETTER)

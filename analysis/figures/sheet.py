@@ -1,11 +1,20 @@
-"""A figure before it is drawn, and a figure that cannot be drawn."""
+"""A figure before it is drawn, many drawn at once, and their files: the same bytes each time."""
 
 import dataclasses
-from collections.abc import Callable
+import io
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
 
+import matplotlib
 from matplotlib.figure import Figure
 
-from analysis.runs import Cell
+from analysis.data.runs import Cell
+from analysis.figures.style import paper_settings, settings
+from harness.record.files import write_whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,3 +47,90 @@ class NotDrawn:
 
     name: str
     reason: str
+
+
+PNG_DPI = 200
+# What would tell when and with what a file was written.
+_METADATA: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+
+
+def to_bytes(figure: Figure, kind: str, dpi: int = PNG_DPI) -> bytes:
+    """The content of a file.
+
+    Args:
+        figure: To be called with the settings in force that the figure was drawn with.
+        kind: `png` or `pdf`.
+        dpi: Resolution of a PNG.
+    """
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=dpi, metadata=_METADATA[kind])
+    return buffer.getvalue()
+
+
+def save(figure: Figure, png: Path, pdf: Path) -> None:
+    """Writes both formats of a figure that was drawn with `settings`."""
+    with matplotlib.rc_context(settings()):
+        for path, kind in ((png, "png"), (pdf, "pdf")):
+            write_bytes(path, to_bytes(figure, kind))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes a whole file or none."""
+
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(content)
+
+    write_whole(path, write)
+
+
+Files = dict[str, bytes]  # content by kind
+
+
+def render(sheet: Sheet, kinds: Sequence[str] = ("png", "pdf"), dpi: int = PNG_DPI) -> Files:
+    """The files of one figure: the same bytes for the same sheet.
+
+    Args:
+        sheet: The figure.
+        kinds: `png`, `pdf` or both.
+        dpi: Resolution of a PNG.
+    """
+    with matplotlib.rc_context(paper_settings()):
+        figure = sheet.draw()
+        return {kind: to_bytes(figure, kind, dpi) for kind in kinds}
+
+
+def render_all(
+    sheets: Sequence[Sheet], kinds: Sequence[str], dpi: int, jobs: int
+) -> Iterator[tuple[Sheet, Files]]:
+    """Draws figures in their order, `jobs` at a time.
+
+    Args:
+        sheets: The figures.
+        kinds: `png`, `pdf` or both.
+        dpi: Resolution of PNGs.
+        jobs: Processes; 1 draws in this one.
+    """
+    jobs = min(jobs, len(sheets))
+    if jobs <= 1:
+        return ((sheet, render(sheet, kinds, dpi)) for sheet in sheets)
+    # Forked workers need not import everything again. They start here and not with the first
+    # figure asked for: by then a progress display may run a thread, which forks do not survive.
+    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork"))
+    waiting = [pool.submit(render, sheet, kinds, dpi) for sheet in sheets]
+    return _collect(pool, sheets, waiting)
+
+
+def _collect(
+    pool: ProcessPoolExecutor, sheets: Sequence[Sheet], waiting: Sequence[Future[Files]]
+) -> Iterator[tuple[Sheet, Files]]:
+    with pool:
+        for sheet, future in zip(sheets, waiting, strict=True):
+            yield sheet, future.result()
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

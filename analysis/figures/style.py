@@ -16,15 +16,7 @@ SMALL, MEDIUM, LARGE = 6.0, 7.0, 8.0  # points
 
 # Named here so that a framework keeps its colour in figures where another is missing.
 _FRAMEWORKS = ("cleanrl", "sb3", "torchrl", "tianshou")
-_LABELS = {
-    "cleanrl": "CleanRL",
-    "sb3": "SB3",
-    "torchrl": "TorchRL",
-    "tianshou": "Tianshou",
-    "ppo": "PPO",
-    "td3": "TD3",
-    "sac": "SAC",
-}
+
 # Blue, orange, green, vermilion, pink ... of a palette for colour-blind readers.
 _PALETTE = "colorblind"
 # Indigo, olive and rose of Paul Tol's muted scheme: none of them is a framework's.
@@ -70,11 +62,6 @@ def algorithm_looks(algorithms: Iterable[str]) -> dict[str, Look]:
     """A look for each algorithm; no known one shares its colour with a known framework."""
     known = list(_ALGORITHMS.values())
     return _looks(tuple(_ALGORITHMS), [*known, *sns.color_palette(_PALETTE)[5:]], set(algorithms))
-
-
-def label(name: str) -> str:
-    """What a framework or an algorithm is called in figures."""
-    return _LABELS.get(name, name)
 
 
 def settings() -> Any:

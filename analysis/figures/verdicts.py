@@ -10,14 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from analysis.consistency import DIFFERENT, EQUIVALENT, UNDECIDED, PairVerdict
-from analysis.figures.layout import Margins, panel_grid, patch_legend
-from analysis.figures.material import Material
-from analysis.figures.names import recipe_label, recipes
+from analysis.figures.panels import Margins, panel_grid, patch_legend
 from analysis.figures.sheet import NotDrawn, Sheet
-from analysis.figures.style import PAGE, SMALL, VERDICT_COLORS, label, paper_settings
-from analysis.figures.words import span
-from analysis.naming import file_name
+from analysis.figures.style import PAGE, SMALL, VERDICT_COLORS, paper_settings
+from analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, UNDECIDED, PairVerdict
+from analysis.verdicts.study import Material
+from analysis.words import file_name, label, recipe_label, recipes, span
 
 _MOST = 1000  # seeds; more are not counted
 

@@ -6,9 +6,9 @@ import urllib.parse
 from collections.abc import Iterable
 from pathlib import Path
 
-from analysis.answers import Answers
-from analysis.groups import Group
-from analysis.runs import Cell
+from analysis.data.runs import Cell
+from analysis.verdicts.groups import Group
+from analysis.verdicts.study import Answers
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,15 +1,175 @@
-"""The page as text: a template, with style and script inside."""
+"""The page: everything on it is gathered, its figures are drawn, a template makes it text."""
 
+import base64
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import jinja2
 
-from analysis.figures.style import label
-from analysis.notes import FORMULAS, counts
-from analysis.report.content import Content
-from analysis.report.statements import plural
-from analysis.report.table_parts import setting_columns
-from analysis.score_table_formats import score_text
+from analysis.figures import families
+from analysis.figures.sheet import Files, NotDrawn, Sheet, render_all
+from analysis.report import consistency, ranking, reproduction, study
+from analysis.report.consistency import consistency_table
+from analysis.report.links import Links, make_links
+from analysis.report.overall import overall_table
+from analysis.report.ranking import ranking_table
+from analysis.report.reproduction import reproduction_table
+from analysis.report.statements import Answer, plural
+from analysis.report.study import Part, Provenance, read_provenance
+from analysis.report.tables import RunRow, SortableTable, run_rows, setting_columns
+from analysis.tables.scores import ScoreTable, score_tables, score_text
+from analysis.verdicts.study import Material
+from analysis.words import FORMULAS, counts, label
+
+DPI = 150
+
+Drawn = tuple[Sheet, Files]
+Progress = Callable[[Iterable[Drawn], int], Iterable[Drawn]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A figure on the page.
+
+    Attributes:
+        name: Name of its files, and its anchor.
+        title: What it shows.
+        caption: The caption.
+        data: PNG, base64.
+        width: Width in a paper, in inches.
+        groups: Numbers of the groups behind it.
+    """
+
+    name: str
+    title: str
+    caption: str
+    data: str
+    width: float
+    groups: tuple[int, ...]
+
+
+def draw_pictures(
+    found: Mapping[str, Sequence[Sheet | NotDrawn]], links: Links, jobs: int, progress: Progress
+) -> dict[str, tuple[Picture, ...]]:
+    """Draws figures.
+
+    Args:
+        found: Figures by family.
+        links: Numbers of groups.
+        jobs: Figures drawn at a time.
+        progress: Passes on what is drawn, given how many there will be.
+
+    Returns:
+        What was drawn, by family.
+    """
+    owner = {
+        item.name: family
+        for family, items in found.items()
+        for item in items
+        if isinstance(item, Sheet)
+    }
+    sheets = [item for items in found.values() for item in items if isinstance(item, Sheet)]
+    pictures: dict[str, list[Picture]] = {family: [] for family in found}
+    drawn = render_all(sheets, ["png"], DPI, jobs)
+    for sheet, files in progress(drawn, len(sheets)):
+        content = files["png"]
+        width = int.from_bytes(content[16:20], "big") / DPI  # from the PNG's header
+        data = base64.b64encode(content).decode("ascii")
+        picture = Picture(
+            sheet.name, sheet.title, sheet.caption, data, width, links.of_cells(sheet.cells)
+        )
+        pictures[owner[sheet.name]].append(picture)
+    return {family: tuple(items) for family, items in pictures.items()}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Content:
+    """Everything on the page.
+
+    Attributes:
+        title: Heading.
+        command: What makes the page again.
+        versions: What it was made with.
+        material: Runs, verdicts and curves.
+        parts: What was run.
+        provenance: Where and with what.
+        reasons: Kinds of reasons why folders are not used, with counts.
+        absent: Runs without a folder.
+        answers: The three answers.
+        pictures: Figures by family.
+        not_drawn: Figures without data.
+        scores: Tables in the thesis' layout.
+        tables: Sortable tables by name.
+        runs: Every run folder.
+        links: Numbers of groups.
+    """
+
+    title: str
+    command: str
+    versions: str
+    material: Material
+    parts: tuple[Part, ...]
+    provenance: Provenance
+    reasons: tuple[tuple[str, int], ...]
+    absent: tuple[str, ...]
+    answers: tuple[Answer, ...]
+    pictures: Mapping[str, tuple[Picture, ...]]
+    not_drawn: tuple[NotDrawn, ...]
+    scores: tuple[ScoreTable, ...]
+    tables: Mapping[str, SortableTable]
+    runs: tuple[RunRow, ...]
+    links: Links
+
+
+def gather_content(
+    material: Material,
+    command: str,
+    versions: str,
+    page_folder: Path,
+    jobs: int,
+    progress: Progress,
+) -> Content:
+    """Draws the figures and words the answers.
+
+    Args:
+        material: Runs, verdicts and curves.
+        command: What makes the page again.
+        versions: What it is made with.
+        page_folder: Folder of the page, which links to runs start from.
+        jobs: Figures drawn at a time.
+        progress: Passes on what is drawn, given how many there will be.
+    """
+    answers, loaded = material.answers, material.loaded
+    links = make_links(answers, page_folder)
+    found = families.sheets(material, [])
+    names = sorted({cell.study for cell in loaded.cells})
+    sortable = [make(answers, links) for make in (reproduction_table, consistency_table)]
+    sortable += [ranking_table(answers, links), overall_table(material.overall, answers, links)]
+    return Content(
+        title=f"Parallax report: {', '.join(names)}",
+        command=command,
+        versions=versions,
+        material=material,
+        parts=study.parts(loaded),
+        provenance=read_provenance(loaded.runs),
+        reasons=study.reasons(loaded),
+        absent=study.absent(loaded),
+        answers=(
+            reproduction.reproduction(answers, links),
+            consistency.consistency(answers, links),
+            ranking.ranking(answers, links),
+        ),
+        pictures=draw_pictures(found, links, jobs, progress),
+        not_drawn=tuple(
+            item for items in found.values() for item in items if isinstance(item, NotDrawn)
+        ),
+        scores=score_tables(answers, material.method),
+        tables={table.name: table for table in sortable},
+        runs=run_rows(loaded, links),
+        links=links,
+    )
+
 
 _FOLDER = Path(__file__).parent
 

@@ -5,12 +5,9 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
-from analysis.figures.style import label
-from analysis.figures.words import span
-from analysis.groups import Group
-from analysis.ranking import OWN
-from analysis.runs import Cell
-from analysis.wording import own_parts
+from analysis.data.runs import Cell
+from analysis.verdicts.groups import Group
+from analysis.words import OWN, label, own_parts, span
 
 SHOWN = 12  # single findings; the tables have all
 

@@ -4,10 +4,10 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
-from analysis.groups import Group
-from analysis.published import split_version
+from analysis.data.published import split_version
 from analysis.stats import pairwise
 from analysis.stats.moments import stack
+from analysis.verdicts.groups import Group
 
 SUPPORTED, PARTLY, NOT_SUPPORTED = "supported", "partly supported", "not supported"
 NOT_CONTRADICTED = "neither shown nor contradicted"

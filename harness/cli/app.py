@@ -8,10 +8,10 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from harness.cli.errors import RunsFailed, exit_code
-from harness.fields import SpecError
-from harness.process import Outcome
-from harness.run_spec import RunSpec, make_spec
-from harness.sweep import run_all
+from harness.contract.fields import SpecError
+from harness.contract.run_spec import RunSpec, make_spec
+from harness.sweep.process import Outcome
+from harness.sweep.sweep import run_all
 
 _NAMED = ("framework", "algorithm", "env", "hps", "study")
 

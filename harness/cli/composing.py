@@ -1,4 +1,4 @@
-"""Composes the runs of a sweep with few compositions by Hydra, each of which takes 50 ms of CPU.
+"""From a sweep's overrides to its runs, with few compositions by Hydra, each 50 ms of CPU.
 
 Most runs of a sweep differ in framework, task and seed only. Where it is certain that Hydra would
 do nothing else with these words than write the name or number into the configuration, that is
@@ -8,14 +8,20 @@ done here; in doubt Hydra composes the run. What certain means is in `Shared`.
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.progress import track
 
+from harness.cli.app import spec_from_values
 from harness.cli.config_groups import group_names, option
+from harness.contract.fields import SpecError
+from harness.contract.run_spec import RunSpec
 
 GROUPS = ("framework", "env")
 SEED = "seed"
@@ -259,3 +265,40 @@ def _is_plain(text: str) -> bool:
     while count:
         text, count = _REFERENCE.subn("?", text)
     return "${" not in text
+
+
+_MANY = 100
+
+
+def specs_of_sweep(
+    loader: ConfigLoader, config: DictConfig, job_overrides: Sequence[Sequence[str]]
+) -> tuple[list[RunSpec], Path]:
+    """The runs of a sweep, checked, and the folder for their results.
+
+    Args:
+        loader: Hydra's.
+        config: Configuration of the sweep itself.
+        job_overrides: Overrides of each run.
+
+    Raises:
+        SpecError: A value cannot be used.
+        HydraException: A configuration does not exist.
+    """
+    composer = Composer(loader, config, job_overrides)
+    pairs = [
+        spec_from_values(composer.values(overrides))
+        for overrides in track(
+            job_overrides,
+            "Reading the sweep",
+            console=Console(stderr=True),
+            transient=True,
+            disable=len(job_overrides) < _MANY,
+        )
+    ]
+    places = {str(place): place for _, place in pairs}
+    if len(places) > 1:
+        raise SpecError(
+            f"results_dir={','.join(places)} cannot be swept: all runs of a sweep go below one "
+            "folder. Give one value, and sweep study.name if runs must be kept apart."
+        )
+    return [spec for spec, _ in pairs], pairs[0][1]

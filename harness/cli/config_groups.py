@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from envs.tasks import TASK_IDS
-from harness.adapter import installed_adapters
-from harness.recipes import read_recipe, recipe_names
-from harness.spec import ALGORITHMS
+from harness.contract.adapter import installed_adapters
+from harness.contract.algorithms import ALGORITHMS
+from harness.contract.recipes import read_recipe, recipe_names
 
 
 def group_names() -> dict[str, list[str]]:

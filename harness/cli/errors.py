@@ -2,7 +2,7 @@
 
 import sys
 
-from harness.fields import SpecError
+from harness.contract.fields import SpecError
 
 
 class RunsFailed(Exception):  # noqa: N818

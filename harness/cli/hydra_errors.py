@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.fields import unknown
-from harness.run_spec import RunSpec
-from harness.spec import ALGORITHMS, only_of
+from harness.contract.algorithms import ALGORITHMS, only_of
+from harness.contract.fields import unknown
+from harness.contract.run_spec import RunSpec
 
 REFUSALS = (HydraException, OmegaConfBaseException)
 

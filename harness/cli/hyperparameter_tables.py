@@ -16,13 +16,12 @@ import yaml
 from tabulate import tabulate
 
 from envs.tasks import TaskError, load_task
-from harness.adapter import Context, Setting, installed_adapters, load_adapter
-from harness.fields import SpecError
-from harness.prepare import resolve
-from harness.recipes import load_recipe, recipe_names
-from harness.run_spec import ALIGNMENTS
-from harness.spec import ALGORITHMS, THESIS_FIELDS
-from harness.translation import plain
+from harness.contract.adapter import Context, Setting, installed_adapters, load_adapter
+from harness.contract.algorithms import ALGORITHMS, THESIS_FIELDS
+from harness.contract.fields import SpecError, plain
+from harness.contract.recipes import load_recipe, recipe_names
+from harness.contract.run_spec import ALIGNMENTS
+from harness.train.prepare import resolve
 
 RECIPE = "original"
 TABLES = {"ppo": 6, "td3": 7, "sac": 8}

@@ -14,11 +14,11 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.adapter import installed_adapters
-from harness.fields import SpecError
-from harness.recipes import recipe_files, recipe_names
+from harness.contract.adapter import installed_adapters
+from harness.contract.algorithms import ALGORITHMS
+from harness.contract.fields import SpecError
+from harness.contract.recipes import recipe_files, recipe_names
 from harness.record.files import write_all
-from harness.spec import ALGORITHMS
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,19}")
 _TABLE = '[project.entry-points."parallax.adapters"]'

@@ -19,9 +19,9 @@ Run = Callable[[list[str]], int]
 _TABLES = "harness.cli.hyperparameter_tables"
 _TRAINING = {
     "train": ("harness.cli.train:main", "Trains one run, or with --multirun a sweep"),
-    "rerun": ("harness.rerun:main", "Trains a finished run again and compares"),
-    "free": ("harness.free:main", "Ends the lease of a process that nobody can ask any more"),
-    "probe": ("harness.probes.__main__:main", "Compares one update of each implementation"),
+    "rerun": ("harness.cli.rerun:main", "Trains a finished run again and compares"),
+    "free": ("harness.cli.free:main", "Ends the lease of a process that nobody can ask any more"),
+    "probe": ("harness.probes.command:main", "Compares one update of each implementation"),
     "alignment": (f"{_TABLES}:print_alignment", "What each framework receives, and how"),
     "appendix": (f"{_TABLES}:print_appendix", "The same as tables for a paper's appendix"),
     "new-adapter": ("harness.cli.new_adapter:main", "Starts an adapter for another framework"),

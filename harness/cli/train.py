@@ -28,8 +28,8 @@ def _train() -> int:
     from harness.cli.config_groups import register
     from harness.cli.errors import HANDLED, exit_code
     from harness.cli.hydra_errors import REFUSALS, explain
-    from harness.fields import SpecError
-    from harness.stopping import stop_launcher_on_signals
+    from harness.contract.fields import SpecError
+    from harness.train.stopping import stop_launcher_on_signals
 
     register()
     stop_launcher_on_signals()

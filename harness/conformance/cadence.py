@@ -4,11 +4,15 @@ import dataclasses
 
 import numpy as np
 
-from harness.cadence import Cadence, expected_cadence
-from harness.conformance.runs import observe, train
-from harness.conformance.small import base_hyperparameters, translate, with_value
-from harness.fields import SpecError
-from harness.spec import PPO, Hyperparameters
+from harness.conformance.trainings import (
+    base_hyperparameters,
+    observe,
+    train,
+    translate,
+    with_value,
+)
+from harness.contract.algorithms import PPO, Cadence, Hyperparameters, expected_cadence
+from harness.contract.fields import SpecError
 
 
 class CadenceConformance:

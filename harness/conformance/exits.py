@@ -14,16 +14,15 @@ from typing import Any
 import pytest
 
 from envs.scripted import ENV_ID, FAULT_ENV_IDS, FAULT_STEP
-from harness.adapter import load_adapter
-from harness.conformance.runs import train
-from harness.conformance.small import STEPS, base_hyperparameters
-from harness.interpreter import lend_project
-from harness.prepare import Prepared, prepare
+from harness.conformance.trainings import STEPS, base_hyperparameters, train
+from harness.contract.adapter import load_adapter
+from harness.contract.run_spec import DEFAULTS, make_spec
 from harness.record.folder import RunFolder
 from harness.record.lease import Lease
 from harness.record.reading import read_run
-from harness.run import execute, initialize
-from harness.run_spec import DEFAULTS, make_spec
+from harness.sweep.folders import initialize
+from harness.train.prepare import Prepared, lend_project, prepare
+from harness.train.run import execute
 
 FILES = {"run.json", "evaluations.npz", "trace.parquet", "log.txt"}
 # A disk of its own for one process and its children; no rights are needed for that.

@@ -8,18 +8,18 @@ import pytest
 from numpy.typing import NDArray
 
 from envs.scripted import ENV_ID, NARROW_ENV_ID
-from harness.adapter import Weights, load_adapter
 from harness.conformance.observer import CRITIC, POLICY, TEMPERATURE
-from harness.conformance.runs import observe, train
-from harness.conformance.small import (
+from harness.conformance.trainings import (
     ALTERNATIVES,
     base_hyperparameters,
+    observe,
+    train,
     translate,
     with_value,
 )
-from harness.fields import SpecError
-from harness.spec import ALGORITHMS
-from harness.translation import plain
+from harness.contract.adapter import Weights, load_adapter
+from harness.contract.algorithms import ALGORITHMS
+from harness.contract.fields import SpecError, plain
 
 _RATES = {
     "learning_rate": POLICY,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from harness.adapter import Policy, Weights
-from harness.cadence import Cadence
+from harness.contract.adapter import Policy, Weights
+from harness.contract.algorithms import Cadence
 
 POLICY, CRITIC, TEMPERATURE = "policy", "critic", "temperature"
 

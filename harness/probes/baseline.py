@@ -1,4 +1,4 @@
-"""Stored answers: what is no longer as it was, and how to keep them."""
+"""Stored answers: what is no longer as it was, here or between two versions of a framework."""
 
 import dataclasses
 import json
@@ -7,12 +7,20 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.fields import SpecError
+from harness.contract.fields import SpecError
+from harness.probes.fleet import HERE, OTHER
 from harness.probes.probe import relate
 from harness.probes.registry import PROBES
-from harness.probes.report import describe
-from harness.probes.results import AGREES, Answer, Array, Report, Result, entry_names
-from harness.probes.stored import from_json
+from harness.probes.results import (
+    AGREES,
+    Answer,
+    Array,
+    Report,
+    Result,
+    describe,
+    entry_names,
+    from_json,
+)
 
 ROOM = 1e-3
 """Change of an answer, as a share of its largest number, that another processor may cause."""
@@ -144,3 +152,38 @@ def _answers(report: Report) -> Answers:
         for result in report.results
         for name, answer in result.answers.items()
     }
+
+
+def version_changes(report: Report) -> Sequence[str]:
+    """One line per probe that the two versions answer differently."""
+    return [
+        f"{result.probe}: {line}"
+        for result in report.results
+        if _pair(result) is not None
+        for line in changed(result, result.answers[OTHER], result.answers[HERE])
+    ]
+
+
+def version_lines(report: Report) -> list[str]:
+    """Which versions were compared and what changed from the other one to this one."""
+    other, here = (report.versions[name] for name in (OTHER, HERE))
+    text = [f"from {', '.join(other)}", f"to   {', '.join(here)}"]
+    if other == here:
+        text.append("Both interpreters have the same versions.")
+    found = version_changes(report)
+    compared = sum(_pair(result) is not None for result in report.results)
+    left_out = len(report.results) - compared
+    text.append(
+        f"{len(found) or 'None'} of {compared} answers changed"
+        + (f"; {left_out} could not be compared" if left_out else "")
+        + (":" if found else ".")
+    )
+    return [*text, *(f"  {line}" for line in found)]
+
+
+def _pair(result: Result) -> tuple[Answer, Answer] | None:
+    # Both versions' answers, where neither failed.
+    answers = result.answers.get(OTHER), result.answers.get(HERE)
+    if answers[0] is None or answers[1] is None or any(a and a.failed for a in answers):
+        return None
+    return answers[0], answers[1]

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.adapter import Context, Native, Policy, Weights
+from harness.contract.adapter import Context, Native, Policy, Weights
 from harness.probes.results import Array
 from harness.probes.world import World
 

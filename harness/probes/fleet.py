@@ -1,4 +1,7 @@
-"""Puts probes to several implementations, each in a process of its own, two at a time."""
+"""Puts probes to several implementations, each in a process of its own, two at a time.
+
+Here is which implementations are asked, and how their answers come together.
+"""
 
 import dataclasses
 import json
@@ -11,11 +14,52 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
 
-from harness.interpreter import lend_project
-from harness.probes.merging import died, merge
-from harness.probes.probe import Probe
-from harness.probes.results import Report, Result
-from harness.probes.stored import result_from_json
+import numpy as np
+
+from harness.contract.adapter import find_adapter, installed_adapters, load_adapter
+from harness.contract.fields import SpecError, unknown
+from harness.probes.contract import Probeable
+from harness.probes.probe import Probe, alike
+from harness.probes.results import Answer, Axis, Report, Result, no_answer, result_from_json
+from harness.train.prepare import check_interpreter, lend_project
+
+
+def died(probe: Probe, why: str) -> Result:
+    """The result of a process that ended before it answered."""
+    return bare(probe, {"": no_answer(why, failed=True)}, None)
+
+
+def merge(probe: Probe, results: Mapping[str, Result]) -> Result:
+    """One result of several, by implementation, each with one answer at most."""
+    answers: dict[str, Answer] = {}
+    axis: Axis | None = None
+    for label, result in results.items():
+        axis = result.axis if axis is None else axis
+        for answer in result.answers.values():  # one at most
+            answers[label] = answer if axis is result.axis else _own_axis(answer, result, axis)
+    return bare(probe, answers, axis)
+
+
+def _own_axis(answer: Answer, result: Result, common: Axis | None) -> Answer:
+    if result.axis is None or common is None:
+        return answer
+    same = np.allclose(result.axis.values, common.values, rtol=1e-4, atol=1e-6)
+    return answer if same else dataclasses.replace(answer, along=result.axis.values)
+
+
+def bare(probe: Probe, answers: Mapping[str, Answer], axis: Axis | None) -> Result:
+    """A result with what the probe says of itself."""
+    return Result(
+        probe=probe.name,
+        algorithm=probe.algorithm,
+        question=probe.question,
+        citation=probe.citation,
+        quantity=probe.quantity,
+        axis=axis,
+        answers=answers,
+        groups=alike(probe, answers),
+    )
+
 
 PROCESSES = 2
 
@@ -127,3 +171,58 @@ def _last_line(file: IO[bytes]) -> str:
     file.seek(0)
     lines = file.read().decode(errors="replace").strip().splitlines()
     return lines[-1][:200] if lines else "it said nothing"
+
+
+OTHER, HERE = "other", "here"
+"""Names of the two versions of one framework."""
+
+
+def find(
+    names: Sequence[str] | None, python: str | None = None
+) -> tuple[list[Party], dict[str, str]]:
+    """The frameworks that can be asked, and why others cannot.
+
+    Args:
+        names: Frameworks asked for; None is all that are installed.
+        python: Another interpreter to ask in.
+
+    Raises:
+        SpecError: A framework asked for by name is not known or cannot be asked.
+    """
+    parties: list[Party] = []
+    not_probed: dict[str, str] = {}
+    for name in names if names is not None else sorted(installed_adapters()):
+        try:
+            parties.append(party(name, python))
+        except SpecError as error:
+            if names is not None:
+                raise
+            not_probed[name] = str(error)
+    if not parties:
+        why = "; ".join(f"{name}: {text}" for name, text in not_probed.items())
+        raise SpecError(f"--frameworks: there is none to ask. {why}")
+    return parties, not_probed
+
+
+def drifting(name: str, python: str) -> tuple[list[Party], dict[str, str]]:
+    """One framework twice, in another interpreter and in this one; nothing is left out."""
+    return [party(name, python, OTHER), party(name, None, HERE)], {}
+
+
+def party(name: str, python: str | None = None, label: str | None = None) -> Party:
+    """One framework.
+
+    Raises:
+        SpecError: It is not known, not installed or has no probing part.
+    """
+    known = installed_adapters()
+    if name not in known:
+        raise SpecError(unknown(f"--frameworks {name}", name, list(known)))
+    adapter = load_adapter(name)
+    if not isinstance(adapter, Probeable):
+        raise SpecError(f"framework={name}: its adapter has no probing part.")
+    if python is None:
+        adapter.check_installed()
+    else:
+        check_interpreter(python, name)
+    return Party(label or name, find_adapter(name).value, python or sys.executable)

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.adapter import Adapter, Context
+from harness.contract.adapter import Adapter, Context
+from harness.contract.recipes import load_recipe
 from harness.probes.contract import Parameters, Probeable, Record, Script, Watch
 from harness.probes.results import Array
 from harness.probes.world import Dictation, Transition, World
-from harness.recipes import load_recipe
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,14 +1,56 @@
-"""What a probe is, and how one is put to several frameworks."""
+"""What a probe is, how one is put to several frameworks, and what its answer means."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from harness.fields import SpecError
-from harness.probes.compare import compare
+from harness.contract.fields import SpecError
 from harness.probes.lab import Lab
-from harness.probes.results import AGREES, FACTOR, OFFSET, Answer, Array, Axis, Comparison, Result
+from harness.probes.results import (
+    AGREES,
+    COUNT,
+    FACTOR,
+    FUNCTION,
+    OFFSET,
+    Answer,
+    Array,
+    Axis,
+    Comparison,
+    Result,
+)
+
+
+def compare(value: Array, expected: Array, tolerance: float, counts: bool = False) -> Comparison:
+    """Names the simplest relation that explains `value`.
+
+    Args:
+        value: What was measured.
+        expected: What the formula gives; same shape.
+        tolerance: Largest difference that counts as rounding, as a share of the largest
+            expected magnitude (at least 1e-6 of a unit).
+        counts: Whether the numbers are whole counts.
+    """
+    if value.shape != expected.shape:
+        return Comparison(COUNT if counts else FUNCTION, float(value.size - expected.size))
+    difference = value - expected
+    largest = float(np.max(np.abs(difference), initial=0.0))
+    if counts:
+        worst = difference.flat[int(np.argmax(np.abs(difference)))] if difference.size else 0.0
+        return Comparison(AGREES) if largest == 0 else Comparison(COUNT, float(worst))
+    if not np.isfinite(largest):
+        return Comparison(FUNCTION, largest)
+    room = tolerance * max(float(np.max(np.abs(expected), initial=0.0)), 1e-6)
+    if largest <= room:
+        return Comparison(AGREES)
+    norm = float(np.sum(expected**2))
+    factor = float(np.sum(value * expected)) / norm if norm > 0 else np.nan
+    if np.max(np.abs(value - factor * expected)) <= room * max(1.0, abs(factor)):
+        return Comparison(FACTOR, factor)
+    offset = float(np.mean(difference))
+    if np.max(np.abs(difference - offset)) <= room:
+        return Comparison(OFFSET, offset)
+    return Comparison(FUNCTION, largest)
 
 
 class Unmeasured(Exception):  # noqa: N818
@@ -146,3 +188,40 @@ def _meaning(probe: Probe, measurement: Measurement, comparison: Comparison) -> 
         if relate(probe, value, np.asarray(array, float)).kind == AGREES:
             return name
     return probe.meaning(comparison, measurement)
+
+
+Words = Callable[[Comparison, Measurement], str]
+
+
+def relation(subject: str) -> Words:
+    """`<subject>` with how it relates to the paper's."""
+
+    def words(comparison: Comparison, measurement: Measurement) -> str:
+        if comparison.kind == FACTOR:
+            return f"{subject}: {comparison.size:.4g} times the paper's"
+        if comparison.kind == OFFSET:
+            return f"{subject}: the paper's {comparison.size:+.4g}"
+        return f"{subject}: another function of its inputs, up to {comparison.size:.3g} away"
+
+    return words
+
+
+def listed(names: Sequence[str]) -> Words:
+    """Every entry that differs, with its name: `name is 2, not 1`."""
+
+    def words(comparison: Comparison, measurement: Measurement) -> str:
+        value, expected = np.ravel(measurement.value), np.ravel(measurement.expected)
+        if len(value) != len(expected) or len(value) != len(names):
+            return f"{_short(value)}, not {_short(expected)}"
+        parts = [
+            f"{name} is {v:.4g}, not {e:.4g}"
+            for name, v, e in zip(names, value, expected, strict=True)
+            if not np.isclose(v, e, rtol=1e-4, atol=1e-12)
+        ]
+        return "; ".join(parts)
+
+    return words
+
+
+def _short(array: np.ndarray) -> str:
+    return "[" + ", ".join(f"{x:.4g}" for x in array[:8]) + (", ...]" if len(array) > 8 else "]")

@@ -3,10 +3,10 @@
 import difflib
 from collections.abc import Sequence
 
-from harness.fields import SpecError, unknown
+from harness.contract.algorithms import ALGORITHMS
+from harness.contract.fields import SpecError, unknown
 from harness.probes import ppo, sac, settings, td3
 from harness.probes.probe import Probe
-from harness.spec import ALGORITHMS
 
 PROBES: tuple[Probe, ...] = tuple(
     probe

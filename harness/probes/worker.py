@@ -12,14 +12,13 @@ from importlib.metadata import EntryPoint, version
 from pathlib import Path
 from typing import IO, Any
 
-from harness.adapter import ENTRY_POINT_GROUP, Adapter
+from harness.contract.adapter import ENTRY_POINT_GROUP, Adapter
 from harness.probes import registry
 from harness.probes.contract import Probeable
+from harness.probes.fleet import bare
 from harness.probes.lab import Lab
-from harness.probes.merging import bare
 from harness.probes.probe import Probe, put
-from harness.probes.results import Result, no_answer
-from harness.probes.stored import plain
+from harness.probes.results import Result, no_answer, plain
 
 
 def main(entry: str, names: list[str]) -> int:

@@ -17,13 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.record.files import bytes_writer, json_writer, plain_json
-from harness.record.layout import (
-    EVALUATIONS_FILE,
-    LOG_FILE,
-    PROGRESS_FILE,
-    RUN_FILE,
-    TRACE_FILE,
-)
+from harness.record.layout import EVALUATIONS_FILE, LOG_FILE, PROGRESS_FILE, RUN_FILE, TRACE_FILE
 from harness.record.lease import (
     EXIT_NOT_MINE,
     LONGEST_PERIOD,

@@ -50,7 +50,7 @@ Value = bool | int | float | str | list[bool | int | float | str | None] | None
 
 
 class Spec(Struct, frozen=True):
-    """What was asked for; `harness.run_spec.RunSpec` says what each field means."""
+    """What was asked for; `harness.contract.run_spec.RunSpec` says what each field means."""
 
     study: Name
     framework: Name

@@ -1,13 +1,13 @@
-"""Implements Hydra's launcher interface on `harness.sweep`."""
+"""Implements Hydra's launcher interface on `harness.sweep.sweep`."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.launcher import SweepLauncher
+from harness.cli.launcher import SweepLauncher
 
 if TYPE_CHECKING:
-    from harness.run_spec import RunSpec
+    from harness.contract.run_spec import RunSpec
 
 
 class LocalLauncher(SweepLauncher):
@@ -20,6 +20,6 @@ class LocalLauncher(SweepLauncher):
     def launch_runs(self, specs: "Sequence[RunSpec]", results_dir: Path) -> None:
         """Runs the sweep."""
         from harness.cli.app import report
-        from harness.sweep import run_all
+        from harness.sweep.sweep import run_all
 
         report(run_all(specs, results_dir, self.n_jobs), results_dir)

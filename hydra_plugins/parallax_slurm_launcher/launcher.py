@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from harness.launcher import SweepLauncher
+from harness.cli.launcher import SweepLauncher
 
 if TYPE_CHECKING:
-    from harness.run_spec import RunSpec
+    from harness.contract.run_spec import RunSpec
 
 
 class SlurmLauncher(SweepLauncher):
@@ -39,9 +39,9 @@ class SlurmLauncher(SweepLauncher):
         Raises:
             SpecError: The profile or a setting is not valid.
         """
-        from harness.fields import SpecError
+        from harness.contract.fields import SpecError
         from slurm.preflight import read_options
-        from slurm.profile_files import load_settings
+        from slurm.settings import load_settings
 
         if self._dry_run not in (True, False, "full"):
             raise SpecError(

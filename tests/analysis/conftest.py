@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.figures.material import Material, gather
-from analysis.load import load
-from analysis.options import Options
+from analysis.data.load import load
+from analysis.verdicts.options import Options
+from analysis.verdicts.study import Material, gather
 from benchmarks.synthetic_returns import Size
 from benchmarks.synthetic_study import write_study
 

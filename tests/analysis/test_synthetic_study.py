@@ -3,12 +3,12 @@ import json
 
 import pytest
 
-from analysis.answers import answer_runs
-from analysis.load import load
-from analysis.options import Options
+from analysis.data.load import load
+from analysis.verdicts.options import Options
+from analysis.verdicts.study import answer_runs
 from benchmarks.synthetic_returns import PLANTED, Size, plans
 from benchmarks.synthetic_study import main, write_study
-from harness.run_spec import RunSpec
+from harness.contract.run_spec import RunSpec
 
 SMALL = Size(tasks=("Hopper", "Walker2d"), evaluations=6, episodes=3, eval_every=1000)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from slurm_lab import Lab
 
-from slurm.cluster import Cluster
-from slurm.daemons import find_programs
+from slurm.loopback.cluster import Cluster
+from slurm.loopback.daemons import find_programs
 
 
 def need_slurm():

@@ -7,7 +7,7 @@ from slurm_lab import SWEEP, Lab
 from support import spec
 
 from slurm.launch import launch
-from slurm.profile_files import load_settings
+from slurm.settings import load_settings
 
 
 def dry_run(tmp_path, capsys, seeds, **options):

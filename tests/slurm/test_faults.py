@@ -11,7 +11,7 @@ import pytest
 from slurm_lab import Lab, small_disk
 from slurm_scene import DISK, PARTS, PPO, TIMED, Scene
 
-from slurm.cluster import Cluster
+from slurm.loopback.cluster import Cluster
 
 WHY = {
     "process": ("failed", "the process was killed by SIGKILL"),

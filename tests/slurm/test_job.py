@@ -6,8 +6,8 @@ import pytest
 import recorded
 from slurm_fakes import a_run
 
-from harness.process import Outcome
 from harness.record.reading import read_run
+from harness.sweep.process import Outcome
 from slurm.job import JobFailed, JobLimits, RunJob
 
 LIMITS = JobLimits(60, 60, 2, 0, 0)
@@ -39,7 +39,7 @@ class Process:
 
 def test_run_that_cannot_be_understood_fails_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(Process, "started", [], raising=False)
-    monkeypatch.setattr("slurm.job.RunProcess", Process)
+    monkeypatch.setattr("harness.sweep.process.RunProcess", Process)
     odd = a_run(tmp_path, changed={"alignment": "odd"})
     other = a_run(tmp_path, seed=1)
     with pytest.raises(JobFailed, match=r"1 of 2 runs are not complete: .*seed=0: .*odd"):

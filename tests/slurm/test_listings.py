@@ -1,6 +1,6 @@
 """What Slurm's commands print, as they printed it on a real cluster."""
 
-from slurm.listings import Job, parse_sacct, parse_scontrol, parse_squeue
+from slurm.queue import Job, parse_sacct, parse_scontrol, parse_squeue
 
 SQUEUE = """\
 1|0|COMPLETED|None|study-ppo-1

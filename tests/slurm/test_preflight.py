@@ -12,17 +12,9 @@ import support
 from slurm_lab import SWEEP, Lab, wait_until
 
 from adapters.sb3.translate import translate
-from harness.fields import SpecError
-from harness.run import initialize
-from slurm.preflight import (
-    CLUSTER,
-    HERE,
-    Preflight,
-    _Worker,
-    estimate,
-    preflight,
-    read_options,
-)
+from harness.contract.fields import SpecError
+from harness.sweep.folders import initialize
+from slurm.preflight import CLUSTER, HERE, Preflight, _Worker, estimate, preflight, read_options
 from slurm.trials import make_trials, shorten
 
 SLURM = ["hydra/launcher=slurm", "hydra.launcher.preflight_processes=1"]

@@ -9,8 +9,7 @@ import pytest
 from slurm_fakes import FakeSlurm, a_record, a_run
 
 from slurm.__main__ import main
-from slurm.listings import parse_sacct, parse_scontrol, parse_squeue
-from slurm.queue import ask, run_slurm
+from slurm.queue import ask, parse_sacct, parse_scontrol, parse_squeue, run_slurm
 
 RUN = Path("Hopper-v4/ppo/sb3/sb3/steps=600/seed=0")
 

@@ -7,10 +7,10 @@ import pytest
 import support
 from slurm_fakes import FakeSlurm, a_record, a_run
 
-from harness.fields import SpecError
+from harness.contract.fields import SpecError
 from slurm.__main__ import main
 from slurm.launch import launch
-from slurm.profile_files import load_settings
+from slurm.settings import load_settings
 
 
 @pytest.fixture

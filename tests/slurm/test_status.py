@@ -14,8 +14,7 @@ from slurm_fakes import FakeSlurm, a_record
 
 from harness.record.lease import Holder
 from harness.record.reading import read_run
-from slurm.listings import Job
-from slurm.queue import Queue, ask
+from slurm.queue import Job, Queue, ask
 from slurm.states import assess
 from slurm.status import as_json, render, seconds_left
 
@@ -122,7 +121,7 @@ def test_run_that_ends_while_it_is_looked_at_is_not_lost(folder, monkeypatch):
         lease.__exit__(None, None, None)
         return reading
 
-    monkeypatch.setattr("slurm.states.read_run", read)
+    monkeypatch.setattr("harness.record.reading.read_run", read)
     assert assess(folder).state == "failed"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from harness.fields import SpecError
+from harness.contract.fields import SpecError
 
 FILE = Path(__file__).with_name("statements.yaml")
 TAKES = ("all", "smallest", "largest", "first", "last")

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from harness.fields import SpecError
+from harness.contract.fields import SpecError
 from harness.probes.ledger.statements import Statement
 from harness.probes.ledger.verdicts import (
     CONFIRMED,
@@ -13,8 +13,7 @@ from harness.probes.ledger.verdicts import (
     judge,
     unmentioned,
 )
-from harness.probes.report import describe
-from harness.probes.results import Answer, Report
+from harness.probes.results import Answer, Report, describe
 
 FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
 """The implementations that the statements are about."""

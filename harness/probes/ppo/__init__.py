@@ -3,21 +3,12 @@
 import numpy as np
 
 from harness.probes.lab import Run
-from harness.probes.ppo import (
-    actions,
-    advantages,
-    annealing,
-    divergence,
-    losses,
-    minibatches,
-    policy_loss,
-    runs,
-)
+from harness.probes.ppo import actions, advantages, annealing, losses, minibatches, trainings
 from harness.probes.ppo.readings import kept
-from harness.probes.ppo.runs import CODE, PAPER
+from harness.probes.ppo.trainings import CODE, PAPER
 from harness.probes.probe import Probe
 from harness.probes.results import Array
-from harness.probes.shared import completeness, greedy, initial, optimizers, starts
+from harness.probes.shared import initial, optimizers, storage
 
 GAINS = {"policy.out": 0.01, "value.out": 1.0}
 """Orthogonal gain of the last layers in the authors' code; hidden layers have sqrt(2)."""
@@ -32,41 +23,44 @@ def _orthogonal(name: str, shape: tuple[int, ...]) -> float:
 
 
 PROBES: tuple[Probe, ...] = (
-    greedy.probe(
-        "ppo", runs.wide, "out", f"{PAPER}, section 6.1: the mean of the Gaussian; {CODE} cuts it"
+    storage.greedy_probe(
+        "ppo",
+        trainings.wide,
+        "out",
+        f"{PAPER}, section 6.1: the mean of the Gaussian; {CODE} cuts it",
     ),
     *actions.PROBES,
     *advantages.PROBES,
-    *policy_loss.PROBES,
+    *losses.POLICY_PROBES,
     *losses.PROBES,
     *minibatches.PROBES,
-    *divergence.PROBES,
+    *losses.DIVERGENCE_PROBES,
     *annealing.PROBES,
-    *completeness.probes(
+    *optimizers.completeness_probes(
         "ppo",
-        runs.update,
+        trainings.update,
         {"policy": _seen, "value": _seen},
         f"{PAPER}, section 6.1: tanh",
     ),
     *optimizers.probes(
         "ppo",
-        runs.update,
-        runs.own,
+        trainings.update,
+        trainings.own,
         {"policy": 3e-4, "value": 3e-4},
         1e-5,
         f"{PAPER}, table 3: Adam with 0.0003; epsilon in {CODE}",
     ),
-    starts.constant(
+    initial.constant_start(
         "ppo.initial_std",
         "Which standard deviation has the policy at the start, by default?",
         f"{CODE}: 1",
-        runs.own,
+        trainings.own,
         "policy.log_std",
         1.0,
     ),
     *initial.probes(
         "ppo",
-        runs.own,
+        trainings.own,
         (64, 64, 64, 64),
         f"{PAPER}, section 6.1: 64 and 64",
         _orthogonal,

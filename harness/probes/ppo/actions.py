@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.probes import oracles, words
+from harness.probes import formulas
 from harness.probes.lab import Lab
-from harness.probes.ppo import readings, runs
-from harness.probes.ppo.runs import PAPER
-from harness.probes.probe import Measurement, Probe
+from harness.probes.ppo import readings, trainings
+from harness.probes.ppo.trainings import PAPER
+from harness.probes.probe import Measurement, Probe, relation
 from harness.probes.results import Array, Axis
 from harness.probes.setups import HALF, HIGH, LOW
 
@@ -16,7 +16,7 @@ TANH_TEXT = "the sample is squashed by tanh and scaled to the range, not cut at 
 
 
 def _action(lab: Lab) -> Measurement:
-    run = runs.wide(lab)
+    run = trainings.wide(lab)
     x = readings.samples(run)[:, 0]
     order = np.argsort(x)
     return Measurement(
@@ -28,7 +28,7 @@ def _action(lab: Lab) -> Measurement:
 
 
 def _stored_action(lab: Lab) -> Measurement:
-    run = runs.wide(lab)
+    run = trainings.wide(lab)
     x = readings.samples(run)
     others = {
         "the action taken, after it was squashed and scaled": np.stack(
@@ -40,14 +40,14 @@ def _stored_action(lab: Lab) -> Measurement:
 
 
 def _log_prob(lab: Lab) -> Measurement:
-    run = runs.wide(lab)
+    run = trainings.wide(lab)
     x = readings.samples(run)
     gaussian = readings.gaussian(run.weights, readings.observations(run))
     others = {
-        "that of the squashed and scaled action": oracles.squashed_log_prob(x, *gaussian, HALF),
-        "that of the action before it is scaled": oracles.squashed_log_prob(x, *gaussian),
+        "that of the squashed and scaled action": formulas.squashed_log_prob(x, *gaussian, HALF),
+        "that of the action before it is scaled": formulas.squashed_log_prob(x, *gaussian),
     }
-    expected = oracles.normal_log_prob(x, *gaussian)
+    expected = formulas.normal_log_prob(x, *gaussian)
     return Measurement(run.record.stored["log_probs"], expected, alternatives=others)
 
 
@@ -62,7 +62,7 @@ PROBES: Sequence[Probe] = (
         f"{PAPER}, section 6.1: a Gaussian; authors' code cuts it at the bounds",
         "action, in action units",
         _action,
-        words.relation("action"),
+        relation("action"),
     ),
     Probe(
         "ppo.stored_action",
@@ -70,7 +70,7 @@ PROBES: Sequence[Probe] = (
         f"{PAPER}, authors' code: the sample before it is cut",
         "action, in action units",
         _stored_action,
-        words.relation("stored action"),
+        relation("stored action"),
     ),
     Probe(
         "ppo.log_prob",
@@ -78,6 +78,6 @@ PROBES: Sequence[Probe] = (
         f"{PAPER}, section 6.1: that of the Gaussian",
         "log-probability, nats",
         _log_prob,
-        words.relation("log-probability"),
+        relation("log-probability"),
     ),
 )

@@ -5,11 +5,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.probes import words
 from harness.probes.lab import Lab, Run
-from harness.probes.ppo import estimates, readings, runs
-from harness.probes.ppo.runs import CODE, COPIES, GAE, PAPER
-from harness.probes.probe import Measurement, Probe, Unmeasured
+from harness.probes.ppo import readings, trainings
+from harness.probes.ppo.trainings import CODE, COPIES, GAE, PAPER
+from harness.probes.probe import Measurement, Probe, Unmeasured, relation
 from harness.probes.results import Array
 from harness.probes.world import TERMINATED
 
@@ -21,15 +20,15 @@ def _advantages(
         run = of(lab)
         rows = pick(run)
         known = {
-            "as if lambda were 1": estimates.advantages(run, lam=1.0),
-            "as if lambda were 0": estimates.advantages(run, lam=0.0),
-            "the value after an end counts": estimates.advantages(run, bootstraps=True),
-            "sums run on across ends of episodes": estimates.advantages(run, runs_on=True),
+            "as if lambda were 1": readings.advantages(run, lam=1.0),
+            "as if lambda were 0": readings.advantages(run, lam=0.0),
+            "the value after an end counts": readings.advantages(run, bootstraps=True),
+            "sums run on across ends of episodes": readings.advantages(run, runs_on=True),
             "nothing follows the end": _without_bootstrap(run),
         }
         others = {name: array[rows] for name, array in known.items()}
         measured = run.record.stored["advantages"][rows]
-        return Measurement(measured, estimates.advantages(run)[rows], alternatives=others)
+        return Measurement(measured, readings.advantages(run)[rows], alternatives=others)
 
     return measure
 
@@ -42,7 +41,7 @@ def _without_bootstrap(run: Run) -> Array:
         else type(t)(t.observation, t.action, t.reward, t.next_observation, TERMINATED)
         for t in readings.transitions(run)
     )
-    return estimates.advantages_of(run.weights, steps)
+    return readings.advantages_of(run.weights, steps)
 
 
 def _ends(run: Run) -> NDArray[np.bool_]:
@@ -59,11 +58,11 @@ def _inside(run: Run) -> NDArray[np.bool_]:
 
 
 def _copies(lab: Lab) -> Measurement:
-    run = runs.copies(lab)
+    run = trainings.copies(lab)
     stored, expected = run.record.stored, np.zeros(len(run.transitions))
     for copy in range(COPIES):
         steps = run.transitions[copy::COPIES]
-        expected[copy::COPIES] = estimates.advantages_of(run.weights, steps)
+        expected[copy::COPIES] = readings.advantages_of(run.weights, steps)
     seen = np.array([t.observation for t in run.transitions])
     places = [np.flatnonzero((stored["observations"] == row).all(axis=1)) for row in seen]
     if any(len(place) != 1 for place in places):
@@ -72,9 +71,9 @@ def _copies(lab: Lab) -> Measurement:
 
 
 def _value_target(lab: Lab) -> Measurement:
-    run = runs.update(lab)
+    run = trainings.update(lab)
     seen = readings.values(run.weights, readings.observations(run))
-    return Measurement(run.record.stored["returns"], estimates.advantages(run) + seen)
+    return Measurement(run.record.stored["returns"], readings.advantages(run) + seen)
 
 
 UNIT = "advantage, in units of return"
@@ -84,32 +83,32 @@ PROBES: Sequence[Probe] = (
         "Which advantages come of whole episodes?",
         GAE,
         UNIT,
-        _advantages(runs.update, _inside),
-        words.relation("advantage"),
+        _advantages(trainings.update, _inside),
+        relation("advantage"),
     ),
     Probe(
         "ppo.termination",
         "Which advantage has the last step of a task?",
         f"{GAE}: nothing follows",
         UNIT,
-        _advantages(runs.update, _ends),
-        words.relation("advantage at the end of the task"),
+        _advantages(trainings.update, _ends),
+        relation("advantage at the end of the task"),
     ),
     Probe(
         "ppo.truncation",
         "Which advantage has a step that a time limit cuts?",
         "Pardo et al. 2018 (arXiv:1712.00378), section 3: bootstrap with the value of that state",
         UNIT,
-        _advantages(runs.truncated, _ends),
-        words.relation("advantage at a time limit"),
+        _advantages(trainings.truncated, _ends),
+        relation("advantage at a time limit"),
     ),
     Probe(
         "ppo.rollout_end",
         "Which advantages have the steps before the cut at the end of the rollout?",
         f"{GAE}, {PAPER}, eq. 11: bootstrap with the value of the state after the cut",
         UNIT,
-        _advantages(runs.update, _after_last_end),
-        words.relation("advantage before the cut"),
+        _advantages(trainings.update, _after_last_end),
+        relation("advantage before the cut"),
     ),
     Probe(
         "ppo.gae_with_copies",
@@ -117,7 +116,7 @@ PROBES: Sequence[Probe] = (
         f"{GAE}, each copy on its own",
         UNIT,
         _copies,
-        words.relation("advantage"),
+        relation("advantage"),
     ),
     Probe(
         "ppo.value_target",
@@ -125,6 +124,6 @@ PROBES: Sequence[Probe] = (
         f"{PAPER}, eq. 9; {CODE}: advantage plus value",
         "in units of return",
         _value_target,
-        words.relation("value target"),
+        relation("value target"),
     ),
 )

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.probes import words
 from harness.probes.contract import Step
 from harness.probes.lab import Lab, Run
-from harness.probes.ppo import estimates, readings, runs
-from harness.probes.ppo.runs import ANNEALED_EPOCHS, CLIP, CODE
-from harness.probes.probe import Measurement, Probe
+from harness.probes.ppo import readings, trainings
+from harness.probes.ppo.trainings import ANNEALED_EPOCHS, CLIP, CODE
+from harness.probes.probe import Measurement, Probe, relation
 from harness.probes.results import Array, Axis
 
 FIRST, LAST, HALVINGS = 0.25, 16.0, 9
@@ -21,7 +20,7 @@ KL = "Schulman 2020, joschu.net/blog/kl-approx.html: mean of (r - 1) - log r"
 
 
 def _learning_rates(lab: Lab) -> Measurement:
-    run = runs.annealing(lab, "learning_rate_schedule")
+    run = trainings.annealing(lab, "learning_rate_schedule")
     rates = np.array([step.settings["policy"]["lr"] for step in run.record.steps])
     value = rates / run.hyperparameters.learning_rate
     axis = Axis("gradient step", np.arange(1.0, len(value) + 1))
@@ -29,7 +28,7 @@ def _learning_rates(lab: Lab) -> Measurement:
 
 
 def _clip_ranges(lab: Lab) -> Measurement:
-    run = runs.annealing(lab, "clip_range_schedule")
+    run = trainings.annealing(lab, "clip_range_schedule")
     expected = CLIP * LEFT
     passes = readings.later(run)
     value = [
@@ -40,7 +39,7 @@ def _clip_ranges(lab: Lab) -> Measurement:
 
 
 def _constant_clip_range(lab: Lab) -> Measurement:
-    run = runs.long(lab)
+    run = trainings.long(lab)
     return Measurement(np.array([_clip_range(run, 0, readings.later(run), CLIP)]), np.array([CLIP]))
 
 
@@ -59,11 +58,11 @@ def _clipped(run: Run, rollout: int, step: Step) -> tuple[Array, NDArray[np.bool
     # How far ratios are on the side where they are clipped, and whether they are.
     ratio = np.exp(readings.log_ratio(run, step, rollout))
     rows = readings.rows_of(run, step, rollout)
-    weight = run.record.stored["advantages"] if rollout == 0 else estimates.advantages(run, rollout)
+    weight = run.record.stored["advantages"] if rollout == 0 else readings.advantages(run, rollout)
     weight = weight[rows]
     slope, _ = readings.surrogate_slope(run, step, rollout)
     # Some compute advantages anew in each epoch: rows count whose sign that does not change.
-    anew = estimates.advantages_of(step.before, readings.transitions(run, rollout))[rows]
+    anew = readings.advantages_of(step.before, readings.transitions(run, rollout))[rows]
     heavy = (np.abs(weight) > 0.1 * np.abs(weight).max()) & (weight * anew > 0)
     beyond = (np.sign(weight) * (ratio - 1))[heavy]
     return beyond, (np.abs(slope) < 1e-2 * np.abs(weight * ratio))[heavy]
@@ -78,10 +77,10 @@ PROBES: Sequence[Probe] = (
     Probe(
         "ppo.clip_range",
         "At which distance from 1 is the probability ratio clipped, with clip_range 0.2?",
-        f"{runs.PAPER}, eq. 7",
+        f"{trainings.PAPER}, eq. 7",
         "distance from 1",
         _constant_clip_range,
-        words.relation("clip range"),
+        relation("clip range"),
         tolerance=0.03,
     ),
     Probe(

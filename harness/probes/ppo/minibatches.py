@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.probes import words
 from harness.probes.lab import Lab, Run
-from harness.probes.ppo import readings, runs
+from harness.probes.ppo import readings, trainings
 from harness.probes.ppo.readings import kept, rows_of
-from harness.probes.ppo.runs import CODE, COPIES, PAPER
-from harness.probes.probe import Measurement, Probe
+from harness.probes.ppo.trainings import CODE, COPIES, PAPER
+from harness.probes.probe import Measurement, Probe, Words, listed
 
 MOVED = 1e-2
 """Change of a value target, in units of return, that is no rounding."""
@@ -21,28 +20,28 @@ COUNTS = (
 
 
 def _minibatch_sizes(lab: Lab) -> Measurement:
-    return _sizes(runs.minibatches(lab, 24, 8), [8.0, 8.0, 8.0])
+    return _sizes(trainings.minibatches(lab, 24, 8), [8.0, 8.0, 8.0])
 
 
 def _remainder(lab: Lab) -> Measurement:
-    return _sizes(runs.minibatches(lab, 20, 8), [8.0, 8.0, 4.0])
+    return _sizes(trainings.minibatches(lab, 20, 8), [8.0, 8.0, 4.0])
 
 
 def _coverage(lab: Lab) -> Measurement:
-    run = runs.update(lab)
+    run = trainings.update(lab)
     shown = np.concatenate([rows_of(run, kept(run, number)) for number in (0, 1)])
-    times = np.bincount(shown, minlength=runs.ROLLOUT).astype(float)
-    return Measurement(times, np.ones(runs.ROLLOUT))
+    times = np.bincount(shown, minlength=trainings.ROLLOUT).astype(float)
+    return Measurement(times, np.ones(trainings.ROLLOUT))
 
 
 def _reshuffling(lab: Lab) -> Measurement:
-    run = runs.update(lab)
+    run = trainings.update(lab)
     first, second = (set(rows_of(run, kept(run, number))) for number in (0, 2))
     return Measurement(np.array([float(first != second)]), np.ones(1))
 
 
 def _recomputed(lab: Lab) -> Measurement:
-    run = runs.update(lab)
+    run = trainings.update(lab)
     step, factor = kept(run, 2), np.median(readings.value_factor(run))
     rows = rows_of(run, step)
     now = readings.values(step.before, readings.observations(run)[rows])
@@ -52,12 +51,12 @@ def _recomputed(lab: Lab) -> Measurement:
 
 
 def _counts(lab: Lab) -> Measurement:
-    run = runs.counting(lab)
+    run = trainings.counting(lab)
     return Measurement(_counted(run), np.array([48.0, 24.0, 8.0]))
 
 
 def _copies(lab: Lab) -> Measurement:
-    return Measurement(_counted(runs.copies(lab)), np.array([24.0, 24.0, 4.0]))
+    return Measurement(_counted(trainings.copies(lab)), np.array([24.0, 24.0, 4.0]))
 
 
 def _counted(run: Run) -> np.ndarray:
@@ -73,14 +72,16 @@ def _sizes(run: Run, expected: list[float]) -> Measurement:
     return Measurement(sizes, np.array(expected))
 
 
-def _says(text: str) -> words.Words:
+def _says(text: str) -> Words:
     return lambda comparison, measurement: text
 
 
 def _coverage_words(comparison: object, measurement: Measurement) -> str:
     never = int((measurement.value == 0).sum())
     often = int((measurement.value > 1).sum())
-    return f"{never} of {runs.ROLLOUT} transitions are left out of an epoch, {often} come twice"
+    return (
+        f"{never} of {trainings.ROLLOUT} transitions are left out of an epoch, {often} come twice"
+    )
 
 
 PROBES: Sequence[Probe] = (
@@ -90,7 +91,7 @@ PROBES: Sequence[Probe] = (
         f"{PAPER}, algorithm 1",
         "transitions",
         _minibatch_sizes,
-        words.listed(("first", "second", "third")),
+        listed(("first", "second", "third")),
         counts=True,
     ),
     Probe(
@@ -99,7 +100,7 @@ PROBES: Sequence[Probe] = (
         f"{PAPER}, algorithm 1: every transition is used in each epoch",
         "transitions",
         _remainder,
-        words.listed(("first", "second", "third")),
+        listed(("first", "second", "third")),
         counts=True,
     ),
     Probe(
@@ -135,7 +136,7 @@ PROBES: Sequence[Probe] = (
         f"{CODE}: as many whole rollouts as fit; 2 epochs of 2 minibatches",
         ", ".join(COUNTS),
         _counts,
-        words.listed(COUNTS),
+        listed(COUNTS),
         counts=True,
     ),
     Probe(
@@ -144,7 +145,7 @@ PROBES: Sequence[Probe] = (
         f"{PAPER}, algorithm 1: a rollout is of all actors together",
         ", ".join(COUNTS),
         _copies,
-        words.listed(COUNTS),
+        listed(COUNTS),
         counts=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""Reading answers off PPO's trainings.
+"""Reading answers off PPO's trainings, and the advantages that their rollouts should have.
 
 Rollouts are numbered from 0; `step` is always an optimiser step of which gradients were kept.
 """
@@ -8,13 +8,14 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.probes import oracles
+from harness.probes import formulas
 from harness.probes.contract import Parameters, Step
 from harness.probes.lab import Run
 from harness.probes.networks import TANH, output, output_gradient
+from harness.probes.ppo.trainings import GAMMA, LAMBDA
 from harness.probes.probe import Measurement, Unmeasured
 from harness.probes.results import Array, Axis
-from harness.probes.world import Transition
+from harness.probes.world import TERMINATED, Transition
 
 
 def kept(run: Run, number: int) -> Step:
@@ -89,8 +90,8 @@ def log_ratio(run: Run, step: Step, rollout: int = 0) -> Array:
     """Log of new over old probability of the minibatch's actions at that step, float[rows]."""
     rows, x = rows_of(run, step, rollout), samples(run, rollout)
     seen = observations(run, rollout)[rows]
-    new = oracles.normal_log_prob(x[rows], *gaussian(step.before, seen))
-    return np.asarray(new - oracles.normal_log_prob(x[rows], *gaussian(start(run, rollout), seen)))
+    new = formulas.normal_log_prob(x[rows], *gaussian(step.before, seen))
+    return np.asarray(new - formulas.normal_log_prob(x[rows], *gaussian(start(run, rollout), seen)))
 
 
 def surrogate_slope(run: Run, step: Step, rollout: int = 0) -> tuple[Array, float]:
@@ -131,3 +132,43 @@ def ordered(value: Array, expected: Array, axis: Axis, others: Mapping[str, Arra
     sorted_axis = Axis(axis.label, axis.values[order])
     sorted_others = {name: array[order] for name, array in others.items()}
     return Measurement(value[order], expected[order], sorted_axis, sorted_others)
+
+
+def advantages(
+    run: Run,
+    rollout: int = 0,
+    lam: float = LAMBDA,
+    bootstraps: bool = False,
+    runs_on: bool = False,
+) -> Array:
+    """Generalised advantage estimates of a rollout of one environment.
+
+    Args:
+        run: The training.
+        rollout: Which rollout.
+        lam: Weight of longer sums.
+        bootstraps: Whether the value after the end of the task counts: it should not.
+        runs_on: Whether sums run on across ends: they should not.
+    """
+    steps = transitions(run, rollout)
+    return advantages_of(start(run, rollout), steps, lam, bootstraps, runs_on)
+
+
+def advantages_of(
+    weights: Parameters,
+    steps: tuple[Transition, ...],
+    lam: float = LAMBDA,
+    bootstraps: bool = False,
+    runs_on: bool = False,
+) -> Array:
+    """The same for steps that follow each other."""
+    ends = np.array([t.end for t in steps])
+    return formulas.gae(
+        np.array([t.reward for t in steps]),
+        values(weights, np.array([t.observation for t in steps])),
+        values(weights, np.array([t.next_observation for t in steps])),
+        np.where(bootstraps, 0.0, ends == TERMINATED),
+        np.where(runs_on, 0.0, ends > 0),
+        GAMMA,
+        lam,
+    )

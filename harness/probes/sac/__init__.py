@@ -6,9 +6,9 @@ from harness.probes.lab import Run
 from harness.probes.probe import Probe
 from harness.probes.readings import batch
 from harness.probes.results import Array
-from harness.probes.sac import policy, runs, temperature, update
-from harness.probes.sac.runs import CODE, PAPER
-from harness.probes.shared import completeness, counts, greedy, initial, optimizers, starts, storage
+from harness.probes.sac import policy, trainings, update
+from harness.probes.sac.trainings import CODE, PAPER
+from harness.probes.shared import counts, initial, optimizers, storage
 
 ALGORITHM = f"{PAPER}, algorithm 1"
 APPENDIX = f"{PAPER}, appendix D"
@@ -19,40 +19,43 @@ def _pairs(run: Run) -> Array:
 
 
 PROBES: tuple[Probe, ...] = (
-    greedy.probe(
-        "sac", runs.acting, "mean", f"{runs.FIRST_PAPER}, section 5.2: tanh of the mean, scaled"
+    storage.greedy_probe(
+        "sac",
+        trainings.acting,
+        "mean",
+        f"{trainings.FIRST_PAPER}, section 5.2: tanh of the mean, scaled",
     ),
     *policy.PROBES,
     *update.PROBES,
-    *temperature.PROBES,
-    *counts.off_policy("sac", runs.counting, runs.copies, ALGORITHM, 1),
-    *storage.probes("sac", runs.update, runs.acting),
-    *completeness.probes(
+    *update.TEMPERATURE_PROBES,
+    *counts.off_policy("sac", trainings.counting, trainings.copies, ALGORITHM, 1),
+    *storage.probes("sac", trainings.update, trainings.acting),
+    *optimizers.completeness_probes(
         "sac",
-        runs.update,
+        trainings.update,
         {"policy": lambda run: batch(run).observations, "critic1": _pairs},
         f"{APPENDIX}: ReLU",
     ),
     *optimizers.probes(
         "sac",
-        runs.update,
-        runs.own,
+        trainings.update,
+        trainings.own,
         {"policy": 3e-4, "critic1": 3e-4, "temperature": 3e-4},
         1e-8,
         f"{APPENDIX}: Adam with 0.0003",
     ),
-    starts.constant(
+    initial.constant_start(
         "sac.initial_temperature",
         "At which temperature does a run start, by default?",
         f"{CODE}: 1",
-        runs.own,
+        trainings.own,
         "temperature.log",
         1.0,
     ),
-    starts.targets("sac", runs.own, ALGORITHM),
+    initial.target_starts("sac", trainings.own, ALGORITHM),
     *initial.probes(
         "sac",
-        runs.own,
+        trainings.own,
         (256, 256, 256, 256),
         f"{APPENDIX}: 256 and 256",
         lambda name, shape: float(np.sqrt(2 / sum(shape))),

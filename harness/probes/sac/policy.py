@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.probes import oracles, words
+from harness.probes import formulas
 from harness.probes.lab import Lab, Run
-from harness.probes.probe import Measurement, Probe
+from harness.probes.probe import Measurement, Probe, listed, relation
 from harness.probes.readings import critics, steps_of
 from harness.probes.results import Array, Axis, Comparison
-from harness.probes.sac import runs
-from harness.probes.sac.runs import FIRST_PAPER, OUTPUTS
+from harness.probes.sac import trainings
 from harness.probes.sac.std import STD, measured_std
+from harness.probes.sac.trainings import FIRST_PAPER, OUTPUTS
 from harness.probes.sac.update import temperature
 from harness.probes.setups import HALF, HIGH, LOW
 
@@ -33,14 +33,14 @@ def _std_bounds(lab: Lab) -> Measurement:
 
 
 def _action(lab: Lab) -> Measurement:
-    run = runs.acting(lab)
+    run = trainings.acting(lab)
     x = OUTPUTS + STD * run.experiment.dictation.acting_noise[:, 0]
     expected = (LOW[0] + HIGH[0]) / 2 + HALF * np.tanh(x)
     return Measurement(run.actions()[:, 0], expected, Axis("output", OUTPUTS))
 
 
 def _log_prob(lab: Lab) -> Measurement:
-    value, noise = _shown(runs.wide(lab))
+    value, noise = _shown(trainings.wide(lab))
     expected, inside = _expected(noise, HALF), _expected(noise, 1.0)
     text = "that of the action before it is scaled to its range: {:+.3f}"
     apart = float(np.mean(inside - expected))
@@ -48,13 +48,13 @@ def _log_prob(lab: Lab) -> Measurement:
 
 
 def _squash_correction(lab: Lab) -> Measurement:
-    value, noise = _shown(runs.squash(lab))
+    value, noise = _shown(trainings.squash(lab))
     still = np.zeros_like(noise)
     others = {
-        "not corrected for squashing": oracles.normal_log_prob(STD * noise, still, still + STD)
+        "not corrected for squashing": formulas.normal_log_prob(STD * noise, still, still + STD)
     }
     return Measurement(
-        value, _expected(noise, 1.0), Axis("distance from the mean", runs.tails()), others
+        value, _expected(noise, 1.0), Axis("distance from the mean", trainings.tails()), others
     )
 
 
@@ -67,7 +67,7 @@ def _shown(run: Run) -> tuple[Array, Array]:
 
 def _expected(noise: Array, half_range: float) -> Array:
     still = np.zeros_like(noise)
-    return oracles.squashed_log_prob(STD * noise, still, still + STD, half_range)
+    return formulas.squashed_log_prob(STD * noise, still, still + STD, half_range)
 
 
 def _std_words(comparison: Comparison, measurement: Measurement) -> str:
@@ -81,8 +81,8 @@ def _std_words(comparison: Comparison, measurement: Measurement) -> str:
 def _tail_words(comparison: Comparison, measurement: Measurement) -> str:
     apart = np.abs(measurement.value - measurement.expected) > 0.05
     if not apart.any():
-        return words.relation("log-probability")(comparison, measurement)
-    nearest = np.abs(runs.tails()[apart]).min()
+        return relation("log-probability")(comparison, measurement)
+    nearest = np.abs(trainings.tails()[apart]).min()
     return (
         f"log-probability off by more than 0.05 from {nearest:.1f} on, up to {comparison.size:.3g}"
     )
@@ -104,7 +104,7 @@ PROBES: Sequence[Probe] = (
         "Haarnoja et al. 2018, authors' code: -20 and 2",
         f"log standard deviation where the network puts out {RAW[0]:g} and {RAW[-1]:g}",
         _std_bounds,
-        words.listed(("lower bound", "upper bound")),
+        listed(("lower bound", "upper bound")),
         tolerance=1e-3,
     ),
     Probe(
@@ -113,7 +113,7 @@ PROBES: Sequence[Probe] = (
         f"{FIRST_PAPER}, appendix C: tanh of the Gaussian sample, scaled to the range",
         "action, in action units",
         _action,
-        words.relation("action"),
+        relation("action"),
     ),
     Probe(
         "sac.log_prob",
@@ -121,7 +121,7 @@ PROBES: Sequence[Probe] = (
         f"{FIRST_PAPER}, appendix C, eq. 21, of the action taken",
         "log-probability, nats",
         _log_prob,
-        words.relation("log-probability"),
+        relation("log-probability"),
     ),
     Probe(
         "sac.squash_correction",

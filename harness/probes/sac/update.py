@@ -1,21 +1,21 @@
-"""Probes of SAC's updates of critics and policy."""
+"""Probes of SAC's updates: critics, policy, temperature."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from harness.probes import oracles, words
+from harness.probes import formulas, setups
 from harness.probes.contract import Parameters, Step
 from harness.probes.lab import Lab, Run
 from harness.probes.networks import RELU, output, output_gradient
-from harness.probes.probe import Measurement, Probe
+from harness.probes.probe import Measurement, Probe, listed, relation
 from harness.probes.readings import batch, critic_slopes, steps_of
 from harness.probes.results import Array
-from harness.probes.sac import runs
-from harness.probes.sac.runs import PAPER
+from harness.probes.sac import trainings
 from harness.probes.sac.std import STD
+from harness.probes.sac.trainings import PAPER
 from harness.probes.shared import critics
-from harness.probes.shared.targets import Targets, Terms, twin_values, with_ends
+from harness.probes.shared.critics import Targets, Terms, twin_values, with_ends
 
 TERMS = ("weight of the entropy", "weight of the smaller critic", "of the larger critic")
 
@@ -29,7 +29,7 @@ def sample(run: Run, weights: Parameters, observations: Array) -> tuple[Array, A
     """Actions of the policy with the dictated noise, and their log-probabilities."""
     mean = output(weights, "policy", observations, RELU, "mean")
     x = mean + STD * run.experiment.dictation.batch_noise[: len(mean)]
-    return np.tanh(x), oracles.squashed_log_prob(x, mean, np.full_like(mean, STD))
+    return np.tanh(x), formulas.squashed_log_prob(x, mean, np.full_like(mean, STD))
 
 
 def _next_values(run: Run) -> tuple[Array, Array, Array]:
@@ -56,7 +56,7 @@ def targets(run: Run) -> Targets:
         "log temperature in place of the temperature": smaller - np.log(heat) * log_prob,
         "the online critics' values": online.min(axis=0) + bonus,
     }
-    return with_ends(run, oracles.soft_value(twins, log_prob, heat), others)
+    return with_ends(run, formulas.soft_value(twins, log_prob, heat), others)
 
 
 def terms(run: Run) -> Terms:
@@ -71,13 +71,13 @@ def terms(run: Run) -> Terms:
 
 
 def _policy_terms(lab: Lab) -> Measurement:
-    run = runs.update(lab)
+    run = trainings.update(lab)
     terms, _ = policy_terms(run, steps_of(run, "policy")[0])
     return Measurement(terms, np.array([1.0, 1.0, 0.0]))
 
 
 def _policy_clipping(lab: Lab) -> Measurement:
-    quiet, loud = (_critic_weight(of(lab)) for of in (runs.update, runs.loud))
+    quiet, loud = (_critic_weight(of(lab)) for of in (trainings.update, trainings.loud))
     return Measurement(np.array([loud / quiet]), np.ones(1))
 
 
@@ -86,7 +86,7 @@ def _critic_weight(run: Run) -> float:
 
 
 def _critics_seen(lab: Lab) -> Measurement:
-    run = runs.update(lab)
+    run = trainings.update(lab)
     step = steps_of(run, "policy")[0]
     old, new = run.weights, steps_of(run, "critic1")[0].after
     misfits = [policy_terms(run, step, critics_then)[1] for critics_then in (old, new)]
@@ -111,15 +111,65 @@ def policy_terms(
 
 
 PROBES: Sequence[Probe] = (
-    *critics.probes("sac", runs.update, runs.loud, targets, terms, f"{PAPER}, eq. 5", half=True),
+    *critics.probes(
+        "sac", trainings.update, trainings.loud, targets, terms, f"{PAPER}, eq. 5", half=True
+    ),
     Probe(
         "sac.policy_terms",
         "What does the policy climb?",
         f"{PAPER}, eq. 7 and 9, with the smaller critic",
         ", ".join(TERMS),
         _policy_terms,
-        words.listed(TERMS),
+        listed(TERMS),
     ),
     critics.policy_clipping_probe("sac", _policy_clipping, f"{PAPER}, algorithm 1"),
     critics.critics_seen_probe("sac", _critics_seen, f"{PAPER}, algorithm 1"),
+)
+
+
+ON_LOG = "the loss is linear in the log temperature, so the pull lacks the temperature as a factor"
+
+
+def pulls(lab: Lab) -> tuple[Array, Array, float]:
+    """Gradients by the log temperature, mean log-probabilities, and the temperature.
+
+    Of trainings with little and with much noise.
+    """
+    found, means = [], []
+    for run in trainings.quiet_and_noisy(lab):
+        step = steps_of(run, "temperature")[0]
+        found.append(step.gradients["temperature.log"].reshape(-1)[0])
+        means.append(sample(run, step.before, batch(run).observations)[1].mean())
+    return np.array(found), np.array(means), temperature(run.weights)
+
+
+def _gradient(lab: Lab) -> Measurement:
+    found, means, heat = pulls(lab)
+    apart = means - setups.ACTIONS
+    return Measurement(found, -heat * apart, alternatives={ON_LOG: -apart})
+
+
+def _target_entropy(lab: Lab) -> Measurement:
+    found, means, _ = pulls(lab)
+    slope, start = np.polyfit(means, found, 1)
+    return Measurement(np.array([start / slope]), np.array([-float(setups.ACTIONS)]))
+
+
+TEMPERATURE_PROBES: Sequence[Probe] = (
+    Probe(
+        "sac.temperature_gradient",
+        "How strongly is the temperature pulled?",
+        f"{PAPER}, eq. 18: the loss is linear in the temperature itself",
+        "gradient by the log temperature, under little and under much noise; temperature 0.5",
+        _gradient,
+        relation("pull on the log temperature"),
+    ),
+    Probe(
+        "sac.target_entropy",
+        "Which entropy does the temperature steer to?",
+        f"{PAPER}, appendix D: minus the number of actions",
+        "nats, for two action dimensions",
+        _target_entropy,
+        relation("target entropy"),
+    ),
 )

@@ -7,13 +7,13 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from envs.tasks import Task
-from harness.adapter import Adapter, Context, Setting
-from harness.probes import setups, words
+from harness.contract.adapter import Adapter, Context, Setting
+from harness.contract.algorithms import ALGORITHMS
+from harness.contract.recipes import load_recipe
+from harness.probes import setups
 from harness.probes.lab import Lab
-from harness.probes.probe import Measurement, Probe, Unmeasured
+from harness.probes.probe import Measurement, Probe, Unmeasured, listed
 from harness.probes.world import ENV_ID
-from harness.recipes import load_recipe
-from harness.spec import ALGORITHMS
 
 TASK = Task(ENV_ID, setups.OBSERVATIONS, setups.MINUS_UNIT, setups.UNIT, 0)
 STEPS = 10**6
@@ -80,7 +80,7 @@ def _probes(algorithm: str) -> Sequence[Probe]:
         f"hp_configs/{algorithm}/original.yaml",
         f"in unified units, off is 0: {names}",
         lambda lab: _defaults(algorithm, lab),
-        words.listed(FIELDS[algorithm]),
+        listed(FIELDS[algorithm]),
         each=True,
     )
     if algorithm == "ppo":

@@ -9,7 +9,7 @@ import numpy as np
 from harness.probes import setups
 from harness.probes.contract import Parameters
 from harness.probes.lab import Experiment, Lab
-from harness.probes.ppo import runs as ppo_runs
+from harness.probes.ppo import trainings as ppo_runs
 from harness.probes.probe import Measurement, Probe
 
 SOURCE = "none in the paper; here: every setting can be set, and does something"

@@ -5,10 +5,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from harness.cadence import Cadence, expected_cadence
-from harness.probes import words
+from harness.contract.algorithms import Cadence, expected_cadence
 from harness.probes.lab import Lab, Run
-from harness.probes.probe import Measurement, Probe
+from harness.probes.probe import Measurement, Probe, listed
 from harness.probes.results import Array
 
 NEVER = -1.0
@@ -58,7 +57,7 @@ def off_policy(
             f"{source}; one update after each step that follows the warm-up",
             ", ".join(names),
             counts(run),
-            words.listed(names),
+            listed(names),
             counts=True,
         ),
         Probe(
@@ -67,7 +66,7 @@ def off_policy(
             f"{source}: a step of each copy is a transition",
             ", ".join(names),
             counts(copies),
-            words.listed(names),
+            listed(names),
             counts=True,
         ),
         Probe(
@@ -77,7 +76,7 @@ def off_policy(
             "place, -1 for never: critics, policy"
             + (", temperature" if algorithm == "sac" else ""),
             lambda lab: _order(run(lab), algorithm),
-            words.listed(("place of the critics", "of the policy", "of the temperature")),
+            listed(("place of the critics", "of the policy", "of the temperature")),
             counts=True,
         ),
     )

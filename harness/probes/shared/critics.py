@@ -1,16 +1,55 @@
-"""Probes of the critics of TD3 and SAC, and of their targets."""
+"""Probes of the critics of TD3 and SAC, of their targets, and what else they can be drawn to."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from harness.probes import words
+from harness.probes import formulas
 from harness.probes.lab import Lab, Run
-from harness.probes.probe import Measurement, Probe
-from harness.probes.readings import critics, expected_rows, polyak, spread, steps_of
+from harness.probes.probe import Measurement, Probe, listed, relation
+from harness.probes.readings import batch, critics, expected_rows, polyak, spread, steps_of
 from harness.probes.results import Array
-from harness.probes.shared.targets import Targets, Terms
 from harness.probes.world import TERMINATED, TRUNCATED
+
+Targets = tuple[Array, Mapping[str, Array]]
+"""The paper's, float[rows], and others by what they are."""
+Terms = Mapping[str, tuple[Array, float]]
+"""What targets are summed from: float[rows] and its weight, by name."""
+
+
+def twin_values(first: Array, second: Array) -> dict[str, Array]:
+    """What one can make of the two target critics but for the smaller value, by what it is."""
+    return {
+        "the first critic alone": first,
+        "the second critic alone": second,
+        "the larger of both critics": np.maximum(first, second),
+        "the mean of both critics": (first + second) / 2,
+    }
+
+
+def with_ends(
+    run: Run, paper: Array, others: Mapping[str, Array]
+) -> tuple[Array, Mapping[str, Array]]:
+    """Targets of next values: the paper's, those of other values, and with other masks.
+
+    Args:
+        run: Whose first update it is.
+        paper: The paper's next values, float[rows].
+        others: Other next values, by what they are.
+    """
+    data, gamma = batch(run), run.hyperparameters.gamma
+    ended = (data.ends == TERMINATED).astype(float)
+
+    def target(value: Array, mask: Array) -> Array:
+        return formulas.td_target(data.rewards, mask, gamma, value)
+
+    masks = {
+        "bootstraps, although nothing follows": np.zeros_like(ended),
+        "does not bootstrap: the target is the reward": np.ones_like(ended),
+    }
+    found = {f"target: {name}": target(value, ended) for name, value in others.items()}
+    return target(paper, ended), found | {n: target(paper, m) for n, m in masks.items()}
+
 
 Runner = Callable[[Lab], Run]
 LOUD = 1e3
@@ -86,7 +125,7 @@ def probes(
             "second derivative of the critic loss by a prediction, times the minibatch size: "
             "smallest, median and largest in the first update, then in the second",
             loss_factor,
-            words.relation("pull on the critic"),
+            relation("pull on the critic"),
         ),
         Probe(
             name("critic_target"),
@@ -94,7 +133,7 @@ def probes(
             paper,
             text,
             targets(0),
-            words.relation("target"),
+            relation("target"),
         ),
         Probe(
             name("target_weights"),
@@ -102,7 +141,7 @@ def probes(
             paper,
             "weight, by least squares: " + ", ".join(names),
             weights,
-            words.listed([f"weight of the {term}" for term in names]),
+            listed([f"weight of the {term}" for term in names]),
         ),
         Probe(
             name("termination_target"),
@@ -110,7 +149,7 @@ def probes(
             f"{paper}: nothing follows, the target is the reward",
             text,
             targets(TERMINATED),
-            words.relation("target at the end of the task"),
+            relation("target at the end of the task"),
         ),
         Probe(
             name("truncation_target"),
@@ -118,7 +157,7 @@ def probes(
             "Pardo et al. 2018 (arXiv:1712.00378), eq. 6: time goes on, so bootstrap",
             text,
             targets(TRUNCATED),
-            words.relation("target at a time limit"),
+            relation("target at a time limit"),
         ),
         Probe(
             name("critic_gradient_clipping"),
@@ -126,7 +165,7 @@ def probes(
             f"{paper}: they are not",
             f"pull on a critic when rewards are {LOUD:g} times as large, as a share",
             clipping,
-            words.relation("pull under huge rewards"),
+            relation("pull under huge rewards"),
             tolerance=0.01,
         ),
         Probe(
@@ -135,7 +174,7 @@ def probes(
             f"{paper}: by tau",
             "share of the way: critic 1, critic 2" + (", policy" if algorithm == "td3" else ""),
             moves,
-            words.relation("step of the targets"),
+            relation("step of the targets"),
         ),
     )
 
@@ -163,6 +202,6 @@ def policy_clipping_probe(
         f"{paper}: they are not",
         "pull on the policy where critics are 1000 times as steep, as a share of what is due",
         measure,
-        words.relation("pull under steep critics"),
+        relation("pull under steep critics"),
         tolerance=0.01,
     )

@@ -1,12 +1,11 @@
-"""Probes of the networks as they are made."""
+"""Probes of what is there at the start: networks, learned numbers, target networks."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from harness.probes import words
 from harness.probes.lab import Lab, Run
-from harness.probes.probe import Measurement, Probe
+from harness.probes.probe import Measurement, Probe, listed, relation
 from harness.probes.results import Array
 
 SEEDS = 5
@@ -83,7 +82,7 @@ def probes(
             "units: first and second layer of the policy, then of the "
             + ("value network" if second == "value" else "critics"),
             shapes,
-            words.listed(hidden),
+            listed(hidden),
             counts=True,
         ),
         Probe(
@@ -92,7 +91,7 @@ def probes(
             source,
             "root mean square per layer: " + ", ".join(layers),
             gains,
-            words.listed(layers),
+            listed(layers),
             tolerance=0.12,
             each=True,
         ),
@@ -102,7 +101,7 @@ def probes(
             source,
             "root mean square per layer times the root of its inputs: " + ", ".join(layers),
             biases,
-            words.listed(layers),
+            listed(layers),
             # A last layer has few biases, so little is known of their spread.
             tolerance=0.7,
         ),
@@ -139,3 +138,41 @@ def _is_orthogonal(weights: Array) -> bool:
 def _orthogonal_words(comparison: object, measurement: Measurement) -> str:
     count, all_of = int(measurement.value.sum()), len(measurement.value)
     return f"{count} of {all_of} layers have orthogonal weights"
+
+
+def constant_start(
+    probe_name: str, question: str, source: str, own: Own, name: str, expected: float
+) -> Probe:
+    """A probe of a number that is learned and starts at a constant, on a log scale."""
+
+    def measure(lab: Lab) -> Measurement:
+        value = np.exp(own(lab, 0).record.created[name].ravel())
+        return Measurement(value, np.full_like(value, expected))
+
+    return Probe(probe_name, question, source, "1", measure, relation("start"))
+
+
+def target_starts(algorithm: str, own: Own, source: str) -> Probe:
+    """A probe of what target networks start from."""
+    copied = ("critic1", "critic2") + (("policy",) if algorithm == "td3" else ())
+
+    def measure(lab: Lab) -> Measurement:
+        weights = own(lab, 0).record.created
+        differ = float(not np.array_equal(weights["critic1.0.weight"], weights["critic2.0.weight"]))
+        same = [
+            float(all(np.array_equal(a, weights[k.replace(n, f"{n}_target", 1)]) for k, a in pairs))
+            for n in copied
+            for pairs in [[(k, a) for k, a in weights.items() if k.split(".")[0] == n]]
+        ]
+        return Measurement(np.array([differ, *same]), np.ones(1 + len(same)))
+
+    names = ("critics differ", *(f"target of the {name} is a copy" for name in copied))
+    return Probe(
+        f"{algorithm}.initial_targets",
+        "Do the critics differ at the start, and are targets copies of their networks?",
+        source,
+        "0 no, 1 yes: " + ", ".join(names),
+        measure,
+        listed(names),
+        counts=True,
+    )

@@ -1,15 +1,16 @@
-"""Probes of the optimisers."""
+"""Probes of the optimisers, and of what else than the predictions pulls on the weights."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from harness.probes import oracles, words
+from harness.probes import formulas
 from harness.probes.contract import Step
 from harness.probes.lab import Lab, Run
-from harness.probes.probe import Measurement, Probe
+from harness.probes.networks import ACTIVATIONS, HIDDEN, Activation, features
+from harness.probes.probe import Measurement, Probe, Words, listed
 from harness.probes.readings import steps_of
-from harness.probes.results import Array
+from harness.probes.results import Array, Axis, Comparison
 
 ADAM = "Kingma & Ba 2015 (arXiv:1412.6980), algorithm 1"
 SETTINGS = ("eps", "beta1", "beta2", "weight_decay")
@@ -62,7 +63,7 @@ def probes(
             source,
             f"learning rates: {listing}",
             learning_rates,
-            words.listed([f"that of the {n}" for n in networks]),
+            listed([f"that of the {n}" for n in networks]),
             each=True,
         ),
         Probe(
@@ -71,7 +72,7 @@ def probes(
             source,
             f"epsilon, beta 1, beta 2 and weight decay: {listing}",
             settings,
-            words.listed([f"{s} of the {n}" for n in networks for s in SETTINGS]),
+            listed([f"{s} of the {n}" for n in networks for s in SETTINGS]),
             each=True,
         ),
         Probe(
@@ -80,7 +81,7 @@ def probes(
             ADAM,
             f"share of Adam's step: {listing}",
             steps,
-            words.listed(networks),
+            listed(networks),
             tolerance=5e-3,
         ),
         Probe(
@@ -101,7 +102,7 @@ def adam_share(step: Step, network: str) -> float:
     for name, gradient in step.gradients.items():
         if name.split(".")[0] == network:
             moved.append((step.after[name] - step.before[name]).ravel())
-            expected.append(oracles.adam_step(gradient, settings["lr"], settings["eps"]).ravel())
+            expected.append(formulas.adam_step(gradient, settings["lr"], settings["eps"]).ravel())
     taken, line = np.concatenate(moved), np.concatenate(expected)
     # Tiny gradients drown in the rounding of the weights.
     clear = np.abs(line) > 0.1 * np.abs(line).max()
@@ -124,3 +125,90 @@ def _rates_over(run: Run, network: str) -> Array:
 
 def _schedule(shares: Array) -> str:
     return f"it goes from {shares[0]:.3g} to {shares[-1]:.3g} of its start"
+
+
+GRID = np.linspace(-3.0, 3.0, 25)
+Inputs = Callable[[Run], Array]
+
+
+def completeness_probes(
+    algorithm: str, run: Callable[[Lab], Run], inputs: Mapping[str, Inputs], source: str
+) -> Sequence[Probe]:
+    """The probes of one algorithm.
+
+    Args:
+        algorithm: Name.
+        run: A few updates with known minibatches.
+        inputs: What each network saw in its first update, float[rows, inputs].
+        source: Where the activation function stands.
+    """
+    _, paper = HIDDEN[algorithm]
+    names = tuple(inputs)
+
+    def activations(lab: Lab) -> Measurement:
+        found = [_activation(run(lab), n, see(run(lab))) for n, see in inputs.items()]
+        value = np.concatenate([_values(name) for name in found])
+        expected = np.tile(paper(GRID), len(names))
+        axis = Axis("input; " + ", then ".join(names), np.tile(GRID, len(names)))
+        return Measurement(value, expected, axis)
+
+    def rests(lab: Lab) -> Measurement:
+        value = np.array([1 - rest(run(lab), n, see(run(lab)), paper) for n, see in inputs.items()])
+        return Measurement(value, np.ones_like(value))
+
+    return (
+        Probe(
+            f"{algorithm}.activation",
+            "Which function do hidden units apply?",
+            source,
+            "output of a unit; " + ", then ".join(names),
+            activations,
+            _activation_words(names),
+        ),
+        Probe(
+            f"{algorithm}.gradient_source",
+            "Does the gradient come from the network's predictions on the minibatch alone?",
+            "the papers' losses: yes; a penalty on weights or a second path would leave a rest",
+            "share of the last layer's gradient: " + ", ".join(names),
+            rests,
+            listed(names),
+            tolerance=2e-3,
+        ),
+    )
+
+
+def rest(run: Run, network: str, seen: Array, activation: Activation) -> float:
+    """Part of the last layer's gradient that no gradients by its outputs explain, as a share."""
+    step = steps_of(run, network)[0]
+    layer = "mean" if f"{network}.mean.weight" in step.gradients else "out"
+    hidden = features(step.before, network, seen, activation)
+    system = np.vstack([hidden.T, np.ones(len(seen))])
+    known = np.vstack(
+        [step.gradients[f"{network}.{layer}.weight"].T, step.gradients[f"{network}.{layer}.bias"]]
+    )
+    solution = np.linalg.lstsq(system, known, rcond=None)[0]
+    return float(np.abs(system @ solution - known).max() / np.abs(known).max())
+
+
+def _activation(run: Run, network: str, seen: Array) -> str:
+    rests = {name: rest(run, network, seen, f) for name, f in ACTIVATIONS.items()}
+    best = min(rests, key=lambda name: rests[name])
+    return best if rests[best] < 0.01 else "unknown"
+
+
+def _values(name: str) -> Array:
+    return ACTIVATIONS[name](GRID) if name in ACTIVATIONS else np.full_like(GRID, np.nan)
+
+
+def _activation_words(networks: Sequence[str]) -> Words:
+    def text(comparison: Comparison, measurement: Measurement) -> str:
+        curves = measurement.value.reshape(len(networks), -1)
+        found = [_name(curve) for curve in curves]
+        return ", ".join(f"{n}: {name}" for n, name in zip(networks, found, strict=True))
+
+    return text
+
+
+def _name(curve: Array) -> str:
+    names = [name for name, f in ACTIVATIONS.items() if np.allclose(f(GRID), curve)]
+    return names[0] if names else "none of " + ", ".join(ACTIVATIONS)

@@ -1,13 +1,15 @@
-"""Probes of what a replay buffer holds."""
+"""Probes of what a replay buffer holds, and of the policy as it is evaluated."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from harness.probes import words
+from harness.probes.contract import Parameters
 from harness.probes.lab import Lab, Run
-from harness.probes.probe import Measurement, Probe, Unmeasured
+from harness.probes.networks import HIDDEN, output
+from harness.probes.probe import Measurement, Probe, Unmeasured, listed, relation
 from harness.probes.results import Array
+from harness.probes.setups import HALF, HIGH, LOW
 from harness.probes.world import TERMINATED
 
 DRAWN = ("oldest left out", "newest left out", "transitions drawn")
@@ -45,7 +47,7 @@ def probes(
             "the papers' algorithms: yes",
             "transitions of which a part is stored wrongly",
             transitions,
-            words.listed(("observations", "rewards", "next observations", "ends of the task")),
+            listed(("observations", "rewards", "next observations", "ends of the task")),
             counts=True,
         ),
         Probe(
@@ -54,7 +56,7 @@ def probes(
             "the papers' algorithms: from all there are",
             ", ".join(DRAWN),
             sampling,
-            words.listed(DRAWN),
+            listed(DRAWN),
             counts=True,
         ),
         Probe(
@@ -63,7 +65,7 @@ def probes(
             "the papers' algorithms: the action that was taken",
             "scale and shift from the action taken to the one stored, per dimension",
             actions,
-            words.listed(("scale 1", "shift 1", "scale 2", "shift 2")),
+            listed(("scale 1", "shift 1", "scale 2", "shift 2")),
         ),
     )
 
@@ -116,3 +118,38 @@ def action_unit(run: Run, dimension: int) -> tuple[float, float]:
     if np.abs(scale * taken + shift - stored).max() > NEAR:
         raise Unmeasured("stored actions are no linear function of those taken")
     return float(scale), float(shift)
+
+
+CENTRE = (np.array(LOW) + np.array(HIGH)) / 2
+
+
+def greedy_probe(algorithm: str, run: Callable[[Lab], Run], head: str, paper: str) -> Probe:
+    """The probe of one algorithm.
+
+    Args:
+        algorithm: Name.
+        run: A training on wide bounds.
+        head: Layer of the policy that puts out the mean.
+        paper: Citation.
+    """
+
+    def measure(lab: Lab) -> Measurement:
+        training = run(lab)
+        seen = np.array([t.observation for t in training.transitions])
+        mean = _mean(training.record.final, seen)
+        squashed, cut = CENTRE + HALF * np.tanh(mean), np.clip(mean, LOW, HIGH)
+        expected, other = (cut, squashed) if algorithm == "ppo" else (squashed, cut)
+        text = f"the mean is {'squashed by tanh' if algorithm == 'ppo' else 'cut at the bounds'}"
+        return Measurement(training.watch.greedy(seen), expected, alternatives={text: other})
+
+    def _mean(weights: Parameters, seen: Array) -> Array:
+        return output(weights, "policy", seen, HIDDEN[algorithm][1], head)
+
+    return Probe(
+        f"{algorithm}.greedy_action",
+        "Which action is taken without noise in an evaluation?",
+        paper,
+        "action, in action units, at the end of a short training",
+        measure,
+        relation("greedy action"),
+    )

@@ -6,9 +6,9 @@ from harness.probes.lab import Run
 from harness.probes.probe import Probe
 from harness.probes.readings import batch
 from harness.probes.results import Array
-from harness.probes.shared import completeness, counts, greedy, initial, optimizers, starts, storage
-from harness.probes.td3 import action, runs, update
-from harness.probes.td3.runs import CODE, DELAY, PAPER
+from harness.probes.shared import counts, initial, optimizers, storage
+from harness.probes.td3 import action, trainings, update
+from harness.probes.td3.trainings import CODE, DELAY, PAPER
 
 ALGORITHM = f"{PAPER}, algorithm 1"
 
@@ -18,29 +18,31 @@ def _pairs(run: Run) -> Array:
 
 
 PROBES: tuple[Probe, ...] = (
-    greedy.probe("td3", runs.acting, "out", f"{PAPER}, appendix C: tanh of the output, scaled"),
+    storage.greedy_probe(
+        "td3", trainings.acting, "out", f"{PAPER}, appendix C: tanh of the output, scaled"
+    ),
     *action.PROBES,
     *update.PROBES,
-    *counts.off_policy("td3", runs.counting, runs.copies, ALGORITHM, DELAY),
-    *storage.probes("td3", runs.update, runs.acting),
-    *completeness.probes(
+    *counts.off_policy("td3", trainings.counting, trainings.copies, ALGORITHM, DELAY),
+    *storage.probes("td3", trainings.update, trainings.acting),
+    *optimizers.completeness_probes(
         "td3",
-        runs.update,
+        trainings.update,
         {"policy": lambda run: batch(run).observations, "critic1": _pairs},
         f"{PAPER}, appendix C: ReLU",
     ),
     *optimizers.probes(
         "td3",
-        runs.update,
-        runs.own,
+        trainings.update,
+        trainings.own,
         {"policy": 1e-3, "critic1": 1e-3},
         1e-8,
         f"{PAPER}, appendix C: Adam with 0.001",
     ),
-    starts.targets("td3", runs.own, ALGORITHM),
+    initial.target_starts("td3", trainings.own, ALGORITHM),
     *initial.probes(
         "td3",
-        runs.own,
+        trainings.own,
         (400, 300, 400, 300),
         f"{PAPER}, appendix C: 400 and 300",
         lambda name, shape: 1 / np.sqrt(3 * shape[1]),

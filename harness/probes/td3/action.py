@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.probes import oracles, words
+from harness.probes import formulas
 from harness.probes.lab import Lab
-from harness.probes.probe import Measurement, Probe
+from harness.probes.probe import Measurement, Probe, listed, relation
 from harness.probes.readings import critics, steps_of
 from harness.probes.results import Array, Axis
 from harness.probes.setups import HALF, HIGH, LOW
 from harness.probes.shared.storage import action_unit
-from harness.probes.td3 import runs
-from harness.probes.td3.runs import CENTRES, CLIP, EXPLORATION, NOISE, NOISES, PAPER
+from harness.probes.td3 import trainings
+from harness.probes.td3.trainings import CENTRES, CLIP, EXPLORATION, NOISE, NOISES, PAPER
 
 MIDDLE = CENTRES == 0
 GENTLE = MIDDLE & (np.abs(NOISES) < 2)
@@ -21,25 +21,27 @@ EDGES = ("lower bound 1", "upper bound 1", "lower bound 2", "upper bound 2")
 
 
 def _policy_action(lab: Lab) -> Measurement:
-    expected = (LOW[0] + HIGH[0]) / 2 + HALF * np.tanh(runs.OUTPUTS)
-    return Measurement(runs.still(lab).actions()[:, 0], expected, Axis("output", runs.OUTPUTS))
+    expected = (LOW[0] + HIGH[0]) / 2 + HALF * np.tanh(trainings.OUTPUTS)
+    return Measurement(
+        trainings.still(lab).actions()[:, 0], expected, Axis("output", trainings.OUTPUTS)
+    )
 
 
 def _exploration(lab: Lab) -> Measurement:
-    noisy = runs.centres() + EXPLORATION * HALF * NOISES
+    noisy = trainings.centres() + EXPLORATION * HALF * NOISES
     expected = np.clip(noisy, LOW[0], HIGH[0])
     return Measurement(
-        runs.acting(lab).actions()[:, 0], expected, _axis(), {"not cut at the bounds": noisy}
+        trainings.acting(lab).actions()[:, 0], expected, _axis(), {"not cut at the bounds": noisy}
     )
 
 
 def _exploration_scale(lab: Lab) -> Measurement:
-    actions = runs.acting(lab).actions()[:, 0]
+    actions = trainings.acting(lab).actions()[:, 0]
     return Measurement(np.array([_share(actions)]), np.array([EXPLORATION]))
 
 
 def _warm_up(lab: Lab) -> Measurement:
-    run = runs.warming(lab)
+    run = trainings.warming(lab)
     count = run.hyperparameters.learning_starts - 1
     drawn = -1 + 2 * run.experiment.dictation.random_actions[:count]
     noise = EXPLORATION * run.experiment.dictation.acting_noise[:count]
@@ -50,7 +52,7 @@ def _warm_up(lab: Lab) -> Measurement:
 
 def _target_action(lab: Lab) -> Measurement:
     bounds = np.array(LOW[:1]), np.array(HIGH[:1])
-    expected = oracles.smoothed_action(runs.centres(), NOISES, NOISE, CLIP, *bounds)
+    expected = formulas.smoothed_action(trainings.centres(), NOISES, NOISE, CLIP, *bounds)
     return Measurement(next_actions(lab, 0), expected, _axis())
 
 
@@ -75,7 +77,7 @@ def _target_bounds(lab: Lab) -> Measurement:
 
 def next_actions(lab: Lab, dimension: int) -> Array:
     """Actions in the targets of the smoothing run, in action units, float[rows]."""
-    run = runs.smoothing(lab, dimension)
+    run = trainings.smoothing(lab, dimension)
     shown = critics(run, steps_of(run, "critic1")[0]).target / run.hyperparameters.gamma
     # Critics see actions in the unit in which they are stored.
     scale, shift = action_unit(run, dimension)
@@ -99,7 +101,7 @@ PROBES: Sequence[Probe] = (
         f"{PAPER}, appendix C: tanh of the output, scaled to the range",
         "action, in action units",
         _policy_action,
-        words.relation("action"),
+        relation("action"),
     ),
     Probe(
         "td3.exploration",
@@ -107,7 +109,7 @@ PROBES: Sequence[Probe] = (
         f"{PAPER}, section 6.1: Gaussian noise with standard deviation 0.1",
         "action, in action units",
         _exploration,
-        words.relation("action"),
+        relation("action"),
     ),
     Probe(
         "td3.exploration_scale",
@@ -115,7 +117,7 @@ PROBES: Sequence[Probe] = (
         f"{PAPER}, section 6.1: 0.1; authors' code: of half the action range",
         "standard deviation, as a share of half the action range",
         _exploration_scale,
-        words.relation("exploration noise"),
+        relation("exploration noise"),
     ),
     Probe(
         "td3.warm_up_action",
@@ -123,7 +125,7 @@ PROBES: Sequence[Probe] = (
         f"{PAPER}, section 6.1: drawn uniformly at random",
         "action, in action units",
         _warm_up,
-        words.relation("random action"),
+        relation("random action"),
     ),
     Probe(
         "td3.target_action",
@@ -131,7 +133,7 @@ PROBES: Sequence[Probe] = (
         f"{PAPER}, eq. 14 and section 6.1: noise 0.2, cut at 0.5, actions kept within bounds",
         "action, in action units",
         _target_action,
-        words.relation("next action"),
+        relation("next action"),
     ),
     Probe(
         "td3.target_noise_scale",
@@ -139,7 +141,7 @@ PROBES: Sequence[Probe] = (
         f"{PAPER}, section 6.1: 0.2; authors' code: of half the action range",
         "standard deviation, as a share of half the action range",
         _target_noise_scale,
-        words.relation("target noise"),
+        relation("target noise"),
     ),
     Probe(
         "td3.target_noise_clip",
@@ -147,7 +149,7 @@ PROBES: Sequence[Probe] = (
         f"{PAPER}, section 6.1: at 0.5; authors' code: of half the action range",
         "largest noise, as a share of half the action range",
         _target_noise_clip,
-        words.relation("largest target noise"),
+        relation("largest target noise"),
     ),
     Probe(
         "td3.target_action_bounds",
@@ -155,6 +157,6 @@ PROBES: Sequence[Probe] = (
         "the authors' code: at the bounds of the action space, here -1 to 3 and -2 to 2",
         "smallest and largest next action, in action units",
         _target_bounds,
-        words.listed(EDGES),
+        listed(EDGES),
     ),
 )

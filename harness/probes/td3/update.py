@@ -4,17 +4,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.probes import oracles, setups, words
+from harness.probes import formulas, setups
 from harness.probes.contract import Parameters, Step
 from harness.probes.lab import Lab, Run
 from harness.probes.networks import RELU, input_gradient, output, output_gradient
-from harness.probes.probe import Measurement, Probe
+from harness.probes.probe import Measurement, Probe, listed
 from harness.probes.readings import batch, steps_of
 from harness.probes.results import Array
 from harness.probes.shared import critics
-from harness.probes.shared.targets import Targets, Terms, twin_values, with_ends
-from harness.probes.td3 import runs
-from harness.probes.td3.runs import CLIP, NOISE, PAPER
+from harness.probes.shared.critics import Targets, Terms, twin_values, with_ends
+from harness.probes.td3 import trainings
+from harness.probes.td3.trainings import CLIP, NOISE, PAPER
 
 
 def _next_values(run: Run, policy: str, suffix: str, std: float) -> tuple[Array, Array]:
@@ -23,7 +23,7 @@ def _next_values(run: Run, policy: str, suffix: str, std: float) -> tuple[Array,
     low, high = -np.ones(setups.ACTIONS), np.ones(setups.ACTIONS)
     mean = np.tanh(output(weights, policy, data.next_observations, RELU))
     noise = run.experiment.dictation.batch_noise[: len(mean)]
-    action = oracles.smoothed_action(mean, noise, std, CLIP, low, high)
+    action = formulas.smoothed_action(mean, noise, std, CLIP, low, high)
     inputs = np.hstack([data.next_observations, action])
     first, second = (output(weights, f"critic{i}{suffix}", inputs, RELU)[:, 0] for i in (1, 2))
     return first, second
@@ -51,13 +51,13 @@ def terms(run: Run) -> Terms:
 
 
 def _policy_terms(lab: Lab) -> Measurement:
-    run = runs.update(lab)
+    run = trainings.update(lab)
     weights, _ = policy_terms(run, steps_of(run, "policy")[0])
     return Measurement(weights, np.array([1.0, 0.0]))
 
 
 def _policy_clipping(lab: Lab) -> Measurement:
-    quiet, loud = (_policy_pull(of(lab)) for of in (runs.update, runs.loud))
+    quiet, loud = (_policy_pull(of(lab)) for of in (trainings.update, trainings.loud))
     return Measurement(np.array([loud / quiet]), np.ones(1))
 
 
@@ -66,7 +66,7 @@ def _policy_pull(run: Run) -> float:
 
 
 def _critics_seen(lab: Lab) -> Measurement:
-    run = runs.update(lab)
+    run = trainings.update(lab)
     step = steps_of(run, "policy")[0]
     earlier = [s for s in steps_of(run, "critic1") if s.env_steps <= step.env_steps][-1]
     misfits = [policy_terms(run, step, seen)[1] for seen in (earlier.before, earlier.after)]
@@ -91,7 +91,7 @@ def policy_terms(
 
 PROBES: Sequence[Probe] = (
     *critics.probes(
-        "td3", runs.update, runs.loud, targets, terms, f"{PAPER}, algorithm 1", half=False
+        "td3", trainings.update, trainings.loud, targets, terms, f"{PAPER}, algorithm 1", half=False
     ),
     Probe(
         "td3.policy_terms",
@@ -99,7 +99,7 @@ PROBES: Sequence[Probe] = (
         f"{PAPER}, algorithm 1: the first critic",
         "weight of the first and of the second critic",
         _policy_terms,
-        words.listed(("weight of the first critic", "of the second critic")),
+        listed(("weight of the first critic", "of the second critic")),
     ),
     critics.policy_clipping_probe("td3", _policy_clipping, f"{PAPER}, algorithm 1"),
     critics.critics_seen_probe("td3", _critics_seen, f"{PAPER}, algorithm 1"),

@@ -7,7 +7,7 @@ import support
 import torch
 
 from adapters.cleanrl import bridge
-from adapters.cleanrl.gym_facade import SeedableEnv, SyncVectorEnv
+from adapters.cleanrl.facades import GymSyncVectorEnv, SeedableEnv
 
 
 def globals_that_scripts_could_patch():
@@ -56,7 +56,7 @@ class Countdown(gymnasium.Env):
 
 @pytest.mark.parametrize("truncates", [True, False])
 def test_old_interface_tells_a_time_limit_from_an_end(truncates):
-    envs = SyncVectorEnv([lambda: SeedableEnv(Countdown(2, truncates))])
+    envs = GymSyncVectorEnv([lambda: SeedableEnv(Countdown(2, truncates))])
     assert envs.reset().tolist() == [[0]]
     envs.step(np.zeros((1, 1)))
     observations, rewards, dones, infos = envs.step(np.zeros((1, 1)))

@@ -4,10 +4,10 @@ import pytest
 
 from adapters.sb3 import SB3Adapter
 from envs.tasks import load_task
-from harness.adapter import Context
-from harness.fields import SpecError
-from harness.recipes import load_recipe
-from harness.spec import ALGORITHMS
+from harness.contract.adapter import Context
+from harness.contract.algorithms import ALGORITHMS
+from harness.contract.fields import SpecError
+from harness.contract.recipes import load_recipe
 
 
 def translate(algorithm, steps=10_000, **changes):

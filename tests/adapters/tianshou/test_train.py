@@ -4,22 +4,20 @@ import dataclasses
 
 import numpy as np
 import pytest
-
-pytest.importorskip("tianshou")
-
 import torch
 from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer
 from tianshou.utils.torch_utils import policy_within_training_step
 
 from adapters.tianshou import TianshouAdapter
-from adapters.tianshou.buffers import make_buffer
 from adapters.tianshou.build import build
-from adapters.tianshou.log import metrics
-from adapters.tianshou.train import greedy, weights
+from adapters.tianshou.train import greedy, make_buffer, metrics, weights
 from envs.tasks import load_task
-from harness.adapter import Context
-from harness.recipes import load_recipe
-from harness.spec import ALGORITHMS
+from harness.contract.adapter import Context
+from harness.contract.algorithms import ALGORITHMS
+from harness.contract.recipes import load_recipe
+
+pytest.importorskip("tianshou")
+
 
 OBSERVATIONS = np.linspace(-50, 50, 40, dtype=np.float32).reshape(10, 4)
 

@@ -11,8 +11,8 @@ from tensordict import TensorDict
 from adapters.torchrl import TorchRLAdapter, ppo, sac, td3
 from envs.make import make_training_env
 from envs.tasks import load_task
-from harness.adapter import Context
-from harness.recipes import load_recipe
+from harness.contract.adapter import Context
+from harness.contract.recipes import load_recipe
 
 MODULES = {"ppo": ppo, "td3": td3, "sac": sac}
 TINY = {

@@ -4,9 +4,9 @@ import pytest
 
 from adapters.torchrl import TorchRLAdapter
 from envs.tasks import Task, load_task
-from harness.adapter import Context
-from harness.fields import SpecError
-from harness.recipes import load_recipe
+from harness.contract.adapter import Context
+from harness.contract.fields import SpecError
+from harness.contract.recipes import load_recipe
 
 PENDULUM = load_task("InvertedPendulum-v4")  # actions within +-3
 CHEETAH = load_task("HalfCheetah-v4")  # actions within +-1

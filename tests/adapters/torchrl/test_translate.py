@@ -5,10 +5,10 @@ import pytest
 
 from adapters.torchrl import TorchRLAdapter
 from envs.tasks import load_task
-from harness.adapter import Context
-from harness.fields import SpecError
-from harness.recipes import load_recipe
-from harness.spec import ALGORITHMS
+from harness.contract.adapter import Context
+from harness.contract.algorithms import ALGORITHMS
+from harness.contract.fields import SpecError
+from harness.contract.recipes import load_recipe
 
 PENDULUM = "InvertedPendulum-v4"  # actions within +-3
 CHEETAH = "HalfCheetah-v4"  # actions within +-1

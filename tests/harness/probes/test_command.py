@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from harness.probes.__main__ import main
-from harness.probes.stored import from_json
+from harness.probes.command import main
+from harness.probes.results import from_json
 
 ONE = ["--frameworks", "cleanrl", "--probe", "sac.critic_loss_factor"]
 

@@ -36,7 +36,7 @@ def test_an_error_in_a_probe_is_a_failed_answer():
 def test_progress_counts_answers(kind):
     import io
 
-    from harness.probes.progress import Progress
+    from harness.probes.command import Progress
 
     out = io.StringIO()
     out.isatty = lambda: kind == "terminal"

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import yaml
 
-from harness.fields import SpecError
-from harness.probes.__main__ import main
+from harness.contract.fields import SpecError
+from harness.probes.command import main
 from harness.probes.ledger import statements, text, verdicts
 from harness.probes.registry import PROBES
-from harness.probes.results import Answer, Comparison, Result, no_answer
-from harness.probes.stored import from_json
+from harness.probes.results import Answer, Comparison, Result, from_json, no_answer
 
 DOCS = Path(__file__).parents[3] / "docs"
 ANSWERS = DOCS / "differences.json"

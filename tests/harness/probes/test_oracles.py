@@ -8,7 +8,7 @@ from torch.distributions import AffineTransform, Independent, Normal, Transforme
 from torch.distributions.transforms import TanhTransform
 from torchrl.objectives.value.functional import generalized_advantage_estimate
 
-from harness.probes import oracles
+from harness.probes import formulas
 
 ROWS, ACTIONS = 40, 3
 
@@ -26,7 +26,7 @@ def gaussian(generator):
 def test_log_probability_of_a_gaussian_is_scipys(generator):
     x, mean, std = gaussian(generator)
     expected = stats.norm(mean, std).logpdf(x).sum(axis=1)
-    np.testing.assert_allclose(oracles.normal_log_prob(x, mean, std), expected)
+    np.testing.assert_allclose(formulas.normal_log_prob(x, mean, std), expected)
 
 
 @pytest.mark.parametrize("half", [1.0, 0.4, 3.0])
@@ -37,19 +37,19 @@ def test_log_probability_of_a_squashed_action_is_torchs(generator, half):
     squashed = TransformedDistribution(Normal(mean, std), steps)
     action = steps[1](steps[0](x))
     expected = squashed.log_prob(action).sum(dim=1)
-    found = oracles.squashed_log_prob(x.numpy(), mean.numpy(), std.numpy(), half)
+    found = formulas.squashed_log_prob(x.numpy(), mean.numpy(), std.numpy(), half)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_squashed_density_integrates_to_one():
     x = np.linspace(-14, 14, 40_001)[:, None]
-    density = np.exp(oracles.squashed_log_prob(x, np.full_like(x, 0.3), np.full_like(x, 0.8), 2.0))
+    density = np.exp(formulas.squashed_log_prob(x, np.full_like(x, 0.3), np.full_like(x, 0.8), 2.0))
     total = np.trapezoid(density, 2 * np.tanh(x[:, 0]))
     assert total == pytest.approx(1, abs=1e-5)
 
 
 def test_targets_by_hand():
-    target = oracles.td_target(
+    target = formulas.td_target(
         np.array([1.0, 1.0]), np.array([0.0, 1.0]), 0.5, np.array([4.0, 4.0])
     )
     np.testing.assert_allclose(target, [3.0, 1.0])
@@ -57,14 +57,14 @@ def test_targets_by_hand():
 
 def test_soft_value_by_hand():
     values = np.array([[1.0, 5.0], [2.0, 3.0]])
-    soft = oracles.soft_value(values, np.array([-1.0, 2.0]), 0.5)
+    soft = formulas.soft_value(values, np.array([-1.0, 2.0]), 0.5)
     np.testing.assert_allclose(soft, [1.5, 2.0])
 
 
 def test_smoothed_action_by_hand():
     # Half the range is 2: the noise is 0.8, cut to 0.6, and the second sum is cut at 3.
     mean, noise = np.array([[0.0], [2.9]]), np.array([[2.0], [2.0]])
-    action = oracles.smoothed_action(mean, noise, 0.2, 0.3, np.array([-1.0]), np.array([3.0]))
+    action = formulas.smoothed_action(mean, noise, 0.2, 0.3, np.array([-1.0]), np.array([3.0]))
     np.testing.assert_allclose(action, [[0.6], [3.0]])
 
 
@@ -77,7 +77,7 @@ def test_advantages_are_torchrls(generator):
         for array in (values, following, rewards, ended, terminated)
     ]
     expected, targets = generalized_advantage_estimate(0.97, 0.9, *columns)
-    found = oracles.gae(rewards, values, following, terminated * 1.0, ended * 1.0, 0.97, 0.9)
+    found = formulas.gae(rewards, values, following, terminated * 1.0, ended * 1.0, 0.97, 0.9)
     np.testing.assert_allclose(
         found, expected.numpy().ravel(), rtol=1e-5, atol=1e-6
     )  # TorchRL keeps gamma in float32
@@ -88,7 +88,7 @@ def test_advantages_are_torchrls(generator):
 
 def test_advantages_by_hand():
     # Deltas are 1 + 0.5 * 2 - 1 = 1 and, where the task ends, 1 - 1 = 0.
-    found = oracles.gae(
+    found = formulas.gae(
         np.ones(3),
         np.ones(3),
         np.full(3, 2.0),
@@ -102,7 +102,7 @@ def test_advantages_by_hand():
 
 def test_standardised_advantages_are_scipys(generator):
     x = generator.normal(size=ROWS)
-    np.testing.assert_allclose(oracles.standardised(x), stats.zscore(x), rtol=1e-6)
+    np.testing.assert_allclose(formulas.standardised(x), stats.zscore(x), rtol=1e-6)
 
 
 def test_surrogate_slope_is_autograds(generator):
@@ -110,7 +110,7 @@ def test_surrogate_slope_is_autograds(generator):
     log_ratio = torch.as_tensor(0.4 * generator.normal(size=ROWS)).requires_grad_()
     ratio, weight = log_ratio.exp(), torch.as_tensor(advantages)
     torch.min(weight * ratio, weight * ratio.clamp(1 - clip, 1 + clip)).sum().backward()
-    found = oracles.surrogate_slope(advantages, ratio.detach().numpy(), clip)
+    found = formulas.surrogate_slope(advantages, ratio.detach().numpy(), clip)
     np.testing.assert_allclose(found, log_ratio.grad, atol=1e-12)
     assert 0 < np.count_nonzero(found == 0) < ROWS
 
@@ -121,7 +121,7 @@ def test_clipped_value_slope_is_autograds(generator):
     before, goal = torch.as_tensor(old), torch.as_tensor(returns)
     clipped = before + (values - before).clamp(-clip, clip)
     torch.max((values - goal) ** 2, (clipped - goal) ** 2).sum().backward()
-    found = oracles.clipped_value_slope(values.detach().numpy(), old, returns, clip)
+    found = formulas.clipped_value_slope(values.detach().numpy(), old, returns, clip)
     np.testing.assert_allclose(found, values.grad, atol=1e-12)
     assert 0 < np.count_nonzero(found == 0) < ROWS
 
@@ -129,14 +129,14 @@ def test_clipped_value_slope_is_autograds(generator):
 def test_entropy_of_a_gaussian_is_torchs():
     log_std = np.array([-0.5, 0.0, 1.2])
     distribution = Independent(Normal(torch.zeros(3), torch.exp(torch.as_tensor(log_std))), 1)
-    assert oracles.gaussian_entropy(log_std) == pytest.approx(distribution.entropy().item())
+    assert formulas.gaussian_entropy(log_std) == pytest.approx(distribution.entropy().item())
 
 
 def test_divergence_estimate_approaches_scipys_entropy(generator):
     old, new = np.array([0.2, 0.5, 0.3]), np.array([0.3, 0.4, 0.3])
     drawn = generator.choice(3, size=400_000, p=old)
     log_ratio = np.log(new / old)[drawn]
-    assert oracles.kl_estimate(log_ratio) == pytest.approx(stats.entropy(old, new), rel=0.02)
+    assert formulas.kl_estimate(log_ratio) == pytest.approx(stats.entropy(old, new), rel=0.02)
 
 
 def test_adam_step_is_torchs(generator):
@@ -144,5 +144,5 @@ def test_adam_step_is_torchs(generator):
     weights = torch.zeros(ROWS, dtype=torch.float64, requires_grad=True)
     weights.grad = torch.as_tensor(gradient)
     torch.optim.Adam([weights], lr=0.01, eps=1e-5).step()
-    found = oracles.adam_step(gradient, 0.01, 1e-5)
+    found = formulas.adam_step(gradient, 0.01, 1e-5)
     np.testing.assert_allclose(found, weights.detach().numpy(), rtol=1e-8)

@@ -5,12 +5,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.probes.page import html as page
-from harness.probes.page import markdown, special
-from harness.probes.page.figures import curves, svg
-from harness.probes.report import differs, lines
-from harness.probes.results import Answer, Axis, Comparison, Report, Result, no_answer
-from harness.probes.stored import from_json
+from harness.probes.pages import figures, page
+from harness.probes.pages.figures import curves, svg
+from harness.probes.pages.terminal import lines
+from harness.probes.results import (
+    Answer,
+    Axis,
+    Comparison,
+    Report,
+    Result,
+    differs,
+    from_json,
+    no_answer,
+)
 
 ANSWERS = Path(__file__).parents[3] / "docs" / "differences.json"
 VOID = {"meta", "link", "br", "img", "hr", "input"}
@@ -48,7 +55,7 @@ def report():
 @pytest.fixture(scope="module")
 def structure(report):
     found = Structure()
-    found.feed(page.page(report))
+    found.feed(page.html_page(report))
     return found
 
 
@@ -73,19 +80,19 @@ def test_functions_that_differ_are_drawn(structure, report):
     by_name = {result.probe: result for result in report.results}
     for name in ("sac.std_map", "ppo.learning_rate_annealing", "td3.exploration"):
         assert curves(by_name[name]) is not None
-    assert special.densities(by_name[special.ACTION]) is not None
-    assert special.surfaces(by_name[special.VALUE_CLIPPING]) is not None
+    assert figures.densities(by_name[figures.ACTION]) is not None
+    assert figures.surfaces(by_name[figures.VALUE_CLIPPING]) is not None
 
 
 def test_page_fits_a_phone():
     style = page.STYLE.read_text()
     assert "overflow-x: auto" in style
-    assert "width=device-width" in page.page(Report((), {}, {}, 0.0))
+    assert "width=device-width" in page.html_page(Report((), {}, {}, 0.0))
 
 
 def test_texts_are_escaped():
     answers = {"<b>": no_answer("a < b & c", failed=True)}
-    text = page.page(Report((a_result(answers, ()),), {"<b>": ("x 1",)}, {}, 1.0))
+    text = page.html_page(Report((a_result(answers, ()),), {"<b>": ("x 1",)}, {}, 1.0))
     assert "a &lt; b &amp; c" in text
     assert "<b>" not in text
     assert "What &amp; why?" in text
@@ -110,7 +117,7 @@ def test_a_figure_is_the_same_each_time():
 
 
 def test_markdown_names_figures_that_it_brings(report, tmp_path):
-    contents = markdown.pages(tmp_path / "found.md", report)
+    contents = page.markdown_pages(tmp_path / "found.md", report)
     text = contents.pop(tmp_path / "found.md")
     assert len(contents) >= 8
     for path in contents:

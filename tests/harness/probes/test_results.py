@@ -3,10 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from harness.probes.compare import compare
-from harness.probes.probe import Probe, alike
-from harness.probes.results import Answer, Axis, Comparison, Report, Result
-from harness.probes.stored import from_json, to_json
+from harness.probes.probe import Probe, alike, compare
+from harness.probes.results import Answer, Axis, Comparison, Report, Result, from_json, to_json
 
 
 def a_report():

@@ -3,11 +3,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from harness.adapter import load_adapter
+from harness.contract.adapter import load_adapter
 from harness.probes import setups
 from harness.probes.lab import Experiment, Lab
-from harness.probes.ppo import runs as ppo
-from harness.probes.td3 import runs as td3
+from harness.probes.ppo import trainings as ppo
+from harness.probes.td3 import trainings as td3
 from tests.hunting import ALGORITHMS, FRAMEWORKS, answer, core, steady, unplanted
 
 PAIRS = [(framework, algorithm) for framework in FRAMEWORKS for algorithm in ALGORITHMS]

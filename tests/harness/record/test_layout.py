@@ -5,9 +5,9 @@ import os
 import pytest
 import recorded
 
-from analysis.load import load
+from analysis.data.load import load
 from harness.record.layout import Place, find_runs, place_of
-from slurm.survey import survey
+from slurm.states import survey
 
 
 @pytest.fixture

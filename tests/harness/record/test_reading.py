@@ -15,14 +15,14 @@ import pytest
 import recorded
 import support
 
-from harness.adapter import load_adapter
-from harness.fields import SpecError
-from harness.prepare import prepare
+from harness.contract.adapter import load_adapter
+from harness.contract.fields import SpecError
+from harness.contract.run_spec import DEFAULTS, spec_from_dict
 from harness.record import reading
 from harness.record.layout import find_runs
 from harness.record.reading import Spec, find_damage, read_run
-from harness.run import initialize
-from harness.run_spec import DEFAULTS, spec_from_dict
+from harness.sweep.folders import initialize
+from harness.train.prepare import prepare
 
 SCHEMA_1 = Path(__file__).parents[2] / "data" / "schema_1" / "results"
 STATUSES = {"failures": "failed", "interrupted": "interrupted", "pending": "pending"}
@@ -85,7 +85,7 @@ def test_defaults_of_the_record_are_those_of_the_spec():
 
 
 def test_hyperparameter_that_came_later_has_its_value_from_before():
-    from harness.fields import bounded, build
+    from harness.contract.fields import bounded, build
 
     @dataclasses.dataclass(frozen=True)
     class Later:

@@ -1,0 +1,149 @@
+"""The interfaces of gym 0.23 and gymnasium 0.28 that CleanRL's scripts call, over today's.
+
+gym 0.23 (TD3, SAC): one call per step, a 4-tuple, a list of infos, the last observation of an
+episode in `terminal_observation`, and a reset in the same step. gymnasium 0.28: PPO.
+"""
+
+import copy
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector import SyncVectorEnv as ModernSyncVectorEnv
+from numpy.typing import NDArray
+
+from harness.contract.adapter import MakeEnv
+
+
+class SeedableEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Adds `seed`, which takes effect at the first reset as it did in gym 0.23."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self._seed: int | None = None
+
+    def seed(self, seed: int) -> None:
+        """Seeds the next reset."""
+        self._seed = seed
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Resets, with the seed if one is waiting."""
+        seed, self._seed = self._seed, None
+        return self.env.reset(seed=seed)
+
+
+class RecordEpisodeStatistics(gymnasium.wrappers.RecordEpisodeStatistics):
+    """Gymnasium's wrapper; lets `seed` through to the environment."""
+
+    def seed(self, seed: int) -> None:
+        """Seeds the next reset."""
+        self.env.seed(seed)  # type: ignore[attr-defined]
+
+
+class GymSyncVectorEnv:
+    """Steps environments one after another, resetting each in the step that ends its episode."""
+
+    def __init__(self, makers: list[Any]) -> None:
+        self.envs: list[gymnasium.Env[Any, Any]] = [maker() for maker in makers]
+        self.num_envs = len(self.envs)
+        # The scripts overwrite the dtype of this space: give them one of their own.
+        self.single_observation_space = copy.deepcopy(self.envs[0].observation_space)
+        self.single_action_space = self.envs[0].action_space
+        self.action_space = gymnasium.vector.utils.batch_space(
+            self.single_action_space, self.num_envs
+        )
+
+    def reset(self) -> NDArray[Any]:
+        """First observations, shape [num_envs, observations]."""
+        return np.stack([env.reset()[0] for env in self.envs])
+
+    def step(
+        self, actions: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], list[dict[str, Any]]]:
+        """Observations, rewards, dones and infos, one per environment."""
+        columns = zip(
+            *(_step(env, action) for env, action in zip(self.envs, actions, strict=True)),
+            strict=True,
+        )
+        observations, rewards, dones, infos = columns
+        return np.stack(observations), np.array(rewards), np.array(dones), list(infos)
+
+    def close(self) -> None:
+        """Closes the environments."""
+        for env in self.envs:
+            env.close()
+
+
+def gym_facade(make_env: MakeEnv) -> SimpleNamespace:
+    """What stands for the module `gym` in the script."""
+    return SimpleNamespace(
+        make=lambda env_id: SeedableEnv(make_env()),
+        spaces=gymnasium.spaces,
+        wrappers=SimpleNamespace(RecordEpisodeStatistics=RecordEpisodeStatistics),
+        vector=SimpleNamespace(SyncVectorEnv=GymSyncVectorEnv),
+    )
+
+
+def _step(
+    env: gymnasium.Env[Any, Any], action: Any
+) -> tuple[NDArray[Any], float, bool, dict[str, Any]]:
+    observation, reward, terminated, truncated, info = env.step(action)
+    done = terminated or truncated
+    if done:
+        info["TimeLimit.truncated"] = truncated and not terminated
+        info["terminal_observation"] = observation
+        observation, _ = env.reset()
+    return observation, float(reward), done, info
+
+
+class GymnasiumSyncVectorEnv(ModernSyncVectorEnv):
+    """Resets in the step that ends an episode and lists final infos, as gymnasium 0.28 did."""
+
+    def __init__(self, makers: list[Any]) -> None:
+        super().__init__(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Steps all environments."""
+        *result, infos = super().step(actions)
+        if "final_info" in infos:
+            infos["final_info"] = _as_list(infos["final_info"], infos["_final_info"])
+        observations, rewards, terminated, truncated = result
+        return observations, rewards, terminated, truncated, infos
+
+
+def gymnasium_facade(make_env: MakeEnv) -> SimpleNamespace:
+    """What stands for the module `gymnasium` in the script.
+
+    The four feedback-altering wrappers are identities: where they are wanted, `make_env`
+    has them in already, the same for every framework.
+    """
+    wrappers = gymnasium.wrappers
+    return SimpleNamespace(
+        make=lambda env_id: make_env(),
+        spaces=gymnasium.spaces,
+        vector=SimpleNamespace(SyncVectorEnv=GymnasiumSyncVectorEnv),
+        wrappers=SimpleNamespace(
+            FlattenObservation=wrappers.FlattenObservation,
+            RecordEpisodeStatistics=wrappers.RecordEpisodeStatistics,
+            ClipAction=wrappers.ClipAction,
+            NormalizeObservation=_identity,
+            TransformObservation=_identity,
+            NormalizeReward=_identity,
+            TransformReward=_identity,
+        ),
+    )
+
+
+def _identity(env: gymnasium.Env[Any, Any], *args: Any, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+    return env
+
+
+def _as_list(final: dict[str, Any], done: Any) -> list[dict[str, Any] | None]:
+    """One info per environment that ended, None for the others."""
+    episode = final["episode"]
+    return [
+        {"episode": {key: episode[key][i] for key in ("r", "l")}} if ended else None
+        for i, ended in enumerate(done)
+    ]

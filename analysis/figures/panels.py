@@ -1,0 +1,270 @@
+"""What figures are made of: panels laid out in inches, curves, points, and shared sentences.
+
+Laying out by hand is quick, and the same on every machine.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
+
+from analysis.figures.style import LARGE, SMALL, Look
+from analysis.stats.intervals import Interval
+from analysis.stats.moments import Floats
+from analysis.verdicts.curves import Curve, limits
+from analysis.words import FORMULAS, label
+
+Grid = Any  # array of Axes, [rows, columns]
+
+
+@dataclasses.dataclass(frozen=True)
+class Margins:
+    """Space around and between panels, in inches."""
+
+    left: float = 0.55
+    right: float = 0.08
+    top: float = 0.42
+    bottom: float = 0.32
+    across: float = 0.1
+    down: float = 0.12
+
+
+def panel_grid(
+    rows: int,
+    columns: int,
+    width: float,
+    heights: float | Sequence[float],
+    margins: Margins,
+    sharex: bool | str = False,
+    sharey: bool | str = False,
+) -> tuple[Figure, Grid]:
+    """A figure with rows x columns panels.
+
+    Args:
+        rows: Number of rows.
+        columns: Number of columns.
+        width: Of the figure, in inches.
+        heights: Of a panel, in inches, or one for each row.
+        margins: The space that is not panels.
+        sharex: As in Matplotlib.
+        sharey: As in Matplotlib.
+    """
+    each = [heights] * rows if isinstance(heights, int | float) else list(heights)
+    inner = sum(each) + margins.down * (rows - 1)
+    height = inner + margins.top + margins.bottom
+    panel_width = (width - margins.left - margins.right - margins.across * (columns - 1)) / columns
+    figure = Figure(figsize=(width, height))
+    axes = figure.subplots(
+        rows,
+        columns,
+        squeeze=False,
+        sharex=sharex,  # type: ignore[arg-type]
+        sharey=sharey,  # type: ignore[arg-type]
+        gridspec_kw={
+            "left": margins.left / width,
+            "right": 1 - margins.right / width,
+            "top": 1 - margins.top / height,
+            "bottom": margins.bottom / height,
+            "wspace": margins.across / panel_width,
+            "hspace": margins.down / (sum(each) / rows),
+            "height_ratios": each,
+        },
+    )
+    return figure, np.asarray(axes, dtype=object)
+
+
+def legend(figure: Figure, styles: dict[str, Look]) -> None:
+    """One line of names at the top of a figure."""
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=look.color,
+            linestyle=look.line,
+            marker=look.marker,
+            markersize=3.5,
+            linewidth=1.3,
+            label=label(name),
+        )
+        for name, look in styles.items()
+    ]
+    height = figure.get_figheight()
+    figure.legend(
+        handles=handles,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 1 - 0.01 / height),
+        ncols=len(handles),
+        frameon=False,
+        fontsize=LARGE,
+        handlelength=2.6,
+        columnspacing=1.4,
+        borderaxespad=0,
+    )
+
+
+def patch_legend(figure: Figure, colors: dict[str, str], down: float = 0.02) -> None:
+    """One line of coloured boxes, `down` inches below the top of a figure."""
+    handles = [
+        Patch(facecolor=color, edgecolor="0.4", label=text) for text, color in colors.items()
+    ]
+    figure.legend(
+        handles=handles,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 1 - down / figure.get_figheight()),
+        ncols=len(handles),
+        frameon=False,
+        handlelength=1.2,
+        borderaxespad=0,
+    )
+
+
+def row_label(axis: Axes, text: str) -> None:
+    """Bold text at the left of a row."""
+    axis.set_ylabel(text, fontweight="bold")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Line:
+    """A curve with its band.
+
+    Attributes:
+        name: Framework or algorithm.
+        steps: int[K], environment steps.
+        mean: float[K], mean return.
+        low: float[K], lower end of the interval.
+        high: float[K], upper end.
+        final: Final score with its interval.
+        size: Runs used/requested.
+    """
+
+    name: str
+    steps: Floats
+    mean: Floats
+    low: Floats
+    high: Floats
+    final: Interval
+    size: tuple[int, int]
+
+
+def line_of(name: str, curve: Curve, final: Interval, requested: int) -> Line:
+    """A line for a curve."""
+    steps = curve.steps.astype(np.float64)
+    size = (final.n, requested)
+    return Line(name, steps, curve.mean, curve.low, curve.high, final, size)
+
+
+def draw_lines(axis: Axes, lines: Sequence[Line], styles: Mapping[str, Look]) -> None:
+    """Curves with their bands; wide bands are paler."""
+    for line in lines:
+        look = styles[line.name]
+        if np.isfinite(line.low).any():
+            axis.fill_between(
+                line.steps, line.low, line.high, color=look.color, alpha=0.15, linewidth=0
+            )
+        every = max(1, len(line.steps) // 5)
+        offset = list(styles).index(line.name) * every // max(1, len(styles))
+        axis.plot(
+            line.steps,
+            line.mean,
+            color=look.color,
+            linestyle=look.line,
+            linewidth=1.0,
+            marker=look.marker,
+            markersize=2.5,
+            markevery=(offset, every),
+        )
+
+
+def fit_axes(axis: Axes, lines: Sequence[Line]) -> None:
+    """Limits that hold all curves, also those of other panels that share the axes."""
+    shown = [line for line in lines if len(line.mean)]
+    if not shown:
+        return
+    data = np.concatenate([line.mean for line in shown])
+    ends = np.concatenate([end for line in shown for end in (line.low, line.high)])
+    low, high, _ = limits(data, ends)
+    axis.set_ylim(low, high)
+    axis.set_xlim(0, max(float(line.steps[-1]) for line in shown))
+
+
+def plain_axes(axis: Axes, xticks: int = 3, yticks: int = 4) -> None:
+    """Few ticks, steps as 1M, returns as 5k."""
+    axis.xaxis.set_major_locator(MaxNLocator(xticks, steps=[1, 2, 5, 10], prune="upper"))
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axis.yaxis.set_major_locator(MaxNLocator(yticks, steps=[1, 2, 2.5, 5, 10]))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+
+
+def short(value: float) -> str:
+    """A return on an axis: 2.5k for 2500."""
+    return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"
+
+
+def draw_spots(axis: Axes, spots: Sequence[tuple[float, Line]], styles: Mapping[str, Look]) -> None:
+    """Final scores across, with their intervals, each at its height."""
+    for height, line in spots:
+        look, final = styles[line.name], line.final
+        if np.isfinite(final.low):
+            axis.plot([final.low, final.high], [height] * 2, color=look.color, linewidth=1.2)
+        axis.plot(final.mean, height, color=look.color, marker=look.marker, markersize=3)
+
+
+def note_spot_sizes(axis: Axes, spots: Sequence[tuple[float, Line]], usual: int) -> None:
+    """Writes runs used/requested at the right end of rows with an unusual number."""
+    for height, line in spots:
+        if line.size != (usual, usual):
+            axis.text(
+                0.99,
+                height,
+                f"{line.size[0]}/{line.size[1]}",
+                transform=axis.get_yaxis_transform(),
+                ha="right",
+                va="center",
+                fontsize=SMALL - 1,
+                color="0.25",
+                bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.5},
+            )
+
+
+def spot_limits(lines: Sequence[Line], more: Sequence[float] = ()) -> tuple[float, float]:
+    """Limits of an axis of final scores and of other values shown beside them."""
+    ends = [end for line in lines for end in (line.final.low, line.final.high)]
+    data = [*(line.final.mean for line in lines), *more]
+    low, high, _ = limits(np.array(data), np.array(ends), headroom=1.5)
+    return low, high
+
+
+def note_sizes(axis: Axes, lines: Sequence[Line], usual: int) -> None:
+    """Names in a corner of a panel the runs used/requested that are not the usual number."""
+    odd = [line for line in lines if line.size != (usual, usual)]
+    text = ", ".join(f"{label(line.name)} {line.size[0]}/{line.size[1]}" for line in odd)
+    if text:
+        axis.text(
+            0.98, 0.03, text, transform=axis.transAxes, ha="right", fontsize=SMALL - 1, color="0.25"
+        )
+
+
+def usual_size(lines: Sequence[Line]) -> int:
+    """The most frequent number of runs requested."""
+    sizes = [line.size[1] for line in lines]
+    return max(sorted(set(sizes), reverse=True), key=sizes.count) if sizes else 0
+
+
+def interval_words(method: str) -> str:
+    """Which interval is shown, for captions."""
+    text = f"95% interval, method {method} ({FORMULAS[method]})"
+    return text + ", which is narrower than 95%" * (method == "thesis")
+
+
+def size_words(lines: Sequence[Line]) -> str:
+    """How many runs are behind the panels, for captions."""
+    usual = usual_size(lines)
+    odd = any(line.size != (usual, usual) for line in lines)
+    text = f"n = {usual} runs requested, completed and used"
+    return text + ("; where it differs, a panel says used/requested" if odd else "")

@@ -1,0 +1,264 @@
+"""Which further seeds would decide what is undecided, what they cost, and the plan in words."""
+
+import collections
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+
+from analysis.data.runs import Cell, Loaded, Run, RunId
+from analysis.verdicts.consistency import UNDECIDED, PairVerdict
+from analysis.verdicts.groups import Group, by_cell, groups_of_runs
+from analysis.verdicts.stopping import StoppingVerdict
+from analysis.words import number
+
+Place = tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Need:
+    """Seeds that one framework still has to run in one setting.
+
+    Attributes:
+        cell: The setting.
+        framework: The framework.
+        seeds: Seeds to run, those with a folder that is not complete among them.
+        begun: How many of them have such a folder.
+        failed: How many of those have failed.
+        core_hours: What all of them cost; NaN where no run tells.
+    """
+
+    cell: Cell
+    framework: str
+    seeds: tuple[int, ...]
+    begun: int
+    failed: int
+    core_hours: float
+
+
+class Stock:
+    """What the runs there tell of those to come."""
+
+    def __init__(self, loaded: Loaded, replace_failed: bool) -> None:
+        """Notes costs and unfinished runs.
+
+        Args:
+            loaded: All runs.
+            replace_failed: Whether seeds whose runs failed are passed over.
+        """
+        self._hours = _core_hours(loaded.runs)
+        self._begun = {item.id for item in loaded.excluded if not item.completed}
+        failed = {item.id for item in loaded.excluded if item.reason.startswith("failed")}
+        self._failed, self._barred = failed, failed if replace_failed else set()
+
+    def need(self, group: Group, size: int) -> Need:
+        """What a group lacks of a number of seeds: the lowest ones that are not complete."""
+        cell, name = group.cell, group.framework
+        names = (RunId(cell, name, seed) for seed in itertools.count())
+        free = (run for run in names if run.seed not in group.seeds and run not in self._barred)
+        new = list(itertools.islice(free, max(0, size - group.n)))
+        exact, rough = _places(cell, name)
+        each = self._hours.get(exact, self._hours.get(rough, math.nan))
+        return Need(
+            cell,
+            name,
+            tuple(run.seed for run in new if run.seed is not None),
+            sum(run in self._begun for run in new),
+            sum(run in self._failed for run in new),
+            len(new) * each,
+        )
+
+
+def _places(cell: Cell, framework: str) -> tuple[Place, Place]:
+    """A setting, and all tasks and hyperparameters of its algorithm."""
+    rough = framework, cell.algorithm, cell.variant
+    return (*rough, cell.env, cell.hps), rough
+
+
+def _core_hours(runs: Sequence[Run]) -> dict[Place, float]:
+    """Mean core-hours of a run, by both places."""
+    found: dict[Place, list[float]] = collections.defaultdict(list)
+    for run in runs:
+        hours = run.seconds * run.spec.get("threads", 1) / 3600
+        for place in _places(run.id.cell, run.id.framework):
+            if not math.isnan(hours):
+                found[place].append(hours)
+    return {place: math.fsum(values) / len(values) for place, values in found.items()}
+
+
+Key = tuple[Cell, str]
+Pair = tuple[Group, Group]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What to run.
+
+    Attributes:
+        needs: By setting and framework.
+        planned: Undecided pairs that the seeds are for.
+        beyond: Undecided pairs that would need more seeds than allowed.
+        decided: Pairs with a verdict.
+        not_ours: Undecided pairs whose runs this project did not make and cannot repeat.
+    """
+
+    needs: tuple[Need, ...]
+    planned: int
+    beyond: int
+    decided: int
+    not_ours: int
+
+    @property
+    def runs(self) -> int:
+        """How many runs there are to make."""
+        return sum(len(need.seeds) for need in self.needs)
+
+    @property
+    def known(self) -> tuple[Need, ...]:
+        """Needs whose cost is known."""
+        return tuple(need for need in self.needs if not math.isnan(need.core_hours))
+
+
+def plan_once(
+    verdicts: Sequence[PairVerdict],
+    loaded: Loaded,
+    most: int,
+    step: int,
+    replace_failed: bool = False,
+) -> Plan:
+    """As many seeds as each undecided pair needs, by its own estimate.
+
+    Where that is no more than there are: `step` more. Without any test: as many as the other has.
+
+    Args:
+        verdicts: All pairs.
+        loaded: All runs.
+        most: Seeds per framework that are never exceeded.
+        step: Seeds to add where the estimate is of no help.
+        replace_failed: Take new seeds in place of those whose runs failed.
+    """
+    goals = [((item.first, item.second), _goal(item, step)) for item in verdicts]
+    return _plan([*goals, *_untested(groups_of_runs(loaded))], loaded, most, replace_failed)
+
+
+def plan_next_look(
+    verdicts: Sequence[StoppingVerdict], loaded: Loaded, replace_failed: bool = False
+) -> Plan:
+    """The seeds of the next look for every pair that is still open."""
+    goals = [((item.first, item.second), float(item.next_size)) for item in verdicts]
+    most = max((item.next_size for item in verdicts), default=0)
+    plan = _plan(goals, loaded, most, replace_failed)
+    ended = sum(item.verdict == UNDECIDED and not item.next_size for item in verdicts)
+    return dataclasses.replace(plan, beyond=ended, decided=plan.decided - ended)
+
+
+def _goal(item: PairVerdict, step: int) -> float:
+    if item.verdict != UNDECIDED:
+        return 0
+    if math.isnan(item.seeds_needed):
+        return max(2, item.first.n, item.second.n)
+    smaller = min(item.first.n, item.second.n)
+    return item.seeds_needed if item.seeds_needed > smaller else smaller + step
+
+
+def _untested(groups: Sequence[Group]) -> list[tuple[Pair, float]]:
+    """Frameworks without any usable run, beside each one that has some."""
+    return [
+        ((group, other), max(2, other.n))
+        for members in by_cell(groups).values()
+        for group in members
+        for other in members
+        if not group.n and other.n
+    ]
+
+
+def _plan(
+    goals: Sequence[tuple[Pair, float]], loaded: Loaded, most: int, replace_failed: bool
+) -> Plan:
+    wanted = collections.Counter[Key]()
+    counts = collections.Counter[str]()
+    for pair, size in goals:
+        kind = _kind(pair, size, most)
+        counts[kind] += 1
+        if kind == "planned":
+            wanted |= {(group.cell, group.framework): int(size) for group in pair}
+    stock = Stock(loaded, replace_failed)
+    groups = {(group.cell, group.framework): group for group in groups_of_runs(loaded)}
+    needs = [stock.need(groups[key], wanted[key]) for key in sorted(wanted)]
+    kinds = (counts[name] for name in ("planned", "beyond", "decided", "not ours"))
+    return Plan(tuple(need for need in needs if need.seeds), *kinds)
+
+
+def _kind(pair: Pair, size: float, most: int) -> str:
+    if not size:
+        return "decided"
+    if not any(group.runs for group in pair):
+        return "empty"  # no run tells how to make another; each is listed as not used
+    if not all(_ours(run) for group in pair for run in group.runs):
+        return "not ours"
+    return "planned" if size <= most else "beyond"
+
+
+def _ours(run: Run) -> bool:
+    return "steps" in run.spec and "overridden" in run.spec
+
+
+def counts(plan: Plan, most: int, sequential: bool) -> list[str]:
+    """How many pairs are decided, planned for and left."""
+    beyond = (
+        f"{plan.beyond} stay undecided at {most} seeds"
+        if sequential
+        else f"{plan.beyond} would need more than {most} seeds and are left"
+    )
+    lines = [f"Pairs of frameworks: {plan.decided} decided, {plan.planned} to go on with, {beyond}"]
+    if plan.not_ours:
+        lines.append(f"{plan.not_ours} undecided pairs hold runs that were not made here")
+    return lines
+
+
+def costs(plan: Plan) -> list[str]:
+    """What there is to run, in which settings, and what it costs."""
+    if not plan.needs:
+        return ["Nothing to run."]
+    begun, failed = (
+        sum(getattr(need, name) for need in plan.needs) for name in ("begun", "failed")
+    )
+    lines = [f"Runs to make: {plan.runs}, {begun} of them begun before and not complete"]
+    if failed:
+        lines.append(
+            f"{failed} of these failed: if they fail again, --replace-failed takes other seeds, "
+            "which flatters a framework whose runs diverge"
+        )
+    if plan.known:
+        hours = math.fsum(need.core_hours for need in plan.known)
+        lines.append(f"Cost: {_hours(hours)}, by the runs' own timings")
+    unknown = plan.runs - sum(len(need.seeds) for need in plan.known)
+    if unknown:
+        lines.append(f"Cost of {unknown} runs unknown: no complete run tells a time")
+    return lines + [_need_line(need) for need in plan.needs]
+
+
+def _need_line(need: Need) -> str:
+    cell = need.cell
+    cost = "" if math.isnan(need.core_hours) else f" ({_hours(need.core_hours)})"
+    return (
+        f"  {cell.env}, {cell.algorithm}, {cell.hps}, {need.framework}: "
+        f"{'seeds' if len(need.seeds) > 1 else 'seed'} {_ranges(need.seeds)}{cost}"
+    )
+
+
+def _ranges(seeds: Sequence[int]) -> str:
+    """Seeds in few words: 5 to 9, 12."""
+    parts: list[list[int]] = []
+    for seed in seeds:
+        if parts and parts[-1][-1] == seed - 1:
+            parts[-1].append(seed)
+        else:
+            parts.append([seed])
+    return ", ".join(
+        f"{part[0]} to {part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in parts
+    )
+
+
+def _hours(value: float) -> str:
+    return f"{f'{value:,.0f}' if value >= 1000 else number(value)} core-hours"

@@ -1,0 +1,155 @@
+"""Runs to make, as command lines of `python -m harness`."""
+
+import collections
+import dataclasses
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from analysis.data.runs import Loaded, Run
+from analysis.plan.planning import Need
+from harness.record.layout import Place, results_dir_of
+
+# What the command names by itself; every other entry of a run's spec is passed on as it is.
+_NAMED = {"study", "env", "algorithm", "hps", "framework", "seed", "python"}
+_HYPERPARAMETERS = {"hyperparameters", "overridden"}
+
+_PLAIN = re.compile(r"[\w./-]+")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """Every combination of its values, one run each.
+
+    Attributes:
+        settings: What all runs share, as `name=value`.
+        algorithms: Algorithms.
+        hps: Names of hyperparameters.
+        envs: Tasks.
+        frameworks: Frameworks.
+        seeds: Seeds.
+    """
+
+    settings: tuple[str, ...]
+    algorithms: tuple[str, ...]
+    hps: tuple[str, ...]
+    envs: tuple[str, ...]
+    frameworks: tuple[str, ...]
+    seeds: tuple[int, ...]
+
+    def command(self) -> str:
+        """The command line, for a POSIX shell."""
+        options = {
+            "framework": self.frameworks,
+            "algorithm": self.algorithms,
+            "env.name": self.envs,
+            "hps": self.hps,
+            "seed": (_seeds(self.seeds),),
+        }
+        words = [f"{name}={','.join(values)}" for name, values in options.items()]
+        return f"${{PYTHON:-python}} -m harness --multirun {shlex.join([*words, *self.settings])}"
+
+
+def make_sweeps(needs: Sequence[Need], loaded: Loaded) -> tuple[Sweep, ...]:
+    """As few command lines as merging one kind of value after the other gives.
+
+    Args:
+        needs: Seeds by setting and framework.
+        loaded: The runs whose settings the new ones repeat.
+    """
+    sweeps = [
+        Sweep(
+            _settings(need, loaded.runs),
+            (need.cell.algorithm,),
+            (need.cell.hps,),
+            (need.cell.env,),
+            (need.framework,),
+            need.seeds,
+        )
+        for need in needs
+    ]
+    for axis in ("frameworks", "envs", "hps", "algorithms"):
+        sweeps = _merge(sweeps, axis)
+    return tuple(sweeps)
+
+
+def script(sweeps: Sequence[Sweep], remark: str) -> str:
+    """A shell script with all sweeps.
+
+    Args:
+        sweeps: What to run.
+        remark: What it is for; may have several lines.
+    """
+    lines = ["#!/bin/sh", *(f"# {line}".rstrip() for line in remark.splitlines())]
+    lines += ["# Words given to this script are passed on, such as hydra.launcher.n_jobs=4.", ""]
+    lines += ["status=0", *(f'{sweep.command()} "$@" || status=$?' for sweep in sweeps)]
+    lines += ["exit $status"]
+    return "\n".join(lines) + "\n"
+
+
+def _merge(sweeps: Sequence[Sweep], axis: str) -> list[Sweep]:
+    """Joins sweeps that differ in one kind of value only."""
+    found: dict[Sweep, list[str]] = collections.defaultdict(list)
+    for sweep in sweeps:
+        nothing: dict[str, Any] = {axis: ()}
+        found[dataclasses.replace(sweep, **nothing)] += getattr(sweep, axis)
+    merged = []
+    for rest, values in found.items():
+        changes: dict[str, Any] = {axis: tuple(dict.fromkeys(values))}
+        merged.append(dataclasses.replace(rest, **changes))
+    return merged
+
+
+def _settings(need: Need, runs: Sequence[Run]) -> tuple[str, ...]:
+    """What a run of the setting was given, its own framework's before any other's."""
+    inside = [run for run in runs if run.id.cell == need.cell]
+    own = [run for run in inside if run.id.framework == need.framework]
+    run = (own or inside)[0]
+    spec = run.spec
+    values = {"study.name": need.cell.study}
+    values |= {name: spec[name] for name in spec if name not in _NAMED | _HYPERPARAMETERS}
+    values |= {
+        f"hyperparameters.{name}": spec["hyperparameters"][name] for name in spec["overridden"]
+    }
+    if own and spec.get("python"):
+        values["framework.python"] = spec["python"]
+    place = _results_dir(run.path, spec)
+    values |= {"results_dir": str(place)} if place else {}
+    return tuple(f"{name}={_value(value)}" for name, value in values.items())
+
+
+def _results_dir(folder: Path, spec: Mapping[str, Any]) -> Path | None:
+    """The folder above the study, if the run lies where the harness puts it."""
+    said = Place(
+        spec["study"],
+        spec["env"],
+        spec["algorithm"],
+        spec["hps"],
+        spec["framework"],
+        folder.parent.name,
+        spec["seed"],
+    )
+    return results_dir_of(folder, said)
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    """Seeds as Hydra sweeps them; a row of them as its range, whose end is not part of it."""
+    if len(seeds) > 3 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+        return f"range({seeds[0]},{seeds[-1] + 1})"
+    return ",".join(map(str, seeds))
+
+
+def _value(value: Any) -> str:
+    """A value in Hydra's grammar."""
+    if value is None or isinstance(value, bool | int | float):
+        return json.dumps(value)
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_value, value))}]"
+    text = str(value)
+    if _PLAIN.fullmatch(text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,157 @@
+"""Consistency on the page: do frameworks score the same under equal settings?"""
+
+import math
+from collections.abc import Sequence
+
+from analysis.data.runs import Cell
+from analysis.report.links import Links
+from analysis.report.statements import (
+    Answer,
+    Statement,
+    answer,
+    counts,
+    p_text,
+    plural,
+    sizes,
+    where,
+)
+from analysis.report.tables import (
+    SortableTable,
+    Value,
+    amount,
+    p_value,
+    setting_columns,
+    size_values,
+)
+from analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, UNDECIDED, PairVerdict
+from analysis.verdicts.groups import Group
+from analysis.verdicts.options import Options
+from analysis.verdicts.study import Answers
+from analysis.words import label, number
+
+_ORDER = (DIFFERENT, EQUIVALENT, UNDECIDED)
+
+
+def consistency(answers: Answers, links: Links) -> Answer:
+    """Do frameworks score the same under equal settings?"""
+    items = answers.consistency
+    question = "Do frameworks score the same under the same hyperparameters?"
+    if not items:
+        text = "No two frameworks have a run used in the same setting."
+        return Answer("consistency", question, Statement(text, ()), (), (), 0)
+    parts = []
+    for algorithm in sorted({item.cell.algorithm for item in items}):
+        own = [item for item in items if item.cell.algorithm == algorithm]
+        text = f"{label(algorithm)}: {counts([item.verdict for item in own], _ORDER)}."
+        parts.append(Statement(text, _both(own, links), "t-consistency"))
+    clear = sorted(
+        (item for item in items if item.verdict != UNDECIDED),
+        key=lambda i: (i.verdict != DIFFERENT, i.p_holm, -abs(i.hedges_g[0]), i.cell),
+    )
+    cells = [item.cell for item in items]
+    findings = [_finding(item, cells, links) for item in clear]
+    headline = Statement(_headline(items, answers.options), _both(items, links), "t-consistency")
+    return answer("consistency", question, headline, parts, findings)
+
+
+def _headline(items: Sequence[PairVerdict], options: Options) -> str:
+    words = counts([item.verdict for item in items], _ORDER)
+    head = (
+        f"Of {plural(len(items), 'pair')} of frameworks in equal settings: {words}. Different: at "
+        f"{options.alpha:.0%} after Holm's correction over {_families(items)}. Equivalent: within "
+        f"{options.margin_share:.0%} of the published score, which is shown, too. Undecided is "
+        f"neither. {sizes(group for item in items for group in (item.first, item.second))}"
+    )
+    needed = sorted(
+        item.seeds_needed
+        for item in items
+        if item.verdict == UNDECIDED and not math.isnan(item.seeds_needed)
+    )
+    if needed:
+        middle = needed[len(needed) // 2]
+        seeds = f"at least {middle:.0f}" if math.isfinite(middle) else "more than 1,000"
+        head += (
+            f" Half of the undecided pairs would need {seeds} seeds per framework for "
+            f"{options.power:.0%} power, if the measured values were the true ones: "
+            "python -m analysis plan lists them with their cost."
+        )
+    return head
+
+
+def _families(items: Sequence[PairVerdict]) -> str:
+    sizes = sorted({item.family_size for item in items})
+    number_of = len({item.family for item in items})
+    tests = " to ".join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))
+    return f"{tests} tests" + (f" in each of {number_of} families" if number_of > 1 else "")
+
+
+def _both(items: Sequence[PairVerdict], links: Links) -> tuple[int, ...]:
+    return links.of(group for item in items for group in (item.first, item.second))
+
+
+def _finding(item: PairVerdict, cells: Sequence[Cell], links: Links) -> Statement:
+    high, low = sorted((item.first, item.second), key=lambda g: -float(g.moments.mean))
+    p = item.p_holm if item.verdict == DIFFERENT else item.p_equivalence_holm
+    text = (
+        f"{where(item.cell, cells)}: {_score(high)} and {_score(low)} are "
+        f"{item.verdict}: they are {number(abs(item.difference))} apart, 95% interval "
+        f"{_ends(item)}, corrected {p_text(p)}."
+    )
+    if item.verdict == EQUIVALENT:
+        of = f"of {number(abs(item.margin.reference))}, {item.margin.source}"
+        text += f" The margin is {number(item.margin.size)}, a share {of}."
+    return Statement(text, links.of([high, low]), "t-consistency")
+
+
+def _ends(item: PairVerdict) -> str:
+    sign = 1 if item.difference >= 0 else -1
+    low, high = sorted((sign * item.low, sign * item.high))
+    return f"[{number(low)}, {number(high)}]"
+
+
+def _score(group: Group) -> str:
+    mean = number(float(group.moments.mean))
+    return f"{label(group.framework)} ({mean}, n = {group.n})"
+
+
+def consistency_table(answers: Answers, links: Links) -> SortableTable:
+    """One row per pair of frameworks in a setting."""
+    items = answers.consistency
+    heads = setting_columns([item.cell for item in items])
+    names = (
+        *("difference", "95% from", "to", "p corrected", "p permutation", "p equivalence"),
+        *("margin", "Hedges' g", "P(first better)", "seeds needed"),
+    )
+    columns = [(name, False) for name, _ in heads] + [("first", False), ("second", False)]
+    columns += [("verdict", False), *((name, True) for name in names)]
+    columns += [("n first", True), ("n second", True)]
+    rows = tuple(
+        (
+            (*(Value(get(item.cell)) for _, get in heads), *_pair_values(item)),
+            links.of([item.first, item.second]),
+        )
+        for item in items
+    )
+    return SortableTable("t-consistency", "Every pair of frameworks", tuple(columns), rows)
+
+
+def _pair_values(item: PairVerdict) -> list[Value]:
+    return [
+        Value(item.first.framework),
+        Value(item.second.framework),
+        Value(item.verdict, kind=item.verdict),
+        *map(amount, (item.difference, item.low, item.high)),
+        *map(p_value, (item.p_holm, item.p_permutation, item.p_equivalence_holm)),
+        amount(item.margin.size),
+        amount(item.hedges_g[0]),
+        amount(item.improvement[0]),
+        amount(item.seeds_needed, _seeds(item.seeds_needed)),
+        size_values(item.first),
+        size_values(item.second),
+    ]
+
+
+def _seeds(value: float) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{value:.0f}" if math.isfinite(value) else "> 1,000"

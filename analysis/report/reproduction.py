@@ -1,0 +1,123 @@
+"""Reproduction on the page: do the frameworks reach the published scores?"""
+
+from collections.abc import Sequence
+
+from analysis.data.runs import Cell
+from analysis.report.links import Links
+from analysis.report.statements import (
+    Answer,
+    Statement,
+    answer,
+    counts,
+    p_text,
+    plural,
+    sizes,
+    where,
+)
+from analysis.report.tables import (
+    SortableTable,
+    Value,
+    amount,
+    p_value,
+    setting_columns,
+    size_values,
+)
+from analysis.verdicts.reproduction import BETTER, SIMILAR, WORSE, ReproductionVerdict
+from analysis.verdicts.study import Answers
+from analysis.words import label, number
+
+TARGETS = "thesis_targets"
+_ORDER = (WORSE, SIMILAR, BETTER)
+
+
+def reproduction(answers: Answers, links: Links) -> Answer:
+    """Do the frameworks reach the published scores?"""
+    items = [item for item in answers.reproduction if item.published.table == TARGETS]
+    question = "Do they reach what the original papers report?"
+    if not items:
+        text = "No run can be held against a score read off the original papers: that takes the "
+        text += "hyperparameters called original on one of their tasks."
+        return Answer("reproduction", question, Statement(text, ()), (), (), 0)
+    tested = [item for item in items if item.two_sided]
+    head = _headline(items, tested, answers.options.alpha)
+    parts = []
+    for algorithm in sorted({item.group.cell.algorithm for item in tested}):
+        own = [item for item in tested if item.group.cell.algorithm == algorithm]
+        text = f"{label(algorithm)}: {counts([item.two_sided for item in own], _ORDER)}."
+        groups = links.of(item.group for item in own)
+        parts.append(Statement(text, groups, "t-reproduction", "read-off"))
+    clear = sorted((item for item in tested if item.two_sided != SIMILAR), key=lambda i: i.p)
+    cells = [item.group.cell for item in items]
+    findings = [_finding(item, cells, links) for item in clear]
+    groups = links.of(item.group for item in items)
+    headline = Statement(head, groups, "t-reproduction", "read-off")
+    return answer("reproduction", question, headline, parts, findings)
+
+
+def _headline(
+    items: Sequence[ReproductionVerdict], tested: Sequence[ReproductionVerdict], alpha: float
+) -> str:
+    head = (
+        f"Of {plural(len(tested), 'comparison')} with scores of the original papers, by a "
+        f"two-sided test at {alpha:.0%} without correction: "
+        f"{counts([item.two_sided for item in tested], _ORDER)}. In the thesis' form: "
+        f"{counts([item.thesis_form for item in tested], _ORDER)}. Similar means that no "
+        "difference was shown."
+    )
+    if tested:
+        head += f" {sizes(item.group for item in tested)}"
+    odd = sum(bool(item.remarks) for item in tested)
+    if odd:
+        share = "all" if odd == len(tested) else str(odd)
+        head += (
+            f" In {share} of them the two numbers are not of one kind: another statistic, task "
+            "version or number of steps, as the table says."
+        )
+    if len(tested) < len(items):
+        head += f" {len(items) - len(tested)} more cannot be tested: fewer than two seeds."
+    return head
+
+
+def _finding(item: ReproductionVerdict, cells: Sequence[Cell], links: Links) -> Statement:
+    cell, row = item.group.cell, item.published
+    text = (
+        f"{where(cell, cells)}: {label(item.group.framework)} is "
+        f"{item.two_sided}, {number(float(item.group.moments.mean))} against {number(row.mean)} "
+        f"(n = {item.group.n}, {p_text(item.p)})."
+    )
+    return Statement(text, links.of([item.group]), "t-reproduction", "read-off")
+
+
+def reproduction_table(answers: Answers, links: Links) -> SortableTable:
+    """One row per framework and published number."""
+    items = answers.reproduction
+    heads = setting_columns([item.group.cell for item in items])
+    columns = [(name, False) for name, _ in heads]
+    columns += [("framework", False), ("two-sided", False), ("thesis' form", False)]
+    columns += [("ours", True), ("published", True), ("difference", True), ("p", True)]
+    columns += [("n", True), ("published by", False), ("remarks", False)]
+    rows = tuple(
+        (
+            (*(Value(get(item.group.cell)) for _, get in heads), *_published_values(item)),
+            links.of([item.group]),
+        )
+        for item in items
+    )
+    return SortableTable("t-reproduction", "Every published number", tuple(columns), rows)
+
+
+def _published_values(item: ReproductionVerdict) -> list[Value]:
+    row = item.published
+    source = "read-off of the original paper" if row.table == TARGETS else row.table
+    return [
+        Value(item.group.framework),
+        Value(item.two_sided or "-", kind=item.two_sided),
+        Value(item.thesis_form or "-", kind=item.thesis_form),
+        amount(float(item.group.moments.mean)),
+        amount(row.mean),
+        amount(item.difference),
+        p_value(item.p),
+        size_values(item.group),
+        Value(source),
+        Value("; ".join(item.remarks)),
+    ]

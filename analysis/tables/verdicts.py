@@ -1,0 +1,160 @@
+"""Verdicts as rows of plain values, for CSV and for anything else that shows them."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+
+from analysis.data.runs import Cell
+from analysis.verdicts.consistency import PairVerdict
+from analysis.verdicts.groups import Group
+from analysis.verdicts.ranking import RankingVerdict
+from analysis.verdicts.reproduction import ReproductionVerdict
+from analysis.verdicts.stopping import StoppingVerdict
+
+Row = dict[str, object]
+
+
+def consistency_row(item: PairVerdict) -> Row:
+    """One pair of frameworks in one setting."""
+    return {
+        **setting_row(item.cell),
+        "first": item.first.framework,
+        "second": item.second.framework,
+        "verdict": item.verdict,
+        "detectable": item.detectable,
+        **size_row("first", item.first),
+        **size_row("second", item.second),
+        "difference": item.difference,
+        "low": item.low,
+        "high": item.high,
+        "p_welch": item.p_welch,
+        "p_permutation": item.p_permutation,
+        "p_holm": item.p_holm,
+        "p_equivalence": item.p_equivalence,
+        "p_equivalence_holm": item.p_equivalence_holm,
+        "margin": item.margin.size,
+        "margin_of": item.margin.source,
+        "family": item.family,
+        "family_size": item.family_size,
+        "seeds_needed": item.seeds_needed,
+        **_ends("hedges_g", item.hedges_g),
+        **_ends("improvement", item.improvement),
+        "rounding_matters": item.rounding_matters,
+    }
+
+
+def reproduction_row(item: ReproductionVerdict) -> Row:
+    """One framework against one published number."""
+    row = item.published
+    return {
+        **setting_row(item.group.cell),
+        "framework": item.group.framework,
+        "thesis_form": item.thesis_form,
+        "two_sided": item.two_sided,
+        **size_row("ours", item.group),
+        "published_mean": row.mean,
+        "published_spread": row.spread,
+        "published_spread_kind": row.spread_kind,
+        "published_trials": row.trials or "",
+        "published_statistic": row.statistic,
+        "published_steps": row.steps,
+        "published_version": row.version,
+        "table": row.table,
+        "source": row.source,
+        "test": item.test,
+        "difference": item.difference,
+        "low": item.low,
+        "high": item.high,
+        "p": item.p,
+        "remarks": "; ".join(item.remarks),
+    }
+
+
+def ranking_rows(item: RankingVerdict) -> list[Row]:
+    """One row per pair of frameworks."""
+    ranks = {
+        ranking.framework: " ".join(
+            f"{name}={rank:g}" for name, rank in zip(item.algorithms, ranking.ranks, strict=True)
+        )
+        for ranking in item.rankings
+    }
+    return [
+        {
+            "study": item.study,
+            "env": item.env,
+            "hps": item.hps,
+            "variant": item.variant,
+            "first": pair.first,
+            "second": pair.second,
+            "verdict": pair.verdict,
+            "first_ranks": ranks[pair.first],
+            "second_ranks": ranks[pair.second],
+            "tau_b": pair.tau_b,
+            "tau_b_means": pair.tau_b_means,
+            "same_order": pair.same_order,
+            "reversed": _names(pair.reversed_pairs),
+            "changed_gaps": _names(pair.changed_gaps),
+            "all_frameworks": item.verdict,
+            "all_same_order": item.same_order,
+            "left_out": "; ".join(item.left_out),
+        }
+        for pair in item.pairs
+    ]
+
+
+def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
+    """Rows as CSV; unknown numbers are empty, and all digits are kept."""
+    text = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({key: _plain(value) for key, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def setting_row(cell: Cell) -> Row:
+    """The setting, a column each."""
+    return {name: getattr(cell, name) for name in ("study", "env", "algorithm", "hps", "variant")}
+
+
+def size_row(prefix: str, group: Group) -> Row:
+    """Mean, deviation and the three counts, each behind a prefix."""
+    return {
+        f"{prefix}_mean": float(group.moments.mean),
+        f"{prefix}_sd": float(group.moments.sd),
+        f"{prefix}_requested": group.requested,
+        f"{prefix}_completed": group.completed,
+        f"{prefix}_used": group.n,
+    }
+
+
+def _ends(name: str, values: tuple[float, float, float]) -> Row:
+    return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
+
+
+def _names(pairs: Sequence[tuple[str, str]]) -> str:
+    return "; ".join(f"{first} and {second}" for first, second in pairs)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float):
+        return "" if value != value else repr(value)
+    return value
+
+
+def stopping_row(item: StoppingVerdict) -> Row:
+    """One pair of frameworks in one setting, after the looks so far."""
+    return {
+        **setting_row(item.first.cell),
+        "first": item.first.framework,
+        "second": item.second.framework,
+        "verdict": item.verdict,
+        **size_row("first", item.first),
+        **size_row("second", item.second),
+        "looks": " ".join(map(str, item.sizes)),
+        "next_look": item.next_size or "",
+        "p_holm": item.p,
+        "p_permutation": item.p_permutation,
+        "p_equivalence_holm": item.p_equivalence,
+        "family": item.family,
+    }

@@ -1,0 +1,243 @@
+"""RQ2: do two frameworks give the same under equal settings? Different, equivalent, undecided."""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from analysis.data.runs import Cell
+from analysis.stats import effects, pairwise
+from analysis.stats.moments import Floats, Moments, stack
+from analysis.verdicts.groups import Group, by_cell
+from analysis.verdicts.options import Margin, Options, margin_of
+
+DIFFERENT, EQUIVALENT, UNDECIDED = "different", "equivalent", "undecided"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PairVerdict:
+    """Two frameworks in one setting.
+
+    Attributes:
+        cell: The setting.
+        first: A framework.
+        second: The other; differences are first less second.
+        verdict: `different`, `equivalent` or `undecided`.
+        detectable: A difference is significant, be it within the margin or not.
+        difference: Of the means, in units of return.
+        low: Lower end of Welch's 95% interval; NaN where either has fewer than two seeds.
+        high: Upper end.
+        p_welch: Welch's test.
+        p_permutation: Permutation test; NaN for published numbers.
+        p_holm: Welch's p-value after Holm's correction over the family.
+        p_equivalence: Two one-sided tests.
+        p_equivalence_holm: The same after Holm's correction over the family.
+        margin: What counts as no difference, and why.
+        family: Name of the family that was corrected over.
+        family_size: Number of tests in it.
+        seeds_needed: Seeds per framework that decide at 80% power if the measured values are
+            the true ones; infinite above 1,000; NaN where unknown.
+        hedges_g: Difference in pooled standard deviations, with low and high end.
+        improvement: Chance that a seed of the first beats one of the second, with ends.
+        rounding_matters: Other digits behind the printed ones could change the verdict.
+    """
+
+    cell: Cell
+    first: Group
+    second: Group
+    verdict: str
+    detectable: bool
+    difference: float
+    low: float
+    high: float
+    p_welch: float
+    p_permutation: float
+    p_holm: float
+    p_equivalence: float
+    p_equivalence_holm: float
+    margin: Margin
+    family: str
+    family_size: int
+    seeds_needed: float
+    hedges_g: tuple[float, float, float]
+    improvement: tuple[float, float, float]
+    rounding_matters: bool
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PairTests:
+    """Both tests for the pairs of one family.
+
+    Attributes:
+        contrast: Differences, float[pairs] each.
+        p: Welch's test.
+        p_holm: The same after Holm's correction.
+        p_equivalence: Two one-sided tests.
+        p_equivalence_holm: The same after Holm's correction.
+    """
+
+    contrast: pairwise.Contrast
+    p: Floats
+    p_holm: Floats
+    p_equivalence: Floats
+    p_equivalence_holm: Floats
+
+    def verdicts(self, permutation: Floats, alpha: float) -> tuple[list[str], list[bool]]:
+        """Words, and whether a difference is significant, for each pair.
+
+        Args:
+            permutation: float[pairs], p-values of permutation tests; NaN where unknown.
+            alpha: Level.
+        """
+        with np.errstate(invalid="ignore"):
+            agrees = np.isnan(permutation) | (permutation < alpha)
+            detectable = (self.p_holm < alpha) & agrees
+            equivalent = self.p_equivalence_holm < alpha
+        words = np.where(equivalent, EQUIVALENT, np.where(detectable, DIFFERENT, UNDECIDED))
+        return [str(word) for word in words], [bool(flag) for flag in detectable]
+
+
+def run_tests(first: Moments, second: Moments, margins: Floats) -> PairTests:
+    """Tests the pairs of one family.
+
+    Args:
+        first: Moments with float[pairs] arrays.
+        second: The same for the others of the pairs.
+        margins: float[pairs], margins of equivalence.
+    """
+    item = pairwise.contrast([first], [second])
+    p, p_equivalence = pairwise.two_sided_p(item), pairwise.equivalence_p(item, margins)
+    return PairTests(item, p, pairwise.holm(p), p_equivalence, pairwise.holm(p_equivalence))
+
+
+def rounding_matters(
+    pairs: Sequence[tuple[Group, Group]], margins: Floats, words: list[str], alpha: float
+) -> list[bool]:
+    """Whether means and intervals at the ends of their rounding give another verdict."""
+    if not any(group.rounding for pair in pairs for group in pair):
+        return [False] * len(pairs)
+    changed = np.zeros(len(pairs), dtype=bool)
+    none = np.full(len(pairs), np.nan)
+    for apart, wider in itertools.product((-1, 1), (-1, 1)):
+        moved = [_moved(pair, apart, wider) for pair in pairs]
+        first, second = (stack([pair[side] for pair in moved]) for side in (0, 1))
+        other, _ = run_tests(first, second, margins).verdicts(none, alpha)
+        changed |= np.array([a != b for a, b in zip(words, other, strict=True)])
+    return [bool(flag) for flag in changed]
+
+
+def _moved(pair: tuple[Group, Group], apart: int, wider: int) -> tuple[Moments, Moments]:
+    sign = 1.0 if pair[0].moments.mean >= pair[1].moments.mean else -1.0
+    moved = []
+    for group, side in zip(pair, (1, -1), strict=True):
+        n, shift = group.moments.n, side * sign * apart * group.rounding
+        # The interval is 1.96 d / sqrt(n) with d = s sqrt((n - 1) / n).
+        extra = wider * group.rounding * n / (1.96 * np.sqrt(np.maximum(n - 1, 1)))
+        sd = np.maximum(0.0, group.moments.sd + extra)
+        moved.append(Moments(group.moments.mean + shift, sd, n))
+    return moved[0], moved[1]
+
+
+__all__ = ["DIFFERENT", "EQUIVALENT", "UNDECIDED", "PairVerdict", "consistency"]
+
+
+def consistency(groups: Sequence[Group], options: Options) -> tuple[PairVerdict, ...]:
+    """A verdict for every pair of frameworks in every setting that has two with a run.
+
+    `different`: Welch's test is significant after Holm's correction over the family, and the
+    permutation test is significant by itself where seeds are known (five seeds each cannot
+    give less than 0.008, which no correction survives). `equivalent`: two one-sided tests
+    are significant after the correction; this goes before `different`, since a difference
+    can be certain and still be within the margin. Otherwise `undecided`.
+
+    Args:
+        groups: Final scores.
+        options: Level, share that makes the margin, family, seed of the permutations.
+    """
+    pairs = [
+        pair
+        for members in by_cell(groups).values()
+        for pair in itertools.combinations([item for item in members if item.n], 2)
+    ]
+    if not pairs:
+        return ()
+    families = [family_of(first.cell, options.family) for first, _ in pairs]
+    verdicts: dict[int, PairVerdict] = {}
+    for name in sorted(set(families)):
+        members = [i for i, family in enumerate(families) if family == name]
+        found = _family_verdicts([pairs[i] for i in members], name, options)
+        verdicts.update(zip(members, found, strict=True))
+    return tuple(verdicts[i] for i in range(len(pairs)))
+
+
+def family_of(cell: Cell, kind: str) -> str:
+    """Name of the family that a pair in this setting is corrected over."""
+    if kind == "all":
+        return "all pairs"
+    if kind == "algorithm":
+        return f"all pairs of {cell.algorithm} in study {cell.study}"
+    return f"pairs of {cell.algorithm}, {cell.hps}, {cell.env} in study {cell.study}"
+
+
+def _family_verdicts(
+    pairs: Sequence[tuple[Group, Group]], family: str, options: Options
+) -> list[PairVerdict]:
+    first, second = (stack([pair[side].moments for pair in pairs]) for side in (0, 1))
+    margins = [margin_of(pair, options) for pair in pairs]
+    sizes = np.array([margin.size for margin in margins])
+    tests = run_tests(first, second, sizes)
+    permutation = np.array([_permutation(pair, options) for pair in pairs])
+    words, detectable = tests.verdicts(permutation, options.alpha)
+    low, high = pairwise.limits(tests.contrast)
+    decided = sum(word != UNDECIDED for word in words)
+    # Level that Holm's procedure would hold the next p-value of the family against.
+    level = np.full(len(pairs), options.alpha / max(1, len(pairs) - decided))
+    needed = effects.seeds_to_decide(
+        tests.contrast.difference, (first.sd, second.sd), level, sizes, options.power
+    )
+    g = effects.hedges_g(first, second)
+    theta = _improvement(pairs, first, second)
+    theta_ends = effects.improvement_interval(theta, first.n, second.n)
+    matters = rounding_matters(pairs, sizes, words, options.alpha)
+    tested = int(np.count_nonzero(~np.isnan(tests.p)))
+    return [
+        PairVerdict(
+            cell=one.cell,
+            first=one,
+            second=two,
+            verdict=words[i],
+            detectable=detectable[i],
+            difference=float(tests.contrast.difference[i]),
+            low=float(low[i]),
+            high=float(high[i]),
+            p_welch=float(tests.p[i]),
+            p_permutation=float(permutation[i]),
+            p_holm=float(tests.p_holm[i]),
+            p_equivalence=float(tests.p_equivalence[i]),
+            p_equivalence_holm=float(tests.p_equivalence_holm[i]),
+            margin=margins[i],
+            family=family,
+            family_size=tested,
+            seeds_needed=float(needed[i]),
+            hedges_g=(float(g[0][i]), float(g[1][i]), float(g[2][i])),
+            improvement=(float(theta[i]), float(theta_ends[0][i]), float(theta_ends[1][i])),
+            rounding_matters=matters[i],
+        )
+        for i, (one, two) in enumerate(pairs)
+    ]
+
+
+def _permutation(pair: tuple[Group, Group], options: Options) -> float:
+    first, second = pair[0].scores, pair[1].scores
+    if first is None or second is None:
+        return float("nan")
+    return pairwise.permutation_p(first, second, np.random.default_rng(options.seed))
+
+
+def _improvement(pairs: Sequence[tuple[Group, Group]], first: Moments, second: Moments) -> Floats:
+    normal = effects.improvement_of_moments(first, second)
+    for i, (one, two) in enumerate(pairs):
+        if one.scores is not None and two.scores is not None:
+            normal[i] = effects.improvement_of_samples(one.scores, two.scores)
+    return normal

@@ -1,0 +1,182 @@
+"""All tasks at once: aggregates, profiles and probability of improvement per framework.
+
+Scores of different tasks are brought on one scale first: 0 and 1 per task.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from analysis.data.published import read_table, split_version
+from analysis.stats.aggregates import (
+    Aggregates,
+    Improvement,
+    Profiles,
+    aggregate,
+    improvement,
+    profile,
+)
+from analysis.stats.moments import Floats
+from analysis.verdicts.groups import Group
+from analysis.verdicts.options import Options
+
+KINDS = ("reference", "min-max")
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """What counts as 0 and as 1 in one task.
+
+    Attributes:
+        zero: Score, in units of return.
+        one: Score, in units of return; above `zero`.
+        source: Where both come from.
+    """
+
+    zero: float
+    one: float
+    source: str
+
+
+def scales(groups: Iterable[Group], kind: str = "reference") -> Mapping[str, Scale]:
+    """A scale for every task that has one.
+
+    `reference`: 0 is the score of random actions, 1 the best of the original papers' scores on
+    the task, read off by the thesis; neither depends on the runs compared. `min-max`: 0 and 1
+    are the worst and the best seed of the runs compared, so adding a run changes all scores.
+
+    Args:
+        groups: The scores compared.
+        kind: One of `KINDS`.
+
+    Raises:
+        ValueError: The kind is unknown.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"normalisation={kind!r} is not known. Known: {', '.join(KINDS)}.")
+    groups = list(groups)
+    envs = sorted({group.cell.env for group in groups})
+    if kind == "reference":
+        found = {env: reference_scale(env) for env in envs}
+    else:
+        found = {
+            env: _min_max([group for group in groups if group.cell.env == env]) for env in envs
+        }
+    return {env: scale for env, scale in found.items() if scale is not None}
+
+
+def reference_scale(env: str) -> Scale | None:
+    """Random and best published score of a task; None where either is not known.
+
+    Random scores are known for versions v4 and v5; the published ones are of earlier versions.
+    """
+    task, version = split_version(env)
+    random = [row for row in read_table("random") if (row.env, row.version) == (task, version)]
+    best = max(
+        (row for row in read_table("thesis_targets") if row.env == task),
+        key=lambda row: row.mean,
+        default=None,
+    )
+    if not random or best is None:
+        return None
+    source = f"0: random actions on {env}; 1: {best.algorithm} of the original paper, {best.mean:g}"
+    return Scale(random[0].mean, best.mean, source)
+
+
+def _min_max(groups: list[Group]) -> Scale | None:
+    values = [
+        float(value) for group in groups if group.scores is not None for value in group.scores
+    ]
+    if not values or min(values) == max(values):
+        return None
+    return Scale(min(values), max(values), "0 and 1: worst and best seed of the runs compared")
+
+
+THRESHOLDS = 81
+TOP = 2.0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Overall:
+    """The frameworks of one algorithm and set of hyperparameters over all tasks.
+
+    Attributes:
+        study: Name of the study.
+        algorithm: Algorithm.
+        hps: Hyperparameters.
+        variant: What else is held equal.
+        tasks: The tasks that went in: those in which every framework listed has a run.
+        aggregates: Per framework; normalised scores.
+        profiles: Per framework, at 81 thresholds from 0 to 2.
+        improvement: Per pair of frameworks.
+        scales: What counted as 0 and 1 in each task.
+        left_out: Tasks and frameworks that did not go in, with the reason.
+    """
+
+    study: str
+    algorithm: str
+    hps: str
+    variant: str
+    tasks: tuple[str, ...]
+    aggregates: Aggregates
+    profiles: Profiles
+    improvement: Improvement
+    scales: Mapping[str, Scale]
+    left_out: tuple[str, ...]
+
+
+def overall(
+    groups: Sequence[Group], options: Options, normalisation: str = "reference"
+) -> tuple[Overall, ...]:
+    """Aggregates for every algorithm, set of hyperparameters and variant with runs.
+
+    Args:
+        groups: Final scores; those without single seeds are passed over.
+        options: Holds resamples and their seed.
+        normalisation: One of `analysis.verdicts.overall.KINDS`.
+    """
+    usable = [group for group in groups if group.scores is not None and group.n]
+    known = scales(usable, normalisation)
+    found: dict[tuple[str, str, str, str], list[Group]] = collections.defaultdict(list)
+    for group in usable:
+        cell = group.cell
+        found[cell.study, cell.algorithm, cell.hps, cell.variant].append(group)
+    results = (_overall(key, found[key], known, options) for key in sorted(found))
+    return tuple(result for result in results if result is not None)
+
+
+def _overall(
+    key: tuple[str, str, str, str],
+    groups: Sequence[Group],
+    known: Mapping[str, Scale],
+    options: Options,
+) -> Overall | None:
+    table: dict[str, dict[str, Group]] = collections.defaultdict(dict)
+    for group in groups:
+        table[group.cell.env][group.framework] = group
+    names = sorted({group.framework for group in groups})
+    left_out = [f"{env}: no scale is known" for env in sorted(table) if env not in known]
+    for env in sorted(set(table) & set(known)):
+        lacking = [name for name in names if name not in table[env]]
+        left_out += [f"{env}: no run of {', '.join(lacking)}"] if lacking else []
+    tasks = [env for env in sorted(table) if env in known and len(table[env]) == len(names)]
+    if not tasks:
+        return None
+    scores = {name: [_normalised(table[env][name], known[env]) for env in tasks] for name in names}
+    rng = np.random.default_rng(options.seed)
+    return Overall(
+        *key,
+        tuple(tasks),
+        aggregate(scores, rng, options.resamples),
+        profile(scores, np.linspace(0, TOP, THRESHOLDS), rng, options.resamples),
+        improvement(scores, rng, options.resamples),
+        {env: known[env] for env in tasks},
+        tuple(left_out),
+    )
+
+
+def _normalised(group: Group, scale: Scale) -> Floats:
+    assert group.scores is not None
+    return (group.scores - scale.zero) / (scale.one - scale.zero)

@@ -1,0 +1,215 @@
+"""RQ3: do frameworks rank the algorithms alike?"""
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from analysis.stats import ranks
+from analysis.stats.moments import Floats, Moments, stack
+from analysis.verdicts.groups import Group
+from analysis.verdicts.options import Options
+from analysis.words import OWN
+
+PRESERVED, MAGNITUDE, NOT_PRESERVED, UNDECIDED = (
+    "preserved",
+    "magnitude changed",
+    "not preserved",
+    "undecided",
+)
+
+
+# From the worst finding to the best, for several frameworks at once.
+WORST_FIRST = (NOT_PRESERVED, MAGNITUDE, UNDECIDED, PRESERVED)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Ranked:
+    """The algorithms of one framework in one task.
+
+    Attributes:
+        framework: Its name.
+        groups: One per algorithm, in the order of `RankingVerdict.algorithms`.
+        ranks: float[k], 1 is best; ties share the mean of their ranks.
+        signs: float[k, k], 1 where the row's algorithm is separated above the column's.
+    """
+
+    framework: str
+    groups: tuple[Group, ...]
+    ranks: Floats
+    signs: Floats
+
+    @property
+    def moments(self) -> Moments:
+        """Moments with float[k] arrays."""
+        return stack([group.moments for group in self.groups])
+
+
+@dataclasses.dataclass(frozen=True)
+class RankPair:
+    """Two frameworks' rankings of the same algorithms.
+
+    Attributes:
+        first: A framework.
+        second: The other.
+        verdict: `preserved`, `magnitude changed`, `not preserved` or `undecided`.
+        tau_b: Kendall's tau-b of the rankings with ties; NaN where one is all ties.
+        tau_b_means: Kendall's tau-b of the bare means.
+        same_order: Bootstrap probability that no two algorithms' means are in opposite orders.
+        reversed_pairs: Pairs of algorithms separated in opposite directions.
+        changed_gaps: Pairs of algorithms whose gap differs significantly.
+    """
+
+    first: str
+    second: str
+    verdict: str
+    tau_b: float
+    tau_b_means: float
+    same_order: float
+    reversed_pairs: tuple[tuple[str, str], ...]
+    changed_gaps: tuple[tuple[str, str], ...]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RankingVerdict:
+    """All frameworks' rankings in one task under one configuration.
+
+    Attributes:
+        study: Name of the study.
+        env: Task.
+        hps: Hyperparameters that all algorithms had, or `own defaults`.
+        variant: What else is held equal.
+        algorithms: At least two, ranked by every framework listed.
+        rankings: One per framework, by name.
+        pairs: One per pair of frameworks.
+        verdict: The worst over the pairs, `not preserved` being the worst.
+        same_order: The same for all frameworks at once.
+        left_out: Frameworks without a run of some algorithm, with what they lack.
+    """
+
+    study: str
+    env: str
+    hps: str
+    variant: str
+    algorithms: tuple[str, ...]
+    rankings: tuple[Ranked, ...]
+    pairs: tuple[RankPair, ...]
+    verdict: str
+    same_order: float
+    left_out: tuple[str, ...]
+
+
+__all__ = ["OWN", "RankPair", "Ranked", "RankingVerdict", "rankings"]
+
+
+def rankings(groups: Sequence[Group], options: Options) -> tuple[RankingVerdict, ...]:
+    """A verdict for every task and configuration that two frameworks ran two algorithms in.
+
+    Two algorithms are separated where Welch's test is significant after Holm's correction
+    over the framework's pairs of algorithms. For two frameworks the verdict is
+
+    - `not preserved`: some two algorithms are separated in both, in opposite directions;
+    - otherwise `magnitude changed`: some gap between two algorithms differs between the
+      frameworks (Welch's test on the four means, Holm-corrected over the gaps);
+    - otherwise `preserved`: some two algorithms are separated alike in both, and none is
+      separated in one while the other's means are the other way round;
+    - otherwise `undecided`.
+
+    Args:
+        groups: Final scores.
+        options: Level, resamples and their seed.
+    """
+    found: dict[tuple[str, str, str, str], dict[str, dict[str, Group]]] = collections.defaultdict(
+        lambda: collections.defaultdict(dict)
+    )
+    for group in groups:
+        if not group.n:
+            continue
+        cell = group.cell
+        kinds = (cell.hps, OWN) if cell.hps == group.framework else (cell.hps,)
+        for hps in kinds:
+            key = (cell.study, cell.env, hps, cell.variant)
+            found[key][group.framework][cell.algorithm] = group
+    verdicts = (_rank(key, found[key], options) for key in sorted(found))
+    return tuple(verdict for verdict in verdicts if verdict is not None)
+
+
+def _rank(
+    key: tuple[str, str, str, str], table: Mapping[str, Mapping[str, Group]], options: Options
+) -> RankingVerdict | None:
+    algorithms = tuple(sorted(set().union(*table.values())))
+    whole = [name for name in sorted(table) if len(table[name]) == len(algorithms)]
+    if len(algorithms) < 2 or len(whole) < 2:
+        return None
+    ranked = [_ranked(name, [table[name][a] for a in algorithms], options) for name in whole]
+    rng = np.random.default_rng(options.seed)
+    orders = [_orders(item, options, rng) for item in ranked]
+    pairs = tuple(
+        _compare(ranked[i], ranked[j], algorithms, _agreement([orders[i], orders[j]]), options)
+        for i, j in itertools.combinations(range(len(ranked)), 2)
+    )
+    left_out = tuple(
+        f"{name} (no {', '.join(sorted(set(algorithms) - set(table[name])))})"
+        for name in sorted(set(table) - set(whole))
+    )
+    worst = min((pair.verdict for pair in pairs), key=WORST_FIRST.index)
+    return RankingVerdict(
+        *key, algorithms, tuple(ranked), pairs, worst, _agreement(orders), left_out
+    )
+
+
+def _ranked(framework: str, groups: Sequence[Group], options: Options) -> Ranked:
+    items = stack([group.moments for group in groups])
+    signs = ranks.separation(items, options.alpha)
+    return Ranked(framework, tuple(groups), ranks.mid_ranks(signs), signs)
+
+
+def _orders(item: Ranked, options: Options, rng: np.random.Generator) -> Floats:
+    scores = [group.scores for group in item.groups]
+    means = ranks.bootstrap_means(item.moments, scores, options.resamples, rng)
+    return ranks.signs_of(means)
+
+
+def _agreement(orders: Sequence[Floats]) -> float:
+    """Share of resamples in which no two algorithms are in opposite orders."""
+    alike = np.all(
+        [
+            (first * second >= 0).all(axis=(1, 2))
+            for first, second in itertools.combinations(orders, 2)
+        ],
+        axis=0,
+    )
+    return float(np.mean(alike))
+
+
+def _compare(
+    first: Ranked, second: Ranked, names: Sequence[str], same_order: float, options: Options
+) -> RankPair:
+    a, b = first.moments, second.moments
+    means = ranks.signs_of(a.mean), ranks.signs_of(b.mean)
+    pairs = list(itertools.combinations(range(len(names)), 2))
+    product = first.signs * second.signs
+    reverse = [pair for pair in pairs if product[pair] < 0]
+    gaps = ranks.gap_p(a, b)
+    changed = [pair for pair in pairs if gaps[pair][1] < options.alpha]
+    against = (first.signs * means[1] < 0) | (second.signs * means[0] < 0)
+    if reverse:
+        verdict = NOT_PRESERVED
+    elif changed:
+        verdict = MAGNITUDE
+    elif (product > 0).any() and not against.any():
+        verdict = PRESERVED
+    else:
+        verdict = UNDECIDED
+    return RankPair(
+        first.framework,
+        second.framework,
+        verdict,
+        ranks.tau_b(first.signs, second.signs),
+        ranks.tau_b(*means),
+        same_order,
+        tuple((names[i], names[j]) for i, j in reverse),
+        tuple((names[i], names[j]) for i, j in changed),
+    )

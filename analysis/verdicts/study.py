@@ -1,0 +1,178 @@
+"""The answers to the three questions, from a folder of runs or from the published tables.
+
+`gather` adds the aggregates and curves that figures and the report show.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from analysis.data.published import read_table
+from analysis.data.runs import Cell, Loaded
+from analysis.stats.intervals import Interval, interval
+from analysis.verdicts.consistency import PairVerdict, consistency
+from analysis.verdicts.curves import Curve, make_panels
+from analysis.verdicts.groups import Group, groups_of_runs
+from analysis.verdicts.options import Options
+from analysis.verdicts.overall import Overall, overall
+from analysis.verdicts.ranking import RankingVerdict, rankings
+from analysis.verdicts.reproduction import (
+    ReproductionVerdict,
+    published_moments,
+    reproduction_of_groups,
+)
+from analysis.words import suffix
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Answers:
+    """Everything that is said of a study.
+
+    Attributes:
+        groups: Final scores per setting and framework, in order.
+        reproduction: RQ1, against published numbers.
+        consistency: RQ2, pairs of frameworks.
+        rankings: RQ3, order of the algorithms.
+        options: The settings behind the verdicts.
+    """
+
+    groups: tuple[Group, ...]
+    reproduction: tuple[ReproductionVerdict, ...]
+    consistency: tuple[PairVerdict, ...]
+    rankings: tuple[RankingVerdict, ...]
+    options: Options
+
+
+def answer_runs(loaded: Loaded, options: Options) -> Answers:
+    """The answers from runs."""
+    groups = groups_of_runs(loaded)
+    return _answer(groups, reproduction_of_groups(groups, options), options)
+
+
+def answer_published(options: Options, table: str = "thesis_tables") -> Answers:
+    """The answers from a published table alone.
+
+    Args:
+        options: Settings of the verdicts.
+        table: Name of a table with a mean, a spread and a number of trials in each row.
+    """
+    groups = groups_of_published(table)
+    return _answer(groups, reproduction_of_groups(groups, options), options)
+
+
+def groups_of_published(table: str) -> tuple[Group, ...]:
+    """One group per row of a published table."""
+    return tuple(
+        Group(
+            cell=Cell(table, f"{row.env}-{row.version}", row.algorithm, row.hps, ""),
+            framework=row.framework,
+            moments=published_moments(row),
+            rounding=0.05,
+            scores=None,
+            runs=(),
+            requested=row.trials,
+            completed=row.trials,
+            steps=(row.steps,),
+            source=row.source,
+        )
+        for row in read_table(table)
+    )
+
+
+def _answer(
+    groups: Sequence[Group], reproduction: tuple[ReproductionVerdict, ...], options: Options
+) -> Answers:
+    return Answers(
+        tuple(groups),
+        reproduction,
+        consistency(groups, options),
+        rankings(groups, options),
+        options,
+    )
+
+
+Setting = tuple[str, str, str]  # study, algorithm, variant
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Material:
+    """All that can be drawn.
+
+    Attributes:
+        loaded: Runs, and folders that are not used.
+        answers: Verdicts, and the groups behind them.
+        overall: Aggregates over tasks.
+        curves: Learning curve of each setting and framework with a run.
+        finals: Final score with its interval, for the same.
+        method: Method of the intervals.
+    """
+
+    loaded: Loaded
+    answers: Answers
+    overall: tuple[Overall, ...]
+    curves: Mapping[tuple[Cell, str], Curve]
+    finals: Mapping[tuple[Cell, str], Interval]
+    method: str
+
+    @functools.cached_property
+    def groups(self) -> dict[tuple[Cell, str], Group]:
+        """Every group by setting and framework."""
+        return {(group.cell, group.framework): group for group in self.answers.groups}
+
+    @functools.cached_property
+    def settings(self) -> tuple[Setting, ...]:
+        """Study, algorithm and variant of everything that has a run used, in order."""
+        return tuple(
+            sorted({(cell.study, cell.algorithm, cell.variant) for cell, _ in self.curves})
+        )
+
+    def cells(self, study: str, algorithm: str | None, variant: str) -> tuple[Cell, ...]:
+        """The settings with a run used, in order; of all algorithms where None."""
+        return tuple(
+            sorted(
+                {
+                    cell
+                    for cell, _ in self.curves
+                    if (cell.study, cell.variant) == (study, variant)
+                    and algorithm in (None, cell.algorithm)
+                }
+            )
+        )
+
+    def suffix(self, study: str, variant: str, algorithm: str | None = None) -> tuple[str, str]:
+        """Study and variant for a file's name, as far as they are needed to tell files apart."""
+        return suffix((cell for cell, _ in self.curves), study, variant, algorithm)
+
+    def context(self, study: str, variant: str) -> str:
+        """Study and variant in words, for captions."""
+        return f"study {study}" + (f", {variant}" if variant else "")
+
+
+def gather(loaded: Loaded, options: Options, method: str = "t") -> Material:
+    """Judges and aggregates everything in a results folder.
+
+    Args:
+        loaded: What was found.
+        options: Settings of the verdicts; their seed is that of all resampling.
+        method: One of `analysis.stats.intervals.METHODS`, for drawn intervals.
+    """
+    answers = answer_runs(loaded, options)
+    rng = np.random.default_rng(options.seed)
+    curves = {
+        (panel.cell, curve.framework): dataclasses.replace(curve, seeds=())
+        for panel in make_panels(loaded, method, rng)
+        for curve in panel.curves
+    }
+    finals = {
+        (group.cell, group.framework): interval(group.scores, method, rng)
+        for group in answers.groups
+        if group.scores is not None and group.n
+    }
+    return Material(loaded, answers, overall(answers.groups, options), curves, finals, method)
+
+
+def frameworks_of(keys: Iterable[tuple[Cell, str]]) -> list[str]:
+    """Every framework among them, sorted."""
+    return sorted({name for _, name in keys})

@@ -1,0 +1,168 @@
+"""The analysis' vocabulary: names and labels, numbers as people read them, names of files.
+
+Worded once for terminal, file, figure and page.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+
+from analysis.data.runs import Cell, Excluded, Loaded, Run
+from analysis.stats.intervals import Interval
+
+MISSING = "-"
+
+
+def number(value: float) -> str:
+    """A value with four significant digits, whole above 999, never in scientific notation.
+
+    More than six decimals are cut off; NaN is shown as a dash.
+    """
+    if math.isnan(value):
+        return MISSING
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    mantissa = f"{value:.3e}"
+    rounded, exponent = float(mantissa), int(mantissa.partition("e")[2])
+    if exponent >= 3:
+        return f"{value:.0f}"
+    text = f"{rounded:.{min(6, 3 - exponent)}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
+
+
+def steps(value: int) -> str:
+    """A count of environment steps, such as 18,432."""
+    return f"{value:,}"
+
+
+def brackets(interval: Interval) -> str:
+    """The ends of an interval, or why there are none."""
+    if not math.isnan(interval.low):
+        return f"[{number(interval.low)}, {number(interval.high)}]"
+    return "n = 1, no interval"
+
+
+def file_name(*parts: str) -> str:
+    """Parts joined to a name that is safe in any file system; empty parts are left out."""
+    return "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", part).strip("-") for part in parts if part)
+
+
+def suffix(
+    cells: Iterable[Cell], study: str, variant: str, algorithm: str | None = None
+) -> tuple[str, str]:
+    """Study and variant as far as they are needed to tell files apart.
+
+    Args:
+        cells: All settings that there are.
+        study: Of the file.
+        variant: Of the file.
+        algorithm: Of the file; None where it holds all.
+
+    Returns:
+        The study, empty if there is but one, and what stands in this variant and not in all
+        variants of the algorithm.
+    """
+    known = list(cells)
+    own = [c for c in known if c.study == study and algorithm in (None, c.algorithm)]
+    apart = set(variant_parts(variant)) - set(common_parts(own))
+    several = len({cell.study for cell in known}) > 1
+    return study if several else "", ",".join(sorted(apart))
+
+
+def recipe_order(name: str) -> tuple[int, str]:
+    """Sorts sets of hyperparameters as the thesis does, others by name behind them."""
+    order = ("sb3", "cleanrl", "torchrl", "tianshou", "original")
+    return (order.index(name) if name in order else len(order), name)
+
+
+def recipes(names: Iterable[str]) -> tuple[str, ...]:
+    """Sets of hyperparameters in the thesis' order, others by name behind them."""
+    return tuple(sorted(set(names), key=lambda name: (name == OWN, recipe_order(name))))
+
+
+def recipe_label(name: str) -> str:
+    """What a set of hyperparameters is called in figures."""
+    if name == OWN:
+        return "own defaults"
+    return "original papers" if name == "original" else f"{label(name)} defaults"
+
+
+def task_lines(text: str, width: int = 14) -> str:
+    """A task's name in lines of at most `width` characters, broken before capitals.
+
+    Further lines of the text stay as they are.
+    """
+    env, *rest = text.split("\n")
+    lines = [""]
+    for word in re.findall(r"[A-Z]?[^A-Z]+|[A-Z]+", env):
+        if lines[-1] and len(lines[-1]) + len(word) > width:
+            lines.append("")
+        lines[-1] += word
+    return "\n".join([*lines, *rest])
+
+
+OWN = "own defaults"
+
+
+FORMULAS = {
+    "t": "mean ± t(0.975, n-1)·s/√n",
+    "thesis": "mean ± 1.96·population deviation/√n",
+    "bootstrap": "2.5% and 97.5% percentiles of 10,000 bootstrap means",
+    "bca": "percentiles of 10,000 bootstrap means, corrected for bias and skewness",
+}
+
+
+def counts(loaded: Loaded) -> str:
+    """How many runs there are, honest about what the number cannot know."""
+    links = len(loaded.links)
+    passed_over = f" {links} links to folders were not followed." if links else ""
+    return (
+        f"Runs: {loaded.requested} requested (folders found), {loaded.completed} completed, "
+        f"{loaded.used} used. A seed that was never started leaves no folder, unless pending, "
+        f"and is not counted.{passed_over}"
+    )
+
+
+def common_parts(cells: Sequence[Cell]) -> list[str]:
+    """The settings that stand in every variant."""
+    variants = [variant_parts(cell.variant) for cell in cells]
+    return [part for part in variants[0] if all(part in variant for variant in variants)]
+
+
+def own_parts(cell: Cell, cells: Sequence[Cell]) -> list[str]:
+    """The settings in a variant that `common_parts` leaves out."""
+    common = common_parts(cells)
+    return [part for part in variant_parts(cell.variant) if part not in common]
+
+
+def variant_parts(variant: str) -> list[str]:
+    """The settings in a variant; commas inside a value do not part it."""
+    return re.split(r",(?=\w+=)", variant)
+
+
+def place(item: Run | Excluded, loaded: Loaded) -> str:
+    """Where a folder is, as short as possible."""
+    relative = str(item.path.relative_to(loaded.root))
+    return item.path.name if relative == "." else relative
+
+
+def span(values: Iterable[int]) -> str:
+    """The smallest and the largest of some numbers."""
+    found = sorted(set(values))
+    return " to ".join(map(str, dict.fromkeys((found[0], found[-1]))))
+
+
+_LABELS = {
+    "cleanrl": "CleanRL",
+    "sb3": "SB3",
+    "torchrl": "TorchRL",
+    "tianshou": "Tianshou",
+    "ppo": "PPO",
+    "td3": "TD3",
+    "sac": "SAC",
+}
+
+
+def label(name: str) -> str:
+    """What a framework or an algorithm is called in figures."""
+    return _LABELS.get(name, name)

@@ -1,0 +1,67 @@
+"""Seeds decide, nothing else does; and actions stay inside their bounds."""
+
+import random
+import sys
+
+import numpy as np
+import pytest
+
+from envs.scripted import ENV_ID, NARROW_ENV_ID, SKEWED_ENV_ID
+from envs.tasks import load_task
+from harness.conformance.trainings import base_hyperparameters, train
+
+
+class LuckConformance:
+    """Determinism and action bounds."""
+
+    framework: str
+
+    def test_same_seed_gives_the_same_weights_whatever_ran_before(self, algorithm: str) -> None:
+        """Global random states and earlier runs leak into nothing."""
+        base = base_hyperparameters(self.framework, algorithm)
+        first = train(self.framework, algorithm, base)
+        _stir_global_random_states()
+        second = train.__wrapped__(self.framework, algorithm, base)
+        assert first.digest == second.digest
+
+    def test_other_seed_gives_other_weights(self, algorithm: str) -> None:
+        """The seed reaches initialisation, exploration or sampling."""
+        base = base_hyperparameters(self.framework, algorithm)
+        digests = {train(self.framework, algorithm, base, seed=seed).digest for seed in (0, 1, 2)}
+        assert len(digests) == 3
+
+    def test_asking_the_policy_changes_nothing(self, algorithm: str) -> None:
+        """The greedy policy may be called before every step, from within the environment."""
+        base = base_hyperparameters(self.framework, algorithm)
+        quiet = train(self.framework, algorithm, base)
+        asked = train(self.framework, algorithm, base, ask=True)
+        assert quiet.digest == asked.digest
+
+    def test_greedy_action_depends_on_the_observation_alone(self, algorithm: str) -> None:
+        """Not on chance, nor on the place of an observation among others."""
+        trained = train(self.framework, algorithm, base_hyperparameters(self.framework, algorithm))
+        scale = float(np.abs(trained.greedy).max())
+        assert trained.greedy_reversed == pytest.approx(trained.greedy, rel=1e-4, abs=1e-4 * scale)
+
+    @pytest.mark.parametrize("env_id", [ENV_ID, NARROW_ENV_ID, SKEWED_ENV_ID])
+    def test_actions_are_within_bounds(self, algorithm: str, env_id: str) -> None:
+        """In training and of the greedy policy, with bounds of +-3, +-0.4, and -1 and 3."""
+        base = base_hyperparameters(self.framework, algorithm)
+        trained = train(self.framework, algorithm, base, env_id=env_id)
+        task = load_task(env_id)
+        low, high = task.action_low[0], task.action_high[0]
+        for name in ("actions", "greedy"):
+            actions = getattr(trained, name)
+            assert np.isfinite(actions).all(), name
+            assert actions.min() >= low and actions.max() <= high, name
+        reach = np.ptp(trained.actions) / (high - low)
+        assert reach > 0.5, f"training used {reach:.0%} of the action range"
+
+
+def _stir_global_random_states() -> None:
+    random.seed(12345)
+    np.random.seed(54321)
+    # Adapters may use torch; the harness itself does not import it.
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(777)

@@ -1,0 +1,304 @@
+"""Short trainings on a scripted task that report to a monitor of ours, in a second each."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.make import make_training_env
+from envs.scripted import ENV_ID, ScriptedEnv
+from envs.tasks import load_task
+from harness.conformance.observer import Observed, Observer
+from harness.contract.adapter import Context, MakeEnv, Native, Policy, Weights, load_adapter
+from harness.contract.algorithms import Hyperparameters
+from harness.contract.fields import SpecError
+from harness.contract.recipes import load_recipe
+from harness.record.provenance import weights_sha256
+
+STEPS = 192
+
+# Each hyperparameter must matter: a large step size makes ratios and values leave their clip
+# ranges, a full buffer makes its size matter, three learning rates cannot be confused.
+_SMALL: dict[str, Any] = {
+    "rollout_steps": 64,
+    "minibatch_size": 16,
+    "learning_rate": 0.01,
+    "epochs": 3,
+    "value_clip_range": None,
+    "hidden_sizes": (8, 8),
+    "policy_learning_rate": 0.01,
+    "critic_learning_rate": 0.005,
+    "temperature_learning_rate": 0.03,
+    "batch_size": 16,
+    "buffer_size": 1000,
+    "learning_starts": 64,
+    "env_steps_per_round": 2,
+    "gradient_steps_per_round": 2,
+}
+
+ALTERNATIVES: dict[str, tuple[Any, ...]] = {
+    "learning_rate": (0.02,),
+    "learning_rate_schedule": ("linear", "constant"),
+    "rollout_steps": (96, 32),
+    "minibatch_size": (32,),
+    "epochs": (2,),
+    "gamma": (0.9,),
+    "gae_lambda": (0.5,),
+    "clip_range": (0.05,),
+    "clip_range_schedule": ("linear", "constant"),
+    "value_clip_range": (0.05, 0.2, None),
+    "normalize_advantage": (False, True),
+    "ent_coef": (0.1,),
+    "vf_coef": (1.0,),
+    "max_grad_norm": (0.01,),
+    "target_kl": (1e-6,),
+    "adam_eps": (1e-3,),
+    "hidden_sizes": ((12, 12),),
+    "bootstrap_truncation": (False, True),
+    "policy_learning_rate": (0.02,),
+    "critic_learning_rate": (0.02,),
+    "temperature_learning_rate": (0.02,),
+    "batch_size": (24,),
+    "buffer_size": (40,),
+    "learning_starts": (96,),
+    "tau": (0.5,),
+    "env_steps_per_round": (4,),
+    "gradient_steps_per_round": (4,),
+    "exploration_noise": (0.5,),
+    "policy_delay": (3,),
+    "target_policy_noise": (0.9,),
+    "target_noise_clip": (0.01,),
+    "target_update_interval": (2,),
+    "initial_temperature": (0.5,),
+    "target_entropy": (-7.0,),
+}
+"""Other values to try per hyperparameter; the first that a framework accepts counts."""
+
+
+def base_hyperparameters(framework: str, algorithm: str) -> Hyperparameters:
+    """The framework's own recipe, made small where the framework lets it.
+
+    Raises:
+        SpecError: The framework refuses its own recipe, whatever is changed.
+    """
+    base = load_recipe(algorithm, framework)
+    for field, value in _SMALL.items():
+        base = with_value(framework, algorithm, base, field, value) or base
+    translate(framework, algorithm, base)
+    return base
+
+
+def with_value(
+    framework: str, algorithm: str, base: Hyperparameters, field: str, value: Any
+) -> Hyperparameters | None:
+    """`base` with another value of `field`; None where the framework refuses it.
+
+    Learning rates that the framework ties to `field` go with it.
+    """
+    if field not in {known.name for known in dataclasses.fields(base)}:
+        return None
+    tied = _tied(framework, algorithm, base, field) if field.endswith("learning_rate") else []
+    changed = dataclasses.replace(base, **dict.fromkeys([field, *tied], value))
+    return changed if _accepted(framework, algorithm, changed) else None
+
+
+def _tied(framework: str, algorithm: str, base: Hyperparameters, field: str) -> list[str]:
+    if not _accepted(framework, algorithm, base):
+        return []
+    return [
+        row.field
+        for row in translate(framework, algorithm, base).alignment
+        if row.kind == "constant"
+        and row.field.endswith("learning_rate")
+        and row.value == getattr(base, field)
+    ]
+
+
+def _accepted(framework: str, algorithm: str, hyperparameters: Hyperparameters) -> bool:
+    try:
+        translate(framework, algorithm, hyperparameters)
+    except SpecError:
+        return False
+    return True
+
+
+def translate(
+    framework: str,
+    algorithm: str,
+    hyperparameters: Hyperparameters,
+    steps: int = STEPS,
+    seed: int = 0,
+    env_id: str = ENV_ID,
+    n_envs: int = 1,
+) -> Native:
+    """Native settings on a scripted task.
+
+    Raises:
+        SpecError: The framework refuses.
+    """
+    context = Context(load_task(env_id), steps, seed, n_envs)
+    return load_adapter(framework).translate(algorithm, hyperparameters, context)
+
+
+_SOME = np.linspace(-20, 20, 15, dtype=np.float32).reshape(5, 3)
+"""Observations near and far, float32[5, 3]."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """What one training left.
+
+    Attributes:
+        weights: All parameters.
+        digest: Their hash.
+        steps: Environment steps taken, counted in the environments.
+        scheduled: Environment steps that the translation announced.
+        actions: Every action that reached a task, float32[steps, 2].
+        greedy: Greedy actions for observations near and far, float32[5, 2].
+        noise: Difference of each action from the greedy one, as a share of half the range.
+        greedy_reversed: `greedy`, asked about the same observations the other way round.
+        starts: The first observation of each copy of the task, float64[n_envs, 3].
+    """
+
+    weights: Weights
+    digest: str
+    steps: int
+    scheduled: int
+    actions: NDArray[np.float32]
+    greedy: NDArray[np.float32]
+    noise: NDArray[np.float32]
+    greedy_reversed: NDArray[np.float32]
+    starts: NDArray[np.float64]
+
+
+class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Tells `watcher` of every step and reset, from outside all that an adapter gets."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], watcher: "_Watcher") -> None:
+        super().__init__(env)
+        self._watcher, self._last = watcher, np.zeros(0)
+        self.start: NDArray[np.float64] | None = None
+
+    def reset(self, **arguments: Any) -> Any:
+        self._watcher.observer.before_reset()
+        self._last, info = self.env.reset(**arguments)
+        self.start = self._last if self.start is None else self.start
+        return self._last, info
+
+    def step(self, action: Any) -> Any:
+        self._watcher.before_step(self._last, np.asarray(action, np.float32))
+        result = self.env.step(action)
+        self._last = result[0]
+        return result
+
+
+class _Watcher:
+    """A monitor, and what it saw."""
+
+    def __init__(self, ask: bool) -> None:
+        self.policy: Policy | None = None
+        self.weights: Callable[[], Weights] | None = None
+        self.observer = Observer()
+        self.tasks: list[ScriptedEnv] = []
+        self.copies: list[_Watched] = []
+        self.noise: list[NDArray[np.float32]] = []
+        self._ask = ask
+
+    def attach(self, policy: Policy, weights: Callable[[], Weights]) -> None:
+        self.policy, self.weights = policy, weights
+        self.observer.attach(policy, weights, _SOME)
+
+    def record(self, metrics: Mapping[str, float]) -> None:
+        pass
+
+    def before_step(self, observation: NDArray[Any], action: NDArray[np.float32]) -> None:
+        self.observer.before_step()
+        if self._ask and self.policy is not None:
+            greedy = self.policy(np.asarray(observation, np.float32)[None])
+            self.noise.append(action - greedy[0])
+
+    def make_env(self, env_id: str, gamma: float) -> gymnasium.Env[Any, Any]:
+        env = make_training_env(
+            env_id,
+            wrappers="none",
+            gamma=gamma,
+            before_step=lambda: None,
+            after_episode=lambda total, length: None,
+        )
+        assert isinstance(env.unwrapped, ScriptedEnv)
+        self.tasks.append(env.unwrapped)
+        self.copies.append(_Watched(env, self))
+        return self.copies[-1]
+
+
+@functools.lru_cache(maxsize=512)
+def train(
+    framework: str,
+    algorithm: str,
+    hyperparameters: Hyperparameters,
+    steps: int = STEPS,
+    seed: int = 0,
+    ask: bool = False,
+    env_id: str = ENV_ID,
+    n_envs: int = 1,
+) -> Trained:
+    """Trains on a scripted task; results are kept for the next who asks.
+
+    Args:
+        framework: Name of the adapter.
+        algorithm: Name of the algorithm.
+        hyperparameters: In unified units.
+        steps: Environment transitions asked for.
+        seed: Training seed.
+        ask: Whether to call the greedy policy before every step.
+        env_id: Which scripted task.
+        n_envs: Copies of it.
+
+    Raises:
+        SpecError: The framework refuses.
+    """
+    watcher = _Watcher(ask)
+    native = translate(framework, algorithm, hyperparameters, steps, seed, env_id, n_envs)
+    context = Context(load_task(env_id), steps, seed, n_envs)
+    _train(framework, algorithm, native, context, hyperparameters.gamma, watcher)
+    assert watcher.policy is not None and watcher.weights is not None, "nothing was attached"
+    weights = watcher.weights()
+    half = (context.task.action_high[0] - context.task.action_low[0]) / 2
+    return Trained(
+        weights=weights,
+        digest=weights_sha256(weights),
+        steps=watcher.observer.steps,
+        scheduled=native.total_steps,
+        actions=np.concatenate([np.array(task.actions) for task in watcher.tasks if task.actions]),
+        greedy=watcher.policy(_SOME),
+        noise=np.array(watcher.noise, np.float32) / half,
+        greedy_reversed=watcher.policy(_SOME[::-1].copy())[::-1],
+        starts=np.array([copy.start for copy in watcher.copies if copy.start is not None]),
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def observe(framework: str, algorithm: str, hyperparameters: Hyperparameters) -> Observed:
+    """Trains as `train` does and counts what happens."""
+    watcher = _Watcher(ask=False)
+    native = translate(framework, algorithm, hyperparameters)
+    context = Context(load_task(ENV_ID), STEPS, 0)
+    with watcher.observer:
+        _train(framework, algorithm, native, context, hyperparameters.gamma, watcher)
+    return watcher.observer.observed()
+
+
+def _train(
+    framework: str,
+    algorithm: str,
+    native: Native,
+    context: Context,
+    gamma: float,
+    watcher: _Watcher,
+) -> None:
+    make_env: MakeEnv = lambda: watcher.make_env(context.task.env_id, gamma)  # noqa: E731
+    load_adapter(framework).train(algorithm, native, context, make_env, watcher)

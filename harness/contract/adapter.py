@@ -1,0 +1,269 @@
+"""The contract that an adapter fulfils, how adapters are found, and how they translate.
+
+`Translation` collects native settings while it keeps, per unified field, how it was honoured.
+"""
+
+import dataclasses
+import functools
+import importlib.metadata
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.tasks import Task
+from harness.contract.algorithms import Cadence, Hyperparameters, expected_cadence
+from harness.contract.fields import SpecError, plain, unknown
+
+if TYPE_CHECKING:
+    import gymnasium
+
+ENTRY_POINT_GROUP = "parallax.adapters"
+
+Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+"""Greedy policy: observations float32[N, observations] to actions float32[N, actions]."""
+
+Weights = Mapping[str, NDArray[Any]]
+"""Every trained parameter by a name of the framework's, target networks included.
+
+The names of parameters of target networks contain `target`, and no others do.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What a translation may know besides the hyperparameters.
+
+    Attributes:
+        task: The environment's sizes and bounds.
+        steps: Environment transitions asked for.
+        seed: Training seed.
+        n_envs: Copies of the environment that are stepped together.
+    """
+
+    task: Task
+    steps: int
+    seed: int
+    n_envs: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """How one unified hyperparameter reached the framework.
+
+    Attributes:
+        field: Name in the unified schema.
+        value: Value in the unified schema.
+        kind: `aligned` (a public option), `constant` (the framework fixes it) or
+            `emulated` (set around upstream).
+        native_name: The framework's name for it; empty for a constant without a name.
+        native_value: What was passed, in the framework's own unit.
+        note: What a reader must know, in a few words.
+    """
+
+    field: str
+    value: Any
+    kind: str
+    native_name: str
+    native_value: Any
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Native:
+    """One run in the framework's own terms.
+
+    Attributes:
+        settings: What upstream receives, by upstream's names.
+        alignment: One row per unified hyperparameter.
+        total_steps: Environment transitions upstream will take, after its rounding.
+        framework_steps: What the framework's own step counter will show at the end.
+        cadence: How often upstream will update on one environment, its deviations from
+            `harness.contract.algorithms.expected_cadence` included.
+    """
+
+    settings: Mapping[str, Any]
+    alignment: tuple[Setting, ...]
+    total_steps: int
+    framework_steps: int
+    cadence: Cadence
+
+
+class Monitor(Protocol):
+    """What a running training reports to. Environment steps are counted in the environment."""
+
+    def attach(self, policy: Policy, weights: Callable[[], Weights]) -> None:
+        """Hands over, before training, what must follow the training as it goes on.
+
+        Args:
+            policy: The greedy policy.
+            weights: Copies of all parameters as they are when it is called.
+        """
+
+    def record(self, metrics: Mapping[str, float]) -> None:
+        """Adds values to the trace, at the current number of environment steps."""
+
+
+MakeEnv: TypeAlias = "Callable[[], gymnasium.Env[Any, Any]]"
+
+
+class Adapter(Protocol):
+    """One framework. Instances hold no state; frameworks are imported in `train` only."""
+
+    name: str
+
+    def supports(self, algorithm: str) -> bool:
+        """Whether the framework ships `algorithm`."""
+
+    def check_installed(self) -> None:
+        """Raises `SpecError` with the command that installs what is missing."""
+
+    def sources(self, algorithm: str) -> Mapping[str, str]:
+        """Files that are run as they are, with their sha256; none for an imported package."""
+
+    def own_defaults(
+        self, algorithm: str, defaults: Hyperparameters, context: Context
+    ) -> Hyperparameters:
+        """The framework's defaults in unified units on this task.
+
+        Args:
+            algorithm: Name of the algorithm.
+            defaults: The framework's recipe, with the study's values of what every
+                framework exposes; change only what upstream couples or counts differently.
+            context: The run.
+        """
+
+    def translate(
+        self, algorithm: str, hyperparameters: Hyperparameters, context: Context
+    ) -> Native:
+        """Turns unified into native settings; pure.
+
+        Raises:
+            SpecError: Names each field that cannot be honoured and the framework's constant.
+        """
+
+    def train(
+        self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
+    ) -> None:
+        """Trains with upstream's own code, on `n_envs` environments that `make_env` makes."""
+
+
+def installed_adapters() -> dict[str, importlib.metadata.EntryPoint]:
+    """Entry points of all adapters on this machine, by name; nothing is imported."""
+    return dict(_entries(tuple(sys.path)))
+
+
+@functools.lru_cache(maxsize=8)
+def _entries(path: tuple[str, ...]) -> dict[str, importlib.metadata.EntryPoint]:
+    # Kept: a search of `sys.path` takes 10 ms, and a study asks thousands of times.
+    return {entry.name: entry for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def load_adapter(name: str) -> Adapter:
+    """The adapter registered as `name`.
+
+    Raises:
+        SpecError: No adapter has that name.
+    """
+    adapter: Adapter = find_adapter(name).load()()
+    return adapter
+
+
+def find_adapter(name: str) -> importlib.metadata.EntryPoint:
+    """The entry point registered as `name`.
+
+    Raises:
+        SpecError: No adapter has that name.
+    """
+    entries = installed_adapters()
+    if name not in entries:
+        raise SpecError(unknown(f"framework={name}", name, list(entries)))
+    return entries[name]
+
+
+_AS_IS: Any = object()
+
+
+class Translation:
+    """Builds a `Native`; every hyperparameter must be claimed exactly once.
+
+    Settings and the alignment table come from the same calls, so they cannot disagree.
+    Refusals are collected, so that a user sees all of them at once.
+    """
+
+    def __init__(self, framework: str, hyperparameters: Hyperparameters) -> None:
+        self._framework = framework
+        self._hyperparameters = hyperparameters
+        self._values = {
+            field.name: getattr(hyperparameters, field.name)
+            for field in dataclasses.fields(hyperparameters)
+        }
+        self._settings: dict[str, Any] = {}
+        self._rows: dict[str, Setting] = {}
+        self._refusals: list[str] = []
+
+    def aligned(self, field: str, name: str, native: Any = _AS_IS, note: str = "") -> None:
+        """Sets the framework's public option `name`, to the unified value unless given."""
+        self._claim(field, "aligned", name, native, note)
+
+    def part_of(self, field: str, name: str, note: str = "") -> None:
+        """Declares that the public option `name`, set before, carries `field` as well."""
+        self._rows[field] = Setting(
+            field, self._values[field], "aligned", name, self._settings[name], note
+        )
+
+    def emulated(self, field: str, name: str, native: Any = _AS_IS, note: str = "") -> None:
+        """Sets what the adapter does around upstream; `note` says how."""
+        self._claim(field, "emulated", name, native, note)
+
+    def constant(self, field: str, constant: Any, note: str = "") -> None:
+        """Declares that the framework fixes `field`; any other value is refused."""
+        self._rows[field] = Setting(field, constant, "constant", "", constant, note)
+        if self._values[field] != constant:
+            self.refuse(field, f"fixed at {plain(constant)}{f' ({note})' if note else ''}")
+
+    def refuse(self, field: str, reason: str) -> None:
+        """Notes that the asked value of `field` cannot be honoured."""
+        self._refusals.append(
+            f"hyperparameters.{field}={plain(self._values[field])}: "
+            f"in {self._framework} it is {reason}"
+        )
+
+    def extra(self, **settings: Any) -> None:
+        """Sets native options that no unified field stands for."""
+        self._settings.update(settings)
+
+    def finish(
+        self,
+        total_steps: int,
+        framework_steps: int | None = None,
+        cadence: Cadence | None = None,
+    ) -> Native:
+        """The native settings.
+
+        Args:
+            total_steps: Environment transitions upstream will take.
+            framework_steps: What its own counter will show, where that differs.
+            cadence: How often upstream will update, where the hyperparameters say otherwise.
+
+        Raises:
+            SpecError: Lists every value that cannot be honoured.
+        """
+        if self._refusals:
+            raise SpecError("; ".join(self._refusals) + ".")
+        unclaimed = set(self._values) - set(self._rows)
+        if unclaimed:
+            raise AssertionError(f"{self._framework} declares nothing for {sorted(unclaimed)}")
+        rows = tuple(self._rows[name] for name in self._values)
+        counted = total_steps if framework_steps is None else framework_steps
+        if cadence is None:
+            cadence = expected_cadence(self._hyperparameters, total_steps)
+        return Native(self._settings, rows, total_steps, counted, cadence)
+
+    def _claim(self, field: str, kind: str, name: str, native: Any, note: str) -> None:
+        value = self._values[field]
+        native = value if native is _AS_IS else native
+        self._settings[name] = native
+        self._rows[field] = Setting(field, value, kind, name, native, note)

@@ -1,0 +1,181 @@
+"""Range checks for frozen dataclasses, declared next to each field."""
+
+import dataclasses
+import difflib
+import functools
+import math
+import sys
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_MANY = 25
+
+REQUIRED: Any = object()
+"""Stands for no value."""
+
+
+class SpecError(ValueError):
+    """Bad input, worded for the user: field, value and remedy."""
+
+
+class Unfinished(SpecError, NotImplementedError):  # noqa: N818
+    """A part of an adapter that is still to be written."""
+
+    def __init__(self, file: str, function: str, task: str) -> None:
+        """Says where to write what.
+
+        Args:
+            file: Path of the file, from the adapter's project folder.
+            function: Name of the function in it.
+            task: What the function has to do.
+        """
+        super().__init__(f"{file}: fill in {function}(): {task}.")
+
+
+def bounded(
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    above: float | None = None,
+    choices: Sequence[Any] | None = None,
+    filled: bool = False,
+    before: Any = REQUIRED,
+) -> Any:
+    """A required dataclass field with its admissible values.
+
+    Args:
+        minimum: Smallest value allowed.
+        maximum: Largest value allowed.
+        above: Values must be strictly greater than this.
+        choices: The only values allowed.
+        filled: Whether a list needs at least one entry; the other limits are for each entry.
+        before: For a field that came later: the value that means what was done before it
+            existed, which older recipes and records get.
+    """
+    metadata = {
+        "minimum": minimum,
+        "maximum": maximum,
+        "above": above,
+        "choices": choices,
+        "filled": filled,
+        "before": before,
+    }
+    return dataclasses.field(metadata=metadata)
+
+
+def build(cls: type[Any], values: Mapping[str, Any], where: str) -> Any:
+    """Builds dataclass `cls` from a mapping, refusing unknown, missing and ill-typed values.
+
+    Args:
+        cls: A dataclass whose fields were made with `bounded`.
+        values: Field values, as read from YAML or the command line.
+        where: Name of the mapping in error messages, e.g. `hyperparameters`.
+
+    Raises:
+        SpecError: Names the field, the value and what is allowed.
+    """
+    known = {field.name: field for field in dataclasses.fields(cls)}
+    for name in values:
+        if name not in known:
+            raise SpecError(unknown(f"{where}.{name}", name, list(known)))
+    earlier = {
+        name: field.metadata["before"]
+        for name, field in known.items()
+        if field.metadata.get("before", REQUIRED) is not REQUIRED
+    }
+    values = earlier | dict(values)
+    missing = [name for name in known if name not in values]
+    if missing:
+        raise SpecError(f"{where} lacks {', '.join(missing)}: give each a value.")
+    hints = _hints(typing.cast(Any, cls))
+    checked = {
+        name: check(f"{where}.{name}", values[name], hints[name], known[name].metadata)
+        for name in known
+    }
+    return cls(**checked)
+
+
+@functools.cache
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def unknown(what: str, given: str, known: Sequence[str]) -> str:
+    """Message for a name that is not one of `known`, with the closest match."""
+    close = difflib.get_close_matches(given, known, n=1)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    if len(known) > _MANY:
+        return f"{what} is not known.{hint} parallax train --help lists what is."
+    return f"{what} is not known.{hint} Known: {', '.join(sorted(known))}."
+
+
+def check(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
+    """Converts `value` to the annotated type and checks its limits."""
+    value = _convert(name, value, hint)
+    if value == () and limits.get("filled"):
+        raise SpecError(f"{name}=[] must have at least one entry, such as [256, 256].")
+    for item in value if isinstance(value, tuple) else (value,):
+        _check_limits(name, item, limits)
+    return value
+
+
+def _convert(name: str, value: Any, hint: Any) -> Any:
+    if isinstance(hint, types.UnionType):
+        if value is None and type(None) in hint.__args__:
+            return None
+        hint = next(arg for arg in hint.__args__ if arg is not type(None))
+    if typing.get_origin(hint) is tuple:
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            raise SpecError(f"{name}={value!r} must be a list, such as [256, 256].")
+        return tuple(_convert(name, item, hint.__args__[0]) for item in value)
+    if hint is bool:
+        if not isinstance(value, bool):
+            raise SpecError(f"{name}={value!r} must be true or false.")
+        return value
+    if hint is str:
+        return str(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        kind = "a whole number" if hint is int else "a number"
+        raise SpecError(f"{name}={value!r} must be {kind}.")
+    if hint is int:
+        if isinstance(value, float) and (not math.isfinite(value) or value != int(value)):
+            raise SpecError(f"{name}={value!r} must be a whole number.")
+        return int(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise SpecError(f"{name} must be below {sys.float_info.max:.0e}.") from None
+
+
+def _check_limits(name: str, value: Any, limits: Mapping[str, Any]) -> None:
+    if value is None:
+        return
+    choices = limits.get("choices")
+    if choices is not None and value not in choices:
+        raise SpecError(f"{name}={value!r} must be one of: {', '.join(map(str, choices))}.")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise SpecError(f"{name}={value!r} must be finite.")
+    minimum, maximum, above = (limits.get(key) for key in ("minimum", "maximum", "above"))
+    if minimum is not None and value < minimum:
+        raise SpecError(f"{name}={value!r} must be at least {minimum}.")
+    if maximum is not None and value > maximum:
+        raise SpecError(f"{name}={value!r} must be at most {maximum}.")
+    if above is not None and value <= above:
+        raise SpecError(f"{name}={value!r} must be greater than {above}.")
+
+
+def plain(value: Any) -> str:
+    """A value as a user would type it: lists for tuples, null for None, calls for objects."""
+    if value is None:
+        return "null"
+    if isinstance(value, tuple):
+        return str(list(value))
+    if isinstance(value, dict):
+        return ", ".join(f"{name}({_arguments(given)})" for name, given in value.items())
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _arguments(given: Any) -> str:
+    return ", ".join(map(plain, given)) if isinstance(given, list | tuple) else plain(given)

@@ -1,0 +1,235 @@
+"""One run: what identifies it, and where its folder is."""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.contract.adapter import load_adapter
+from harness.contract.algorithms import ALGORITHMS, THESIS_FIELDS, Hyperparameters, only_of
+from harness.contract.fields import SpecError, bounded, build, check, plain
+from harness.record.layout import RESERVED, Place
+
+ALIGNMENTS = ("thesis", "full")
+WRAPPERS = ("none", "normalized")
+DEFAULTS: dict[str, Any] = {
+    "alignment": "thesis",
+    "wrappers": "none",
+    "n_envs": 1,
+    "eval_every": 10_000,
+    "eval_episodes": 30,
+    "evaluation_seed": 0,
+    "threads": 1,
+}
+_FOLDER_NAMES = ("study", "framework", "env", "hps")
+_LONGEST_VARIANT = 120
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSpec:
+    """Everything that identifies a run.
+
+    Attributes:
+        study: Name of the study the run belongs to.
+        framework: Name of an adapter.
+        algorithm: `ppo`, `td3` or `sac`.
+        env: Gymnasium's name of the task.
+        hps: Name of the recipe the hyperparameters started from.
+        alignment: `thesis`: only what every framework exposes is set, the rest stays at
+            each framework's own default. `full`: everything is set or refused.
+        seed: Training seed.
+        steps: Environment transitions to train for.
+        eval_every: Environment transitions between evaluations.
+        eval_episodes: Episodes per evaluation.
+        evaluation_seed: Seeds the initial states of evaluation episodes.
+        wrappers: `none` or `normalized`.
+        n_envs: Copies of the training environment that are stepped together.
+        threads: Threads of numerical libraries; changes results in the last digits.
+        hyperparameters: Unified hyperparameters, as asked for.
+        overridden: Names of hyperparameters that differ from the recipe.
+        python: Interpreter that trains, where it is not this one. No part of the identity:
+            it names a place, not what is there.
+    """
+
+    hyperparameters: Hyperparameters
+    overridden: tuple[str, ...]
+    python: str | None
+    study: str = bounded()
+    framework: str = bounded()
+    algorithm: str = bounded(choices=tuple(ALGORITHMS))
+    env: str = bounded()
+    hps: str = bounded()
+    alignment: str = bounded(choices=ALIGNMENTS)
+    seed: int = bounded(minimum=0, maximum=2**32 - 1)
+    steps: int = bounded(minimum=1, maximum=2**53)
+    eval_every: int = bounded(minimum=1, maximum=2**53)
+    eval_episodes: int = bounded(minimum=1, maximum=2**53)
+    evaluation_seed: int = bounded(minimum=0, maximum=2**53)
+    wrappers: str = bounded(choices=WRAPPERS)
+    n_envs: int = bounded(minimum=1, maximum=2**53)
+    threads: int = bounded(minimum=1, maximum=2**53)
+
+    @property
+    def variant(self) -> str:
+        """What tells this run from others of the same study, as `key=value,...`."""
+        parts = [f"steps={self.steps}"]
+        parts += [
+            f"{name}={getattr(self, name)}"
+            for name, default in DEFAULTS.items()
+            if getattr(self, name) != default
+        ]
+        parts += [
+            f"{name}={_short(getattr(self.hyperparameters, name))}" for name in self.overridden
+        ]
+        text = ",".join(parts)
+        if len(text) > _LONGEST_VARIANT:
+            digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+            text = f"steps={self.steps},overrides={digest}"
+        return text
+
+    def folder(self, results_dir: Path) -> Path:
+        """The run folder below `results_dir`."""
+        names = (self.study, self.env, self.algorithm, self.hps, self.framework, self.variant)
+        return Place(*names, self.seed).below(results_dir)
+
+    @property
+    def title(self) -> str:
+        """Short name for people."""
+        return f"{self.framework} {self.algorithm} {self.env} {self.hps} seed={self.seed}"
+
+
+def make_spec(
+    values: Mapping[str, Any], hyperparameters: Mapping[str, Any], recipe: Mapping[str, Any]
+) -> RunSpec:
+    """Checks user input and makes a `RunSpec` of it.
+
+    Args:
+        values: Every other field of `RunSpec` by name.
+        hyperparameters: Unified hyperparameters, overrides included.
+        recipe: The same without the user's overrides.
+
+    Raises:
+        SpecError: Names the field, its value and the remedy.
+    """
+    checked = _check_fields(values)
+    _check_names(checked)
+    if checked["eval_every"] > checked["steps"]:
+        raise SpecError(
+            f"eval_every={checked['eval_every']} is longer than the run of "
+            f"steps={checked['steps']}: lower eval_every or raise steps."
+        )
+    algorithm = checked["algorithm"]
+    own = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
+    for name in hyperparameters:
+        if name not in own and only_of(name):
+            raise SpecError(f"hyperparameters.{name} {only_of(name)}")
+    requested: Hyperparameters = build(ALGORITHMS[algorithm], hyperparameters, "hyperparameters")
+    base: Hyperparameters = build(ALGORITHMS[algorithm], recipe, "recipe")
+    names = [field.name for field in dataclasses.fields(requested)]
+    overridden = tuple(n for n in names if getattr(requested, n) != getattr(base, n))
+    if checked["alignment"] == "thesis":
+        _check_thesis_overrides(algorithm, requested, overridden)
+    python = values.get("python") or None
+    return RunSpec(**checked, hyperparameters=requested, overridden=overridden, python=python)
+
+
+def spec_to_dict(spec: RunSpec) -> dict[str, Any]:
+    """Plain data for `run.json`."""
+    return dataclasses.asdict(spec)
+
+
+def spec_from_dict(content: Any) -> RunSpec:
+    """The inverse of `spec_to_dict`.
+
+    Raises:
+        SpecError: `content` is no run's spec.
+    """
+    names = [field.name for field in dataclasses.fields(RunSpec)]
+    if not isinstance(content, Mapping) or not content:
+        raise SpecError("spec is missing.")
+    # What was recorded before a field existed is as the field's default has it.
+    content = {**DEFAULTS, "python": None, "overridden": (), **content}
+    lacking = [name for name in names if name not in content]
+    surplus = [str(name) for name in content if name not in names]
+    if lacking or surplus:
+        problems = [f"lacks {', '.join(lacking)}"] if lacking else []
+        problems += [f"has no field {', '.join(surplus)}"] if surplus else []
+        raise SpecError(f"spec {' and '.join(problems)}.")
+    checked = _check_fields(content)
+    _check_folder_names(checked)
+    asked, overridden = content["hyperparameters"], content["overridden"]
+    if not isinstance(asked, Mapping):
+        raise SpecError(f"hyperparameters={asked!r} must be a mapping.")
+    requested: Hyperparameters = build(ALGORITHMS[checked["algorithm"]], asked, "hyperparameters")
+    if not isinstance(overridden, list | tuple) or not all(
+        isinstance(name, str) and name in asked for name in overridden
+    ):
+        raise SpecError(f"overridden={overridden!r} must list names of hyperparameters.")
+    python = content["python"]
+    if not isinstance(python, str | None):
+        raise SpecError(f"python={python!r} must be the path of an interpreter.")
+    return RunSpec(
+        **checked, hyperparameters=requested, overridden=tuple(overridden), python=python
+    )
+
+
+def rename_study(spec: RunSpec, study: str) -> RunSpec:
+    """The same run in another study, as after the study's folder was renamed.
+
+    Raises:
+        SpecError: No study can have that name.
+    """
+    _check_folder_names({"study": study})
+    return dataclasses.replace(spec, study=study)
+
+
+def _check_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {field.name: field for field in dataclasses.fields(RunSpec) if field.metadata}
+    return {
+        name: check(name, values[name], int if field.type is int else str, field.metadata)
+        for name, field in fields.items()
+    }
+
+
+def _check_names(values: Mapping[str, Any]) -> None:
+    _check_folder_names(values)
+    for name in _FOLDER_NAMES:
+        # Runs that are there keep such names, which only people mistake for others.
+        if values[name] != values[name].strip():
+            raise SpecError(f"{name}={values[name]!r} must not begin or end with a space.")
+    adapter = load_adapter(values["framework"])
+    if not adapter.supports(values["algorithm"]):
+        raise SpecError(
+            f"framework={values['framework']} has no algorithm={values['algorithm']}: choose "
+            + ", ".join(name for name in ALGORITHMS if adapter.supports(name))
+        )
+
+
+def _check_folder_names(values: Mapping[str, Any]) -> None:
+    for name, value in ((name, values[name]) for name in _FOLDER_NAMES if name in values):
+        if not value.isprintable():
+            raise SpecError(
+                f"{name}={value!r} holds characters that cannot be shown, such as a tab or a "
+                "line's end: leave them out."
+            )
+        if not value or value.startswith(".") or "/" in value:
+            raise SpecError(f"{name}={value!r} must be a name that can name a folder.")
+    if values["study"] in RESERVED:
+        raise SpecError(f"study={values['study']!r} {RESERVED[values['study']]}: choose another.")
+
+
+def _check_thesis_overrides(
+    algorithm: str, requested: Hyperparameters, overridden: tuple[str, ...]
+) -> None:
+    for name in overridden:
+        if name not in THESIS_FIELDS[algorithm]:
+            raise SpecError(
+                f"hyperparameters.{name}={plain(getattr(requested, name))} would have no effect: "
+                "alignment=thesis leaves it at each framework's own default. "
+                "Use alignment=full to set it."
+            )
+
+
+def _short(value: Any) -> str:
+    return plain(value).replace(" ", "")

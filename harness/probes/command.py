@@ -1,0 +1,276 @@
+"""`parallax probe`: asks the installed implementations what one update does."""
+
+import argparse
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn, Self, TextIO
+
+from harness.cli.errors import HANDLED, exit_code
+from harness.contract.algorithms import ALGORITHMS
+from harness.contract.fields import SpecError
+from harness.probes import baseline, fleet, registry
+from harness.probes.baseline import merged
+from harness.probes.fleet import drifting, find
+from harness.probes.ledger import statements, text
+from harness.probes.pages import terminal
+from harness.probes.probe import Probe
+from harness.probes.results import Report, to_text
+from harness.record.files import write_all
+
+EXITS = """exit codes:
+  0  every probe ran; with --baseline or --drift: no answer changed
+  1  an answer changed
+  2  bad input
+  3  a probe failed to run
+"""
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options, checked against each other.
+
+    Raises:
+        SpecError: Options that are not known or do not go together.
+    """
+    options = parser().parse_args(arguments)
+    if options.update_baseline and not options.baseline:
+        raise SpecError("--update-baseline needs --baseline FILE, the file to write.")
+    if options.drift:
+        if options.answers:
+            raise SpecError("--answers FILE asks nobody: drop --drift.")
+        if not options.python:
+            raise SpecError("--drift needs --python PATH, the other interpreter.")
+        if options.frameworks not in (None, [options.drift]):
+            raise SpecError(f"--drift {options.drift} is about one framework: drop --frameworks.")
+        if options.baseline:
+            raise SpecError("--drift compares with the other interpreter: drop --baseline.")
+        options.frameworks = [options.drift]
+    elif options.answers and options.python:
+        raise SpecError("--answers FILE asks nobody: drop --python.")
+    elif options.python and (options.frameworks is None or len(options.frameworks) != 1):
+        raise SpecError("--python runs one framework: name it with --frameworks or --drift.")
+    return options
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise SpecError(f"{message}; {self.prog} --help lists the options.")
+
+
+def parser() -> argparse.ArgumentParser:
+    """All options."""
+    result = _Parser(
+        prog="parallax probe",
+        description="Asks the installed implementations what one update does.",
+        epilog=EXITS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = result.add_argument
+    algorithms = ",".join(sorted(ALGORITHMS))
+    add("--algorithm", type=names, default=[], metavar="A,B", help=f"of {algorithms}; default all")
+    add("--frameworks", type=names, metavar="A,B", help="such as sb3,cleanrl; default all")
+    add("--probe", type=names, default=[], metavar="A,B", help="parts of probes' names")
+    add("--list", action="store_true", help="list the probes and stop")
+    add("--all", action="store_true", help="print also the probes that find no difference")
+    add("--json", type=Path, metavar="FILE", help="write the answers")
+    add("--markdown", type=Path, metavar="FILE", help="write the answers as a Markdown page")
+    add("--html", type=Path, metavar="FILE", help="write a page with figures")
+    add("--ledger", type=Path, metavar="FILE", help="write what is known of differences")
+    add("--answers", type=Path, metavar="FILE", help="read answers from --json instead of asking")
+    add("--baseline", type=Path, metavar="FILE", help="compare with answers stored by --json")
+    add("--update-baseline", action="store_true", help="store the answers in --baseline FILE")
+    add("--drift", metavar="FRAMEWORK", help="compare its versions in this Python and --python")
+    add("--python", metavar="PATH", help="another interpreter, for one framework")
+    return result
+
+
+def names(text: str) -> list[str]:
+    """Comma-separated names, each once."""
+    return list(dict.fromkeys(name for name in text.split(",") if name))
+
+
+def check(options: argparse.Namespace) -> None:
+    """Finds out before probes run that a file cannot be written.
+
+    Raises:
+        SpecError: Its folder is not there.
+    """
+    for path in (options.json, options.markdown, options.html, options.ledger, options.baseline):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise SpecError(f"{path}: the folder {path.parent} is not there.")
+
+
+def check_ledger(
+    options: argparse.Namespace, implementations: Sequence[str], probes: Sequence[str]
+) -> None:
+    """Finds out before probes run that too few are asked for a ledger.
+
+    Raises:
+        SpecError: Says what is missing.
+    """
+    if options.ledger:
+        text.check_complete(implementations, probes, statements.read())
+
+
+def files(found: Report, options: argparse.Namespace) -> dict[Path, str]:
+    """Contents of the files that were asked for.
+
+    Raises:
+        SpecError: The ledger lacks answers.
+    """
+    contents: dict[Path, str] = {}
+    if options.json:
+        contents[options.json] = to_text(found)
+    if options.ledger:
+        contents[options.ledger] = text.page(found, statements.read())
+    if options.html or options.markdown:
+        from harness.probes.pages import page  # a plotting library takes a second
+
+        if options.html:
+            contents[options.html] = page.html_page(found)
+        if options.markdown:
+            contents |= page.markdown_pages(options.markdown, found)
+    return contents
+
+
+def as_baseline(
+    found: Report, stored: Report | None, options: argparse.Namespace
+) -> dict[Path, str]:
+    """The new baseline: what was asked replaces what was stored, the rest stays."""
+    return {options.baseline: to_text(merged(found, stored) if stored else found)}
+
+
+def write(contents: Mapping[Path, str]) -> None:
+    """Writes all files or none.
+
+    Raises:
+        SpecError: One cannot be written.
+    """
+    try:
+        write_all(contents)
+    except OSError as error:
+        raise SpecError(f"{error.filename}: cannot be written ({error.strerror}).") from error
+
+
+class Progress:
+    """One line that is written over on a terminal; elsewhere a line for every tenth part."""
+
+    def __init__(self, total: int, out: TextIO | None = None) -> None:
+        self._total, self._done = total, 0
+        self._out = sys.stderr if out is None else out
+        self._lock = threading.Lock()
+
+    def tell(self, what: str) -> None:
+        """Counts one answer."""
+        with self._lock:
+            self._done += 1
+            tenth = max(self._total // 10, 1)
+            if self._out.isatty():
+                self._write(f"\r\x1b[K{self._done}/{self._total} {what}")
+            elif self._done % tenth == 0 or self._done == self._total:
+                self._write(f"{self._done}/{self._total} {what}\n")
+
+    def __enter__(self) -> Self:
+        self._write("starting ..." if self._out.isatty() else "")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._write("\r\x1b[K" if self._out.isatty() else "")
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()
+
+
+SAME, CHANGED, FAILED = 0, 1, 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line.
+
+    Returns:
+        0; 1 where an answer changed; 2 for bad input; 3 where a probe failed to run.
+    """
+    try:
+        return run(parse(arguments))
+    except HANDLED as error:
+        return exit_code(error)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Asks, prints and writes what the options say.
+
+    Raises:
+        SpecError: Bad input.
+    """
+    probes = registry.select(options.algorithm, options.probe)
+    if options.list:
+        print(*(f"{probe.name:28} {probe.question}" for probe in probes), sep="\n")
+        return SAME
+    check(options)
+    new = options.update_baseline and not options.baseline.exists()
+    stored = baseline.read(options.baseline) if options.baseline and not new else None
+    found = reread(probes, options) if options.answers else ask(probes, options)
+    print("\n".join(terminal.lines(found, options.all)))
+    write(files(found, options))
+    changed = compare(found, stored, options)
+    if any(answer.failed for result in found.results for answer in result.answers.values()):
+        return FAILED
+    return CHANGED if changed else SAME
+
+
+def reread(probes: Sequence[Probe], options: argparse.Namespace) -> Report:
+    """Stored answers to the probes by the implementations that are asked for.
+
+    Raises:
+        SpecError: There are none.
+    """
+    stored = baseline.read(options.answers)
+    names = list(stored.versions) if options.frameworks is None else options.frameworks
+    found = baseline.restricted(stored, [probe.name for probe in probes], names)
+    if not found.results or not found.versions:
+        raise SpecError(f"--answers {options.answers}: no such answers are stored there.")
+    return found
+
+
+def ask(probes: Sequence[Probe], options: argparse.Namespace) -> Report:
+    """Puts the probes to the implementations, with progress on standard error.
+
+    Raises:
+        SpecError: An implementation is not known or not installed.
+    """
+    if options.drift:
+        parties, not_probed = drifting(options.drift, options.python)
+    else:
+        parties, not_probed = find(options.frameworks, options.python)
+    check_ledger(options, [p.label for p in parties], [probe.name for probe in probes])
+    with Progress(len(parties) * len(probes)) as progress:
+        return fleet.ask(parties, probes, progress.tell, not_probed)
+
+
+def compare(found: Report, stored: Report | None, options: argparse.Namespace) -> bool:
+    """Prints what changed against the stored answers, and stores the new ones if asked to."""
+    if options.drift:
+        print("", *baseline.version_lines(found), sep="\n")
+        return bool(baseline.version_changes(found))
+    changes = baseline.changes(found, stored) if stored else []
+    if stored:
+        print(f"\nAgainst {options.baseline}: {len(changes)} answers changed.", end="")
+        print(*("", *changes, *baseline.other_versions(found, stored)), sep="\n  ")
+    if options.update_baseline:
+        write(as_baseline(found, stored, options))
+        print(f"Stored in {options.baseline}.")
+        return False
+    return bool(changes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

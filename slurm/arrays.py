@@ -1,0 +1,285 @@
+"""Which runs share a job, which jobs an array, and what was submitted.
+
+A record of each array lies in `<results>/<study>/slurm/`. It is written before the array is
+queued and found again by the array's unique name, so that a submission that is cut off in
+between leaves no job that nobody knows of.
+"""
+
+import dataclasses
+import json
+import math
+import os
+import re
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from harness.record.files import Unusable, read_bounded, write_json
+from slurm.settings import Settings
+
+if TYPE_CHECKING:
+    from harness.contract.run_spec import RunSpec
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Resources:
+    """What the jobs of one array ask for.
+
+    Attributes:
+        algorithm: Whose time limit it is.
+        run_minutes: Time limit of one run.
+        runs_per_job: Largest number of runs in one job.
+        cpus: Processors.
+        mem_gb: Memory in GB.
+    """
+
+    algorithm: str
+    run_minutes: int
+    runs_per_job: int
+    cpus: int
+    mem_gb: float
+
+    @property
+    def minutes(self) -> int:
+        """Time limit of a job."""
+        return self.run_minutes * self.runs_per_job
+
+
+@dataclasses.dataclass(frozen=True)
+class Array:
+    """Jobs that are submitted together.
+
+    Attributes:
+        resources: What each asks for.
+        elements: The run folders of each job.
+        parallelism: How many may run at a time.
+    """
+
+    resources: Resources
+    elements: tuple[tuple[Path, ...], ...]
+    parallelism: int
+
+
+def plan_arrays(
+    runs: Sequence[tuple["RunSpec", Path]], settings: Settings, max_array_size: int
+) -> list[Array]:
+    """Splits runs into arrays by what they need and by the cluster's largest array.
+
+    Args:
+        runs: Runs with their folders; their order is kept within an array.
+        settings: Limits and resources.
+        max_array_size: Most jobs in an array.
+    """
+    groups: dict[Resources, list[Path]] = {}
+    for spec, folder in runs:
+        groups.setdefault(_resources(spec, settings), []).append(folder)
+    parts = [
+        (resources, part)
+        for resources, folders in groups.items()
+        for part in _batches(_batches(folders, resources.runs_per_job), max_array_size)
+    ]
+    shares = share(settings.parallelism, [len(part) for _, part in parts])
+    return [
+        Array(resources, part, limit)
+        for (resources, part), limit in zip(parts, shares, strict=True)
+    ]
+
+
+def share(limit: int, sizes: Sequence[int]) -> list[int]:
+    """Divides a number of jobs at a time among arrays, by their sizes.
+
+    Slurm limits each array by itself, so the shares have to add up to the limit; only where
+    there are more arrays than that does each get one.
+
+    Args:
+        limit: Jobs at a time in all; 0 is no limit.
+        sizes: Jobs in each array.
+    """
+    if not limit or limit >= sum(sizes):
+        return list(sizes)
+    shares = [1] * len(sizes)
+    for _ in range(limit - len(sizes)):
+        unfilled = [i for i, size in enumerate(sizes) if shares[i] < size]
+        shares[min(unfilled, key=lambda i: shares[i] / sizes[i])] += 1
+    return shares
+
+
+def _resources(spec: "RunSpec", settings: Settings) -> Resources:
+    return Resources(
+        algorithm=spec.algorithm,
+        run_minutes=settings.minutes(spec.algorithm),
+        runs_per_job=settings.runs_per_job,
+        cpus=max(settings.cpus, spec.threads),
+        mem_gb=settings.mem_gb,
+    )
+
+
+def _batches(items: Sequence[T], size: int) -> tuple[tuple[T, ...], ...]:
+    return tuple(tuple(items[i : i + size]) for i in range(0, len(items), size))
+
+
+FOLDER = "slurm"
+_SCHEMA = 1
+_SPECS = "specs.json"
+_LARGEST = 2**26  # bytes; one array of 1,440 runs takes 200 KB
+_NAME = re.compile(r"[\w-]{1,120}")
+_JOB_ID = re.compile(r"[0-9]{1,20}")
+_DAMAGE = (Unusable, OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """One array.
+
+    Attributes:
+        study_folder: Folder of the study; run folders lie below it.
+        name: Slurm's name of the array; no other has it.
+        submitted: Seconds since 1970.
+        job_id: Slurm's number of the array; None if it was cut off before it was known.
+        elements: Run folders of each job, in the order of the array's indices.
+        settings: What it was submitted with.
+    """
+
+    study_folder: Path
+    name: str
+    submitted: float
+    job_id: str | None
+    elements: tuple[tuple[Path, ...], ...]
+    settings: Mapping[str, Any]
+
+    @property
+    def folder(self) -> Path:
+        """Where submitit keeps scripts and logs."""
+        return self.study_folder / FOLDER / self.name
+
+    def save(self) -> None:
+        """Writes the record."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        elements = [
+            [str(folder.relative_to(self.study_folder)) for folder in element]
+            for element in self.elements
+        ]
+        content = {
+            "schema": _SCHEMA,
+            "name": self.name,
+            "submitted": self.submitted,
+            "job_id": self.job_id,
+            "elements": elements,
+            "settings": dict(self.settings),
+        }
+        write_json(self.folder.with_suffix(".json"), content)
+
+    def save_specs(self, specs: "Mapping[Path, RunSpec]") -> None:
+        """Keeps what the runs were asked for, should a run.json get lost."""
+        from harness.contract.run_spec import spec_to_dict  # not needed where one only looks
+
+        content = {
+            str(folder.relative_to(self.study_folder)): spec_to_dict(specs[folder])
+            for element in self.elements
+            for folder in element
+        }
+        write_json(self.folder / _SPECS, content)
+
+    def read_specs(self) -> "dict[Path, RunSpec]":
+        """What `save_specs` kept, as far as it can be read."""
+        from harness.contract.run_spec import spec_from_dict
+
+        try:
+            content = json.loads(read_bounded(self.folder / _SPECS, _LARGEST))
+        except _DAMAGE:
+            return {}
+        specs = {}
+        for folder in (folder for element in self.elements for folder in element):
+            try:
+                specs[folder] = spec_from_dict(content[str(folder.relative_to(self.study_folder))])
+            except _DAMAGE:
+                continue
+        return specs
+
+    def discard(self) -> None:
+        """Removes the record of an array that Slurm refused."""
+        self.folder.with_suffix(".json").unlink(missing_ok=True)
+
+
+def new_record(study_folder: Path, array: Array, settings: Settings) -> Record:
+    """The record of an array that is about to be submitted."""
+    study = re.sub(r"[^\w-]", "_", study_folder.name)[:40]
+    return Record(
+        study_folder=study_folder,
+        name=f"{study}-{array.resources.algorithm}-{secrets.token_hex(4)}",
+        submitted=time.time(),
+        job_id=None,
+        elements=array.elements,
+        settings=dataclasses.asdict(settings),
+    )
+
+
+def read_records(study_folder: Path) -> list[Record]:
+    """Everything that was submitted for a study, oldest first.
+
+    A record that is damaged is left out: its jobs are then told from the run folders alone.
+    """
+    records = []
+    for path in study_folder.joinpath(FOLDER).glob("*.json"):
+        try:
+            records.append(_read_record(path, study_folder))
+        except _DAMAGE:
+            continue
+    return _in_order(records)
+
+
+def _in_order(records: Sequence[Record]) -> list[Record]:
+    """Oldest first: by Slurm's numbers, which grow, since machines' clocks differ.
+
+    An array whose number is not known stands where its time is among those of the others.
+    """
+
+    def number(record: Record) -> int:
+        return int(record.job_id or 0)
+
+    records = sorted(records, key=lambda record: (number(record), record.submitted, record.name))
+    times: dict[str, float] = {}
+    latest = -math.inf
+    for record in records:
+        if record.job_id is not None:  # not before those with a smaller number
+            latest = max(latest, record.submitted)
+        times[record.name] = record.submitted if record.job_id is None else latest
+    return sorted(records, key=lambda record: times[record.name])
+
+
+def _read_record(path: Path, study_folder: Path) -> Record:
+    content = json.loads(read_bounded(path, _LARGEST))
+    if content["name"] != path.stem or not _NAME.fullmatch(path.stem):
+        raise ValueError(f"{content['name']!r} is not the array that the file is named after")
+    job_id = content["job_id"]
+    if job_id is not None and not _JOB_ID.fullmatch(job_id):
+        raise ValueError(f"{job_id!r} is no number of a job")
+    submitted = content["submitted"]
+    if isinstance(submitted, bool) or not math.isfinite(submitted):
+        raise ValueError(f"{submitted!r} is no time")
+    if not isinstance(content["settings"], dict):
+        raise TypeError("settings are no mapping")
+    elements = _read_elements(content["elements"], study_folder)
+    return Record(study_folder, path.stem, submitted, job_id, elements, content["settings"])
+
+
+def _read_elements(content: Any, study_folder: Path) -> tuple[tuple[Path, ...], ...]:
+    if not isinstance(content, list) or not all(isinstance(names, list) for names in content):
+        raise TypeError("elements are no lists")
+    return tuple(tuple(_below(study_folder, name) for name in names) for names in content)
+
+
+def _below(study_folder: Path, name: str) -> Path:
+    """The folder `name` of a study.
+
+    Raises:
+        ValueError: It lies elsewhere, or no file system can have it.
+    """
+    parts = PurePosixPath(name).parts
+    if not parts or parts[0] == "/" or ".." in parts or b"\0" in os.fsencode(name):
+        raise ValueError(f"{name!r} is not below the study")
+    return study_folder.joinpath(*parts)

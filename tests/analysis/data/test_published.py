@@ -1,0 +1,136 @@
+import collections
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from analysis.data import published
+from analysis.data.published import read_table, reference_score, table_names, targets
+from analysis.verdicts.reproduction import published_moments
+from analysis.verdicts.study import groups_of_published
+
+FRAMEWORKS = ("sb3", "cleanrl", "torchrl")
+CONFIGURATIONS = (*FRAMEWORKS, "original")
+
+
+def thesis():
+    return read_table("thesis_tables")
+
+
+def cell(algorithm, env, hps, framework):
+    (row,) = (
+        row
+        for row in thesis()
+        if (row.algorithm, row.env, row.hps, row.framework) == (algorithm, env, hps, framework)
+    )
+    return row.mean, row.spread
+
+
+def test_the_thesis_tables_are_whole():
+    rows = thesis()
+    assert len(rows) == 288
+    keys = {(row.algorithm, row.env, row.hps, row.framework) for row in rows}
+    envs = {row.env for row in rows}
+    assert len(envs) == 8
+    assert keys == set(itertools.product(("ppo", "td3", "sac"), envs, CONFIGURATIONS, FRAMEWORKS))
+    assert {(row.trials, row.steps, row.version) for row in rows} == {(5, 3_000_000, "v4")}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (("ppo", "HalfCheetah", "sb3", "sb3"), (2241.9, 873.1)),
+        (("ppo", "Reacher", "original", "torchrl"), (-5.6, 1.3)),
+        (("td3", "InvertedPendulum", "sb3", "sb3"), (800.6, 349.6)),
+        (("td3", "Swimmer", "cleanrl", "cleanrl"), (135.6, 2.2)),
+        (("sac", "HalfCheetah", "cleanrl", "sb3"), (15949.7, 133.7)),
+        (("sac", "InvertedDoublePendulum", "original", "torchrl"), (7492.8, 3268.3)),
+    ],
+)
+def test_cells_stand_where_the_thesis_has_them(key, value):
+    assert cell(*key) == value
+
+
+def test_the_recovered_deviation_of_four_good_seeds_and_one_bad_one():
+    row = next(row for row in thesis() if (row.mean, row.spread) == (800.6, 349.6))
+    scores = np.array([1000.0, 1000, 1000, 1000, 3])
+    found = published_moments(row)
+    assert float(found.mean) == pytest.approx(scores.mean())
+    assert float(found.sd) == pytest.approx(scores.std(ddof=1), abs=0.2)
+
+
+@pytest.mark.parametrize(("env", "top"), [("InvertedPendulum", 1000.0), ("Hopper", 6000.0)])
+def test_recovered_deviations_fit_between_nothing_and_the_best_return(env, top):
+    """Population variance is at most (top - mean)(mean - 0): Bhatia and Davis 2000."""
+    for row in thesis():
+        if row.env != env:
+            continue
+        n = row.trials
+        lowest = (row.spread - 0.05) * math.sqrt(n) / 1.96
+        mean = min(row.mean + 0.05, top)
+        assert lowest**2 <= (top - mean + 0.1) * mean + 1e-9, row
+
+
+def test_the_targets_are_the_eighteen_of_the_thesis():
+    rows = read_table("thesis_targets")
+    assert collections.Counter(row.algorithm for row in rows) == {"ppo": 7, "td3": 7, "sac": 4}
+    assert {row.version for row in rows if row.algorithm != "sac"} == {"v1"}
+
+
+@pytest.mark.parametrize("name", table_names())
+def test_every_row_has_a_source_and_makes_sense(name):
+    rows = read_table(name)
+    assert rows
+    keys = [
+        (row.algorithm, row.env, row.version, row.hps, row.framework, row.source, row.statistic)
+        for row in rows
+    ]
+    assert len(set(keys)) == len(keys)
+    for row in rows:
+        assert row.source
+        assert row.statistic or row.note
+        assert math.isfinite(row.mean)
+        assert math.isnan(row.spread) or (row.spread >= 0 and row.trials >= 2)
+        assert row.steps > 0 or row.algorithm == "random"
+
+
+def test_every_cell_of_the_thesis_has_a_published_score_to_take_the_margin_from():
+    for row in thesis():
+        found = reference_score(row.algorithm, f"{row.env}-v4")
+        assert found is not None
+        assert "Table 9" not in found[1]
+
+
+def test_targets_hold_for_the_hyperparameters_that_they_were_reached_with():
+    names = {row.table for row in targets("td3", "Hopper-v4", "original", "sb3")}
+    assert {"thesis_targets", "td3_paper", "thesis_tables"} <= names
+    assert "cleanrl" not in names
+    assert {row.table for row in targets("td3", "Hopper-v4", "cleanrl", "sb3")} == {
+        *("cleanrl", "thesis_tables"),
+    }
+    own = targets("td3", "Hopper-v4", "sb3", "torchrl")
+    assert [(row.table, row.framework) for row in own] == [("thesis_tables", "torchrl")]
+
+
+def test_the_tables_make_288_groups_with_sizes():
+    groups = groups_of_published("thesis_tables")
+    assert len(groups) == 288
+    assert {(group.n, group.requested, group.rounding) for group in groups} == {(5, 5, 0.05)}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("ppo,Hopper,v4,,x,,10,abc,,,3,s,", "line 2: mean='abc' is no number"),
+        ("ppo,Hopper,v4,,x,,10,1,2,,3,s,", "line 2: spread_kind='' does not fit spread='2'"),
+        ("ppo,Hopper,v4,,x,,10,1,2,se,3,s,", "spread_kind='se'"),
+    ],
+)
+def test_a_row_that_cannot_be_read_names_file_line_and_field(tmp_path, monkeypatch, row, message):
+    header = (published.FOLDER / "thesis_tables.csv").read_text().splitlines()[0]
+    (tmp_path / "broken.csv").write_text(f"{header}\n{row}\n")
+    monkeypatch.setattr(published, "FOLDER", tmp_path)
+    with pytest.raises(ValueError, match=r"broken\.csv") as raised:
+        read_table("broken")
+    assert message in str(raised.value)

@@ -1,0 +1,159 @@
+import io
+import itertools
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.image import imread
+from matplotlib.text import Text
+
+from analysis.data.load import load
+from analysis.figures import families
+from analysis.figures.sheet import NotDrawn, Sheet, render, render_all
+from analysis.figures.style import paper_settings
+from analysis.verdicts.options import Options
+from analysis.verdicts.study import gather
+from analysis.words import file_name
+
+ROOT = Path(__file__).parents[3]
+BASELINES = Path(__file__).parent / "baselines"
+BASELINE_DPI = 40
+# Root mean square difference of pixel values in [0, 1]: another colour for one framework makes
+# 0.008 or more, a shift by one pixel 0.07.
+TOLERANCE = 0.004
+
+
+def sheets_of(material, name):
+    return families.sheets(material, [name])[name]
+
+
+def all_sheets(material):
+    return [sheet for found in families.sheets(material, []).values() for sheet in found]
+
+
+def pixels(png):
+    return imread(io.BytesIO(png))[:, :, :3]
+
+
+@pytest.mark.parametrize("name", families.names())
+def test_every_family_draws_something(material, name):
+    found = sheets_of(material, name)
+    assert all(isinstance(sheet, Sheet) for sheet in found)
+    for sheet in found[-2:]:
+        assert pixels(render(sheet, ["png"], 40)["png"]).std() > 0.05
+
+
+def test_names_of_figures_are_unique_and_safe(material):
+    names = [sheet.name for sheet in all_sheets(material)]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in names)
+    assert file_name("ppo", "a=b,c/d", "") == "ppo_a-b-c-d"
+
+
+def test_no_text_is_cut_off_or_too_small_to_read(material, monkeypatch):
+    drawn = []
+    draw = Text.draw
+    monkeypatch.setattr(Text, "draw", lambda text, r: (drawn.append(text), draw(text, r))[1])
+    firsts = [sheet for name in families.names() for sheet in sheets_of(material, name)[:1]]
+    for sheet in firsts:
+        drawn.clear()
+        with matplotlib.rc_context(paper_settings()):
+            figure = sheet.draw()
+            FigureCanvasAgg(figure).draw()
+        width, height = figure.bbox.size
+        shown = [text for text in drawn if text.get_visible() and text.get_text().strip()]
+        assert shown
+        for text in shown:
+            box, where = text.get_window_extent(), f"{sheet.name}: {text.get_text()!r}"
+            assert text.get_fontsize() >= 5, where
+            assert box.x0 > -1 and box.x1 < width + 1, where
+            assert box.y0 > -1 and box.y1 < height + 1, where
+
+
+def test_the_same_inputs_give_the_same_bytes(study, material):
+    again = gather(load(study), Options(resamples=500))
+    for name in ("verdicts", "ranks", "profiles"):
+        first, second = sheets_of(material, name)[0], sheets_of(again, name)[0]
+        assert first.caption == second.caption
+        assert render(first, dpi=60) == render(second, dpi=60)
+
+
+def test_several_processes_give_the_same_bytes_as_one(material):
+    sheets = sheets_of(material, "verdicts")[:2]
+    one, two = (list(render_all(sheets, ["png", "pdf"], 50, jobs)) for jobs in (1, 2))
+    assert [files for _, files in one] == [files for _, files in two]
+    assert b"CreationDate" not in one[0][1]["pdf"]
+
+
+def baseline_sheets(material):
+    return [sheets_of(material, name)[0] for name in families.names()]
+
+
+@pytest.mark.parametrize("at", range(len(families.FAMILIES)), ids=families.names())
+def test_figures_look_as_they_did(material, at):
+    sheet = baseline_sheets(material)[at]
+    drawn = render(sheet, ["png"], BASELINE_DPI)["png"]
+    path = BASELINES / f"{sheet.name}.png"
+    if os.environ.get("PARALLAX_WRITE_BASELINES"):
+        path.write_bytes(drawn)
+    new, old = pixels(drawn), pixels(path.read_bytes())
+    assert new.shape == old.shape
+    assert float(np.sqrt(np.mean((new - old) ** 2))) < TOLERANCE
+
+
+def test_captions_name_the_interval_and_the_runs_behind_it(study):
+    items = all_sheets(gather(load(study), Options(resamples=200), "thesis"))
+    for sheet in items:
+        if sheet.name == "actions":
+            continue
+        assert "n = " in sheet.caption
+        if sheet.name.startswith(("consistency", "ranking", "intervals", "highlights")):
+            assert "method thesis (mean ± 1.96·population deviation/√n)" in sheet.caption
+
+
+def test_figures_without_data_are_named_with_the_reason(results, make_run):
+    for seed in range(2):
+        make_run(seed=seed)
+    found = families.sheets(gather(load(results), Options(resamples=50)), [])
+    reasons = {
+        name: item.reason
+        for name, items in found.items()
+        for item in items
+        if isinstance(item, NotDrawn)
+    }
+    assert "both with wrappers=none and" in reasons["wrappers"]
+    assert "both with n_envs=1 and" in reasons["vectorised"]
+    assert set(reasons) == {"highlights", "wrappers", "vectorised", "ranking", "verdicts", "ranks"}
+
+
+def test_without_a_run_that_can_be_used_only_actions_are_drawn(results, make_run):
+    make_run(status="running")
+    found = families.sheets(gather(load(results), Options()), [])
+    assert [n for n, items in found.items() if isinstance(items[0], Sheet)] == ["actions"]
+
+
+def test_highlights_show_planted_differences(material):
+    (sheet,) = (s for s in sheets_of(material, "highlights") if s.name == "highlights_sac")
+    titles = [title for title, _ in sheet.draw.args[0].panels]
+    assert titles[0].startswith("Walker2d-v4")
+
+
+def test_another_process_gives_the_same_bytes_whatever_its_hash_seed(results, make_run, tmp_path):
+    for framework, seed in itertools.product(("cleanrl", "sb3", "torchrl"), range(2)):
+        make_run(framework=framework, seed=seed, score=100 + seed)
+    found = []
+    for seed in ("1", "2"):
+        output = tmp_path / seed
+        words = ["figures", str(results), "--only", "verdicts,consistency", "--jobs", "1"]
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "analysis", *words, "--output", str(output)]
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+        found.append({path.name: path.read_bytes() for path in output.iterdir()})
+    assert len(found[0]) == 6
+    assert found[0] == found[1]

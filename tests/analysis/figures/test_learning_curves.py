@@ -1,0 +1,142 @@
+import matplotlib
+import numpy as np
+import pytest
+
+from analysis.data.load import load
+from analysis.figures.learning_curves import arrange, caption, draw_curves, panel_title
+from analysis.figures.sheet import save
+from analysis.figures.style import algorithm_looks, looks
+from analysis.verdicts.curves import make_panels, y_range
+
+
+def panels_of(results, method="t"):
+    return make_panels(load(results), method, np.random.default_rng(0))
+
+
+def test_the_line_is_the_mean_over_seeds_of_the_mean_over_episodes(results, make_run):
+    make_run(seed=0, timesteps=[10, 20], scheduled=20, returns=[[1, 3], [5, 5]])
+    make_run(seed=1, timesteps=[10, 20], scheduled=20, returns=[[4, 4], [9, 9]])
+    (panel,) = panels_of(results)
+    (curve,) = panel.curves
+    assert curve.steps.tolist() == [10, 20]
+    assert curve.mean.tolist() == [3, 7]
+    assert (curve.low < curve.mean).all()
+    assert curve.left_out == 0
+
+
+def test_seeds_are_aggregated_where_all_were_evaluated_and_the_caption_says_so(results, make_run):
+    make_run(seed=0, timesteps=[10, 20, 30], scheduled=30, returns=[[1], [2], [3]])
+    make_run(seed=1, timesteps=[10, 25, 30], scheduled=30, returns=[[3], [4], [5]])
+    panels = panels_of(results)
+    curve = panels[0].curves[0]
+    assert curve.steps.tolist() == [10, 30]
+    assert curve.mean.tolist() == [2, 4]
+    assert curve.left_out == 2
+    assert "Seeds of sb3 were evaluated at different steps" in caption(panels, "t")
+
+
+@pytest.mark.parametrize("method", ["t", "thesis", "bootstrap"])
+def test_seeds_without_any_common_step_are_drawn_without_a_mean(results, make_run, method):
+    make_run(seed=0, timesteps=[10, 20], scheduled=20)
+    make_run(seed=1, timesteps=[15, 30], scheduled=30)
+    panels = panels_of(results, method)
+    assert panels[0].curves[0].steps.size == 0
+    draw_curves(panels, method)
+
+
+def test_the_return_axis_holds_all_seeds_and_cuts_only_wide_intervals(results, make_run):
+    for seed in range(2):
+        make_run(seed=seed, score=100 + 100 * seed)
+        make_run(seed=seed, score=100 + seed, env="Ant-v5")
+    ant, hopper = panels_of(results)
+    low, high, cut = y_range(hopper.curves)
+    assert cut
+    assert low < -0.5
+    assert 200 < high < 300
+    low, high, cut = y_range(ant.curves)
+    assert not cut
+    assert high > np.nanmax(ant.curves[0].high)
+    assert "cut wide intervals off" in caption((ant, hopper), "t")
+    assert "cut wide intervals off" not in caption((ant,), "t")
+
+
+@pytest.mark.parametrize("score", [0.0, -5.0, 1000.0, 1e30])
+def test_constant_returns_have_a_return_axis(results, make_run, score):
+    for seed in range(2):
+        make_run(seed=seed, timesteps=[1, 2], scheduled=2, returns=[[score], [score]])
+    (panel,) = panels_of(results)
+    low, high, _ = y_range(panel.curves)
+    assert low < panel.curves[0].mean[0] < high
+    draw_curves([panel], "t")
+
+
+def test_a_framework_keeps_its_look_whoever_else_is_there():
+    every = looks(["zed", "torchrl", "sb3", "cleanrl", "another"])
+    assert looks(["torchrl"])["torchrl"] == every["torchrl"]
+    assert len({look.color for look in every.values()}) == 5
+    assert len({look.marker for look in every.values()}) == 5
+
+
+def test_rows_are_environments_and_columns_algorithms(results, make_run):
+    for env, algorithm in (("Ant-v5", "ppo"), ("Ant-v5", "sac"), ("Hopper-v5", "sac")):
+        make_run(env=env, algorithm=algorithm)
+    make_run(env="Ant-v5", algorithm="ppo", hps="sb3")
+    grid = arrange(panels_of(results))
+    cells = [[panel and (panel.cell.env, panel.cell.hps) for panel in row] for row in grid]
+    assert cells == [
+        [("Ant-v5", "original"), ("Ant-v5", "original")],
+        [("Ant-v5", "sb3"), None],
+        [None, ("Hopper-v5", "original")],
+    ]
+
+
+def test_the_caption_names_method_and_runs_per_framework(results, make_run):
+    make_run(seed=0)
+    make_run(seed=1, status="failed")
+    panels = panels_of(results)
+    text = caption(panels, "t")
+    assert "95% interval, t (" in text
+    assert "used/requested: sb3 1/2" in text
+    assert "n = 1 has no interval" in text
+    assert text.startswith("Study demo, hyperparameters original, steps=20000.")
+
+
+def test_titles_carry_the_numbers_of_runs_where_they_differ(results, make_run):
+    make_run(env="Ant-v5")
+    make_run(env="Hopper-v5")
+    make_run(env="Hopper-v5", framework="cleanrl", status="running")
+    panels = panels_of(results)
+    assert panel_title(panels[1], panels) == "Hopper-v5, ppo\ncleanrl 0/1, sb3 1/1"
+    assert "see titles" in caption(panels, "t")
+
+
+def test_dollar_signs_and_settings_without_runs_do_not_break_the_picture(results, make_run):
+    make_run(study="$\\frac")
+    make_run(study="$\\frac", env="Ant-v5", status="pending")
+    draw_curves(panels_of(results), "t").canvas.draw()
+
+
+def test_files_are_the_same_bytes_each_time(results, make_run, tmp_path):
+    for seed in range(3):
+        make_run(seed=seed)
+    contents = []
+    for name in ("one", "two"):
+        png, pdf = tmp_path / f"{name}.png", tmp_path / f"{name}.pdf"
+        save(draw_curves(panels_of(results), "t"), png, pdf)
+        contents.append((png.read_bytes(), pdf.read_bytes()))
+    assert contents[0] == contents[1]
+    assert b"CreationDate" not in contents[0][1]
+
+
+def test_every_row_names_its_axis_even_where_the_first_panel_is_missing(results, make_run):
+    make_run(env="Ant-v5", algorithm="ppo")
+    make_run(env="Hopper-v5", algorithm="sac")
+    figure = draw_curves(panels_of(results), "t")
+    assert [axis.get_ylabel() for axis in figure.axes] == ["mean return", "", "", "mean return"]
+
+
+def test_no_algorithm_looks_like_a_framework():
+    frameworks = looks(["cleanrl", "sb3", "torchrl", "tianshou"])
+    algorithms = algorithm_looks(["ppo", "td3", "sac"])
+    colors = [matplotlib.colors.to_hex(look.color) for look in frameworks.values()]
+    assert not {matplotlib.colors.to_hex(look.color) for look in algorithms.values()} & set(colors)

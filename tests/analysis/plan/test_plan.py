@@ -1,0 +1,274 @@
+"""Plans of further seeds, carried through to the runs that the harness would make."""
+
+import collections
+import csv
+import dataclasses
+import json
+import math
+import os
+import shlex
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import support
+from hydra import compose, initialize_config_module
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from analysis.__main__ import main
+from analysis.data.load import load
+from analysis.plan.planning import plan_once
+from analysis.plan.sweeps import make_sweeps
+from analysis.verdicts.options import Options
+from analysis.verdicts.study import answer_runs
+from analysis.words import number
+from harness.cli.app import spec_from_config
+from harness.cli.config_groups import register
+from harness.contract.run_spec import spec_to_dict
+
+SCORES = {  # by framework: mean and deviation over seeds
+    "sb3": (1000.0, 150.0),
+    "cleanrl": (1200.0, 150.0),
+    "torchrl": (1005.0, 5.0),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def groups():
+    register()
+
+
+def make_spec(*overrides):
+    with initialize_config_module("harness.conf", version_base="1.3"):
+        spec, results = spec_from_config(compose("config", list(overrides)))
+    return spec, results
+
+
+def write_runs(results, seeds=range(5), frameworks=SCORES, status="completed", **changes):
+    """Runs of half an hour, with scores that are spread evenly around each framework's mean."""
+    for framework in frameworks:
+        mean, sd = SCORES[framework]
+        for seed in seeds:
+            values = {"study": "mine", "hps": "original", **changes}
+            spec = support.spec(framework=framework, seed=seed, **values)
+            record = {
+                "schema": 1,
+                "status": status,
+                "spec": json.loads(json.dumps(spec_to_dict(spec))),
+                "steps": {"scheduled": spec.steps},
+                "timings": {"seconds": 1800.0},
+            }
+            folder = spec.folder(results)
+            folder.mkdir(parents=True)
+            (folder / "run.json").write_text(json.dumps(record))
+            score = mean + sd * (seed % 5 - 2) / math.sqrt(2.5)
+            np.savez(
+                folder / "evaluations.npz",
+                timesteps=np.array([spec.steps]),
+                results=np.full((1, 2), score, dtype=np.float32),
+                ep_lengths=np.ones((1, 2), dtype=np.int32),
+            )
+
+
+def planned_specs(text):
+    """Every run that the script's command lines stand for, by the harness' own reading."""
+    found = []
+    for line in text.splitlines():
+        if not line.startswith("${PYTHON:-python} -m harness"):
+            continue
+        words = shlex.split(line.split(' "$@"')[0])
+        overrides = OverridesParser.create().parse_overrides(words[words.index("--multirun") + 1 :])
+        for jobs in BasicSweeper.split_arguments(overrides, None):
+            seeds = collections.defaultdict(list)
+            for job in jobs:
+                (seed,) = (word for word in job if word.startswith("seed="))
+                seeds[tuple(word for word in job if word != seed)].append(int(seed[5:]))
+            for job, numbers in seeds.items():
+                spec, place = make_spec(*job)
+                found += [(dataclasses.replace(spec, seed=seed), place) for seed in numbers]
+    return found
+
+
+def plan(results, *arguments):
+    assert main(["plan", str(results), *map(str, arguments)]) == 0
+    return (results / "analysis" / "plan.sh").read_text()
+
+
+def test_the_sweep_is_exactly_the_seeds_that_lack(results, capsys):
+    write_runs(results)
+    verdicts = answer_runs(load(results), Options()).consistency
+    open_pairs = [item for item in verdicts if item.verdict == "undecided"]
+    assert open_pairs
+    wanted = {}
+    for item in open_pairs:
+        for group in (item.first, item.second):
+            size = max(item.seeds_needed, wanted.get(group.framework, 0))
+            wanted[group.framework] = size
+    expected = {(name, seed) for name, size in wanted.items() for seed in range(5, int(size))}
+    found = planned_specs(plan(results, "--most", "100"))
+    assert {(spec.framework, spec.seed) for spec, _ in found} == expected
+    assert len(found) == len(expected)
+    hours = 0.5 * len(expected)
+    assert f"Runs to make: {len(expected)}, 0 of them" in (output := capsys.readouterr().out)
+    assert f"Cost: {number(hours)} core-hours" in output
+
+
+def test_planned_runs_lie_beside_those_that_are_there_whatever_was_set(results):
+    write_runs(
+        results,
+        frameworks=("sb3", "cleanrl"),
+        algorithm="td3",
+        hps="cleanrl",
+        env="Hopper-v4",
+        alignment="full",
+        steps=5000,
+        eval_every=500,
+        evaluation_seed=3,
+        hyperparameters={"gamma": 0.98, "hidden_sizes": [64, 64]},
+    )
+    found = planned_specs(plan(results, "--most", "100"))
+    assert found
+    there = {run.path.parent for run in load(results).runs}
+    for spec, place in found:
+        assert spec.folder(place).parent in there
+        assert not spec.folder(place).exists()
+
+
+def test_runs_begun_before_are_planned_again_and_counted(results, capsys):
+    write_runs(results)
+    folder = next(results.rglob("cleanrl/*/seed=3"))
+    record = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**record, "status": "failed", "failure": "x"}))
+    found = planned_specs(plan(results, "--most", "100"))
+    assert ("cleanrl", 3) in {(spec.framework, spec.seed) for spec, _ in found}
+    output = capsys.readouterr().out
+    assert "1 of them begun before and not complete" in output
+    assert "1 of these failed" in output
+    replaced = planned_specs(plan(results, "--most", "100", "--replace-failed"))
+    assert len(replaced) == len(found)
+    assert ("cleanrl", 3) not in {(spec.framework, spec.seed) for spec, _ in replaced}
+
+
+def test_a_framework_without_any_complete_run_gets_as_many_as_the_others(results, capsys):
+    write_runs(results, frameworks=("sb3", "torchrl"))
+    write_runs(results, seeds=(0,), frameworks=("cleanrl",), status="pending")
+    found = planned_specs(plan(results, "--most", "5"))
+    assert {spec.seed for spec, _ in found if spec.framework == "cleanrl"} == set(range(5))
+    assert "Cost of 5 runs unknown" in capsys.readouterr().out
+
+
+def test_pairs_that_need_too_many_seeds_are_counted_and_left(results, capsys):
+    write_runs(results)
+    assert planned_specs(plan(results, "--most", "100"))
+    assert planned_specs(plan(results, "--most", "5")) == []
+    output = capsys.readouterr().out
+    assert "Pairs of frameworks: 0 decided, 0 to go on with, 3 would need more than 5" in output
+    assert "Nothing to run." in output
+
+
+def test_tasks_and_recipes_are_merged_into_few_commands(results):
+    for env in ("Hopper-v4", "Walker2d-v4"):
+        for hps in ("sb3", "original"):
+            write_runs(results, env=env, hps=hps)
+    loaded = load(results)
+    needs = plan_once(answer_runs(loaded, Options()).consistency, loaded, 1000, 5).needs
+    sweeps = make_sweeps(needs, loaded)
+    assert len(needs) == 12
+    assert len(sweeps) < 12
+    products = [
+        (env, hps, framework, seed)
+        for item in sweeps
+        for env in item.envs
+        for hps in item.hps
+        for framework in item.frameworks
+        for seed in item.seeds
+    ]
+    wanted = [
+        (need.cell.env, need.cell.hps, need.framework, seed)
+        for need in needs
+        for seed in need.seeds
+    ]
+    assert sorted(products) == sorted(wanted)
+
+
+def test_the_script_passes_its_words_on_and_goes_on_after_a_failure(results, tmp_path):
+    write_runs(results)
+    script = results / "analysis" / "plan.sh"
+    plan(results, "--most", "100")
+    fake = tmp_path / "python"
+    fake.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexit 3\n')
+    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+    environment = {**os.environ, "PYTHON": str(fake)}
+    done = subprocess.run(["sh", str(script), "a=1", "b=x y"], env=environment, check=False)
+    assert done.returncode == 3
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) == script.read_text().count("-m harness --multirun")
+    assert all(call.endswith("a=1 b=x y") for call in calls)
+
+
+def test_a_harness_started_by_the_script_takes_the_command(results, tmp_path):
+    """The real program, up to its own check of the values."""
+    write_runs(results, frameworks=("sb3", "cleanrl"))
+    plan(results, "--most", "100")
+    script = results / "analysis" / "plan.sh"
+    environment = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(Path.cwd())}
+    done = subprocess.run(
+        ["sh", str(script), "steps=0"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "steps=0 must be at least 1" in done.stderr
+
+
+def test_foreign_runs_cannot_be_planned(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    for i in (1, 2):
+        folder = tmp_path / "study" / "ppo" / f"Hopper-v4_{i}"
+        folder.mkdir(parents=True)
+        np.savez(
+            folder / "evaluations.npz",
+            timesteps=np.array([10, 20]),
+            results=rng.normal(size=(2, 3)),
+            ep_lengths=np.ones((2, 3)),
+        )
+    assert main(["plan", str(tmp_path / "study")]) == 2
+    assert "no setting has complete runs of two frameworks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--most", "1"], "--batch=5 and --most=1"),
+        (["--sequential", "--most", "12"], "batch=5 and most=12: give a batch"),
+        (["--sequential", "--batch", "1"], "a multiple of it as the most"),
+    ],
+)
+def test_bad_sizes_are_one_message(results, make_run, capsys, arguments, message):
+    make_run()
+    assert main(["plan", str(results), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_sequential_plans_the_next_batch_only(results, capsys):
+    write_runs(results, frameworks=("sb3", "cleanrl"))
+    found = planned_specs(plan(results, "--sequential", "--batch", "5", "--most", "30"))
+    assert {(spec.framework, spec.seed) for spec, _ in found} == {
+        (name, seed) for name in ("sb3", "cleanrl") for seed in range(5, 10)
+    }
+    assert "Looks after every 5 seeds, 30 at most" in capsys.readouterr().out
+    with (results / "analysis" / "stopping.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert (row["verdict"], row["looks"], row["next_look"]) == ("undecided", "5", "10")
+
+
+def test_a_setting_without_any_complete_run_breaks_nothing(results, capsys):
+    write_runs(results, frameworks=("sb3", "cleanrl"))
+    write_runs(results, frameworks=("sb3", "cleanrl"), env="Hopper-v4", status="pending")
+    for arguments in ((), ("--sequential",)):
+        found = planned_specs(plan(results, "--most", "100", *arguments))
+        assert {spec.env for spec, _ in found} == {"InvertedPendulum-v4"}

@@ -1,0 +1,92 @@
+import pytest
+
+from analysis.data.load import load
+from analysis.report.consistency import consistency
+from analysis.report.links import make_links
+from analysis.report.ranking import ranking
+from analysis.report.reproduction import reproduction
+from analysis.report.study import parts, read_provenance
+from analysis.verdicts.options import Options
+from analysis.verdicts.study import answer_runs
+
+
+@pytest.fixture(scope="session")
+def answers(study):
+    return answer_runs(load(study), Options(resamples=500))
+
+
+def test_every_statement_names_the_groups_behind_it(answers, tmp_path):
+    links = make_links(answers, tmp_path)
+    for word in (reproduction, consistency, ranking):
+        answer = word(answers, links)
+        for statement in (answer.headline, *answer.parts, *answer.findings):
+            assert statement.groups, statement.text
+
+
+def test_planted_differences_stand_in_words(answers, tmp_path):
+    answer = consistency(answers, make_links(answers, tmp_path))
+    counts = [verdict.verdict for verdict in answers.consistency]
+    assert f"{counts.count('different')} different" in answer.headline.text
+    texts = " ".join(statement.text for statement in answer.findings)
+    assert "Walker2d-v4, SAC under" in texts
+    assert "TorchRL" in texts
+
+
+def test_questions_without_data_are_answered_so(results, make_run, tmp_path):
+    make_run(env="Nowhere-v0")
+    answers = answer_runs(load(results), Options())
+    links = make_links(answers, tmp_path)
+    assert "No run can be held against" in reproduction(answers, links).headline.text
+    assert "No two frameworks" in consistency(answers, links).headline.text
+    assert "No two frameworks" in ranking(answers, links).headline.text
+
+
+def test_what_was_run_counts_requested_completed_and_used(results, make_run):
+    make_run(seed=0)
+    make_run(seed=1)
+    make_run(seed=3, status="failed")
+    (part,) = parts(load(results))
+    assert (part.requested, part.completed, part.used) == (3, 2, 2)
+    assert part.seeds == "0 to 1, 3"
+    assert part.evaluations == "12 (4)"
+
+
+def test_provenance_counts_runs_and_survives_their_absence(results, make_run):
+    folder = make_run(seed=0)
+    text = (folder / "run.json").read_text()
+    told = '"provenance": {"packages": {"torch": "2.13.0"}, "python": "3.11.7"}'
+    text = text.replace('"provenance": {}', told).replace(
+        '"timings": {}', '"timings": {"seconds": 7200}'
+    )
+    (folder / "run.json").write_text(text)
+    make_run(seed=1)
+    found = read_provenance(load(results).runs)
+    assert found.rows == (("torch", "2.13.0", 1), ("Python", "3.11.7", 1))
+    assert (found.hours, found.timed, found.silent) == (2.0, 1, 1)
+
+
+def test_a_ranking_that_is_not_preserved_names_pairs_and_ranks(results, make_run, tmp_path):
+    scores = {
+        ("sb3", "ppo"): 100,
+        ("sb3", "sac"): 10,
+        ("cleanrl", "ppo"): 10,
+        ("cleanrl", "sac"): 90,
+    }
+    for (framework, algorithm), score in scores.items():
+        for seed in range(4):
+            make_run(framework=framework, algorithm=algorithm, seed=seed, score=score + seed)
+    answers = answer_runs(load(results), Options(resamples=100))
+    (finding,) = ranking(answers, make_links(answers, tmp_path)).findings
+    assert "In opposite order: PPO and SAC between CleanRL and SB3." in finding.text
+    assert "Ranks: CleanRL: SAC 1, PPO 2; SB3: PPO 1, SAC 2." in finding.text
+    assert finding.text.endswith("n = 4 runs used per mean.")
+
+
+def test_an_equivalence_states_its_margin(results, make_run, tmp_path):
+    for framework in ("sb3", "cleanrl"):
+        for seed in range(4):
+            make_run(framework=framework, env="Hopper-v4", seed=seed, score=2000 + seed)
+    answers = answer_runs(load(results), Options())
+    (finding,) = consistency(answers, make_links(answers, tmp_path)).findings
+    assert "are equivalent" in finding.text
+    assert "The margin is 223.0, a share of 2230," in finding.text

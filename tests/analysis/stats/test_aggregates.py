@@ -1,0 +1,118 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from analysis.stats import aggregates
+from analysis.stats.aggregates import NAMES, aggregate, improvement, profile, resample_counts
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def tasks(seed=0, shape=(8, 5)):
+    return list(rng(seed).normal(0.7, 0.4, size=shape))
+
+
+def textbook(scores):
+    flat = np.concatenate(scores)
+    means = [task.mean() for task in scores]
+    gap = 1 - np.minimum(flat, 1).mean()
+    return [np.median(means), stats.trim_mean(flat, 0.25), flat.mean(), gap]
+
+
+@pytest.mark.parametrize("shape", [(8, 5), (1, 2), (3, 1), (5, 7), (2, 30)])
+def test_points_are_the_textbook_formulas(shape):
+    scores = tasks(shape=shape)
+    found = aggregate({"a": scores}, rng(), resamples=10)
+    assert found.point[0] == pytest.approx(textbook(scores))
+    assert NAMES == ("median", "iqm", "mean", "optimality_gap")
+
+
+def test_tasks_may_have_different_numbers_of_seeds():
+    scores = [rng(i).normal(size=n) for i, n in enumerate((3, 8, 20))]
+    found = aggregate({"a": scores}, rng(), resamples=10)
+    assert found.point[0] == pytest.approx(textbook(scores))
+    assert found.seeds == ((3, 8, 20),)
+
+
+def test_intervals_agree_with_a_plain_stratified_bootstrap():
+    scores, draws = tasks(1), rng(5)
+    plain = np.array(
+        [textbook([draws.choice(task, len(task)) for task in scores]) for _ in range(4_000)]
+    )
+    low, high = np.percentile(plain, [2.5, 97.5], axis=0)
+    found = aggregate({"a": scores}, rng(), resamples=20_000)
+    np.testing.assert_allclose(found.low[0], low, atol=0.012)
+    np.testing.assert_allclose(found.high[0], high, atol=0.012)
+
+
+def test_the_mean_agrees_with_scipys_bootstrap_on_one_task():
+    values = rng(3).normal(size=12)
+    theirs = stats.bootstrap(
+        (values,), np.mean, method="percentile", n_resamples=100_000, rng=rng(4)
+    ).confidence_interval
+    found = aggregate({"a": [values]}, rng(), resamples=100_000)
+    assert (found.low[0, 2], found.high[0, 2]) == pytest.approx(tuple(theirs), abs=0.02)
+
+
+@pytest.mark.parametrize("sizes", [(5, 5, 5), (1, 40), (300,)])
+def test_counts_are_multinomial_within_each_task(sizes):
+    counts = np.concatenate(list(resample_counts(sizes, 4_000, rng())), axis=1)
+    starts = np.cumsum([0, *sizes])
+    for size, start in zip(sizes, starts, strict=False):
+        block = counts[start : start + size].astype(float)
+        assert (block.sum(axis=0) == size).all()
+        variance = 1 - 1 / size
+        assert abs(block.mean() - 1) < 1e-12
+        assert block.var(axis=1).mean() == pytest.approx(variance, rel=0.1, abs=1e-12)
+
+
+def test_equal_seeds_give_equal_bits_and_chunks_bound_memory(monkeypatch):
+    scores = {"a": tasks(1), "b": tasks(2)}
+    first, second = (aggregate(scores, rng(9), resamples=25_000) for _ in range(2))
+    assert first.low.tobytes() == second.low.tobytes()
+    monkeypatch.setattr(aggregates, "CHUNK", 100)
+    sizes = [counts.shape for counts in resample_counts([5, 5], 250, rng())]
+    assert sizes == [(10, 100), (10, 100), (10, 50)]
+
+
+def test_a_profile_is_the_share_of_runs_above_with_tasks_weighted_equally():
+    scores = [np.array([0.0, 1.0]), np.array([0.2, 0.4, 0.6, 2.0])]
+    found = profile({"a": scores}, np.array([-1.0, 0.0, 0.5, 1.0, 3.0]), rng(), resamples=200)
+    assert found.share[0] == pytest.approx([1, 0.75, 0.5, 0.125, 0])
+    assert (found.low <= found.share + 1e-6).all()
+    assert (found.high >= found.share - 1e-6).all()
+    assert (np.diff(found.share[0]) <= 0).all()
+
+
+def test_profile_intervals_agree_with_a_plain_stratified_bootstrap():
+    scores, draws, at = tasks(1), rng(5), np.array([0.3, 0.7, 1.1])
+    plain = [
+        [np.mean([(task > t).mean() for task in drawn]) for t in at]
+        for drawn in ([draws.choice(task, len(task)) for task in scores] for _ in range(3_000))
+    ]
+    low, high = np.percentile(plain, [2.5, 97.5], axis=0)
+    found = profile({"a": scores}, at, rng(), resamples=20_000)
+    np.testing.assert_allclose(found.low[0], low, atol=0.026)  # one run is worth 0.025
+    np.testing.assert_allclose(found.high[0], high, atol=0.026)
+
+
+def test_the_probability_of_improvement_is_mann_whitneys_statistic_over_tasks():
+    scores = {"a": tasks(1), "b": [task[:4] + 0.3 for task in tasks(2)]}
+    found = improvement(scores, rng())
+    expected = np.mean(
+        [
+            stats.mannwhitneyu(a, b).statistic / (len(a) * len(b))
+            for a, b in zip(*scores.values(), strict=True)
+        ]
+    )
+    assert found.pairs == (("a", "b"),)
+    assert found.point[0] == pytest.approx(expected)
+    assert found.low[0] < expected < found.high[0]
+
+
+def test_equal_scores_improve_by_one_half():
+    same = [np.full(5, 3.0)]
+    found = improvement({"a": same, "b": same}, rng(), resamples=50)
+    assert (found.low[0], found.point[0], found.high[0]) == (0.5, 0.5, 0.5)

@@ -1,0 +1,65 @@
+"""The coverage table in docs/statistics.md, against its script and against theory."""
+
+import importlib.util
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from analysis.stats.intervals import METHODS, thesis_coverage
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def script():
+    path = ROOT / "benchmarks" / "interval_coverage.py"
+    spec = importlib.util.spec_from_file_location("interval_coverage", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def table():
+    found = {}
+    for line in (ROOT / "docs" / "statistics.md").read_text().splitlines():
+        match = re.fullmatch(r"\| ([\w-]+) \| (\d+) \| (.*) \|", line)
+        if match:
+            shares = [float(cell.split("%")[0]) / 100 for cell in match[3].split(" | ")]
+            found[match[1], int(match[2])] = dict(zip(METHODS, shares, strict=True))
+    return found
+
+
+def near(first, second, repeats):
+    return abs(first - second) < 4 * math.sqrt(0.25 / repeats)
+
+
+def test_the_table_is_whole(script, table):
+    assert set(table) == {(name, n) for name in script.CASES for n in script.SIZES}
+
+
+@pytest.mark.parametrize("n", [3, 5, 10, 20])
+def test_on_normal_returns_the_table_agrees_with_theory(table, n):
+    assert near(table["normal", n]["t"], 0.95, 10_000)
+    assert near(table["normal", n]["thesis"], thesis_coverage(n), 10_000)
+
+
+@pytest.mark.parametrize("case", ["skewed", "two-humped"])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_script_still_gives_what_the_table_says(script, table, case, method):
+    share, _ = script.coverage(script.CASES[case], 5, method, 1000, seed=5)
+    assert near(share, table[case, 5][method], 1000)
+
+
+def test_the_returns_of_each_case_have_mean_zero_and_their_shape(script):
+    rng = np.random.default_rng(0)
+    drawn = {name: draw(rng, (400_000, 1)) for name, draw in script.CASES.items()}
+    for values in drawn.values():
+        assert abs(values.mean()) < 5 * values.std() / math.sqrt(len(values))
+    assert abs(stats.skew(drawn["normal"])[0]) < 0.02
+    assert stats.skew(drawn["skewed"])[0] < -3
+    assert np.mean(np.abs(drawn["two-humped"] + 370) < 200) < 0.01

@@ -1,0 +1,37 @@
+import math
+import warnings
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from analysis.stats.intervals import welch
+
+VALUES = st.floats(-1e6, 1e6, allow_subnormal=False)
+SAMPLES = hnp.arrays(np.float64, st.integers(2, 12), elements=VALUES)
+
+
+@given(first=SAMPLES, second=SAMPLES)
+@settings(max_examples=100, deadline=None)
+def test_welch_equals_scipy(first, second):
+    ours = welch(first, second)
+    if min(np.ptp(first), np.ptp(second)) < 1e-3:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+    assert math.isclose(ours.low, theirs.low, rel_tol=1e-6, abs_tol=1e-4)
+    assert math.isclose(ours.high, theirs.high, rel_tol=1e-6, abs_tol=1e-4)
+
+
+def test_welch_of_identical_seeds_is_a_point():
+    result = welch(np.array([5.0, 5.0]), np.array([3.0, 3.0]))
+    assert (result.mean, result.low, result.high) == (2, 2, 2)
+
+
+def test_welch_with_a_single_seed_has_no_interval():
+    result = welch(np.array([5.0]), np.array([3.0, 4.0]))
+    assert result.mean == 1.5
+    assert math.isnan(result.low)

@@ -1,0 +1,148 @@
+import csv
+import io
+import math
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from analysis.data.load import load
+from analysis.tables.comparison import (
+    CSV_COLUMNS,
+    make_notes,
+    print_comparison,
+    to_csv,
+    to_markdown,
+)
+from analysis.verdicts.comparison import compare
+from analysis.words import number, variant_parts
+
+
+def render(results, kind, width=100):
+    loaded = load(results)
+    rows = compare(loaded, "t", np.random.default_rng(0))
+    notes = make_notes(loaded, rows, "t")
+    if kind == "csv":
+        return to_csv(rows)
+    if kind == "markdown":
+        return to_markdown(loaded, rows, notes)
+    file = io.StringIO()
+    print_comparison(Console(file=file, width=width), loaded, rows, notes)
+    return file.getvalue()
+
+
+def three_frameworks(make_run, **options):
+    for framework, score in (("sb3", -12345.6), ("cleanrl", 300.0), ("torchrl", 12345.6)):
+        for seed in range(2):
+            make_run(framework=framework, seed=seed, score=score * (1 + seed / 10), **options)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1234.4, "1234"),
+        (12345.6, "12346"),
+        (-999.96, "-1000"),
+        (999.4, "999.4"),
+        (9.99961, "10.00"),
+        (0.012344, "0.01234"),
+        (1e-9, "0.000000"),
+        (-1e-9, "0.000000"),
+        (0.0, "0.000"),
+        (1e20, "100000000000000000000"),
+        (math.nan, "-"),
+        (-math.inf, "-inf"),
+    ],
+)
+def test_numbers_have_four_digits_and_no_exponent(value, text):
+    assert number(value) == text
+
+
+def test_commas_inside_a_value_do_not_part_a_variant():
+    parts = ["steps=1", "alignment=full", "hidden_sizes=[64,64]"]
+    assert variant_parts(",".join(parts)) == parts
+
+
+@pytest.mark.parametrize("width", [100, 80])
+def test_the_terminal_table_fits_and_holds_every_number(results, make_run, width):
+    three_frameworks(make_run)
+    text = render(results, "terminal", width)
+    assert max(map(len, text.splitlines())) <= width
+    for word in ("cleanrl", "-12963", "315.0", "12963", "(n=2/2)", "furthest"):
+        assert word in text
+    assert "25926" in text  # 12963 - (-12963)
+    assert "(torchrl - sb3)" in " ".join(text.split()) or width < 100
+
+
+def test_long_variants_and_many_frameworks_still_fit(results, make_run):
+    for framework in "abcdef":
+        make_run(framework=framework, variant="steps=1,alignment=full,hidden_sizes=[256,256]")
+        make_run(framework=framework)
+    assert max(map(len, render(results, "terminal").splitlines())) <= 100
+
+
+def test_a_single_seed_says_that_it_has_no_interval(results, make_run):
+    make_run()
+    assert "n = 1, no interval" in render(results, "markdown")
+
+
+def test_square_brackets_survive_in_the_terminal(results, make_run):
+    make_run(status="failed", failure="[bold]KeyError[/nothing] 'x'")
+    make_run(seed=1, env="[red]Env")
+    text = render(results, "terminal")
+    assert "failed: [bold]KeyError[/nothing] 'x'" in text
+    assert "[red]Env" in text
+
+
+@pytest.mark.parametrize("kind", ["terminal", "markdown"])
+def test_unused_runs_are_listed_with_their_reasons(results, make_run, kind):
+    make_run(seed=0)
+    make_run(seed=1, status="running")
+    make_run(seed=2, status="pending")
+    text = " ".join(render(results, kind).replace("`", "").split())
+    assert "demo/Hopper-v5/ppo/original/sb3/steps=20000/seed=1: running" in text
+    assert "seed=2: pending" in text
+    assert "3 requested (folders found), 1 completed, 1 used" in text
+    assert "never started leaves no folder" in text
+
+
+def test_csv_is_one_row_per_framework_with_full_precision(results, make_run):
+    three_frameworks(make_run)
+    make_run(framework="sb3", seed=9, status="running")
+    make_run(env="Ant-v5", framework="sb3", status="running")
+    rows = list(csv.DictReader(io.StringIO(render(results, "csv"))))
+    assert tuple(rows[0]) == CSV_COLUMNS
+    assert [(row["env"], row["framework"]) for row in rows] == [
+        ("Ant-v5", "sb3"),
+        ("Hopper-v5", "cleanrl"),
+        ("Hopper-v5", "sb3"),
+        ("Hopper-v5", "torchrl"),
+    ]
+    sb3 = rows[2]
+    assert float(sb3["mean"]) == pytest.approx(-12962.88, abs=0.1)
+    assert float(sb3["low"]) < float(sb3["mean"]) < float(sb3["high"])
+    assert [sb3[f"n_{name}"] for name in ("requested", "completed", "used")] == ["3", "2", "2"]
+    assert (sb3["last_step"], sb3["method"]) == ("20480", "t")
+    assert [rows[0][name] for name in ("mean", "low", "high", "last_step")] == [""] * 4
+
+
+def test_csv_lists_last_steps_that_differ_between_seeds(results, make_run):
+    make_run(seed=0, scheduled=18_432)
+    make_run(seed=1, scheduled=20_480)
+    assert "18432;20480" in render(results, "csv")
+
+
+def test_markdown_columns_stay_apart_whatever_names_hold(results, make_run):
+    make_run(env="a|b", failure="x|y", status="failed")
+    make_run(env="a|b", seed=1)
+    table = [line for line in render(results, "markdown").splitlines() if line.startswith("|")]
+    assert {line.replace("\\|", "").count("|") for line in table} == {4}
+
+
+def test_several_variants_are_told_apart(results, make_run):
+    make_run()
+    make_run(variant="steps=20000,alignment=full")
+    first, second, *_ = [line for line in render(results, "markdown").splitlines() if "ppo" in line]
+    assert first.split("|")[1].strip() == "Hopper-v5, ppo, original"
+    assert second.split("|")[1].strip() == "Hopper-v5, ppo, original, alignment=full"
+    assert render(results, "markdown").startswith("# Final score (study demo, steps=20000)\n")

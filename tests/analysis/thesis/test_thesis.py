@@ -1,0 +1,106 @@
+"""The page on the thesis' tables, and the statements behind it."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from analysis.__main__ import main
+from analysis.stats.moments import Moments
+from analysis.thesis.page import deviations, published_page, thesis_statements
+from analysis.thesis.statements import (
+    NOT_CONTRADICTED,
+    NOT_SUPPORTED,
+    SUPPORTED,
+    all_pairs,
+    compare,
+    key_of,
+)
+from analysis.verdicts.options import Options
+from analysis.verdicts.study import answer_published, groups_of_published
+
+DOC = Path(__file__).parents[3] / "docs" / "published-tables.md"
+
+
+@pytest.fixture(scope="module")
+def answers():
+    return answer_published(Options())
+
+
+@pytest.fixture(scope="module")
+def table():
+    return {key_of(group): group for group in groups_of_published("thesis_tables")}
+
+
+def test_the_page_in_docs_is_what_the_command_writes(tmp_path, capsys):
+    assert main(["published", "--output", str(tmp_path), "--tables", str(tmp_path)]) == 0
+    assert (tmp_path / DOC.name).read_text() == DOC.read_text()
+    assert "288" in capsys.readouterr().out
+    rows = (tmp_path / "consistency.csv").read_text().splitlines()
+    assert len(rows) == 1 + 288
+
+
+def test_another_level_is_said_on_the_page():
+    page = published_page(Options(alpha=0.2, resamples=200))
+    assert "at 20%" in page
+    assert page != DOC.read_text()
+
+
+def test_every_statement_has_a_verdict_and_a_finding(answers):
+    statements = thesis_statements(answers)
+    assert len(statements) == 15
+    assert {item.section[:3] for item in statements} == {"6.2", "6.3"}
+    for item in statements:
+        assert item.claim
+        assert item.outcome
+        assert item.verdict
+
+
+def test_deviations_that_no_five_runs_can_have_are_counted_out(answers):
+    assert "36 of 36 cells agree" in deviations(answers.groups)[1]
+
+    def wider(group):
+        item = group.moments
+        return dataclasses.replace(group, moments=Moments(item.mean, 2 * item.sd, item.n))
+
+    # The cells with 800.6, 838.6, 859.5 and 860.2 have more than half of what is possible.
+    assert "30 of 36 cells agree" in deviations([*map(wider, answers.groups)])[1]
+
+
+def test_comparisons_of_cells_are_welch_tests_with_holms_correction(table):
+    first, second = ("ppo", "Swimmer", "sb3", "cleanrl"), ("ppo", "Swimmer", "sb3", "torchrl")
+    third = ("ppo", "Swimmer", "sb3", "sb3")
+    found = compare(table, [(first, second), (first, third)])
+    bare = []
+    for pair in ((first, second), (first, third)):
+        one, two = (table[key].moments for key in pair)
+        bare.append(
+            stats.ttest_ind_from_stats(
+                one.mean, one.sd, one.n, two.mean, two.sd, two.n, equal_var=False
+            ).pvalue
+        )
+    np.testing.assert_allclose([item.p for item in found], bare)
+    assert found[0].p_holm == pytest.approx(min(1, 2 * min(bare)))
+
+
+def test_all_pairs_of_an_algorithm_are_96(table):
+    assert len(all_pairs(table, "td3", lambda *_: True)) == 96
+
+
+def test_statements_follow_the_numbers(answers):
+    """With a tenth of the deviations, differences show and the verdicts turn."""
+
+    def sharper(group):
+        item = group.moments
+        return dataclasses.replace(group, moments=Moments(item.mean, item.sd / 10, item.n))
+
+    sharp = dataclasses.replace(answers, groups=tuple(map(sharper, answers.groups)))
+    before = {item.claim: item.verdict for item in thesis_statements(answers)}
+    after = {item.claim: item.verdict for item in thesis_statements(sharp)}
+    shown = [claim for claim, verdict in after.items() if verdict == SUPPORTED]
+    assert len(shown) >= 5
+    assert all(before[claim] != SUPPORTED for claim in shown)
+    no_difference = next(claim for claim in before if "value clipping" in claim)
+    assert (before[no_difference], after[no_difference]) == (NOT_CONTRADICTED, NOT_SUPPORTED)

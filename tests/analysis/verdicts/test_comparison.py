@@ -1,0 +1,113 @@
+import math
+
+import numpy as np
+import pytest
+
+from analysis.data.load import load
+from analysis.tables.comparison import make_notes
+from analysis.verdicts.comparison import compare, furthest_apart
+
+
+def compared(results, method="t"):
+    return compare(load(results), method, np.random.default_rng(0))
+
+
+def noted(results, method="t"):
+    loaded = load(results)
+    return make_notes(loaded, compare(loaded, method, np.random.default_rng(0)), method)
+
+
+def test_the_final_score_is_the_mean_of_the_last_evaluation(results, make_run):
+    make_run(seed=0, timesteps=[10, 20], scheduled=20, returns=[[99, 99], [1, 3]])
+    make_run(seed=1, timesteps=[10, 20], scheduled=20, returns=[[99, 99], [5, 7]])
+    ((score,),) = [row.scores for row in compared(results)]
+    assert score.final.mean == 4
+    assert (score.requested, score.completed, score.used) == (2, 2, 2)
+    assert score.last_steps == (20,)
+
+
+def test_every_unused_folder_counts_as_requested_only(results, make_run):
+    make_run(seed=0)
+    make_run(seed=1, status="failed")
+    (make_run(seed=2) / "run.json").write_text("{")
+    (row,) = compared(results)
+    score = row.scores[0]
+    assert (score.requested, score.completed, score.used) == (3, 1, 1)
+
+
+def test_a_framework_without_a_used_run_is_still_there(results, make_run):
+    make_run(framework="sb3")
+    make_run(framework="cleanrl", status="running")
+    (row,) = compared(results)
+    assert [(score.framework, score.used) for score in row.scores] == [("cleanrl", 0), ("sb3", 1)]
+    assert math.isnan(row.scores[0].final.mean)
+    assert row.furthest is None
+
+
+@pytest.mark.parametrize("name", ["study", "env", "algorithm", "hps", "variant"])
+def test_runs_are_pooled_only_within_one_setting(results, make_run, name):
+    make_run()
+    make_run(**{name: "other"})
+    assert len(compared(results)) == 2
+
+
+def test_the_pair_furthest_apart_is_found_with_a_positive_difference():
+    finals = {
+        "a": np.array([1.0, 3.0]),
+        "b": np.array([9.0, 11.0]),
+        "c": np.array([4.0, 6.0]),
+        "d": np.array([]),
+    }
+    pair = furthest_apart(finals)
+    assert pair is not None
+    assert (pair.higher, pair.lower) == ("b", "a")
+    assert pair.difference.mean == 8
+    assert pair.difference.low < 8 < pair.difference.high
+
+
+def test_one_framework_has_nothing_to_be_apart_from():
+    assert furthest_apart({"a": np.array([1.0])}) is None
+
+
+def test_last_evaluations_at_different_steps_are_noted_once_for_all_rows(results, make_run):
+    for env in ("Hopper-v5", "Ant-v5"):
+        make_run(env=env, framework="sb3", scheduled=20_480)
+        make_run(env=env, framework="torchrl", scheduled=20_480)
+        make_run(env=env, framework="cleanrl", scheduled=18_432)
+    notes = noted(results)
+    assert notes.marked == (
+        "The last evaluations are not at the same environment step: "
+        "18,432 (cleanrl), 20,480 (sb3, torchrl).",
+    )
+    assert set(notes.marks.values()) == {(1,)}
+
+
+def test_equal_last_steps_need_no_note(results, make_run):
+    make_run(framework="sb3")
+    make_run(framework="cleanrl")
+    assert noted(results).marked == ()
+
+
+def test_runs_whose_settings_differ_unseen_are_noted(results, make_run):
+    make_run(seed=0)
+    make_run(seed=1, hyperparameters={"gamma": 0.9}, eval_episodes=5)
+    (text,) = noted(results).marked
+    assert text.endswith("framework and seed: eval_episodes, hyperparameters.gamma in run.json.")
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [("t", "huge"), ("thesis", "60.2% at n = 2"), ("bootstrap", "too narrow")],
+)
+def test_two_seeds_are_warned_of(results, make_run, method, words):
+    make_run(seed=0)
+    make_run(seed=1)
+    text = " ".join(noted(results, method).general)
+    assert words in text
+    assert "With n = 2" in text
+
+
+def test_many_seeds_are_not_warned_of(results, make_run):
+    for seed in range(3):
+        make_run(seed=seed)
+    assert not any("With n = 2" in note for note in noted(results).general)

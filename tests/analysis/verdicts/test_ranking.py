@@ -1,0 +1,171 @@
+"""RQ3: are the algorithms in the same order?"""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from analysis.data.runs import Cell
+from analysis.stats import ranks
+from analysis.stats.moments import moments, stack
+from analysis.verdicts.groups import Group
+from analysis.verdicts.options import Options
+from analysis.verdicts.ranking import rankings
+from analysis.words import OWN
+
+QUICK = Options(resamples=2000)
+
+
+def group(framework, algorithm, scores, hps="original", env="Hopper-v4"):
+    scores = np.asarray(scores, dtype=np.float64)
+    n = len(scores)
+    cell = Cell("s", env, algorithm, hps, "")
+    return Group(cell, framework, moments(scores), 0.0, scores, (), n, n, (100,))
+
+
+def around(mean, sd=10.0, n=5):
+    values = np.linspace(-1, 1, n)
+    return mean + sd * values / values.std(ddof=1)
+
+
+def judge(table, **options):
+    """One verdict from {framework: {algorithm: (mean, sd)}}."""
+    groups = [
+        group(framework, algorithm, around(*numbers))
+        for framework, row in table.items()
+        for algorithm, numbers in row.items()
+    ]
+    (item,) = rankings(groups, Options(resamples=2000, **options))
+    return item
+
+
+CLEAR = {"ppo": (100, 5), "sac": (300, 5), "td3": (200, 5)}
+
+
+def test_the_same_clear_order_is_preserved():
+    item = judge({"a": CLEAR, "b": CLEAR})
+    assert (item.verdict, item.same_order) == ("preserved", 1.0)
+    (pair,) = item.pairs
+    assert (pair.tau_b, pair.tau_b_means) == (1, 1)
+    assert [list(ranking.ranks) for ranking in item.rankings] == [[3, 1, 2]] * 2
+
+
+def test_a_turned_order_is_not_preserved_and_names_the_algorithms():
+    turned = {"ppo": (300, 5), "sac": (100, 5), "td3": (200, 5)}
+    item = judge({"a": CLEAR, "b": turned})
+    (pair,) = item.pairs
+    assert (item.verdict, item.same_order, pair.tau_b) == ("not preserved", 0.0, -1)
+    assert ("ppo", "sac") in pair.reversed_pairs
+
+
+def test_the_same_order_with_other_gaps_is_a_change_of_magnitude():
+    wider = {"ppo": (100, 5), "sac": (900, 5), "td3": (200, 5)}
+    item = judge({"a": CLEAR, "b": wider})
+    assert (item.verdict, item.same_order) == ("magnitude changed", 1.0)
+    assert item.pairs[0].changed_gaps == (("ppo", "sac"), ("sac", "td3"))
+
+
+def test_noise_leaves_it_undecided_and_ties_share_ranks():
+    noisy = {name: (mean, 400) for name, (mean, _) in CLEAR.items()}
+    item = judge({"a": noisy, "b": noisy})
+    assert item.verdict == "undecided"
+    assert [list(ranking.ranks) for ranking in item.rankings] == [[2, 2, 2]] * 2
+    assert np.isnan(item.pairs[0].tau_b)
+    assert 0 < item.same_order < 1
+
+
+def test_the_worst_pair_of_frameworks_counts():
+    turned = {"ppo": (300, 5), "sac": (100, 5), "td3": (200, 5)}
+    item = judge({"a": CLEAR, "b": CLEAR, "c": turned})
+    assert [pair.verdict for pair in item.pairs] == ["preserved", "not preserved", "not preserved"]
+    assert item.verdict == "not preserved"
+
+
+def test_own_defaults_take_each_frameworks_own_recipe():
+    groups = [
+        group(framework, algorithm, around(mean), hps=hps)
+        for framework, hps in itertools.product(("sb3", "cleanrl"), ("sb3", "cleanrl"))
+        for algorithm, mean in (("ppo", 100), ("sac", 300 if hps == "sb3" else 50))
+    ]
+    found = {item.hps: item for item in rankings(groups, QUICK)}
+    assert set(found) == {"sb3", "cleanrl", OWN}
+    assert found["sb3"].verdict == "preserved"
+    assert found[OWN].verdict == "not preserved"
+    own = {ranking.framework: ranking for ranking in found[OWN].rankings}
+    assert {own[name].groups[0].cell.hps for name in own} == {"sb3", "cleanrl"}
+    assert all(own[name].groups[0].cell.hps == name for name in own)
+
+
+def test_a_framework_that_lacks_an_algorithm_is_named_and_left_out():
+    groups = [
+        group(framework, algorithm, around(mean))
+        for framework in "ab"
+        for algorithm, mean in (("ppo", 1), ("sac", 2))
+    ]
+    (item,) = rankings([*groups, group("c", "ppo", around(1))], QUICK)
+    assert item.left_out == ("c (no sac)",)
+    assert [ranking.framework for ranking in item.rankings] == ["a", "b"]
+
+
+def test_one_algorithm_or_one_framework_has_no_ranking():
+    assert rankings([group(name, "ppo", around(1)) for name in "ab"], QUICK) == ()
+    assert rankings([group("a", name, around(1)) for name in ("ppo", "sac")], QUICK) == ()
+
+
+def test_equal_seeds_give_equal_probabilities():
+    noisy = {name: (mean, 300) for name, (mean, _) in CLEAR.items()}
+    first, second = judge({"a": noisy, "b": noisy}), judge({"a": noisy, "b": noisy})
+    assert first.same_order == second.same_order
+    assert judge({"a": noisy, "b": noisy}, seed=1).same_order != first.same_order
+
+
+def test_the_probability_of_the_same_order_is_what_resampling_gives():
+    rng = np.random.default_rng(0)
+    shift = np.array([[0], [0.6]])
+    scores = {name: rng.normal(0, 1, (2, 6)) + shift for name in "ab"}
+    groups = [
+        group(name, algorithm, values)
+        for name in "ab"
+        for algorithm, values in zip(("ppo", "sac"), scores[name], strict=True)
+    ]
+    (item,) = rankings(groups, Options(resamples=20_000))
+    above = []
+    for name in "ab":
+        drawn = [rng.choice(row, (20_000, 6)).mean(axis=1) for row in scores[name]]
+        above.append(np.mean(drawn[1] > drawn[0]))
+    expected = above[0] * above[1] + (1 - above[0]) * (1 - above[1])
+    assert item.same_order == pytest.approx(expected, abs=0.02)
+
+
+VALUES = st.lists(st.integers(0, 5), min_size=2, max_size=6)
+
+
+@given(data=st.data(), first=VALUES)
+@settings(max_examples=100, deadline=None)
+def test_tau_b_is_scipys(data, first):
+    second = data.draw(st.lists(st.integers(0, 5), min_size=len(first), max_size=len(first)))
+    ours = ranks.tau_b(*(ranks.signs_of(np.array(x, dtype=float)) for x in (first, second)))
+    theirs = stats.kendalltau(first, second, variant="b").statistic
+    np.testing.assert_allclose(ours, theirs)
+
+
+@given(values=st.lists(st.integers(-5, 5), min_size=2, max_size=6))
+def test_ranks_of_bare_values_are_scipys(values):
+    signs = ranks.signs_of(np.array(values, dtype=float))
+    expected = stats.rankdata([-value for value in values])
+    np.testing.assert_allclose(ranks.mid_ranks(signs), expected)
+
+
+def test_algorithms_are_separated_by_welchs_test_after_holm():
+    samples = [around(100, 10), around(125, 10), around(130, 10)]
+    signs = ranks.separation(stack([moments(sample) for sample in samples]), 0.05)
+    p = [
+        stats.ttest_ind(samples[i], samples[j], equal_var=False).pvalue
+        for i, j in ((0, 1), (0, 2), (1, 2))
+    ]
+    assert 3 * min(p) < 0.05
+    assert sorted(p)[1] * 2 < 0.05 < max(p)
+    assert signs.tolist() == [[0, -1, -1], [1, 0, 0], [1, 0, 0]]

@@ -1,0 +1,136 @@
+"""RQ1: verdicts against published numbers."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from analysis.data.load import load
+from analysis.data.published import read_table
+from analysis.data.runs import Cell, Run, RunId
+from analysis.verdicts.groups import groups_of_runs
+from analysis.verdicts.options import Options
+from analysis.verdicts.reproduction import judge, reproduction_of_groups
+from analysis.verdicts.study import answer_runs
+
+TARGET = next(
+    row
+    for row in read_table("thesis_targets")
+    if (row.algorithm, row.env) == ("ppo", "HalfCheetah")
+)
+PAPER = dataclasses.replace(TARGET, spread=200.0, spread_kind="sd", trials=5)
+
+
+@pytest.fixture
+def group_of(results, make_run):
+    def make(scores, **changes):
+        settings_ = {"env": "HalfCheetah-v1", "algorithm": "ppo", "hps": "original", **changes}
+        for seed, score in enumerate(scores):
+            make_run(seed=seed, returns=[[score, score]], timesteps=[20_480], **settings_)
+        (group,) = groups_of_runs(load(results))
+        return group
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("shift", "word"), [(-500.0, "worse"), (0.0, "similar"), (30.0, "similar"), (500.0, "better")]
+)
+def test_the_words_tell_which_side_we_are_on(group_of, shift, word):
+    scores = TARGET.mean + shift + 100 * np.array([-1.0, -0.5, 0, 0.5, 1])
+    item = judge(group_of(scores), TARGET, Options())
+    assert (item.thesis_form, item.two_sided) == (word, word)
+    assert item.difference == pytest.approx(shift, abs=1e-3)
+
+
+def test_the_thesis_form_is_its_interval(group_of):
+    scores = np.array([1500.0, 1600, 1700, 1800, 1650])
+    half = 1.96 * scores.std() / math.sqrt(5)
+    group = group_of(scores)
+    for shift, word in ((-0.1, "similar"), (0.1, "worse")):
+        row = dataclasses.replace(TARGET, mean=scores.mean() + half + shift)
+        assert judge(group, row, Options()).thesis_form == word
+
+
+def test_without_a_published_spread_the_test_is_students(group_of):
+    scores = np.array([1500.0, 1600, 1700, 1800, 1650])
+    item = judge(group_of(scores), TARGET, Options())
+    theirs = stats.ttest_1samp(scores, TARGET.mean)
+    assert item.test == "one-sample t"
+    assert item.p == pytest.approx(theirs.pvalue, rel=1e-6)
+    low, high = theirs.confidence_interval(0.95)
+    assert (item.low, item.high) == pytest.approx((low - TARGET.mean, high - TARGET.mean))
+
+
+@pytest.mark.parametrize(("kind", "factor"), [("sd", 1.0), ("population sd", math.sqrt(5 / 4))])
+def test_with_a_published_spread_the_test_is_welchs(group_of, kind, factor):
+    scores = np.array([1500.0, 1600, 1700, 1800, 1650])
+    row = dataclasses.replace(PAPER, spread_kind=kind)
+    item = judge(group_of(scores), row, Options())
+    theirs = stats.ttest_ind_from_stats(
+        scores.mean(), scores.std(ddof=1), 5, row.mean, 200 * factor, 5, equal_var=False
+    )
+    assert item.test == "welch"
+    assert item.p == pytest.approx(theirs.pvalue)
+
+
+def test_one_seed_has_no_verdict_but_a_difference(group_of):
+    item = judge(group_of([1500.0]), TARGET, Options())
+    assert (item.thesis_form, item.two_sided) == ("", "")
+    assert item.difference == pytest.approx(-300)
+
+
+def test_differences_in_kind_are_said(group_of):
+    item = judge(group_of([1500.0, 1600], env="HalfCheetah-v4"), TARGET, Options())
+    text = "; ".join(item.remarks)
+    assert "last 100 training episodes" in text
+    assert "task v1 against v4" in text
+    assert "published at 1,000,000 steps; here at 20,480" in text
+    same = dataclasses.replace(TARGET, statistic="last evaluation", version="v4", steps=20_480)
+    assert judge(item.group, same, Options()).remarks == ()
+
+
+def run_at(timesteps, returns, seed=0):
+    cell = Cell("s", "HalfCheetah-v1", "ppo", "original", "")
+    results = np.array(returns, dtype=np.float64)[:, None]
+    steps = np.array(timesteps)
+    return Run(RunId(cell, "sb3", seed), None, steps, results, np.ones_like(results), {})
+
+
+@given(
+    steps=st.lists(st.integers(1, 3_000_000), min_size=1, max_size=8, unique=True).map(sorted),
+    target=st.integers(1, 3_000_000),
+)
+@settings(max_examples=50, deadline=None)
+def test_the_evaluation_nearest_to_the_published_step_is_used(steps, target):
+    from analysis.stats.moments import moments
+    from analysis.verdicts.groups import Group
+
+    run = run_at(steps, np.arange(len(steps)))
+    scores = np.array([run.final_score])
+    group = Group(run.id.cell, "sb3", moments(scores), 0.0, scores, (run,), 1, 1, (steps[-1],))
+    found = group.nearest_to(target)
+    (at,) = found.steps
+    assert abs(at - target) == min(abs(step - target) for step in steps)
+    assert found.scores[0] == steps.index(at)
+
+
+def test_only_the_original_hyperparameters_are_held_against_the_papers(results, make_run):
+    for hps in ("original", "sb3"):
+        for seed in range(3):
+            make_run(env="HalfCheetah-v4", hps=hps, seed=seed, score=1800 + seed)
+    items = reproduction_of_groups(groups_of_runs(load(results)), Options())
+    tables = {hps: set() for hps in ("original", "sb3")}
+    for item in items:
+        tables[item.group.cell.hps].add(item.published.table)
+    assert "thesis_targets" in tables["original"]
+    assert tables["sb3"] == {"thesis_tables"}
+
+
+def test_settings_without_complete_runs_have_no_verdict(results, make_run):
+    make_run(env="HalfCheetah-v4", status="failed")
+    assert answer_runs(load(results), Options()).reproduction == ()

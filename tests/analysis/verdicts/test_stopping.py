@@ -1,0 +1,255 @@
+"""Looking after every batch of seeds without more false positives."""
+
+import importlib.util
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from analysis.data.runs import Cell
+from analysis.stats import pairwise
+from analysis.stats.moments import Moments, moments, stack
+from analysis.stats.sequential import nominal_levels, one_sided_sequential_p, sequential_p
+from analysis.verdicts.groups import Group
+from analysis.verdicts.options import Options
+from analysis.verdicts.stopping import Looks, stopping_verdicts
+
+SIZES = (5, 10, 15, 20, 25, 30)
+
+
+def group(framework, scores, env="Hopper-v4"):
+    scores = np.asarray(scores, dtype=np.float64)
+    cell = Cell("study", env, "ppo", "original", "")
+    return Group(
+        cell, framework, moments(scores), 0.0, scores, (), len(scores), len(scores), (100,)
+    )
+
+
+def brownian(repeats, looks=6, drift=0.0):
+    """float[looks, repeats], z-values after each of as many equal steps."""
+    steps = np.random.default_rng(0).normal(drift, 1, size=(looks, repeats))
+    return steps.cumsum(axis=0) / np.sqrt(np.arange(1, looks + 1))[:, None]
+
+
+def test_one_look_at_the_end_is_the_ordinary_test():
+    assert nominal_levels([30], 30, 0.05).item() == pytest.approx(0.05)
+    assert sequential_p([0.02], [30], 30) == pytest.approx(0.02, rel=1e-3)
+
+
+def test_the_bounds_are_those_of_kim_and_demets():
+    """Biometrika 74 (1987): linear spending of 5%, five looks."""
+    bounds = stats.norm.isf(nominal_levels(range(1, 6), 5, 0.05)[:, 0] / 2)
+    np.testing.assert_allclose(bounds, [2.58, 2.49, 2.41, 2.34, 2.28], atol=0.005)
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.05, 0.005])
+@pytest.mark.parametrize("sizes", [SIZES, (5, 30), (3, 4, 20, 22, 30)])
+def test_the_whole_level_is_spent_and_no_more(alpha, sizes):
+    repeats = 200_000
+    rng = np.random.default_rng(1)
+    steps = np.diff([0, *sizes])
+    sums = (rng.normal(size=(len(sizes), repeats)) * np.sqrt(steps)[:, None]).cumsum(axis=0)
+    p = 2 * stats.norm.sf(np.abs(sums) / np.sqrt(sizes)[:, None])
+    rejected = (p < nominal_levels(sizes, 30, alpha)).any(axis=0)
+    error = 4 * math.sqrt(alpha / repeats)
+    assert abs(rejected.mean() - alpha) < error
+    assert abs((sequential_p(p, sizes, 30) < alpha).mean() - alpha) < error
+
+
+def test_one_sided_values_spend_the_level_too():
+    p = stats.norm.sf(brownian(100_000))
+    assert abs((one_sided_sequential_p(p, SIZES, 30) < 0.05).mean() - 0.05) < 0.003
+
+
+def test_a_study_that_stops_half_way_has_spent_half():
+    p = 2 * stats.norm.sf(np.abs(brownian(200_000, looks=3)))
+    assert (sequential_p(p, SIZES[:3], 30) < 0.05).mean() == pytest.approx(0.025, abs=0.0015)
+
+
+@given(p=st.lists(st.floats(1e-9, 1), min_size=1, max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_another_look_never_takes_a_decision_back(p):
+    sizes = SIZES[: len(p)]
+    values = [float(sequential_p(p[: k + 1], sizes[: k + 1], 30)) for k in range(len(p))]
+    assert values == sorted(values, reverse=True)
+    assert all(value >= min(p[: k + 1]) * 0.999 for k, value in enumerate(values))
+
+
+@pytest.mark.parametrize("sizes", [(), (0, 5), (5, 5), (10, 5), (5, 35)])
+def test_looks_that_make_no_sense_are_refused(sizes):
+    with pytest.raises(ValueError, match="must grow"):
+        sequential_p(np.ones(len(sizes)), sizes, 30)
+
+
+def test_looks_without_a_test_are_passed_over():
+    assert sequential_p([np.nan, 0.001], (5, 10), 30) < 0.01
+    assert np.isnan(sequential_p([np.nan, np.nan], (5, 10), 30))
+
+
+@pytest.mark.parametrize(("batch", "most"), [(1, 30), (5, 4), (5, 12)])
+def test_a_batch_must_fit(batch, most):
+    with pytest.raises(ValueError, match="multiple"):
+        Looks(batch, most)
+
+
+def test_the_smallest_samples_freedom_is_never_too_much():
+    rng = np.random.default_rng(0)
+    first = stack([moments(rng.normal(size=5)) for _ in range(3)])
+    second = stack([moments(rng.normal(size=9)) for _ in range(3)])
+    item = pairwise.contrast([first], [second])
+    careful = pairwise.with_least_freedom(item, [first, second])
+    assert careful.freedom.tolist() == [4, 4, 4]
+    assert (pairwise.two_sided_p(careful) >= pairwise.two_sided_p(item)).all()
+
+
+def test_far_tails_hold_with_unequal_deviations():
+    """Where Welch's test rejects 2.5 times too often."""
+    rng = np.random.default_rng(0)
+    values = [scale * rng.normal(size=(5, 400_000)) for scale in (1, 4)]
+    n = np.full(400_000, 5.0)
+    samples = [Moments(x.mean(axis=0), x.std(axis=0, ddof=1), n) for x in values]
+    item = pairwise.contrast(samples[:1], samples[1:])
+    level = 0.00035
+    welch = (pairwise.two_sided_p(item) < level).mean()
+    careful = (pairwise.two_sided_p(pairwise.with_least_freedom(item, samples)) < level).mean()
+    assert welch > 1.8 * level
+    assert careful < level
+
+
+def test_a_clear_difference_is_found_early_and_a_whole_batch_is_waited_for():
+    rng = np.random.default_rng(0)
+    scores = {"a": 100 + rng.normal(0, 1, 12), "b": 1200 + rng.normal(0, 1, 12)}
+    (item,) = stopping_verdicts(
+        [group(name, values) for name, values in scores.items()], Options(), Looks(5, 20)
+    )
+    assert (item.verdict, item.sizes, item.next_size) == ("different", (5, 10), 0)
+    (waiting,) = stopping_verdicts(
+        [group(name, values[:4]) for name, values in scores.items()], Options(), Looks(5, 20)
+    )
+    assert (waiting.verdict, waiting.sizes, waiting.next_size) == ("undecided", (), 5)
+
+
+def test_equal_frameworks_become_equivalent_or_stay_open_to_the_end():
+    rng = np.random.default_rng(0)
+    close = [group(name, 3000 + rng.normal(0, 10, 10)) for name in "ab"]
+    (item,) = stopping_verdicts(close, Options(), Looks(5, 20))
+    assert item.verdict == "equivalent"
+    far = [group(name, 3000 + rng.normal(0, 2000, 20)) for name in "ab"]
+    (item,) = stopping_verdicts(far, Options(), Looks(5, 20))
+    assert (item.verdict, item.next_size) == ("undecided", 0)
+
+
+def test_seeds_beyond_the_last_whole_batch_change_nothing():
+    rng = np.random.default_rng(3)
+    scores = [rng.normal(1000, 100, 9), rng.normal(1100, 100, 9)]
+    some, all_ = (
+        stopping_verdicts(
+            [group(name, x[:n]) for name, x in zip("ab", scores, strict=True)],
+            Options(margin_share=0.01),
+            Looks(5, 30),
+        )[0]
+        for n in (5, 9)
+    )
+    assert (some.p, some.p_equivalence) == (all_.p, all_.p_equivalence)
+
+
+def test_holms_correction_runs_over_the_family():
+    rng = np.random.default_rng(1)
+    groups = [
+        group(name, 1000 + shift + rng.normal(0, 100, 10), env)
+        for env in ("Hopper-v4", "Walker2d-v4")
+        for name, shift in (("a", 0), ("b", 150), ("c", 0))
+    ]
+    found = stopping_verdicts(groups, Options(), Looks(5, 30))
+    alone = [
+        stopping_verdicts([item.first, item.second], Options(), Looks(5, 30))[0].p for item in found
+    ]
+    np.testing.assert_allclose([item.p for item in found], pairwise.holm(alone))
+
+
+@pytest.fixture(scope="module")
+def script():
+    path = Path(__file__).parents[3] / "benchmarks" / "stopping_rule.py"
+    spec = importlib.util.spec_from_file_location("stopping_rule", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """Every row of percentages in the section on stopping, by its first cell."""
+    text = (Path(__file__).parents[3] / "docs" / "statistics.md").read_text()
+    section = text[text.index("## Further seeds") :]
+    found = []
+    for line in section.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and "%" in line:
+            found.append((cells[0], [float(cell.rstrip("%")) for cell in cells[1:]]))
+    return found
+
+
+def test_the_script_makes_the_same_decisions_as_the_verdicts(script):
+    rng = np.random.default_rng(5)
+    first, second = rng.normal(0, 1, (2, 30, 20))
+    _, item = script.tests(first, second)
+    expected = sequential_p(pairwise.two_sided_p(item), SIZES, 30)
+    for i in range(20):
+        pair = [group("a", first[:, i]), group("b", second[:, i])]
+        (found,) = stopping_verdicts(pair, Options(margin_share=1e-6), Looks(5, 30))
+        assert found.p == pytest.approx(expected[i], rel=1e-9)
+
+
+def test_the_error_rate_is_kept_where_looking_without_precaution_triples_it(script):
+    """Without the permutation test, which can only lower the rate."""
+    repeats = 8000
+    for first, second in script.NULLS.values():
+        rng = np.random.default_rng(6)
+        welch, item = script.tests(first(rng, (30, repeats)), second(rng, (30, repeats)))
+        unguarded = (pairwise.two_sided_p(welch) < 0.05).any(axis=0).mean()
+        wrong = (sequential_p(pairwise.two_sided_p(item), SIZES, 30) < 0.05).mean()
+        assert unguarded > 0.1
+        assert wrong < 0.05 + 2 * math.sqrt(0.05 * 0.95 / repeats)
+
+
+def test_the_error_rate_is_kept_over_a_family_and_for_equivalence(script):
+    slack = 2 * math.sqrt(0.05 * 0.95 / 3000)
+    assert script.family(3000, (1, 2, 4)) < 0.05 + slack
+    for draws in script.NULLS.values():
+        assert script.false_equivalences(draws, 3000)[-1] < 0.05 + slack
+
+
+def test_the_tables_in_the_document_are_the_scripts_and_keep_the_level(script, tables):
+    names, size = [name for name, _ in tables], 2 * len(script.NULLS)
+    assert names[:size] == 2 * list(script.NULLS)
+    for _, rates in tables[:size]:
+        assert rates[1] > 10
+        assert rates[-1] < 5.4
+    assert names[size : size + 2] == list(script.SHAPES)
+    gaps = {float(name): rates for name, rates in tables[size + 2 :]}
+    once, found, seeds = script.power(1.0, 2000)
+    assert gaps[1.0] == pytest.approx([100 * once, 100 * found, seeds], abs=2.5)
+
+
+def test_where_the_level_is_not_kept_the_document_says_so(script, tables):
+    """Equal means and unequal returns: one look at five seeds is enough to go wrong."""
+    rates = dict(tables)["two-humped against steady"]
+    rng = np.random.default_rng(7)
+    first, second = (draw(rng, (30, 4000)) for draw in script.SHAPES["two-humped against steady"])
+    _, item = script.tests(first, second)
+    wrong = (sequential_p(pairwise.two_sided_p(item), SIZES, 30) < 0.05).mean()
+    assert rates[-1] == pytest.approx(100 * wrong, abs=6)
+    single = stats.ttest_ind(first[:5], second[:5], equal_var=False).pvalue < 0.05
+    assert single.mean() > 0.2
+
+
+def test_the_family_rates_in_the_document_keep_the_level():
+    text = (Path(__file__).parents[3] / "docs" / "statistics.md").read_text()
+    rates = re.findall(r"24 pairs.*?([\d.]+)%.*?([\d.]+)%", text.replace("\n", " "))
+    assert len(rates) == 1
+    assert all(float(rate) < 5.4 for rate in rates[0])

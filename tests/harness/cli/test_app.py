@@ -1,0 +1,162 @@
+"""The command line, as a user meets it: in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from omegaconf import OmegaConf
+
+from harness.sweep.eta import remaining_seconds
+
+TINY = ["hyperparameters.rollout_steps=128", "steps=256", "eval_every=128", "eval_episodes=2"]
+
+
+def harness(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "harness", *arguments], capture_output=True, text=True, **options
+    )
+
+
+def statuses(folder):
+    runs = [json.loads(path.read_text()) for path in folder.rglob("run.json")]
+    return sorted(run["status"] for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["env=Hoper-v4"], "env=Hoper-v4 is not known. Did you mean Hopper-v4?"),
+        (["env=CartPole-v1"], "Any other gymnasium task is named as env.name=CartPole-v1."),
+        (["--multirun", "env=Ant-v4,CartPole-v1"], "is named as env.name=CartPole-v1."),
+        (["env.name=CartPole-v1"], "env=CartPole-v1 has actions Discrete(2)"),
+        (["env.name=Hoper-v4"], "env=Hoper-v4 cannot be made"),
+        (["env.name=Hopper-v3"], "env=Hopper-v3 cannot be made"),
+        (["framework=sb4"], "framework=sb4 is not known. Did you mean sb3?"),
+        (["algorithm=pp0"], "algorithm=pp0 is not known. Did you mean ppo?"),
+        (["hps=orginal"], "hps=orginal is not known. Did you mean original?"),
+        (["study=thesi"], "Did you mean thesis?"),
+        (["study=mine"], "A study of your own is named as study.name=mine."),
+        (["hyperparameters.gama=0.9"], "Did you mean hyperparameters.gamma?"),
+        (["hyperparameters.tau=0.9"], "hyperparameters.tau is a hyperparameter of td3, sac only"),
+        (["+hyperparameters.tau=0.9"], "hyperparameters.tau is a hyperparameter of td3, sac only"),
+        (["hyperparameters.gamma=2"], "hyperparameters.gamma=2.0 must be at most 1"),
+        (["seed=-1"], "seed=-1 must be at least 0"),
+        (["steps=0"], "steps=0 must be at least 1"),
+        (["steps=100", "eval_every=101"], "eval_every=101 is longer than the run"),
+        (["results_dir=/proc/none", *TINY], "cannot be written"),
+        (["--multirun", "seed=0,0", *TINY], "names the same run more than once"),
+        (["--multirun", "seed=0,-1", *TINY], "seed=-1 must be at least 0"),
+        (["--multirun", *TINY, f"study.name=a,{'b' * 300}"], "cannot be written (File name too"),
+        (["--multirun", *TINY, "results_dir=a,b"], "results_dir=a,b cannot be swept"),
+        (["--multirun", *TINY, "hydra.launcher.n_jobs=0"], "hydra.launcher.n_jobs=0 is no number"),
+    ],
+)
+def test_bad_input_is_one_message_and_leaves_nothing(arguments, message, tmp_path):
+    result = harness(*arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr and result.stderr.count("Error") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["cwd"]
+
+
+def test_help_shows_groups_and_values():
+    text = harness("--help").stdout
+    for part in (
+        "framework: cleanrl, sb3, tianshou, torchrl",
+        "Hopper-v4",
+        "gamma: 0.99",
+        "eval_every:",
+    ):
+        assert part in text
+
+
+def test_sweep_runs_all_and_then_skips_all(tmp_path):
+    arguments = ["--multirun", "framework=sb3,cleanrl", *TINY]
+    first = harness(*arguments, cwd=tmp_path / "cwd")
+    assert first.returncode == 0, first.stderr
+    assert "2 runs: 2 completed" in first.stdout
+    assert "Warning" not in first.stdout + first.stderr
+    # Nothing but results is left in the user's folder.
+    assert [path.name for path in (tmp_path / "cwd").iterdir()] == ["results"]
+    again = harness(*arguments, cwd=tmp_path / "cwd")
+    assert "2 runs: 2 skipped" in again.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_and_a_closed_terminal_mark_runs_interrupted(number, tmp_path):
+    arguments = ["--multirun", "seed=0,1,2", *TINY[:1], "steps=2000000", "eval_every=2000000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "harness", *arguments, "hydra.launcher.n_jobs=2"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        # As in a terminal, also where the tests themselves are run with nohup.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while len(list(tmp_path.rglob("progress.json"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.terminate()
+    assert process.returncode == 130
+    assert "Interrupted. The same command runs again" in errors
+    assert statuses(tmp_path) == ["interrupted", "interrupted", "pending"]
+
+
+def test_killed_process_is_a_failed_run(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "harness", "steps=2000000", "eval_every=2000000"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.rglob("progress.json")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    (path,) = tmp_path.rglob("run.json")
+    os.kill(json.loads(path.read_text())["pid"], signal.SIGKILL)
+    output, errors = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "killed by SIGKILL" in output and "Not complete: 1 failed" in errors
+    assert statuses(tmp_path) == ["failed"]
+
+
+def test_demo_names_eighteen_runs_that_all_pass_their_checks():
+    from hydra import compose, initialize_config_module
+
+    from harness.cli.app import spec_from_config
+    from harness.cli.config_groups import register
+    from harness.contract.adapter import load_adapter
+    from harness.train.prepare import prepare
+
+    register()
+    with initialize_config_module("harness.conf", version_base="1.3"):
+        config = compose("config", ["study=demo"], return_hydra_config=True)
+        swept = OmegaConf.to_container(config.hydra.sweeper.params)
+        choices = {name: str(value).split(",") for name, value in swept.items()}
+        count = 1
+        for values in choices.values():
+            count *= len(values)
+        assert count == 18
+        for framework in choices["framework"]:
+            for algorithm in choices["algorithm"]:
+                chosen = [f"framework={framework}", f"algorithm={algorithm}"]
+                run = compose("config", ["study=demo", *chosen])
+                spec, _ = spec_from_config(run)
+                prepare(spec, load_adapter(framework))
+
+
+def test_remaining_time_uses_the_speed_of_the_same_kind_of_run():
+    speeds = {("sb3", "ppo"): 100.0, ("sb3", "td3"): 10.0}
+    assert remaining_seconds([("sb3", "ppo", 1000)], speeds, jobs=2) == 10
+    assert remaining_seconds([("sb3", "td3", 100), ("cleanrl", "td3", 100)], speeds, jobs=2) == 10
+    assert remaining_seconds([("torchrl", "sac", 100)], speeds, jobs=2) == 10
+    assert remaining_seconds([("sb3", "ppo", 1000)], {}, jobs=2) is None

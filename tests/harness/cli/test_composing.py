@@ -1,0 +1,185 @@
+"""Runs of a sweep are those that Hydra composes one by one, whatever is swept."""
+
+import contextlib
+import itertools
+import shutil
+from pathlib import Path
+
+import hydra
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from harness.cli.app import spec_from_config
+from harness.cli.composing import specs_of_sweep
+from harness.cli.config_groups import register
+from harness.contract.fields import SpecError
+
+CONF = Path(__file__).parents[3] / "harness" / "conf"
+REFUSALS = (SpecError, HydraException, OmegaConfBaseException, ValueError)  # its own bugs too
+JOBS = [
+    ["framework=sb3", "algorithm=td3", "seed=3", "hyperparameters.tau=0.01"],
+    ["framework=sb3", "algorithm=td3", "seed=4", "hyperparameters.tau=0.01"],
+    ["seed=4", "framework=sb3", "algorithm=td3", "hyperparameters.tau=0.02"],
+    ["framework=cleanrl", "algorithm=ppo", "seed=3", "evaluation_seed=${seed}"],
+    ["framework=cleanrl", "algorithm=ppo", "seed=5", "evaluation_seed=${seed}"],
+]
+
+
+@contextlib.contextmanager
+def sweep(folder=None, overrides=()):
+    """Hydra's loader and the configuration of a sweep, from the project's files or copies."""
+    register()
+    place = (
+        hydra.initialize_config_dir(str(folder), version_base="1.3")
+        if folder
+        else hydra.initialize_config_module("harness.conf", version_base="1.3")
+    )
+    with place:
+        loader = GlobalHydra.instance().config_loader()
+        yield loader, loader.load_configuration("config", list(overrides), RunMode.MULTIRUN)
+
+
+def outcome(make):
+    try:
+        return make()
+    except REFUSALS:
+        return "refused"
+
+
+def check(loader, master, jobs):
+    fast = outcome(lambda: specs_of_sweep(loader, master, jobs)[0])
+    slow = outcome(
+        lambda: [spec_from_config(loader.load_sweep_config(master, job))[0] for job in jobs]
+    )
+    assert fast == slow
+    return slow
+
+
+def product(*axes):
+    return [[word for word in job if word] for job in itertools.product(*axes)]
+
+
+def test_runs_are_those_that_hydra_composes_one_by_one():
+    with sweep(overrides=["seed=1,2"]) as (loader, master):
+        specs = check(loader, master, JOBS)
+    assert [spec.seed for spec in specs] == [3, 4, 4, 3, 5]
+    assert [spec.evaluation_seed for spec in specs[3:]] == [3, 5]
+
+
+FRAMEWORKS = st.sampled_from(["framework=sb3", "framework=cleanrl", "framework=nobody"])
+ENVS = st.sampled_from(["env=Ant-v4", "env=Hopper-v4", "env=Reacher-v5", "env=null"])
+SEEDS = st.sampled_from(["seed=0", "seed=7", "seed=007", "seed=1e3", "seed=-1", "++seed=4"])
+REST = [
+    "algorithm=td3",
+    "hps=sb3",
+    "study=demo",
+    "steps=50000",
+    "env.name=Swimmer-v4",
+    "framework.python=/other/python",
+    "framework@env=cleanrl",
+    "hps@framework=sb3",
+    "seed=9",
+    "+env@env.more=Ant-v4",
+    "~env",
+    "evaluation_seed=${seed}",
+    "eval_episodes=${evaluation_seed}",
+    "study.name=${env.name}-${framework.name}",
+    "study.name=${.nothing}",
+    "study.name=${hydra.runtime.choices.env}",
+    "study.name='${hydra:runtime.choices.framework}'",
+    "study.name=${oc.select:hydra.runtime.choices.env}",
+    "study.name=${${hps.name}.name}",
+    "hydra.job.name=x",
+]
+
+
+# Shrinking takes minutes, and a failing sweep is short enough to read.
+@settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(
+    st.lists(FRAMEWORKS, min_size=1, max_size=2, unique=True),
+    st.lists(ENVS, min_size=1, max_size=2, unique=True),
+    st.lists(SEEDS, max_size=2, unique=True),
+    st.lists(st.sampled_from(REST), max_size=3, unique=True),
+    st.permutations(range(4)),
+)
+def test_random_sweeps_are_those_that_hydra_composes(frameworks, envs, seeds, rest, order):
+    axes = [frameworks, envs, seeds or [""], [" ".join(rest)]]
+    jobs = [
+        [word for index in order for word in job[index].split()] for job in itertools.product(*axes)
+    ]
+    with sweep(overrides=["seed=1,2"]) as (loader, master):
+        check(loader, master, jobs)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("word", REST)
+def test_each_further_word_is_composed_as_hydra_does(word):
+    jobs = product(["framework=sb3", "framework=cleanrl"], ["env=Ant-v4", "env=Hopper-v4"], [word])
+    with sweep(overrides=["seed=1,2"]) as (loader, master):
+        check(loader, master, jobs)
+
+
+STUDIES = {
+    "writes to the task": "env: {name: Fixed-v0}",
+    "writes to the task's place": "env: {more: 1}",
+    "refers in its defaults": "defaults:\n  - override /hyperparameters: ${algorithm}/${framework}",
+    "chooses the task": "defaults:\n  - override /env: Ant-v5",
+    "chooses into the task": "defaults:\n  - /hps@env.hps: sb3",
+    "refers to a choice": "study: {name: '${hydra.runtime.choices.env}'}",
+    "refers to the task": "study: {name: '${env.name}'}",
+}
+
+
+@pytest.fixture
+def conf(tmp_path):
+    return shutil.copytree(CONF, tmp_path / "conf")
+
+
+@pytest.mark.parametrize("text", STUDIES.values(), ids=STUDIES)
+def test_studies_of_users_are_composed_as_hydra_does(text, conf):
+    name = "" if "study:" in text else "\nstudy: {name: own}"
+    (conf / "study" / "own.yaml").write_text(f"# @package _global_\n{text}{name}\n")
+    frameworks, envs = ["framework=sb3", "framework=cleanrl"], ["env=Ant-v4", "env=Hopper-v4"]
+    with sweep(conf) as (loader, master):
+        check(loader, master, product(frameworks, envs, ["study=own"]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# @package _global_\nenv: {name: Ant-v4}\nsteps: 50000\n",
+        "name: Other-v4\n",
+        "name: Ant-v4\ndefaults:\n  - /hps@_global_.hps: sb3\n",
+    ],
+)
+@pytest.mark.parametrize("found", ["in front", "by searchpath"])
+def test_tasks_of_users_are_composed_as_hydra_does(text, found, conf, tmp_path):
+    place = conf if found == "in front" else tmp_path / "further"
+    (place / "env").mkdir(parents=True)
+    (place / "env" / "Ant-v4.yaml").write_text(text)
+    overrides = [] if found == "in front" else [f"hydra.searchpath=[file://{place}]"]
+    with sweep(conf, overrides) as (loader, master):
+        check(loader, master, product(["env=Ant-v4", "env=Hopper-v4"], ["seed=0", "seed=1"]))
+
+
+def test_the_study_of_the_thesis_is_composed_a_dozen_times(monkeypatch):
+    with sweep(overrides=["study=thesis"]) as (loader, master):
+        swept = OmegaConf.to_container(master.hydra.sweeper.params)
+        axes = [[f"{name}={value}" for value in str(v).split(",")] for name, v in swept.items()]
+        jobs = product(["study=thesis"], *axes)
+        composed = []
+        compose = loader.load_sweep_config
+        monkeypatch.setattr(
+            loader, "load_sweep_config", lambda *given: composed.append(given) or compose(*given)
+        )
+        specs, _ = specs_of_sweep(loader, master, jobs)
+        assert len(composed) == 12
+        sample = slice(0, len(jobs), 241)
+        alone = [spec_from_config(compose(master, job))[0] for job in jobs[sample]]
+    assert len(set(specs)) == 1440 and specs[sample] == alone

@@ -1,0 +1,186 @@
+"""From the command to a skeleton that imports, is found, and says what is missing."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from harness.cli import new_adapter
+from harness.contract.fields import SpecError
+
+ROOT = Path(__file__).parents[3]
+LONGEST = "a_framework_so_named"
+CODE = ["adapters", "envs", "harness", "hp_configs"]
+
+
+def python(*arguments, path, cwd):
+    settings = {"PYTHONPATH": os.pathsep.join(map(str, path)), "COLUMNS": "400"}
+    command = [sys.executable, *arguments]
+    return subprocess.run(
+        command, env=os.environ | settings, cwd=cwd, capture_output=True, text=True
+    )
+
+
+def lint(*arguments, cwd):
+    result = subprocess.run([sys.executable, "-m", *arguments], cwd=cwd, capture_output=True)
+    assert result.returncode == 0, result.stdout.decode() + result.stderr.decode()
+
+
+def register(checkout):
+    # What `pip install --editable` would leave for the entry points of this checkout.
+    project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
+    entries = project["entry-points"]["parallax.adapters"]
+    info = checkout / "parallax_rl-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: parallax-rl\nVersion: 0.1.0\n")
+    lines = ["[parallax.adapters]", *(f"{name} = {value}" for name, value in entries.items())]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+
+
+def install(project, site):
+    pip = ["pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target"]
+    lint(*pip, str(site), str(project), cwd=project)
+
+
+def outcomes(tests, path, select=""):
+    """The lines of pytest's summary, one for each test that did not pass, and its last line."""
+    command = ["-m", "pytest", "-p", "no:cacheprovider", "-k", select, str(tests)]
+    *_, last = lines = python(*command, path=path, cwd=tests).stdout.splitlines()
+    return [line for line in lines if line.startswith(("FAILED", "ERROR"))], last
+
+
+def snapshot(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    folder = tmp_path / "checkout"
+    for name in ("adapters", "envs", "harness", "hp_configs"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
+
+
+def check_red(lines, last, folder, recipes):
+    assert len(lines) > 60 and "failed" in last and "passed" not in last
+    known = [
+        rf"{folder}/translate\.py: fill in _(ppo|td3|sac)\(\): claim every",
+        rf"{recipes}/(ppo|td3|sac)/stranger\.yaml: give stranger's own defaults",
+        r"framework=stranger needs: pip install TODO",
+    ]
+    for expression in known:
+        assert any(re.search(expression, line) for line in lines), expression
+    for line in lines:
+        assert any(re.search(expression, line) for expression in known), line
+
+
+def test_skeleton_in_a_checkout_says_what_is_missing(checkout):
+    assert new_adapter.main(["stranger", "--in", str(checkout)]) == 0
+    register(checkout)
+    tests = checkout / "tests" / "adapters" / "stranger"
+    check_red(*outcomes(tests, [checkout]), "adapters/stranger", "hp_configs")
+    # Each part that is filled in moves the message on to the next; SB3 plays the framework.
+    adapter, select = checkout / "adapters" / "stranger", "test_other_seed and ppo"
+    recipes = checkout / "hp_configs" / "ppo"
+    shutil.copy(recipes / "sb3.yaml", recipes / "stranger.yaml")
+    (adapter / "translate.py").write_text("from adapters.sb3.translate import translate\n")
+    (line,), _ = outcomes(tests, [checkout], select)
+    assert "adapters/stranger/train.py: fill in build()" in line
+    (adapter / "train.py").write_text("from adapters.sb3.train import train\n")
+    assert "1 passed" in outcomes(tests, [checkout], select)[1]
+
+
+def test_skeleton_in_a_package_says_what_is_missing(tmp_path):
+    assert new_adapter.main(["stranger", "--package", "--in", str(tmp_path)]) == 0
+    project, site = tmp_path / "stranger", tmp_path / "site"
+    install(project, site)
+    lines = outcomes(project / "tests", [site, ROOT])
+    check_red(*lines, "parallax_stranger", "parallax_stranger/hp_configs")
+    # A framework that is half done does not keep the others from being used.
+    table = python("-m", "harness.alignment", "--hps", "sb3", path=[site, ROOT], cwd=tmp_path)
+    assert table.returncode == 0, table.stderr
+    assert "stranger refuses: parallax_stranger/translate.py: fill in _sac()" in table.stdout
+
+
+@pytest.mark.parametrize("name", ["x", LONGEST])
+def test_skeleton_is_clean(checkout, name):
+    before = snapshot(checkout)
+    new_adapter.main([name, "--in", str(checkout)])
+    new = [str(path) for path in snapshot(checkout).keys() - before.keys()]
+    sources = [path for path in new if path.endswith(".py")]
+    lint("ruff", "check", *sources, cwd=checkout)
+    lint("ruff", "format", "--check", *sources, cwd=checkout)
+
+
+def test_skeleton_is_typed(checkout):
+    new_adapter.main(["stranger", "--in", str(checkout)])
+    lint("mypy", "--follow-imports=skip", "adapters/stranger", cwd=checkout)
+
+
+@pytest.mark.parametrize("name", ["Stranger", "2nd", "a-b", "class", "", "x" * 21, "../x"])
+def test_names_that_cannot_be_are_refused(name, checkout):
+    before = snapshot(checkout)
+    with pytest.raises(SpecError, match=re.escape(f"NAME={name} must be")):
+        new_adapter.new_adapter(name, checkout)
+    assert snapshot(checkout) == before
+
+
+@pytest.mark.parametrize("name", ["sb3", "original"])
+def test_names_of_frameworks_and_recipes_are_taken(name, checkout, capsys):
+    assert new_adapter.main([name, "--in", str(checkout)]) == 2
+    assert f"Error: NAME={name} is taken" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_no_checkout_is_refused(tmp_path):
+    with pytest.raises(SpecError, match=r"is no checkout of this project.*--package"):
+        new_adapter.new_adapter("stranger", tmp_path)
+
+
+def test_nothing_is_overwritten(checkout):
+    new_adapter.new_adapter("stranger", checkout)
+    (checkout / "adapters/stranger/train.py").write_text("precious")
+    before = snapshot(checkout)
+    with pytest.raises(SpecError, match="exists and is left as it is"):
+        new_adapter.new_adapter("stranger", checkout)
+    assert snapshot(checkout) == before
+
+
+def test_nothing_is_half_written(checkout, monkeypatch):
+    before, folders = snapshot(checkout), set(checkout.rglob("*/"))
+    written = []
+
+    def full_disk(path, write):
+        written.append(path)
+        if len(written) == 7:
+            raise OSError(28, "No space left on device", str(path))
+        path.write_text("half")
+
+    monkeypatch.setattr("harness.record.files.write_atomically", full_disk)
+    with pytest.raises(SpecError, match=r"cannot be written .No space left on device."):
+        new_adapter.new_adapter("stranger", checkout)
+    assert len(written) == 7
+    assert snapshot(checkout) == before and set(checkout.rglob("*/")) == folders
+
+
+def test_adapter_is_registered_and_nothing_else_in_the_project_changes(checkout):
+    project = checkout / "pyproject.toml"
+    before = tomllib.loads(project.read_text())
+    new_adapter.new_adapter("so_strange", checkout)
+    after = tomllib.loads(project.read_text())
+    entries = after["project"]["entry-points"]["parallax.adapters"]
+    assert entries.pop("so_strange") == "adapters.so_strange:SoStrangeAdapter"
+    assert after == before
+
+
+def test_command_line_prints_what_to_do_next(checkout):
+    command = ["-m", "harness", "new-adapter", "stranger", "--in", str(checkout)]
+    result = python(*command, path=[ROOT], cwd=checkout)
+    assert result.returncode == 0, result.stderr
+    for part in ("adapters/stranger/train.py", "pip install", "pytest", "adding-a-framework.md"):
+        assert part in result.stdout

@@ -1,0 +1,204 @@
+import json
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import support
+
+from harness.cli.rerun import compare_provenance, main
+from harness.contract.fields import SpecError
+from harness.contract.run_spec import spec_to_dict
+from harness.record.files import write_json
+from harness.record.reading import read_run
+from harness.sweep.sweep import run_all
+from harness.train.prepare import check_interpreter
+
+PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
+
+
+@pytest.fixture
+def finished(tmp_path):
+    spec = support.spec(hyperparameters=PPO, steps=256, eval_every=128)
+    (outcome,) = run_all([spec], tmp_path, n_jobs=1)
+    assert outcome.status == "completed"
+    return outcome.folder
+
+
+def rerun(folder, *arguments):
+    command = [sys.executable, "-m", "harness", "rerun", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_run_again_is_identical(finished):
+    result = rerun(finished)
+    assert result.returncode == 0, result.stderr
+    assert "Evaluations: identical" in result.stdout and "Weights:     identical" in result.stdout
+    assert "Software and machine: the same" in result.stdout
+
+
+def test_what_differs_is_named(finished, tmp_path):
+    run = dict(read_run(finished).content)
+    run["provenance"]["packages"]["torch"] = "1.0"
+    for guard in ("checksum", "files"):
+        del run[guard]
+    (finished / "run.json").write_text(json.dumps(run | {"weights_sha256": "0"}))
+    with np.load(finished / "evaluations.npz") as file:
+        content = dict(file)
+    content["results"][1] += 1
+    np.savez(finished / "evaluations.npz", **content)
+    result = rerun(finished, "--keep", str(tmp_path / "kept"))
+    assert result.returncode == 1
+    assert "1 of 2 differ, from step 256 on; mean returns by up to 1" in result.stdout
+    assert "packages torch: 1.0 then, " in result.stdout
+    assert list((tmp_path / "kept").rglob("evaluations.npz"))
+
+
+def test_folder_without_a_complete_run_is_refused(tmp_path):
+    result = rerun(tmp_path)
+    assert result.returncode == 2
+    assert "holds no complete run" in result.stderr and "Traceback" not in result.stderr
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """A folder with all that is read of a complete run, made without training."""
+    spec = support.spec()
+    folder = spec.folder(tmp_path)
+    folder.mkdir(parents=True)
+    content = {
+        "schema": 1,
+        "status": "completed",
+        "spec": spec_to_dict(spec),
+        "steps": {"scheduled": 2048},
+        "weights_sha256": "0",
+        "provenance": {"packages": {}},
+    }
+    write_json(folder / "run.json", content)
+    np.savez(folder / "evaluations.npz", timesteps=[2048], results=[[1.0]], ep_lengths=[[1]])
+    assert read_run(folder).complete
+    return folder, content
+
+
+def test_run_is_not_compared_with_itself_or_with_one_that_is_there(recorded, tmp_path, capsys):
+    folder, _ = recorded
+    moved = shutil.copytree(folder, tmp_path / "moved")
+    for name in (folder, moved):
+        assert main([str(name), "--keep", str(tmp_path)]) == 2
+        told = capsys.readouterr()
+        assert f"--keep {tmp_path}: {folder} holds a complete run already" in told.err
+        assert "Name another folder" in told.err and told.out == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda run: [], "corrupted run.json"),
+        (lambda run: run | {"steps": []}, "steps: expected `object`, got `array`"),
+        (lambda run: run | {"spec": []}, "spec: expected `object`, got `array`"),
+        (lambda run: run | {"spec": without(run["spec"], "seed")}, "missing required field `seed`"),
+        (
+            lambda run: run | {"spec": without(run["spec"], "hyperparameters")},
+            "parameters lacks",
+        ),
+        (lambda run: run | {"weights_sha256": None}, "weights_sha256 is missing"),
+        (lambda run: without(run, "provenance"), "provenance is missing"),
+        (lambda run: run | {"provenance": {"threads": 1}}, "provenance.threads: expected"),
+    ],
+)
+def test_damaged_record_is_refused_in_one_message(recorded, change, message, capsys):
+    folder, content = recorded
+    write_json(folder / "run.json", change(content))
+    assert main([str(folder)]) == 2
+    told = capsys.readouterr()
+    assert message in told.err and str(folder) in told.err and told.out == ""
+
+
+def without(mapping, name):
+    return {key: value for key, value in mapping.items() if key != name}
+
+
+def test_provenance_names_what_appeared_and_vanished():
+    before = {"python": "3.11", "packages": {"a": "1", "b": "1"}}
+    after = {"python": "3.11", "packages": {"b": "2", "c": "1"}}
+    assert compare_provenance(before, after) == {
+        "packages a": ("1", "absent"),
+        "packages b": ("1", "2"),
+        "packages c": ("absent", "1"),
+    }
+
+
+@pytest.fixture(scope="module")
+def second_environment(tmp_path_factory):
+    """A virtual environment of its own that sees this one's packages but not the project."""
+    folder = tmp_path_factory.mktemp("second")
+    venv.create(folder, with_pip=False)
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    mine = Path(next(path for path in sys.path if path.endswith("site-packages")))
+    for entry in mine.iterdir():
+        if not entry.name.startswith(("parallax_rl", "_parallax_rl", "__pycache__")):
+            (site / entry.name).symlink_to(entry)
+    return folder / "bin" / "python"
+
+
+def test_another_interpreter_trains_and_everything_else_stays(second_environment, tmp_path):
+    spec = support.spec(
+        hyperparameters=PPO, steps=256, eval_every=128, python=str(second_environment)
+    )
+    (outcome,) = run_all([spec], tmp_path, n_jobs=1)
+    assert outcome.status == "completed", outcome.failure
+    run = read_run(outcome.folder).content
+    assert run["provenance"]["executable"] == str(second_environment)
+    assert [o.status for o in run_all([spec], tmp_path, n_jobs=1)] == ["skipped"]
+    here = support.spec(hyperparameters=PPO, steps=256, eval_every=128)
+    assert here.folder(tmp_path) == spec.folder(tmp_path)
+    assert [o.status for o in run_all([here], tmp_path, n_jobs=1)] == ["skipped"]
+
+
+def test_interpreter_that_lacks_the_framework_is_refused(tmp_path):
+    venv.create(tmp_path / "empty", with_pip=False)
+    python = str(tmp_path / "empty" / "bin" / "python")
+    with pytest.raises(SpecError, match=r"cannot train with sb3: ModuleNotFoundError: No module"):
+        check_interpreter(python, "sb3")
+    with pytest.raises(SpecError, match="cannot be started"):
+        check_interpreter(str(tmp_path / "none"), "sb3")
+
+
+@pytest.mark.parametrize(
+    ("body", "refusal"),
+    [
+        ("exit 0", "does not answer as a Python does: 'exit code 0, without a word'"),
+        ("echo able 3 11; echo $*", "does not answer as a Python does"),
+        ("yes", "prints without end"),
+        ("sleep 1000 & sleep 1000", "did not answer within 2 s"),
+        ("while true; do echo; sleep 0.1; done", "did not answer within 2 s"),
+        ("shift; echo $(($2 * $3)) 3 9", "is Python 3.9"),
+        (
+            "case $2 in import*) shift; echo $(($2 * $3)) 3 11;; esac",
+            "cannot train with sb3: it ended without a word",
+        ),
+    ],
+)
+def test_program_that_is_no_python_is_refused(body, refusal, tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.train.prepare._PROOF_SECONDS", 2.0)
+    monkeypatch.setattr("harness.train.prepare._LARGEST_FACTOR", 2**31)  # what a shell can multiply
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(0o755)
+    began = time.monotonic()
+    for _ in range(50):  # every run of a sweep asks
+        with pytest.raises(SpecError) as caught:
+            check_interpreter(str(program), "sb3")
+    assert time.monotonic() - began < 15
+    assert f"framework.python={program} " in str(caught.value)
+    assert refusal in str(caught.value)
+    assert "cannot train" in refusal or "Name the path of a Python" in str(caught.value)
+
+
+def test_true_is_no_python():
+    with pytest.raises(SpecError, match=r"framework.python=/bin/true does not answer as a Python"):
+        check_interpreter("/bin/true", "sb3")

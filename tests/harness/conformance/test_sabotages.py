@@ -1,0 +1,104 @@
+"""Each way to break an adapter is caught, by the check that is meant to catch it."""
+
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from envs.scripted import NARROW_ENV_ID
+from harness.conformance import AdapterConformance
+from harness.conformance.trainings import observe, train
+from harness.contract import adapter
+
+TESTS = Path(__file__).parents[2]
+
+# Sabotage, check, its arguments, and what the failure says.
+CASES = [
+    ("FlippedTau", "targets_move_by_tau", ["td3"], "did not go tau=0.1 of the way"),
+    ("DoubledTau", "targets_move_by_tau", ["sac"], "did not go tau=0.1 of the way"),
+    ("SwappedLearningRates", "learning_rates_reach_their_networks", ["td3"], "learning_rate"),
+    ("IgnoredPolicyDelay", "updates_are_as_many_as_announced", ["td3"], "policy_updates"),
+    (
+        "UnscaledNoise",
+        "exploration_noise_is_a_share_of_half_the_range",
+        [NARROW_ENV_ID],
+        r"== 0\.05",
+    ),
+    (
+        "VectorStepsCountedOnce",
+        "steps_of_all_copies_are_counted",
+        ["ppo"],
+        "128 transitions announced, 256 taken",
+    ),
+    ("TwoUpdates", "updates_are_as_many_as_announced", ["sac"], "gradient_steps"),
+    ("LargeMinibatches", "updates_are_as_many_as_announced", ["ppo"], "gradient_steps"),
+    ("NoWarmUp", "updates_are_as_many_as_announced", ["sac"], "random_steps"),
+    ("UnseededRandomState", "same_seed_gives_the_same_weights_whatever_ran_before", ["td3"], None),
+    ("IgnoredSeed", "other_seed_gives_other_weights", ["ppo"], None),
+    (
+        "IgnoredLambda",
+        "hyperparameter_is_honoured_or_refused",
+        ["ppo", "gae_lambda"],
+        r"gae_lambda=0\.5 changes nothing",
+    ),
+    (
+        "SilentConstant",
+        "hyperparameter_is_honoured_or_refused",
+        ["sac", "policy_delay"],
+        "DID NOT RAISE",
+    ),
+    ("UndeclaredField", "every_hyperparameter_is_declared", ["ppo"], None),
+    ("NoAnnealing", "learning_rate_schedule_is_kept", ["ppo"], r"went from 0\.01 to 0\.01"),
+    ("WrongBudget", "steps_taken_are_the_steps_reported", ["td3"], "asked for 128"),
+    ("SampledPolicy", "asking_the_policy_changes_nothing", ["ppo"], None),
+    ("FrozenSamplePolicy", "greedy_action_depends_on_the_observation_alone", ["sac"], None),
+    ("NarrowCritics", "hidden_sizes_reach_every_network", ["td3"], "has 8 units where 12"),
+    ("SameLuckForAllCopies", "steps_of_all_copies_are_counted", ["ppo"], "same random state"),
+    ("RescaledPolicy", "actions_are_within_bounds", ["sac", NARROW_ENV_ID], "greedy"),
+    ("UnnamedTargets", "target_networks_are_named_so", ["td3"], None),
+    ("StaleWeights", "other_seed_gives_other_weights", ["td3"], None),
+    (
+        "SwallowedError",
+        "accident_in_the_task_leaves_a_failed_run_that_says_so",
+        ["ppo", "raises"],
+        "the task broke at step 100",
+    ),
+    ("SwallowedInterrupt", "ctrl_c_leaves_an_interrupted_run", ["ppo"], "DID NOT RAISE"),
+    (
+        "StrayProcess",
+        "recorded_run_in_a_fresh_process_ends_in_the_same_weights",
+        ["ppo"],
+        r"processes \[\d+\] are left",
+    ),
+]
+
+
+@pytest.fixture
+def sabotage(monkeypatch):
+    """Puts a class of `sabotages` in the place of the adapter that it breaks."""
+
+    def replace(name):
+        import sabotages
+
+        framework = getattr(sabotages, name).name
+        entry = EntryPoint(framework, f"sabotages:{name}", adapter.ENTRY_POINT_GROUP)
+        others = adapter.installed_adapters()
+        monkeypatch.setattr(adapter, "installed_adapters", lambda: others | {framework: entry})
+        monkeypatch.setenv("PYTHONPATH", str(TESTS))
+        return framework
+
+    train.cache_clear()
+    observe.cache_clear()
+    yield replace
+    train.cache_clear()
+    observe.cache_clear()
+
+
+@pytest.mark.parametrize(("name", "check", "arguments", "message"), CASES)
+def test_sabotage_is_caught_by_the_right_check(name, check, arguments, message, sabotage, tmp_path):
+    suite = AdapterConformance()
+    suite.framework = sabotage(name)
+    method = getattr(suite, f"test_{check}")
+    needs_folder = "tmp_path" in method.__code__.co_varnames[: method.__code__.co_argcount]
+    with pytest.raises((AssertionError, pytest.fail.Exception), match=message):
+        method(*arguments, *([tmp_path] if needs_folder else []))

@@ -1,0 +1,195 @@
+import dataclasses
+
+import pytest
+import support
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envs.tasks import load_task
+from harness.contract.adapter import Context, load_adapter
+from harness.contract.algorithms import ALGORITHMS, PPO, THESIS_FIELDS
+from harness.contract.fields import SpecError, build
+from harness.contract.recipes import load_recipe, read_recipe, recipe_files, recipe_names
+from harness.contract.run_spec import DEFAULTS, spec_from_dict, spec_to_dict
+from harness.train.prepare import prepare, resolve
+
+RECIPES = sorted([*support.NAMES, "original"])
+FRAMEWORKS = support.frameworks()
+
+
+def test_each_framework_and_the_papers_have_recipes_in_field_order_with_sources():
+    for algorithm, cls in ALGORITHMS.items():
+        assert recipe_names(algorithm) == RECIPES
+        for name in RECIPES:
+            load_recipe(algorithm, name)
+            fields = [field.name for field in dataclasses.fields(cls)]
+            assert list(read_recipe(algorithm, name)) == fields
+            lines = recipe_files(algorithm)[name].read_text().splitlines()
+            values = [line for line in lines if line.split(":")[0] in fields]
+            assert len(values) == len(fields)
+            assert all("  # " in line for line in values)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_thesis_fields_are_fields(algorithm):
+    assert THESIS_FIELDS[algorithm] <= {f.name for f in dataclasses.fields(ALGORITHMS[algorithm])}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("hps", RECIPES)
+def test_every_recipe_translates_under_the_thesis_alignment(framework, algorithm, hps):
+    spec = support.spec(framework, algorithm, hps, steps=10_000)
+    native = prepare(spec, load_adapter(framework)).native
+    assert [row.field for row in native.alignment] == [
+        field.name for field in dataclasses.fields(ALGORITHMS[algorithm])
+    ]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("hps", RECIPES)
+def test_every_recipe_translates_in_full_or_is_refused_with_field_and_framework(
+    framework, algorithm, hps
+):
+    spec = support.spec(framework, algorithm, hps, steps=10_000, alignment="full")
+    try:
+        native = prepare(spec, load_adapter(framework)).native
+    except SpecError as error:
+        assert "hyperparameters." in str(error) and f"in {framework} it is" in str(error)
+    else:
+        for row in native.alignment:
+            assert row.value == getattr(spec.hyperparameters, row.field)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_own_recipe_in_full_is_the_same_as_under_thesis(framework, algorithm):
+    context = Context(load_task("HalfCheetah-v4"), steps=10_000, seed=0)
+    own = load_recipe(algorithm, framework)
+    adapter = load_adapter(framework)
+    assert resolve(adapter, algorithm, own, "thesis", context) == resolve(
+        adapter, algorithm, own, "full", context
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seed": -1}, r"seed=-1 must be at least 0"),
+        ({"steps": 0}, r"steps=0 must be at least 1"),
+        ({"steps": 1.5}, r"steps=1\.5 must be a whole number"),
+        ({"eval_every": 601}, r"eval_every=601 is longer than the run of steps=600"),
+        ({"framework": "sb4"}, r"framework=sb4 is not known. Did you mean sb3\?"),
+        ({"algorithm": "dqn"}, r"algorithm='dqn' must be one of: ppo, td3, sac"),
+        ({"alignment": "none"}, r"alignment='none' must be one of: thesis, full"),
+        ({"wrappers": "some"}, r"wrappers='some' must be one of"),
+        ({"threads": 0}, r"threads=0 must be at least 1"),
+        ({"steps": float("inf")}, r"steps=inf must be a whole number"),
+        ({"steps": float("nan")}, r"steps=nan must be a whole number"),
+        ({"seed": float("nan")}, r"seed=nan must be a whole number"),
+        ({"study": "../x"}, r"study='../x' must be a name"),
+    ],
+)
+def test_bad_values_are_refused_by_name(changes, message):
+    hps = "sb3"
+    algorithm = changes.pop("algorithm", "ppo")
+    with pytest.raises(SpecError, match=message):
+        if algorithm == "dqn":
+            from harness.contract.run_spec import make_spec
+
+            values = spec_to_dict(support.spec()) | {"algorithm": algorithm}
+            make_spec(values, {}, {})
+        support.spec(algorithm=algorithm, hps=hps, **changes)
+
+
+@pytest.mark.parametrize(
+    ("hyperparameters", "message"),
+    [
+        ({"gamma": 1.1}, r"hyperparameters\.gamma=1\.1 must be at most 1"),
+        ({"gama": 0.9}, r"hyperparameters\.gama is not known. Did you mean gamma\?"),
+        ({"learning_rate": "fast"}, r"hyperparameters\.learning_rate='fast' must be a number"),
+        ({"learning_rate": float("nan")}, r"must be finite"),
+        ({"learning_rate": 10**400}, r"hyperparameters\.learning_rate must be below"),
+        ({"epochs": 2.5}, r"epochs=2\.5 must be a whole number"),
+        ({"hidden_sizes": 64}, r"hidden_sizes=64 must be a list"),
+        ({"hidden_sizes": []}, r"hidden_sizes=\[\] must have at least one entry"),
+        ({"hidden_sizes": [64, 0]}, r"hidden_sizes=0 must be at least 1"),
+        ({"normalize_advantage": 1}, r"must be true or false"),
+        ({"learning_rate_schedule": "cosine"}, r"must be one of: constant, linear"),
+        ({"gae_lambda": None}, r"gae_lambda=None must be a number"),
+    ],
+)
+def test_bad_hyperparameters_are_refused_by_name(hyperparameters, message):
+    with pytest.raises(SpecError, match=message):
+        support.spec(hyperparameters=hyperparameters, alignment="full")
+
+
+def test_override_without_effect_is_refused():
+    with pytest.raises(SpecError, match=r"max_grad_norm=0\.1 would have no effect.*alignment=full"):
+        support.spec(hyperparameters={"max_grad_norm": 0.1})
+    support.spec(hyperparameters={"max_grad_norm": 0.1}, alignment="full")
+
+
+def test_variant_tells_apart_what_the_path_does_not_name():
+    plain = support.spec().variant
+    others = [
+        support.spec(hyperparameters={"gamma": 0.98}).variant,
+        support.spec(alignment="full").variant,
+        support.spec(threads=2).variant,
+        support.spec(wrappers="normalized").variant,
+        support.spec(eval_every=200).variant,
+        support.spec(steps=700).variant,
+    ]
+    assert len({plain, *others}) == 7
+    assert support.spec(hyperparameters={"gamma": 0.98}, eval_every=600).variant == (
+        "steps=600,eval_every=600,eval_episodes=2,gamma=0.98"
+    )
+
+
+def test_long_variants_fit_a_file_name():
+    many = {f.name: 0.123456 for f in dataclasses.fields(PPO) if f.type is float}
+    spec = support.spec(hyperparameters=many, alignment="full")
+    assert len(spec.variant) < 200 and "/" not in spec.variant
+
+
+def test_spec_survives_json():
+    import json
+
+    spec = support.spec(hyperparameters={"gamma": 0.98})
+    assert spec_from_dict(json.loads(json.dumps(spec_to_dict(spec)))) == spec
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps": "many"}, r"steps='many' must be a whole number"),
+        ({"algorithm": "dqn"}, r"algorithm='dqn' must be one of"),
+        ({"study": "../x"}, r"study='../x' must be a name"),
+        ({"hyperparameters": []}, r"hyperparameters=\[\] must be a mapping"),
+        ({"hyperparameters": {}}, r"hyperparameters lacks learning_rate"),
+        ({"overridden": [["gamma"]]}, r"overridden=.* must list names"),
+        ({"overridden": None}, r"overridden=None must list names"),
+        ({"python": 3}, r"python=3 must be the path"),
+        ({"colour": 1}, r"spec has no field colour"),
+    ],
+)
+def test_stored_spec_that_is_damaged_is_refused_by_name(changes, message):
+    with pytest.raises(SpecError, match=message):
+        spec_from_dict(spec_to_dict(support.spec()) | changes)
+
+
+def test_stored_spec_that_lacks_fields_is_refused_by_name():
+    stored = spec_to_dict(support.spec())
+    for name in stored.keys() - DEFAULTS.keys() - {"python", "overridden"}:
+        with pytest.raises(SpecError, match=f"spec lacks {name}"):
+            spec_from_dict({key: value for key, value in stored.items() if key != name})
+    for content in (None, [], "spec"):
+        with pytest.raises(SpecError, match="spec is missing"):
+            spec_from_dict(content)
+
+
+@given(st.dictionaries(st.text(), st.none() | st.floats() | st.text() | st.lists(st.integers())))
+def test_any_mapping_builds_or_is_refused(values):
+    with pytest.raises(SpecError):
+        build(PPO, values, "hyperparameters")

@@ -1,0 +1,68 @@
+"""A package of somebody else's registers an adapter, with no change in this project."""
+
+import os
+import subprocess
+import sys
+
+PROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "stranger"
+version = "0"
+
+[project.entry-points."parallax.adapters"]
+stranger = "stranger:StrangerAdapter"
+"""
+
+# A framework is what trains; this one is Stable-Baselines3 under another name.
+ADAPTER = """
+from adapters.sb3 import SB3Adapter
+
+
+class StrangerAdapter(SB3Adapter):
+    name = "stranger"
+
+    def supports(self, algorithm):
+        return algorithm == "ppo"
+"""
+
+
+def make_package(folder):
+    package = folder / "stranger"
+    (package / "hp_configs" / "ppo").mkdir(parents=True)
+    (folder / "pyproject.toml").write_text(PROJECT)
+    (package / "__init__.py").write_text(ADAPTER)
+    from harness.contract.recipes import recipe_files
+
+    recipe = recipe_files("ppo")["sb3"].read_text().replace("2048", "128")
+    (package / "hp_configs" / "ppo" / "stranger.yaml").write_text(recipe)
+
+
+def run(*command, **options):
+    result = subprocess.run(command, capture_output=True, text=True, **options)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_installed_package_is_a_framework_like_any_other(tmp_path):
+    source, site = tmp_path / "source", tmp_path / "site"
+    source.mkdir()
+    make_package(source)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+    run(*pip, "--no-build-isolation", "--target", str(site), str(source))
+    environment = os.environ | {"PYTHONPATH": str(site)}
+    harness = [sys.executable, "-m", "harness"]
+    text = run(*harness, "--help", env=environment)
+    assert "framework: cleanrl, sb3, stranger" in text
+    assert "hps: cleanrl, original, sb3, stranger" in text
+    arguments = ["framework=stranger", "hps=stranger", "steps=256", "eval_every=128"]
+    run(*harness, *arguments, "eval_episodes=2", env=environment, cwd=tmp_path)
+    assert list((tmp_path / "results").rglob("ppo/stranger/stranger/*/seed=0/evaluations.npz"))
+    alignment = [sys.executable, "-m", "harness.alignment", "--algorithm", "ppo", "--hps", "sb3"]
+    assert "stranger" in run(*alignment, env=environment)
+    command = [*harness, "framework=stranger", "algorithm=sac"]
+    refused = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert "framework=stranger has no algorithm=sac: choose ppo" in refused.stderr

@@ -1,0 +1,84 @@
+"""A sweep's folders are all set up or all left as they were."""
+
+import pytest
+import recorded
+import support
+
+from harness.contract.adapter import load_adapter
+from harness.contract.fields import SpecError
+from harness.record.files import write_json
+from harness.record.lease import Lease
+from harness.record.reading import read_run
+from harness.sweep.folders import initialize_all
+from harness.train.prepare import prepare
+
+
+def runs(results, *specs):
+    return [(spec.folder(results), prepare(spec, load_adapter("sb3"))) for spec in specs]
+
+
+def contents(folder):
+    return {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+
+
+def too_long():
+    return support.spec(study="x" * 300)
+
+
+def test_all_folders_are_pending(tmp_path):
+    asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
+    assert initialize_all(asked) == (dict(asked), {})
+    assert [read_run(folder).content["status"] for folder, _ in asked] == ["pending", "pending"]
+
+
+def test_run_under_way_is_told_and_left_alone(tmp_path):
+    asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
+    held = asked[0][0]
+    held.mkdir(parents=True)
+    with Lease.acquire(held):
+        pending, others = initialize_all(asked)
+    assert list(pending) == [asked[1][0]]
+    assert list(others) == [held] and "is running it" in others[held]
+    assert not (held / "run.json").exists()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_nothing_is_left_where_a_folder_cannot_be_made(first, tmp_path):
+    specs = [support.spec(seed=0), support.spec(seed=1)]
+    specs.insert(0 if first else 2, too_long())
+    with pytest.raises(SpecError, match="cannot be written"):
+        initialize_all(runs(tmp_path / "results", *specs))
+    assert not (tmp_path / "results").exists()
+
+
+def test_earlier_attempt_is_put_back_where_another_folder_cannot_be_made(tmp_path):
+    asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
+    initialize_all(asked)
+    failed = asked[0][0]
+    recorded.edit(failed, status="failed", failure="x")
+    before = contents(tmp_path)
+    for _ in range(2):
+        with pytest.raises(SpecError, match="cannot be written"):
+            initialize_all([*asked, *runs(tmp_path, too_long())])
+        assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("content", [[], {"spec": []}, {"status": "completed", "spec": None}])
+def test_damaged_record_is_replaced(content, tmp_path):
+    ((folder, run),) = runs(tmp_path, support.spec())
+    folder.mkdir(parents=True)
+    write_json(folder / "run.json", content)
+    assert initialize_all([(folder, run)]) == ({folder: run}, {})
+    assert read_run(folder).content["status"] == "pending"
+
+
+def test_run_of_other_settings_takes_nothing_along(tmp_path):
+    asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
+    initialize_all(asked[1:])
+    path = asked[1][0] / "run.json"
+    run = read_run(asked[1][0]).content
+    write_json(path, run | {"spec": run["spec"] | {"steps": 7}})
+    before = contents(tmp_path)
+    with pytest.raises(SpecError, match="holds a run with other settings"):
+        initialize_all(asked)
+    assert contents(tmp_path) == before

@@ -1,0 +1,110 @@
+"""How evaluated episodes end, on a task that counts."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from envs.lockstep import make_lockstep
+from harness.train.monitor import evaluate
+
+
+class Countdown(gymnasium.Env):
+    """Ends after as many steps as the seed says, and cannot be stepped afterwards.
+
+    Observes the number of steps left. Pays the action; -1 makes the reward infinite and
+    -2 the observation.
+    """
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+    action_space = gymnasium.spaces.Box(-9.0, 9.0, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        self.left = float(seed)
+        return np.array([self.left]), {}
+
+    def step(self, action):
+        assert self.left > 0, "stepped after the end"
+        self.left -= 1
+        seen = np.inf if action[0] == -2 else self.left
+        reward = np.inf if action[0] == -1 else float(action[0])
+        return np.array([seen]), reward, self.left == 0, False, {}
+
+
+@pytest.fixture
+def countdown(monkeypatch):
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", {})
+    gymnasium.register("Countdown-v0", entry_point=Countdown, max_episode_steps=6)
+    return lambda n: make_lockstep("Countdown-v0", n)
+
+
+def constant(value):
+    return lambda observations: np.full((len(observations), 1), value, np.float32)
+
+
+def test_every_episode_is_played_to_its_end_and_no_further(countdown):
+    evaluation = evaluate(constant(2.0), countdown(4), [1, 5, 9, 3])
+    # The third reaches the time limit.
+    assert evaluation.lengths.tolist() == [1, 5, 6, 3]
+    assert evaluation.returns.tolist() == [2.0, 10.0, 12.0, 6.0]
+    assert evaluation.is_finite
+
+
+def test_policy_sees_all_rows_until_the_last_episode_ends(countdown):
+    batches = []
+
+    def policy(observations):
+        batches.append(observations[:, 0].tolist())
+        return constant(0.0)(observations)
+
+    evaluate(policy, countdown(3), [1, 2, 4])
+    assert batches == [[1, 2, 4], [0, 1, 3], [0, 0, 2], [0, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("bad", "steps"),
+    [(np.nan, 1), (np.inf, 1), (-1.0, 2), (-2.0, 2)],
+    ids=["action is nan", "action is infinite", "reward", "observation"],
+)
+def test_number_that_is_not_finite_ends_the_episode_with_nan(countdown, bad, steps):
+    calls = []
+
+    def policy(observations):
+        assert np.isfinite(observations).all()
+        calls.append(1)
+        actions = constant(1.0)(observations)
+        if len(calls) == 2:
+            actions[1] = bad
+        return actions
+
+    evaluation = evaluate(policy, countdown(3), [3, 4, 5])
+    assert np.isnan(evaluation.returns).tolist() == [False, True, False]
+    assert evaluation.returns[[0, 2]].tolist() == [3.0, 5.0]
+    assert evaluation.lengths.tolist() == [3, steps, 5]
+    assert not evaluation.is_finite
+
+
+def test_observations_that_never_are_finite_end_at_once(countdown):
+    evaluation = evaluate(constant(1.0), countdown(2), [3, np.inf])
+    assert evaluation.lengths.tolist() == [3, 0]
+    assert np.isnan(evaluation.returns).tolist() == [False, True]
+
+
+def test_observation_too_large_for_float32_is_not_hidden(countdown):
+    def enlarge(observations):
+        return np.where(observations == 4, 1e300, observations)
+
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        evaluation = evaluate(constant(1.0), countdown(2), [3, 5], enlarge)
+    assert np.isnan(evaluation.returns).tolist() == [False, True]
+    assert evaluation.lengths.tolist() == [3, 1]
+
+
+def test_actions_reach_the_task_as_the_policy_returns_them(countdown):
+    evaluation = evaluate(constant(1e6), countdown(1), [2])
+    assert evaluation.returns.tolist() == [2e6]
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 1), (3, 2)])
+def test_actions_of_another_shape_are_refused(countdown, shape):
+    with pytest.raises(ValueError, match="shape"):
+        evaluate(lambda _: np.zeros(shape, np.float32), countdown(3), [3, 4, 5])

@@ -1,0 +1,192 @@
+"""What a run leaves behind, whatever happens to it."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import support
+
+from harness.contract.adapter import Context, load_adapter
+from harness.contract.fields import SpecError
+from harness.record.folder import RunFolder
+from harness.record.lease import Lease
+from harness.record.reading import read_run
+from harness.sweep.folders import initialize
+from harness.train.prepare import Prepared, prepare
+from harness.train.run import execute
+
+PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
+
+
+def small(**changes):
+    return support.spec(hyperparameters=PPO, **{"steps": 256, "eval_every": 100} | changes)
+
+
+def test_folder_holds_the_documented_files(tmp_path):
+    folder, run = support.run(small(), tmp_path)
+    assert sorted(file.name for file in folder.iterdir()) == [
+        "evaluations.npz",
+        "run.json",
+        "trace.parquet",
+    ]
+    assert folder == tmp_path.joinpath(
+        "test", "InvertedPendulum-v4", "ppo", "sb3", "sb3", folder.parent.name, "seed=0"
+    )
+    assert run["status"] == "completed"
+    assert run["steps"] == {"requested": 256, "scheduled": 256, "framework": 256, "taken": 256}
+    assert run["native"]["n_steps"] == 128
+    assert {row["field"] for row in run["alignment"]} == set(run["hyperparameters"])
+    assert "stable_baselines3" in run["provenance"]["packages"]
+    assert run["provenance"]["threads"]["OMP_NUM_THREADS"] == "1"
+    assert run["timings"]["seconds"] > 0
+
+
+def test_evaluations_have_the_layout_of_stable_baselines3(tmp_path):
+    folder, _ = support.run(small(), tmp_path)
+    with np.load(folder / "evaluations.npz") as file:
+        assert set(file) == {"timesteps", "results", "ep_lengths"}
+        # Every 100 steps, and always at the last step.
+        assert file["timesteps"].tolist() == [100, 200, 256]
+        assert file["results"].shape == file["ep_lengths"].shape == (3, 2)
+        assert np.isfinite(file["results"]).all()
+
+
+def test_trace_has_the_tasks_own_episodes_and_upstreams_losses(tmp_path):
+    folder, _ = support.run(small(wrappers="normalized"), tmp_path)
+    trace = pd.read_parquet(folder / "trace.parquet")
+    assert list(trace.columns) == ["step", "metric", "value"]
+    assert {"loss/value", "policy/entropy", "episode/return"} <= set(trace["metric"])
+    returns = trace[trace["metric"] == "episode/return"]["value"]
+    lengths = trace[trace["metric"] == "episode/length"]["value"]
+    # This task pays 1 a step; normalised rewards would not add up to the length.
+    assert returns.tolist() == lengths.tolist()
+
+
+def test_evaluating_more_often_changes_nothing(tmp_path):
+    _, often = support.run(small(eval_every=16), tmp_path)
+    _, rarely = support.run(small(eval_every=256), tmp_path)
+    assert often["weights_sha256"] == rarely["weights_sha256"] is not None
+
+
+def test_seed_decides_the_weights(tmp_path):
+    digests = [
+        support.run(small(seed=seed, study=study), tmp_path)[1]["weights_sha256"]
+        for study, seed in (("a", 0), ("b", 0), ("c", 1))
+    ]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_complete_run_is_not_run_again(tmp_path):
+    spec = small()
+    folder, _ = support.run(spec, tmp_path)
+    prepared = prepare(spec, load_adapter("sb3"))
+    assert not initialize(prepared, folder)
+    (folder / "evaluations.npz").write_bytes(b"broken")
+    assert initialize(prepared, folder)
+    assert read_run(folder).content["status"] == "pending"
+
+
+def test_folder_of_another_run_is_never_overwritten(tmp_path):
+    spec = small()
+    folder, run = support.run(spec, tmp_path)
+    (folder / "run.json").write_text(json.dumps(run | {"spec": run["spec"] | {"steps": 7}}))
+    with pytest.raises(SpecError, match="holds a run with other settings"):
+        initialize(prepare(spec, load_adapter("sb3")), folder)
+
+
+class Broken:
+    """Takes some steps, then does what it was made for."""
+
+    def __init__(self, act):
+        self.act = act
+
+    def sources(self, algorithm):
+        return {}
+
+    def train(self, algorithm, native, context, make_env, monitor):
+        monitor.attach(lambda batch: np.zeros((len(batch), 1), np.float32), dict)
+        env = make_env()
+        env.reset(seed=0)
+        for _ in range(150):
+            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            if terminated or truncated:
+                env.reset()
+        self.act(monitor)
+
+
+def run_broken(act, tmp_path, scheduled=150):
+    spec = small()
+    real = prepare(spec, load_adapter("sb3"))
+    native = dataclasses.replace(real.native, total_steps=scheduled)
+    prepared = Prepared(spec, Context(real.context.task, 150, 0), real.hyperparameters, native)
+    folder = tmp_path / "run"
+    initialize(prepared, folder)
+
+    def go():
+        with Lease.acquire(folder) as lease:
+            return execute(prepared, Broken(act), RunFolder(lease))
+
+    return folder, go
+
+
+def fail(monitor):
+    raise ZeroDivisionError("on purpose")
+
+
+def interrupt(monitor):
+    raise KeyboardInterrupt
+
+
+def diverge(monitor):
+    monitor.attach(lambda batch: np.full((len(batch), 1), np.nan, np.float32), dict)
+
+
+def test_exception_leaves_a_failed_run_with_its_reason(tmp_path):
+    folder, go = run_broken(fail, tmp_path)
+    assert go() == "failed"
+    run = read_run(folder).content
+    assert (run["status"], run["steps"]["taken"]) == ("failed", 150)
+    assert run["failure"] == "ZeroDivisionError: on purpose"
+    assert read_run(folder).reason == "failed: ZeroDivisionError: on purpose"
+    with np.load(folder / "evaluations.npz") as file:
+        assert file["timesteps"].tolist() == [100]  # what was evaluated is kept
+
+
+def test_ctrl_c_leaves_an_interrupted_run(tmp_path):
+    folder, go = run_broken(interrupt, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        go()
+    assert read_run(folder).content["status"] == "interrupted"
+    assert not (folder / "progress.json").exists()
+
+
+def test_divergence_is_a_failure_and_not_a_result(tmp_path):
+    folder, go = run_broken(diverge, tmp_path)
+    assert go() == "failed"
+    assert "step 150 returned a number that is not finite" in read_run(folder).content["failure"]
+
+
+def test_steps_that_were_not_scheduled_are_a_failure(tmp_path):
+    folder, go = run_broken(lambda monitor: None, tmp_path, scheduled=151)
+    assert go() == "failed"
+    assert read_run(folder).content["failure"] == (
+        "upstream took 150 environment steps where 151 were due"
+    )
+
+
+def test_failed_write_leaves_the_old_file(tmp_path):
+    from harness.record.files import write_atomically
+
+    path = tmp_path / "file"
+    path.write_text("old")
+
+    def write(file):
+        file.write(b"half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(path, write)
+    assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["file"]

@@ -1,0 +1,50 @@
+"""The loopback cluster that the other tests here stand on."""
+
+import subprocess
+import time
+
+from slurm.loopback.cluster import Cluster
+from slurm.loopback.daemons import descendants, is_running, read_pid, socket_owners
+
+
+def ask(cluster, *command):
+    return subprocess.run(
+        command, env=cluster.environment(), capture_output=True, text=True, timeout=60
+    ).stdout
+
+
+def wait_until(condition, patience=60):
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < deadline, "gave up waiting"
+        time.sleep(0.1)
+
+
+def test_jobs_run_on_every_node(cluster):
+    output = ask(cluster, "srun", "--nodes=2", "sh", "-c", "echo $SLURMD_NODENAME")
+    assert sorted(output.split()) == ["n1", "n2"]
+
+
+def test_controller_and_node_survive_being_killed(cluster):
+    ask(cluster, "sbatch", "--wrap=sleep 1000", "--output=/dev/null", "--nodelist=n1")
+    wait_until(lambda: ask(cluster, "squeue", "--noheader", "--format=%T").strip() == "RUNNING")
+    wait_until(lambda: socket_owners(cluster.layout.spool / "n1"))
+    cluster.kill_controller()
+    cluster.start_controller()
+    wait_until(lambda: ask(cluster, "squeue", "--noheader", "--format=%T").strip() == "RUNNING")
+    running = descendants(socket_owners(cluster.layout.spool / "n1"))
+    assert any(map(is_running, running))
+    cluster.kill_node("n1", steps=True)
+    wait_until(lambda: not any(map(is_running, running)), patience=10)
+    cluster.start_node("n1")
+    assert read_pid(cluster.layout.pid_file("slurmd.n1"))
+
+
+def test_nothing_is_left_after_the_end(scratch):
+    with Cluster(scratch, nodes=1) as cluster:
+        ask(cluster, "sbatch", "--wrap=sleep 1000", "--output=/dev/null")
+        wait_until(lambda: socket_owners(cluster.layout.spool))
+        pids = {int(path.read_text()) for path in cluster.layout.run.glob("*.pid")}
+        pids |= descendants(socket_owners(cluster.layout.spool))
+    assert len(pids) >= 5
+    wait_until(lambda: not any(map(is_running, pids)), patience=10)
