@@ -11,6 +11,25 @@ from analysis.data.runs import Cell, Excluded, Loaded, Run
 from analysis.stats.intervals import Interval
 
 MISSING = "-"
+OWN = "own defaults"
+
+_LABELS = {
+    "cleanrl": "CleanRL",
+    "sb3": "SB3",
+    "torchrl": "TorchRL",
+    "tianshou": "Tianshou",
+    "ppo": "PPO",
+    "td3": "TD3",
+    "sac": "SAC",
+}
+
+# How each kind of interval is computed.
+FORMULAS = {
+    "t": "mean ± t(0.975, n-1)·s/√n",
+    "thesis": "mean ± 1.96·population deviation/√n",
+    "bootstrap": "2.5% and 97.5% percentiles of 10,000 bootstrap means",
+    "bca": "percentiles of 10,000 bootstrap means, corrected for bias and skewness",
+}
 
 
 def number(value: float) -> str:
@@ -101,17 +120,6 @@ def task_lines(text: str, width: int = 14) -> str:
     return "\n".join([*lines, *rest])
 
 
-OWN = "own defaults"
-
-
-FORMULAS = {
-    "t": "mean ± t(0.975, n-1)·s/√n",
-    "thesis": "mean ± 1.96·population deviation/√n",
-    "bootstrap": "2.5% and 97.5% percentiles of 10,000 bootstrap means",
-    "bca": "percentiles of 10,000 bootstrap means, corrected for bias and skewness",
-}
-
-
 def counts(loaded: Loaded) -> str:
     """How many runs there are, honest about what the number cannot know."""
     links = len(loaded.links)
@@ -150,17 +158,6 @@ def span(values: Iterable[int]) -> str:
     """The smallest and the largest of some numbers."""
     found = sorted(set(values))
     return " to ".join(map(str, dict.fromkeys((found[0], found[-1]))))
-
-
-_LABELS = {
-    "cleanrl": "CleanRL",
-    "sb3": "SB3",
-    "torchrl": "TorchRL",
-    "tianshou": "Tianshou",
-    "ppo": "PPO",
-    "td3": "TD3",
-    "sac": "SAC",
-}
 
 
 def label(name: str) -> str:

@@ -20,10 +20,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 from harness.contract.fields import SpecError, check
+from harness.contract.interpreter import lend_project
 from harness.contract.run_spec import RunSpec
 from harness.sweep.folders import initialize
 from harness.sweep.process import THREAD_VARIABLES
-from harness.train.prepare import lend_project
 from slurm.trials import LOADING, Group, Trial, make_trials
 
 HERE, CLUSTER = "here", "cluster"

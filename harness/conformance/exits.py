@@ -16,12 +16,13 @@ import pytest
 from envs.scripted import ENV_ID, FAULT_ENV_IDS, FAULT_STEP
 from harness.conformance.trainings import STEPS, base_hyperparameters, train
 from harness.contract.adapter import load_adapter
+from harness.contract.interpreter import lend_project
 from harness.contract.run_spec import DEFAULTS, make_spec
 from harness.record.folder import RunFolder
 from harness.record.lease import Lease
 from harness.record.reading import read_run
 from harness.sweep.folders import initialize
-from harness.train.prepare import Prepared, lend_project, prepare
+from harness.train.prepare import Prepared, prepare
 from harness.train.run import execute
 
 FILES = {"run.json", "evaluations.npz", "trace.parquet", "log.txt"}

@@ -18,10 +18,10 @@ import numpy as np
 
 from harness.contract.adapter import find_adapter, installed_adapters, load_adapter
 from harness.contract.fields import SpecError, unknown
+from harness.contract.interpreter import check_interpreter, lend_project
 from harness.probes.contract import Probeable
 from harness.probes.probe import Probe, alike
 from harness.probes.results import Answer, Axis, Report, Result, no_answer, result_from_json
-from harness.train.prepare import check_interpreter, lend_project
 
 
 def died(probe: Probe, why: str) -> Result:

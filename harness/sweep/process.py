@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.contract.interpreter import lend_project
 from harness.contract.run_spec import RunSpec
 from harness.record.files import Unusable, open_regular
 from harness.record.folder import RunFolder
 from harness.record.layout import LOG_FILE
 from harness.record.lease import EXIT_COMPLETE, EXIT_NOT_MINE, Lease, LeaseHeld, LeaseLost
 from harness.record.reading import Reading, holds, read_run
-from harness.train.prepare import lend_project
 from harness.train.stopping import EXIT_INTERRUPTED, SIGNALS, interruption, reason_of
 
 _LAST_BYTES = 4096

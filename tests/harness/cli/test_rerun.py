@@ -12,11 +12,11 @@ import support
 
 from harness.cli.rerun import compare_provenance, main
 from harness.contract.fields import SpecError
+from harness.contract.interpreter import check_interpreter
 from harness.contract.run_spec import spec_to_dict
 from harness.record.files import write_json
 from harness.record.reading import read_run
 from harness.sweep.sweep import run_all
-from harness.train.prepare import check_interpreter
 
 PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
 
@@ -184,8 +184,9 @@ def test_interpreter_that_lacks_the_framework_is_refused(tmp_path):
     ],
 )
 def test_program_that_is_no_python_is_refused(body, refusal, tmp_path, monkeypatch):
-    monkeypatch.setattr("harness.train.prepare._PROOF_SECONDS", 2.0)
-    monkeypatch.setattr("harness.train.prepare._LARGEST_FACTOR", 2**31)  # what a shell can multiply
+    monkeypatch.setattr("harness.contract.interpreter._PROOF_SECONDS", 2.0)
+    # What a shell can multiply.
+    monkeypatch.setattr("harness.contract.interpreter._LARGEST_FACTOR", 2**31)
     program = tmp_path / "python"
     program.write_text(f"#!/bin/sh\n{body}\n")
     program.chmod(0o755)
