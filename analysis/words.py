@@ -120,7 +120,7 @@ def task_lines(text: str, width: int = 14) -> str:
     return "\n".join([*lines, *rest])
 
 
-def counts(loaded: Loaded) -> str:
+def run_counts(loaded: Loaded) -> str:
     """How many runs there are, honest about what the number cannot know."""
     links = len(loaded.links)
     passed_over = f" {links} links to folders were not followed." if links else ""

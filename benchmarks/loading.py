@@ -20,7 +20,7 @@ import numpy as np
 
 from analysis.data.load import load
 from analysis.verdicts.options import Options
-from analysis.verdicts.study import answer_runs
+from analysis.verdicts.study import judge_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -60,7 +60,7 @@ def measure(folder: Path) -> dict[str, Any]:
     loaded = load(folder)
     found["load"] = _since(start)
     start = time.perf_counter(), time.process_time()
-    answer_runs(loaded, Options())
+    judge_runs(loaded, Options())
     found["answers"] = _since(start)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {**found, "used": loaded.used, "memory": memory}

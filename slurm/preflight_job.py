@@ -8,11 +8,11 @@ from pathlib import Path
 from harness.cli.errors import RunsFailed
 from harness.contract.fields import SpecError
 from harness.contract.run_spec import RunSpec, spec_from_dict, spec_to_dict
-from harness.record.files import write_all, write_json
+from harness.record.files import write_json
 from slurm.arrays import Array, Resources, new_record
 from slurm.preflight import Preflight, estimate, preflight
 from slurm.settings import Settings
-from slurm.states import OUTCOME
+from slurm.states import FAILED, OUTCOME, PASSED
 from slurm.submit import submit_job
 from slurm.trials import make_trials
 
@@ -42,20 +42,20 @@ class PreflightJob:
             PreflightFailed: Some cannot take a step.
         """
         job = os.environ.get("SLURM_JOB_ID", "")
-        self._write(f"under way, job {job}")
+        self._write("under way", f"job {job}")
         content = json.loads((self._folder / _SPECS).read_text())
         try:
             count = preflight([spec_from_dict(s) for s in content], self._processes, self._seconds)
         except SpecError as error:
-            self._write(f"failed: {error}")
+            self._write(FAILED, str(error))
             raise PreflightFailed(str(error)) from error
         except BaseException as error:
-            self._write(f"failed: it was ended by {type(error).__name__} {error}".rstrip())
+            self._write(FAILED, f"it was ended by {type(error).__name__} {error}".rstrip())
             raise
-        self._write(f"passed: {count} settings took one step each without an error.")
+        self._write(PASSED, f"{count} settings took one step each without an error.")
 
-    def _write(self, text: str) -> None:
-        write_all({self._folder / OUTCOME: f"{text}\n"})
+    def _write(self, state: str, said: str) -> None:
+        write_json(self._folder / OUTCOME, {"state": state, "said": said})
 
 
 def submit_preflight(
@@ -89,7 +89,7 @@ def submit_preflight(
     write_json(record.folder / _SPECS, [spec_to_dict(spec) for spec in specs])
     job = PreflightJob(record.folder, processes, options.seconds)
     outcome = record.folder / OUTCOME
-    write_all({outcome: "queued\n"})
+    write_json(outcome, {"state": "queued", "said": ""})
     try:
         job_id = submit_job(record, array, settings, job)
     except RunsFailed:

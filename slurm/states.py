@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from harness.cli.errors import RunsFailed
 from harness.record.files import Unusable, first_line, read_bounded
 from harness.record.layout import SLURM_FOLDER, find_runs, study_folder
@@ -182,7 +184,8 @@ def _step(beat: Beat) -> int:
     return min(max(beat.step, 0), _MOST_STEPS)
 
 
-OUTCOME = "preflight.txt"
+OUTCOME = "preflight.json"
+PASSED, FAILED = "passed", "failed"
 """What became of a preflight that was a job, in words that begin with `passed` or `failed`."""
 
 _MOST_BYTES = 2**20
@@ -230,14 +233,26 @@ def study_folders(runs: Iterable[RunState]) -> list[Path]:
     return sorted({study for run in runs for study in _study_folder(run.folder)})
 
 
-def last_preflight(study: Path) -> tuple[Path, str] | None:
+class PreflightOutcome(msgspec.Struct, frozen=True):
+    """What became of a preflight that was a job of its own.
+
+    Attributes:
+        state: `queued`, `under way`, `passed` or `failed`.
+        said: Why, in words.
+    """
+
+    state: str
+    said: str
+
+
+def last_preflight(study: Path) -> tuple[Path, PreflightOutcome] | None:
     """File and content of what became of a study's last preflight that was a job."""
     found = []
     for file in study.glob(f"{SLURM_FOLDER}/*/{OUTCOME}"):
-        with contextlib.suppress(OSError, Unusable):
-            text = read_bounded(file, _MOST_BYTES).decode(errors="replace").strip()
-            found.append((file.stat().st_mtime, file, text))
-    return max(found)[1:] if found else None
+        with contextlib.suppress(OSError, Unusable, msgspec.MsgspecError, UnicodeDecodeError):
+            content = msgspec.json.decode(read_bounded(file, _MOST_BYTES), type=PreflightOutcome)
+            found.append((file.stat().st_mtime, file, content))
+    return max(found, key=lambda item: item[:2])[1:] if found else None
 
 
 def _study_folder(folder: Path) -> Sequence[Path]:

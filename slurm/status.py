@@ -15,7 +15,7 @@ from rich.text import Text
 from harness.record.files import visible
 from harness.sweep.eta import remaining_seconds
 from slurm.queue import Queue
-from slurm.states import STATES, RunState, last_preflight, study_folders
+from slurm.states import FAILED, PASSED, STATES, RunState, last_preflight, study_folders
 
 _STYLES = {
     "completed": "green",
@@ -124,10 +124,12 @@ def _study(study: str, runs: list[RunState]) -> list[Any]:
 
 def _preflight(study_folder: Path) -> list[Text]:
     last = last_preflight(study_folder)
-    if last is None or last[1].startswith("passed"):
+    if last is None or last[1].state == PASSED:
         return []
-    style = "red" if last[1].startswith("failed") else ""
-    return [Text(f"preflight {last[1]}", style=style), Text(f"    {last[0]}\n", style="dim")]
+    file, outcome = last
+    said = f"preflight {outcome.state}{outcome.said and ': '}{visible(outcome.said)}"
+    style = "red" if outcome.state == FAILED else ""
+    return [Text(said, style=style), Text(f"    {visible(str(file))}\n", style="dim")]
 
 
 def _done(run: RunState) -> int:

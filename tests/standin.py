@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 from harness.contract.adapter import Native, Setting
-from harness.contract.algorithms import expected_cadence
 
 
 class StandinAdapter:
@@ -38,7 +37,7 @@ class StandinAdapter:
     def translate(self, algorithm, hyperparameters, context):
         settings = dataclasses.asdict(hyperparameters)
         rows = [Setting(name, value, "aligned", name, value) for name, value in settings.items()]
-        cadence = expected_cadence(hyperparameters, context.steps)
+        cadence = hyperparameters.cadence(context.steps)
         return Native(settings, tuple(rows), context.steps, context.steps, cadence)
 
     def train(self, algorithm, native, context, make_env, monitor):

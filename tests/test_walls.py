@@ -64,7 +64,7 @@ FRAMEWORKS = {
     "adapters.torchrl": {"torchrl", "tensordict"},
     "adapters.tianshou": {"tianshou"},
 }
-ROOMS |= {adapter: ROOMS["adapters.sb3"] for adapter in FRAMEWORKS}
+ROOMS |= dict.fromkeys(FRAMEWORKS, ROOMS["adapters.sb3"])
 PACKAGES = {"torch"}.union(*FRAMEWORKS.values())
 
 

@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 from harness.contract.adapter import Context, Native, Translation
-from harness.contract.algorithms import PPO, SAC, TD3, Cadence, Hyperparameters, off_policy_cadence
+from harness.contract.algorithms import PPO, SAC, TD3, Cadence, Hyperparameters
 from harness.contract.fields import SpecError
 
 
@@ -79,7 +79,7 @@ def _ppo(t: Translation, hp: PPO, context: Context) -> Native:
 
 def _td3(t: Translation, hp: TD3, context: Context) -> Native:
     t.aligned("policy_learning_rate", "learning-rate")
-    t.constant("critic_learning_rate", hp.policy_learning_rate, "one learning-rate for both")
+    t.tied("critic_learning_rate", hp.policy_learning_rate, "one learning-rate for both")
     t.aligned("exploration_noise", "exploration-noise", note="times half the action range")
     t.aligned("policy_delay", "policy-frequency")
     t.aligned("target_policy_noise", "policy-noise", note="times half the action range")
@@ -90,7 +90,7 @@ def _td3(t: Translation, hp: TD3, context: Context) -> Native:
 def _sac(t: Translation, hp: SAC, context: Context) -> Native:
     t.aligned("policy_learning_rate", "policy-lr")
     t.aligned("critic_learning_rate", "q-lr")
-    t.constant("temperature_learning_rate", hp.critic_learning_rate, "shares q-lr")
+    t.tied("temperature_learning_rate", hp.critic_learning_rate, "shares q-lr")
     t.aligned("policy_delay", "policy-frequency", note="made up for by as many steps at once")
     t.aligned("target_update_interval", "target-network-frequency")
     t.constant("initial_temperature", 1.0, "autotune starts at log_alpha = 0")
@@ -129,7 +129,7 @@ def _cadence(hp: TD3 | SAC, steps: int) -> Cadence:
     else:
         targets = times(hp.target_update_interval)
         changes = {"policy_updates": policy * hp.policy_delay, "target_updates": targets}
-    counts = off_policy_cadence(hp, steps, hp.learning_starts + 2)
+    counts = hp.cadence(steps, hp.learning_starts + 2)
     return dataclasses.replace(counts, **changes)
 
 

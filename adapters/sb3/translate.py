@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from harness.contract.adapter import Context, Native, Translation
-from harness.contract.algorithms import PPO, SAC, TD3, Hyperparameters, off_policy_cadence
+from harness.contract.algorithms import PPO, SAC, TD3, Hyperparameters
 
 
 def translate(algorithm: str, hyperparameters: Hyperparameters, context: Context) -> Native:
@@ -58,7 +58,7 @@ def _ppo(t: Translation, hp: PPO, context: Context) -> Native:
 
 def _td3(t: Translation, hp: TD3, context: Context) -> Native:
     t.aligned("policy_learning_rate", "learning_rate")
-    t.constant("critic_learning_rate", hp.policy_learning_rate, "one learning_rate for both")
+    t.tied("critic_learning_rate", hp.policy_learning_rate, "one learning_rate for both")
     noise = {"NormalActionNoise": hp.exploration_noise} if hp.exploration_noise else None
     t.aligned("exploration_noise", "action_noise", noise)
     t.aligned("policy_delay", "policy_delay")
@@ -70,7 +70,7 @@ def _td3(t: Translation, hp: TD3, context: Context) -> Native:
 def _sac(t: Translation, hp: SAC, context: Context) -> Native:
     t.aligned("policy_learning_rate", "learning_rate")
     for field in ("critic_learning_rate", "temperature_learning_rate"):
-        t.constant(field, hp.policy_learning_rate, "one learning_rate for all three")
+        t.tied(field, hp.policy_learning_rate, "one learning_rate for all three")
     t.constant("policy_delay", 1)
     t.aligned("target_update_interval", "target_update_interval", note="counted in each round")
     if hp.gradient_steps_per_round % hp.target_update_interval:
@@ -104,7 +104,7 @@ def _off_policy(t: Translation, hp: TD3 | SAC, context: Context) -> Native:
     )
     _networks(t, hp)
     total = math.ceil(context.steps / every) * every
-    return t.finish(total, cadence=off_policy_cadence(hp, total, first_update))
+    return t.finish(total, cadence=hp.cadence(total, first_update))
 
 
 def _networks(t: Translation, hp: Hyperparameters) -> None:

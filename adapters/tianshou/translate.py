@@ -8,15 +8,7 @@ import dataclasses
 import math
 
 from harness.contract.adapter import Context, Native, Translation
-from harness.contract.algorithms import (
-    PPO,
-    SAC,
-    TD3,
-    Cadence,
-    Hyperparameters,
-    off_policy_cadence,
-    on_policy_cadence,
-)
+from harness.contract.algorithms import PPO, SAC, TD3, Cadence, Hyperparameters
 
 
 def translate(algorithm: str, hyperparameters: Hyperparameters, context: Context) -> Native:
@@ -67,7 +59,7 @@ def _ppo(t: Translation, hp: PPO, context: Context) -> Native:
     t.constant("target_kl", None, "no early end of the epochs")
     t.extra(**{"PPO.recompute_advantage": True, "ReplayBuffer.size": hp.rollout_steps})
     _networks(t, hp)
-    return _finish(t, "OnPolicyTrainerParams", total, 0, on_policy_cadence(hp, total))
+    return _finish(t, "OnPolicyTrainerParams", total, 0, hp.cadence(total))
 
 
 def _td3(t: Translation, hp: TD3, context: Context) -> Native:
@@ -111,7 +103,7 @@ def _off_policy(t: Translation, hp: TD3 | SAC, context: Context, name: str) -> N
     _networks(t, hp)
     rounds = math.ceil(max(context.steps - warm_up, 0) / frames)
     total = warm_up + rounds * frames
-    cadence = off_policy_cadence(hp, total, first_update=warm_up + frames)
+    cadence = hp.cadence(total, first_update=warm_up + frames)
     late = dataclasses.replace(cadence, random_steps=warm_up)
     if isinstance(hp, TD3):  # the first update counts as number 0, and has the policy in it
         delayed = math.ceil(cadence.gradient_steps / hp.policy_delay)

@@ -9,7 +9,7 @@ import math
 
 from envs.tasks import Task
 from harness.contract.adapter import Context, Native, Translation
-from harness.contract.algorithms import PPO, SAC, TD3, Hyperparameters, expected_cadence
+from harness.contract.algorithms import PPO, SAC, TD3, Hyperparameters
 
 
 def translate(algorithm: str, hyperparameters: Hyperparameters, context: Context) -> Native:
@@ -112,7 +112,7 @@ def _off_policy(t: Translation, hp: TD3 | SAC, context: Context) -> Native:
     t.aligned("hidden_sizes", "MLP.num_cells", list(hp.hidden_sizes))
     t.constant("bootstrap_truncation", True)
     total = _whole_batches(t, "env_steps_per_round", frames, context)
-    cadence = dataclasses.replace(expected_cadence(hp, total), random_steps=min(starts, total))
+    cadence = dataclasses.replace(hp.cadence(total), random_steps=min(starts, total))
     return t.finish(total, cadence=cadence)
 
 

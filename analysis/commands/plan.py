@@ -17,14 +17,14 @@ from analysis.commands.shell import (
     writing_to,
 )
 from analysis.data.runs import Loaded
-from analysis.plan.planning import Plan, costs, counts, plan_next_look, plan_once
+from analysis.plan.planning import Plan, costs, pairs_in_words, plan_next_look, plan_once
 from analysis.plan.sweeps import make_sweeps, script
 from analysis.tables.verdicts import stopping_row, to_csv
 from analysis.verdicts.consistency import DIFFERENT, EQUIVALENT
 from analysis.verdicts.groups import groups_of_runs
 from analysis.verdicts.options import Options
 from analysis.verdicts.stopping import Looks, stopping_verdicts
-from analysis.verdicts.study import answer_runs
+from analysis.verdicts.study import judge_runs
 from harness.record.files import write_text
 from harness.record.layout import ANALYSIS_FOLDER
 
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError(
             f"{options.results}: no setting has complete runs of two frameworks to compare."
         )
-    lines += [*counts(plan, options.most, options.sequential), *costs(plan)]
+    lines += [*pairs_in_words(plan, options.most, options.sequential), *costs(plan)]
     with writing_to(output.parent):
         # Written without commands too, so that no script of an earlier plan is left.
         remark = "\n".join([f"python -m analysis {shlex.join(sys.argv[1:])}", *lines])
@@ -82,7 +82,7 @@ def _plan(
     loaded: Loaded, options: Options, given: argparse.Namespace, table: Path
 ) -> tuple[Plan, list[str]]:
     if not given.sequential:
-        verdicts = answer_runs(loaded, options).consistency
+        verdicts = judge_runs(loaded, options).consistency
         replace = given.replace_failed
         return plan_once(verdicts, loaded, given.most, given.batch, replace), []
     try:

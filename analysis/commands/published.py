@@ -8,7 +8,7 @@ from rich.text import Text
 from analysis.commands.shell import add_verdict_arguments, make_console, make_options, writing_to
 from analysis.commands.verdicts import summary, write_tables
 from analysis.thesis.page import published_page
-from analysis.verdicts.study import answer_published
+from analysis.verdicts.study import judge_published
 from harness.record.files import write_text
 
 PAGE = "published-tables.md"
@@ -30,13 +30,13 @@ def run(options: argparse.Namespace) -> int:
         CommandError: There is nowhere to write.
     """
     chosen = make_options(options)
-    answers = answer_published(chosen)
+    verdicts = judge_published(chosen)
     with writing_to(options.output):
         write_text(options.output / PAGE, published_page(chosen))
-    lines = [*summary(answers), f"Page:  {options.output / PAGE}"]
+    lines = [*summary(verdicts), f"Page:  {options.output / PAGE}"]
     if options.tables:
         with writing_to(options.tables):
-            lines += [f"Table: {path}" for path in write_tables(options.tables, answers)]
+            lines += [f"Table: {path}" for path in write_tables(options.tables, verdicts)]
     console = make_console()
     for line in lines:
         console.print(Text(line), soft_wrap=True)

@@ -14,8 +14,8 @@ from analysis.commands.shell import (
 )
 from analysis.stats.intervals import METHODS
 from analysis.tables.scores import score_tables, to_csv, to_latex, to_markdown
-from analysis.verdicts.study import answer_runs
-from analysis.words import counts
+from analysis.verdicts.study import judge_runs
+from analysis.words import run_counts
 from harness.record.files import write_text
 from harness.record.layout import ANALYSIS_FOLDER
 
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     """
     settings = make_options(options)
     loaded = load_results(options.results)
-    tables = score_tables(answer_runs(loaded, settings), options.interval)
+    tables = score_tables(judge_runs(loaded, settings), options.interval)
     output = options.output or options.results / ANALYSIS_FOLDER / FOLDER
     console = make_console()
     with writing_to(output):
@@ -50,5 +50,5 @@ def run(options: argparse.Namespace) -> int:
                 path = output / f"{table.name}.{ending}"
                 write_text(path, convert(table))
                 console.print(Text(f"Table: {path}"), soft_wrap=True)
-    console.print(Text(counts(loaded)), soft_wrap=True)
+    console.print(Text(run_counts(loaded)), soft_wrap=True)
     return 0

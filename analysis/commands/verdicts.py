@@ -15,7 +15,7 @@ from analysis.commands.shell import (
     writing_to,
 )
 from analysis.tables.verdicts import consistency_row, ranking_rows, reproduction_row, to_csv
-from analysis.verdicts.study import Answers, answer_runs
+from analysis.verdicts.study import StudyVerdicts, judge_runs
 from harness.record.files import write_text
 from harness.record.layout import ANALYSIS_FOLDER
 
@@ -34,41 +34,41 @@ def run(options: argparse.Namespace) -> int:
         CommandError: There is nothing to judge or nowhere to write.
     """
     chosen = make_options(options)
-    answers = answer_runs(load_results(options.results), chosen)
+    verdicts = judge_runs(load_results(options.results), chosen)
     output = options.output or options.results / ANALYSIS_FOLDER
     with writing_to(output):
-        names = write_tables(output, answers)
+        names = write_tables(output, verdicts)
     console = make_console()
-    for line in (*summary(answers), *(f"Table: {name}" for name in names)):
+    for line in (*summary(verdicts), *(f"Table: {name}" for name in names)):
         console.print(Text(line), soft_wrap=True)
     return 0
 
 
-def summary(answers: Answers) -> list[str]:
+def summary(verdicts: StudyVerdicts) -> list[str]:
     """How often each verdict was given."""
     lines = []
     for name, words in (
-        ("Reproduction, thesis' form", [item.thesis_form for item in answers.reproduction]),
-        ("Reproduction, two-sided", [item.two_sided for item in answers.reproduction]),
-        ("Consistency", [item.verdict for item in answers.consistency]),
-        ("Ranking", [item.verdict for item in answers.rankings]),
+        ("Reproduction, thesis' form", [item.thesis_form for item in verdicts.reproduction]),
+        ("Reproduction, two-sided", [item.two_sided for item in verdicts.reproduction]),
+        ("Consistency", [item.verdict for item in verdicts.consistency]),
+        ("Ranking", [item.verdict for item in verdicts.rankings]),
     ):
-        lines.append(f"{name}: {_counts(words)}")
+        lines.append(f"{name}: {_verdict_counts(words)}")
     return lines
 
 
-def _counts(words: Sequence[str]) -> str:
+def _verdict_counts(words: Sequence[str]) -> str:
     found = collections.Counter(word or "too few seeds" for word in words)
     parts = [f"{count} {word}" for word, count in sorted(found.items())]
     return f"{', '.join(parts)} of {len(words)}" if words else "nothing to compare"
 
 
-def write_tables(output: Path, answers: Answers) -> list[Path]:
+def write_tables(output: Path, verdicts: StudyVerdicts) -> list[Path]:
     """Writes reproduction.csv, consistency.csv and ranking.csv; returns their paths."""
     tables = {
-        "reproduction.csv": [reproduction_row(item) for item in answers.reproduction],
-        "consistency.csv": [consistency_row(item) for item in answers.consistency],
-        "ranking.csv": [row for item in answers.rankings for row in ranking_rows(item)],
+        "reproduction.csv": [reproduction_row(item) for item in verdicts.reproduction],
+        "consistency.csv": [consistency_row(item) for item in verdicts.consistency],
+        "ranking.csv": [row for item in verdicts.rankings for row in ranking_rows(item)],
     }
     for name, rows in tables.items():
         write_text(output / name, to_csv(rows))

@@ -54,7 +54,8 @@ def load_run(folder: Path) -> Run | Excluded:
     run_id = _identity(reading.place)
     evaluations, record = reading.evaluations, reading.record
     if not reading.complete or evaluations is None or record is None:
-        return Excluded(run_id, folder, reading.reason)
+        failed = record is not None and record.status == "failed"
+        return Excluded(run_id, folder, reading.reason, failed=failed)
     seconds = record.timings.seconds
     return Run(
         run_id,

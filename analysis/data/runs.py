@@ -89,12 +89,14 @@ class Excluded:
         path: The folder.
         reason: Why it is not used.
         completed: Whether the run itself is complete, as a second copy of a run is.
+        failed: Whether it was trained and failed, by its own record.
     """
 
     id: RunId
     path: Path
     reason: str
     completed: bool = False
+    failed: bool = False
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

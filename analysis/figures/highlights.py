@@ -134,7 +134,7 @@ def _of_algorithm(material: Material, study: str, algorithm: str, variant: str) 
     chosen = most_different(
         [
             item
-            for item in material.answers.consistency
+            for item in material.verdicts.consistency
             if (item.cell.study, item.cell.algorithm, item.cell.variant)
             == (study, algorithm, variant)
         ]
@@ -176,7 +176,7 @@ def _of_ranking(material: Material, key: curves.Configuration) -> Sheet | None:
     study, hps, variant = key
     items = [
         item
-        for item in material.answers.rankings
+        for item in material.verdicts.rankings
         if (item.study, item.hps, item.variant) == (study, hps, variant)
     ]
     if not items:

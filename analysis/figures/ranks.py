@@ -42,7 +42,7 @@ class RankPanel:
 def sheets(material: Material) -> list[Sheet | NotDrawn]:
     """One page per study and variant."""
     found: dict[tuple[str, str], list[RankingVerdict]] = {}
-    for item in material.answers.rankings:
+    for item in material.verdicts.rankings:
         found.setdefault((item.study, item.variant), []).append(item)
     reason = "no two frameworks ran the same two algorithms in the same setting"
     return [_sheet(material, key, found[key]) for key in sorted(found)] or [
@@ -59,7 +59,7 @@ def _sheet(material: Material, key: tuple[str, str], items: list[RankingVerdict]
     title = "Ranks of the algorithms"
     caption = (
         f"{title} ({material.context(*key)}): 1 is best; algorithms that Welch's test does not "
-        f"separate at {material.answers.options.alpha:.0%} (Holm-corrected within a framework) "
+        f"separate at {material.verdicts.options.alpha:.0%} (Holm-corrected within a framework) "
         "share their ranks. Background: verdict on all frameworks. Number: bootstrap probability "
         f"that no two algorithms' means are in opposite orders. n = {span(sizes)} runs used per "
         "point."

@@ -36,7 +36,7 @@ class Bar:
 def sheets(material: Material) -> list[Sheet | NotDrawn]:
     """One figure per study and variant."""
     found: dict[tuple[str, str], list[ReproductionVerdict]] = {}
-    for item in material.answers.reproduction:
+    for item in material.verdicts.reproduction:
         if item.published.table == TABLE and item.thesis_form and item.two_sided:
             cell = item.group.cell
             found.setdefault((cell.study, cell.variant), []).append(item)
@@ -69,7 +69,7 @@ def _sheet(material: Material, key: tuple[str, str], items: Sequence[Reproductio
         f"{title} ({material.context(*key)}): how many of the {len(items)} comparisons with scores "
         f"read off the papers by the thesis come out worse, similar or better. Left: published "
         "mean against mean ± 1.96·population deviation/√n. Right: two-sided test at "
-        f"{material.answers.options.alpha:.0%}, without correction. Evaluations nearest to the "
+        f"{material.verdicts.options.alpha:.0%}, without correction. Evaluations nearest to the "
         f"published {steps} steps; n = {span(sizes)} runs used."
     )
     name = file_name("reproduction", *material.suffix(*key))

@@ -41,7 +41,7 @@ def sheets(material: Material) -> list[Sheet | NotDrawn]:
     for setting in material.settings:
         found = {
             (item.cell.env, item.cell.hps, item.first.framework, item.second.framework): item
-            for item in material.answers.consistency
+            for item in material.verdicts.consistency
             if (item.cell.study, item.cell.algorithm, item.cell.variant) == setting
         }
         if found:
@@ -68,7 +68,7 @@ def _sheet(
         )
         for hps in recipes(key[1] for key in found)
     )
-    options, items = material.answers.options, list(found.values())
+    options, items = material.verdicts.options, list(found.values())
     sizes = {group.n for item in items for group in (item.first, item.second)}
     title = f"Verdicts on pairs of frameworks, {label(algorithm)}"
     caption = (

@@ -48,7 +48,7 @@ class Stock:
         """
         self._hours = _core_hours(loaded.runs)
         self._begun = {item.id for item in loaded.excluded if not item.completed}
-        failed = {item.id for item in loaded.excluded if item.reason.startswith("failed")}
+        failed = {item.id for item in loaded.excluded if item.failed}
         self._failed, self._barred = failed, failed if replace_failed else set()
 
     def need(self, group: Group, size: int) -> Need:
@@ -203,7 +203,7 @@ def _ours(run: Run) -> bool:
     return "steps" in run.spec and "overridden" in run.spec
 
 
-def counts(plan: Plan, most: int, sequential: bool) -> list[str]:
+def pairs_in_words(plan: Plan, most: int, sequential: bool) -> list[str]:
     """How many pairs are decided, planned for and left."""
     beyond = (
         f"{plan.beyond} stay undecided at {most} seeds"

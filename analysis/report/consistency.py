@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from analysis.data.runs import Cell
 from analysis.report.links import Links
 from analysis.report.statements import (
-    Answer,
-    Statement,
+    AnswerInWords,
+    Sentence,
     answer,
-    counts,
     p_text,
     plural,
     sizes,
+    verdict_counts,
     where,
 )
 from analysis.report.tables import (
@@ -26,36 +26,36 @@ from analysis.report.tables import (
 from analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, UNDECIDED, PairVerdict
 from analysis.verdicts.groups import Group
 from analysis.verdicts.options import Options
-from analysis.verdicts.study import Answers
+from analysis.verdicts.study import StudyVerdicts
 from analysis.words import label, number
 
 _ORDER = (DIFFERENT, EQUIVALENT, UNDECIDED)
 
 
-def consistency(answers: Answers, links: Links) -> Answer:
+def consistency(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
     """Do frameworks score the same under equal settings?"""
-    items = answers.consistency
+    items = verdicts.consistency
     question = "Do frameworks score the same under the same hyperparameters?"
     if not items:
         text = "No two frameworks have a run used in the same setting."
-        return Answer("consistency", question, Statement(text, ()), (), (), 0)
+        return AnswerInWords("consistency", question, Sentence(text, ()), (), (), 0)
     parts = []
     for algorithm in sorted({item.cell.algorithm for item in items}):
         own = [item for item in items if item.cell.algorithm == algorithm]
-        text = f"{label(algorithm)}: {counts([item.verdict for item in own], _ORDER)}."
-        parts.append(Statement(text, _both(own, links), "t-consistency"))
+        text = f"{label(algorithm)}: {verdict_counts([item.verdict for item in own], _ORDER)}."
+        parts.append(Sentence(text, _both(own, links), "t-consistency"))
     clear = sorted(
         (item for item in items if item.verdict != UNDECIDED),
         key=lambda i: (i.verdict != DIFFERENT, i.p_holm, -abs(i.hedges_g[0]), i.cell),
     )
     cells = [item.cell for item in items]
     findings = [_finding(item, cells, links) for item in clear]
-    headline = Statement(_headline(items, answers.options), _both(items, links), "t-consistency")
+    headline = Sentence(_headline(items, verdicts.options), _both(items, links), "t-consistency")
     return answer("consistency", question, headline, parts, findings)
 
 
 def _headline(items: Sequence[PairVerdict], options: Options) -> str:
-    words = counts([item.verdict for item in items], _ORDER)
+    words = verdict_counts([item.verdict for item in items], _ORDER)
     head = (
         f"Of {plural(len(items), 'pair')} of frameworks in equal settings: {words}. Different: at "
         f"{options.alpha:.0%} after Holm's correction over {_families(items)}. Equivalent: within "
@@ -89,7 +89,7 @@ def _both(items: Sequence[PairVerdict], links: Links) -> tuple[int, ...]:
     return links.of(group for item in items for group in (item.first, item.second))
 
 
-def _finding(item: PairVerdict, cells: Sequence[Cell], links: Links) -> Statement:
+def _finding(item: PairVerdict, cells: Sequence[Cell], links: Links) -> Sentence:
     high, low = sorted((item.first, item.second), key=lambda g: -float(g.moments.mean))
     p = item.p_holm if item.verdict == DIFFERENT else item.p_equivalence_holm
     text = (
@@ -100,7 +100,7 @@ def _finding(item: PairVerdict, cells: Sequence[Cell], links: Links) -> Statemen
     if item.verdict == EQUIVALENT:
         of = f"of {number(abs(item.margin.reference))}, {item.margin.source}"
         text += f" The margin is {number(item.margin.size)}, a share {of}."
-    return Statement(text, links.of([high, low]), "t-consistency")
+    return Sentence(text, links.of([high, low]), "t-consistency")
 
 
 def _ends(item: PairVerdict) -> str:
@@ -114,9 +114,9 @@ def _score(group: Group) -> str:
     return f"{label(group.framework)} ({mean}, n = {group.n})"
 
 
-def consistency_table(answers: Answers, links: Links) -> SortableTable:
+def consistency_table(verdicts: StudyVerdicts, links: Links) -> SortableTable:
     """One row per pair of frameworks in a setting."""
-    items = answers.consistency
+    items = verdicts.consistency
     heads = setting_columns([item.cell for item in items])
     names = (
         *("difference", "95% from", "to", "p corrected", "p permutation", "p equivalence"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from analysis.data.runs import Cell
 from analysis.verdicts.groups import Group
-from analysis.verdicts.study import Answers
+from analysis.verdicts.study import StudyVerdicts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Links:
         return urllib.parse.quote(os.path.relpath(path, self.page_folder)) + "/"
 
 
-def make_links(answers: Answers, page_folder: Path) -> Links:
+def make_links(verdicts: StudyVerdicts, page_folder: Path) -> Links:
     """Numbers all groups in their order.
 
     Args:
-        answers: Holds the groups.
+        verdicts: Holds the groups.
         page_folder: Folder of the page; need not exist.
     """
-    keys = ((group.cell, group.framework) for group in answers.groups)
+    keys = ((group.cell, group.framework) for group in verdicts.groups)
     return Links({key: number for number, key in enumerate(keys)}, page_folder.resolve())

@@ -8,10 +8,10 @@ from analysis.report.tables import SortableTable, Value, amount, setting_columns
 from analysis.stats.aggregates import NAMES
 from analysis.verdicts.groups import Group
 from analysis.verdicts.overall import Overall
-from analysis.verdicts.study import Answers
+from analysis.verdicts.study import StudyVerdicts
 
 
-def overall_table(items: Sequence[Overall], answers: Answers, links: Links) -> SortableTable:
+def overall_table(items: Sequence[Overall], verdicts: StudyVerdicts, links: Links) -> SortableTable:
     """One row per framework, algorithm and set of hyperparameters, over all tasks."""
     heads = setting_columns([Cell(i.study, "", i.algorithm, i.hps, i.variant) for i in items])
     heads = [head for head in heads if head[0] != "task"]
@@ -31,7 +31,7 @@ def overall_table(items: Sequence[Overall], answers: Answers, links: Links) -> S
             ]
             used = sorted(set(found.seeds[i]))
             ends = " to ".join(map(str, dict.fromkeys((used[0], used[-1]))))
-            groups = [group for group in answers.groups if _belongs(group, item, framework)]
+            groups = [group for group in verdicts.groups if _belongs(group, item, framework)]
             values = (*(Value(get(cell)) for _, get in heads), Value(framework), *numbers)
             extra = (Value(str(len(item.tasks)), str(len(item.tasks))), Value(ends, str(used[0])))
             rows.append(((*values, *extra), links.of(groups)))

@@ -15,12 +15,12 @@ from analysis.report.links import Links, make_links
 from analysis.report.overall import overall_table
 from analysis.report.ranking import ranking_table
 from analysis.report.reproduction import reproduction_table
-from analysis.report.statements import Answer, plural
+from analysis.report.statements import AnswerInWords, plural
 from analysis.report.study import Part, Provenance, read_provenance
 from analysis.report.tables import RunRow, SortableTable, run_rows, setting_columns
 from analysis.tables.scores import ScoreTable, score_tables, score_text
 from analysis.verdicts.study import Material
-from analysis.words import FORMULAS, counts, label
+from analysis.words import FORMULAS, label, run_counts
 
 DPI = 150
 
@@ -113,7 +113,7 @@ class Content:
     provenance: Provenance
     reasons: tuple[tuple[str, int], ...]
     absent: tuple[str, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[AnswerInWords, ...]
     pictures: Mapping[str, tuple[Picture, ...]]
     not_drawn: tuple[NotDrawn, ...]
     scores: tuple[ScoreTable, ...]
@@ -140,12 +140,12 @@ def gather_content(
         jobs: Figures drawn at a time.
         progress: Passes on what is drawn, given how many there will be.
     """
-    answers, loaded = material.answers, material.loaded
-    links = make_links(answers, page_folder)
+    verdicts, loaded = material.verdicts, material.loaded
+    links = make_links(verdicts, page_folder)
     found = families.sheets(material, [])
     names = sorted({cell.study for cell in loaded.cells})
-    sortable = [make(answers, links) for make in (reproduction_table, consistency_table)]
-    sortable += [ranking_table(answers, links), overall_table(material.overall, answers, links)]
+    sortable = [make(verdicts, links) for make in (reproduction_table, consistency_table)]
+    sortable += [ranking_table(verdicts, links), overall_table(material.overall, verdicts, links)]
     return Content(
         title=f"Parallax report: {', '.join(names)}",
         command=command,
@@ -156,15 +156,15 @@ def gather_content(
         reasons=study.reasons(loaded),
         absent=study.absent(loaded),
         answers=(
-            reproduction.reproduction(answers, links),
-            consistency.consistency(answers, links),
-            ranking.ranking(answers, links),
+            reproduction.reproduction(verdicts, links),
+            consistency.consistency(verdicts, links),
+            ranking.ranking(verdicts, links),
         ),
         pictures=draw_pictures(found, links, jobs, progress),
         not_drawn=tuple(
             item for items in found.values() for item in items if isinstance(item, NotDrawn)
         ),
-        scores=score_tables(answers, material.method),
+        scores=score_tables(verdicts, material.method),
         tables={table.name: table for table in sortable},
         runs=run_rows(loaded, links),
         links=links,
@@ -207,7 +207,7 @@ def render_page(content: Content) -> str:
         script=_read("script.js"),
         run_columns=[text for text, _ in setting_columns(content.material.loaded.cells)],
         score_text=score_text,
-        counts=counts(content.material.loaded),
+        counts=run_counts(content.material.loaded),
         formula=FORMULAS[content.material.method],
         number_of=lambda cell: content.links.numbers[cell.key],
     )

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from analysis.data.runs import Cell
 from analysis.report.links import Links
 from analysis.report.statements import (
-    Answer,
-    Statement,
+    AnswerInWords,
+    Sentence,
     answer,
-    counts,
     plural,
     recipe_words,
     sizes,
+    verdict_counts,
 )
 from analysis.report.tables import SortableTable, Value, amount, setting_columns
 from analysis.verdicts.ranking import (
@@ -23,33 +23,34 @@ from analysis.verdicts.ranking import (
     RankingVerdict,
     RankPair,
 )
-from analysis.verdicts.study import Answers
+from analysis.verdicts.study import StudyVerdicts
 from analysis.words import OWN, label, recipe_label
 
 
-def ranking(answers: Answers, links: Links) -> Answer:
+def ranking(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
     """Do frameworks rank the algorithms alike?"""
-    items = answers.rankings
+    items = verdicts.rankings
     question = "Do frameworks rank the algorithms alike?"
     if not items:
         text = "No two frameworks ran the same two algorithms in the same setting."
-        return Answer("ranking", question, Statement(text, ()), (), (), 0)
+        return AnswerInWords("ranking", question, Sentence(text, ()), (), (), 0)
     order = (PRESERVED, MAGNITUDE, NOT_PRESERVED, UNDECIDED)
     head = (
         f"Of {plural(len(items), 'ranking')}, one per task and configuration: "
-        f"{counts([item.verdict for item in items], order)}. A ranking counts as its worst pair of "
-        f"frameworks. {sizes(g for item in items for one in item.rankings for g in one.groups)}"
+        f"{verdict_counts([item.verdict for item in items], order)}. A ranking counts as its "
+        "worst pair of frameworks. "
+        f"{sizes(g for item in items for one in item.rankings for g in one.groups)}"
     )
     parts = []
     for hps in sorted({item.hps for item in items}, key=lambda name: (name == OWN, name)):
         own = [item for item in items if item.hps == hps]
-        text = f"Under {recipe_words(hps)}: {counts([i.verdict for i in own], order)}."
-        parts.append(Statement(text, _all(own, links), "t-ranking", recipe_label(hps)))
+        text = f"Under {recipe_words(hps)}: {verdict_counts([i.verdict for i in own], order)}."
+        parts.append(Sentence(text, _all(own, links), "t-ranking", recipe_label(hps)))
     several = len({(item.study, item.variant) for item in items}) > 1
     broken = [item for item in items if item.verdict == NOT_PRESERVED]
     broken.sort(key=lambda item: (item.same_order, item.env, item.hps))
     findings = [_finding(item, several, links) for item in broken]
-    headline = Statement(head, _all(items, links), "t-ranking")
+    headline = Sentence(head, _all(items, links), "t-ranking")
     return answer("ranking", question, headline, parts, findings)
 
 
@@ -57,7 +58,7 @@ def _all(items: Sequence[RankingVerdict], links: Links) -> tuple[int, ...]:
     return links.of(g for item in items for ranked in item.rankings for g in ranked.groups)
 
 
-def _finding(item: RankingVerdict, several: bool, links: Links) -> Statement:
+def _finding(item: RankingVerdict, several: bool, links: Links) -> Sentence:
     ranks = "; ".join(f"{label(one.framework)}: {_ranks(one, item)}" for one in item.rankings)
     opposite = ", ".join(
         f"{label(first)} and {label(second)} between {label(pair.first)} and {label(pair.second)}"
@@ -70,7 +71,7 @@ def _finding(item: RankingVerdict, several: bool, links: Links) -> Statement:
         f"{sizes(group for one in item.rankings for group in one.groups)}"
     )
     words = recipe_label(item.hps)
-    return Statement(text, _all([item], links), "t-ranking", words)
+    return Sentence(text, _all([item], links), "t-ranking", words)
 
 
 def _where(item: RankingVerdict, several: bool) -> str:
@@ -84,9 +85,9 @@ def _ranks(ranked: Ranked, item: RankingVerdict) -> str:
     return ", ".join(f"{label(name)} {rank:g}" for rank, name in pairs)
 
 
-def ranking_table(answers: Answers, links: Links) -> SortableTable:
+def ranking_table(verdicts: StudyVerdicts, links: Links) -> SortableTable:
     """One row per pair of frameworks in a task and configuration."""
-    items = answers.rankings
+    items = verdicts.rankings
     heads = setting_columns([_cell_of(item) for item in items])
     heads = [head for head in heads if head[0] != "algorithm"]
     columns = [(name, False) for name, _ in heads]

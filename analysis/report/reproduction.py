@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from analysis.data.runs import Cell
 from analysis.report.links import Links
 from analysis.report.statements import (
-    Answer,
-    Statement,
+    AnswerInWords,
+    Sentence,
     answer,
-    counts,
     p_text,
     plural,
     sizes,
+    verdict_counts,
     where,
 )
 from analysis.report.tables import (
@@ -23,34 +23,34 @@ from analysis.report.tables import (
     size_values,
 )
 from analysis.verdicts.reproduction import BETTER, SIMILAR, WORSE, ReproductionVerdict
-from analysis.verdicts.study import Answers
+from analysis.verdicts.study import StudyVerdicts
 from analysis.words import label, number
 
 TARGETS = "thesis_targets"
 _ORDER = (WORSE, SIMILAR, BETTER)
 
 
-def reproduction(answers: Answers, links: Links) -> Answer:
+def reproduction(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
     """Do the frameworks reach the published scores?"""
-    items = [item for item in answers.reproduction if item.published.table == TARGETS]
+    items = [item for item in verdicts.reproduction if item.published.table == TARGETS]
     question = "Do they reach what the original papers report?"
     if not items:
         text = "No run can be held against a score read off the original papers: that takes the "
         text += "hyperparameters called original on one of their tasks."
-        return Answer("reproduction", question, Statement(text, ()), (), (), 0)
+        return AnswerInWords("reproduction", question, Sentence(text, ()), (), (), 0)
     tested = [item for item in items if item.two_sided]
-    head = _headline(items, tested, answers.options.alpha)
+    head = _headline(items, tested, verdicts.options.alpha)
     parts = []
     for algorithm in sorted({item.group.cell.algorithm for item in tested}):
         own = [item for item in tested if item.group.cell.algorithm == algorithm]
-        text = f"{label(algorithm)}: {counts([item.two_sided for item in own], _ORDER)}."
+        text = f"{label(algorithm)}: {verdict_counts([item.two_sided for item in own], _ORDER)}."
         groups = links.of(item.group for item in own)
-        parts.append(Statement(text, groups, "t-reproduction", "read-off"))
+        parts.append(Sentence(text, groups, "t-reproduction", "read-off"))
     clear = sorted((item for item in tested if item.two_sided != SIMILAR), key=lambda i: i.p)
     cells = [item.group.cell for item in items]
     findings = [_finding(item, cells, links) for item in clear]
     groups = links.of(item.group for item in items)
-    headline = Statement(head, groups, "t-reproduction", "read-off")
+    headline = Sentence(head, groups, "t-reproduction", "read-off")
     return answer("reproduction", question, headline, parts, findings)
 
 
@@ -60,8 +60,8 @@ def _headline(
     head = (
         f"Of {plural(len(tested), 'comparison')} with scores of the original papers, by a "
         f"two-sided test at {alpha:.0%} without correction: "
-        f"{counts([item.two_sided for item in tested], _ORDER)}. In the thesis' form: "
-        f"{counts([item.thesis_form for item in tested], _ORDER)}. Similar means that no "
+        f"{verdict_counts([item.two_sided for item in tested], _ORDER)}. In the thesis' form: "
+        f"{verdict_counts([item.thesis_form for item in tested], _ORDER)}. Similar means that no "
         "difference was shown."
     )
     if tested:
@@ -78,19 +78,19 @@ def _headline(
     return head
 
 
-def _finding(item: ReproductionVerdict, cells: Sequence[Cell], links: Links) -> Statement:
+def _finding(item: ReproductionVerdict, cells: Sequence[Cell], links: Links) -> Sentence:
     cell, row = item.group.cell, item.published
     text = (
         f"{where(cell, cells)}: {label(item.group.framework)} is "
         f"{item.two_sided}, {number(float(item.group.moments.mean))} against {number(row.mean)} "
         f"(n = {item.group.n}, {p_text(item.p)})."
     )
-    return Statement(text, links.of([item.group]), "t-reproduction", "read-off")
+    return Sentence(text, links.of([item.group]), "t-reproduction", "read-off")
 
 
-def reproduction_table(answers: Answers, links: Links) -> SortableTable:
+def reproduction_table(verdicts: StudyVerdicts, links: Links) -> SortableTable:
     """One row per framework and published number."""
-    items = answers.reproduction
+    items = verdicts.reproduction
     heads = setting_columns([item.group.cell for item in items])
     columns = [(name, False) for name, _ in heads]
     columns += [("framework", False), ("two-sided", False), ("thesis' form", False)]

@@ -13,7 +13,7 @@ SHOWN = 12  # single findings; the tables have all
 
 
 @dataclasses.dataclass(frozen=True)
-class Statement:
+class Sentence:
     """A sentence with the runs that it rests on.
 
     Attributes:
@@ -30,7 +30,7 @@ class Statement:
 
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
+class AnswerInWords:
     """The answer to one question.
 
     Attributes:
@@ -44,9 +44,9 @@ class Answer:
 
     name: str
     question: str
-    headline: Statement
-    parts: tuple[Statement, ...]
-    findings: tuple[Statement, ...]
+    headline: Sentence
+    parts: tuple[Sentence, ...]
+    findings: tuple[Sentence, ...]
     more: int
 
 
@@ -89,7 +89,7 @@ def sizes(groups: Iterable[Group]) -> str:
     return f"n = {span(group.n for group in groups)} runs used per mean."
 
 
-def counts(words: Sequence[str], order: Sequence[str]) -> str:
+def verdict_counts(words: Sequence[str], order: Sequence[str]) -> str:
     """Such as `3 different, 1 equivalent, 20 undecided`."""
     found = collections.Counter(words)
     return ", ".join(f"{found[word]:,} {word}" for word in order)
@@ -98,10 +98,10 @@ def counts(words: Sequence[str], order: Sequence[str]) -> str:
 def answer(
     name: str,
     question: str,
-    headline: Statement,
-    parts: Sequence[Statement],
-    findings: Sequence[Statement],
-) -> Answer:
+    headline: Sentence,
+    parts: Sequence[Sentence],
+    findings: Sequence[Sentence],
+) -> AnswerInWords:
     """An answer that shows the first findings and counts the others."""
     shown = tuple(findings[:SHOWN])
-    return Answer(name, question, headline, tuple(parts), shown, len(findings) - len(shown))
+    return AnswerInWords(name, question, headline, tuple(parts), shown, len(findings) - len(shown))

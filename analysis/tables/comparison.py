@@ -21,10 +21,10 @@ from analysis.words import (
     MISSING,
     brackets,
     common_parts,
-    counts,
     number,
     own_parts,
     place,
+    run_counts,
     steps,
 )
 
@@ -62,7 +62,9 @@ def make_notes(loaded: Loaded, comparisons: Sequence[Comparison], method: str) -
 
 
 def _general(comparisons: Sequence[Comparison], method: str) -> list[str]:
-    sizes = sorted({score.used for row in comparisons for score in row.scores if score.used > 1})
+    sizes = sorted(
+        {score.group.n for row in comparisons for score in row.scores if score.group.n > 1}
+    )
     notes = [
         "A seed's final score is the mean return over the episodes of its last evaluation. "
         "Shown: mean over seeds, 95% interval, n = used/requested.",
@@ -96,8 +98,8 @@ def _two_seeds(method: str) -> str:
 def _different_ends(row: Comparison) -> list[str]:
     names: dict[tuple[int, ...], list[str]] = {}
     for score in row.scores:
-        if score.used:
-            names.setdefault(score.last_steps, []).append(score.framework)
+        if score.group.n:
+            names.setdefault(score.group.steps, []).append(score.group.framework)
     if len(names) < 2 and all(len(ends) == 1 for ends in names):
         return []
     ends = ", ".join(
@@ -127,7 +129,7 @@ def _flatten(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def frameworks(comparisons: Sequence[Comparison]) -> list[str]:
     """Every framework that appears, sorted."""
-    return sorted({score.framework for row in comparisons for score in row.scores})
+    return sorted({score.group.framework for row in comparisons for score in row.scores})
 
 
 def title(cells: Sequence[Cell]) -> str:
@@ -154,10 +156,10 @@ def label(cell: Cell, cells: Sequence[Cell], marks: str) -> list[str]:
 
 def score_lines(row: Comparison, framework: str) -> list[str]:
     """Mean, interval and n of one framework."""
-    score = next((score for score in row.scores if score.framework == framework), None)
+    score = next((score for score in row.scores if score.group.framework == framework), None)
     if score is None:
         return [MISSING]
-    if score.used == 0:
+    if score.group.n == 0:
         return ["no run used", _size(score)]
     return [number(score.final.mean), brackets(score.final), _size(score)]
 
@@ -181,7 +183,7 @@ def note_lines(notes: Notes) -> list[str]:
 
 
 def _size(score: Score) -> str:
-    return f"(n={score.used}/{score.requested})"
+    return f"(n={score.group.n}/{score.group.requested})"
 
 
 _SETTING = ("study", "env", "algorithm", "hps", "variant")
@@ -204,7 +206,7 @@ def print_comparison(
         scores = ["\n".join(score_lines(row, name)) for name in names]
         table.add_row(*map(Text, (setting, *scores, "\n".join(furthest_lines(row.furthest)))))
     console.print(table)
-    for line in (*note_lines(notes), counts(loaded)):
+    for line in (*note_lines(notes), run_counts(loaded)):
         console.print(Text(line))
     if loaded.excluded:
         console.print(Text(f"\nRuns not used: {len(loaded.excluded)}", style="bold"))
@@ -231,9 +233,9 @@ def to_csv(comparisons: Sequence[Comparison]) -> str:
             final = score.final
             values = (final.mean, final.low, final.high)
             numbers = ["" if math.isnan(value) else repr(value) for value in values]
-            sizes = (score.requested, score.completed, score.used)
-            last = ";".join(map(str, score.last_steps))
-            writer.writerow([*setting, score.framework, *numbers, final.method, *sizes, last])
+            sizes = (score.group.requested, score.group.completed, score.group.n)
+            last = ";".join(map(str, score.group.steps))
+            writer.writerow([*setting, score.group.framework, *numbers, final.method, *sizes, last])
     return text.getvalue()
 
 
@@ -252,7 +254,12 @@ def to_markdown(loaded: Loaded, comparisons: Sequence[Comparison], notes: Notes)
     escaped = [[_escape(text) for text in row] for row in rows]
     headings = [_escape(text) for text in ("setting", *names, "furthest apart")]
     table = tabulate(escaped, headings, tablefmt="pipe", disable_numparse=True)
-    parts = [f"# {_escape(title(cells))}", table, *map(_escape, note_lines(notes)), counts(loaded)]
+    parts = [
+        f"# {_escape(title(cells))}",
+        table,
+        *map(_escape, note_lines(notes)),
+        run_counts(loaded),
+    ]
     if loaded.excluded:
         lines = [
             f"- `{place(item, loaded).replace('`', '')}`: {_escape(item.reason)}"

@@ -17,7 +17,7 @@ from analysis.data.runs import Cell
 from analysis.stats.intervals import interval
 from analysis.verdicts.consistency import PairVerdict
 from analysis.verdicts.groups import Group
-from analysis.verdicts.study import Answers
+from analysis.verdicts.study import StudyVerdicts
 from analysis.words import FORMULAS, MISSING, file_name, recipe_order, suffix
 
 BEST, TIED = "best", "tied"
@@ -46,20 +46,20 @@ class ScoreCell:
 
 
 def marked_cells(
-    answers: Answers, method: str, rng: np.random.Generator
+    verdicts: StudyVerdicts, method: str, rng: np.random.Generator
 ) -> dict[tuple[Cell, str], ScoreCell]:
     """Every group as a cell, with the best and those tied with it marked."""
     groups: dict[Cell, list[Group]] = {}
-    for group in answers.groups:
+    for group in verdicts.groups:
         groups.setdefault(group.cell, []).append(group)
-    verdicts = {
+    pairs = {
         (item.cell, frozenset((item.first.framework, item.second.framework))): item
-        for item in answers.consistency
+        for item in verdicts.consistency
     }
     return {
         (cell, group.framework): _cell(group, mark, method, rng)
         for cell, members in groups.items()
-        for group, mark in _marks(members, verdicts)
+        for group, mark in _marks(members, pairs)
     }
 
 
@@ -110,17 +110,17 @@ class ScoreTable:
     caption: str
 
 
-def score_tables(answers: Answers, method: str = "t") -> tuple[ScoreTable, ...]:
+def score_tables(verdicts: StudyVerdicts, method: str = "t") -> tuple[ScoreTable, ...]:
     """A table for each study, algorithm and variant.
 
     Args:
-        answers: Groups, and the verdicts that say which of them are tied.
+        verdicts: Groups, and the verdicts that say which of them are tied.
         method: One of `analysis.stats.intervals.METHODS`.
     """
-    rng = np.random.default_rng(answers.options.seed)
-    cells = marked_cells(answers, method, rng)
+    rng = np.random.default_rng(verdicts.options.seed)
+    cells = marked_cells(verdicts, method, rng)
     keys = sorted({(cell.study, cell.algorithm, cell.variant) for cell, _ in cells})
-    return tuple(_table(*key, cells, answers, method) for key in keys)
+    return tuple(_table(*key, cells, verdicts, method) for key in keys)
 
 
 def _table(
@@ -128,7 +128,7 @@ def _table(
     algorithm: str,
     variant: str,
     cells: Mapping[tuple[Cell, str], ScoreCell],
-    answers: Answers,
+    verdicts: StudyVerdicts,
     method: str,
 ) -> ScoreTable:
     own = {
@@ -145,12 +145,12 @@ def _table(
     )
     counts = [cell.sizes for cell in own.values()]
     sizes = max(sorted(set(counts), reverse=True), key=counts.count)
-    shown = [group for group in answers.groups if (group.cell, group.framework) in own]
+    shown = [group for group in verdicts.groups if (group.cell, group.framework) in own]
     steps = sorted({step for group in shown for step in group.steps})
     apart = suffix((cell for cell, _ in cells), study, variant, algorithm)
     name = file_name("scores", algorithm, *apart)
     title = ", ".join(part for part in (algorithm.upper(), *apart) if part)
-    caption = _caption(algorithm.upper(), study, variant, steps, sizes, answers, method)
+    caption = _caption(algorithm.upper(), study, variant, steps, sizes, verdicts, method)
     return ScoreTable(name, title, tasks, rows, sizes, method, caption)
 
 
@@ -160,7 +160,7 @@ def _caption(
     variant: str,
     steps: list[int],
     sizes: Sizes,
-    answers: Answers,
+    verdicts: StudyVerdicts,
     method: str,
 ) -> str:
     at = " to ".join(f"{step:,}" for step in dict.fromkeys((steps[0], steps[-1]))) if steps else "-"
@@ -169,7 +169,7 @@ def _caption(
         f"seeds of the mean return of the last evaluation, at {at} steps, with 95% interval "
         f"({method}: {FORMULAS[method]}). HPS: hyperparameters; FW: framework. Bold: best mean "
         "under the same hyperparameters. Italic: tied with it, that is not different at "
-        f"{answers.options.alpha:.0%} by Welch's test after Holm's correction and a permutation "
+        f"{verdicts.options.alpha:.0%} by Welch's test after Holm's correction and a permutation "
         f"test, which does not show equality. n = {'/'.join(map(str, sizes))} runs "
         "requested/completed/used unless a cell says otherwise."
     )

@@ -12,22 +12,16 @@ from tabulate import tabulate
 
 from analysis.data.published import split_version
 from analysis.thesis.claims import (
-    statements_of_ppo,
-    statements_of_ranking,
-    statements_of_td3_and_sac,
+    claims_of_ppo,
+    claims_of_ranking,
+    claims_of_td3_and_sac,
 )
-from analysis.thesis.statements import (
-    CONFIGURATIONS,
-    NOT_CONTRADICTED,
-    NOT_SUPPORTED,
-    Statement,
-    key_of,
-)
+from analysis.thesis.evidence import CONFIGURATIONS, NOT_CONTRADICTED, NOT_SUPPORTED, Claim, key_of
 from analysis.verdicts.consistency import UNDECIDED, PairVerdict
 from analysis.verdicts.consistency import consistency as pairs_of
 from analysis.verdicts.groups import Group
 from analysis.verdicts.options import FAMILIES, Options
-from analysis.verdicts.study import Answers, answer_published
+from analysis.verdicts.study import StudyVerdicts, judge_published
 from analysis.words import OWN, number
 
 _ALGORITHMS = ("ppo", "td3", "sac")
@@ -43,9 +37,9 @@ def table(rows: Sequence[Sequence[object]], headings: Sequence[str]) -> str:
     return tabulate(rows, headings, tablefmt="pipe", disable_numparse=True)
 
 
-def reproduction(answers: Answers) -> list[str]:
+def reproduction(verdicts: StudyVerdicts) -> list[str]:
     """The section on reproduction: heading, text and tables."""
-    items = [item for item in answers.reproduction if item.published.table == "thesis_targets"]
+    items = [item for item in verdicts.reproduction if item.published.table == "thesis_targets"]
     cells: dict[tuple[str, str], dict[str, str]] = collections.defaultdict(dict)
     for item in items:
         key = (item.group.cell.algorithm, item.published.env)
@@ -76,12 +70,12 @@ def reproduction(answers: Answers) -> list[str]:
     ]
 
 
-def consistency(answers: Answers) -> list[str]:
+def consistency(verdicts: StudyVerdicts) -> list[str]:
     """The section on consistency: heading, text and tables."""
     rows = []
     for family in FAMILIES:
-        options = dataclasses.replace(answers.options, family=family)
-        found = pairs_of(answers.groups, options)
+        options = dataclasses.replace(verdicts.options, family=family)
+        found = pairs_of(verdicts.groups, options)
         for algorithm in _ALGORITHMS:
             own = [item for item in found if item.cell.algorithm == algorithm]
             words = collections.Counter(item.verdict for item in own)
@@ -90,17 +84,17 @@ def consistency(answers: Answers) -> list[str]:
                     _FAMILY_WORDS[family],
                     algorithm,
                     *(str(words[word]) for word in ("different", "equivalent", "undecided")),
-                    str(sum(item.p_welch < answers.options.alpha for item in own)),
+                    str(sum(item.p_welch < verdicts.options.alpha for item in own)),
                 )
             )
-    likely = sorted(answers.consistency, key=lambda item: item.p_welch)[:12]
+    likely = sorted(verdicts.consistency, key=lambda item: item.p_welch)[:12]
     headings = ("family of the correction", "", "different", "equivalent", "undecided")
     return [
         "## Consistency",
         "288 pairs of frameworks under equal hyperparameters, with a margin of "
-        f"{answers.options.margin_share:.0%} of the published score.",
+        f"{verdicts.options.margin_share:.0%} of the published score.",
         table(rows, (*headings, "p < 0.05 uncorrected")),
-        _needed(answers.consistency, answers.options),
+        _needed(verdicts.consistency, verdicts.options),
         f"The likeliest differences, none of which needs to be one ({_FAMILY_WORDS['algorithm']} "
         "is the family):",
         table([_pair(item) for item in likely], _PAIR_HEADINGS),
@@ -141,10 +135,10 @@ def _needed(items: Sequence[PairVerdict], options: Options) -> str:
     )
 
 
-def ranking(answers: Answers) -> list[str]:
+def ranking(verdicts: StudyVerdicts) -> list[str]:
     """The section on ranking: heading, text and tables."""
-    envs = sorted({item.env for item in answers.rankings})
-    cells = {(item.env, item.hps): item for item in answers.rankings}
+    envs = sorted({item.env for item in verdicts.rankings})
+    cells = {(item.env, item.hps): item for item in verdicts.rankings}
     rows = [
         (
             split_version(env)[0],
@@ -211,34 +205,34 @@ def published_page(options: Options) -> str:
     Args:
         options: Settings of the verdicts.
     """
-    answers = answer_published(options)
+    verdicts = judge_published(options)
     parts = [
         _HEAD.strip(),
-        *deviations(answers.groups),
-        *_statements(thesis_statements(answers), options),
-        *reproduction(answers),
-        *consistency(answers),
-        *ranking(answers),
+        *deviations(verdicts.groups),
+        *_statements(thesis_claims(verdicts), options),
+        *reproduction(verdicts),
+        *consistency(verdicts),
+        *ranking(verdicts),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def thesis_statements(answers: Answers) -> tuple[Statement, ...]:
+def thesis_claims(verdicts: StudyVerdicts) -> tuple[Claim, ...]:
     """Every statement of sections 6.2 and 6.3 that the tables can be asked about.
 
     Args:
-        answers: What the thesis' tables answer.
+        verdicts: What the thesis' tables answer.
     """
-    cells = {key_of(group): group for group in answers.groups}
-    alpha = answers.options.alpha
+    cells = {key_of(group): group for group in verdicts.groups}
+    alpha = verdicts.options.alpha
     return (
-        *statements_of_ppo(cells, alpha),
-        *statements_of_td3_and_sac(cells, alpha),
-        *statements_of_ranking(answers),
+        *claims_of_ppo(cells, alpha),
+        *claims_of_td3_and_sac(cells, alpha),
+        *claims_of_ranking(verdicts),
     )
 
 
-def _statements(statements: Sequence[Statement], options: Options) -> list[str]:
+def _statements(statements: Sequence[Claim], options: Options) -> list[str]:
     rows = [
         (str(i), item.section, item.claim, f"**{item.verdict}**")
         for i, item in enumerate(statements, 1)
@@ -262,6 +256,6 @@ def _statements(statements: Sequence[Statement], options: Options) -> list[str]:
     ]
 
 
-def _with(statements: Sequence[Statement], verdict: str) -> str:
+def _with(statements: Sequence[Claim], verdict: str) -> str:
     found = [str(i) for i, item in enumerate(statements, 1) if item.verdict == verdict]
     return f"{', '.join(found) or 'none'} of {len(statements)}"

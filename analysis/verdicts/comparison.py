@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from analysis.data.runs import Cell, Excluded, Loaded, Run
+from analysis.data.runs import Cell, Loaded
 from analysis.stats.intervals import Interval, interval, welch
 from analysis.stats.moments import Floats
+from analysis.verdicts.groups import Group, by_cell, groups_of_runs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,20 +17,12 @@ class Score:
     """How one framework did in one setting.
 
     Attributes:
-        framework: Its name.
-        final: Final score over seeds, in units of return.
-        requested: Run folders found.
-        completed: Runs that meet the completeness rule.
-        used: Runs behind `final`.
-        last_steps: Environment steps at the last evaluation; several if seeds differ.
+        group: The framework's runs in the setting.
+        final: Their final score over seeds, in units of return.
     """
 
-    framework: str
+    group: Group
     final: Interval
-    requested: int
-    completed: int
-    used: int
-    last_steps: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +63,8 @@ def compare(loaded: Loaded, method: str, rng: np.random.Generator) -> tuple[Comp
         method: One of `analysis.stats.intervals.METHODS`, for the frameworks' own intervals.
         rng: Source of bootstrap resamples.
     """
-    return tuple(_compare_cell(cell, loaded, method, rng) for cell in loaded.cells)
+    cells = by_cell(groups_of_runs(loaded))
+    return tuple(_compare_cell(cell, groups, method, rng) for cell, groups in cells.items())
 
 
 def furthest_apart(finals: Mapping[str, Floats]) -> Furthest | None:
@@ -92,26 +86,9 @@ def furthest_apart(finals: Mapping[str, Floats]) -> Furthest | None:
     return Furthest(higher, lower, welch(present[higher], present[lower]))
 
 
-def _compare_cell(cell: Cell, loaded: Loaded, method: str, rng: np.random.Generator) -> Comparison:
-    runs = [run for run in loaded.runs if run.id.cell == cell]
-    excluded = [item for item in loaded.excluded if item.id.cell == cell]
-    names = sorted({item.id.framework for item in loaded.folders if item.id.cell == cell})
-    finals: dict[str, Floats] = {}
-    scores = []
-    for name in names:
-        own = [run for run in runs if run.id.framework == name]
-        unused = [item for item in excluded if item.id.framework == name]
-        finals[name] = np.array([run.final_score for run in own], dtype=np.float64)
-        scores.append(_score(name, own, unused, interval(finals[name], method, rng)))
-    return Comparison(cell, tuple(scores), furthest_apart(finals))
-
-
-def _score(name: str, runs: Sequence[Run], unused: Sequence[Excluded], final: Interval) -> Score:
-    return Score(
-        framework=name,
-        final=final,
-        requested=len(runs) + len(unused),
-        completed=len(runs) + sum(item.completed for item in unused),
-        used=len(runs),
-        last_steps=tuple(sorted({int(run.timesteps[-1]) for run in runs})),
-    )
+def _compare_cell(
+    cell: Cell, groups: Sequence[Group], method: str, rng: np.random.Generator
+) -> Comparison:
+    finals = {group.framework: group.scores for group in groups if group.scores is not None}
+    scores = tuple(Score(g, interval(finals[g.framework], method, rng)) for g in groups)
+    return Comparison(cell, scores, furthest_apart(finals))

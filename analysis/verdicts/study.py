@@ -27,7 +27,7 @@ from analysis.words import suffix
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Answers:
+class StudyVerdicts:
     """Everything that is said of a study.
 
     Attributes:
@@ -45,21 +45,21 @@ class Answers:
     options: Options
 
 
-def answer_runs(loaded: Loaded, options: Options) -> Answers:
-    """The answers from runs."""
+def judge_runs(loaded: Loaded, options: Options) -> StudyVerdicts:
+    """The verdicts on runs."""
     groups = groups_of_runs(loaded)
-    return _answer(groups, reproduction_of_groups(groups, options), options)
+    return _judge(groups, reproduction_of_groups(groups, options), options)
 
 
-def answer_published(options: Options, table: str = "thesis_tables") -> Answers:
-    """The answers from a published table alone.
+def judge_published(options: Options, table: str = "thesis_tables") -> StudyVerdicts:
+    """The verdicts on a published table alone.
 
     Args:
         options: Settings of the verdicts.
         table: Name of a table with a mean, a spread and a number of trials in each row.
     """
     groups = groups_of_published(table)
-    return _answer(groups, reproduction_of_groups(groups, options), options)
+    return _judge(groups, reproduction_of_groups(groups, options), options)
 
 
 def groups_of_published(table: str) -> tuple[Group, ...]:
@@ -81,10 +81,10 @@ def groups_of_published(table: str) -> tuple[Group, ...]:
     )
 
 
-def _answer(
+def _judge(
     groups: Sequence[Group], reproduction: tuple[ReproductionVerdict, ...], options: Options
-) -> Answers:
-    return Answers(
+) -> StudyVerdicts:
+    return StudyVerdicts(
         tuple(groups),
         reproduction,
         consistency(groups, options),
@@ -102,7 +102,7 @@ class Material:
 
     Attributes:
         loaded: Runs, and folders that are not used.
-        answers: Verdicts, and the groups behind them.
+        verdicts: Verdicts, and the groups behind them.
         overall: Aggregates over tasks.
         curves: Learning curve of each setting and framework with a run.
         finals: Final score with its interval, for the same.
@@ -110,7 +110,7 @@ class Material:
     """
 
     loaded: Loaded
-    answers: Answers
+    verdicts: StudyVerdicts
     overall: tuple[Overall, ...]
     curves: Mapping[tuple[Cell, str], Curve]
     finals: Mapping[tuple[Cell, str], Interval]
@@ -119,7 +119,7 @@ class Material:
     @functools.cached_property
     def groups(self) -> dict[tuple[Cell, str], Group]:
         """Every group by setting and framework."""
-        return {(group.cell, group.framework): group for group in self.answers.groups}
+        return {(group.cell, group.framework): group for group in self.verdicts.groups}
 
     @functools.cached_property
     def settings(self) -> tuple[Setting, ...]:
@@ -158,7 +158,7 @@ def gather(loaded: Loaded, options: Options, method: str = "t") -> Material:
         options: Settings of the verdicts; their seed is that of all resampling.
         method: One of `analysis.stats.intervals.METHODS`, for drawn intervals.
     """
-    answers = answer_runs(loaded, options)
+    verdicts = judge_runs(loaded, options)
     rng = np.random.default_rng(options.seed)
     curves = {
         (panel.cell, curve.framework): dataclasses.replace(curve, seeds=())
@@ -167,10 +167,10 @@ def gather(loaded: Loaded, options: Options, method: str = "t") -> Material:
     }
     finals = {
         (group.cell, group.framework): interval(group.scores, method, rng)
-        for group in answers.groups
+        for group in verdicts.groups
         if group.scores is not None and group.n
     }
-    return Material(loaded, answers, overall(answers.groups, options), curves, finals, method)
+    return Material(loaded, verdicts, overall(verdicts.groups, options), curves, finals, method)
 
 
 def frameworks_of(keys: Iterable[tuple[Cell, str]]) -> list[str]:

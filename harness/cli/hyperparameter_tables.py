@@ -17,7 +17,7 @@ from tabulate import tabulate
 
 from envs.tasks import TaskError, load_task
 from harness.contract.adapter import Context, Setting, installed_adapters, load_adapter
-from harness.contract.algorithms import ALGORITHMS, THESIS_FIELDS
+from harness.contract.algorithms import ALGORITHMS
 from harness.contract.fields import SpecError, plain
 from harness.contract.recipes import load_recipe, recipe_names
 from harness.contract.run_spec import ALIGNMENTS
@@ -135,7 +135,9 @@ def appendix(algorithm: str, env: str, frameworks: Sequence[str]) -> Appendix:
         cells = [_cell(side.settings[field.name], value) for side in sides]
         found = [_correction(side, field.name, line) for side in sides]
         marks = [_mark(text, corrections) for text in (*found, _value(field.name, line, value))]
-        name = field.name if field.name in THESIS_FIELDS[algorithm] else f"*{field.name}*"
+        name = (
+            field.name if field.name in ALGORITHMS[algorithm].thesis_fields else f"*{field.name}*"
+        )
         symbol = str(line.get("symbol", "")).replace("|", r"\|") if line else "†"
         texts = [cell + mark for cell, mark in zip([*cells, plain(value)], marks, strict=True)]
         rows.append([name, symbol, *texts])
@@ -225,7 +227,7 @@ def _alignment_parser() -> argparse.ArgumentParser:
 
 def _cell(row: Setting, value: Any) -> str:
     passed = plain(row.native_value)
-    if row.kind == "constant":
+    if row.is_fixed:
         return f"fixed: {passed}" + (f" ({row.note})" if row.note else "")
     kind = " (emulated)" if row.kind == "emulated" else ""
     return f"`{row.native_name}`{kind}" + ("" if passed == plain(value) else f" = {passed}")
@@ -235,13 +237,13 @@ def _correction(side: Column, field: str, line: Mapping[str, Any]) -> str:
     """Where the thesis' name for an option is not what the code passes."""
     named, row = line.get(side.framework), side.settings[field]
     option = f"`{row.native_name}`"
-    if named is None or (named == "-" and row.kind == "constant"):
+    if named is None or (named == "-" and row.is_fixed):
         return ""
-    if row.kind == "constant" and named in row.note.replace("-", "_"):
+    if row.is_fixed and named in row.note.replace("-", "_"):
         return ""  # one option for several hyperparameters
     if named == "-":
         return f"{side.framework}, {field}: the thesis names no option; it is {option}."
-    if row.kind == "constant":
+    if row.is_fixed:
         why = f" ({row.note})" if row.note else ""
         fixed = f"it is fixed at {plain(row.native_value)}{why}"
         return f"{side.framework}, {field}: the thesis names `{named}`; {fixed}."

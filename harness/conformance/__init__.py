@@ -48,5 +48,5 @@ class AdapterConformance(
         elif "algorithm" in names:
             metafunc.parametrize("algorithm", supported)
         if "off_policy_algorithm" in names:
-            off_policy = [name for name in supported if name != "ppo"]
+            off_policy = [a for a in supported if ALGORITHMS[a].family == "off-policy"]
             metafunc.parametrize("off_policy_algorithm", off_policy)

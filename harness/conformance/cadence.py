@@ -11,7 +11,7 @@ from harness.conformance.trainings import (
     translate,
     with_value,
 )
-from harness.contract.algorithms import PPO, Cadence, Hyperparameters, expected_cadence
+from harness.contract.algorithms import PPO, Cadence, Hyperparameters
 from harness.contract.fields import SpecError
 
 
@@ -53,7 +53,7 @@ class CadenceConformance:
         """But for a step or two that a framework is off, which it declares."""
         for _, hp in _variants(self.framework, algorithm):
             native = translate(self.framework, algorithm, hp)
-            defined = expected_cadence(hp, native.total_steps)
+            defined = hp.cadence(native.total_steps)
             for name, most in _tolerances(hp, defined).items():
                 off = getattr(native.cadence, name) - getattr(defined, name)
                 assert abs(off) <= most, f"{name}: off by {off}"

@@ -45,7 +45,7 @@ class HyperparameterConformance:
         """Another value trains to other weights; of a constant it is refused by name."""
         base = base_hyperparameters(self.framework, algorithm)
         rows = {row.field: row for row in translate(self.framework, algorithm, base).alignment}
-        if rows[field].kind == "constant":
+        if rows[field].is_fixed:
             _check_refusal(self.framework, algorithm, field, base)
             return
         for value in ALTERNATIVES[field]:
@@ -137,7 +137,7 @@ class HyperparameterConformance:
         """Weights of off-policy algorithms hold target networks, those of PPO none."""
         base = base_hyperparameters(self.framework, algorithm)
         weights: Weights = train(self.framework, algorithm, base).weights
-        assert any("target" in name for name in weights) == (algorithm != "ppo")
+        assert any("target" in name for name in weights) == ALGORITHMS[algorithm].has_targets
 
 
 def _share(before: NDArray[Any], after: NDArray[Any], online: NDArray[Any]) -> float:

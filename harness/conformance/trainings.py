@@ -112,7 +112,7 @@ def _tied(framework: str, algorithm: str, base: Hyperparameters, field: str) -> 
     return [
         row.field
         for row in translate(framework, algorithm, base).alignment
-        if row.kind == "constant"
+        if row.kind == "tied"
         and row.field.endswith("learning_rate")
         and row.value == getattr(base, field)
     ]

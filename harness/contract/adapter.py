@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.tasks import Task
-from harness.contract.algorithms import Cadence, Hyperparameters, expected_cadence
+from harness.contract.algorithms import Cadence, Hyperparameters
 from harness.contract.fields import SpecError, plain, unknown
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ class Setting:
     Attributes:
         field: Name in the unified schema.
         value: Value in the unified schema.
-        kind: `aligned` (a public option), `constant` (the framework fixes it) or
-            `emulated` (set around upstream).
-        native_name: The framework's name for it; empty for a constant without a name.
+        kind: `aligned` (a public option), `tied` (it follows from another option), `constant`
+            (the framework fixes it) or `emulated` (set around upstream).
+        native_name: The framework's name for it; empty where it is fixed.
         native_value: What was passed, in the framework's own unit.
         note: What a reader must know, in a few words.
     """
@@ -69,6 +69,11 @@ class Setting:
     native_name: str
     native_value: Any
     note: str = ""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether no value but one is taken."""
+        return self.kind in ("constant", "tied")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +86,7 @@ class Native:
         total_steps: Environment transitions upstream will take, after its rounding.
         framework_steps: What the framework's own step counter will show at the end.
         cadence: How often upstream will update on one environment, its deviations from
-            `harness.contract.algorithms.expected_cadence` included.
+            the hyperparameters' own `cadence` included.
     """
 
     settings: Mapping[str, Any]
@@ -220,9 +225,17 @@ class Translation:
 
     def constant(self, field: str, constant: Any, note: str = "") -> None:
         """Declares that the framework fixes `field`; any other value is refused."""
-        self._rows[field] = Setting(field, constant, "constant", "", constant, note)
-        if self._values[field] != constant:
-            self.refuse(field, f"fixed at {plain(constant)}{f' ({note})' if note else ''}")
+        self._fixed(field, constant, "constant", note)
+
+    def tied(self, field: str, value: Any, note: str) -> None:
+        """Declares that `field` follows from another option; any other value is refused.
+
+        Args:
+            field: The hyperparameter.
+            value: What the other option makes of it.
+            note: Which option that is.
+        """
+        self._fixed(field, value, "tied", note)
 
     def refuse(self, field: str, reason: str) -> None:
         """Notes that the asked value of `field` cannot be honoured."""
@@ -259,8 +272,13 @@ class Translation:
         rows = tuple(self._rows[name] for name in self._values)
         counted = total_steps if framework_steps is None else framework_steps
         if cadence is None:
-            cadence = expected_cadence(self._hyperparameters, total_steps)
+            cadence = self._hyperparameters.cadence(total_steps)
         return Native(self._settings, rows, total_steps, counted, cadence)
+
+    def _fixed(self, field: str, value: Any, kind: str, note: str) -> None:
+        self._rows[field] = Setting(field, value, kind, "", value, note)
+        if self._values[field] != value:
+            self.refuse(field, f"fixed at {plain(value)}{f' ({note})' if note else ''}")
 
     def _claim(self, field: str, kind: str, name: str, native: Any, note: str) -> None:
         value = self._values[field]

@@ -12,6 +12,9 @@ from typing import Any
 
 _MANY = 25
 
+SCHEDULES = ("constant", "linear")
+"""How a value may go over a run: as it is, or linearly to 0."""
+
 REQUIRED: Any = object()
 """Stands for no value."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.contract.adapter import load_adapter
-from harness.contract.algorithms import ALGORITHMS, THESIS_FIELDS, Hyperparameters, only_of
+from harness.contract.algorithms import ALGORITHMS, Hyperparameters, only_of
 from harness.contract.fields import SpecError, bounded, build, check, plain
 from harness.record.layout import RESERVED, Place
 
@@ -223,7 +223,7 @@ def _check_thesis_overrides(
     algorithm: str, requested: Hyperparameters, overridden: tuple[str, ...]
 ) -> None:
     for name in overridden:
-        if name not in THESIS_FIELDS[algorithm]:
+        if name not in ALGORITHMS[algorithm].thesis_fields:
             raise SpecError(
                 f"hyperparameters.{name}={plain(getattr(requested, name))} would have no effect: "
                 "alignment=thesis leaves it at each framework's own default. "

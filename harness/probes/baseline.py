@@ -28,7 +28,7 @@ ROOM = 1e-3
 MOST = 5
 """Numbers of one answer that are listed when they changed."""
 
-Answers = dict[tuple[str, str], Answer]
+AnswerTable = dict[tuple[str, str], Answer]
 """By probe and implementation."""
 
 
@@ -146,7 +146,7 @@ def numbers(result: Result, before: Array, after: Array) -> str:
     )
 
 
-def _answers(report: Report) -> Answers:
+def _answers(report: Report) -> AnswerTable:
     return {
         (result.probe, name): answer
         for result in report.results

@@ -83,7 +83,7 @@ class Party:
 
 
 @dataclasses.dataclass(frozen=True)
-class Statement:
+class Reply:
     """What one implementation answered.
 
     Attributes:
@@ -137,7 +137,7 @@ def ask(
 
 def _hear(
     party: Party, probes: Sequence[Probe], tell: Tell, children: list[subprocess.Popen[bytes]]
-) -> Statement:
+) -> Reply:
     names = ",".join(probe.name for probe in probes)
     command = [party.python, "-m", "harness.probes.worker", party.entry, names]
     environment = lend_project({"OMP_NUM_THREADS": "1"} | dict(os.environ))
@@ -164,7 +164,7 @@ def _hear(
         if process.wait():
             why = f"its process ended with code {process.returncode}: {_last_line(complaints)}"
             results |= {p.name: died(p, why) for p in probes if p.name not in results}
-    return Statement(versions, results)
+    return Reply(versions, results)
 
 
 def _last_line(file: IO[bytes]) -> str:

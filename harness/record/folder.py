@@ -1,6 +1,7 @@
 """Writes one run's files, under its lease."""
 
 import contextlib
+import functools
 import hashlib
 import io
 import itertools
@@ -54,8 +55,11 @@ class RunFolder:
         self._timesteps: list[int] = []
         self._returns: list[NDArray[Any]] = []
         self._lengths: list[NDArray[Any]] = []
-        self._trace = TraceWriter(lease.staging)
         self._hashes: dict[str, str] = {}
+
+    @functools.cached_property
+    def _trace(self) -> TraceWriter:
+        return TraceWriter(self._lease.staging)
 
     @property
     def evaluations(self) -> int:

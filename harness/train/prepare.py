@@ -8,7 +8,7 @@ import msgspec
 
 from envs.tasks import TaskError, load_task
 from harness.contract.adapter import Adapter, Context, Native, load_adapter
-from harness.contract.algorithms import THESIS_FIELDS, Hyperparameters
+from harness.contract.algorithms import Hyperparameters
 from harness.contract.fields import SpecError
 from harness.contract.interpreter import check_interpreter
 from harness.contract.recipes import load_recipe, recipe_names
@@ -78,7 +78,7 @@ def resolve(
             f"framework={adapter.name} has no recipe hp_configs/{algorithm}/{adapter.name}.yaml, "
             "which alignment=thesis takes its defaults from: add it, or use alignment=full."
         )
-    common = {name: getattr(requested, name) for name in THESIS_FIELDS[algorithm]}
+    common = {name: getattr(requested, name) for name in type(requested).thesis_fields}
     own = dataclasses.replace(load_recipe(algorithm, adapter.name), **common)
     own = adapter.own_defaults(algorithm, own, context)
     return dataclasses.replace(own, **common)

@@ -5,7 +5,7 @@ import pytest
 
 from analysis.data.load import load
 from analysis.verdicts.options import Options
-from analysis.verdicts.study import answer_runs
+from analysis.verdicts.study import judge_runs
 from benchmarks.synthetic_returns import PLANTED, Size, plans
 from benchmarks.synthetic_study import main, write_study
 from harness.contract.run_spec import RunSpec
@@ -41,7 +41,7 @@ def test_every_fate_is_found_by_the_analysis(tmp_path):
 
 def test_differences_that_were_planted_are_found_and_no_others(tmp_path):
     write_study(tmp_path / "study", dataclasses.replace(SMALL, seeds=6, flawless=True))
-    for verdict in answer_runs(load(tmp_path), Options()).consistency:
+    for verdict in judge_runs(load(tmp_path), Options()).consistency:
         task = verdict.cell.env.removesuffix("-v4")
         pair = (verdict.first.framework, verdict.second.framework)
         planted = [PLANTED.get((verdict.cell.algorithm, name, task), 0.0) for name in pair]

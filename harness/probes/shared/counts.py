@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from harness.contract.algorithms import Cadence, expected_cadence
+from harness.contract.algorithms import Cadence
 from harness.probes.lab import Lab, Run
 from harness.probes.probe import Measurement, Probe, listed
 from harness.probes.results import Array
@@ -45,7 +45,7 @@ def off_policy(
         def measure(lab: Lab) -> Measurement:
             paper = dataclasses.replace(of(lab).hyperparameters, policy_delay=policy_delay)
             asked = len(of(lab).experiment.dictation.rewards)
-            expected = _expected(algorithm, expected_cadence(paper, asked), asked, policy_delay)
+            expected = _expected(algorithm, paper.cadence(asked), asked, policy_delay)
             return Measurement(counted(of(lab)), expected)
 
         return measure

@@ -5,7 +5,7 @@ import pytest
 
 from analysis.data.load import load
 from analysis.verdicts.options import Options
-from analysis.verdicts.study import answer_runs
+from analysis.verdicts.study import judge_runs
 
 ARGS = """!!python/object/apply:collections.OrderedDict
 - - - algo
@@ -117,5 +117,5 @@ def test_zoo_file_that_is_no_yaml_is_passed_over(tmp_path, text):
 def test_foreign_runs_and_ours_stand_side_by_side(results, make_run):
     make_run(env="Hopper-v4", seed=1)
     write_zoo(results, "Hopper-v4_1")
-    groups = answer_runs(load(results), Options()).groups
+    groups = judge_runs(load(results), Options()).groups
     assert [(group.cell.hps, group.n) for group in groups] == [("original", 1), ("unknown", 1)]

@@ -5,7 +5,7 @@ import pytest
 
 from analysis.data.load import load
 from analysis.data.runs import Cell, RunId
-from analysis.words import counts
+from analysis.words import run_counts
 
 
 def only_reason(results):
@@ -80,7 +80,7 @@ def test_links_to_folders_are_not_followed_but_told(results, make_run, tmp_path)
     assert (loaded.requested, loaded.used, len(loaded.links)) == (1, 1, 2)
     (tmp_path / "link").symlink_to(results / "demo")
     assert load(tmp_path / "link").used == 1  # one that is named is where one looks
-    assert "2 links to folders were not followed" in counts(loaded)
+    assert "2 links to folders were not followed" in run_counts(loaded)
 
 
 def test_a_folder_that_may_not_be_listed_is_kept(results, make_run, monkeypatch):

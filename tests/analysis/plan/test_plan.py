@@ -24,7 +24,7 @@ from analysis.data.load import load
 from analysis.plan.planning import plan_once
 from analysis.plan.sweeps import make_sweeps
 from analysis.verdicts.options import Options
-from analysis.verdicts.study import answer_runs
+from analysis.verdicts.study import judge_runs
 from analysis.words import number
 from harness.cli.app import spec_from_config
 from harness.cli.config_groups import register
@@ -100,7 +100,7 @@ def plan(results, *arguments):
 
 def test_the_sweep_is_exactly_the_seeds_that_lack(results, capsys):
     write_runs(results)
-    verdicts = answer_runs(load(results), Options()).consistency
+    verdicts = judge_runs(load(results), Options()).consistency
     open_pairs = [item for item in verdicts if item.verdict == "undecided"]
     assert open_pairs
     wanted = {}
@@ -175,7 +175,7 @@ def test_tasks_and_recipes_are_merged_into_few_commands(results):
         for hps in ("sb3", "original"):
             write_runs(results, env=env, hps=hps)
     loaded = load(results)
-    needs = plan_once(answer_runs(loaded, Options()).consistency, loaded, 1000, 5).needs
+    needs = plan_once(judge_runs(loaded, Options()).consistency, loaded, 1000, 5).needs
     sweeps = make_sweeps(needs, loaded)
     assert len(needs) == 12
     assert len(sweeps) < 12

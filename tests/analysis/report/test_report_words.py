@@ -7,12 +7,12 @@ from analysis.report.ranking import ranking
 from analysis.report.reproduction import reproduction
 from analysis.report.study import parts, read_provenance
 from analysis.verdicts.options import Options
-from analysis.verdicts.study import answer_runs
+from analysis.verdicts.study import judge_runs
 
 
 @pytest.fixture(scope="session")
 def answers(study):
-    return answer_runs(load(study), Options(resamples=500))
+    return judge_runs(load(study), Options(resamples=500))
 
 
 def test_every_statement_names_the_groups_behind_it(answers, tmp_path):
@@ -34,7 +34,7 @@ def test_planted_differences_stand_in_words(answers, tmp_path):
 
 def test_questions_without_data_are_answered_so(results, make_run, tmp_path):
     make_run(env="Nowhere-v0")
-    answers = answer_runs(load(results), Options())
+    answers = judge_runs(load(results), Options())
     links = make_links(answers, tmp_path)
     assert "No run can be held against" in reproduction(answers, links).headline.text
     assert "No two frameworks" in consistency(answers, links).headline.text
@@ -75,7 +75,7 @@ def test_a_ranking_that_is_not_preserved_names_pairs_and_ranks(results, make_run
     for (framework, algorithm), score in scores.items():
         for seed in range(4):
             make_run(framework=framework, algorithm=algorithm, seed=seed, score=score + seed)
-    answers = answer_runs(load(results), Options(resamples=100))
+    answers = judge_runs(load(results), Options(resamples=100))
     (finding,) = ranking(answers, make_links(answers, tmp_path)).findings
     assert "In opposite order: PPO and SAC between CleanRL and SB3." in finding.text
     assert "Ranks: CleanRL: SAC 1, PPO 2; SB3: PPO 1, SAC 2." in finding.text
@@ -86,7 +86,7 @@ def test_an_equivalence_states_its_margin(results, make_run, tmp_path):
     for framework in ("sb3", "cleanrl"):
         for seed in range(4):
             make_run(framework=framework, env="Hopper-v4", seed=seed, score=2000 + seed)
-    answers = answer_runs(load(results), Options())
+    answers = judge_runs(load(results), Options())
     (finding,) = consistency(answers, make_links(answers, tmp_path)).findings
     assert "are equivalent" in finding.text
     assert "The margin is 223.0, a share of 2230," in finding.text

@@ -15,13 +15,13 @@ from analysis.tables.scores import (
     to_markdown,
 )
 from analysis.verdicts.options import Options
-from analysis.verdicts.study import answer_runs
+from analysis.verdicts.study import judge_runs
 
 FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
 
 
 def tables_of(results, method="t"):
-    return score_tables(answer_runs(load(results), Options()), method)
+    return score_tables(judge_runs(load(results), Options()), method)
 
 
 def write_scores(make_run, scores, **spec):

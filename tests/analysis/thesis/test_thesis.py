@@ -9,8 +9,7 @@ from scipy import stats
 
 from analysis.__main__ import main
 from analysis.stats.moments import Moments
-from analysis.thesis.page import deviations, published_page, thesis_statements
-from analysis.thesis.statements import (
+from analysis.thesis.evidence import (
     NOT_CONTRADICTED,
     NOT_SUPPORTED,
     SUPPORTED,
@@ -18,15 +17,16 @@ from analysis.thesis.statements import (
     compare,
     key_of,
 )
+from analysis.thesis.page import deviations, published_page, thesis_claims
 from analysis.verdicts.options import Options
-from analysis.verdicts.study import answer_published, groups_of_published
+from analysis.verdicts.study import groups_of_published, judge_published
 
 DOC = Path(__file__).parents[3] / "docs" / "published-tables.md"
 
 
 @pytest.fixture(scope="module")
 def answers():
-    return answer_published(Options())
+    return judge_published(Options())
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_another_level_is_said_on_the_page():
 
 
 def test_every_statement_has_a_verdict_and_a_finding(answers):
-    statements = thesis_statements(answers)
+    statements = thesis_claims(answers)
     assert len(statements) == 15
     assert {item.section[:3] for item in statements} == {"6.2", "6.3"}
     for item in statements:
@@ -97,8 +97,8 @@ def test_statements_follow_the_numbers(answers):
         return dataclasses.replace(group, moments=Moments(item.mean, item.sd / 10, item.n))
 
     sharp = dataclasses.replace(answers, groups=tuple(map(sharper, answers.groups)))
-    before = {item.claim: item.verdict for item in thesis_statements(answers)}
-    after = {item.claim: item.verdict for item in thesis_statements(sharp)}
+    before = {item.claim: item.verdict for item in thesis_claims(answers)}
+    after = {item.claim: item.verdict for item in thesis_claims(sharp)}
     shown = [claim for claim, verdict in after.items() if verdict == SUPPORTED]
     assert len(shown) >= 5
     assert all(before[claim] != SUPPORTED for claim in shown)

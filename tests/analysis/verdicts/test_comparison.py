@@ -22,8 +22,8 @@ def test_the_final_score_is_the_mean_of_the_last_evaluation(results, make_run):
     make_run(seed=1, timesteps=[10, 20], scheduled=20, returns=[[99, 99], [5, 7]])
     ((score,),) = [row.scores for row in compared(results)]
     assert score.final.mean == 4
-    assert (score.requested, score.completed, score.used) == (2, 2, 2)
-    assert score.last_steps == (20,)
+    assert (score.group.requested, score.group.completed, score.group.n) == (2, 2, 2)
+    assert score.group.steps == (20,)
 
 
 def test_every_unused_folder_counts_as_requested_only(results, make_run):
@@ -32,14 +32,17 @@ def test_every_unused_folder_counts_as_requested_only(results, make_run):
     (make_run(seed=2) / "run.json").write_text("{")
     (row,) = compared(results)
     score = row.scores[0]
-    assert (score.requested, score.completed, score.used) == (3, 1, 1)
+    assert (score.group.requested, score.group.completed, score.group.n) == (3, 1, 1)
 
 
 def test_a_framework_without_a_used_run_is_still_there(results, make_run):
     make_run(framework="sb3")
     make_run(framework="cleanrl", status="running")
     (row,) = compared(results)
-    assert [(score.framework, score.used) for score in row.scores] == [("cleanrl", 0), ("sb3", 1)]
+    assert [(score.group.framework, score.group.n) for score in row.scores] == [
+        ("cleanrl", 0),
+        ("sb3", 1),
+    ]
     assert math.isnan(row.scores[0].final.mean)
     assert row.furthest is None
 

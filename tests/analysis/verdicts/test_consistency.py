@@ -15,7 +15,7 @@ from analysis.stats.moments import moments
 from analysis.verdicts.consistency import consistency
 from analysis.verdicts.groups import Group
 from analysis.verdicts.options import Options
-from analysis.verdicts.study import answer_published
+from analysis.verdicts.study import judge_published
 
 REFERENCE = 2230.0  # PPO on Hopper, as the thesis read it off
 
@@ -168,7 +168,7 @@ def test_two_equal_frameworks_are_rarely_called_different():
 
 
 def test_published_means_and_intervals_alone_give_288_verdicts():
-    items = answer_published(Options()).consistency
+    items = judge_published(Options()).consistency
     assert len(items) == 288
     assert all(math.isnan(item.p_permutation) for item in items)
     assert {item.family_size for item in items} == {96}
@@ -190,6 +190,6 @@ def _key(cell):
 
 
 def test_rounding_is_told_where_it_could_turn_a_verdict():
-    items = answer_published(Options(family="setting")).consistency
+    items = judge_published(Options(family="setting")).consistency
     assert any(item.rounding_matters for item in items)
     assert not all(item.rounding_matters for item in items)

@@ -15,7 +15,7 @@ from analysis.data.runs import Cell, Run, RunId
 from analysis.verdicts.groups import groups_of_runs
 from analysis.verdicts.options import Options
 from analysis.verdicts.reproduction import judge, reproduction_of_groups
-from analysis.verdicts.study import answer_runs
+from analysis.verdicts.study import judge_runs
 
 TARGET = next(
     row
@@ -133,4 +133,4 @@ def test_only_the_original_hyperparameters_are_held_against_the_papers(results, 
 
 def test_settings_without_complete_runs_have_no_verdict(results, make_run):
     make_run(env="HalfCheetah-v4", status="failed")
-    assert answer_runs(load(results), Options()).reproduction == ()
+    assert judge_runs(load(results), Options()).reproduction == ()

@@ -31,7 +31,7 @@ def test_every_native_option_is_the_one_that_a_run_sets(algorithm: str):
     for index, side in enumerate(columns(algorithm, RECIPE, "thesis", ENV, ["sb3", "torchrl"])):
         for row in table.rows:
             setting = side.settings[row[0].strip("*")]
-            expected = "fixed:" if setting.kind == "constant" else f"`{setting.native_name}`"
+            expected = "fixed:" if setting.is_fixed else f"`{setting.native_name}`"
             assert row[2 + index].startswith(expected)
 
 

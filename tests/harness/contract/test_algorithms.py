@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from envs.tasks import load_task
 from harness.contract.adapter import Context, load_adapter
-from harness.contract.algorithms import ALGORITHMS, PPO, THESIS_FIELDS
+from harness.contract.algorithms import ALGORITHMS, PPO
 from harness.contract.fields import SpecError, build
 from harness.contract.recipes import load_recipe, read_recipe, recipe_files, recipe_names
 from harness.contract.run_spec import DEFAULTS, spec_from_dict, spec_to_dict
@@ -32,7 +32,9 @@ def test_each_framework_and_the_papers_have_recipes_in_field_order_with_sources(
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_thesis_fields_are_fields(algorithm):
-    assert THESIS_FIELDS[algorithm] <= {f.name for f in dataclasses.fields(ALGORITHMS[algorithm])}
+    assert ALGORITHMS[algorithm].thesis_fields <= {
+        f.name for f in dataclasses.fields(ALGORITHMS[algorithm])
+    }
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -1,4 +1,4 @@
-"""A statement about cells of the tables, and the comparisons behind it."""
+"""A claim about cells of the tables, and the comparisons behind it."""
 
 import dataclasses
 import itertools
@@ -39,7 +39,7 @@ class Finding:
 
 
 @dataclasses.dataclass(frozen=True)
-class Statement:
+class Claim:
     """A statement and what the tables say of it.
 
     Attributes:
@@ -106,7 +106,7 @@ def significant(findings: Sequence[Finding], alpha: float) -> list[Finding]:
     return [finding for finding in findings if finding.p_holm < alpha]
 
 
-def counts(findings: Sequence[Finding], alpha: float) -> str:
+def significant_counts(findings: Sequence[Finding], alpha: float) -> str:
     """How many are significant after and before the correction."""
     bare = sum(finding.p < alpha for finding in findings)
     found = len(significant(findings, alpha))

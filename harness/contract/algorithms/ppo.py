@@ -1,0 +1,83 @@
+"""Proximal policy optimisation."""
+
+import dataclasses
+import math
+from typing import ClassVar
+
+from harness.contract.algorithms.cadence import Cadence, Family
+from harness.contract.fields import SCHEDULES, bounded
+
+
+@dataclasses.dataclass(frozen=True)
+class PPO:
+    """Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347).
+
+    Attributes:
+        learning_rate: Adam step size of policy and value network, at the start of the run.
+        learning_rate_schedule: `constant`, or `linear` from the start value to 0.
+        rollout_steps: Environment transitions per round, all environments together.
+        minibatch_size: Transitions per gradient step.
+        epochs: Passes over each rollout.
+        gamma: Discount factor per environment step.
+        gae_lambda: Exponential weight of generalised advantage estimation.
+        clip_range: Half-width of the interval around 1 that the probability ratio is clipped to.
+        clip_range_schedule: `constant`, or `linear` from the start value to 0.
+        value_clip_range: Largest change of a value prediction, in units of return; null is off.
+        normalize_advantage: Whether advantages get zero mean and unit deviation.
+        ent_coef: Weight of the entropy bonus.
+        vf_coef: Weight of what the framework calls the value loss. CleanRL's value loss
+            contains a further factor 1/2.
+        max_grad_norm: Gradient norm to clip at; null is off.
+        target_kl: Approximate KL divergence that ends the epochs early; null is off.
+        adam_eps: Adam's denominator constant.
+        hidden_sizes: Units per hidden layer, of policy and value network alike.
+        bootstrap_truncation: Whether a time limit is bootstrapped through.
+    """
+
+    family: ClassVar[Family] = "on-policy"
+    has_targets: ClassVar[bool] = False
+    # What every framework exposes; the others keep each framework's own default under
+    # alignment=thesis (thesis, appendix D: those not in italics).
+    thesis_fields: ClassVar[frozenset[str]] = frozenset(
+        (
+            "learning_rate",
+            "learning_rate_schedule",
+            "rollout_steps",
+            "minibatch_size",
+            "epochs",
+            "gamma",
+            "gae_lambda",
+            "clip_range",
+            "value_clip_range",
+            "ent_coef",
+            "vf_coef",
+        )
+    )
+
+    learning_rate: float = bounded(above=0)
+    learning_rate_schedule: str = bounded(choices=SCHEDULES)
+    rollout_steps: int = bounded(minimum=1)
+    minibatch_size: int = bounded(minimum=1)
+    epochs: int = bounded(minimum=1)
+    gamma: float = bounded(minimum=0, maximum=1)
+    gae_lambda: float = bounded(minimum=0, maximum=1)
+    clip_range: float = bounded(above=0)
+    clip_range_schedule: str = bounded(choices=SCHEDULES)
+    value_clip_range: float | None = bounded(above=0)
+    normalize_advantage: bool = bounded()
+    ent_coef: float = bounded(minimum=0)
+    vf_coef: float = bounded(minimum=0)
+    max_grad_norm: float | None = bounded(above=0)
+    target_kl: float | None = bounded(above=0)
+    adam_eps: float = bounded(above=0)
+    hidden_sizes: tuple[int, ...] = bounded(minimum=1, filled=True)
+    bootstrap_truncation: bool = bounded()
+
+    def cadence(self, steps: int) -> Cadence:
+        """What these values make of `steps` environment transitions.
+
+        Each rollout is cut into minibatches, the last of which may be smaller.
+        """
+        minibatches = math.ceil(self.rollout_steps / self.minibatch_size)
+        updates = steps // self.rollout_steps * self.epochs * minibatches
+        return Cadence(0, self.rollout_steps, updates, updates, 0)
