@@ -13,10 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.stats.intervals import METHODS, bounds
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from analysis.stats.intervals import METHODS, bounds
 
 SIZES = (3, 5, 10, 20)
 CHUNK = 500  # samples that share their bootstrap draws

@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from interval_cases import IMPLEMENTATIONS, SEEDS, TASKS, THRESHOLDS, make_scores, measure
-
-from analysis.stats.aggregates import aggregate, profile
 
 FOLDER = Path(__file__).resolve().parent
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
 
+from interval_cases import IMPLEMENTATIONS, SEEDS, TASKS, THRESHOLDS, make_scores, measure
+
+from analysis.stats.aggregates import aggregate, profile
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]

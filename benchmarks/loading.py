@@ -18,13 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from analysis.data.load import load
-from analysis.verdicts.options import Options
-from analysis.verdicts.study import judge_runs
-
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from analysis.data.load import load
+from analysis.verdicts.options import Options
+from analysis.verdicts.study import judge_runs
 
 FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
 TASKS = ("Ant", "HalfCheetah", "Hopper", "InvertedPendulum")

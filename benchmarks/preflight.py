@@ -13,12 +13,11 @@ from pathlib import Path
 
 import yaml
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from harness.contract.recipes import read_recipe
 from harness.contract.run_spec import DEFAULTS, RunSpec, make_spec
 from slurm.preflight import preflight
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 
 STUDIES = Path(__file__).parents[1] / "harness" / "conf" / "study"
 

@@ -17,12 +17,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.synthetic_returns import Size
-from benchmarks.synthetic_study import write_study
-
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.synthetic_returns import Size
+from benchmarks.synthetic_study import write_study
 
 MEBIBYTE = 1 << 20
 

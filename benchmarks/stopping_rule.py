@@ -14,15 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+
+FOLDER = Path(__file__).resolve().parent
+sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
+
 from interval_coverage import Draw, normal, skewed, two_humped
 
 from analysis.stats import pairwise
 from analysis.stats.moments import Moments
 from analysis.stats.sequential import one_sided_sequential_p, sequential_p
-
-FOLDER = Path(__file__).resolve().parent
-sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
-
 
 BATCH, MOST, ALPHA = 5, 30, 0.05
 SIZES = tuple(range(BATCH, MOST + 1, BATCH))

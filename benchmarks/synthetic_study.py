@@ -18,11 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.synthetic_returns import TASKS, Plan, Size, curve, plans
-
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.synthetic_returns import TASKS, Plan, Size, curve, plans
 
 TIMES_UP = 1000  # steps in an episode
 

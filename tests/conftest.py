@@ -1,9 +1,9 @@
 import os
 
-import pytest
-
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"  # before anything imports a numerical library
+
+import pytest
 
 
 @pytest.fixture(autouse=True)

@@ -15,15 +15,15 @@ import dataclasses
 
 import pytest
 
-from harness.conformance.cadence import CadenceConformance
-from harness.conformance.exits import ExitConformance
-from harness.conformance.hyperparameters import HyperparameterConformance
-from harness.conformance.seeds_and_bounds import LuckConformance
-from harness.contract.adapter import load_adapter
-from harness.contract.algorithms import ALGORITHMS
-
 _PARTS = ("cadence", "exits", "hyperparameters", "seeds_and_bounds")
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
+
+from harness.conformance.cadence import CadenceConformance  # noqa: E402
+from harness.conformance.exits import ExitConformance  # noqa: E402
+from harness.conformance.hyperparameters import HyperparameterConformance  # noqa: E402
+from harness.conformance.seeds_and_bounds import LuckConformance  # noqa: E402
+from harness.contract.adapter import load_adapter  # noqa: E402
+from harness.contract.algorithms import ALGORITHMS  # noqa: E402
 
 
 class AdapterConformance(

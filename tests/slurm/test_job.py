@@ -39,7 +39,7 @@ class Process:
 
 def test_run_that_cannot_be_understood_fails_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(Process, "started", [], raising=False)
-    monkeypatch.setattr("harness.sweep.process.RunProcess", Process)
+    monkeypatch.setattr("slurm.job.RunProcess", Process)
     odd = a_run(tmp_path, changed={"alignment": "odd"})
     other = a_run(tmp_path, seed=1)
     with pytest.raises(JobFailed, match=r"1 of 2 runs are not complete: .*seed=0: .*odd"):

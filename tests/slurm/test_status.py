@@ -121,7 +121,7 @@ def test_run_that_ends_while_it_is_looked_at_is_not_lost(folder, monkeypatch):
         lease.__exit__(None, None, None)
         return reading
 
-    monkeypatch.setattr("harness.record.reading.read_run", read)
+    monkeypatch.setattr("slurm.states.read_run", read)
     assert assess(folder).state == "failed"
 
 

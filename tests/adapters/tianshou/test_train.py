@@ -4,6 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+
+pytest.importorskip("tianshou")
+
 import torch
 from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer
 from tianshou.utils.torch_utils import policy_within_training_step
@@ -15,9 +18,6 @@ from envs.tasks import load_task
 from harness.contract.adapter import Context
 from harness.contract.algorithms import ALGORITHMS
 from harness.contract.recipes import load_recipe
-
-pytest.importorskip("tianshou")
-
 
 OBSERVATIONS = np.linspace(-50, 50, 40, dtype=np.float32).reshape(10, 4)
 

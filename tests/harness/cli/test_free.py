@@ -72,7 +72,7 @@ def test_lease_that_cannot_be_ended_keeps_no_other(folder, tmp_path, capsys, mon
             raise PermissionError(13, "Permission denied")
         free(place, holder)
 
-    monkeypatch.setattr("harness.record.lease.free", free_one)
+    monkeypatch.setattr("harness.cli.free.free", free_one)
     assert main([str(tmp_path), "--yes"]) == 1
     said = capsys.readouterr()
     assert "cannot be ended (Permission denied)" in said.err and "1 leases" in said.out
