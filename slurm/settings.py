@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from harness.contract.fields import SpecError, bounded, check, unknown
 from harness.record.files import visible
 
@@ -193,6 +191,8 @@ def _merge(values: Mapping[str, Any], changes: Mapping[str, Any], where: str) ->
 
 
 def _read(profile: str) -> dict[str, Any]:
+    import yaml  # takes as long to load as a hundred runs to look at
+
     path = Path(profile)
     if "/" not in profile and not profile.endswith(".yaml"):
         path = PROFILES / f"{profile}.yaml"

@@ -88,7 +88,17 @@ def assess(folder: Path, queue: Queue | None = None) -> RunState:
     doubt = _alive(holder, folder, queue) if holder else None
     state, reason = _judge(reading, holder, job, doubt)
     place, record = reading.place, reading.record
-    known = RunState(
+    beat, step, steps = None, 0, 0
+    job_id = job.job_id if job else None
+    if record is not None:
+        looked = state == "running" or not record.steps.taken
+        beat = read_beat(folder) if looked else None
+        step, steps = _step(beat) if beat else record.steps.taken, record.steps.scheduled
+        job_id = job_id or record.job
+        if state == "running":
+            # The job that has it is the holder's, and none where it is trained without one.
+            job_id = holder.job or None if holder else None
+    return RunState(
         folder,
         state,
         place.study,
@@ -97,19 +107,12 @@ def assess(folder: Path, queue: Queue | None = None) -> RunState:
         place.env,
         place.hps,
         -1 if place.seed is None else place.seed,
-        reason=reason,
-        job=job.job_id if job else None,
+        step,
+        steps,
+        _rate(record, beat) if record is not None and state == "running" else None,
+        reason,
+        job_id,
     )
-    if record is None:
-        return known
-    beat = read_beat(folder) if state == "running" or not record.steps.taken else None
-    step = _step(beat) if beat else record.steps.taken
-    known = dataclasses.replace(known, step=step, steps=record.steps.scheduled)
-    if state != "running":
-        return dataclasses.replace(known, job=known.job or record.job)
-    # The job that has it is the holder's, and none where it is trained without one.
-    own = holder.job or None if holder else None
-    return dataclasses.replace(known, rate=_rate(record, beat), job=own)
 
 
 def _look(folder: Path) -> tuple[Reading, Holder | None]:
