@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from envs.tasks import make
 
-WRAPPERS = ("none", "normalized")
 CLIP = 10.0
 
 Array = NDArray[Any]

@@ -95,10 +95,12 @@ def absent(loaded: Loaded) -> tuple[str, ...]:
 
 
 # Packages whose versions matter to results; others stand in each run.json.
+# Of the packages that a run recorded, these are told, and what bears its framework's name.
 PACKAGES = (
     *("stable_baselines3", "cleanrl", "torchrl", "tensordict", "tianshou"),
     *("torch", "gymnasium", "mujoco", "numpy"),
 )
+_MACHINE = ("Python", "processor", "host", "platform", "commit")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,11 +125,12 @@ def read_provenance(runs: Sequence[Run]) -> Provenance:
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
     silent = 0
     for run in runs:
-        facts = _facts(run.provenance) if run.provenance else []
+        facts = _facts(run.provenance, run.id.framework) if run.provenance else []
         silent += not facts
         counts.update(facts)
     timed = [run for run in runs if not math.isnan(run.seconds)]
-    names = [*PACKAGES, "Python", "processor", "host", "platform", "commit"]
+    others = sorted({name for name, _ in counts} - {*PACKAGES, *_MACHINE})
+    names = [*others, *PACKAGES, *_MACHINE]
     rows = sorted(counts.items(), key=lambda item: (names.index(item[0][0]), item[0][1]))
     return Provenance(
         tuple((name, value, count) for (name, value), count in rows),
@@ -137,8 +140,10 @@ def read_provenance(runs: Sequence[Run]) -> Provenance:
     )
 
 
-def _facts(found: reading.Provenance) -> list[tuple[str, str]]:
-    facts = [(name, found.packages[name]) for name in PACKAGES if name in found.packages]
+def _facts(found: reading.Provenance, framework: str) -> list[tuple[str, str]]:
+    own = (name for name in found.packages if framework in name.lower() and name not in PACKAGES)
+    told = [*own, *(name for name in PACKAGES if name in found.packages)]
+    facts = [(name, found.packages[name]) for name in told]
     for value, name in (
         (found.python, "Python"),
         (found.processor, "processor"),
