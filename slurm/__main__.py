@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from harness.cli.errors import HANDLED, exit_code
+from harness.contract.algorithms import ALGORITHMS
 from harness.contract.fields import SpecError
 from harness.record.files import visible
 from harness.record.layout import find_runs
@@ -156,7 +157,7 @@ def _resubmit(options: argparse.Namespace) -> int:
                 f"--only={visible(state)} is not a state to submit: choose {', '.join(OPEN)}."
             )
     overrides = {
-        "time": dict.fromkeys(("default", "ppo", "td3", "sac"), options.time),
+        "time": dict.fromkeys(("default", *ALGORITHMS), options.time),
         "mem_gb": options.mem_gb,
     }
     return resubmit(

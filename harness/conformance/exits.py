@@ -16,6 +16,7 @@ import pytest
 from envs.scripted import ENV_ID, FAULT_ENV_IDS, FAULT_STEP
 from harness.conformance.trainings import STEPS, base_hyperparameters, train
 from harness.contract.adapter import load_adapter
+from harness.contract.algorithms import ALGORITHMS
 from harness.contract.interpreter import lend_project
 from harness.contract.run_spec import DEFAULTS, make_spec
 from harness.record.folder import RunFolder
@@ -78,9 +79,7 @@ class ExitConformance:
         probe = [*_ON_A_SMALL_DISK, _SMALL_DISK.format(folder=tmp_path)]
         if not shutil.which("unshare") or subprocess.run(probe, capture_output=True).returncode:
             pytest.skip("this system lets no process mount a small disk for itself")
-        algorithm = next(
-            a for a in ("ppo", "td3", "sac") if load_adapter(self.framework).supports(a)
-        )
+        algorithm = next(a for a in ALGORITHMS if load_adapter(self.framework).supports(a))
         run, disk = tmp_path / "run", tmp_path / "disk"
         disk.mkdir()
         _initialized(self.framework, algorithm, FAULT_ENV_IDS["fills"], run)
