@@ -1,7 +1,6 @@
 """What a Slurm job does: its runs, one after another, and what it answers to warnings."""
 
 import contextlib
-import dataclasses
 import os
 import signal
 import time
@@ -16,32 +15,16 @@ from harness.record.lease import LeaseHeld, LeaseLost, read_holder
 from harness.record.reading import read_run
 from harness.sweep.process import RunProcess, mark
 from harness.train.stopping import reason_of
+from slurm.requeue import JobLimits, comes_back, is_hopeless, seconds_to_warning
 
-_EARLY = 60.0  # seconds by which Slurm may warn before it said it would
 _KILL_WAIT = 300.0  # seconds to wait for the end that a SIGTERM announces
+
+
+__all__ = ["JobFailed", "JobLimits", "RunJob"]
 
 
 class JobFailed(Exception):  # noqa: N818
     """Some runs of a job did not complete; makes Slurm say so, too."""
-
-
-@dataclasses.dataclass(frozen=True)
-class JobLimits:
-    """What a job may use, and how often it may come back.
-
-    Attributes:
-        run_minutes: Time limit of one run.
-        job_minutes: Time limit of the job.
-        signal_seconds: How long before its end the job is warned.
-        timeout_restarts: How often a run that had its whole time is started again.
-        preemption_restarts: How often a preempted job is queued again.
-    """
-
-    run_minutes: int
-    job_minutes: int
-    signal_seconds: int
-    timeout_restarts: int
-    preemption_restarts: int
 
 
 class RunJob:
@@ -77,18 +60,17 @@ class RunJob:
             self._stop(Path(self._current))
         left = [folder for folder in folders if _is_open(Path(folder))]
         if reason_of(signal.SIGUSR2) == "preemption":
-            if int(os.environ["PARALLAX_RESTART"]) >= self._limits.preemption_restarts:
+            if not comes_back(int(os.environ["PARALLAX_RESTART"]), self._limits):
                 return None
-        elif self._current in left and self._is_hopeless(Path(self._current)):
+        elif self._current in left and self._has_had_its_time(Path(self._current)):
             left.remove(self._current)
         return DelayedSubmission(RunJob(self._limits), left) if left else None
 
     def _announce(self) -> None:
         array, index = (os.environ.get(f"SLURM_ARRAY_{n}") for n in ("JOB_ID", "TASK_ID"))
-        warning = self._limits.job_minutes * 60 - self._limits.signal_seconds
         os.environ["PARALLAX_JOB"] = f"{array}_{index}" if array else os.environ["SLURM_JOB_ID"]
         os.environ["PARALLAX_RESTART"] = os.environ.get("SLURM_RESTART_COUNT", "0")
-        os.environ["PARALLAX_LIMIT"] = str(time.time() + warning - min(_EARLY, warning / 2))
+        os.environ["PARALLAX_LIMIT"] = str(time.time() + seconds_to_warning(self._limits))
 
     def _run(self, folder: Path) -> str | None:
         """Runs what is in a folder; returns why it is not complete after that, if so."""
@@ -133,15 +115,9 @@ class RunJob:
         while read_holder(folder) == holder and time.monotonic() < deadline:
             time.sleep(0.1)
 
-    def _is_hopeless(self, folder: Path) -> bool:
-        """Whether a run has had its time so often that another start would end the same way."""
-        limit = self._limits.run_minutes * 60
-        warning = limit - self._limits.signal_seconds
-        enough = min(0.8 * limit, warning - min(_EARLY, warning / 2))
-        if time.time() - self._run_started < enough:
-            return False
+    def _has_had_its_time(self, folder: Path) -> bool:
         stops = [attempt["stopped_by"] for attempt in past_attempts(read_run(folder))]
-        return stops.count("time limit") > self._limits.timeout_restarts
+        return is_hopeless(time.time() - self._run_started, stops.count("time limit"), self._limits)
 
 
 def _is_open(folder: Path) -> bool:

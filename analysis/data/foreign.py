@@ -15,7 +15,7 @@ import numpy as np
 import yaml
 
 from analysis.data.runs import Cell, Excluded, Run, RunId
-from harness.record.evaluations import check_finite
+from harness.record.completeness import check_finite
 from harness.record.files import Unusable, read_bounded
 from harness.record.reading import read_evaluations
 

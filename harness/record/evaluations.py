@@ -51,37 +51,6 @@ def unpack(raw: bytes) -> Evaluations:
         raise Unusable(f"corrupted {EVALUATIONS_FILE}: too large for the memory") from error
 
 
-def check_complete(evaluations: Evaluations, scheduled: int) -> None:
-    """Checks the half of the completeness rule that concerns evaluations.
-
-    Args:
-        evaluations: All of a run's.
-        scheduled: The last scheduled environment step.
-
-    Raises:
-        Unusable: The evaluations end elsewhere, or a return is not finite.
-    """
-    last = int(evaluations.timesteps[-1])
-    if last != scheduled:
-        word = "too short" if last < scheduled else "too long"
-        raise Unusable(f"{word}: last evaluation at step {last:,} of {scheduled:,}")
-    check_finite(evaluations)
-
-
-def check_finite(evaluations: Evaluations) -> None:
-    """Checks that every return is a number.
-
-    Raises:
-        Unusable: A return is not finite.
-    """
-    # Returns are recorded as float32: what it cannot hold is not a return.
-    bad = ~(np.abs(evaluations.results) <= np.finfo(np.float32).max)
-    if bad.any():
-        at = int(evaluations.timesteps[bad.any(axis=1)][0])
-        count = f"{np.count_nonzero(bad)} of {evaluations.results.size}"
-        raise Unusable(f"non-finite returns: {count}, first at step {at:,}")
-
-
 def _array(raw: bytes, archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     """One array of an archive, whose header is believed only as far as there is data."""
     data = _member(raw, archive, archive.getinfo(f"{name}.npy"))

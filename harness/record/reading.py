@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from harness.record.completeness import check_complete, why_unfinished
 from harness.record.files import Unusable, first_line, open_regular, read_bounded
 from harness.record.layout import (
     EVALUATIONS_FILE,
@@ -221,10 +222,8 @@ def read_run(folder: Path, with_evaluations: bool = False) -> Reading:
     except Unusable as error:
         return Reading(folder, reason=str(error), damaged=True)
     reading = functools.partial(Reading, folder, record, content)
-    if record.status == "failed":
-        return reading(reason=f"failed: {first_line(record.failure or '')}")
-    if record.status != "completed":
-        return reading(reason=record.status)
+    if unfinished := why_unfinished(record.status, record.failure):
+        return reading(reason=unfinished)
     try:
         raw = _read(folder, EVALUATIONS_FILE, _MOST_ARRAYS)
         known = record.files.get(EVALUATIONS_FILE)
@@ -232,7 +231,7 @@ def read_run(folder: Path, with_evaluations: bool = False) -> Reading:
         if same and CHECKSUM in content and holds(content) and not with_evaluations:
             return reading()
         # Loaded here: numpy takes longer to load than all runs of a study to look at.
-        from harness.record.evaluations import check_complete, unpack
+        from harness.record.evaluations import unpack
 
         evaluations = unpack(raw)
         check_complete(evaluations, record.steps.scheduled)

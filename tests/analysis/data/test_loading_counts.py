@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from analysis.__main__ import main
 from analysis.data.load import load
 from analysis.data.runs import absent_runs
-from harness.record.evaluations import Evaluations, check_complete
+from harness.record.completeness import check_complete
+from harness.record.evaluations import Evaluations
 from harness.record.files import Unusable
 
 DAMAGES = {
