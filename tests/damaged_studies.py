@@ -186,7 +186,9 @@ def judge(planted, answers, died):
         if what:
             faults.append(Fault(one.kind, answer["reader"], what, str(one.damage)))
         # A sweep looks where the run should be, others look where it has gone.
-        elsewhere = answer["reader"] == "sweep" and one.kind == "odd place"
+        elsewhere = answer["reader"] == "sweep" and one.kind in ("odd place", "seed")
+        # A folder that is named is looked into, also where it is a link.
+        elsewhere |= answer["reader"] == "rerun" and one.kind == "folder link"
         if (complete := says_complete(answer)) is not None and not elsewhere:
             opinions[one.name][answer["reader"]] = complete
         if one.damage and answer.get("named"):

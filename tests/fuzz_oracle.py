@@ -61,6 +61,8 @@ def expect(template, folder, damage):
         "evaluations.npz": _expect_of_evaluations,
         "trace.parquet": _expect_of_trace,
     }.get(damage.file)
+    if judge is _expect_of_run:
+        return judge(template, folder, damage.kind == "swap")
     if judge:
         return judge(template, folder)
     if damage.file == ".":
@@ -69,7 +71,7 @@ def expect(template, folder, damage):
     return Expectation(template.complete, None)
 
 
-def _expect_of_run(template, folder):
+def _expect_of_run(template, folder, whole=False):
     before = read_json(template.folder / "run.json")
     try:
         after = read_json(folder / "run.json")
@@ -80,7 +82,9 @@ def _expect_of_run(template, folder):
     if not isinstance(after, dict) or not template.complete:
         return Expectation(False, not isinstance(after, dict) or None)
     if before["schema"] > 1:
-        return BROKEN  # its checksum disagrees
+        # All of another run's that has the same files is a copy of it.
+        copied = whole and after.get("files") == before["files"]
+        return OPEN if copied else BROKEN  # its checksum disagrees
     decisive = [("status",), ("schema",), ("steps", "scheduled")]
     if any(not same(at(before, place), at(after, place)) for place in decisive):
         # One that no longer says that it is complete is not damaged for that.

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from analysis.data.foreign import judge_together, read_foreign
 from analysis.data.runs import Cell, Excluded, Loaded, Run, RunId
+from harness.record.files import visible
 from harness.record.layout import Place, find_runs
 from harness.record.reading import read_run
 
@@ -70,5 +71,6 @@ def load_run(folder: Path) -> Run | Excluded:
 
 
 def _identity(place: Place) -> RunId:
-    cell = Cell(place.study, place.env, place.algorithm, place.hps, place.variant)
-    return RunId(cell, place.framework, place.seed)
+    # A folder's name can hold what no page, figure or terminal can show.
+    names = (place.study, place.env, place.algorithm, place.hps, place.variant)
+    return RunId(Cell(*map(visible, names)), visible(place.framework), place.seed)

@@ -18,8 +18,10 @@ def exit_code(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         print("Interrupted. The same command runs again what is not complete.", file=sys.stderr)
         return 130
+    # Names of files can hold bytes that are no text.
+    said = str(error).encode(errors="backslashreplace").decode()
     if isinstance(error, RunsFailed):
-        print(f"Not complete: {error}", file=sys.stderr)
+        print(f"Not complete: {said}", file=sys.stderr)
         return 1
-    print(f"Error: {error}", file=sys.stderr)
+    print(f"Error: {said}", file=sys.stderr)
     return 2

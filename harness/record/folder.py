@@ -56,6 +56,7 @@ class RunFolder:
         self._returns: list[NDArray[Any]] = []
         self._lengths: list[NDArray[Any]] = []
         self._hashes: dict[str, str] = {}
+        self._sizes: dict[str, int] = {}
 
     @functools.cached_property
     def _trace(self) -> TraceWriter:
@@ -135,7 +136,9 @@ class RunFolder:
 
     def update_run(self, **changes: Any) -> None:
         """Replaces top-level entries of `run.json` and writes it."""
-        content = self.content | changes | {"schema": SCHEMA, "files": self._hashes}
+        content = (
+            self.content | changes | {"schema": SCHEMA, "files": self._hashes, "sizes": self._sizes}
+        )
         content.pop(CHECKSUM, None)
         # Through the encoder and back, so that the hash is of what a reader will see.
         content = msgspec.json.decode(msgspec.json.encode(plain_json(content)))
@@ -153,6 +156,7 @@ class RunFolder:
     def _write_guarded(self, name: str, content: bytes) -> None:
         self._lease.write(name, bytes_writer(content))
         self._hashes[name] = hashlib.sha256(content).hexdigest()
+        self._sizes[name] = len(content)
 
 
 def past_attempts(reading: Reading) -> list[dict[str, Any]]:

@@ -43,6 +43,7 @@ CHECKSUM = "checksum"
 
 _MOST_JSON = 2**24  # bytes
 _MOST_ARRAYS = 2**28
+_MOST_HASHED = 2**29  # of files whose size the record does not tell
 _MOST_BRACKETS, _DEEPEST = 400, 64
 
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
@@ -138,6 +139,7 @@ class Record(Struct, frozen=True):
     timings: Timings = Timings()
     provenance: Provenance = Provenance()
     files: dict[str, str] = {}
+    sizes: dict[str, Count] = {}
     pid: Count | None = None
     host: str | None = None
     job: str | None = None
@@ -310,8 +312,8 @@ def find_damage(folder: Path) -> dict[str, str]:
         known = reading.record.files.get(name) if reading.record is not None else None
         if known or _exists(folder / name):
             try:
-                if known:
-                    _check_hash(folder, name, known)
+                if known and reading.record is not None:
+                    _check_hash(folder, name, known, reading.record.sizes.get(name))
                 else:
                     read(folder)
             except Unusable as error:
@@ -351,8 +353,13 @@ _CHANGED = (
 )
 
 
-def _check_hash(folder: Path, name: str, known: str) -> None:
+def _check_hash(folder: Path, name: str, known: str, size: int | None) -> None:
     with _told(name), open_regular(folder / name) as file:
+        there = file.seek(0, 2)
+        # Before it is read: a file can claim terabytes that are not there.
+        if there != size if size is not None else there > _MOST_HASHED:
+            raise Unusable(f"corrupted {name}: {there:,} bytes are not what the run wrote")
+        file.seek(0)
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != known:
         raise Unusable(f"corrupted {name}: it is not what the run wrote")

@@ -109,6 +109,7 @@ def initialize(prepared: Prepared, path: Path, silent: Collection[str] | None = 
         SpecError: The folder cannot be written or belongs to another run.
         LeaseHeld: The run is going on in another process.
     """
+    _check_no_link(prepared.spec, path)
     reading = read_run(path)
     _check_same(prepared.spec, reading)
     if reading.complete:
@@ -153,6 +154,18 @@ def _pending(prepared: Prepared, before: Reading) -> dict[str, Any]:
         "timings": {},
         "provenance": {},
     }
+
+
+def _check_no_link(spec: RunSpec, path: Path) -> None:
+    """Makes sure that whoever looks for runs finds this one: they follow no links."""
+    own = len(spec.folder(Path()).parts)
+    for folder in (path, *path.parents)[:own]:
+        if folder.is_symlink():
+            raise SpecError(
+                f"results_dir: {folder} is a link, and links below a results folder are not "
+                "followed where runs are looked for. Put the folder itself there, or choose "
+                "another results_dir."
+            )
 
 
 def _check_same(spec: RunSpec, reading: Reading) -> None:
