@@ -82,9 +82,12 @@ def _expect_of_run(template, folder, whole=False):
     if not isinstance(after, dict) or not template.complete:
         return Expectation(False, not isinstance(after, dict) or None)
     if before["schema"] > 1:
-        # All of another run's that has the same files is a copy of it.
-        copied = whole and after.get("files") == before["files"]
-        return OPEN if copied else BROKEN  # its checksum disagrees
+        if not whole:
+            return BROKEN  # its checksum disagrees
+        # That of a run that is not complete is sound, and with the same files it is a copy.
+        if after["status"] != "completed":
+            return Expectation(False, None)
+        return OPEN if after["files"] == before["files"] else BROKEN
     decisive = [("status",), ("schema",), ("steps", "scheduled")]
     if any(not same(at(before, place), at(after, place)) for place in decisive):
         # One that no longer says that it is complete is not damaged for that.
