@@ -87,7 +87,7 @@ def _expect_of_run(template, folder, whole=False):
         # That of a run that is not complete is sound, and with the same files it is a copy.
         if after["status"] != "completed":
             return Expectation(False, None)
-        return OPEN if after["files"] == before["files"] else BROKEN
+        return OPEN if after.get("files") in (None, before["files"]) else BROKEN
     decisive = [("status",), ("schema",), ("steps", "scheduled")]
     if any(not same(at(before, place), at(after, place)) for place in decisive):
         # One that no longer says that it is complete is not damaged for that.
