@@ -32,7 +32,8 @@ from stable_baselines3.common.monitor import Monitor
 from envs.lockstep import GymnasiumLockstep, make_lockstep
 from envs.raw.tasks import raw_task
 from envs.tasks import TASK_IDS, make
-from harness.train.monitor import Evaluation, episode_seeds, evaluate
+from harness.contract.events import Evaluation
+from harness.train.monitor import episode_seeds, evaluate
 
 Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 Side = Callable[[], float]

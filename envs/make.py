@@ -16,7 +16,7 @@ Array = NDArray[Any]
 
 
 class StepHook(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Tells about every step before it is taken, and about every episode that ends.
+    """Tells about every reset and step before it happens, and about every episode that ends.
 
     It sits directly on the task, so that steps and returns are those of the task itself,
     whatever a framework counts or a wrapper rescales.
@@ -26,22 +26,26 @@ class StepHook(gymnasium.Wrapper[Any, Any, Any, Any]):
         self,
         env: gymnasium.Env[Any, Any],
         before_step: Callable[[], None],
-        after_episode: Callable[[float, int], None],
+        before_reset: Callable[[], None] | None = None,
+        after_episode: Callable[[float, int], None] | None = None,
     ) -> None:
         """Wraps `env`.
 
         Args:
             env: The task.
             before_step: Called before each step.
+            before_reset: Called before each reset.
             after_episode: Called with return and length of each finished episode.
         """
         super().__init__(env)
-        self._before_step = before_step
+        self._before_step, self._before_reset = before_step, before_reset
         self._after_episode = after_episode
         self._return, self._length = 0.0, 0
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """Starts an episode."""
+        if self._before_reset:
+            self._before_reset()
         self._return, self._length = 0.0, 0
         return self.env.reset(**kwargs)
 
@@ -51,7 +55,7 @@ class StepHook(gymnasium.Wrapper[Any, Any, Any, Any]):
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._return += float(reward)
         self._length += 1
-        if terminated or truncated:
+        if (terminated or truncated) and self._after_episode:
             self._after_episode(self._return, self._length)
         return observation, reward, terminated, truncated, info
 
@@ -62,7 +66,8 @@ def make_training_env(
     wrappers: str,
     gamma: float,
     before_step: Callable[[], None],
-    after_episode: Callable[[float, int], None],
+    before_reset: Callable[[], None] | None = None,
+    after_episode: Callable[[float, int], None] | None = None,
 ) -> gymnasium.Env[Any, Any]:
     """One training environment.
 
@@ -72,9 +77,10 @@ def make_training_env(
             statistics and clipped to +-10 (thesis, appendix C.1).
         gamma: Discount factor of the return that rewards are scaled by.
         before_step: Called before each step of the task.
+        before_reset: Called before each reset.
         after_episode: Called with the task's own return and length of each episode.
     """
-    env: gymnasium.Env[Any, Any] = StepHook(make(env_id), before_step, after_episode)
+    env: gymnasium.Env[Any, Any] = StepHook(make(env_id), before_step, before_reset, after_episode)
     if wrappers == "normalized":
         env = NormalizeObservation(env)
         env = gymnasium.wrappers.TransformObservation(env, _clip, env.observation_space)

@@ -1,5 +1,6 @@
 """What several tests need: the frameworks, specs, and runs in this process."""
 
+import configparser
 import tomllib
 from pathlib import Path
 
@@ -33,6 +34,18 @@ def frameworks(*names):
             marks = pytest.mark.skip(reason=str(error))
         params.append(pytest.param(name, marks=marks))
     return params
+
+
+def register(folder, groups):
+    """Registers entry points for who has `folder` on the module path, as an installation would."""
+    info = folder / "parallax_rl-0.1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: parallax-rl\nVersion: 0.1.0\n")
+    parser = configparser.ConfigParser()
+    parser.optionxform = str
+    parser.read_dict(groups)
+    with (info / "entry_points.txt").open("w") as file:
+        parser.write(file)
 
 
 def spec(framework="sb3", algorithm="ppo", hps=None, hyperparameters=None, **changes):

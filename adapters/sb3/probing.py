@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.sb3 import train
-from adapters.torch_common.watch import Recorder, Slot, captured, linears
+from adapters.torch_common.recording import Recorder, Slot, captured, linears
 from harness.contract.adapter import Context, Native
 from harness.probes.contract import Record, Script, Watch
 

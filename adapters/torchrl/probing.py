@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.torch_common.watch import Recorder, Slot, captured
+from adapters.torch_common.recording import Recorder, Slot, captured
 from adapters.torchrl import loop, ppo, sac, td3
 from harness.contract.adapter import Context, Native
 from harness.probes.contract import Record, Script, Watch
@@ -23,7 +23,7 @@ def probe(algorithm: str, native: Native, context: Context, script: Script, watc
     with contextlib.ExitStack() as stack:
         built = stack.enter_context(captured(MODULES[algorithm], "build"))
         buffers = stack.enter_context(captured(loop, "TensorDictReplayBuffer"))
-        rollouts = stack.enter_context(_first_arguments(ppo, "minibatches", 2))
+        rollouts = stack.enter_context(captured(ppo, "minibatches", argument=2))
         reported = stack.enter_context(captured(ppo, "update"))
         recorder = Recorder(
             script,
@@ -126,19 +126,3 @@ def _arrays(data: Any, names: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     arrays = {ours: data[theirs].detach().numpy().astype(float) for ours, theirs in names.items()}
     rows = {"observations", "actions", "next_observations"}
     return {name: a if name in rows else a.reshape(-1) for name, a in arrays.items()}
-
-
-@contextlib.contextmanager
-def _first_arguments(owner: Any, name: str, position: int) -> Any:
-    # Keeps one argument of each call while the function goes on working.
-    function, kept = getattr(owner, name), []
-
-    def keeping(*args: Any, **kwargs: Any) -> Any:
-        kept.append(args[position])
-        return function(*args, **kwargs)
-
-    setattr(owner, name, keeping)
-    try:
-        yield kept
-    finally:
-        setattr(owner, name, function)

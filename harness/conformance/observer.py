@@ -1,27 +1,26 @@
-"""Watches a training from outside the adapter: PyTorch's global hooks, and snapshots of weights."""
+"""Counts what a training does, told by what is outside of the adapter, and compares weights."""
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable
-from contextlib import ExitStack
-from typing import Any
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
-from harness.contract.adapter import Policy, Weights
+from harness.contract.adapter import Policy
 from harness.contract.algorithms import Cadence
+from harness.contract.events import (
+    Attached,
+    EnvStep,
+    EpisodeBegin,
+    Events,
+    Forward,
+    Group,
+    OptimizerStep,
+    TargetUpdate,
+)
+from harness.contract.watchers import TargetWatch
 
 POLICY, CRITIC, TEMPERATURE = "policy", "critic", "temperature"
-
-
-@dataclasses.dataclass(frozen=True)
-class TargetStep:
-    """All weights before and after the first update of the target networks."""
-
-    before: Weights
-    after: Weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,131 +30,109 @@ class Observed:
     Attributes:
         cadence: The counts.
         learning_rates: Per role (`policy`, `critic`, `temperature`) the step size at each step.
-        target_step: The first update of target networks; None without one.
+        target_step: The first update of target networks, with all weights; None without one.
     """
 
     cadence: Cadence
     learning_rates: dict[str, list[float]]
-    target_step: TargetStep | None
+    target_step: TargetUpdate | None
 
 
 class Observer:
-    """Counts gradient steps and target updates while it is entered.
+    """Counts random steps, gradient steps and target updates of one training.
 
     Whose gradient step it was is told from the parameters: a single number is the
     temperature, those that the greedy policy runs through are the policy's, the others are
     the critics'.
     """
 
-    def __init__(self) -> None:
-        self.steps = 0
+    def __init__(self, events: Events, probe: NDArray[np.float32]) -> None:
+        """Subscribes to what is counted.
+
+        Args:
+            events: Of the training.
+            probe: Observations to ask the policy about.
+        """
+        self._events, self._probe = events, probe
         self._random: list[bool] = []
-        self._probe: NDArray[np.float32] | None = None
         self._policy: Policy | None = None
-        self._weights: Callable[[], Weights] | None = None
+        self._targets: TargetWatch | None = None
         self._first_update = 0
-        self._target_updates = 0
-        self._target_step: TargetStep | None = None
-        self._groups: dict[int, Any] = {}  # kept alive, so that an id stands for one
+        self._target_updates: list[TargetUpdate] = []
+        self._groups: dict[int, Group] = {}  # kept alive, so that an id stands for one
         self._rates: dict[int, list[float]] = defaultdict(list)
         self._of_policy: set[int] = set()
-        self._previous: Weights | None = None
         self._network_ran = self._asking = False
-        self._hooks = ExitStack()
-
-    def attach(
-        self, policy: Policy, weights: Callable[[], Weights], probe: NDArray[np.float32]
-    ) -> None:
-        """Takes what the adapter attached, and observations to ask the policy about."""
-        self._policy, self._weights, self._probe = policy, weights, probe
-
-    def before_reset(self) -> None:
-        """The next action is chosen after this."""
-        self._network_ran = False
-
-    def before_step(self) -> None:
-        """Counts a step, and whether a network could have chosen its action."""
-        self.steps += 1
-        self._random.append(not self._network_ran)
-        self._network_ran = False
-
-    def __enter__(self) -> "Observer":
-        """Registers the hooks."""
-        reason = "only what trains with PyTorch can be counted from outside"
-        optimizer = pytest.importorskip("torch.optim.optimizer", reason=reason)
-        module = pytest.importorskip("torch.nn.modules.module", reason=reason)
-        for register, hook in (
-            (optimizer.register_optimizer_step_pre_hook, self._before_update),
-            (module.register_module_forward_pre_hook, self._before_forward),
-        ):
-            self._hooks.callback(register(hook).remove)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Removes them and looks at the last state."""
-        self._hooks.close()
-        if self._weights is not None:
-            self._notice_targets(self._weights())
+        events.subscribe(Attached, self._attach)
+        events.subscribe(EpisodeBegin, self._before_reset)
+        events.subscribe(EnvStep, self._before_step)
+        events.subscribe(Forward, self._before_forward)
+        events.subscribe(OptimizerStep, self._before_update)
+        events.subscribe(TargetUpdate, self._target_updates.append)
 
     def observed(self) -> Observed:
-        """What was seen.
+        """What was seen; to be asked after training.
 
         Raises:
             AssertionError: Optimisers of critics did not step together.
         """
+        if self._targets:
+            self._targets.look()
         steps: dict[str, set[int]] = defaultdict(set)
         rates: dict[str, list[float]] = {}
         for key, of_group in self._rates.items():
-            steps[self._role(key)].add(len(of_group))
-            rates[self._role(key)] = of_group
+            role = self._role(self._groups[key])
+            steps[role].add(len(of_group))
+            rates[role] = of_group
         policy = max(steps[POLICY], default=0)
         critics = steps[CRITIC] or {policy}
         assert len(critics) == 1, f"optimisers of critics stepped {sorted(critics)} times"
+        updates = self._target_updates
         cadence = Cadence(
-            self._random_steps(), self._first_update, critics.pop(), policy, self._target_updates
+            self._random_steps(), self._first_update, critics.pop(), policy, len(updates)
         )
-        return Observed(cadence, rates, self._target_step)
+        return Observed(cadence, rates, updates[0] if updates else None)
 
     def _random_steps(self) -> int:
         # Collectors try the policy once when they are made, which says nothing of step 1.
         random = [*self._random[1:2], *self._random[1:]]
         return random.index(False) if False in random else len(random)
 
-    def _before_update(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        assert self._weights is not None, "the adapter attached nothing before the first update"
-        self._first_update = self._first_update or self.steps
-        self._notice_targets(self._weights())
-        self._note_parameters_of_policy()
-        for group in optimizer.param_groups:
-            if any(parameter.grad is not None for parameter in group["params"]):
-                self._groups[id(group)] = group
-                self._rates[id(group)].append(float(group["lr"]))
+    def _attach(self, attached: Attached) -> None:
+        self._policy, self._targets = attached.policy, TargetWatch(self._events, attached.weights)
 
-    def _before_forward(self, module: Any, args: Any) -> None:
-        own = [parameter.data_ptr() for parameter in module.parameters(recurse=False)]
+    def _before_reset(self, event: EpisodeBegin) -> None:
+        self._network_ran = False  # the next action is chosen after this
+
+    def _before_step(self, event: EnvStep) -> None:
+        self._random.append(not self._network_ran)
+        self._network_ran = False
+
+    def _before_update(self, step: OptimizerStep) -> None:
+        assert self._policy and self._targets, "nothing was attached before the first update"
+        self._first_update = self._first_update or self._events.steps
+        self._targets.look()
+        self._note_parameters_of(self._policy)
+        for group in step.groups:
+            if any(parameter.gradient for parameter in group.parameters):
+                self._groups[id(group.own)] = group
+                self._rates[id(group.own)].append(group.settings["lr"])
+
+    def _before_forward(self, forward: Forward) -> None:
         if self._asking:
-            self._of_policy.update(own)
-        elif own:
+            self._of_policy.update(forward.places)
+        elif forward.places:
             self._network_ran = True
 
-    def _note_parameters_of_policy(self) -> None:
-        assert self._policy is not None and self._probe is not None
+    def _note_parameters_of(self, policy: Policy) -> None:
         self._asking = True
         try:
-            self._policy(self._probe)
+            policy(self._probe)
         finally:
             self._asking = False
 
-    def _notice_targets(self, now: Weights) -> None:
-        before, self._previous = self._previous, now
-        names = [name for name in now if "target" in name]
-        if before is None or all(np.array_equal(before[name], now[name]) for name in names):
-            return
-        self._target_updates += 1
-        self._target_step = self._target_step or TargetStep(before, now)
-
-    def _role(self, key: int) -> str:
-        parameters = self._groups[key]["params"]
-        if any(parameter.data_ptr() in self._of_policy for parameter in parameters):
+    def _role(self, group: Group) -> str:
+        if any(parameter.place in self._of_policy for parameter in group.parameters):
             return POLICY
-        return TEMPERATURE if sum(p.numel() for p in parameters) == 1 else CRITIC
+        size = sum(parameter.size for parameter in group.parameters)
+        return TEMPERATURE if size == 1 else CRITIC

@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from envs.make import make_training_env
@@ -15,8 +16,10 @@ from envs.tasks import load_task
 from harness.conformance.observer import Observed, Observer
 from harness.contract.adapter import Context, MakeEnv, Native, Policy, Weights, load_adapter
 from harness.contract.algorithms import Hyperparameters
+from harness.contract.events import Attached, Events
 from harness.contract.fields import SpecError
 from harness.contract.recipes import load_recipe
+from harness.contract.watchers import UnwatchedError, watching
 from harness.record.provenance import weights_sha256
 
 STEPS = 192
@@ -176,33 +179,32 @@ class Trained:
 
 
 class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Tells `watcher` of every step and reset, from outside all that an adapter gets."""
+    """Keeps the first observation, and shows `monitor` what it acts on, outside all others."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], watcher: "_Watcher") -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], monitor: "_Monitor") -> None:
         super().__init__(env)
-        self._watcher, self._last = watcher, np.zeros(0)
+        self._monitor, self._last = monitor, np.zeros(0)
         self.start: NDArray[np.float64] | None = None
 
     def reset(self, **arguments: Any) -> Any:
-        self._watcher.observer.before_reset()
         self._last, info = self.env.reset(**arguments)
         self.start = self._last if self.start is None else self.start
         return self._last, info
 
     def step(self, action: Any) -> Any:
-        self._watcher.before_step(self._last, np.asarray(action, np.float32))
+        self._monitor.before_action(self._last, np.asarray(action, np.float32))
         result = self.env.step(action)
         self._last = result[0]
         return result
 
 
-class _Watcher:
-    """A monitor, and what it saw."""
+class _Monitor:
+    """What a training reports to, and what it kept."""
 
-    def __init__(self, ask: bool) -> None:
+    def __init__(self, ask: bool = False) -> None:
+        self.events = Events()
         self.policy: Policy | None = None
         self.weights: Callable[[], Weights] | None = None
-        self.observer = Observer()
         self.tasks: list[ScriptedEnv] = []
         self.copies: list[_Watched] = []
         self.noise: list[NDArray[np.float32]] = []
@@ -210,25 +212,18 @@ class _Watcher:
 
     def attach(self, policy: Policy, weights: Callable[[], Weights]) -> None:
         self.policy, self.weights = policy, weights
-        self.observer.attach(policy, weights, _SOME)
+        self.events.tell(Attached(policy, weights))
 
     def record(self, metrics: Mapping[str, float]) -> None:
         pass
 
-    def before_step(self, observation: NDArray[Any], action: NDArray[np.float32]) -> None:
-        self.observer.before_step()
+    def before_action(self, observation: NDArray[Any], action: NDArray[np.float32]) -> None:
         if self._ask and self.policy is not None:
             greedy = self.policy(np.asarray(observation, np.float32)[None])
             self.noise.append(action - greedy[0])
 
     def make_env(self, env_id: str, gamma: float) -> gymnasium.Env[Any, Any]:
-        env = make_training_env(
-            env_id,
-            wrappers="none",
-            gamma=gamma,
-            before_step=lambda: None,
-            after_episode=lambda total, length: None,
-        )
+        env = make_training_env(env_id, wrappers="none", gamma=gamma, **self.events.seam())
         assert isinstance(env.unwrapped, ScriptedEnv)
         self.tasks.append(env.unwrapped)
         self.copies.append(_Watched(env, self))
@@ -261,35 +256,43 @@ def train(
     Raises:
         SpecError: The framework refuses.
     """
-    watcher = _Watcher(ask)
+    monitor = _Monitor(ask)
     native = translate(framework, algorithm, hyperparameters, steps, seed, env_id, n_envs)
     context = Context(load_task(env_id), steps, seed, n_envs)
-    _train(framework, algorithm, native, context, hyperparameters.gamma, watcher)
-    assert watcher.policy is not None and watcher.weights is not None, "nothing was attached"
-    weights = watcher.weights()
+    _train(framework, algorithm, native, context, hyperparameters.gamma, monitor)
+    assert monitor.policy is not None and monitor.weights is not None, "nothing was attached"
+    weights = monitor.weights()
     half = (context.task.action_high[0] - context.task.action_low[0]) / 2
     return Trained(
         weights=weights,
         digest=weights_sha256(weights),
-        steps=watcher.observer.steps,
+        steps=monitor.events.steps,
         scheduled=native.total_steps,
-        actions=np.concatenate([np.array(task.actions) for task in watcher.tasks if task.actions]),
-        greedy=watcher.policy(_SOME),
-        noise=np.array(watcher.noise, np.float32) / half,
-        greedy_reversed=watcher.policy(_SOME[::-1].copy())[::-1],
-        starts=np.array([copy.start for copy in watcher.copies if copy.start is not None]),
+        actions=np.concatenate([np.array(task.actions) for task in monitor.tasks if task.actions]),
+        greedy=monitor.policy(_SOME),
+        noise=np.array(monitor.noise, np.float32) / half,
+        greedy_reversed=monitor.policy(_SOME[::-1].copy())[::-1],
+        starts=np.array([copy.start for copy in monitor.copies if copy.start is not None]),
     )
 
 
 @functools.lru_cache(maxsize=64)
 def observe(framework: str, algorithm: str, hyperparameters: Hyperparameters) -> Observed:
-    """Trains as `train` does and counts what happens."""
-    watcher = _Watcher(ask=False)
+    """Trains as `train` does and counts what happens.
+
+    Raises:
+        LookupError: This project is not installed as it is now.
+    """
+    monitor = _Monitor()
+    observer = Observer(monitor.events, _SOME)
     native = translate(framework, algorithm, hyperparameters)
     context = Context(load_task(ENV_ID), STEPS, 0)
-    with watcher.observer:
-        _train(framework, algorithm, native, context, hyperparameters.gamma, watcher)
-    return watcher.observer.observed()
+    try:
+        with watching(monitor.events):
+            _train(framework, algorithm, native, context, hyperparameters.gamma, monitor)
+    except UnwatchedError as reason:
+        pytest.skip(str(reason))
+    return observer.observed()
 
 
 def _train(
@@ -298,7 +301,7 @@ def _train(
     native: Native,
     context: Context,
     gamma: float,
-    watcher: _Watcher,
+    monitor: _Monitor,
 ) -> None:
-    make_env: MakeEnv = lambda: watcher.make_env(context.task.env_id, gamma)  # noqa: E731
-    load_adapter(framework).train(algorithm, native, context, make_env, watcher)
+    make_env: MakeEnv = lambda: monitor.make_env(context.task.env_id, gamma)  # noqa: E731
+    load_adapter(framework).train(algorithm, native, context, make_env, monitor)

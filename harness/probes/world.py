@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.tasks import Task
+from harness.contract.events import EpisodeBegin, Events
 from harness.probes.results import Array
 
 TERMINATED, TRUNCATED = 1, 2
@@ -78,34 +79,29 @@ class World:
 
     Attributes:
         dictation: What happens when.
-        steps: Environment steps taken, all copies together.
+        events: Who is told of resets and steps, and the clock.
         copies: Environments made.
         draws: Random whole numbers asked for: steps taken, smallest, largest + 1, how many.
         transitions: All steps, in order.
         started: Whether training has asked for the first observation.
-        before_step: Called before each step.
-        at_start: Called once, before the first observation is handed out.
     """
 
     def __init__(self, dictation: Dictation) -> None:
         self.dictation = dictation
-        self.steps = 0
+        self.events = Events()
         self.copies = 0
         self.draws: list[tuple[int, int, int, int]] = []
         self.transitions: list[Transition] = []
-        self.before_step: Callable[[], None] = lambda: None
-        self.at_start: Callable[[], None] = lambda: None
         self.started = False
 
     def make_env(self) -> gymnasium.Env[Any, Any]:
         """A new copy of the environment."""
         return DictatedEnv(self)
 
-    def start(self) -> None:
-        """Tells that networks and optimisers are there, the first time."""
-        if not self.started:
-            self.started = True
-            self.at_start()
+    @property
+    def steps(self) -> int:
+        """Environment steps taken, all copies together."""
+        return self.events.steps
 
     @property
     def row(self) -> int:
@@ -122,13 +118,15 @@ class DictatedEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         self.world = world
         self._number = world.copies
         world.copies += 1
+        self._before_step = world.events.stepper()
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
         self.action_space: Any = DictatedBox(world)
         self._observation = d.observations[0]
 
     def reset(self, **kwargs: Any) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """The first observation of an episode."""
-        self.world.start()
+        self.world.started = True
+        self.world.events.tell(EpisodeBegin())
         d, steps = self.world.dictation, self.world.steps
         self._observation = (d.resets if steps else d.observations)[min(steps, len(d.rewards))]
         if not steps:
@@ -141,12 +139,11 @@ class DictatedEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
     ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """The next row."""
         world, d, row = self.world, self.world.dictation, self.world.row
-        world.before_step()
+        self._before_step()
         before, self._observation = self._observation, d.observations[row + 1]
         reward, end = float(d.rewards[row]), int(d.ends[row])
         taken = np.array(action, dtype=float)
         world.transitions.append(Transition(before, taken, reward, self._observation, end))
-        world.steps += 1
         observation = self._observation.astype(np.float32)
         return observation, reward, end == TERMINATED, end == TRUNCATED, {}
 

@@ -1,10 +1,9 @@
-"""What watches a training from behind the environment: evaluation, trace, step count.
+"""What an adapter's training reports to, and who listens: evaluation, and the run's files.
 
 Evaluation is greedy: complete episodes side by side, one forward pass per step for all, from
 states that are the same for every framework.
 """
 
-import dataclasses
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,15 @@ from numpy.typing import NDArray
 from envs.lockstep import make_lockstep
 from envs.make import frozen_normalizer, make_training_env, share_statistics
 from harness.contract.adapter import Policy, Weights
+from harness.contract.events import (
+    Attached,
+    End,
+    EnvStep,
+    EpisodeEnd,
+    Evaluation,
+    Events,
+    Metrics,
+)
 from harness.contract.run_spec import RunSpec
 from harness.record.folder import RunFolder
 
@@ -24,26 +32,6 @@ if TYPE_CHECKING:
     from envs.lockstep import Lockstep
 
 Array = NDArray[Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """One evaluation.
-
-    Attributes:
-        returns: Undiscounted sum of the task's own rewards per episode, float64[N]; NaN where
-            an episode met a number that is not finite.
-        lengths: Steps taken per episode, int64[N].
-    """
-
-    returns: NDArray[np.float64]
-    lengths: NDArray[np.int64]
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether every return is a number."""
-        # They are recorded as float32: what it cannot hold is not a return.
-        return bool((np.abs(self.returns) <= np.finfo(np.float32).max).all())
 
 
 def evaluate(
@@ -123,28 +111,28 @@ class TrainingError(RuntimeError):
 
 
 class TrainingMonitor:
-    """Counts the steps of the task itself and evaluates on schedule.
+    """What a training reports to; it tells `events` of what happens and knows nobody who listens.
 
-    An evaluation at step k sees the weights after every update that the first k steps led
-    to: it takes place right before step k + 1, or after training. It draws no random number
-    from a global generator and does not touch the training environment.
+    It makes the environments, and sees that upstream takes the steps that were scheduled.
     """
 
     def __init__(self, spec: RunSpec, folder: RunFolder) -> None:
+        self.events = Events()
         self._spec = spec
-        self._folder = folder
-        self._policy: Policy | None = None
         self._weights: Callable[[], Weights] | None = None
         self._envs: list[gymnasium.Env[Any, Any]] = []
-        self._episodes = make_lockstep(spec.env, spec.eval_episodes)
-        self._next_evaluation = spec.eval_every
-        self.steps = 0
-        self.evaluation_seconds = 0.0
+        self.evaluator = Evaluator(spec, self.events, lambda: frozen_normalizer(self._envs[0]))
+        keep(folder, self.events)
+
+    @property
+    def steps(self) -> int:
+        """Environment steps taken."""
+        return self.events.steps
 
     def attach(self, policy: Policy, weights: Callable[[], Weights]) -> None:
         """Takes what follows the training."""
-        self._policy = policy
         self._weights = weights
+        self.events.tell(Attached(policy, weights))
 
     def weights(self) -> Weights:
         """All parameters as they are now."""
@@ -153,19 +141,16 @@ class TrainingMonitor:
         return self._weights()
 
     def record(self, metrics: Mapping[str, float]) -> None:
-        """Adds values to the trace at the current step."""
-        self._folder.record(self.steps, metrics)
+        """Tells of values for the trace."""
+        self.events.tell(Metrics(metrics))
 
     def make_env(self) -> gymnasium.Env[Any, Any]:
         """The next of the `n_envs` training environments."""
         if len(self._envs) == self._spec.n_envs:
             raise TrainingError(f"upstream makes more than n_envs={self._spec.n_envs} environments")
+        gamma = self._spec.hyperparameters.gamma
         env = make_training_env(
-            self._spec.env,
-            wrappers=self._spec.wrappers,
-            gamma=self._spec.hyperparameters.gamma,
-            before_step=self._before_step,
-            after_episode=self._after_episode,
+            self._spec.env, wrappers=self._spec.wrappers, gamma=gamma, **self.events.seam()
         )
         if self._envs:
             share_statistics(self._envs[0], env)
@@ -173,7 +158,7 @@ class TrainingMonitor:
         return env
 
     def finish(self, scheduled_steps: int) -> None:
-        """Evaluates at the last step.
+        """Tells that training is over.
 
         Raises:
             TrainingError: Upstream took another number of steps than was scheduled.
@@ -182,34 +167,71 @@ class TrainingMonitor:
             raise TrainingError(
                 f"upstream took {self.steps} environment steps where {scheduled_steps} were due"
             )
-        self._evaluate()
-        self._folder.flush()
+        self.events.tell(End())
 
-    def _before_step(self) -> None:
-        if self.steps == self._next_evaluation:
-            self._evaluate()
-            self._next_evaluation += self._spec.eval_every
-        self.steps += 1
 
-    def _after_episode(self, episode_return: float, length: int) -> None:
-        self.record({"episode/return": episode_return, "episode/length": float(length)})
+class Evaluator:
+    """Evaluates on schedule.
 
-    def _evaluate(self) -> None:
-        if self._policy is None or not self._envs:
+    An evaluation at step k sees the weights after every update that the first k steps led
+    to: it takes place right before step k + 1, or after training. It draws no random number
+    from a global generator and does not touch the training environment.
+
+    Attributes:
+        seconds: Spent on it.
+    """
+
+    def __init__(
+        self, spec: RunSpec, events: Events, normalizer: Callable[[], Callable[[Array], Array]]
+    ) -> None:
+        self._spec, self._events, self._normalizer = spec, events, normalizer
+        self._policy: Policy | None = None
+        self._episodes = make_lockstep(spec.env, spec.eval_episodes)
+        self._done, self._next = 0, spec.eval_every
+        self.seconds = 0.0
+        events.subscribe(Attached, self._attach)
+        events.subscribe(EnvStep, self._before_step)
+        events.subscribe(End, self._evaluate)
+
+    def _attach(self, event: Attached) -> None:
+        self._policy = event.policy
+
+    def _before_step(self, event: EnvStep) -> None:
+        if self._events.steps == self._next:
+            self._evaluate(event)
+            self._next += self._spec.eval_every
+
+    def _evaluate(self, event: EnvStep | End) -> None:
+        if self._policy is None:
             raise TrainingError("the adapter has attached no policy")
         started = time.monotonic()
-        spec = self._spec
-        index = self._folder.evaluations
-        seeds = episode_seeds(spec.evaluation_seed, spec.env, spec.seed, index, spec.eval_episodes)
-        normalize = frozen_normalizer(self._envs[0])
-        evaluation = evaluate(self._policy, self._episodes, seeds, normalize)
-        self._folder.add_evaluation(self.steps, evaluation.returns, evaluation.lengths)
-        self._check_finite(evaluation)
-        self.evaluation_seconds += time.monotonic() - started
-
-    def _check_finite(self, evaluation: Evaluation) -> None:
+        evaluation = evaluate(self._policy, self._episodes, self._seeds(), self._normalizer())
+        self._done += 1
+        self._events.tell(evaluation)
         if not evaluation.is_finite:
             raise TrainingError(
-                f"an evaluation at step {self.steps} returned a number that is not finite: "
+                f"an evaluation at step {self._events.steps} returned a number that is not finite: "
                 "the policy or the environment has diverged"
             )
+        self.seconds += time.monotonic() - started
+
+    def _seeds(self) -> list[int]:
+        spec = self._spec
+        return episode_seeds(
+            spec.evaluation_seed, spec.env, spec.seed, self._done, spec.eval_episodes
+        )
+
+
+def keep(folder: RunFolder, events: Events) -> None:
+    """Has a run folder keep the trace and the evaluations."""
+
+    def end_of_episode(end: EpisodeEnd) -> None:
+        values = {"episode/return": end.episode_return, "episode/length": float(end.length)}
+        folder.record(events.steps, values)
+
+    events.subscribe(EpisodeEnd, end_of_episode)
+    events.subscribe(Metrics, lambda told: folder.record(events.steps, told.values))
+    events.subscribe(
+        Evaluation, lambda told: folder.add_evaluation(events.steps, told.returns, told.lengths)
+    )
+    events.subscribe(End, lambda _: folder.flush())

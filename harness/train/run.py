@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.contract.adapter import Adapter
 from harness.contract.fields import SpecError
+from harness.contract.watchers import watching
 from harness.record.folder import Heartbeat, RunFolder, past_attempts
 from harness.record.lease import FolderGone, Holder, LeaseLost
 from harness.record.provenance import provenance, weights_sha256
@@ -73,7 +74,7 @@ def _begin(folder: RunFolder, started: float, attempts: list[dict[str, Any]]) ->
 
 
 def _train(prepared: Prepared, adapter: Adapter, monitor: TrainingMonitor) -> dict[str, Any]:
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), watching(monitor.events):
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", FutureWarning)
         adapter.train(
@@ -110,7 +111,7 @@ def _conclude(
             "started": started,
             "ended": ended,
             "seconds": ended - started,
-            "evaluation_seconds": monitor.evaluation_seconds if monitor else 0.0,
+            "evaluation_seconds": monitor.evaluator.seconds if monitor else 0.0,
         },
     )
 

@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from support import register
 
 from harness.cli import new_adapter
 from harness.contract.fields import SpecError
@@ -29,17 +30,6 @@ def python(*arguments, path, cwd):
 def lint(*arguments, cwd):
     result = subprocess.run([sys.executable, "-m", *arguments], cwd=cwd, capture_output=True)
     assert result.returncode == 0, result.stdout.decode() + result.stderr.decode()
-
-
-def register(checkout):
-    # What `pip install --editable` would leave for the entry points of this checkout.
-    project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
-    entries = project["entry-points"]["parallax.adapters"]
-    info = checkout / "parallax_rl-0.1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: parallax-rl\nVersion: 0.1.0\n")
-    lines = ["[parallax.adapters]", *(f"{name} = {value}" for name, value in entries.items())]
-    (info / "entry_points.txt").write_text("\n".join(lines))
 
 
 def install(project, site):
@@ -82,7 +72,8 @@ def check_red(lines, last, folder, recipes):
 
 def test_skeleton_in_a_checkout_says_what_is_missing(checkout):
     assert new_adapter.main(["stranger", "--in", str(checkout)]) == 0
-    register(checkout)
+    project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
+    register(checkout, project["entry-points"])
     tests = checkout / "tests" / "adapters" / "stranger"
     check_red(*outcomes(tests, [checkout]), "adapters/stranger", "hp_configs")
     # Each part that is filled in moves the message on to the next; SB3 plays the framework.

@@ -9,11 +9,13 @@ import pytest
 import support
 
 from harness.contract.adapter import Context, load_adapter
+from harness.contract.events import OptimizerStep
 from harness.contract.fields import SpecError
 from harness.record.folder import RunFolder
 from harness.record.lease import Lease
 from harness.record.reading import read_run
 from harness.sweep.folders import initialize
+from harness.train.monitor import TrainingMonitor
 from harness.train.prepare import Prepared, prepare
 from harness.train.run import execute
 
@@ -68,6 +70,23 @@ def test_evaluating_more_often_changes_nothing(tmp_path):
     _, often = support.run(small(eval_every=16), tmp_path)
     _, rarely = support.run(small(eval_every=256), tmp_path)
     assert often["weights_sha256"] == rarely["weights_sha256"] is not None
+
+
+def test_who_watches_a_run_from_inside_changes_nothing(tmp_path, monkeypatch):
+    seen = []
+
+    class Watched(TrainingMonitor):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.events.subscribe(OptimizerStep, lambda step: seen.append(self.steps))
+
+    support.register(tmp_path / "site", support.PROJECT["entry-points"])
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    _, alone = support.run(small(), tmp_path / "alone")
+    monkeypatch.setattr("harness.train.run.TrainingMonitor", Watched)
+    _, watched = support.run(small(), tmp_path / "watched")
+    assert seen == [128, 128, 256, 256]  # two minibatches of each rollout
+    assert watched["weights_sha256"] == alone["weights_sha256"]
 
 
 def test_seed_decides_the_weights(tmp_path):

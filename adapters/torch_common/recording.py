@@ -1,0 +1,208 @@
+"""Recording a training in torch: what the probing parts of several adapters share.
+
+Nothing of a framework is named here. Weights are written once all networks are there; what the
+optimisers do is told by the same watcher that conformance listens to.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from adapters.torch_common import watch as torch_watch
+from adapters.torch_common.randomness import Dictated
+from harness.contract.events import (
+    Backward,
+    EnvStep,
+    EpisodeBegin,
+    Forward,
+    OptimizerStep,
+    OptimizerStepped,
+    TargetUpdate,
+)
+from harness.contract.watchers import TargetWatch
+from harness.probes.contract import Loss, Parameters, Record, Script, Step, Watch
+from harness.probes.results import Array
+from harness.probes.world import dictated
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """Where one canonical array lives.
+
+    Attributes:
+        tensor: The framework's tensor.
+        index: Which part of it.
+        columns: The framework's input columns in canonical order, or None for the same order.
+    """
+
+    tensor: torch.Tensor
+    index: Any = ...
+    columns: NDArray[np.int64] | None = None
+
+    def read(self, gradient: NDArray[Any] | None = None) -> Array:
+        """The canonical array, or that of the gradient of the whole tensor when it is given."""
+        whole = self.tensor.detach().numpy() if gradient is None else gradient
+        array = np.array(whole[self.index], dtype=float)
+        return array if self.columns is None else array[:, self.columns]
+
+    def write(self, array: Array) -> None:
+        """Overwrites the framework's values."""
+        if self.columns is not None:
+            array = array[:, np.argsort(self.columns)]
+        with torch.no_grad():
+            part = self.tensor.detach()[self.index]
+            part.copy_(torch.as_tensor(array, dtype=part.dtype).reshape(part.shape))
+
+
+Slots = Mapping[str, Slot]
+
+
+def linears(network: str, layers: Mapping[str, Any]) -> dict[str, Slot]:
+    """Slots of layers that have a weight and a bias."""
+    return {
+        f"{network}.{name}.{kind}": Slot(getattr(layer, kind))
+        for name, layer in layers.items()
+        for kind in ("weight", "bias")
+    }
+
+
+class Recorder:
+    """Records one training.
+
+    Args of the constructor:
+        script: What is dictated.
+        watch: The training's monitor.
+        locate: Finds the networks; called when they are all there.
+        stored: Reads what the framework stores, in canonical names.
+        early: Whether it is read before the first optimiser step, and not at the end.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        watch: Watch,
+        locate: Callable[[], Slots],
+        stored: Callable[[], Mapping[str, NDArray[Any]]],
+        early: bool = False,
+    ) -> None:
+        self._script, self._watch, self._events = script, watch, script.world.events
+        self._locate, self._stored, self._early = locate, stored, early
+        self._targets = TargetWatch(self._events, self._read_targets)
+        self._slots: Slots = {}
+        self._created: Parameters = {}
+        self._steps: list[Step] = []
+        self._losses: list[Loss] = []
+        self._moves: list[tuple[int, int, str]] = []
+        self._seen: Array = np.empty((0, 0))
+        self._kept: Mapping[str, NDArray[Any]] = {}
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Dictates and records within; leaves nothing behind."""
+        subscribe, world = self._events.subscribe, self._script.world
+        subscribe(EpisodeBegin, self._begin)
+        subscribe(EnvStep, self._targets.look)
+        subscribe(OptimizerStep, self._targets.look)
+        subscribe(OptimizerStep, self._before)
+        subscribe(OptimizerStepped, self._after)
+        subscribe(TargetUpdate, self._note_move)
+        subscribe(Forward, self._observe)
+        subscribe(Backward, self._note_loss)
+        with torch_watch.watching(self._events), dictated(world), Dictated(world):
+            yield
+
+    def record(self) -> Record:
+        """What was seen."""
+        self._targets.look()
+        return Record(
+            created=self._created,
+            steps=tuple(self._steps),
+            losses=tuple(self._losses),
+            target_moves=tuple(self._moves),
+            stored=self._kept or self._stored(),
+            final=self._read(),
+            metrics=tuple(self._watch.metrics),
+        )
+
+    def _begin(self, event: EpisodeBegin) -> None:
+        if self._slots:
+            return
+        self._slots = self._locate()
+        self._created = self._read()
+        for name, array in self._script.weights.items():
+            self._slots[name].write(array)
+        self._targets.look()
+
+    def _read(self) -> Parameters:
+        return {name: slot.read() for name, slot in self._slots.items()}
+
+    def _read_targets(self) -> dict[str, Array]:
+        return {
+            name.split(".")[0]: slot.read()
+            for name, slot in self._slots.items()
+            if "_target." in name and name.endswith(".out.weight")
+        }
+
+    def _note_move(self, event: TargetUpdate) -> None:
+        self._moves += [(self._events.steps, len(self._steps), name) for name in event.moved]
+
+    def _note_loss(self, event: Backward) -> None:
+        self._losses.append(Loss(event.loss, len(self._steps)))
+
+    def _observe(self, event: Forward) -> None:
+        # The policy's first layer sees observations alone.
+        size = self._script.world.dictation.observations.shape[1]
+        first = isinstance(event.layer, torch.nn.Linear) and event.layer.in_features == size
+        if first and torch.is_grad_enabled() and event.inputs:
+            self._seen = np.array(event.inputs[0].detach().numpy(), dtype=float).reshape(-1, size)
+
+    def _before(self, event: OptimizerStep) -> None:
+        keep = len(self._steps) < self._script.snapshots
+        if self._early and not self._steps:
+            self._kept = self._stored()
+        stepped = {p.place: (group, p) for group in event.groups for p in group.parameters}
+        settings: dict[str, Mapping[str, float]] = {}
+        gradients: dict[str, Array] = {}
+        for name, slot in self._slots.items():
+            if found := stepped.get(slot.tensor.data_ptr()):
+                group, parameter = found
+                settings[name.split(".")[0]] = group.settings
+                if keep and parameter.gradient:
+                    gradients[name] = slot.read(parameter.gradient())
+        step = Step(
+            env_steps=self._events.steps,
+            networks=tuple(settings),
+            optimizer=event.optimizer,
+            settings=settings,
+            observations=self._seen,
+            gradients=gradients,
+            before=self._read() if keep else {},
+            after={},
+        )
+        self._steps.append(step)
+
+    def _after(self, event: OptimizerStepped) -> None:
+        if self._steps[-1].before:
+            self._steps[-1] = dataclasses.replace(self._steps[-1], after=self._read())
+
+
+@contextlib.contextmanager
+def captured(owner: Any, name: str, argument: int | None = None) -> Iterator[list[Any]]:
+    """Keeps what a function returns, or one of its arguments, while it goes on working."""
+    function, kept = getattr(owner, name), []
+
+    def keeping(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        kept.append(result if argument is None else args[argument])
+        return result
+
+    setattr(owner, name, keeping)
+    try:
+        yield kept
+    finally:
+        setattr(owner, name, function)

@@ -1,0 +1,142 @@
+"""What events cost, by who wants to know of them.
+
+    python benchmarks/events.py
+
+One environment step of a task that does nothing, and one step of Adam on a small network, in one
+process: instructions of Python's virtual machine, which are counted and the same each time, and
+nanoseconds of processor time, the least of `--repeats` loops. The cases take turns, so that other
+work on the machine disturbs all alike.
+"""
+
+import argparse
+import functools
+import sys
+import time
+import timeit
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import gymnasium
+import torch
+
+from adapters.torch_common.watch import watching
+from envs.make import StepHook
+from harness.contract.events import EnvStep, Events, Forward, OptimizerStep, OptimizerStepped
+
+SECONDS = 0.02  # that one loop takes, about
+
+
+class Idle(gymnasium.Env):
+    """A task that does nothing."""
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict]:
+        """The same each time."""
+        return 0, 0.0, False, False, {}
+
+
+class Counter:
+    """The least that counts steps."""
+
+    steps = 0
+
+    def count(self) -> None:
+        """Counts one."""
+        self.steps += 1
+
+
+def main() -> None:
+    """Prints two tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=100)
+    repeats = parser.parse_args().repeats
+    torch.set_num_threads(1)
+    table("one environment step", environments(), repeats)
+    table("one optimiser step", optimisers(), repeats)
+
+
+def environments() -> list[tuple[str, Callable[[], object], Callable]]:
+    """What is measured, the first being what the others are compared with."""
+    measured = [("hook that counts, no events", StepHook(Idle(), Counter().count))]
+    for subscribers in (0, 1, 3):
+        events = subscribed(subscribers, EnvStep)
+        measured.append((f"events, {subscribers} subscribers", StepHook(Idle(), **events.seam())))
+    return [(name, lambda env=env: env.step(0), nullcontext) for name, env in measured]
+
+
+def optimisers() -> list[tuple[str, Callable[[], object], Callable]]:
+    """The same for what torch tells of."""
+    layer = torch.nn.Linear(8, 8)
+    adam = torch.optim.Adam(layer.parameters())
+    inputs = torch.ones(16, 8)
+
+    def train() -> None:
+        adam.zero_grad()
+        layer(inputs).sum().backward()
+        adam.step()
+
+    kinds = {"none": (), "steps": (OptimizerStep, OptimizerStepped), "layers": (Forward,)}
+    measured = [("no watcher", train, nullcontext)]
+    for name, wanted in kinds.items():
+        watcher = functools.partial(watching, subscribed(1, *wanted))
+        measured.append((f"watcher, subscribed: {name}", train, watcher))
+    return measured
+
+
+def subscribed(count: int, *kinds: type) -> Events:
+    """Events with so many subscribers for each kind, who do nothing."""
+    events = Events()
+    for kind in kinds * count:
+        events.subscribe(kind, lambda event: None)
+    return events
+
+
+def table(title: str, cases: list, repeats: int) -> None:
+    """Prints one row per case."""
+    print(f"{title:34}{'instructions':>13}{'ratio':>8}{'ns':>9}{'ratio':>8}{'more ns':>9}")
+    for _, call, _ in cases:
+        call()  # what is made once is no cost per step
+    counted = [inside(context, lambda call=call: instructions(call)) for _, call, context in cases]
+    number = round(SECONDS / seconds(cases[0][1], 10))
+    rounds = [
+        [inside(context, lambda call=call: seconds(call, number)) for _, call, context in cases]
+        for _ in range(repeats)
+    ]
+    least = [1e9 * min(times) for times in zip(*rounds, strict=True)]
+    for (name, *_), count, time_taken in zip(cases, counted, least, strict=True):
+        print(
+            f"  {name:32}{count:>13}{count / counted[0]:>8.3f}{time_taken:>9.0f}"
+            f"{time_taken / least[0]:>8.3f}{time_taken - least[0]:>9.0f}"
+        )
+
+
+def inside(context: Callable, work: Callable[[], float]) -> float:
+    """What `work` gives within a context that is new."""
+    with context():
+        return work()
+
+
+def seconds(call: Callable[[], object], number: int) -> float:
+    """Processor time of one call."""
+    return timeit.timeit(call, number=number, timer=time.thread_time) / number
+
+
+def instructions(call: Callable[[], object]) -> int:
+    """Instructions of Python's virtual machine in one call."""
+    count = 0
+
+    def trace(frame: object, event: str, argument: object) -> object:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(None)
+    return count
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""What happens in a training, in the field's words, and who is told of it.
+
+Who wants to know of a kind of event subscribes to it before training begins. What makes an event
+asks once whom to tell, and hooks nothing in where there is nobody: an event without a subscriber
+costs nothing. Neither side knows the other, and adapters know of none of this.
+
+A new kind of event is a class here, and `Events.tell` or `Events.teller` where it happens; it comes
+with its first subscriber.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.contract.adapter import Policy, Weights
+
+E = TypeVar("E")
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One array that is trained.
+
+    Attributes:
+        place: Where its numbers lie: two names of the same numbers have the same place.
+        size: How many numbers.
+        gradient: Reads the gradient; None where there is none.
+    """
+
+    place: int
+    size: int
+    gradient: Callable[[], NDArray[Any]] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Attached:
+    """The adapter has handed over what follows the training: greedy policy and parameters."""
+
+    policy: Policy
+    weights: Callable[[], Weights]
+
+
+class EpisodeBegin:
+    """An environment is about to be reset."""
+
+
+class EnvStep:
+    """An environment is about to take a step, which `Events.steps` does not count yet."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EpisodeEnd:
+    """An episode has ended, with the task's own rewards summed up and the steps it took."""
+
+    episode_return: float
+    length: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Metrics:
+    """Upstream reports values, by their names in the trace."""
+
+    values: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """The greedy policy was evaluated.
+
+    Attributes:
+        returns: Undiscounted sum of the task's own rewards per episode, float64[N]; NaN where
+            an episode met a number that is not finite.
+        lengths: Steps taken per episode, int64[N].
+    """
+
+    returns: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether every return is a number."""
+        # They are recorded as float32: what it cannot hold is not a return.
+        return bool((np.abs(self.returns) <= np.finfo(np.float32).max).all())
+
+
+@dataclasses.dataclass(frozen=True)
+class Forward:
+    """A layer is about to compute.
+
+    Attributes:
+        layer: The library's object.
+        inputs: The library's objects.
+        places: Of the layer's own parameters; see `Parameter`.
+    """
+
+    layer: Any
+    inputs: tuple[Any, ...]
+    places: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Backward:
+    """A scalar is about to be differentiated."""
+
+    loss: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Parameters that one optimiser steps with the same settings.
+
+    Attributes:
+        own: The library's object, by which a group is known again at its next step.
+        settings: Numbers: `lr`, and what there is of `eps`, `weight_decay`, `beta1`, `beta2`.
+        parameters: All of them, also those without a gradient.
+    """
+
+    own: Any
+    settings: Mapping[str, float]
+    parameters: tuple[Parameter, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerStep:
+    """An optimiser is about to step: gradients are there, parameters are as they were before."""
+
+    optimizer: str
+    groups: tuple[Group, ...]
+
+
+class OptimizerStepped:
+    """The optimiser of the last `OptimizerStep` has stepped: parameters are as they are after."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetUpdate:
+    """Target networks have moved since a `TargetWatch` looked at them last.
+
+    Attributes:
+        before: Weights at the last look.
+        after: Weights now.
+        moved: Names of those of targets that differ.
+    """
+
+    before: Weights
+    after: Weights
+    moved: tuple[str, ...]
+
+
+class End:
+    """Training is over; upstream takes no further step."""
+
+
+class Events:
+    """One training: who is told of what, and its clock.
+
+    Attributes:
+        steps: Environment steps taken, all copies together.
+    """
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._subscribers: dict[type[Any], list[Callable[[Any], None]]] = {}
+        self._settled: set[type[Any]] = set()
+
+    def subscribe(self, kind: type[E], subscriber: Callable[[E], None]) -> None:
+        """Has `subscriber` told of each event of a kind, after those who subscribed before it."""
+        late = f"somebody subscribes to {kind.__name__} when it has been settled who is told of it"
+        assert kind not in self._settled, late
+        self._subscribers.setdefault(kind, []).append(subscriber)
+
+    def has_subscriber(self, *kinds: type[Any]) -> bool:
+        """Whether anybody wants to know of any of them."""
+        return not self._subscribers.keys().isdisjoint(kinds)
+
+    def teller(self, kind: type[E]) -> Callable[[E], None] | None:
+        """What to call when it happens, None without a subscriber; nobody can join from then on."""
+        self._settled.add(kind)
+        subscribers = tuple(self._subscribers.get(kind, ()))
+        if len(subscribers) < 2:
+            return subscribers[0] if subscribers else None
+
+        def tell(event: E) -> None:
+            for subscriber in subscribers:
+                subscriber(event)
+
+        return tell
+
+    def tell(self, event: object) -> None:
+        """Tells of something that happens seldom."""
+        if tell := self.teller(type(event)):
+            tell(event)
+
+    def stepper(self) -> Callable[[], None]:
+        """What an environment calls before each step: it tells of the step, then counts it."""
+        tell, step = self.teller(EnvStep), EnvStep()
+
+        def count() -> None:
+            self.steps += 1
+
+        def tell_and_count() -> None:
+            assert tell
+            tell(step)
+            self.steps += 1
+
+        return tell_and_count if tell else count
+
+    def seam(self) -> dict[str, Any]:
+        """Arguments of `envs.make.make_training_env`, through which the environment tells."""
+        begin, end = self.teller(EpisodeBegin), self.teller(EpisodeEnd)
+        return {
+            "before_step": self.stepper(),
+            "before_reset": (lambda: begin(EpisodeBegin())) if begin else None,
+            "after_episode": (lambda *episode: end(EpisodeEnd(*episode))) if end else None,
+        }

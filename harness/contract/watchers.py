@@ -1,0 +1,89 @@
+"""Who tells of what happens inside a numerical library, and of target networks that move.
+
+A watcher hooks into one library what somebody has subscribed to, and nothing else. It is found as
+adapters are: by an entry point, whose name is the library's import name.
+"""
+
+import contextlib
+import importlib.metadata
+import importlib.util
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from harness.contract.adapter import Weights
+from harness.contract.events import (
+    Backward,
+    Events,
+    Forward,
+    OptimizerStep,
+    OptimizerStepped,
+    TargetUpdate,
+)
+
+GROUP = "parallax.watchers"
+
+Watcher = Callable[[Events], contextlib.AbstractContextManager[None]]
+"""Tells of `Forward`, `Backward`, `OptimizerStep` and `OptimizerStepped` while it is entered."""
+
+
+class UnwatchedError(RuntimeError):
+    """No library is installed that could be watched."""
+
+
+def installed_watchers() -> dict[str, importlib.metadata.EntryPoint]:
+    """Entry points of all watchers on this machine, by library; nothing is imported."""
+    return {entry.name: entry for entry in importlib.metadata.entry_points(group=GROUP)}
+
+
+@contextlib.contextmanager
+def watching(events: Events) -> Iterator[None]:
+    """Lets all watchers tell within, if anybody wants to know; leaves nothing behind.
+
+    Raises:
+        UnwatchedError: None of the libraries that have a watcher is installed.
+        LookupError: No watcher is registered: the installation is older than the code.
+    """
+    with contextlib.ExitStack() as stack:
+        if events.has_subscriber(Forward, Backward, OptimizerStep, OptimizerStepped):
+            for watcher in _applicable():
+                stack.enter_context(watcher(events))
+        yield
+
+
+def _applicable() -> list[Watcher]:
+    registered = installed_watchers()
+    if not registered:
+        raise LookupError(
+            f"no entry point of the group {GROUP} is installed, so nobody can count optimiser "
+            "steps: install this project again (make install, or "
+            "python -m pip install --no-deps --editable .)"
+        )
+    able = [entry.load() for name, entry in registered.items() if importlib.util.find_spec(name)]
+    if not able:
+        libraries = ", ".join(sorted(registered))
+        raise UnwatchedError(f"only what trains with {libraries} can be counted from outside")
+    return able
+
+
+class TargetWatch:
+    """Tells of target networks that have moved since it last looked."""
+
+    def __init__(self, events: Events, read: Callable[[], Weights]) -> None:
+        """Does not look yet.
+
+        Args:
+            events: Who is told.
+            read: Copies of weights as they are now; names of targets contain `target`.
+        """
+        self._events, self._read = events, read
+        self._last: Weights = {}
+
+    def look(self, event: object = None) -> None:
+        """Compares with the last look; `event` is what made somebody look."""
+        before, now = self._last, self._read()
+        self._last = now
+        targets = [name for name in now if "target" in name and name in before]
+        moved = tuple(name for name in targets if not np.array_equal(before[name], now[name]))
+        if moved:
+            self._events.tell(TargetUpdate(before, now, moved))
