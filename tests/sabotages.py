@@ -168,5 +168,5 @@ class SwallowedInterrupt(SB3Adapter):
 
 class StrayProcess(SB3Adapter):
     def train(self, *arguments):
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"])
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         super().train(*arguments)

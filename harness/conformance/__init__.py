@@ -15,6 +15,7 @@ import dataclasses
 
 import pytest
 
+# Before the parts are imported, or failures do not say what was compared.
 _PARTS = ("cadence", "exits", "hyperparameters", "seeds_and_bounds")
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 

@@ -201,12 +201,14 @@ class Events:
         def count() -> None:
             self.steps += 1
 
+        if tell is None:
+            return count
+
         def tell_and_count() -> None:
-            assert tell
             tell(step)
             self.steps += 1
 
-        return tell_and_count if tell else count
+        return tell_and_count
 
     def seam(self) -> dict[str, Any]:
         """Arguments of `envs.make.make_training_env`, through which the environment tells."""
