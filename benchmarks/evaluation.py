@@ -3,7 +3,7 @@
 In one run, with the same untrained SB3 model, task and initial states, on one thread:
 
 - `evaluate_policy` of Stable-Baselines3 with one environment;
-- `harness.train.monitor.evaluate` with SB3's policy called directly, and with `model.predict`;
+- `harness.train.evaluation.evaluate` with SB3's policy called directly, and with `model.predict`;
 - the floor, `mujoco.rollout`, which repeats the actions of our episodes without a policy.
 
 The sides alternate, and ratios are taken round by round. Usage:
@@ -33,7 +33,7 @@ from envs.lockstep import GymnasiumLockstep, make_lockstep
 from envs.raw.tasks import raw_task
 from envs.tasks import TASK_IDS, make
 from harness.contract.events import Evaluation
-from harness.train.monitor import episode_seeds, evaluate
+from harness.train.evaluation import episode_seeds, evaluate
 
 Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 Side = Callable[[], float]

@@ -20,6 +20,10 @@ from harness.contract.adapter import Policy, Weights
 E = TypeVar("E")
 
 
+class TrainingError(RuntimeError):
+    """A training that cannot go on, worded for the user; who is told of an event may raise it."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Parameter:
     """One array that is trained.

@@ -7,13 +7,14 @@ import warnings
 from typing import Any
 
 from harness.contract.adapter import Adapter
+from harness.contract.events import TrainingError
 from harness.contract.fields import SpecError
 from harness.contract.watchers import watching
 from harness.record.folder import Heartbeat, RunFolder, past_attempts
 from harness.record.lease import FolderGone, Holder, LeaseLost
 from harness.record.provenance import provenance, weights_sha256
 from harness.record.reading import read_run
-from harness.train.monitor import TrainingError, TrainingMonitor
+from harness.train.monitor import TrainingMonitor
 from harness.train.prepare import Prepared
 from harness.train.stopping import interruption, uninterrupted
 

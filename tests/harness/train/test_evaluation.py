@@ -15,7 +15,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from envs.lockstep import make_lockstep
 from envs.make import frozen_normalizer, make_training_env
 from envs.tasks import make
-from harness.train.monitor import evaluate
+from harness.train.evaluation import evaluate
 
 FIRST_SEED = 40
 
@@ -104,7 +104,7 @@ def test_no_global_random_state_is_touched(env_id):
 
 def test_evaluation_imports_no_framework():
     code = (
-        "import sys, harness.train.monitor, harness.train.monitor;"
+        "import sys, harness.train.evaluation, harness.train.monitor;"
         "print([m for m in ('torch', 'stable_baselines3') if m in sys.modules])"
     )
     output = subprocess.check_output([sys.executable, "-c", code], text=True)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from envs.lockstep import make_lockstep
-from harness.train.monitor import evaluate
+from harness.train.evaluation import evaluate
 
 
 class Countdown(gymnasium.Env):

@@ -1,7 +1,7 @@
 """Initial states depend on study, task, seed and evaluation, and on nothing else."""
 
 from envs.lockstep import make_lockstep
-from harness.train.monitor import episode_seeds
+from harness.train.evaluation import episode_seeds
 
 
 def test_each_choice_leads_to_other_initial_states():

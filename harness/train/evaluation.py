@@ -1,0 +1,146 @@
+"""Greedy evaluation on schedule, from initial states that are the same for every framework.
+
+Complete episodes are played side by side, one forward pass per step for all.
+"""
+
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.lockstep import make_lockstep
+from harness.contract.adapter import Policy
+from harness.contract.events import Attached, End, EnvStep, Evaluation, Events, TrainingError
+from harness.contract.run_spec import RunSpec
+
+if TYPE_CHECKING:
+    from envs.lockstep import Lockstep
+
+Array = NDArray[Any]
+
+
+class Evaluator:
+    """Evaluates on schedule.
+
+    An evaluation at step k sees the weights after every update that the first k steps led
+    to: it takes place right before step k + 1, or after training. It draws no random number
+    from a global generator and does not touch the training environment.
+
+    Attributes:
+        seconds: Spent on it.
+    """
+
+    def __init__(
+        self, spec: RunSpec, events: Events, normalizer: Callable[[], Callable[[Array], Array]]
+    ) -> None:
+        self._spec, self._events, self._normalizer = spec, events, normalizer
+        self._policy: Policy | None = None
+        self._episodes = make_lockstep(spec.env, spec.eval_episodes)
+        self._done, self._next = 0, spec.eval_every
+        self.seconds = 0.0
+        events.subscribe(Attached, self._attach)
+        events.subscribe(EnvStep, self._before_step)
+        events.subscribe(End, self._evaluate)
+
+    def _attach(self, event: Attached) -> None:
+        self._policy = event.policy
+
+    def _before_step(self, event: EnvStep) -> None:
+        if self._events.steps == self._next:
+            self._evaluate(event)
+            self._next += self._spec.eval_every
+
+    def _evaluate(self, event: EnvStep | End) -> None:
+        if self._policy is None:
+            raise TrainingError("the adapter has attached no policy")
+        started = time.monotonic()
+        evaluation = evaluate(self._policy, self._episodes, self._seeds(), self._normalizer())
+        self._done += 1
+        self._events.tell(evaluation)
+        if not evaluation.is_finite:
+            raise TrainingError(
+                f"an evaluation at step {self._events.steps} returned a number that is not finite: "
+                "the policy or the environment has diverged"
+            )
+        self.seconds += time.monotonic() - started
+
+    def _seeds(self) -> list[int]:
+        spec = self._spec
+        return episode_seeds(
+            spec.evaluation_seed, spec.env, spec.seed, self._done, spec.eval_episodes
+        )
+
+
+def evaluate(
+    policy: Callable[[NDArray[np.float32]], Array],
+    env: "Lockstep",
+    seeds: Sequence[int],
+    normalize: Callable[[Array], Array] = lambda observations: observations,
+) -> Evaluation:
+    """Plays one complete episode per copy of the task; draws no random number.
+
+    The policy sees the rows of finished episodes as well, because the last digits of a matrix
+    product depend on the number of rows. An observation, raw or normalised, action or reward
+    that is not finite ends its episode with return NaN; such an action is not taken.
+
+    Args:
+        policy: Observations float32[N, observations] to actions [N, actions], used as returned.
+        env: N copies of the task.
+        seeds: One reset seed per copy.
+        normalize: Frozen normalisation of observations [N, observations].
+    """
+    observations = env.reset(seeds)
+    lengths = np.zeros(len(seeds), np.int64)
+    active = _finite(observations)
+    returns = np.where(active, 0.0, np.nan)
+    while active.any():
+        shown, sound = _shown(normalize(observations))
+        actions = np.asarray(policy(shown))
+        playing = active & sound & _finite(actions)
+        observations, rewards, terminated, truncated = env.step(actions, playing)
+        returns += rewards
+        lengths += playing
+        healthy = playing & np.isfinite(rewards) & _finite(observations)
+        returns[active & ~healthy] = np.nan
+        active = healthy & ~(terminated | truncated)
+    return Evaluation(returns, lengths)
+
+
+def _shown(observations: Array) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    # Rows that are not finite become zeros, for policies that refuse them.
+    shown = np.array(observations, np.float32, order="C")
+    sound = _finite(shown)
+    if not sound.all():
+        shown[~sound] = 0
+    return shown, sound
+
+
+def _finite(rows: Array) -> NDArray[np.bool_]:
+    flags: NDArray[np.bool_] = np.isfinite(rows).reshape(len(rows), -1)
+    finite: NDArray[np.bool_] = np.logical_and.reduce(flags, axis=1)
+    return finite
+
+
+def episode_seeds(
+    evaluation_seed: int, env_id: str, seed: int, evaluation: int, episodes: int
+) -> list[int]:
+    """One reset seed per episode; nothing else decides about them.
+
+    The numbers must not be negative. Fewer episodes are the first of more.
+
+    Args:
+        evaluation_seed: The study's choice of initial states.
+        env_id: Gymnasium's name of the task.
+        seed: Index of the training run.
+        evaluation: Index of the evaluation within the run.
+        episodes: How many seeds to draw.
+
+    Returns:
+        Integers below 2**32.
+    """
+    # Python's own hash of a text differs between processes.
+    entropy = [evaluation_seed, zlib.crc32(env_id.encode()), seed, evaluation]
+    return [int(state) for state in np.random.SeedSequence(entropy).generate_state(episodes)]
