@@ -4,15 +4,17 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from submitit.core.utils import DelayedSubmission
 
 from harness.contract.fields import SpecError
-from harness.contract.run_spec import spec_from_dict
+from harness.contract.run_spec import RunSpec, spec_from_dict
 from harness.record.folder import past_attempts
 from harness.record.lease import LeaseHeld, LeaseLost, read_holder
 from harness.record.reading import read_run
+from harness.sweep.preloaded import Preloaded
 from harness.sweep.process import RunProcess, mark
 from harness.train.stopping import reason_of
 from slurm.requeue import JobLimits, comes_back, is_hopeless, seconds_to_warning
@@ -45,7 +47,8 @@ class RunJob:
             JobFailed: Something did not complete.
         """
         self._announce()
-        failures = {folder: self._run(Path(folder)) for folder in folders}
+        with Preloaded(_specs(folders)) as preloaded:
+            failures = {folder: self._run(Path(folder), preloaded) for folder in folders}
         failed = [f"{folder}: {failure}" for folder, failure in failures.items() if failure]
         if failed:
             words = "; ".join(failed)
@@ -72,7 +75,7 @@ class RunJob:
         os.environ["PARALLAX_RESTART"] = os.environ.get("SLURM_RESTART_COUNT", "0")
         os.environ["PARALLAX_LIMIT"] = str(time.time() + seconds_to_warning(self._limits))
 
-    def _run(self, folder: Path) -> str | None:
+    def _run(self, folder: Path, preloaded: Preloaded) -> str | None:
         """Runs what is in a folder; returns why it is not complete after that, if so."""
         reading = read_run(folder)
         if not _is_open(folder):
@@ -84,7 +87,7 @@ class RunJob:
             return _refuse(folder, f"what it asks for cannot be used: {error}")
         self._current, self._run_started = str(folder), time.time()
         try:
-            process = RunProcess(spec, folder)
+            process = RunProcess(spec, folder, preloaded)
         except OSError as error:
             self._current = ""
             print(f"{folder}: it cannot be started: {error}", flush=True)
@@ -118,6 +121,14 @@ class RunJob:
     def _has_had_its_time(self, folder: Path) -> bool:
         stops = [attempt["stopped_by"] for attempt in past_attempts(read_run(folder))]
         return is_hopeless(time.time() - self._run_started, stops.count("time limit"), self._limits)
+
+
+def _specs(folders: Iterable[str]) -> Iterator[RunSpec]:
+    """What is to be run, as far as it can be read."""
+    for folder in folders:
+        if _is_open(Path(folder)):
+            with contextlib.suppress(SpecError):
+                yield spec_from_dict(read_run(Path(folder)).spec)
 
 
 def _is_open(folder: Path) -> bool:

@@ -16,6 +16,7 @@ from harness.record.lease import LeaseHeld, LeaseLost, watch
 from harness.record.reading import read_run
 from harness.sweep.display import SweepDisplay
 from harness.sweep.folders import initialize_all
+from harness.sweep.preloaded import Preloaded
 from harness.sweep.process import Outcome, RunProcess, mark
 from harness.train.prepare import Prepared, prepare_all
 from harness.train.stopping import SWEEP_ENDED
@@ -82,11 +83,16 @@ class _Stop:
 def _execute(pending: dict[Path, Prepared], jobs: int) -> dict[Path, Outcome]:
     stop = _Stop()
     outcomes: dict[Path, Outcome] = {}
+    specs = [run.spec for run in pending.values()]
     with (
+        Preloaded(specs, stop.event.is_set) as preloaded,
         SweepDisplay(pending, jobs) as display,
         ThreadPoolExecutor(max_workers=jobs) as pool,
     ):
-        futures = [pool.submit(_run_one, run.spec, folder, stop) for folder, run in pending.items()]
+        futures = [
+            pool.submit(_run_one, run.spec, folder, stop, preloaded)
+            for folder, run in pending.items()
+        ]
         try:
             for future in as_completed(futures):
                 outcome = future.result()
@@ -101,12 +107,12 @@ def _execute(pending: dict[Path, Prepared], jobs: int) -> dict[Path, Outcome]:
     return outcomes
 
 
-def _run_one(spec: RunSpec, folder: Path, stop: _Stop) -> Outcome:
+def _run_one(spec: RunSpec, folder: Path, stop: _Stop, preloaded: Preloaded) -> Outcome:
     """Runs one; whatever happens to its folder is its own failure, and no other run's."""
     if stop.event.is_set():
         return Outcome(spec, folder, "pending")
     try:
-        process = RunProcess(spec, folder)
+        process = RunProcess(spec, folder, preloaded)
     except OSError as error:
         return _unstarted(spec, folder, f"it cannot be started: {error}")
     while not process.wait(0.2):

@@ -26,7 +26,7 @@ class Process:
 
     started: list
 
-    def __init__(self, spec, folder):
+    def __init__(self, spec, folder, *options):
         self.started.append(folder)
         self.spec, self.folder = spec, folder
 
