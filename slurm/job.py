@@ -14,6 +14,7 @@ from harness.contract.run_spec import RunSpec, spec_from_dict
 from harness.record.folder import past_attempts
 from harness.record.lease import LeaseHeld, LeaseLost, read_holder
 from harness.record.reading import read_run
+from harness.sweep.allocator import NONE, allocator_variables
 from harness.sweep.preloaded import Preloaded
 from harness.sweep.process import RunProcess, mark
 from harness.train.stopping import reason_of
@@ -29,6 +30,30 @@ class JobFailed(Exception):  # noqa: N818
     """Some runs of a job did not complete; makes Slurm say so, too."""
 
 
+<<<<<<< HEAD
+=======
+@dataclasses.dataclass(frozen=True)
+class JobLimits:
+    """What a job may use, and how often it may come back.
+
+    Attributes:
+        run_minutes: Time limit of one run.
+        job_minutes: Time limit of the job.
+        signal_seconds: How long before its end the job is warned.
+        timeout_restarts: How often a run that had its whole time is started again.
+        preemption_restarts: How often a preempted job is queued again.
+        malloc: The runs' memory allocator; see `allocator_variables`.
+    """
+
+    run_minutes: int
+    job_minutes: int
+    signal_seconds: int
+    timeout_restarts: int
+    preemption_restarts: int
+    malloc: str = NONE
+
+
+>>>>>>> 0727d1c (Allocators and shares, under way)
 class RunJob:
     """Called by submitit on a node; pickled to get there and when the job is queued again."""
 
@@ -85,9 +110,13 @@ class RunJob:
             spec = spec_from_dict(reading.spec)
         except SpecError as error:
             return _refuse(folder, f"what it asks for cannot be used: {error}")
+        try:
+            variables = allocator_variables("malloc", self._limits.malloc)
+        except SpecError as error:
+            return _refuse(folder, str(error))
         self._current, self._run_started = str(folder), time.time()
         try:
-            process = RunProcess(spec, folder, preloaded)
+            process = RunProcess(spec, folder, preloaded, variables)
         except OSError as error:
             self._current = ""
             print(f"{folder}: it cannot be started: {error}", flush=True)

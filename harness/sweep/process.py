@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from harness.contract.interpreter import lend_project
@@ -46,18 +47,25 @@ class Outcome:
 class RunProcess:
     """`harness.worker` on an initialised folder."""
 
-    def __init__(self, spec: RunSpec, folder: Path, preloaded: Preloaded | None = None) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        folder: Path,
+        preloaded: Preloaded | None = None,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Starts it; what it prints becomes `log.txt` once the run is its own.
 
         Args:
             spec: The run.
             folder: Its initialised folder.
             preloaded: Starts it from a process that has imported what it needs, where that can be.
+            variables: Added to its environment.
         """
         self._spec = spec
         self._folder = folder
         self._log = folder / f".log-{secrets.token_hex(4)}"
-        environment = os.environ | {name: str(spec.threads) for name in THREAD_VARIABLES}
+        environment = os.environ | variables | dict.fromkeys(THREAD_VARIABLES, str(spec.threads))
         if spec.python:
             environment = lend_project(environment)
         arguments = [str(folder), self._log.name]
