@@ -11,10 +11,11 @@ from submitit.core.utils import DelayedSubmission
 
 from harness.contract.fields import SpecError
 from harness.contract.run_spec import RunSpec, spec_from_dict
+from harness.record.batch_job import BatchJob
 from harness.record.folder import past_attempts
 from harness.record.lease import LeaseHeld, LeaseLost, read_holder
 from harness.record.reading import read_run
-from harness.sweep.allocator import NONE, allocator_variables
+from harness.sweep.allocator import allocator_variables
 from harness.sweep.preloaded import Preloaded
 from harness.sweep.process import RunProcess, mark
 from harness.train.stopping import reason_of
@@ -30,30 +31,6 @@ class JobFailed(Exception):  # noqa: N818
     """Some runs of a job did not complete; makes Slurm say so, too."""
 
 
-<<<<<<< HEAD
-=======
-@dataclasses.dataclass(frozen=True)
-class JobLimits:
-    """What a job may use, and how often it may come back.
-
-    Attributes:
-        run_minutes: Time limit of one run.
-        job_minutes: Time limit of the job.
-        signal_seconds: How long before its end the job is warned.
-        timeout_restarts: How often a run that had its whole time is started again.
-        preemption_restarts: How often a preempted job is queued again.
-        malloc: The runs' memory allocator; see `allocator_variables`.
-    """
-
-    run_minutes: int
-    job_minutes: int
-    signal_seconds: int
-    timeout_restarts: int
-    preemption_restarts: int
-    malloc: str = NONE
-
-
->>>>>>> 0727d1c (Allocators and shares, under way)
 class RunJob:
     """Called by submitit on a node; pickled to get there and when the job is queued again."""
 
@@ -71,7 +48,7 @@ class RunJob:
         Raises:
             JobFailed: Something did not complete.
         """
-        self._announce()
+        _slurm_job(self._limits).announce()
         with Preloaded(_specs(folders)) as preloaded:
             failures = {folder: self._run(Path(folder), preloaded) for folder in folders}
         failed = [f"{folder}: {failure}" for folder, failure in failures.items() if failure]
@@ -88,17 +65,12 @@ class RunJob:
             self._stop(Path(self._current))
         left = [folder for folder in folders if _is_open(Path(folder))]
         if reason_of(signal.SIGUSR2) == "preemption":
-            if not comes_back(int(os.environ["PARALLAX_RESTART"]), self._limits):
+            job = BatchJob.current()
+            if job is None or not comes_back(job.restart, self._limits):
                 return None
         elif self._current in left and self._has_had_its_time(Path(self._current)):
             left.remove(self._current)
         return DelayedSubmission(RunJob(self._limits), left) if left else None
-
-    def _announce(self) -> None:
-        array, index = (os.environ.get(f"SLURM_ARRAY_{n}") for n in ("JOB_ID", "TASK_ID"))
-        os.environ["PARALLAX_JOB"] = f"{array}_{index}" if array else os.environ["SLURM_JOB_ID"]
-        os.environ["PARALLAX_RESTART"] = os.environ.get("SLURM_RESTART_COUNT", "0")
-        os.environ["PARALLAX_LIMIT"] = str(time.time() + seconds_to_warning(self._limits))
 
     def _run(self, folder: Path, preloaded: Preloaded) -> str | None:
         """Runs what is in a folder; returns why it is not complete after that, if so."""
@@ -136,7 +108,8 @@ class RunJob:
         """Waits until the run under way has said why it ends; Slurm has warned it, too."""
         deadline = time.monotonic() + self._limits.signal_seconds / 2
         holder = read_holder(folder)
-        if holder is None or holder.job != os.environ["PARALLAX_JOB"]:
+        job = BatchJob.current()
+        if holder is None or job is None or holder.job != job.id:
             return
         # Anybody who writes the folder can name a process there, and a group by its negative.
         if holder.pid <= 0 or not (holder.is_local and holder.is_running()):
@@ -150,6 +123,16 @@ class RunJob:
     def _has_had_its_time(self, folder: Path) -> bool:
         stops = [attempt["stopped_by"] for attempt in past_attempts(read_run(folder))]
         return is_hopeless(time.time() - self._run_started, stops.count("time limit"), self._limits)
+
+
+def _slurm_job(limits: JobLimits) -> BatchJob:
+    """The job that starts now."""
+    array, index = (os.environ.get(f"SLURM_ARRAY_{n}") for n in ("JOB_ID", "TASK_ID"))
+    return BatchJob(
+        id=f"{array}_{index}" if array else os.environ["SLURM_JOB_ID"],
+        restart=int(os.environ.get("SLURM_RESTART_COUNT", "0")),
+        limit_from=time.time() + seconds_to_warning(limits),
+    )
 
 
 def _specs(folders: Iterable[str]) -> Iterator[RunSpec]:
