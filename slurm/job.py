@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from submitit.core.utils import DelayedSubmission
+from submitit.helpers import DelayedSubmission
 
 from harness.contract.fields import SpecError
 from harness.contract.run_spec import RunSpec, spec_from_dict
