@@ -17,8 +17,10 @@ from tianshou.trainer import OffPolicyTrainerParams, OnPolicyTrainerParams
 from tianshou.utils import LazyLogger
 from tianshou.utils.torch_utils import policy_within_training_step, torch_train_mode
 
-from adapters.tianshou.build import build, options
+from adapters.tianshou.build import build
+from adapters.tianshou.components import options
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native, Weights
+from harness.contract.algorithms import ALGORITHMS
 
 
 class _Newest(ReplayBuffer):
@@ -89,7 +91,7 @@ def _mean(value: Any) -> float:
 
 
 RECORD_EVERY = 100
-"""Training steps of TD3 and SAC between records of the trace."""
+"""Training steps of algorithms with a replay buffer between records of the trace."""
 
 
 def train(
@@ -105,7 +107,7 @@ def train(
     buffer = make_buffer(**options(settings, "ReplayBuffer"), n_envs=context.n_envs)
     collector = Collector(model, envs, buffer, exploration_noise=True)
     common = {"training_collector": collector, "verbose": False, "show_progress": False}
-    if algorithm == "ppo":
+    if ALGORITHMS[algorithm].family == "on-policy":
         common |= options(settings, "OnPolicyTrainerParams")
         params: Any = OnPolicyTrainerParams(**common, logger=MonitorLogger(monitor, every=1))
     else:

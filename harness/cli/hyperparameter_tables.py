@@ -24,7 +24,7 @@ from harness.contract.run_spec import ALIGNMENTS
 from harness.train.prepare import resolve
 
 RECIPE = "original"
-TABLES = {"ppo": 6, "td3": 7, "sac": 8}
+TABLES = {name: cls.thesis_table for name, cls in ALGORITHMS.items() if cls.thesis_table}
 # TorchRL's names in the thesis are those of its scripts' files, which are not in its package.
 SAME_NAMES = ("sb3", "cleanrl")
 INTRODUCTION = """# Hyperparameters by framework
@@ -151,7 +151,7 @@ def text(table: Appendix, form: str) -> str:
     lines = [f"{i}. {line}" for i, line in enumerate(table.corrections, 1)]
     number = TABLES[table.algorithm]
     heading = f"What Table {number} of the thesis prints otherwise:"
-    return "\n".join([f"## {table.algorithm.upper()}", "", body, "", heading, "", *lines])
+    return "\n".join([f"## {ALGORITHMS[table.algorithm].label}", "", body, "", heading, "", *lines])
 
 
 def document(algorithms: Sequence[str], env: str, frameworks: Sequence[str], form: str) -> str:

@@ -165,20 +165,33 @@ class Skeleton:
             f"{self.folder}/__init__.py": self.fill("adapter.py"),
             f"{self.folder}/translate.py": self.fill("translate.py"),
             f"{self.folder}/train.py": self.fill("train.py"),
+            f"{self.folder}/settings/__init__.py": self.fill("settings_package.py"),
         }
         for test in ("test_conformance.py", "test_translate.py", "test_fidelity.py"):
             content[f"{self.tests}/{test}"] = self.fill(test)
         for algorithm in ALGORITHMS:
+            content[f"{self.folder}/settings/{algorithm}.py"] = self.settings(algorithm)
             content[f"{recipes}/{algorithm}/{self.name}.yaml"] = self.recipe(algorithm)
         return content
 
-    def fill(self, template: str) -> str:
+    def fill(self, template: str, **more: str) -> str:
         """A template with this adapter's names in it."""
         folder = importlib.resources.files("harness.cli") / "templates"
         text = (folder / f"{template}.txt").read_text()
-        claims = {f"{algorithm}_fields": _claims(algorithm) for algorithm in ALGORITHMS}
-        names = dataclasses.asdict(self) | {"class_name": self.class_name}
-        return string.Template(text).substitute(names, dashed=self.name.replace("_", "-"), **claims)
+        names = dataclasses.asdict(self) | {"class_name": self.class_name} | more
+        return string.Template(text).substitute(names, dashed=self.name.replace("_", "-"))
+
+    def settings(self, algorithm: str) -> str:
+        """The module that turns an algorithm's hyperparameters into options."""
+        cls = ALGORITHMS[algorithm]
+        return self.fill(
+            "settings.py",
+            algorithm=algorithm,
+            algorithm_module="harness.contract.algorithms",
+            algorithm_class=cls.__name__,
+            label=cls.label,
+            fields=_claims(algorithm),
+        )
 
     def recipe(self, algorithm: str) -> str:
         """The papers' values, each marked as still to be replaced by the framework's own."""

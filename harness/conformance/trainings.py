@@ -24,63 +24,6 @@ from harness.record.provenance import weights_sha256
 
 STEPS = 192
 
-# Each hyperparameter must matter: a large step size makes ratios and values leave their clip
-# ranges, a full buffer makes its size matter, three learning rates cannot be confused.
-_SMALL: dict[str, Any] = {
-    "rollout_steps": 64,
-    "minibatch_size": 16,
-    "learning_rate": 0.01,
-    "epochs": 3,
-    "value_clip_range": None,
-    "hidden_sizes": (8, 8),
-    "policy_learning_rate": 0.01,
-    "critic_learning_rate": 0.005,
-    "temperature_learning_rate": 0.03,
-    "batch_size": 16,
-    "buffer_size": 1000,
-    "learning_starts": 64,
-    "env_steps_per_round": 2,
-    "gradient_steps_per_round": 2,
-}
-
-ALTERNATIVES: dict[str, tuple[Any, ...]] = {
-    "learning_rate": (0.02,),
-    "learning_rate_schedule": ("linear", "constant"),
-    "rollout_steps": (96, 32),
-    "minibatch_size": (32,),
-    "epochs": (2,),
-    "gamma": (0.9,),
-    "gae_lambda": (0.5,),
-    "clip_range": (0.05,),
-    "clip_range_schedule": ("linear", "constant"),
-    "value_clip_range": (0.05, 0.2, None),
-    "normalize_advantage": (False, True),
-    "ent_coef": (0.1,),
-    "vf_coef": (1.0,),
-    "max_grad_norm": (0.01,),
-    "target_kl": (1e-6,),
-    "adam_eps": (1e-3,),
-    "hidden_sizes": ((12, 12),),
-    "bootstrap_truncation": (False, True),
-    "policy_learning_rate": (0.02,),
-    "critic_learning_rate": (0.02,),
-    "temperature_learning_rate": (0.02,),
-    "batch_size": (24,),
-    "buffer_size": (40,),
-    "learning_starts": (96,),
-    "tau": (0.5,),
-    "env_steps_per_round": (4,),
-    "gradient_steps_per_round": (4,),
-    "exploration_noise": (0.5,),
-    "policy_delay": (3,),
-    "target_policy_noise": (0.9,),
-    "target_noise_clip": (0.01,),
-    "target_update_interval": (2,),
-    "initial_temperature": (0.5,),
-    "target_entropy": (-7.0,),
-}
-"""Other values to try per hyperparameter; the first that a framework accepts counts."""
-
 
 def base_hyperparameters(framework: str, algorithm: str) -> Hyperparameters:
     """The framework's own recipe, made small where the framework lets it.
@@ -89,7 +32,7 @@ def base_hyperparameters(framework: str, algorithm: str) -> Hyperparameters:
         SpecError: The framework refuses its own recipe, whatever is changed.
     """
     base = load_recipe(algorithm, framework)
-    for field, value in _SMALL.items():
+    for field, value in type(base).small.items():
         base = with_value(framework, algorithm, base, field, value) or base
     translate(framework, algorithm, base)
     return base

@@ -227,6 +227,10 @@ class Translation:
         self._rows: dict[str, Setting] = {}
         self._refusals: list[str] = []
 
+    def value(self, field: str) -> Any:
+        """The unified value asked for."""
+        return self._values[field]
+
     def aligned(self, field: str, name: str, native: Any = _AS_IS, note: str = "") -> None:
         """Sets the framework's public option `name`, to the unified value unless given."""
         self._claim(field, "aligned", name, native, note)

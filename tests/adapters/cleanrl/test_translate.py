@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from adapters.cleanrl import CleanRLAdapter, bridge, scripts
+from adapters.cleanrl.settings import td3
 from adapters.cleanrl.translate import script_arguments
 from envs.tasks import load_task
 from harness.contract.adapter import Context
@@ -92,7 +93,7 @@ def test_steps_round_down_to_whole_rollouts():
 
 
 def test_another_version_of_a_script_is_refused(monkeypatch):
-    monkeypatch.setitem(scripts.SHA256, "td3", ("td3_continuous_action.py", "0" * 64))
+    monkeypatch.setattr(td3, "SCRIPT", ("td3_continuous_action.py", "0" * 64))
     with pytest.raises(SpecError, match=r"not the script of cleanrl 1\.2\.0.*pip install"):
         CleanRLAdapter().check_installed()
 

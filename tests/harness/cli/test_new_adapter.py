@@ -60,8 +60,8 @@ def checkout(tmp_path):
 def check_red(lines, last, folder, recipes):
     assert len(lines) > 60 and "failed" in last and "passed" not in last
     known = [
-        rf"{folder}/translate\.py: fill in _(ppo|td3|sac)\(\): claim every",
-        rf"{recipes}/(ppo|td3|sac)/stranger\.yaml: give stranger's own defaults",
+        rf"{folder}/settings/\w+\.py: fill in settings\(\): claim every",
+        rf"{recipes}/\w+/stranger\.yaml: give stranger's own defaults",
         r"framework=stranger needs: pip install TODO",
     ]
     for expression in known:
@@ -96,7 +96,7 @@ def test_skeleton_in_a_package_says_what_is_missing(tmp_path):
     # A framework that is half done does not keep the others from being used.
     table = python("-m", "harness.alignment", "--hps", "sb3", path=[site, ROOT], cwd=tmp_path)
     assert table.returncode == 0, table.stderr
-    assert "stranger refuses: parallax_stranger/translate.py: fill in _sac()" in table.stdout
+    assert "stranger refuses: parallax_stranger/settings/sac.py: fill in settings()" in table.stdout
 
 
 @pytest.mark.parametrize("name", ["x", LONGEST])
