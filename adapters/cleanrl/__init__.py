@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapters.cleanrl.scripts import check_installed, has_script, script
-from adapters.cleanrl.translate import translate
+from adapters.cleanrl.translate import SETTINGS, translate
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 from harness.contract.algorithms import ALGORITHMS, Hyperparameters
+from harness.contract.parts import coupled_defaults
 from harness.probes.contract import Record, Script, Watch
 
 
@@ -32,8 +33,8 @@ class CleanRLAdapter:
     def own_defaults(
         self, algorithm: str, defaults: Hyperparameters, context: Context
     ) -> Hyperparameters:
-        """As in the recipe files; CleanRL's units are the unified ones."""
-        return defaults
+        """As the algorithm's module of settings couples values, if it does."""
+        return coupled_defaults(SETTINGS, algorithm, defaults, context)
 
     def translate(
         self, algorithm: str, hyperparameters: Hyperparameters, context: Context

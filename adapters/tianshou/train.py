@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 from tianshou.algorithm import Algorithm
 from tianshou.data import Batch, Collector, ReplayBuffer, VectorReplayBuffer
@@ -21,6 +22,7 @@ from adapters.tianshou.build import build
 from adapters.tianshou.components import options
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native, Weights
 from harness.contract.algorithms import ALGORITHMS
+from harness.contract.parts import load_part
 
 
 class _Newest(ReplayBuffer):
@@ -56,6 +58,8 @@ def make_buffer(size: int, random_seed: int, n_envs: int) -> ReplayBuffer:
 METRICS = {
     "actor_loss": "loss/policy",
     "vf_loss": "loss/value",
+    "critic_loss": "loss/critic",
+    "loss": "loss/critic",
     "ent_loss": "policy/entropy",
     "alpha": "temperature",
     "alpha_loss": "loss/temperature",
@@ -113,6 +117,8 @@ def train(
     else:
         warm_up(collector, settings["Collector.collect.n_step"])
         common |= options(settings, "OffPolicyTrainerParams")
+        prepare = getattr(load_part("adapters.tianshou", algorithm), "each_step", None)
+        common["training_fn"] = prepare(model, settings) if prepare else None
         params = OffPolicyTrainerParams(**common, logger=MonitorLogger(monitor, RECORD_EVERY))
     model.run_training(params)
 
@@ -130,13 +136,14 @@ def warm_up(collector: Collector[Any], steps: int) -> None:
         collector.collect(n_step=steps, random=True)
 
 
-def greedy(model: Algorithm[Any, Any], observations: NDArray[np.float32]) -> NDArray[np.float32]:
+def greedy(model: Algorithm[Any, Any], observations: NDArray[np.float32]) -> NDArray[Any]:
     """Tianshou's own actions outside of training, mapped to the environment's bounds."""
     policy = model.policy
     outside = policy_within_training_step(policy, enabled=False)
     with outside, torch_train_mode(policy, enabled=False), torch.no_grad():
         actions = policy(Batch(obs=observations, info={})).act
-    return np.asarray(policy.map_action(actions), dtype=np.float32)
+    choices = isinstance(policy.action_space, Discrete)
+    return np.asarray(policy.map_action(actions), dtype=np.int64 if choices else np.float32)
 
 
 def weights(model: Algorithm[Any, Any]) -> Weights:

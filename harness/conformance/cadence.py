@@ -82,8 +82,10 @@ def _tolerances(hp: Hyperparameters, defined: Cadence) -> dict[str, float]:
     if not isinstance(hp, OffPolicy):
         return dict.fromkeys((field.name for field in dataclasses.fields(Cadence)), 0)
     rounds = 2 * hp.gradient_steps_per_round
+    # Some explore along their schedule from the first step on.
+    random_steps = hp.learning_starts if hp.actions == "discrete" else hp.env_steps_per_round
     return {
-        "random_steps": hp.env_steps_per_round,
+        "random_steps": random_steps,
         "first_update": 2 * hp.env_steps_per_round,
         "gradient_steps": rounds,
         # A framework may make up for a delay with as many steps at once.

@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from envs.make import make_training_env
-from envs.scripted import ENV_ID, ScriptedEnv
+from envs.scripted import DISCRETE_ENV_ID, ENV_ID, ScriptedEnv
 from envs.tasks import load_task
 from harness.conformance.observer import Observed, Observer
 from harness.contract.adapter import Context, MakeEnv, Native, Policy, Weights, load_adapter
-from harness.contract.algorithms import Hyperparameters
+from harness.contract.algorithms import ALGORITHMS, Hyperparameters
 from harness.contract.events import Attached, Events
 from harness.contract.fields import SpecError
 from harness.contract.recipes import load_recipe
@@ -23,6 +23,14 @@ from harness.contract.watchers import UnwatchedError, watching
 from harness.record.provenance import weights_sha256
 
 STEPS = 192
+
+
+TASKS = {"continuous": ENV_ID, "discrete": DISCRETE_ENV_ID}
+
+
+def task_of(algorithm: str) -> str:
+    """The scripted task whose actions are of the algorithm's kind."""
+    return TASKS[ALGORITHMS[algorithm].actions]
 
 
 def base_hyperparameters(framework: str, algorithm: str) -> Hyperparameters:
@@ -43,11 +51,11 @@ def with_value(
 ) -> Hyperparameters | None:
     """`base` with another value of `field`; None where the framework refuses it.
 
-    Learning rates that the framework ties to `field` go with it.
+    What the framework ties to `field`, such as the other learning rates, goes with it.
     """
     if field not in {known.name for known in dataclasses.fields(base)}:
         return None
-    tied = _tied(framework, algorithm, base, field) if field.endswith("learning_rate") else []
+    tied = _tied(framework, algorithm, base, field)
     changed = dataclasses.replace(base, **dict.fromkeys([field, *tied], value))
     return changed if _accepted(framework, algorithm, changed) else None
 
@@ -55,11 +63,13 @@ def with_value(
 def _tied(framework: str, algorithm: str, base: Hyperparameters, field: str) -> list[str]:
     if not _accepted(framework, algorithm, base):
         return []
+    what = field.partition("_")[2]  # such as the learning rate of `policy_learning_rate`
     return [
         row.field
         for row in translate(framework, algorithm, base).alignment
         if row.kind == "tied"
-        and row.field.endswith("learning_rate")
+        and what
+        and row.field.endswith(what)
         and row.value == getattr(base, field)
     ]
 
@@ -78,7 +88,7 @@ def translate(
     hyperparameters: Hyperparameters,
     steps: int = STEPS,
     seed: int = 0,
-    env_id: str = ENV_ID,
+    env_id: str | None = None,
     n_envs: int = 1,
 ) -> Native:
     """Native settings on a scripted task.
@@ -86,7 +96,7 @@ def translate(
     Raises:
         SpecError: The framework refuses.
     """
-    context = Context(load_task(env_id), steps, seed, n_envs)
+    context = Context(load_task(env_id or task_of(algorithm)), steps, seed, n_envs)
     return load_adapter(framework).translate(algorithm, hyperparameters, context)
 
 
@@ -103,8 +113,8 @@ class Trained:
         digest: Their hash.
         steps: Environment steps taken, counted in the environments.
         scheduled: Environment steps that the translation announced.
-        actions: Every action that reached a task, float32[steps, 2].
-        greedy: Greedy actions for observations near and far, float32[5, 2].
+        actions: Every action that reached a task, float32[steps, 2] or choices [steps].
+        greedy: Greedy actions for observations near and far, float32[5, 2] or int64[5].
         noise: Difference of each action from the greedy one, as a share of half the range.
         greedy_reversed: `greedy`, asked about the same observations the other way round.
         starts: The first observation of each copy of the task, float64[n_envs, 3].
@@ -114,10 +124,10 @@ class Trained:
     digest: str
     steps: int
     scheduled: int
-    actions: NDArray[np.float32]
-    greedy: NDArray[np.float32]
+    actions: NDArray[Any]
+    greedy: NDArray[Any]
     noise: NDArray[np.float32]
-    greedy_reversed: NDArray[np.float32]
+    greedy_reversed: NDArray[Any]
     starts: NDArray[np.float64]
 
 
@@ -181,7 +191,7 @@ def train(
     steps: int = STEPS,
     seed: int = 0,
     ask: bool = False,
-    env_id: str = ENV_ID,
+    env_id: str | None = None,
     n_envs: int = 1,
 ) -> Trained:
     """Trains on a scripted task; results are kept for the next who asks.
@@ -193,7 +203,7 @@ def train(
         steps: Environment transitions asked for.
         seed: Training seed.
         ask: Whether to call the greedy policy before every step.
-        env_id: Which scripted task.
+        env_id: Which scripted task, if not the usual one.
         n_envs: Copies of it.
 
     Raises:
@@ -201,11 +211,12 @@ def train(
     """
     monitor = _Monitor(ask)
     native = translate(framework, algorithm, hyperparameters, steps, seed, env_id, n_envs)
-    context = Context(load_task(env_id), steps, seed, n_envs)
+    context = Context(load_task(env_id or task_of(algorithm)), steps, seed, n_envs)
     _train(framework, algorithm, native, context, hyperparameters.gamma, monitor)
     assert monitor.policy is not None and monitor.weights is not None, "nothing was attached"
     weights = monitor.weights()
-    half = (context.task.action_high[0] - context.task.action_low[0]) / 2
+    low, high = context.task.action_low, context.task.action_high
+    half = (high[0] - low[0]) / 2 if high else 1.0
     return Trained(
         weights=weights,
         digest=weights_sha256(weights),
@@ -229,7 +240,7 @@ def observe(framework: str, algorithm: str, hyperparameters: Hyperparameters) ->
     monitor = _Monitor()
     observer = Observer(monitor.events, _SOME)
     native = translate(framework, algorithm, hyperparameters)
-    context = Context(load_task(ENV_ID), STEPS, 0)
+    context = Context(load_task(task_of(algorithm)), STEPS, 0)
     try:
         with watching(monitor.events):
             _train(framework, algorithm, native, context, hyperparameters.gamma, monitor)

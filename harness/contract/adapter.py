@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "parallax.adapters"
 
-Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
-"""Greedy policy: observations float32[N, observations] to actions float32[N, actions]."""
+Policy = Callable[[NDArray[np.float32]], NDArray[Any]]
+"""Greedy policy: observations float32[N, observations] to actions.
+
+They are float32[N, actions], or int64[N] where the task's actions are choices.
+"""
 
 Weights = Mapping[str, NDArray[Any]]
 """Every trained parameter by a name of the framework's, target networks included.

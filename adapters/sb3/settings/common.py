@@ -10,8 +10,15 @@ from harness.contract.algorithms import OffPolicy
 Defaults = TypeVar("Defaults", bound=OffPolicy)
 
 
-def off_policy(t: Translation, hp: OffPolicy, context: Context) -> Native:
-    """What all algorithms with a replay buffer share; finishes the translation."""
+def off_policy(t: Translation, hp: OffPolicy, context: Context, **counts: int) -> Native:
+    """What all algorithms with a replay buffer share; finishes the translation.
+
+    Args:
+        t: The translation.
+        hp: Hyperparameters.
+        context: The run.
+        counts: Parts of the cadence that are otherwise in SB3.
+    """
     t.aligned("batch_size", "batch_size")
     t.aligned("buffer_size", "buffer_size")
     every = hp.env_steps_per_round
@@ -29,7 +36,8 @@ def off_policy(t: Translation, hp: OffPolicy, context: Context) -> Native:
     )
     networks(t)
     total = math.ceil(context.steps / every) * every
-    return t.finish(total, cadence=hp.cadence(total, first_update))
+    cadence = dataclasses.replace(hp.cadence(total, first_update), **counts)
+    return t.finish(total, cadence=cadence)
 
 
 def networks(t: Translation) -> None:
@@ -52,7 +60,13 @@ def rounds_of_all_copies(defaults: Defaults, context: Context) -> Defaults:
     return dataclasses.replace(defaults, **changes)
 
 
-def gaussian_noise(t: Translation, deviation: float) -> None:
+_NOISES = {
+    "gaussian": "NormalActionNoise",
+    "ornstein-uhlenbeck": "OrnsteinUhlenbeckActionNoise",
+}
+
+
+def action_noise(t: Translation, kind: str, deviation: float) -> None:
     """Exploration noise, a share of half the action range as in SB3; none for 0."""
-    noise = {"NormalActionNoise": deviation} if deviation else None
+    noise = {_NOISES[kind]: deviation} if deviation else None
     t.aligned("exploration_noise", "action_noise", noise)

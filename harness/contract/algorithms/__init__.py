@@ -12,6 +12,8 @@ from typing import Any
 
 from harness.contract.algorithms.base import Actions, Hyperparameters, field_names
 from harness.contract.algorithms.cadence import Cadence, Family
+from harness.contract.algorithms.ddpg import DDPG
+from harness.contract.algorithms.dqn import DQN
 from harness.contract.algorithms.off_policy import OffPolicy
 from harness.contract.algorithms.ppo import PPO
 from harness.contract.algorithms.sac import SAC
@@ -19,6 +21,8 @@ from harness.contract.algorithms.td3 import TD3
 
 __all__ = [
     "ALGORITHMS",
+    "DDPG",
+    "DQN",
     "PPO",
     "PROBED",
     "SAC",
@@ -35,7 +39,13 @@ __all__ = [
 ]
 
 ENTRY_POINT_GROUP = "parallax.algorithms"
-OWN: Mapping[str, type[Hyperparameters]] = {"ppo": PPO, "td3": TD3, "sac": SAC}
+OWN: Mapping[str, type[Hyperparameters]] = {
+    "ppo": PPO,
+    "td3": TD3,
+    "sac": SAC,
+    "ddpg": DDPG,
+    "dqn": DQN,
+}
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,19}")
 
 

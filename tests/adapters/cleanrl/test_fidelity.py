@@ -9,26 +9,34 @@ import pytest
 import support
 
 from adapters.cleanrl.scripts import read_script
+from harness.contract.algorithms import ALGORITHMS
 from harness.record.provenance import weights_sha256
 
-ENV = "Hopper-v4"
+ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
 CASES = {
     "ppo": (4096, {"epochs": 3}, ["--update-epochs", "3"]),
     "td3": (2500, {"learning_starts": 500}, ["--learning-starts", "500"]),
     "sac": (2500, {"learning_starts": 500}, ["--learning-starts", "500"]),
+    "ddpg": (1000, {"learning_starts": 500}, ["--learning-starts", "500"]),
+    "dqn": (
+        3000,
+        {"learning_starts": 500, "exploration_steps": 1500},
+        ["--learning-starts", "500"],
+    ),
 }
 
 
 @pytest.mark.parametrize("algorithm", CASES)
 def test_harness_changes_nothing(algorithm, tmp_path):
     steps, unified, native = CASES[algorithm]
+    env = ENVS[ALGORITHMS[algorithm].actions]
     spec = support.spec(
-        "cleanrl", algorithm, hyperparameters=unified, env=ENV, steps=steps, eval_every=500, seed=5
+        "cleanrl", algorithm, hyperparameters=unified, env=env, steps=steps, eval_every=500, seed=5
     )
     _, run = support.run(spec, tmp_path)
     # All that is not named here is the script's own default: this tests the recipe file as well.
     script, _ = read_script(algorithm)
-    arguments = ["--env-id", ENV, "--seed", "5", "--total-timesteps", str(steps), *native]
+    arguments = ["--env-id", env, "--seed", "5", "--total-timesteps", str(steps), *native]
     reference = Path(__file__).with_name("reference.py")
     output = tmp_path / "weights.npz"
     subprocess.run(
