@@ -58,9 +58,10 @@ def _headline(items: Sequence[PairVerdict], options: Options) -> str:
     words = verdict_counts([item.verdict for item in items], _ORDER)
     head = (
         f"Of {plural(len(items), 'pair')} of frameworks in equal settings: {words}. Different: at "
-        f"{options.alpha:.0%} after Holm's correction over {_families(items)}. Equivalent: within "
-        f"{options.margin_share:.0%} of the published score, which is shown, too. Undecided is "
-        f"neither. {sizes(group for item in items for group in (item.first, item.second))}"
+        f"{options.alpha:.0%} after Holm's correction over {_families(items)}. Equivalent: shown "
+        f"to be within {options.margin_words}, even if runs that were not seen fail as often as "
+        "these leave possible. Undecided is neither. "
+        + sizes(group for item in items for group in (item.first, item.second))
     )
     needed = sorted(
         item.seeds_needed
@@ -98,8 +99,12 @@ def _finding(item: PairVerdict, cells: Sequence[Cell], links: Links) -> Sentence
         f"{_ends(item)}, corrected {p_text(p)}."
     )
     if item.verdict == EQUIVALENT:
-        of = f"of {number(abs(item.margin.reference))}, {item.margin.source}"
-        text += f" The margin is {number(item.margin.size)}, a share {of}."
+        ends = f"{number(item.margin.zero)} to {number(item.margin.reference)}"
+        text += (
+            f" The margin is {number(item.margin.size)}, a share of {ends} "
+            f"({item.margin.source}); runs are taken to end between {number(item.range.low)} and "
+            f"{number(item.range.high)} ({item.range.source})."
+        )
     return Sentence(text, links.of([high, low]), "t-consistency")
 
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from analysis.stats.moments import Floats, Moments
+from analysis.stats.unseen import allowance
 
 _Z = 1.959963984540054  # 97.5% quantile of the normal distribution
 
@@ -134,8 +135,11 @@ def equivalence_power(
     n: ArrayLike,
     alpha: ArrayLike,
     margin: ArrayLike,
+    rooms: tuple[ArrayLike, ArrayLike] = (0.0, 0.0),
 ) -> Floats:
-    """Chance that two one-sided tests show a true difference to be within the margin.
+    """Chance that a true difference is shown to be within the margin.
+
+    By two one-sided tests, and whatever runs that were not seen are like (`stats.unseen`).
 
     Args:
         gap: float[...], true difference of means.
@@ -143,19 +147,31 @@ def equivalence_power(
         n: float[...], seeds per framework, at least 2.
         alpha: float[...], level of the test.
         margin: float[...], largest difference that counts as none.
+        rooms: How far an unseen run can lie from each mean, float[...] each; infinite where
+            nothing is known, 0 for two one-sided tests alone.
     """
     error, freedom = _error(sds, n)
-    critical = stats.t.isf(np.asarray(alpha), freedom)
+    known = np.isfinite(rooms[0]) & np.isfinite(rooms[1])
+    hidden = allowance(n, alpha, tuple(np.where(known, room, 0.0) for room in rooms))  # type: ignore[arg-type]
     with np.errstate(divide="ignore", invalid="ignore"):
+        critical = np.where(error == 0, 0.0, stats.t.isf(np.asarray(alpha), freedom) * error)
+        # Quantiles of independent parts add up about as their squares do.
+        critical = np.maximum(critical, np.hypot(hidden, stats.norm.isf(alpha) * error))
         # Seen from the nearer end; the chance to miss the farther one is taken off.
-        near = (np.asarray(margin) - np.abs(gap)) / error - critical
-        far = (np.asarray(margin) + np.abs(gap)) / error - critical
+        near = (np.asarray(margin) - np.abs(gap) - critical) / error
+        far = (np.asarray(margin) + np.abs(gap) - critical) / error
     power = np.maximum(0.0, stats.t.cdf(near, freedom) + stats.t.cdf(far, freedom) - 1)
-    return np.where(error == 0, np.abs(gap) < np.asarray(margin), power).astype(np.float64)
+    sure = np.abs(gap) + critical < np.asarray(margin)
+    return np.where(known, np.where(error == 0, sure, power), 0.0).astype(np.float64)
 
 
 def seeds_to_decide(
-    gap: Floats, sds: tuple[Floats, Floats], alpha: Floats, margin: Floats, power: float = POWER
+    gap: Floats,
+    sds: tuple[Floats, Floats],
+    alpha: Floats,
+    margin: Floats,
+    power: float = POWER,
+    rooms: tuple[ArrayLike, ArrayLike] = (0.0, 0.0),
 ) -> Floats:
     """Seeds per framework after which a verdict, either way, is likely.
 
@@ -165,6 +181,7 @@ def seeds_to_decide(
         alpha: float[k], levels of the tests.
         margin: float[k], margins of equivalence.
         power: Chance of a verdict asked for.
+        rooms: How far an unseen run can lie from each mean, float[k] each.
 
     Returns:
         float[k], whole numbers from 2 to `MOST_SEEDS`; infinite where more are needed, NaN
@@ -174,7 +191,7 @@ def seeds_to_decide(
     shape = (len(sizes), 1)
     n = sizes.reshape(shape)
     chance = np.maximum(
-        difference_power(gap, sds, n, alpha), equivalence_power(gap, sds, n, alpha, margin)
+        difference_power(gap, sds, n, alpha), equivalence_power(gap, sds, n, alpha, margin, rooms)
     )
     enough = chance >= power
     needed = np.where(enough.any(axis=0), sizes[enough.argmax(axis=0)], np.inf)

@@ -30,10 +30,18 @@ def consistency_row(item: PairVerdict) -> Row:
         "p_welch": item.p_welch,
         "p_permutation": item.p_permutation,
         "p_holm": item.p_holm,
+        "p_tost": item.p_tost,
+        "p_unseen": item.p_unseen,
         "p_equivalence": item.p_equivalence,
         "p_equivalence_holm": item.p_equivalence_holm,
         "margin": item.margin.size,
+        "margin_from": item.margin.zero,
+        "margin_to": item.margin.reference,
         "margin_of": item.margin.source,
+        "range_low": item.range.low,
+        "range_high": item.range.high,
+        "range_of": item.range.source,
+        **_failures(item),
         "family": item.family,
         "family_size": item.family_size,
         "seeds_needed": item.seeds_needed,
@@ -130,6 +138,19 @@ def size_row(prefix: str, group: Group) -> Row:
 
 def _ends(name: str, values: tuple[float, float, float]) -> Row:
     return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
+
+
+def _failures(item: PairVerdict) -> Row:
+    found = item.failures
+    first, second = found.failed or ("", "")
+    return {
+        "failed_below": found.threshold,
+        "first_failed": first,
+        "second_failed": second,
+        "p_failed": found.p,
+        "p_failed_holm": found.p_holm,
+        **_ends("failed_difference", (found.difference, found.low, found.high)),
+    }
 
 
 def _names(pairs: Sequence[tuple[str, str]]) -> str:
