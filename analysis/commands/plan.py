@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replace-failed", action="store_true", help="new seeds in place of failed ones"
     )
-    parser.add_argument("--output", type=Path, help=f"default: RESULTS/analysis/{SCRIPT}")
+    parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
     add_verdict_arguments(parser)
 
 
@@ -59,13 +59,14 @@ def run(options: argparse.Namespace) -> int:
         given = f"--batch={options.batch} and --most={options.most}"
         raise CommandError(f"{given}: give at least 1 and 2.")
     loaded = load_results(options.results)
-    output = options.output or options.results / ANALYSIS_FOLDER / SCRIPT
+    output = (options.output or options.results / ANALYSIS_FOLDER) / SCRIPT
     plan, lines = _plan(loaded, chosen, options, output.with_name(TABLE))
     if not any((plan.decided, plan.planned, plan.beyond, plan.not_ours)):
+        parted = "".join(f" {text}." for text in loaded.parted)
         raise CommandError(
-            f"{options.results}: no setting has complete runs of two frameworks to compare."
+            f"{options.results}: no setting has complete runs of two frameworks to compare.{parted}"
         )
-    lines += [*pairs_in_words(plan, options.most, options.sequential), *costs(plan)]
+    lines += [*pairs_in_words(plan, options.most, options.sequential), *loaded.parted, *costs(plan)]
     with writing_to(output.parent):
         # Written without commands too, so that no script of an earlier plan is left.
         remark = "\n".join([f"python -m analysis {shlex.join(sys.argv[1:])}", *lines])

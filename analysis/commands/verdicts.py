@@ -23,7 +23,7 @@ from harness.record.layout import ANALYSIS_FOLDER
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
     parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
-    parser.add_argument("--output", type=Path, help="default: RESULTS/analysis")
+    parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
     add_verdict_arguments(parser)
 
 
@@ -34,12 +34,13 @@ def run(options: argparse.Namespace) -> int:
         CommandError: There is nothing to judge or nowhere to write.
     """
     chosen = make_options(options)
-    verdicts = judge_runs(load_results(options.results), chosen)
+    loaded = load_results(options.results)
+    verdicts = judge_runs(loaded, chosen)
     output = options.output or options.results / ANALYSIS_FOLDER
     with writing_to(output):
         names = write_tables(output, verdicts)
     console = make_console()
-    for line in (*summary(verdicts), *(f"Table: {name}" for name in names)):
+    for line in (*summary(verdicts), *loaded.parted, *(f"Table: {name}" for name in names)):
         console.print(Text(line), soft_wrap=True)
     return 0
 

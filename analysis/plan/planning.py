@@ -99,7 +99,8 @@ class Plan:
         planned: Undecided pairs that the seeds are for.
         beyond: Undecided pairs that would need more seeds than allowed.
         decided: Pairs with a verdict.
-        not_ours: Undecided pairs whose runs this project did not make and cannot repeat.
+        not_ours: Undecided pairs whose runs this project did not make, or whose folders hold runs
+            that were asked for other settings: neither can be repeated.
     """
 
     needs: tuple[Need, ...]
@@ -200,7 +201,7 @@ def _kind(pair: Pair, size: float, most: int) -> str:
 
 
 def _ours(run: Run) -> bool:
-    return "steps" in run.spec and "overridden" in run.spec
+    return "steps" in run.spec and "overridden" in run.spec and not run.parted
 
 
 def pairs_in_words(plan: Plan, most: int, sequential: bool) -> list[str]:
@@ -212,7 +213,10 @@ def pairs_in_words(plan: Plan, most: int, sequential: bool) -> list[str]:
     )
     lines = [f"Pairs of frameworks: {plan.decided} decided, {plan.planned} to go on with, {beyond}"]
     if plan.not_ours:
-        lines.append(f"{plan.not_ours} undecided pairs hold runs that were not made here")
+        lines.append(
+            f"{plan.not_ours} undecided pairs hold runs that were not made here, or lie where runs "
+            "were asked for other settings"
+        )
     return lines
 
 

@@ -48,6 +48,7 @@ def consistency_row(item: PairVerdict) -> Row:
         **_ends("hedges_g", item.hedges_g),
         **_ends("improvement", item.improvement),
         "rounding_matters": item.rounding_matters,
+        "remarks": "; ".join(item.remarks),
     }
 
 

@@ -12,6 +12,7 @@ from analysis.stats.moments import Floats, Moments, stack
 from analysis.verdicts.equivalence import Margin, Range, margin_of, range_of, rooms, unseen_p
 from analysis.verdicts.failures import Failures, failures_of_pairs
 from analysis.verdicts.groups import Group, by_cell
+from analysis.verdicts.minding import remarks_on
 from analysis.verdicts.options import Options
 
 DIFFERENT, EQUIVALENT, UNDECIDED = "different", "equivalent", "undecided"
@@ -48,6 +49,7 @@ class PairVerdict:
         hedges_g: Difference in pooled standard deviations, with low and high end.
         improvement: Chance that a seed of the first beats one of the second, with ends.
         rounding_matters: Other digits behind the printed ones could change the verdict.
+        remarks: In what the runs differ although they were asked for the same: seeds, versions.
     """
 
     cell: Cell
@@ -74,6 +76,7 @@ class PairVerdict:
     hedges_g: tuple[float, float, float]
     improvement: tuple[float, float, float]
     rounding_matters: bool
+    remarks: tuple[str, ...] = ()
 
     @property
     def alike_so_far(self) -> bool:
@@ -260,6 +263,7 @@ def _family_verdicts(
             hedges_g=(float(g[0][i]), float(g[1][i]), float(g[2][i])),
             improvement=(float(theta[i]), float(theta_ends[0][i]), float(theta_ends[1][i])),
             rounding_matters=matters[i],
+            remarks=remarks_on(one, two),
         )
         for i, (one, two) in enumerate(pairs)
     ]
