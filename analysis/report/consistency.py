@@ -9,6 +9,7 @@ from analysis.report.statements import (
     AnswerInWords,
     Sentence,
     answer,
+    by_variant,
     p_text,
     plural,
     sizes,
@@ -27,7 +28,7 @@ from analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, UNDECIDED, Pair
 from analysis.verdicts.groups import Group
 from analysis.verdicts.options import Options
 from analysis.verdicts.study import StudyVerdicts
-from analysis.words import label, number
+from analysis.words import label, number, seeds_words
 
 _ORDER = (DIFFERENT, EQUIVALENT, UNDECIDED)
 
@@ -39,19 +40,57 @@ def consistency(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
     if not items:
         text = "No two frameworks have a run used in the same setting."
         return AnswerInWords("consistency", question, Sentence(text, ()), (), (), 0)
+    cells = [item.cell for item in items]
+    aside = [item for item in items if not verdicts.is_main(item.cell)]
+    items = tuple(item for item in items if verdicts.is_main(item.cell))
     parts = []
-    for algorithm in sorted({item.cell.algorithm for item in items}):
-        own = [item for item in items if item.cell.algorithm == algorithm]
-        text = f"{label(algorithm)}: {verdict_counts([item.verdict for item in own], _ORDER)}."
+    for _, own in by_variant(items, cells, lambda item: item.cell):
+        text = f"{label(own[0].cell.algorithm)}: {_part(own, verdicts)}"
+        parts.append(Sentence(text, _both(own, links), "t-consistency"))
+    for words, own in by_variant(aside, cells, lambda item: item.cell):
+        text = f"Apart from these, {words}: {_part(own, verdicts)}"
         parts.append(Sentence(text, _both(own, links), "t-consistency"))
     clear = sorted(
         (item for item in items if item.verdict != UNDECIDED),
         key=lambda i: (i.verdict != DIFFERENT, i.p_holm, -abs(i.hedges_g[0]), i.cell),
     )
-    cells = [item.cell for item in items]
     findings = [_finding(item, cells, links) for item in clear]
     headline = Sentence(_headline(items, verdicts.options), _both(items, links), "t-consistency")
     return answer("consistency", question, headline, parts, findings)
+
+
+def _part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
+    """Counts of one algorithm and variant, and whether there is any difference."""
+    cell = own[0].cell
+    text = f"{verdict_counts([item.verdict for item in own], _ORDER)}."
+    for item in verdicts.existence:
+        if (item.study, item.algorithm, item.variant) == (cell.study, cell.algorithm, cell.variant):
+            count = item.count
+            text += (
+                f" {item.verdict.capitalize()}: {count.observed} of {count.tests} significant one "
+                f"by one, {count.mean:.1f} if nothing differed ({p_text(count.p)})."
+            )
+    return text + _failed(own)
+
+
+def _failed(own: Sequence[PairVerdict]) -> str:
+    """How many runs of each framework failed, and in how many pairs that differs."""
+    groups: dict[str, dict[Cell, tuple[int, int]]] = {}
+    known = [item for item in own if item.failures.known]
+    for item in known:
+        found = zip(
+            (item.first, item.second), item.failures.failed, item.failures.sizes, strict=True
+        )
+        for group, failed, size in found:
+            groups.setdefault(group.framework, {})[item.cell] = failed, size
+    if not known:
+        return ""
+    told = ", ".join(
+        f"{label(name)} {sum(k for k, _ in cells.values())} of {sum(n for _, n in cells.values())}"
+        for name, cells in sorted(groups.items())
+    )
+    differ = sum(item.failures.p_holm < 0.05 for item in known)
+    return f" Failed runs: {told}; they differ in {plural(differ, 'pair')}."
 
 
 def _headline(items: Sequence[PairVerdict], options: Options) -> str:
@@ -150,13 +189,7 @@ def _pair_values(item: PairVerdict) -> list[Value]:
         amount(item.margin.size),
         amount(item.hedges_g[0]),
         amount(item.improvement[0]),
-        amount(item.seeds_needed, _seeds(item.seeds_needed)),
+        amount(item.seeds_needed, seeds_words(item.seeds_needed)),
         size_values(item.first),
         size_values(item.second),
     ]
-
-
-def _seeds(value: float) -> str:
-    if math.isnan(value):
-        return "-"
-    return f"{value:.0f}" if math.isfinite(value) else "> 1,000"
