@@ -83,9 +83,13 @@ def _plan(
     loaded: Loaded, options: Options, given: argparse.Namespace, table: Path
 ) -> tuple[Plan, list[str]]:
     if not given.sequential:
-        verdicts = judge_runs(loaded, options).consistency
-        replace = given.replace_failed
-        return plan_once(verdicts, loaded, given.most, given.batch, replace), []
+        verdicts = judge_runs(loaded, options)
+        sizes = given.most, given.batch, given.replace_failed
+        return plan_once(verdicts.consistency, loaded, *sizes, options, verdicts.rankings), [
+            f"Seeds for {options.power:.0%} power at the level that Holm's correction holds the "
+            "next p-value against, if the values measured were the true ones. As these are rough, "
+            "the true need may be anything between the numbers behind it (four cases of five)"
+        ]
     try:
         looks = Looks(given.batch, given.most)
     except ValueError as error:

@@ -1,5 +1,6 @@
 """RQ2: do two frameworks give the same under equal settings? Different, equivalent, undecided."""
 
+import collections
 import dataclasses
 import itertools
 from collections.abc import Sequence
@@ -267,6 +268,33 @@ def _family_verdicts(
         )
         for i, (one, two) in enumerate(pairs)
     ]
+
+
+def holm_levels(items: Sequence[PairVerdict], alpha: float) -> list[float]:
+    """Level that Holm's procedure would hold the next p-value of each one's family against."""
+    undecided = collections.Counter(item.family for item in items if item.verdict == UNDECIDED)
+    return [alpha / max(1, undecided[item.family]) for item in items]
+
+
+def plausible_seeds(item: PairVerdict, level: float, options: Options) -> tuple[float, float]:
+    """Between which numbers of seeds `seeds_needed` lies in four cases of five.
+
+    Args:
+        item: A pair.
+        level: Level of its tests.
+        options: Power, ranges and the seed of the draws.
+    """
+    one, two = rooms([(item.first, item.second)], options)
+    return effects.plausible_seeds(
+        item.difference,
+        (float(item.first.moments.sd), float(item.second.moments.sd)),
+        (item.first.n, item.second.n),
+        level,
+        item.margin.size,
+        np.random.default_rng(options.seed),
+        options.power,
+        (float(one[0]), float(two[0])),
+    )
 
 
 def _permutation(pair: tuple[Group, Group], options: Options) -> float:
