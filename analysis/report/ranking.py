@@ -36,7 +36,8 @@ def ranking(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
         return AnswerInWords("ranking", question, Sentence(text, ()), (), (), 0)
     order = (PRESERVED, MAGNITUDE, NOT_PRESERVED, UNDECIDED)
     aside = [item for item in items if not verdicts.ranks_main(item)]
-    items = tuple(item for item in items if verdicts.ranks_main(item))
+    main = [item for item in items if verdicts.ranks_main(item)]
+    items, aside = (tuple(main), aside) if main else (items, [])
     head = (
         f"Of {plural(len(items), 'ranking')}, one per task and configuration: "
         f"{verdict_counts([item.verdict for item in items], order)}. A ranking counts as its "

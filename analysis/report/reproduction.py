@@ -41,7 +41,8 @@ def reproduction(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
         return AnswerInWords("reproduction", question, Sentence(text, ()), (), (), 0)
     cells = [item.group.cell for item in items]
     aside = [item for item in items if item.two_sided and not verdicts.is_main(item.group.cell)]
-    items = [item for item in items if verdicts.is_main(item.group.cell)]
+    main = [item for item in items if verdicts.is_main(item.group.cell)]
+    items, aside = (main, aside) if main else (items, [])
     tested = [item for item in items if item.two_sided]
     head = _headline(items, tested, verdicts.options.alpha)
     parts = []

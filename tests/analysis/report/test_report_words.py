@@ -30,8 +30,8 @@ def test_planted_differences_stand_in_words(answers, tmp_path):
     assert f"{counts.count('different')} different" in answer.headline.text
     assert sum("Apart from these" in part.text for part in answer.parts) == 2
     texts = " ".join(statement.text for statement in answer.findings)
-    assert "Walker2d-v4, SAC under" in texts
-    assert "TorchRL" in texts
+    assert "Walker2d-v4, SAC: TorchRL scores lower than CleanRL and SB3, by" in texts
+    assert texts.count("Walker2d-v4, SAC") == 1  # one cause, one finding
 
 
 def test_questions_without_data_are_answered_so(results, make_run, tmp_path):
