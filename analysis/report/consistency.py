@@ -236,7 +236,7 @@ def consistency_table(verdicts: StudyVerdicts, links: Links) -> SortableTable:
     heads = setting_columns([item.cell for item in items])
     names = (
         *("difference", "95% interval", "p corrected", "p permuted", "p equivalence", "margin"),
-        *("failed", "p failed", "Hedges' g", "P(first better)", "seeds needed"),
+        *("failed", "p failed", "P(first better)", "seeds needed"),
     )
     columns = [(name, False) for name, _ in heads] + [("first", False), ("second", False)]
     columns += [("verdict", False), *((name, True) for name in names)]
@@ -262,7 +262,6 @@ def _pair_values(item: PairVerdict) -> list[Value]:
         amount(item.margin.size),
         Value(" ".join(item.failures.counts), _sort(item.failures.difference)),
         p_value(item.failures.p_holm),
-        amount(item.hedges_g[0]),
         amount(item.improvement[0]),
         amount(item.seeds_needed, seeds_words(item.seeds_needed)),
         Value(
