@@ -85,7 +85,7 @@ def test_no_table_is_cut_on_a_desktop_and_answers_lead(browser, report):
     first = browser.evaluate("document.querySelector('main section').id")
     assert first == "answers"
     assert browser.evaluate("!!document.querySelector('#answers a[href=\"#answer-consistency\"]')")
-    browser.evaluate("document.querySelectorAll('details').forEach((item) => { item.open = true; })")
+    browser.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     cut = browser.evaluate(
         "[...document.querySelectorAll('.scroll')].filter((item) => item.scrollWidth > "
         "item.clientWidth + 1).map((item) => item.closest('section').id)"
