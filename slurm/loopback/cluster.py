@@ -135,7 +135,7 @@ def slurm_config(layout: Layout) -> str:
         "ReturnToService=2",
         "SlurmctldTimeout=30",
         "SlurmdTimeout=10",
-        "KillWait=10",
+        "KillWait=5",
         "MinJobAge=60000",
         *_accounting(layout),
         *layout.options,
