@@ -15,12 +15,12 @@ from harness.record.provenance import weights_sha256
 ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
 CASES = {
     "ppo": (4096, {"epochs": 3}, ["--update-epochs", "3"]),
-    "td3": (2500, {"learning_starts": 500}, ["--learning-starts", "500"]),
-    "sac": (2500, {"learning_starts": 500}, ["--learning-starts", "500"]),
-    "ddpg": (1000, {"learning_starts": 500}, ["--learning-starts", "500"]),
+    "td3": (800, {"learning_starts": 500}, ["--learning-starts", "500"]),
+    "sac": (800, {"learning_starts": 500}, ["--learning-starts", "500"]),
+    "ddpg": (800, {"learning_starts": 500}, ["--learning-starts", "500"]),
     "dqn": (
-        3000,
-        {"learning_starts": 500, "exploration_steps": 1500},
+        2000,
+        {"learning_starts": 500, "exploration_steps": 1000},
         ["--learning-starts", "500"],
     ),
 }

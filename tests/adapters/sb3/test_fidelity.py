@@ -15,12 +15,12 @@ ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
 NOISE = NormalActionNoise(np.zeros(3), 0.1 * np.ones(3))
 CASES = {
     "ppo": (4096, {"epochs": 3}, {"n_epochs": 3}),
-    "td3": (2500, {"learning_starts": 500}, {"learning_starts": 500}),
-    "sac": (2500, {"learning_starts": 500}, {"learning_starts": 500}),
-    "ddpg": (1000, {"exploration_noise": 0.1}, {"action_noise": NOISE}),
+    "td3": (800, {"learning_starts": 500}, {"learning_starts": 500}),
+    "sac": (800, {"learning_starts": 500}, {"learning_starts": 500}),
+    "ddpg": (400, {"exploration_noise": 0.1}, {"action_noise": NOISE}),
     "dqn": (
-        2000,
-        {"exploration_steps": 200, "target_update_interval": 300},
+        1300,
+        {"exploration_steps": 130, "target_update_interval": 300},
         {"target_update_interval": 300},
     ),
 }
