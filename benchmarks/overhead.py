@@ -149,7 +149,7 @@ def _bare_recipe(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
     from harness.contract.recipes import load_recipe
 
     class Silent:
-        def attach(self, policy: Any, weights: Any) -> None:
+        def attach(self, policy: Any, weights: Any, loadable: Any = None) -> None:
             pass
 
         def record(self, metrics: Any) -> None:

@@ -48,17 +48,23 @@ class Lockstep(Protocol):
         """
 
 
-def make_lockstep(env_id: str, n: int) -> Lockstep:
+def make_lockstep(env_id: str, n: int, **options: Any) -> Lockstep:
     """N copies of a task, in the fastest way that agrees with Gymnasium bit for bit.
+
+    Args:
+        env_id: Gymnasium's name.
+        n: How many.
+        options: Keyword arguments for the task.
 
     Raises:
         TaskError: The environment does not exist or cannot be made.
     """
-    env = make(env_id, disable_env_checker=True)
+    options = {"disable_env_checker": True, **options}
+    env = make(env_id, **options)
     task = raw_task(env.spec)
     if task is not None:
         return RawLockstep(env, task, n)
-    return GymnasiumLockstep([env, *(make(env_id, disable_env_checker=True) for _ in range(n - 1))])
+    return GymnasiumLockstep([env, *(make(env_id, **options) for _ in range(n - 1))])
 
 
 class GymnasiumLockstep:

@@ -1,6 +1,6 @@
 """How a training environment is made: the same for every framework."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
@@ -107,10 +107,31 @@ def frozen_normalizer(env: gymnasium.Env[Any, Any]) -> Callable[[Array], Array]:
     Later training does not change the function, and calling it does not change training.
     The identity where the environment does not normalise.
     """
+    return normalizer(observation_statistics(env))
+
+
+def observation_statistics(env: gymnasium.Env[Any, Any]) -> dict[str, Array]:
+    """Today's statistics of the environment's observation normalisation, copied.
+
+    Returns:
+        `mean` and `var`, float64[observations], and `epsilon`, float64[]; empty where the
+        environment does not normalise.
+    """
     layer = _layer(env, NormalizeObservation)
     if layer is None:
+        return {}
+    mean, var = layer.obs_rms.mean.copy(), layer.obs_rms.var.copy()
+    return {"mean": mean, "var": var, "epsilon": np.array(layer.epsilon)}
+
+
+def normalizer(statistics: Mapping[str, Array]) -> Callable[[Array], Array]:
+    """Normalisation of observations [..., observations] with what `observation_statistics` tells.
+
+    The identity for no statistics.
+    """
+    if not statistics:
         return lambda batch: batch
-    mean, var, epsilon = layer.obs_rms.mean.copy(), layer.obs_rms.var.copy(), layer.epsilon
+    mean, var, epsilon = statistics["mean"], statistics["var"], float(statistics["epsilon"])
     return lambda batch: np.clip((batch - mean) / np.sqrt(var + epsilon), -CLIP, CLIP)
 
 

@@ -90,15 +90,19 @@ def make(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
 
 
 @functools.lru_cache
-def load_task(env_id: str) -> Task:
+def load_task(env_id: str, **options: Any) -> Task:
     """Makes the environment once and reads its sizes.
+
+    Args:
+        env_id: Gymnasium's name.
+        options: Keyword arguments for the environment, none of them a list.
 
     Raises:
         TaskError: The environment is unknown, or its spaces are of a kind that is not known here.
     """
     from gymnasium.spaces import Box, Discrete
 
-    env = make(env_id)
+    env = make(env_id, **options)
     try:
         observations, actions = env.observation_space, env.action_space
         if not isinstance(observations, Box) or len(observations.shape) != 1:

@@ -99,8 +99,10 @@ class Attaching(SB3Adapter):
         class Wrapped:
             record = monitor.record
 
-            def attach(self, policy, weights):
-                monitor.attach(lambda x: outer.policy(policy, x), lambda: outer.weights(weights))
+            def attach(self, policy, weights, loadable=None):
+                monitor.attach(
+                    lambda x: outer.policy(policy, x), lambda: outer.weights(weights), loadable
+                )
 
         super().train(algorithm, native, context, make_env, Wrapped())
 

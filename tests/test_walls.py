@@ -22,12 +22,17 @@ ROOMS = {
     "harness.worker": {"harness.contract", "harness.record", "harness.train"},
     "harness.forkserver": {"harness.train", "harness.worker"},
     "harness.probes": {"envs.tasks", "harness.contract", "harness.record", "harness.cli.errors"},
+    "harness.policies": {
+        *("envs", "harness.contract", "harness.record", "harness.train"),
+        *("harness.sweep.process", "harness.cli.trust"),
+    },
     "harness.conformance": {
         *("envs", "harness.contract", "harness.record"),
         *("harness.train", "harness.sweep.folders"),  # runs whole runs, as a sweep would
     },
     "harness.cli": {
-        *("envs.tasks", "harness.contract", "harness.record", "harness.train", "harness.sweep")
+        *("envs.tasks", "harness.contract", "harness.record", "harness.train", "harness.sweep"),
+        "harness.policies",
     },
     "harness": {"harness.cli"},
     "adapters.torch_common": {"harness.contract", "harness.probes"},

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from adapters.cleanrl import bridge
 from adapters.cleanrl.translate import SETTINGS, script_arguments
+from adapters.torch_common.parameters import copies, loadable
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native, Policy, Weights
 from harness.contract.parts import load_part
 
@@ -30,7 +31,14 @@ def train_with_names(
 ) -> None:
     """Trains to the end, with the script's global names in `names`, where others can see them."""
     policy = greedy_policy(algorithm, context, names)
-    monitor.attach(policy, lambda: weights(algorithm, names))
+    monitor.attach(
+        policy,
+        lambda: weights(algorithm, names),
+        loadable(
+            lambda: parameters(algorithm, names),
+            lambda: {network: names[network].state_dict() for network in networks(algorithm)},
+        ),
+    )
     bridge.run(bridge.load(algorithm), script_arguments(native), make_env, monitor, names)
 
 
@@ -48,13 +56,24 @@ def greedy_policy(algorithm: str, context: Context, names: Mapping[str, Any]) ->
     return policy
 
 
+def networks(algorithm: str) -> tuple[str, ...]:
+    """Names of the script's networks."""
+    names: tuple[str, ...] = load_part(SETTINGS, algorithm).NETWORKS
+    return names
+
+
 def weights(algorithm: str, names: Mapping[str, Any]) -> Weights:
-    """All parameters of the script's networks, and its temperature where it learns one."""
-    state = {
-        f"{network}.{name}": value.numpy().copy()
-        for network in load_part(SETTINGS, algorithm).NETWORKS
+    """Copies of all parameters of the script's networks, and of a temperature that it learns."""
+    return copies(parameters(algorithm, names))
+
+
+def parameters(algorithm: str, names: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """The same as the tensors that the script computes with."""
+    tensors: dict[str, torch.Tensor] = {
+        f"{network}.{name}": value
+        for network in networks(algorithm)
         for name, value in names[network].state_dict().items()
     }
     if "log_alpha" in names:
-        state["log_alpha"] = names["log_alpha"].detach().numpy().copy()
-    return state
+        tensors["log_alpha"] = names["log_alpha"]
+    return tensors

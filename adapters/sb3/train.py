@@ -14,7 +14,8 @@ from stable_baselines3.common.monitor import Monitor as SB3Monitor
 from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from harness.contract.adapter import Context, MakeEnv, Monitor, Native, Weights
+from adapters.torch_common.parameters import copies, lay_in
+from harness.contract.adapter import Context, Loadable, MakeEnv, Monitor, Native, Weights
 
 METRICS = {
     "train/learning_rate": "learning_rate",
@@ -59,7 +60,11 @@ def train(
     """Trains to the end."""
     model = build(algorithm, native, context, make_env)
     model.set_logger(Logger(folder=None, output_formats=[MonitorWriter(monitor)]))
-    monitor.attach(lambda observations: greedy(model, observations), lambda: weights(model))
+    monitor.attach(
+        lambda observations: greedy(model, observations),
+        lambda: weights(model),
+        Loadable(lambda values: lay_in(parameters(model), values), model.save, ".zip"),
+    )
     model.learn(total_timesteps=context.steps)
 
 
@@ -104,9 +109,14 @@ def greedy(model: BaseAlgorithm, observations: NDArray[np.float32]) -> NDArray[A
 
 
 def weights(model: BaseAlgorithm) -> Weights:
-    """All parameters of the policy, its targets, and the temperature."""
-    state = {name: value.numpy().copy() for name, value in model.policy.state_dict().items()}
+    """Copies of all parameters of the policy, its targets, and the temperature."""
+    return copies(parameters(model))
+
+
+def parameters(model: BaseAlgorithm) -> dict[str, torch.Tensor]:
+    """The same as the tensors that the model computes with."""
+    tensors: dict[str, torch.Tensor] = dict(model.policy.state_dict())
     log_ent_coef = getattr(model, "log_ent_coef", None)
     if isinstance(log_ent_coef, torch.Tensor):
-        state["log_ent_coef"] = log_ent_coef.detach().numpy().copy()
-    return state
+        tensors["log_ent_coef"] = log_ent_coef
+    return tensors

@@ -20,6 +20,7 @@ from tianshou.utils.torch_utils import policy_within_training_step, torch_train_
 
 from adapters.tianshou.build import build
 from adapters.tianshou.components import options
+from adapters.torch_common.parameters import copies, loadable
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native, Weights
 from harness.contract.algorithms import ALGORITHMS
 from harness.contract.parts import load_part
@@ -107,7 +108,11 @@ def train(
     envs.seed(settings["seed"])
     seed_generators(settings["seed"])
     model = build(algorithm, settings, context.task)
-    monitor.attach(lambda observations: greedy(model, observations), lambda: weights(model))
+    monitor.attach(
+        lambda observations: greedy(model, observations),
+        lambda: weights(model),
+        loadable(lambda: parameters(model), model.state_dict),
+    )
     buffer = make_buffer(**options(settings, "ReplayBuffer"), n_envs=context.n_envs)
     collector = Collector(model, envs, buffer, exploration_noise=True)
     common = {"training_collector": collector, "verbose": False, "show_progress": False}
@@ -147,8 +152,12 @@ def greedy(model: Algorithm[Any, Any], observations: NDArray[np.float32]) -> NDA
 
 
 def weights(model: Algorithm[Any, Any]) -> Weights:
-    """All parameters; Tianshou's `_old` networks are the targets."""
+    """Copies of all parameters; Tianshou's `_old` networks are the targets."""
+    return copies(parameters(model))
+
+
+def parameters(model: Algorithm[Any, Any]) -> dict[str, torch.Tensor]:
+    """The same as the tensors that the model computes with."""
     return {
-        name.replace("_old.module.", "_target."): value.detach().numpy().copy()
-        for name, value in model.named_parameters()
+        name.replace("_old.module.", "_target."): value for name, value in model.named_parameters()
     }

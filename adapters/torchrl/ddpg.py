@@ -20,7 +20,7 @@ from torchrl.objectives import DDPGLoss, SoftUpdate, group_optimizers
 
 from adapters.torchrl import loop
 from adapters.torchrl.loop import Means, action_spec, make_collector, seed_generators
-from adapters.torchrl.networks import greedy, q_network, weights
+from adapters.torchrl.networks import attach, greedy, q_network
 from envs.tasks import Task
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 
@@ -63,7 +63,7 @@ def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor)
     explorer = TensorDictSequential(components.actor, components.noise)
     transforms = InitTracker(), StepCounter(), DoubleToFloat(), RewardSum()
     collector = make_collector(make_env, context.n_envs, explorer, settings, *transforms)
-    monitor.attach(greedy(components.actor), lambda: weights(components.loss, NETWORKS))
+    attach(monitor, greedy(components.actor), components.loss, NETWORKS)
     means = Means()
     for step, batch, is_last in loop.minibatches(collector, settings, components.noise.step):
         means.add(update(components, batch, step))

@@ -1,6 +1,7 @@
 """DQN as in upstream's `sota-implementations/dqn`, from public components."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ from torchrl.objectives import DQNLoss, HardUpdate
 
 from adapters.torchrl import loop
 from adapters.torchrl.loop import Means, make_collector, seed_generators
-from adapters.torchrl.networks import weights
+from adapters.torchrl.networks import attach
 from envs.tasks import Task
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 
@@ -53,10 +54,8 @@ def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor)
     explorer = TensorDictSequential(components.actor, components.exploration)
     transforms = RewardSum(), StepCounter(), DoubleToFloat()
     collector = make_collector(make_env, context.n_envs, explorer, settings, *transforms)
-    monitor.attach(
-        lambda observations: greedy(components.actor, observations),
-        lambda: weights(components.loss, NETWORKS),
-    )
+    policy = functools.partial(greedy, components.actor)
+    attach(monitor, policy, components.loss, NETWORKS)
     means, lower = Means(), components.exploration.step
     for step, batch, is_last in loop.minibatches(collector, settings, lower):
         means.add(update(components, batch, step))

@@ -12,8 +12,9 @@ from torch import nn
 from torchrl.modules import MLP, ProbabilisticActor, ValueOperator
 from torchrl.objectives import LossModule
 
+from adapters.torch_common.parameters import copies, loadable
 from envs.tasks import Task
-from harness.contract.adapter import Policy, Weights
+from harness.contract.adapter import Monitor, Policy, Weights
 
 
 def q_network(settings: Mapping[str, Any], task: Task) -> ValueOperator:
@@ -44,6 +45,22 @@ def greedy(actor: ProbabilisticActor | TensorDictSequential) -> Policy:
     return policy
 
 
+def attach(monitor: Monitor, policy: Policy, loss: LossModule, networks: Sequence[str]) -> None:
+    """Hands over what follows a training.
+
+    Args:
+        monitor: Takes it.
+        policy: The greedy policy.
+        loss: Holds the parameters.
+        networks: Names of what it holds, of targets as well.
+    """
+    monitor.attach(
+        policy,
+        lambda: weights(loss, networks),
+        loadable(lambda: parameters(loss, networks), loss.state_dict),
+    )
+
+
 def weights(loss: LossModule, networks: Sequence[str]) -> Weights:
     """Copies of all trained parameters of a loss and of their targets.
 
@@ -51,13 +68,18 @@ def weights(loss: LossModule, networks: Sequence[str]) -> Weights:
         loss: Holds the parameters.
         networks: Names of what it holds, of targets as well.
     """
-    state = {}
+    return copies(parameters(loss, networks))
+
+
+def parameters(loss: LossModule, networks: Sequence[str]) -> dict[str, torch.Tensor]:
+    """The same as the tensors that the loss computes with."""
+    found = {}
     for network in networks:
         online = getattr(loss, f"{network.removeprefix('target_')}_params").flatten_keys(".")
         tensors = getattr(loss, f"{network}_params").flatten_keys(".")
         # A network's buffers, such as action bounds, are not trained.
         for name in sorted(name for name, value in online.items() if value.requires_grad):
-            state[f"{network}.{name}"] = tensors[name].detach().numpy().copy()
+            found[f"{network}.{name}"] = tensors[name]
     if hasattr(loss, "log_alpha"):
-        state["log_alpha"] = loss.log_alpha.detach().numpy().copy()
-    return state
+        found["log_alpha"] = loss.log_alpha
+    return found

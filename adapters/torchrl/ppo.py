@@ -16,7 +16,7 @@ from torchrl.objectives import ClipPPOLoss, group_optimizers
 from torchrl.objectives.value import GAE
 
 from adapters.torchrl.loop import Means, action_spec, make_collector, seed_generators
-from adapters.torchrl.networks import greedy, weights
+from adapters.torchrl.networks import attach, greedy
 from envs.tasks import Task
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 
@@ -123,7 +123,7 @@ def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor)
     components = build(settings, context.task)
     transforms = RewardSum(), StepCounter(), DoubleToFloat()
     collector = make_collector(make_env, context.n_envs, components.actor, settings, *transforms)
-    monitor.attach(greedy(components.actor), lambda: weights(components.loss, NETWORKS))
+    attach(monitor, greedy(components.actor), components.loss, NETWORKS)
     buffer = TensorDictReplayBuffer(
         storage=LazyTensorStorage(settings["Collector.frames_per_batch"]),
         sampler=SamplerWithoutReplacement(),

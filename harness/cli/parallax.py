@@ -20,6 +20,8 @@ _TABLES = "harness.cli.hyperparameter_tables"
 _TRAINING = {
     "train": ("harness.cli.train:main", "Trains one run, or with --multirun a sweep"),
     "rerun": ("harness.cli.rerun:main", "Trains a finished run again and compares"),
+    "evaluate": ("harness.cli.policies:evaluate", "Plays episodes with what runs have learned"),
+    "export": ("harness.cli.policies:export", "Writes policies as their framework's own files"),
     "free": ("harness.cli.free:main", "Ends the lease of a process that nobody can ask any more"),
     "probe": ("harness.probes.command:main", "Compares one update of each implementation"),
     "alignment": (f"{_TABLES}:print_alignment", "What each framework receives, and how"),

@@ -26,7 +26,7 @@ from harness.sweep.folders import initialize
 from harness.train.prepare import Prepared, prepare
 from harness.train.run import execute
 
-FILES = {"run.json", "evaluations.npz", "trace.parquet", "log.txt"}
+FILES = {"run.json", "evaluations.npz", "trace.parquet", "policy.npz", "log.txt"}
 # A disk of its own for one process and its children; no rights are needed for that.
 _ON_A_SMALL_DISK = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec")
 _SMALL_DISK = "mount -t tmpfs -o size=512k none {folder}; cd {folder}; "

@@ -14,7 +14,15 @@ from envs.make import make_training_env
 from envs.scripted import DISCRETE_ENV_ID, ENV_ID, ScriptedEnv
 from envs.tasks import load_task
 from harness.conformance.observer import Observed, Observer
-from harness.contract.adapter import Context, MakeEnv, Native, Policy, Weights, load_adapter
+from harness.contract.adapter import (
+    Context,
+    Loadable,
+    MakeEnv,
+    Native,
+    Policy,
+    Weights,
+    load_adapter,
+)
 from harness.contract.algorithms import ALGORITHMS, Hyperparameters
 from harness.contract.events import Attached, Events
 from harness.contract.fields import SpecError
@@ -163,7 +171,9 @@ class _Monitor:
         self.noise: list[NDArray[np.float32]] = []
         self._ask = ask
 
-    def attach(self, policy: Policy, weights: Callable[[], Weights]) -> None:
+    def attach(
+        self, policy: Policy, weights: Callable[[], Weights], loadable: Loadable | None = None
+    ) -> None:
         self.policy, self.weights = policy, weights
         self.events.tell(Attached(policy, weights))
 

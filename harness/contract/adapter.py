@@ -8,6 +8,7 @@ import functools
 import importlib.metadata
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -33,6 +34,23 @@ Weights = Mapping[str, NDArray[Any]]
 
 The names of parameters of target networks contain `target`, and no others do.
 """
+
+
+@dataclasses.dataclass(frozen=True)
+class Loadable:
+    """How what a training has learned gets into the framework's objects again, and out of them.
+
+    Attributes:
+        restore: Gives all parameters the values of arrays of the same names, as the weights tell
+            them; from the first environment step on, and policy and weights are those from then
+            on. Raises `SpecError` where they are of another network, and has changed nothing then.
+        save: Writes the framework's own file, which loads there without this project.
+        suffix: Of that file's name, such as `.zip`.
+    """
+
+    restore: Callable[[Weights], None]
+    save: Callable[[Path], None]
+    suffix: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,12 +120,19 @@ class Native:
 class Monitor(Protocol):
     """What a running training reports to. Environment steps are counted in the environment."""
 
-    def attach(self, policy: Policy, weights: Callable[[], Weights]) -> None:
+    def attach(
+        self,
+        policy: Policy,
+        weights: Callable[[], Weights],
+        loadable: Loadable | None = None,
+    ) -> None:
         """Hands over, before training, what must follow the training as it goes on.
 
         Args:
             policy: The greedy policy.
             weights: Copies of all parameters as they are when it is called.
+            loadable: How they are loaded again. Without it, what a run has learned is kept all
+                the same, as arrays that nobody can load into the framework.
         """
 
     def record(self, metrics: Mapping[str, float]) -> None:

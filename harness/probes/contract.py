@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.contract.adapter import Context, Native, Policy, Weights
+from harness.contract.adapter import Context, Loadable, Native, Policy, Weights
 from harness.probes.results import Array
 from harness.probes.world import World
 
@@ -124,7 +124,9 @@ class Watch:
         self.metrics: list[Mapping[str, float]] = []
         self.policy: Policy | None = None
 
-    def attach(self, policy: Policy, weights: Callable[[], Weights]) -> None:
+    def attach(
+        self, policy: Policy, weights: Callable[[], Weights], loadable: Loadable | None = None
+    ) -> None:
         """Keeps the policy."""
         self.policy = policy
 

@@ -19,7 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.record.files import bytes_writer, json_writer, plain_json
-from harness.record.layout import EVALUATIONS_FILE, LOG_FILE, PROGRESS_FILE, RUN_FILE, TRACE_FILE
+from harness.record.layout import (
+    EVALUATIONS_FILE,
+    LOG_FILE,
+    POLICY_FILE,
+    PROGRESS_FILE,
+    RUN_FILE,
+    TRACE_FILE,
+)
 from harness.record.lease import (
     EXIT_NOT_MINE,
     LEASE_FOLDER,
@@ -29,6 +36,7 @@ from harness.record.lease import (
     LeaseLost,
     read_beat,
 )
+from harness.record.policy import StoredPolicy, pack
 from harness.record.reading import CHECKSUM, SCHEMA, Reading, checksum, read_run
 from harness.record.trace import TraceWriter
 
@@ -74,7 +82,7 @@ class RunFolder:
 
     def clear(self) -> None:
         """Removes what an earlier attempt left."""
-        for name in (EVALUATIONS_FILE, TRACE_FILE):
+        for name in (EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE):
             self._lease.remove(name)
         self.tidy()
 
@@ -86,7 +94,7 @@ class RunFolder:
 
     def set_aside(self) -> None:
         """Keeps the files of a damaged run under other names, should somebody mend them."""
-        for name in (RUN_FILE, EVALUATIONS_FILE, TRACE_FILE):
+        for name in (RUN_FILE, EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE):
             taken = {path.name for path in self.path.glob(f"{name}.damaged*")}
             free = (f"{name}.damaged{number or ''}" for number in itertools.count())
             self._lease.move(name, next(new for new in free if new not in taken))
@@ -135,6 +143,10 @@ class RunFolder:
         file = io.BytesIO()
         self._trace.write_parquet(file)
         self._write_guarded(TRACE_FILE, file.getvalue())
+
+    def keep_policy(self, policy: StoredPolicy) -> None:
+        """Writes what the run has learned."""
+        self._write_guarded(POLICY_FILE, pack(policy))
 
     def heartbeat(self, step: int, period: float) -> None:
         """Tells others how far the run is and in how many seconds they hear of it again."""

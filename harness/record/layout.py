@@ -11,6 +11,7 @@ from pathlib import Path
 RUN_FILE = "run.json"
 EVALUATIONS_FILE = "evaluations.npz"
 TRACE_FILE = "trace.parquet"
+POLICY_FILE = "policy.npz"
 PROGRESS_FILE = "progress.json"
 LOG_FILE = "log.txt"
 

@@ -24,6 +24,7 @@ from harness.record.completeness import check_complete, why_unfinished
 from harness.record.files import Unusable, first_line, open_regular, read_bounded
 from harness.record.layout import (
     EVALUATIONS_FILE,
+    POLICY_FILE,
     RUN_FILE,
     TRACE_FILE,
     Place,
@@ -34,6 +35,7 @@ from harness.record.lease import Count, Seconds
 
 if TYPE_CHECKING:
     from harness.record.evaluations import Evaluations
+    from harness.record.policy import StoredPolicy
 
 SCHEMA = 2
 """Version of `run.json`. Every field that came later has a default: as before it existed."""
@@ -307,7 +309,12 @@ def find_damage(folder: Path) -> dict[str, str]:
     claims = reading.record is not None and reading.record.status == "completed"
     if claims and reading.damaged and not damage:
         damage[EVALUATIONS_FILE] = reading.reason
-    for name, read in ((EVALUATIONS_FILE, read_evaluations), (TRACE_FILE, check_trace)):
+    readers = (
+        (EVALUATIONS_FILE, read_evaluations),
+        (TRACE_FILE, check_trace),
+        (POLICY_FILE, read_policy),
+    )
+    for name, read in readers:
         if name in damage or (name == EVALUATIONS_FILE and reading.complete):
             continue
         known = reading.record.files.get(name) if reading.record is not None else None
@@ -320,6 +327,19 @@ def find_damage(folder: Path) -> dict[str, str]:
             except Unusable as error:
                 damage[name] = str(error)
     return damage
+
+
+def read_policy(folder: Path) -> "StoredPolicy":
+    """What a run has learned.
+
+    Raises:
+        Unusable: The file is missing, cannot be read, or has other contents.
+    """
+    from harness.record.policy import unpack
+
+    raw = _read(folder, POLICY_FILE, _MOST_HASHED)
+    with _told(POLICY_FILE):
+        return unpack(raw)
 
 
 def check_trace(folder: Path) -> None:

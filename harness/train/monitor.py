@@ -5,8 +5,13 @@ from typing import Any
 
 import gymnasium
 
-from envs.make import frozen_normalizer, make_training_env, share_statistics
-from harness.contract.adapter import Policy, Weights
+from envs.make import (
+    frozen_normalizer,
+    make_training_env,
+    observation_statistics,
+    share_statistics,
+)
+from harness.contract.adapter import Loadable, Policy, Weights
 from harness.contract.events import (
     Attached,
     End,
@@ -18,6 +23,7 @@ from harness.contract.events import (
 )
 from harness.contract.run_spec import RunSpec
 from harness.record.folder import RunFolder
+from harness.record.policy import StoredPolicy
 from harness.train.evaluation import Evaluator
 
 
@@ -40,7 +46,9 @@ class TrainingMonitor:
         """Environment steps taken."""
         return self.events.steps
 
-    def attach(self, policy: Policy, weights: Callable[[], Weights]) -> None:
+    def attach(
+        self, policy: Policy, weights: Callable[[], Weights], loadable: Loadable | None = None
+    ) -> None:
         """Takes what follows the training."""
         self._weights = weights
         self.events.tell(Attached(policy, weights))
@@ -50,6 +58,10 @@ class TrainingMonitor:
         if self._weights is None:
             raise TrainingError("the adapter has attached no weights")
         return self._weights()
+
+    def learned(self) -> StoredPolicy:
+        """What the run has learned, as it is now."""
+        return StoredPolicy(self.weights(), observation_statistics(self._envs[0]))
 
     def record(self, metrics: Mapping[str, float]) -> None:
         """Tells of values for the trace."""

@@ -38,7 +38,7 @@ def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
             folder.hold_room()
             _begin(folder, started, attempts)
             monitor = TrainingMonitor(prepared.spec, folder)
-            outcome = _train(prepared, adapter, monitor)
+            outcome = _train(prepared, adapter, monitor, folder)
         except KeyboardInterrupt as error:
             outcome = interruption(getattr(error, "by", "user"))
             raise
@@ -74,7 +74,9 @@ def _begin(folder: RunFolder, started: float, attempts: list[dict[str, Any]]) ->
     )
 
 
-def _train(prepared: Prepared, adapter: Adapter, monitor: TrainingMonitor) -> dict[str, Any]:
+def _train(
+    prepared: Prepared, adapter: Adapter, monitor: TrainingMonitor, folder: RunFolder
+) -> dict[str, Any]:
     with warnings.catch_warnings(), watching(monitor.events):
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", FutureWarning)
@@ -82,7 +84,9 @@ def _train(prepared: Prepared, adapter: Adapter, monitor: TrainingMonitor) -> di
             prepared.spec.algorithm, prepared.native, prepared.context, monitor.make_env, monitor
         )
     monitor.finish(prepared.native.total_steps)
-    return {"status": "completed", "weights_sha256": weights_sha256(monitor.weights())}
+    learned = monitor.learned()
+    folder.keep_policy(learned)
+    return {"status": "completed", "weights_sha256": weights_sha256(learned.weights)}
 
 
 def _finish_trace(folder: RunFolder) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class FakeMonitor:
         self.env_id, self.every = env_id, every
         self.steps, self.envs, self.records, self.choices = 0, 0, [], []
 
-    def attach(self, policy, weights):
+    def attach(self, policy, weights, loadable=None):
         self.policy, self.weights = policy, weights
 
     def record(self, metrics):

@@ -1,0 +1,205 @@
+"""`parallax evaluate` and `parallax export`: what can be done with runs that have learned."""
+
+import argparse
+import csv
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.cli.errors import exit_code
+from harness.cli.trust import code_of_specs, require_trust
+from harness.contract.fields import SpecError
+from harness.contract.run_spec import RunSpec, spec_from_dict
+from harness.policies.loading import why_not
+from harness.policies.processes import Answer, act
+from harness.record.files import visible, write_atomically
+from harness.record.layout import find_runs
+from harness.record.reading import read_run
+
+_MOST_EPISODES = 10**6
+
+
+def evaluate(arguments: Sequence[str]) -> int:
+    """Command line of `parallax evaluate`.
+
+    Returns:
+        0 when all were evaluated, and as they were in training where nothing is changed; 1 when
+        not; 2 for bad input.
+    """
+    parser = _parser("evaluate", "Plays complete episodes with what runs have learned.")
+    parser.add_argument(
+        "words",
+        nargs="+",
+        metavar="FOLDER | episodes=N | seed=N | env.x=y",
+        help="run folders or folders above them; then how many episodes, from which initial "
+        "states, and keyword arguments of the task. Without those the run's last evaluation is "
+        "played again",
+    )
+    parser.add_argument("--output", type=Path, help="writes all returns to this CSV file")
+    options = parser.parse_args(arguments)
+    try:
+        folders = [Path(word) for word in options.words if "=" not in _last(word)]
+        changes = conditions(word for word in options.words if "=" in _last(word))
+        runs, failed = _runs(folders, trust=options.trust)
+        answers = []
+        for answer in act("evaluate", runs, changes):
+            answers.append(answer)
+            failed += _told(answer, _reached(answer, "same" in answer))
+        if options.output:
+            text = _table(answers, runs)
+            write_atomically(options.output, lambda file: file.write(text.encode()))
+            print(f"Returns of all episodes: {options.output}")
+    except (SpecError, OSError, KeyboardInterrupt) as error:
+        return _exit(error)
+    return 1 if failed else 0
+
+
+def export(arguments: Sequence[str]) -> int:
+    """Command line of `parallax export`.
+
+    Returns:
+        0 when all were written, 1 when not, 2 for bad input.
+    """
+    parser = _parser("export", "Writes what runs have learned as their framework's own files.")
+    parser.add_argument("words", nargs="+", metavar="FOLDER", help="run folders, or folders above")
+    parser.add_argument(
+        "--output", type=Path, default=Path("exported"), help="folder to write to (%(default)s)"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        runs, failed = _runs([Path(word) for word in options.words], trust=options.trust)
+        targets = {str(folder): str(_target(options.output, folder, runs)) for folder in runs}
+        for answer in act("export", runs, {"targets": targets}):
+            failed += _told(answer, str(answer.get("file")))
+    except (SpecError, OSError, KeyboardInterrupt) as error:
+        return _exit(error)
+    return 1 if failed else 0
+
+
+def conditions(words: Any) -> dict[str, Any]:
+    """What `episodes=100 seed=3 env.x=y` asks for, as fields of `Conditions`.
+
+    Raises:
+        SpecError: A word is not known, or its value cannot be used.
+    """
+    found: dict[str, Any] = {"env": {}}
+    for word in words:
+        name, _, text = word.partition("=")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise SpecError(f"{word}: the value cannot be read.") from error
+        if name.startswith("env.") and name != "env.":
+            if isinstance(value, list | dict):
+                raise SpecError(f"{word}: a number, a word, true or false is needed.")
+            found["env"][name.removeprefix("env.")] = value
+        elif name in ("episodes", "seed"):
+            least, most = (1, _MOST_EPISODES) if name == "episodes" else (0, 2**53)
+            if type(value) is not int or not least <= value <= most:
+                raise SpecError(f"{word}: a whole number from {least} to {most:,} is needed.")
+            found[name] = value
+        else:
+            raise SpecError(
+                f"{word}: evaluate knows episodes=N, seed=N and env.NAME=VALUE; a folder whose "
+                "name holds an equals sign is named as ./NAME/."
+            )
+    return found if found["env"] else {k: v for k, v in found.items() if k != "env"}
+
+
+def _parser(name: str, text: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"parallax {name}", description=text)
+    parser.add_argument(
+        "--trust", action="store_true", help="runs what the folders name without asking"
+    )
+    return parser
+
+
+def _last(word: str) -> str:
+    """A word in which an equals sign means a setting: run folders are called `seed=0`."""
+    return "" if "/" in word or Path(word).is_dir() else word
+
+
+def _runs(folders: Sequence[Path], *, trust: bool) -> tuple[dict[Path, RunSpec], int]:
+    """Runs at or below folders that have a policy, and how many have none, which are told."""
+    if not folders:
+        raise SpecError("Name at least one run folder, or a folder above.")
+    runs: dict[Path, RunSpec] = {}
+    failed = 0
+    for root in folders:
+        if not root.is_dir():
+            raise SpecError(f"{root} is not a folder: name a run folder or one above.")
+        found = find_runs(root)
+        if found.links:
+            print(visible(found.passed_over()), file=sys.stderr)
+        if not found.runs:
+            raise SpecError(f"{root} holds no runs.")
+        for folder in found.runs:
+            reading = read_run(folder)
+            why = why_not(reading)
+            try:
+                if not why:
+                    runs[folder] = spec_from_dict(reading.spec)
+                    continue
+            except SpecError as error:
+                why = str(error)
+            print(visible(f"{folder}: no policy: {why}"), file=sys.stderr)
+            failed += 1
+    require_trust(folders[0], code_of_specs(runs.values()), trust=trust)
+    return runs, failed
+
+
+def _told(answer: Answer, words: str) -> bool:
+    """Prints one answer; returns whether it is bad news."""
+    failure = answer.get("failure")
+    print(visible(f"{answer['folder']}: {failure or words}"), flush=True)
+    return bool(failure) or answer.get("same") is False
+
+
+def _reached(answer: Answer, is_again: bool) -> str:
+    if "failure" in answer:
+        return ""
+    import numpy as np
+
+    returns = np.array(answer["returns"], float)
+    finite = returns[np.isfinite(returns)]
+    words = f"{len(finite)} of {len(returns)} episodes"
+    if finite.size:
+        words = f"mean return {finite.mean():.6g}, deviation {finite.std():.4g}, {words}"
+    if is_again:
+        words += (
+            ", the same as the run's last evaluation"
+            if answer["same"]
+            else (", NOT the same as the run's last evaluation")
+        )
+    return words
+
+
+def _table(answers: Sequence[Answer], runs: Mapping[Path, RunSpec]) -> str:
+    file = io.StringIO()
+    writer = csv.writer(file)
+    names = ("framework", "algorithm", "env", "hps", "seed")
+    writer.writerow(["folder", *names, "episode", "return", "length"])
+    for answer in answers:
+        spec = runs[Path(answer["folder"])]
+        pairs = zip(answer.get("returns", ()), answer.get("lengths", ()), strict=True)
+        for episode, (value, length) in enumerate(pairs):
+            told = [getattr(spec, name) for name in names]
+            writer.writerow([answer["folder"], *told, episode, value, length])
+    return file.getvalue()
+
+
+def _target(output: Path, folder: Path, runs: Mapping[Path, RunSpec]) -> Path:
+    """Where a run's file goes: named after what tells the runs apart."""
+    spec = runs[folder]
+    parts = (spec.study, spec.env, spec.algorithm, spec.hps, spec.framework, spec.variant)
+    return output.joinpath(*parts, f"seed={spec.seed}.file")
+
+
+def _exit(error: BaseException) -> int:
+    if isinstance(error, OSError):
+        error = SpecError(f"{error.filename} cannot be written: {error.strerror}.")
+    return exit_code(error)

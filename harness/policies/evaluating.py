@@ -1,0 +1,83 @@
+"""What a loaded policy reaches: on the states that its run was evaluated from, or on others."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.lockstep import make_lockstep
+from envs.tasks import TaskError, load_task
+from harness.contract.events import Evaluation
+from harness.contract.fields import SpecError
+from harness.policies.loading import LoadedPolicy
+from harness.record.reading import read_evaluations
+from harness.train.evaluation import episode_seeds, evaluate
+
+
+@dataclasses.dataclass(frozen=True)
+class Conditions:
+    """How a policy is evaluated.
+
+    Attributes:
+        episodes: How many; as many as in training if None.
+        seed: Of the initial states, in place of the run's `evaluation_seed`, if not None.
+        env: Keyword arguments for the task, such as `max_episode_steps`.
+    """
+
+    episodes: int | None = None
+    seed: int | None = None
+    env: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def evaluate_under(policy: LoadedPolicy, conditions: Conditions) -> Evaluation:
+    """Plays complete episodes, side by side.
+
+    Without conditions these are the episodes of the run's last evaluation.
+
+    Args:
+        policy: A loaded policy.
+        conditions: What is to be different.
+
+    Raises:
+        SpecError: The task cannot be made in that way.
+    """
+    spec = policy.spec
+    last = len(read_evaluations(policy.folder).timesteps) - 1
+    episodes = spec.eval_episodes if conditions.episodes is None else conditions.episodes
+    seed = spec.evaluation_seed if conditions.seed is None else conditions.seed
+    seeds = episode_seeds(seed, spec.env, spec.seed, last, episodes)
+    try:
+        _check_spaces(spec.env, conditions.env)
+        env = make_lockstep(spec.env, episodes, **conditions.env)
+    except TaskError as error:
+        raise SpecError(str(error)) from error
+    return evaluate(policy.policy, env, seeds, policy.normalize)
+
+
+def last_returns(policy: LoadedPolicy) -> NDArray[np.float64]:
+    """Returns of the run's last evaluation as they were recorded, float64[episodes]."""
+    returns: NDArray[np.float64] = read_evaluations(policy.folder).results[-1]
+    return returns
+
+
+def same_returns(evaluation: Evaluation, recorded: NDArray[np.float64]) -> bool:
+    """Whether returns are those recorded, to the last bit that is recorded: as float32."""
+    returns = evaluation.returns.astype(np.float32)
+    return returns.shape == recorded.shape and bool((returns == recorded.astype(np.float32)).all())
+
+
+def _check_spaces(env_id: str, options: Mapping[str, Any]) -> None:
+    """Makes sure that a changed task shows and takes what the policy knows."""
+    if not options:
+        return
+    before, after = load_task(env_id), load_task(env_id, **options)
+    for name in ("observation_size", "action_low", "action_high", "choices"):
+        old, new = getattr(before, name), getattr(after, name)
+        if old != new:
+            told = ", ".join(f"env.{key}={value}" for key, value in options.items())
+            raise SpecError(
+                f"{told} gives {env_id} another {name} ({old} in training, {new} now), which the "
+                "policy has not learned."
+            )

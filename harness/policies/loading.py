@@ -1,0 +1,211 @@
+"""A run folder's greedy policy, acting through the framework's own code.
+
+The framework sets the run up as it did for training. Right before the first step of the task, when
+all networks are there, it is stopped, and they get the weights that were kept.
+"""
+
+import contextlib
+import dataclasses
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.make import make_training_env, normalizer
+from harness.cli.trust import code_of_specs
+from harness.contract.adapter import ENTRY_POINT_GROUP, Adapter, Loadable, Policy, Weights
+from harness.contract.fields import SpecError
+from harness.contract.run_spec import RunSpec, spec_from_dict
+from harness.record.files import Unusable
+from harness.record.layout import POLICY_FILE
+from harness.record.policy import StoredPolicy
+from harness.record.provenance import weights_sha256
+from harness.record.reading import Reading, read_policy, read_run
+from harness.train.prepare import Prepared, check_translation, prepare
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LoadedPolicy:
+    """The greedy policy of a complete run.
+
+    Attributes:
+        folder: The run folder.
+        spec: What was asked for.
+        policy: The framework's own: what it sees, float32[N, observations], to actions.
+        normalize: From observations of the task to what the policy sees, with the statistics that
+            training ended with.
+        save: Writes the framework's own file.
+        suffix: Of that file's name.
+    """
+
+    folder: Path
+    spec: RunSpec
+    policy: Policy
+    normalize: Callable[[NDArray[Any]], NDArray[Any]]
+    save: Callable[[Path], None]
+    suffix: str
+
+    def __call__(self, observations: NDArray[Any]) -> NDArray[Any]:
+        """Greedy actions.
+
+        Args:
+            observations: As the task gives them, [N, observations].
+
+        Returns:
+            float32[N, actions], or int64[N] where the task's actions are choices.
+        """
+        shown = np.array(self.normalize(np.asarray(observations)), np.float32, order="C")
+        return np.asarray(self.policy(shown))
+
+
+def load(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
+    """The greedy policy of a complete run.
+
+    Global random states are afterwards as they were. The last digits of actions are those of the
+    run if numerical libraries use as many threads as it did.
+
+    Args:
+        folder: The run folder.
+        trust: Whether code that the folder names may run, such as the module of its task.
+
+    Raises:
+        SpecError: The run is not complete, kept no policy, needs code that is not trusted, or is
+            set up otherwise by the code that is installed now.
+    """
+    reading = read_run(Path(folder))
+    stored, spec = _stored(reading), _spec(reading)
+    if not trust and (code := code_of_specs([spec])):
+        raise SpecError(
+            f"{folder} names code that would run as you: {'; '.join(code)}. "
+            "Load it with trust=True if whoever made the folder may run it."
+        )
+    # By its module and name, as a worker does.
+    entry = EntryPoint("adapter", reading.content["adapter"], ENTRY_POINT_GROUP)
+    adapter: Adapter = entry.load()()
+    with _quietly(), _as_it_was():
+        prepared = prepare(spec, adapter)
+        check_translation(prepared, reading.content)
+        setup = _SetUp(prepared, stored.weights)
+        setup.run(adapter)
+    assert setup.policy is not None and setup.loadable is not None
+    return LoadedPolicy(
+        Path(folder),
+        spec,
+        setup.policy,
+        normalizer(stored.normalization),
+        setup.loadable.save,
+        setup.loadable.suffix,
+    )
+
+
+def why_not(reading: Reading) -> str:
+    """Why a run has no policy to load, as far as its record tells; empty where it has one."""
+    if not reading.complete:
+        return f"it is not complete ({reading.reason})"
+    if reading.record is None or POLICY_FILE not in reading.record.files:
+        return f"it was made before runs kept a {POLICY_FILE}: train it again to have one"
+    return ""
+
+
+def _stored(reading: Reading) -> StoredPolicy:
+    """What the run kept, which must be what it had learned."""
+    if why := why_not(reading):
+        raise SpecError(f"{reading.folder} has no policy: {why}.")
+    try:
+        stored = read_policy(reading.folder)
+    except Unusable as error:
+        raise SpecError(f"{reading.folder} has no policy: {error}.") from error
+    if weights_sha256(stored.weights) != reading.content["weights_sha256"]:
+        raise SpecError(
+            f"{reading.folder / POLICY_FILE} is damaged: its weights are not those that the run "
+            "had learned."
+        )
+    return stored
+
+
+def _spec(reading: Reading) -> RunSpec:
+    try:
+        # Whichever interpreter was asked for, this is it.
+        return dataclasses.replace(spec_from_dict(reading.spec), python=None)
+    except SpecError as error:
+        raise SpecError(f"{reading.folder} cannot be loaded: {error}") from error
+
+
+class _IsSetUp(BaseException):
+    """Not an Exception: frameworks must not be able to catch it."""
+
+
+class _SetUp:
+    """The monitor of a training that is stopped before its first step."""
+
+    def __init__(self, prepared: Prepared, weights: Weights) -> None:
+        self._prepared = prepared
+        self._weights = weights
+        self.policy: Policy | None = None
+        self.loadable: Loadable | None = None
+
+    def run(self, adapter: Adapter) -> None:
+        run, framework = self._prepared, self._prepared.spec.framework
+        try:
+            adapter.train(run.spec.algorithm, run.native, run.context, self.make_env, self)
+        except _IsSetUp:
+            return
+        raise SpecError(f"framework={framework} ended without a step of the task.")
+
+    def attach(
+        self, policy: Policy, weights: Callable[[], Weights], loadable: Loadable | None = None
+    ) -> None:
+        if loadable is None:
+            raise SpecError(
+                f"framework={self._prepared.spec.framework}: its adapter does not tell how weights "
+                "are loaded (the third argument of monitor.attach)."
+            )
+        self.policy, self.loadable = policy, loadable
+
+    def record(self, metrics: Mapping[str, float]) -> None:
+        pass
+
+    def make_env(self) -> gymnasium.Env[Any, Any]:
+        spec = self._prepared.spec
+        gamma = spec.hyperparameters.gamma
+        return make_training_env(
+            spec.env, wrappers=spec.wrappers, gamma=gamma, before_step=self._stop
+        )
+
+    def _stop(self) -> None:
+        if self.loadable is None:
+            raise SpecError(
+                f"framework={self._prepared.spec.framework} took a step before it attached a policy"
+            )
+        self.loadable.restore(self._weights)
+        raise _IsSetUp
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
+
+
+@contextlib.contextmanager
+def _as_it_was() -> Iterator[None]:
+    """Puts global random states back that frameworks seed."""
+    python, array = random.getstate(), np.random.get_state()
+    torch = sys.modules.get("torch")
+    tensor = torch.get_rng_state() if torch else None
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(array)
+        if torch:
+            torch.set_rng_state(tensor)

@@ -1,0 +1,77 @@
+"""Acts on runs in a process of its own: `python -m harness.policies.worker`, a request on stdin.
+
+The process has the interpreter and the threads of the runs, so that results are theirs to the last
+bit. It answers with one line of JSON per run, on a stream that nothing else prints to.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.contract.fields import SpecError
+from harness.policies.evaluating import Conditions, evaluate_under, last_returns, same_returns
+from harness.policies.loading import LoadedPolicy, load
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What is to be done.
+
+    Attributes:
+        action: A key of `ACTIONS`.
+        folders: Run folders; the user trusts what they name.
+        options: Of the action.
+    """
+
+    action: str
+    folders: list[str]
+    options: dict[str, Any] = {}
+
+
+def main() -> int:
+    """Does what standard input asks for."""
+    with os.fdopen(os.dup(1), "w") as answers:
+        os.dup2(2, 1)  # whatever upstream prints is no answer
+        request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
+        for folder in request.folders:
+            answer: dict[str, Any] = {"folder": folder}
+            try:
+                policy = load(folder, trust=True)
+                answer |= ACTIONS[request.action](policy, request.options)
+            except (SpecError, OSError) as error:
+                answer["failure"] = str(error)
+            print(json.dumps(answer), file=answers, flush=True)
+    return 0
+
+
+def _evaluate(policy: LoadedPolicy, options: Mapping[str, Any]) -> dict[str, Any]:
+    conditions = Conditions(**options)
+    evaluation = evaluate_under(policy, conditions)
+    answer = {"returns": evaluation.returns.tolist(), "lengths": evaluation.lengths.tolist()}
+    if conditions == Conditions():
+        answer["same"] = same_returns(evaluation, last_returns(policy))
+    return answer
+
+
+def _export(policy: LoadedPolicy, options: Mapping[str, Any]) -> dict[str, Any]:
+    target = Path(options["targets"][str(policy.folder)]).with_suffix(policy.suffix)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # With its suffix last: some frameworks append one where it is missing.
+    temporary = target.with_name(f".{target.stem}-{os.getpid()}{target.suffix}")
+    try:
+        policy.save(temporary)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return {"file": str(target)}
+
+
+ACTIONS = {"evaluate": _evaluate, "export": _export}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
