@@ -4,7 +4,7 @@ import sys
 
 from harness.cli.parallax import main
 
-_COMMANDS = ("rerun", "evaluate", "export", "free", "probe", "new-adapter")
+_COMMANDS = ("rerun", "evaluate", "export", "video", "free", "probe", "new-adapter")
 
 
 if __name__ == "__main__":

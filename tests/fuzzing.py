@@ -20,7 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-FILES = ("run.json", "evaluations.npz", "trace.parquet", "progress.json", "owner.json")
+FILES = (
+    *("run.json", "evaluations.npz", "trace.parquet", "policy.npz"),
+    *("progress.json", "owner.json"),
+)
 HUGE = 10 * 2**30  # bytes of a sparse file
 DEPTH = 100_000
 BOMB = 300 * 2**20  # bytes that a small archive unpacks to

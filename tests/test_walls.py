@@ -29,6 +29,7 @@ ROOMS = {
     "harness.conformance": {
         *("envs", "harness.contract", "harness.record"),
         *("harness.train", "harness.sweep.folders"),  # runs whole runs, as a sweep would
+        "harness.policies",
     },
     "harness.cli": {
         *("envs.tasks", "harness.contract", "harness.record", "harness.train", "harness.sweep"),

@@ -22,6 +22,7 @@ _TRAINING = {
     "rerun": ("harness.cli.rerun:main", "Trains a finished run again and compares"),
     "evaluate": ("harness.cli.policies:evaluate", "Plays episodes with what runs have learned"),
     "export": ("harness.cli.policies:export", "Writes policies as their framework's own files"),
+    "video": ("harness.cli.policies:video", "Films policies, alone or side by side"),
     "free": ("harness.cli.free:main", "Ends the lease of a process that nobody can ask any more"),
     "probe": ("harness.probes.command:main", "Compares one update of each implementation"),
     "alignment": (f"{_TABLES}:print_alignment", "What each framework receives, and how"),

@@ -1,4 +1,4 @@
-"""`parallax evaluate` and `parallax export`: what can be done with runs that have learned."""
+"""`parallax evaluate`, `export` and `video`: what can be done with runs that have learned."""
 
 import argparse
 import csv
@@ -16,6 +16,7 @@ from harness.contract.fields import SpecError
 from harness.contract.run_spec import RunSpec, spec_from_dict
 from harness.policies.loading import why_not
 from harness.policies.processes import Answer, act
+from harness.policies.video import drawing_variables
 from harness.record.files import visible, write_atomically
 from harness.record.layout import find_runs
 from harness.record.reading import read_run
@@ -78,6 +79,49 @@ def export(arguments: Sequence[str]) -> int:
     except (SpecError, OSError, KeyboardInterrupt) as error:
         return _exit(error)
     return 1 if failed else 0
+
+
+def video(arguments: Sequence[str]) -> int:
+    """Command line of `parallax video`.
+
+    Returns:
+        0 when the film was made, 1 when not, 2 for bad input.
+    """
+    parser = _parser("video", "Films what runs have learned: one, or several side by side.")
+    parser.add_argument("words", nargs="*", metavar="FOLDER", help="folder of one run")
+    parser.add_argument(
+        "--compare", nargs="+", default=[], metavar="FOLDER", help="runs to be seen side by side"
+    )
+    parser.add_argument("--output", type=Path, required=True, help="the file, ending in .mp4")
+    parser.add_argument(
+        "--episode", type=int, default=0, help="which one of the last evaluation (%(default)s)"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        folders = [Path(word) for word in (*options.words, *options.compare)]
+        _check_film(folders, options)
+        runs, failed = _runs(folders, trust=options.trust)
+        if failed or len(runs) != len(folders):
+            raise SpecError("Name folders of single runs that have a policy, each of them once.")
+        if len({(spec.python, spec.threads) for spec in runs.values()}) > 1:
+            raise SpecError("Runs of different interpreters or threads cannot be filmed together.")
+        asked = {"file": str(options.output.absolute()), "episode": options.episode}
+        for answer in act("film", runs, asked, drawing_variables()):
+            failed += _told(answer, f"return {answer.get('return')}")
+        if not failed:
+            print(f"Film: {options.output}")
+    except (SpecError, OSError, KeyboardInterrupt) as error:
+        return _exit(error)
+    return 1 if failed else 0
+
+
+def _check_film(folders: Sequence[Path], options: argparse.Namespace) -> None:
+    if options.output.suffix != ".mp4":
+        raise SpecError(f"--output {options.output}: the name must end in .mp4.")
+    if options.episode < 0:
+        raise SpecError(f"--episode {options.episode}: episodes are counted from 0.")
+    if len(folders) > 1 and options.words:
+        raise SpecError("One run is filmed alone; name several after --compare.")
 
 
 def conditions(words: Any) -> dict[str, Any]:

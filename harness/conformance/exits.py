@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 import shutil
 import subprocess
@@ -19,6 +20,8 @@ from harness.contract.adapter import load_adapter
 from harness.contract.algorithms import ALGORITHMS
 from harness.contract.interpreter import lend_project
 from harness.contract.run_spec import DEFAULTS, make_spec
+from harness.policies.evaluating import Conditions, evaluate_under, last_returns, same_returns
+from harness.policies.loading import NotLoadableError, load
 from harness.record.folder import RunFolder
 from harness.record.lease import Lease
 from harness.record.reading import read_run
@@ -37,20 +40,26 @@ class ExitConformance:
 
     framework: str
 
-    def test_recorded_run_in_a_fresh_process_ends_in_the_same_weights(
-        self, algorithm: str, tmp_path: Path
-    ) -> None:
+    def test_recorded_run_in_a_fresh_process_ends_in_the_same_weights(self, algorithm: str) -> None:
         """Evaluation, recording, progress and whatever this process did before change nothing."""
-        folder = tmp_path / "run"
-        prepared = _initialized(self.framework, algorithm, task_of(algorithm), folder)
-        code, output = _run_alone([sys.executable, "-m", "harness.worker", str(folder)])
-        reading = read_run(folder)
+        done = _recorded(self.framework, algorithm)
+        reading = read_run(done.folder)
         run = reading.content
-        assert code == 0, run["failure"] or output
-        bare = train(self.framework, algorithm, prepared.hyperparameters)
+        assert done.code == 0, run["failure"] or done.output
+        bare = train(self.framework, algorithm, done.prepared.hyperparameters)
         assert run["weights_sha256"] == bare.digest
         assert reading.complete, reading.reason
-        assert {file.name for file in folder.iterdir()} <= FILES
+        assert {file.name for file in done.folder.iterdir()} <= FILES
+
+    def test_learned_policy_plays_its_last_evaluation_again(self, algorithm: str) -> None:
+        """What a run kept, laid into the framework's own networks, acts as it did."""
+        done = _recorded(self.framework, algorithm)
+        assert read_run(done.folder).complete, done.output
+        try:
+            policy = load(done.folder)
+        except NotLoadableError as reason:
+            pytest.skip(str(reason))
+        assert same_returns(evaluate_under(policy, Conditions()), last_returns(policy))
 
     @pytest.mark.parametrize("fault", ["raises", "nan"])
     def test_accident_in_the_task_leaves_a_failed_run_that_says_so(
@@ -97,6 +106,29 @@ class ExitConformance:
 def _faulty(algorithm: str, fault: str) -> str:
     discrete = ALGORITHMS[algorithm].actions == "discrete"
     return (DISCRETE_FAULT_ENV_IDS if discrete else FAULT_ENV_IDS)[fault]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Done:
+    """A run that was made once, in a process of its own, for all who look at it."""
+
+    scratch: tempfile.TemporaryDirectory[str]  # removed with this
+    prepared: Prepared
+    code: int
+    output: str
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.scratch.name) / "run"
+
+
+@functools.lru_cache(maxsize=16)
+def _recorded(framework: str, algorithm: str) -> _Done:
+    scratch = tempfile.TemporaryDirectory()
+    folder = Path(scratch.name) / "run"
+    prepared = _initialized(framework, algorithm, task_of(algorithm), folder)
+    code, output = _run_alone([sys.executable, "-m", "harness.worker", str(folder)])
+    return _Done(scratch, prepared, code, output)
 
 
 def _initialized(framework: str, algorithm: str, env_id: str, folder: Path) -> Prepared:

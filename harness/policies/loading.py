@@ -138,6 +138,10 @@ def _spec(reading: Reading) -> RunSpec:
         raise SpecError(f"{reading.folder} cannot be loaded: {error}") from error
 
 
+class NotLoadableError(SpecError):
+    """The adapter does not tell how weights are loaded."""
+
+
 class _IsSetUp(BaseException):
     """Not an Exception: frameworks must not be able to catch it."""
 
@@ -163,7 +167,7 @@ class _SetUp:
         self, policy: Policy, weights: Callable[[], Weights], loadable: Loadable | None = None
     ) -> None:
         if loadable is None:
-            raise SpecError(
+            raise NotLoadableError(
                 f"framework={self._prepared.spec.framework}: its adapter does not tell how weights "
                 "are loaded (the third argument of monitor.attach)."
             )

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from harness.contract.interpreter import lend_project
@@ -16,24 +17,32 @@ Answer = Mapping[str, Any]
 """What a worker says of a run: `folder`, and `failure` or what the action gives."""
 
 
-def act(action: str, runs: Mapping[Path, RunSpec], options: Mapping[str, Any]) -> Iterator[Answer]:
+def act(
+    action: str,
+    runs: Mapping[Path, RunSpec],
+    options: Mapping[str, Any],
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Answer]:
     """Answers of workers as they come.
 
     Args:
         action: A key of `harness.policies.worker.ACTIONS`.
         runs: Run folders, whose code the user trusts, with their specs.
         options: Of the action.
+        variables: Added to the environment of workers.
     """
     groups: dict[tuple[str, int], list[Path]] = {}
     for folder, spec in runs.items():
         groups.setdefault((spec.python or sys.executable, spec.threads), []).append(folder)
     for (python, threads), folders in groups.items():
         request = {"action": action, "folders": list(map(str, folders)), "options": dict(options)}
-        yield from _ask(python, threads, folders, json.dumps(request))
+        environment = os.environ | variables | dict.fromkeys(THREAD_VARIABLES, str(threads))
+        yield from _ask(python, environment, folders, json.dumps(request))
 
 
-def _ask(python: str, threads: int, folders: Sequence[Path], request: str) -> Iterator[Answer]:
-    environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(threads))
+def _ask(
+    python: str, environment: dict[str, str], folders: Sequence[Path], request: str
+) -> Iterator[Answer]:
     waiting = list(map(str, folders))
     try:
         process = subprocess.Popen(

@@ -7,7 +7,7 @@ bit. It answers with one line of JSON per run, on a stream that nothing else pri
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import msgspec
 from harness.contract.fields import SpecError
 from harness.policies.evaluating import Conditions, evaluate_under, last_returns, same_returns
 from harness.policies.loading import LoadedPolicy, load
+from harness.policies.video import film, titles
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -37,27 +38,39 @@ def main() -> int:
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)  # whatever upstream prints is no answer
         request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
-        for folder in request.folders:
-            answer: dict[str, Any] = {"folder": folder}
+        if request.action == "film":
+            together = [request.folders]
+        else:
+            together = [[folder] for folder in request.folders]
+        for folders in together:
             try:
-                policy = load(folder, trust=True)
-                answer |= ACTIONS[request.action](policy, request.options)
+                policies = [load(folder, trust=True) for folder in folders]
+                found = ACTIONS[request.action](policies, request.options)
             except (SpecError, OSError) as error:
-                answer["failure"] = str(error)
-            print(json.dumps(answer), file=answers, flush=True)
+                found = [{"failure": str(error)}] * len(folders)
+            for folder, answer in zip(folders, found, strict=True):
+                print(json.dumps({"folder": folder, **answer}), file=answers, flush=True)
     return 0
 
 
-def _evaluate(policy: LoadedPolicy, options: Mapping[str, Any]) -> dict[str, Any]:
+Answers = list[dict[str, Any]]
+
+
+def _evaluate(policies: Sequence[LoadedPolicy], options: Mapping[str, Any]) -> Answers:
+    (policy,) = policies
     conditions = Conditions(**options)
     evaluation = evaluate_under(policy, conditions)
-    answer = {"returns": evaluation.returns.tolist(), "lengths": evaluation.lengths.tolist()}
+    answer: dict[str, Any] = {
+        "returns": evaluation.returns.tolist(),
+        "lengths": evaluation.lengths.tolist(),
+    }
     if conditions == Conditions():
         answer["same"] = same_returns(evaluation, last_returns(policy))
-    return answer
+    return [answer]
 
 
-def _export(policy: LoadedPolicy, options: Mapping[str, Any]) -> dict[str, Any]:
+def _export(policies: Sequence[LoadedPolicy], options: Mapping[str, Any]) -> Answers:
+    (policy,) = policies
     target = Path(options["targets"][str(policy.folder)]).with_suffix(policy.suffix)
     target.parent.mkdir(parents=True, exist_ok=True)
     # With its suffix last: some frameworks append one where it is missing.
@@ -67,10 +80,15 @@ def _export(policy: LoadedPolicy, options: Mapping[str, Any]) -> dict[str, Any]:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
-    return {"file": str(target)}
+    return [{"file": str(target)}]
 
 
-ACTIONS = {"evaluate": _evaluate, "export": _export}
+def _film(policies: Sequence[LoadedPolicy], options: Mapping[str, Any]) -> Answers:
+    returns = film(titles(policies), Path(options["file"]), options["episode"])
+    return [{"return": value} for value in returns]
+
+
+ACTIONS = {"evaluate": _evaluate, "export": _export, "film": _film}
 
 
 if __name__ == "__main__":

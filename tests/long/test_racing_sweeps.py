@@ -19,7 +19,7 @@ RUNS = ["algorithm=ppo", f"seed={','.join(map(str, range(SEEDS)))}"]
 KEYS = [f"ppo-{seed}" for seed in range(SEEDS)]
 WORKERS = re.compile(r"harness\.(worker|forkserver)")
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
-FILES = re.compile(r"run\.json|evaluations\.npz|trace\.parquet|log(\.\d+)?\.txt")
+FILES = re.compile(r"run\.json|(evaluations|policy)\.npz|trace\.parquet|log(\.\d+)?\.txt")
 
 
 def start_sweep(lab, *arguments):

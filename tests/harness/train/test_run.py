@@ -30,6 +30,7 @@ def test_folder_holds_the_documented_files(tmp_path):
     folder, run = support.run(small(), tmp_path)
     assert sorted(file.name for file in folder.iterdir()) == [
         "evaluations.npz",
+        "policy.npz",
         "run.json",
         "trace.parquet",
     ]

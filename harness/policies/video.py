@@ -1,0 +1,183 @@
+"""Films policies: one, or several side by side from the same initial state.
+
+Gymnasium's own recorder writes the file; what it records is a stage on which every policy plays in
+a copy of the task of its own.
+"""
+
+import contextlib
+import ctypes.util
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.error import DependencyNotInstalled
+from numpy.typing import NDArray
+
+from envs.tasks import TaskError, make
+from harness.contract.fields import SpecError
+from harness.policies.loading import LoadedPolicy
+from harness.record.reading import read_evaluations
+from harness.train.evaluation import episode_seeds
+
+Frame = NDArray[np.uint8]
+"""A picture, uint8[height, width, 3]."""
+
+_BAND = 40  # pixels above a picture, for two lines of text
+_DARK, _LIGHT = (24, 24, 24), (240, 240, 240)
+_DRAWERS = {"egl": "EGL", "osmesa": "OSMesa"}
+_REMEDY = (
+    "MuJoCo draws off screen with EGL or OSMesa: install one of them (apt-get install libegl1, "
+    "or libosmesa6), and name it in MUJOCO_GL where there are several"
+)
+
+
+def drawing_variables() -> dict[str, str]:
+    """Environment variables with which MuJoCo finds a library that draws off screen.
+
+    It looks for them when it is imported. Empty where the user has chosen, and where no library is
+    found: not every task needs one.
+    """
+    if "MUJOCO_GL" in os.environ:
+        return {}
+    for name, library in _DRAWERS.items():
+        if ctypes.util.find_library(library):
+            return {"MUJOCO_GL": name}
+    return {}
+
+
+def film(policies: Mapping[str, LoadedPolicy], path: Path, episode: int = 0) -> list[float]:
+    """Films an episode of the last evaluation of the first policy; all begin in its initial state.
+
+    Args:
+        policies: By what is written above each picture; all of one task.
+        path: The file, ending in `.mp4`.
+        episode: Which episode, from 0.
+
+    Returns:
+        Return of each policy.
+
+    Raises:
+        SpecError: The tasks differ, or something that draws or writes videos is not installed.
+    """
+    first = next(iter(policies.values()))
+    tasks = {policy.spec.env for policy in policies.values()}
+    if len(tasks) > 1:
+        raise SpecError(f"policies of different tasks cannot be compared: {', '.join(tasks)}.")
+    last = len(read_evaluations(first.folder).timesteps) - 1
+    spec = first.spec
+    seeds = episode_seeds(spec.evaluation_seed, spec.env, spec.seed, last, episode + 1)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the file, so that a film that is not finished has never its name.
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as scratch:
+        try:
+            stage = _Stage(policies)
+            with contextlib.closing(
+                gymnasium.wrappers.RecordVideo(stage, f"{scratch}/film", disable_logger=True)
+            ) as recorder:
+                recorder.reset(seed=seeds[episode])
+                while not recorder.step(None)[2]:
+                    pass
+        except (DependencyNotInstalled, ModuleNotFoundError) as error:
+            raise SpecError(f"{error}. pip install 'parallax-rl[video]' brings it.") from error
+        (made,) = Path(scratch).glob("film/*.mp4")
+        made.replace(path)
+    return stage.returns.tolist()
+
+
+class _Stage(gymnasium.Env[Any, Any]):
+    """Steps all policies together; one whose episode has ended stands still."""
+
+    render_mode = "rgb_array"
+
+    def __init__(self, policies: Mapping[str, LoadedPolicy]) -> None:
+        self._policies = dict(policies)
+        env_id = next(iter(policies.values())).spec.env
+        try:
+            self._envs = [make(env_id, render_mode=self.render_mode) for _ in policies]
+        except TaskError as error:
+            raise SpecError(str(error)) from error
+        fps = self._envs[0].metadata.get("render_fps") or 30
+        self.metadata = {"render_modes": [self.render_mode], "render_fps": fps}
+        self.observation_space = self._envs[0].observation_space
+        self.action_space = self._envs[0].action_space
+        self.returns = np.zeros(len(self._envs))
+        self._steps, self._over = 0, np.zeros(len(self._envs), bool)
+        self._seen: list[NDArray[Any]] = []
+        self._lengths = np.zeros(len(self._envs), int)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._seen = [env.reset(seed=seed)[0] for env in self._envs]
+        return self._seen[0], {}
+
+    def step(self, action: Any) -> Any:
+        for i, (policy, env) in enumerate(zip(self._policies.values(), self._envs, strict=True)):
+            if self._over[i]:
+                continue
+            chosen = policy(np.asarray(self._seen[i])[None])[0]
+            self._seen[i], reward, terminated, truncated, _ = env.step(chosen)
+            self.returns[i] += float(reward)
+            self._lengths[i] += 1
+            self._over[i] = terminated or truncated
+        return self._seen[0], 0.0, bool(self._over.all()), False, {}
+
+    def render(self) -> Any:
+        pictures = [self._draw(env) for env in self._envs]
+        words = [
+            f"return {value:.5g} after {length} steps{' (over)' if over else ''}"
+            for value, length, over in zip(self.returns, self._lengths, self._over, strict=True)
+        ]
+        titled = zip(pictures, self._policies, words, strict=True)
+        return _even(np.concatenate([_titled(*parts) for parts in titled], axis=1))
+
+    def _draw(self, env: gymnasium.Env[Any, Any]) -> Frame:
+        try:
+            return np.asarray(env.render(), np.uint8)
+        except DependencyNotInstalled:
+            raise
+        except Exception as error:  # whatever a library says that finds no screen
+            name = env.spec.id if env.spec else "the task"
+            raise SpecError(f"env={name} cannot be drawn ({error}). {_REMEDY}.") from error
+
+    def close(self) -> None:
+        for env in self._envs:
+            env.close()
+
+
+def _titled(picture: Frame, *lines: str) -> Frame:
+    """A picture with a band of text above it."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    band = Image.new("RGB", (picture.shape[1], _BAND), _DARK)
+    pen = ImageDraw.Draw(band)
+    for number, line in enumerate(lines):
+        size = 14
+        font = ImageFont.load_default(size)
+        while size > 8 and pen.textlength(line, font=font) > band.width - 12:
+            size -= 1
+            font = ImageFont.load_default(size)
+        pen.text((6, 2 + 18 * number), line, fill=_LIGHT, font=font)
+    return np.concatenate([np.asarray(band, np.uint8), picture])
+
+
+def _even(picture: Frame) -> Frame:
+    """Without a last row or column that codecs for videos cannot take."""
+    height, width = (size - size % 2 for size in picture.shape[:2])
+    return picture[:height, :width]
+
+
+def titles(policies: Sequence[LoadedPolicy]) -> dict[str, LoadedPolicy]:
+    """Policies by names that tell them apart, as short as may be."""
+    parts = [
+        (p.spec.framework, p.spec.algorithm, f"seed {p.spec.seed}", p.spec.hps, p.spec.variant,
+         p.spec.study, str(p.folder))
+        for p in policies
+    ]  # fmt: skip
+    for length in range(3, len(parts[0]) + 1):
+        names = [" ".join(part[:length]) for part in parts]
+        if len(set(names)) == len(names):
+            return dict(zip(names, policies, strict=True))
+    raise SpecError(f"{policies[0].folder} is named twice.")

@@ -1,0 +1,245 @@
+"""What a run has learned is kept, and acts as it did when it is loaded again."""
+
+import csv
+import random
+import shutil
+
+import gymnasium
+import numpy as np
+import pytest
+import recorded
+import stable_baselines3
+import support
+import torch
+
+from harness.cli.policies import conditions, evaluate, export, video
+from harness.contract.fields import SpecError
+from harness.policies import load
+from harness.policies.evaluating import Conditions, evaluate_under, last_returns, same_returns
+from harness.policies.video import film, titles
+from harness.record.layout import POLICY_FILE
+from harness.record.policy import StoredPolicy, pack
+from harness.record.reading import find_damage, read_policy, read_run
+
+PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A run that saw normalised observations of Pendulum, whose bounds are +-2."""
+    spec = support.spec(
+        hyperparameters=PPO, env="Pendulum-v1", steps=256, eval_every=128, wrappers="normalized"
+    )
+    return support.run(spec, tmp_path_factory.mktemp("results"))[0]
+
+
+@pytest.fixture
+def copy(folder, tmp_path):
+    """The same run, to be changed."""
+    return shutil.copytree(folder, tmp_path.joinpath(*folder.parts[-7:]))
+
+
+def test_run_keeps_its_weights_and_the_statistics_of_observations(folder):
+    stored = read_policy(folder)
+    assert stored.weights["action_net.weight"].shape == (1, 64)
+    assert stored.normalization["mean"].shape == (3,)
+    assert read_run(folder).record.files.keys() == {
+        "evaluations.npz",
+        "policy.npz",
+        "trace.parquet",
+    }
+    with np.load(folder / POLICY_FILE) as file:  # readable without this project
+        assert "weights/action_net.weight" in file.files
+
+
+def test_loaded_policy_plays_the_last_evaluation_again(folder):
+    policy = load(folder)
+    assert same_returns(evaluate_under(policy, Conditions()), last_returns(policy))
+
+
+def test_loaded_policy_takes_the_tasks_own_observations(folder):
+    policy = load(folder)
+    observations = np.array([[1.0, 0.0, 8.0], [0.0, 1.0, -8.0]])
+    actions = policy(observations)
+    assert actions.shape == (2, 1) and actions.dtype == np.float32
+    assert np.array_equal(actions, policy.policy(np.float32(policy.normalize(observations))))
+    assert not np.allclose(actions, policy.policy(np.float32(observations)))
+
+
+def test_loading_leaves_random_states_as_they_were(folder):
+    for seed in (random.seed, np.random.seed, torch.manual_seed):
+        seed(5)
+    before = random.random(), np.random.random(), torch.rand(3)
+    for seed in (random.seed, np.random.seed, torch.manual_seed):
+        seed(5)
+    load(folder)
+    after = random.random(), np.random.random(), torch.rand(3)
+    assert before[:2] == after[:2] and torch.equal(before[2], after[2])
+
+
+def test_other_conditions_are_other_episodes(folder):
+    policy = load(folder)
+    usual = evaluate_under(policy, Conditions())
+    more = evaluate_under(policy, Conditions(episodes=4))
+    assert more.returns[:2] == pytest.approx(usual.returns, rel=1e-4)
+    others = evaluate_under(policy, Conditions(seed=9))
+    assert not np.isclose(others.returns, usual.returns).any()
+    short = evaluate_under(policy, Conditions(env={"max_episode_steps": 7}))
+    assert short.lengths.tolist() == [7, 7]
+    lighter = evaluate_under(policy, Conditions(env={"g": 0.0}))
+    assert not np.isclose(lighter.returns, usual.returns).any()
+
+
+def test_task_of_other_sizes_is_refused(tmp_path):
+    spec = support.spec(hyperparameters=PPO, env="HalfCheetah-v5", steps=128, eval_every=128)
+    policy = load(support.run(spec, tmp_path)[0])
+    words = "env.exclude_current_positions_from_observation=False gives HalfCheetah-v5 another"
+    changed = {"exclude_current_positions_from_observation": False}
+    with pytest.raises(SpecError, match=words):
+        evaluate_under(policy, Conditions(env=changed))
+
+
+# What cannot be loaded
+
+
+def test_run_from_before_policies_were_kept_says_so(tmp_path):
+    old = recorded.complete_run(tmp_path)
+    with pytest.raises(SpecError, match=r"made before runs kept a policy.npz: train it again"):
+        load(old)
+
+
+def test_run_that_is_not_complete_says_why(copy):
+    recorded.edit(copy, status="failed", failure="the task broke")
+    with pytest.raises(SpecError, match=r"not complete .*the task broke"):
+        load(copy)
+
+
+@pytest.mark.parametrize("keep", [0, 100, -1])
+def test_damaged_file_is_told_and_the_run_stays_complete(copy, keep):
+    whole = (copy / POLICY_FILE).read_bytes()
+    (copy / POLICY_FILE).write_bytes(whole[:keep])
+    with pytest.raises(SpecError, match=r"policy.npz"):
+        load(copy)
+    assert read_run(copy).complete
+    assert list(find_damage(copy)) == [POLICY_FILE]
+
+
+def test_deleted_file_is_told_and_the_run_stays_complete(copy):
+    (copy / POLICY_FILE).unlink()
+    with pytest.raises(SpecError, match=r"missing policy.npz"):
+        load(copy)
+    assert read_run(copy).complete
+
+
+def test_weights_of_another_run_are_refused(copy):
+    stored = read_policy(copy)
+    other = {name: array + 1 for name, array in stored.weights.items()}
+    (copy / POLICY_FILE).write_bytes(pack(StoredPolicy(other, stored.normalization)))
+    with pytest.raises(SpecError, match=r"are not those that the run had learned"):
+        load(copy)
+
+
+def test_module_that_a_folder_names_is_not_imported_unasked(copy):
+    content = read_run(copy).content
+    recorded.edit(copy, spec=content["spec"] | {"env": "somebodys.tasks:Task-v0"})
+    with pytest.raises(SpecError, match=r"somebodys.tasks.*trust=True"):
+        load(copy)
+
+
+def test_run_that_is_translated_otherwise_now_is_refused(copy):
+    content = read_run(copy).content
+    recorded.edit(copy, native=content["native"] | {"n_steps": 64})
+    with pytest.raises(SpecError, match=r"n_steps=64 then, 128 now"):
+        load(copy)
+
+
+# The commands
+
+
+def test_evaluate_says_that_returns_are_those_of_training(folder, tmp_path, capsys):
+    table = tmp_path / "returns.csv"
+    assert evaluate([str(folder), "--output", str(table)]) == 0
+    said = capsys.readouterr().out
+    assert "2 of 2 episodes, the same as the run's last evaluation" in said
+    rows = list(csv.DictReader(table.open()))
+    recorded_returns = last_returns(load(folder))
+    assert [float(row["return"]) for row in rows] == pytest.approx(recorded_returns)
+    assert {row["framework"] for row in rows} == {"sb3"}
+
+
+def test_evaluate_goes_on_past_runs_without_a_policy(copy, capsys):
+    recorded.complete_run(copy.parents[6])
+    assert evaluate([str(copy.parents[6]), "episodes=3"]) == 1
+    said = capsys.readouterr()
+    assert "3 of 3 episodes" in said.out and "the same" not in said.out
+    assert "no policy: it was made before" in said.err
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("episodes=0", "whole number from 1 to"),
+        ("episodes=many", "whole number from 1 to"),
+        ("seed=-1", "whole number from 0 to"),
+        ("episode=5", "evaluate knows episodes=N, seed=N and env.NAME=VALUE"),
+        ("env.=5", "evaluate knows"),
+        ("env.size=[1, 2]", "a number, a word, true or false"),
+        ("env.size={", "cannot be read"),
+    ],
+)
+def test_bad_words_are_told(word, message):
+    with pytest.raises(SpecError, match=message):
+        conditions([word])
+
+
+def test_words_become_conditions():
+    words = ["episodes=3", "seed=4", "env.g=1.5", "env.mode=fast"]
+    assert conditions(words) == {"episodes": 3, "seed": 4, "env": {"g": 1.5, "mode": "fast"}}
+
+
+def test_exported_file_loads_in_the_framework_alone(folder, tmp_path, capsys):
+    assert export([str(folder), "--output", str(tmp_path)]) == 0
+    (file,) = tmp_path.rglob("*.*")
+    assert file.name == "seed=0.zip" and str(file) in capsys.readouterr().out
+    policy, model = load(folder), stable_baselines3.PPO.load(file)
+    observations = np.float32([[1.0, 0.0, 0.5], [0.0, 1.0, -0.5]])
+    theirs, _ = model.predict(observations, deterministic=True)
+    assert np.array_equal(theirs, policy.policy(observations))
+    assert isinstance(model.action_space, gymnasium.spaces.Box)
+
+
+# Films
+
+
+def test_policies_are_filmed_side_by_side(folder, copy, tmp_path):
+    imageio = pytest.importorskip("imageio", reason="the extra `video` is not installed")
+    pytest.importorskip("pygame", reason="the extra `video` is not installed")
+    file = tmp_path / "two.mp4"
+    first, second = load(folder), load(copy)
+    returns = film({"first": first, "second": second}, file)
+    assert returns == [pytest.approx(last_returns(first)[0], rel=1e-4)] * 2
+    film_made = imageio.get_reader(file)
+    assert film_made.get_meta_data()["size"] == (1000, 540)
+    assert film_made.count_frames() >= 200
+    assert [path.name for path in tmp_path.glob("*.mp4*")] == ["two.mp4"]
+
+
+def test_titles_are_as_long_as_they_must_be(folder, copy):
+    policy = load(folder)
+    assert list(titles([policy])) == ["sb3 ppo seed 0"]
+    assert len(titles([policy, load(copy)])) == 2
+    with pytest.raises(SpecError, match="named twice"):
+        titles([policy, policy])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--output", "x.avi"], "must end in .mp4"),
+        (["--output", "x.mp4", "--episode", "-1"], "counted from 0"),
+        (["second", "--output", "x.mp4"], "One run is filmed alone"),
+    ],
+)
+def test_bad_films_are_refused(folder, words, message, capsys):
+    assert video([str(folder), *words]) == 2
+    assert message in capsys.readouterr().err
