@@ -68,7 +68,7 @@ def test_help_of_train_is_what_hydra_says():
         (["reports"], "Did you mean report?"),
         (["seed=3"], "Did you mean parallax train seed=3?"),
         (["--multirun"], "Did you mean parallax train --multirun?"),
-        (["zzz"], "Commands: train, rerun, free, probe,"),
+        (["zzz"], "Commands: train, rerun, evaluate, export,"),
     ],
 )
 def test_an_unknown_command_is_one_sentence(words, message, capsys):
