@@ -14,7 +14,7 @@ from harness.contract.adapter import Adapter, Context
 from harness.contract.recipes import load_recipe
 from harness.probes.contract import Parameters, Probeable, Record, Script, Watch
 from harness.probes.results import Array
-from harness.probes.world import Dictation, Transition, World
+from harness.probes.world import Dictation, Draw, Transition, World
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Run:
     record: Record
     transitions: tuple[Transition, ...]
     watch: Watch
-    draws: tuple[tuple[int, int, int, int], ...] = ()
+    draws: tuple[Draw, ...] = ()
 
     @property
     def weights(self) -> Parameters:
