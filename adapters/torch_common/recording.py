@@ -176,13 +176,13 @@ class Recorder:
         size, both = world.observations.shape[1], world.observations.shape[1] + len(world.low)
         if event.layer.in_features not in (size, both) or not torch.is_grad_enabled():
             return
-        seen = np.array(event.inputs[0].detach().numpy(), dtype=float)
+        seen = np.array(_whole(event.inputs[0]).detach().numpy(), dtype=float)
         if event.layer.in_features == size:
             self._seen = seen.reshape(-1, size)
         elif len(self._steps) < self._script.snapshots:
             columns = self._slots["critic1.0.weight"].columns
-            seen = seen.reshape(-1, both)
-            self._pairs.append(seen if columns is None else seen[:, columns])
+            for pairs in seen.reshape(-1, *seen.shape[-2:]):
+                self._pairs.append(pairs if columns is None else pairs[:, columns])
 
     def _before(self, event: OptimizerStep) -> None:
         keep = len(self._steps) < self._script.snapshots
@@ -215,6 +215,14 @@ class Recorder:
     def _after(self, event: OptimizerStepped) -> None:
         if self._steps[-1].before:
             self._steps[-1] = dataclasses.replace(self._steps[-1], after=self._read())
+
+
+def _whole(tensor: torch.Tensor) -> torch.Tensor:
+    # Within vmap a tensor stands for one of many; here are all.
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
 
 
 @contextlib.contextmanager

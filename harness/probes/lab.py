@@ -5,7 +5,7 @@ import dataclasses
 import io
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ class Experiment:
         snapshots: Optimiser steps of which gradients and parameters are kept.
         n_envs: Copies of the environment.
         seed: What the framework is told to seed its generators with.
+        std: SAC: standard deviations for what the policy's network puts out, where known.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Experiment:
     snapshots: int = 0
     n_envs: int = 1
     seed: int = 0
+    std: Callable[[Array], Array] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,20 +2,13 @@
 
 import numpy as np
 
-from harness.probes.lab import Run
 from harness.probes.probe import Probe
-from harness.probes.readings import batch
-from harness.probes.results import Array
 from harness.probes.sac import policy, trainings, update
 from harness.probes.sac.trainings import CODE, PAPER
-from harness.probes.shared import counts, initial, optimizers, storage
+from harness.probes.shared import counts, gradients, initial, optimizers, storage
 
 ALGORITHM = f"{PAPER}, algorithm 1"
 APPENDIX = f"{PAPER}, appendix D"
-
-
-def _pairs(run: Run) -> Array:
-    return np.hstack([batch(run).observations, batch(run).actions])
 
 
 PROBES: tuple[Probe, ...] = (
@@ -30,10 +23,10 @@ PROBES: tuple[Probe, ...] = (
     *update.TEMPERATURE_PROBES,
     *counts.off_policy("sac", trainings.counting, trainings.copies, ALGORITHM, 1),
     *storage.probes("sac", trainings.update, trainings.acting),
-    *optimizers.completeness_probes(
+    *gradients.probes(
         "sac",
         trainings.update,
-        {"policy": lambda run: batch(run).observations, "critic1": _pairs},
+        ("policy", "critic1", "critic2"),
         f"{APPENDIX}: ReLU",
     ),
     *optimizers.probes(

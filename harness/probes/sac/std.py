@@ -1,8 +1,10 @@
 """How SAC's policy turns its network's output into a standard deviation."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy import interpolate
 
 from harness.probes import setups
 from harness.probes.lab import Lab
@@ -42,6 +44,19 @@ def raw_for(lab: Lab, std: float) -> float:
         actions = np.minimum(np.abs(_acts(lab, grid, np.full_like(grid, noise), name)), 1 - 1e-7)
         raw = float(np.interp(np.log(std), np.log(np.arctanh(actions) / noise), grid))
     return raw
+
+
+AROUND, POINTS = 1.5, 31
+"""Where the map is known around `STD`, and at how many places."""
+
+
+def std_near(lab: Lab) -> Callable[[Array], Array]:
+    """The implementation's map from its network's output to a standard deviation, near `STD`."""
+    middle = raw_for(lab, STD)
+    grid = single(np.linspace(middle - AROUND, middle + AROUND, POINTS))
+    actions = np.abs(_acts(lab, grid, np.full_like(grid, 0.3), "sac std around"))
+    known = interpolate.CubicSpline(grid, np.log(np.arctanh(actions) / 0.3))
+    return lambda raw: np.exp(known(raw))
 
 
 def same_policy(lab: Lab, weights: dict[str, Array], std: float = STD) -> dict[str, Array]:

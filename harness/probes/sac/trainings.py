@@ -1,13 +1,16 @@
 """Trainings that SAC's probes read."""
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from harness.probes import setups
 from harness.probes.lab import Experiment, Lab, Run
+from harness.probes.networks import single
 from harness.probes.results import Array
-from harness.probes.sac.std import STD, same_policy
+from harness.probes.sac.std import STD, same_policy, std_near
 from harness.probes.setups import HIGH, LOW, ROWS
 from harness.probes.world import Dictation
 
@@ -25,19 +28,33 @@ OUTPUTS = np.linspace(-3.0, 3.0, ROWS)
 
 
 def update(lab: Lab) -> Run:
-    """A few updates from weights with which every implementation is the same policy."""
-    weights, world = same_policy(lab, setups.weights(lab, "sac")), setups.dictation(lab, ROWS + 6)
-    changes = {**LEARNING, "policy_delay": 1}
-    return lab.run(setups.off_policy("sac update", "sac", world, weights, 7, **changes))
+    """Some updates from weights with which every implementation is the same policy."""
+    return lab.run(_update(lab, "sac update"))
 
 
 def loud(lab: Lab) -> Run:
-    """The same with huge rewards and steep critics."""
-    weights, world = same_policy(lab, setups.weights(lab, "sac")), setups.dictation(lab, ROWS + 3)
+    """The same with huge rewards, steep critics and another temperature."""
+    experiment = _update(lab, "sac loud", 5)
+    weights = dict(experiment.weights)
     setups.steepen(weights, LOUD)
-    world.rewards[:] *= LOUD
-    changes = {**LEARNING, "policy_delay": 1}
-    return lab.run(setups.off_policy("sac loud", "sac", world, weights, 4, **changes))
+    weights["temperature.log"] = single(np.log([0.2]))
+    experiment.dictation.rewards[:] *= LOUD
+    return lab.run(dataclasses.replace(experiment, weights=weights, snapshots=8))
+
+
+def learning_copies(lab: Lab) -> Run:
+    """Several copies of the environment, and networks that stay as they are."""
+    return lab.run(setups.with_copies(_update(lab, "sac learning copies", 12, FROZEN), 4))
+
+
+def _update(
+    lab: Lab, name: str, more: int = 9, rates: Mapping[str, Any] = LEARNING
+) -> Experiment:
+    weights, world = same_policy(lab, setups.weights(lab, "sac")), setups.dictation(lab, ROWS + more)
+    world = dataclasses.replace(world, turning=True)
+    changes = {**rates, "policy_delay": 1}
+    experiment = setups.off_policy(name, "sac", world, weights, 24, **changes)
+    return dataclasses.replace(experiment, std=std_near(lab))
 
 
 def wide(lab: Lab) -> Run:

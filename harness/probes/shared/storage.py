@@ -12,7 +12,12 @@ from harness.probes.results import Array
 from harness.probes.setups import HALF, HIGH, LOW
 from harness.probes.world import TERMINATED
 
-DRAWN = ("oldest left out", "newest left out", "transitions drawn")
+DRAWN = (
+    "oldest left out",
+    "newest left out",
+    "transitions drawn",
+    "one can be drawn twice: 0 no or 1 yes",
+)
 NEAR = 1e-4
 """Numbers that differ by less are the same in float32."""
 
@@ -34,7 +39,7 @@ def probes(
 
     def sampling(lab: Lab) -> Measurement:
         value = drawn(run(lab))
-        return Measurement(value, np.array([0.0, 0.0, float(run(lab).hyperparameters.batch_size)]))
+        return Measurement(value, np.array([0.0, 0.0, float(run(lab).hyperparameters.batch_size), 1.0]))
 
     def actions(lab: Lab) -> Measurement:
         fits = np.ravel([action_unit(wide(lab), dimension) for dimension in (0, 1)])
@@ -77,12 +82,13 @@ def drawn(run: Run) -> Array:
         Unmeasured: They were not drawn as random whole numbers.
     """
     first = next((s.env_steps for s in run.record.steps if "critic1" in s.networks), None)
-    draws = [draw for draw in run.draws if draw[0] == first]
+    draws = [draw for draw in run.draws if draw.steps == first]
     # A second draw is among the copies of the environment.
     if not draws:
         raise Unmeasured("its indices are not drawn as random whole numbers")
-    steps, low, high, count = max(draws, key=lambda draw: draw[2] - draw[1])
-    return np.array([float(low), float(steps - high), float(count)])
+    draw = max(draws, key=lambda draw: draw.high - draw.low)
+    newest = draw.steps - draw.high
+    return np.array([float(n) for n in (draw.low, newest, draw.count, draw.replaced)])
 
 
 def wrong_entries(run: Run) -> Array:

@@ -2,19 +2,12 @@
 
 import numpy as np
 
-from harness.probes.lab import Run
 from harness.probes.probe import Probe
-from harness.probes.readings import batch
-from harness.probes.results import Array
-from harness.probes.shared import counts, initial, optimizers, storage
+from harness.probes.shared import counts, gradients, initial, optimizers, storage
 from harness.probes.td3 import action, trainings, update
 from harness.probes.td3.trainings import CODE, DELAY, PAPER
 
 ALGORITHM = f"{PAPER}, algorithm 1"
-
-
-def _pairs(run: Run) -> Array:
-    return np.hstack([batch(run).observations, batch(run).actions])
 
 
 PROBES: tuple[Probe, ...] = (
@@ -25,10 +18,10 @@ PROBES: tuple[Probe, ...] = (
     *update.PROBES,
     *counts.off_policy("td3", trainings.counting, trainings.copies, ALGORITHM, DELAY),
     *storage.probes("td3", trainings.update, trainings.acting),
-    *optimizers.completeness_probes(
+    *gradients.probes(
         "td3",
         trainings.update,
-        {"policy": lambda run: batch(run).observations, "critic1": _pairs},
+        ("policy", "critic1", "critic2"),
         f"{PAPER}, appendix C: ReLU",
     ),
     *optimizers.probes(

@@ -1,5 +1,6 @@
 """Trainings that TD3's probes read."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -28,19 +29,29 @@ OUTPUTS = np.linspace(-3.0, 3.0, ROWS)
 
 
 def update(lab: Lab) -> Run:
-    """A few updates with the paper's noise on actions from -1 to 1."""
-    weights, world = setups.weights(lab, "td3"), setups.dictation(lab, ROWS + 7)
-    changes = {**SAME, "policy_delay": DELAY}
-    return lab.run(setups.off_policy("td3 update", "td3", world, weights, 5, **changes))
+    """Some updates with the paper's noise on actions from -1 to 1, each on another minibatch."""
+    return lab.run(_update(lab, "td3 update"))
 
 
 def loud(lab: Lab) -> Run:
     """The same with huge rewards and steep critics."""
-    weights, world = setups.weights(lab, "td3"), setups.dictation(lab, ROWS + 5)
+    experiment = _update(lab, "td3 loud", 6)
+    weights = dict(experiment.weights)
     setups.steepen(weights, LOUD)
-    world.rewards[:] *= LOUD
+    experiment.dictation.rewards[:] *= LOUD
+    return lab.run(dataclasses.replace(experiment, weights=weights, snapshots=8))
+
+
+def learning_copies(lab: Lab) -> Run:
+    """The same on several copies of the environment."""
+    return lab.run(setups.with_copies(_update(lab, "td3 learning copies", 12), 4))
+
+
+def _update(lab: Lab, name: str, more: int = 12) -> Experiment:
+    weights, world = setups.weights(lab, "td3"), setups.dictation(lab, ROWS + more)
+    world = dataclasses.replace(world, turning=True)
     changes = {**SAME, "policy_delay": DELAY}
-    return lab.run(setups.off_policy("td3 loud", "td3", world, weights, 4, **changes))
+    return setups.off_policy(name, "td3", world, weights, 24, **changes)
 
 
 def smoothing(lab: Lab, dimension: int = 0) -> Run:
