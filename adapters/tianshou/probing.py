@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from tianshou.algorithm import PPO
 
@@ -102,7 +103,12 @@ def _rollout(batch: Any) -> Mapping[str, NDArray[Any]]:
         "advantages": "adv",
         "returns": "returns",
     }
-    return {ours: np.array(batch[theirs], dtype=float) for ours, theirs in names.items()}
+    return {ours: _numbers(batch[theirs]) for ours, theirs in names.items()}
+
+
+def _numbers(array: Any) -> NDArray[Any]:
+    plain = array.detach().numpy() if isinstance(array, torch.Tensor) else array
+    return np.array(plain, dtype=float)
 
 
 def _replay(buffer: Any) -> Mapping[str, NDArray[Any]]:

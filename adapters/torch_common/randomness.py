@@ -14,9 +14,18 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from harness.probes.world import Rotations, World
 
-
 RANDOM = frozenset(
-    "normal_ uniform_ randn randn_like normal rand rand_like randint randperm".split()
+    [
+        "normal_",
+        "uniform_",
+        "randn",
+        "randn_like",
+        "normal",
+        "rand",
+        "rand_like",
+        "randint",
+        "randperm",
+    ]
 )
 """Operations that are dictated."""
 

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from harness.contract.adapter import Adapter, Context
+from envs.tasks import Task
+from harness.contract.adapter import Adapter, Context, Native
+from harness.contract.fields import SpecError
 from harness.contract.recipes import load_recipe
 from harness.probes.contract import Parameters, Probeable, Record, Script, Watch
 from harness.probes.results import Array
-from harness.probes.world import Dictation, Draw, Transition, World
+from harness.probes.world import ENV_ID, Dictation, Draw, Transition, World
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,15 +99,29 @@ class Lab:
             self._runs[experiment.name] = self._carry_out(experiment)
         return self._runs[experiment.name]
 
+    def accepts(self, algorithm: str, changes: Mapping[str, Any], steps: int) -> bool:
+        """Whether the framework takes settings for a training of so many steps."""
+        task = Task(ENV_ID, 1, (-1.0,), (1.0,), 0)
+        try:
+            self._translated(algorithm, Context(task, steps, 0), changes)
+        except SpecError:
+            return False
+        return True
+
+    def _translated(
+        self, algorithm: str, context: Context, changes: Mapping[str, Any]
+    ) -> tuple[Any, Native]:
+        own = load_recipe(algorithm, self.adapter.name)
+        own = self.adapter.own_defaults(algorithm, own, context)
+        hyperparameters = dataclasses.replace(own, **changes)
+        return hyperparameters, self.adapter.translate(algorithm, hyperparameters, context)
+
     def _carry_out(self, experiment: Experiment) -> Run:
         assert isinstance(self.adapter, Probeable)
         algorithm, steps = experiment.algorithm, len(experiment.dictation.rewards)
         task, seed = experiment.dictation.task, experiment.seed
         context = Context(task, steps, seed, experiment.n_envs)
-        own = load_recipe(algorithm, self.adapter.name)
-        own = self.adapter.own_defaults(algorithm, own, context)
-        hyperparameters = dataclasses.replace(own, **experiment.changes)
-        native = self.adapter.translate(algorithm, hyperparameters, context)
+        hyperparameters, native = self._translated(algorithm, context, experiment.changes)
         world, watch = World(experiment.dictation), Watch()
         script = Script(world, experiment.weights, experiment.snapshots)
         with quiet():

@@ -123,9 +123,7 @@ def back_propagated(
     return found
 
 
-def _layer_gradients(
-    network: str, layers: Mapping[str, tuple[Array, Array]]
-) -> dict[str, Array]:
+def _layer_gradients(network: str, layers: Mapping[str, tuple[Array, Array]]) -> dict[str, Array]:
     weights = {f"{network}.{n}.weight": pull.T @ seen for n, (pull, seen) in layers.items()}
     return weights | {f"{network}.{n}.bias": pull.sum(axis=0) for n, (pull, _) in layers.items()}
 

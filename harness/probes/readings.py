@@ -165,10 +165,7 @@ def critics(run: Run, step: Step) -> CriticReading:
     names = ("critic1", "critic2")
     predictions = np.array([output(step.before, n, inputs, activation)[:, 0] for n in names])
     gradients = np.array(
-        [
-            output_gradient(step.gradients, step.before, n, inputs, activation)[:, 0]
-            for n in names
-        ]
+        [output_gradient(step.gradients, step.before, n, inputs, activation)[:, 0] for n in names]
     )
     apart, pull = predictions[0] - predictions[1], gradients[0] - gradients[1]
     rows = np.flatnonzero(np.abs(apart) > 0.2 * np.abs(apart).max())

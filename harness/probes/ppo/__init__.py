@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from harness.probes.ppo import actions, advantages, annealing, losses, minibatches, trainings
+from harness.probes.ppo import actions, advantages, annealing, later, losses, minibatches, trainings
 from harness.probes.ppo.trainings import CODE, PAPER
 from harness.probes.probe import Probe
 from harness.probes.shared import gradients, initial, optimizers, storage
@@ -18,7 +18,7 @@ def _orthogonal(name: str, shape: tuple[int, ...]) -> float:
 PROBES: tuple[Probe, ...] = (
     storage.greedy_probe(
         "ppo",
-        trainings.wide,
+        (trainings.wide, lambda lab: trainings.beyond(lab, narrow=True)),
         "out",
         f"{PAPER}, section 6.1: the mean of the Gaussian; {CODE} cuts it",
     ),
@@ -26,18 +26,19 @@ PROBES: tuple[Probe, ...] = (
     *advantages.PROBES,
     *losses.POLICY_PROBES,
     *losses.PROBES,
+    *later.PROBES,
     *minibatches.PROBES,
     *losses.DIVERGENCE_PROBES,
     *annealing.PROBES,
     *gradients.probes(
         "ppo",
-        trainings.update,
+        trainings.rollouts,
         ("policy", "value"),
         f"{PAPER}, section 6.1: tanh",
     ),
     *optimizers.probes(
         "ppo",
-        trainings.update,
+        trainings.rollouts,
         trainings.own,
         {"policy": 3e-4, "value": 3e-4},
         1e-5,

@@ -215,8 +215,6 @@ PROBES: Sequence[Probe] = (
 
 FIRST, LAST, HALVINGS = 0.25, 16.0, 9
 """Search for the limit: as shares of the divergence, and how often the interval is halved."""
-LEFT = np.array([1.0, 0.75, 0.5, 0.25])
-"""What is left of an annealed quantity in each of four rollouts."""
 KL = "Schulman 2020, joschu.net/blog/kl-approx.html: mean of (r - 1) - log r"
 
 

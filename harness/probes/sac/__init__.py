@@ -14,15 +14,21 @@ APPENDIX = f"{PAPER}, appendix D"
 PROBES: tuple[Probe, ...] = (
     storage.greedy_probe(
         "sac",
-        trainings.acting,
+        (trainings.acting, lambda lab: trainings.beyond(lab, narrow=True)),
         "mean",
         f"{trainings.FIRST_PAPER}, section 5.2: tanh of the mean, scaled",
+    ),
+    storage.edges_probe(
+        "sac",
+        (trainings.beyond, lambda lab: trainings.beyond(lab, narrow=True)),
+        f"{trainings.FIRST_PAPER}, appendix C: tanh keeps them there",
     ),
     *policy.PROBES,
     *update.PROBES,
     *update.TEMPERATURE_PROBES,
     *counts.off_policy("sac", trainings.counting, trainings.copies, ALGORITHM, 1),
     *storage.probes("sac", trainings.update, trainings.acting),
+    storage.full_probe("sac", trainings.full),
     *gradients.probes(
         "sac",
         trainings.update,

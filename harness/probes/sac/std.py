@@ -75,5 +75,6 @@ def _acts(lab: Lab, raw: Array, noise: Array, name: str) -> Array:
     world.acting_noise[:] = noise[:, None]
     rates = ("policy_learning_rate", "critic_learning_rate", "temperature_learning_rate")
     frozen: dict[str, Any] = dict.fromkeys(rates, setups.NO_LEARNING)
+    frozen |= setups.seldom(lab, "sac", len(raw))
     experiment = setups.off_policy(name, "sac", world, weights, warm_up=0, batch_size=2, **frozen)
     return lab.run(experiment).record.stored["actions"][:, 0]

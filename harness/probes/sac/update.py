@@ -125,6 +125,7 @@ QUESTIONS = critics.Questions(
     trainings.update,
     trainings.loud,
     trainings.learning_copies,
+    trainings.full,
     targets,
     terms,
     f"{PAPER}, eq. 5",
@@ -145,34 +146,63 @@ PROBES: Sequence[Probe] = (
 )
 
 
+HEAT = "temperature"
 ON_LOG = "the loss is linear in the log temperature, so the pull lacks the temperature as a factor"
 
 
-def pulls(run: Run) -> tuple[Array, Array, Array]:
-    """Gradients by the log temperature, mean log-probabilities, and temperatures, per update."""
+@dataclasses.dataclass(frozen=True)
+class Pulls:
+    """What pulled on the temperature, per update.
+
+    Attributes:
+        gradient: By the log temperature.
+        before: Mean log-probability under the policy before its step.
+        after: The same after it.
+        temperature: Then.
+    """
+
+    gradient: Array
+    before: Array
+    after: Array
+    temperature: Array
+
+
+def pulls(run: Run) -> Pulls:
+    """The first steps of the temperature."""
     steps = steps_of(run, "temperature")[:UPDATES]
     found = [step.gradients["temperature.log"].reshape(-1)[0] for step in steps]
+    policies = [(start_of_update(run, step), step.before) for step in steps]
+    means = [
+        [_mean_log_prob(run, step, weights) for weights in both]
+        for step, both in zip(steps, policies, strict=True)
+    ]
     heat = [temperature(step.before) for step in steps]
-    means = [sample(run, _policy_then(run, s), s.observations)[1].mean() for s in steps]
-    return np.array(found), np.array(means), np.array(heat)
+    return Pulls(np.array(found), *np.array(means).T, np.array(heat))
 
 
-def _policy_then(run: Run, step: Step) -> Step:
-    # The log-probability is from before the policy's step in the same update.
-    return dataclasses.replace(step, before=start_of_update(run, step))
+def _mean_log_prob(run: Run, step: Step, weights: Parameters) -> float:
+    then = dataclasses.replace(step, before=weights)
+    return float(sample(run, then, step.observations)[1].mean())
 
 
 def _gradient(lab: Lab) -> Measurement:
     # At several temperatures, or a factor could not be told from the temperature.
-    runs = [trainings.update(lab), trainings.loud(lab)]
-    found, means, heat = (np.concatenate(arrays) for arrays in zip(*map(pulls, runs), strict=True))
-    apart = means - setups.ACTIONS
-    return Measurement(found, -heat * apart, alternatives={ON_LOG: -apart})
+    seen = [pulls(of(lab)) for of in (trainings.update, trainings.loud)]
+    found, heat = (np.concatenate([getattr(p, n) for p in seen]) for n in ("gradient", HEAT))
+    apart, late = (
+        np.concatenate([getattr(p, n) for p in seen]) - setups.ACTIONS for n in ("before", "after")
+    )
+    others = {
+        ON_LOG: -apart,
+        f"{ON_LOG}, under the policy after its step": -late,
+        "under the policy after its step": -heat * late,
+    }
+    return Measurement(found, -heat * apart, alternatives=others)
 
 
 def _target_entropy(lab: Lab) -> Measurement:
-    readings = [pulls(run) for run in trainings.quiet_and_noisy(lab)]
-    found, means = (np.array([r[i][0] for r in readings]) for i in (0, 1))
+    seen = [pulls(run) for run in trainings.quiet_and_noisy(lab)]
+    found, means = (np.array([getattr(p, n)[0] for p in seen]) for n in ("gradient", "before"))
     slope, start = np.polyfit(means, found, 1)
     return Measurement(np.array([start / slope]), np.array([-float(setups.ACTIONS)]))
 

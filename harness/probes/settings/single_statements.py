@@ -32,15 +32,7 @@ def _stored_reward(lab: Lab) -> Measurement:
 
 
 def _exploration_unit(lab: Lab) -> Measurement:
-    noises = td3_runs.NOISES
-    weights = setups.weights(lab, "td3")
-    setups.pass_through(weights, "policy", "out", shift=8.0)
-    world = setups.dictation(lab, setups.ROWS, LOW, HIGH, ends=False)
-    world.observations[: setups.ROWS, 0] = td3_runs.CENTRES
-    world.acting_noise[:] = noises[:, None]
-    changes = {**td3_runs.FROZEN, "batch_size": 2, "exploration_noise": td3_runs.EXPLORATION}
-    name = "td3 exploring"
-    run = lab.run(setups.off_policy(name, "td3", world, weights, warm_up=0, **changes))
+    noises, run = td3_runs.NOISES, td3_runs.beyond(lab)
     noisy = td3_runs.centres() + td3_runs.EXPLORATION * HALF * noises
     return Measurement(
         run.actions()[:, 0], np.clip(noisy, LOW[0], HIGH[0]), Axis("standard normal noise", noises)

@@ -70,6 +70,7 @@ class Questions:
         run: Some updates on minibatches with all kinds of ends.
         loud: The same with huge rewards and steep critics.
         copies: The same on several copies of the environment.
+        full: The same with a buffer that is full before.
         target: The paper's targets of a step, and others by what they are.
         terms: What these targets are summed from, with the paper's weights, by name.
         paper: Citation of the critics' loss.
@@ -80,6 +81,7 @@ class Questions:
     run: Runner
     loud: Runner
     copies: Runner
+    full: Runner
     target: Callable[[Run, Step], Targets]
     terms: Callable[[Run, Step], Terms]
     paper: str
@@ -105,7 +107,11 @@ class Questions:
             return self.drawn_to(measure(lab), end)
 
         text = f"value target, in units of return, {FIRST}"
-        return Probe(self._name(name), question, source, text, measured, relation(words))
+        # Where all rows count, those whose hidden units are hardest to tell apart do, too.
+        room = 1e-3 if end is None else 2e-4
+        return Probe(
+            self._name(name), question, source, text, measured, relation(words), tolerance=room
+        )
 
     def _targets(self) -> Sequence[Probe]:
         pardo = "Pardo et al. 2018 (arXiv:1712.00378), eq. 6: time goes on, so bootstrap"
@@ -140,6 +146,14 @@ class Questions:
                 f"{self.paper}; {pardo}",
                 "target",
                 self.copies,
+                None,
+            ),
+            self._target(
+                "full_buffer_target",
+                "What are critics drawn to when the buffer is full?",
+                f"{self.paper}; {pardo}",
+                "target",
+                self.full,
                 None,
             ),
         )

@@ -138,9 +138,7 @@ def moved_otherwise(run: Run, networks: Sequence[str]) -> Array:
             _differ(one.after, two.before, network)
             for one, two in zip(kept[:-1], kept[1:], strict=True)
         )
-        within = sum(
-            _differ(s.before, s.after, network) for s in kept if network not in s.networks
-        )
+        within = sum(_differ(s.before, s.after, network) for s in kept if network not in s.networks)
         found.append(float(between + within))
     return np.array(found)
 

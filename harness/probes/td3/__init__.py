@@ -12,12 +12,19 @@ ALGORITHM = f"{PAPER}, algorithm 1"
 
 PROBES: tuple[Probe, ...] = (
     storage.greedy_probe(
-        "td3", trainings.acting, "out", f"{PAPER}, appendix C: tanh of the output, scaled"
+        "td3",
+        (trainings.acting, trainings.narrow),
+        "out",
+        f"{PAPER}, appendix C: tanh of the output, scaled",
+    ),
+    storage.edges_probe(
+        "td3", (trainings.beyond, trainings.narrow), f"{PAPER}, authors' code: cut there"
     ),
     *action.PROBES,
     *update.PROBES,
     *counts.off_policy("td3", trainings.counting, trainings.copies, ALGORITHM, DELAY),
-    *storage.probes("td3", trainings.update, trainings.acting),
+    *storage.probes("td3", trainings.update, trainings.beyond),
+    storage.full_probe("td3", trainings.full),
     *gradients.probes(
         "td3",
         trainings.update,

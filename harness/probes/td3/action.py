@@ -80,7 +80,7 @@ def next_actions(lab: Lab, dimension: int) -> Array:
     run = trainings.smoothing(lab, dimension)
     shown = critics(run, critic_updates(run)[0]).target / run.hyperparameters.gamma
     # Critics see actions in the unit in which they are stored.
-    scale, shift = action_unit(run, dimension)
+    scale, shift, _ = action_unit(run, dimension)
     return np.asarray((shown - shift) / scale)
 
 

@@ -17,9 +17,7 @@ from harness.probes.td3 import trainings
 from harness.probes.td3.trainings import CLIP, NOISE, PAPER
 
 
-def _next_values(
-    run: Run, step: Step, policy: str, suffix: str, std: float
-) -> tuple[Array, Array]:
+def _next_values(run: Run, step: Step, policy: str, suffix: str, std: float) -> tuple[Array, Array]:
     # Both critics at the next action, with noise of some standard deviation.
     weights, data = step.before, batch(run, step)
     low, high = -np.ones(setups.ACTIONS), np.ones(setups.ACTIONS)
@@ -96,6 +94,7 @@ QUESTIONS = critics.Questions(
     trainings.update,
     trainings.loud,
     trainings.learning_copies,
+    trainings.full,
     targets,
     terms,
     f"{PAPER}, algorithm 1",
