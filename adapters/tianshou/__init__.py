@@ -16,6 +16,7 @@ class TianshouAdapter:
 
     name = "tianshou"
     packages = ("tianshou", "torch")
+    recipe_parts = ("networks", "settings")
 
     def supports(self, algorithm: str) -> bool:
         """PPO, TD3 and SAC."""

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from adapters.torch_common.places import Scalars
 from harness.probes.world import Rotations, World
 
 RANDOM = frozenset(
@@ -35,6 +36,7 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self, world: World) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.scalars = Scalars()
         self._world, self._turns = world, Rotations(world)
         self._names: dict[Any, str] = {}
         self._backward: Any = None
@@ -71,7 +73,9 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name is None:
             name = self._names[func] = func.overloadpacket.__name__
         if name not in RANDOM or not self._world.started:
-            return func(*args, **kwargs)
+            result = func(*args, **kwargs)
+            self.scalars.note(result, args)
+            return result
         if name in ("normal_", "uniform_"):
             first = args[1] if len(args) > 1 else 0.0
             second = args[2] if len(args) > 2 else 1.0

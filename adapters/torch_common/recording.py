@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from adapters.torch_common import watch as torch_watch
+from adapters.torch_common.places import Scalars, upstream_line
 from adapters.torch_common.randomness import Dictated, Undisturbed
 from harness.contract.events import (
     Backward,
@@ -101,6 +102,8 @@ class Recorder:
         self._moves: list[tuple[int, int, str]] = []
         self._seen: Array = np.empty((0, 0))
         self._pairs: list[Array] = []
+        self._scalars, self._loss_line = Scalars(), ""
+        self._places: dict[str, str] = {}
         self._rollouts: list[Mapping[str, NDArray[Any]]] = []
 
     @contextlib.contextmanager
@@ -109,6 +112,7 @@ class Recorder:
         subscribe, world = self._events.subscribe, self._script.world
         subscribe(EpisodeBegin, self._begin)
         subscribe(EnvStep, self._targets.look)
+        subscribe(EnvStep, lambda event: self._note_place("action"))
         subscribe(OptimizerStep, self._targets.look)
         pause = Undisturbed()
         subscribe(OptimizerStep, self._before)
@@ -118,7 +122,8 @@ class Recorder:
         subscribe(TargetUpdate, self._note_move)
         subscribe(Forward, self._observe)
         subscribe(Backward, self._note_loss)
-        with torch_watch.watching(self._events), dictated(world), Dictated(world), pause.closing():
+        self._scalars = (dictating := Dictated(world)).scalars
+        with torch_watch.watching(self._events), dictated(world), dictating, pause.closing():
             yield
 
     def record(self, told: Mapping[str, float] | None = None) -> Record:
@@ -138,6 +143,7 @@ class Recorder:
             metrics=tuple(self._watch.metrics),
             rollouts=tuple(self._rollouts),
             told=told or {},
+            places=self._places,
         )
 
     def _begin(self, event: EpisodeBegin) -> None:
@@ -167,6 +173,13 @@ class Recorder:
 
     def _note_loss(self, event: Backward) -> None:
         self._losses.append(Loss(event.loss, len(self._steps)))
+        self._loss_line = self._scalars.line(event.place) or upstream_line()
+
+    def _note_place(self, what: str, line: str | None = None) -> None:
+        # What the policy does later may be what counts: random actions come first.
+        found = upstream_line() if line is None else line
+        if found:
+            self._places[what] = found
 
     def _observe(self, event: Forward) -> None:
         # The policy's first layer sees observations alone, that of critics actions as well.
@@ -198,6 +211,9 @@ class Recorder:
                 settings[name.split(".")[0]] = group.settings
                 if keep and parameter.gradient:
                     gradients[name] = slot.read(parameter.gradient())
+        for network in settings:
+            self._note_place(f"loss of {network}", self._loss_line)
+            self._note_place(f"step of {network}")
         step = Step(
             env_steps=self._events.steps,
             networks=tuple(settings),

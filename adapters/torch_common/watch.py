@@ -78,7 +78,7 @@ def _differentiating(tell: Callable[[Backward], None]) -> Iterator[None]:
 
     def told(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if tensor.numel() == 1:
-            tell(Backward(float(tensor.detach())))
+            tell(Backward(float(tensor.detach()), tensor.data_ptr()))
         return backward(tensor, *args, **kwargs)
 
     tensor_class.backward = told

@@ -16,6 +16,7 @@ class TorchRLAdapter:
 
     name = "torchrl"
     packages = ("torchrl", "tensordict", "torch")
+    recipe_parts = ("networks", "settings", "loop")
 
     def supports(self, algorithm: str) -> bool:
         """PPO, TD3 and SAC."""

@@ -34,7 +34,8 @@ def probe(algorithm: str, native: Native, context: Context, script: Script, watc
         )
         with recorder.watching():
             MODULES[algorithm].train(native, context, script.world.make_env, watch)
-    record = recorder.record()
+    targets = getattr(built[0], "targets", None)
+    record = recorder.record({} if targets is None else {"tau": float(targets.eps)})
     if algorithm == "ppo":
         # The recipe reports means over a rollout; here is what each update reported.
         record = dataclasses.replace(record, metrics=tuple(map(_plain, reported)))

@@ -95,6 +95,8 @@ class Record:
         metrics: What upstream reported, in order.
         rollouts: The same as `stored` for each rollout of PPO, before it was learned from.
         told: Settings that upstream's own objects hold at the end, by unified name.
+        places: Upstream's files and lines, by event: `action`, `loss of <network>`,
+            `step of <network>`.
     """
 
     created: Parameters
@@ -106,6 +108,7 @@ class Record:
     metrics: tuple[Mapping[str, float], ...]
     rollouts: tuple[Mapping[str, NDArray[Any]], ...] = ()
     told: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    places: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @runtime_checkable
@@ -114,6 +117,9 @@ class Probeable(Protocol):
 
     Attributes:
         packages: Distributions whose versions a report names.
+
+    It may have `recipe_parts` besides: parts of `harness.probes.origins` that are not upstream's
+    code but its own.
     """
 
     packages: tuple[str, ...]

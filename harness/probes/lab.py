@@ -88,6 +88,11 @@ class Lab:
         self.adapter = adapter
         self.seed = seed
         self._runs: dict[str, Run] = {}
+        self._places: dict[str, dict[str, str]] = {}
+
+    def place(self, algorithm: str, event: str) -> str:
+        """Upstream's file and line at which something happens; empty where that is not known."""
+        return self._places.get(algorithm, {}).get(event, "")
 
     def run(self, experiment: Experiment) -> Run:
         """Carries an experiment out, or finds it among those that have been.
@@ -126,6 +131,7 @@ class Lab:
         script = Script(world, experiment.weights, experiment.snapshots)
         with quiet():
             record = self.adapter.probe(algorithm, native, context, script, watch)
+        self._places.setdefault(algorithm, {}).update(record.places)
         return Run(
             experiment, hyperparameters, record, tuple(world.transitions), watch, tuple(world.draws)
         )

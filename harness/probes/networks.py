@@ -114,7 +114,9 @@ def back_propagated(
         hidden = activation(hidden @ weights[f"{name}.weight"].T + weights[f"{name}.bias"])
         layers.append(hidden)
     found = _layer_gradients(network, {head: (pull, hidden) for head, pull in pulls.items()})
-    flow = sum(pull @ weights[f"{network}.{head}.weight"] for head, pull in pulls.items())
+    flow: Array = np.zeros_like(hidden)
+    for head, pull in pulls.items():
+        flow = flow + pull @ weights[f"{network}.{head}.weight"]
     for layer in ("1", "0"):
         hidden = layers[int(layer) + 1]
         flow = flow * (1 - hidden**2 if activation is TANH else hidden > 0)

@@ -9,7 +9,8 @@ from harness.probes.results import AGREES, Answer, Report, Result, alike, descri
 WIDTH = 100
 LEGEND = (
     "= as in the paper;  x 2 a multiple of it;  + 0.5 a constant away from it;  f another "
-    "function, with the largest difference;  # another count;  ? not measured;  ! failed to run"
+    "function, with the largest difference;  n another number, by which share;  # another count;  "
+    "? not measured;  ! failed to run"
 )
 
 

@@ -172,12 +172,12 @@ def pulls(run: Run) -> Pulls:
     steps = steps_of(run, "temperature")[:UPDATES]
     found = [step.gradients["temperature.log"].reshape(-1)[0] for step in steps]
     policies = [(start_of_update(run, step), step.before) for step in steps]
-    means = [
-        [_mean_log_prob(run, step, weights) for weights in both]
-        for step, both in zip(steps, policies, strict=True)
-    ]
+    before, after = (
+        np.array([_mean_log_prob(run, s, both[i]) for s, both in zip(steps, policies, strict=True)])
+        for i in (0, 1)
+    )
     heat = [temperature(step.before) for step in steps]
-    return Pulls(np.array(found), *np.array(means).T, np.array(heat))
+    return Pulls(np.array(found), before, after, np.array(heat))
 
 
 def _mean_log_prob(run: Run, step: Step, weights: Parameters) -> float:

@@ -1,5 +1,6 @@
 """Probes of what pulls on the weights, and of what moves them besides their optimisers."""
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -135,8 +136,7 @@ def moved_otherwise(run: Run, networks: Sequence[str]) -> Array:
     found = []
     for network in networks:
         between = sum(
-            _differ(one.after, two.before, network)
-            for one, two in zip(kept[:-1], kept[1:], strict=True)
+            _differ(one.after, two.before, network) for one, two in itertools.pairwise(kept)
         )
         within = sum(_differ(s.before, s.after, network) for s in kept if network not in s.networks)
         found.append(float(between + within))

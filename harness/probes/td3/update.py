@@ -106,7 +106,7 @@ PROBES: Sequence[Probe] = (
         "td3.policy_terms",
         "What does the policy climb?",
         f"{PAPER}, algorithm 1: the first critic",
-        f"weight of the first and of the second critic, in the first {UPDATES} policy steps at most",
+        f"weight of the first and of the second critic, in the first {UPDATES} steps",
         _policy_terms,
         listed(("weight of the first critic", "of the second critic")),
     ),
