@@ -62,6 +62,8 @@ def _ppo(t: Translation, hp: PPO, context: Context) -> Native:
     t.aligned("adam_eps", "Adam.eps")
     t.aligned("hidden_sizes", "MLP.num_cells", list(hp.hidden_sizes))
     t.constant("bootstrap_truncation", True)
+    # The script's schedules end with the last whole rollout; what is collected rounds up.
+    t.extra(**{"script.total_frames": context.steps})
     return t.finish(_whole_batches(t, "rollout_steps", hp.rollout_steps, context))
 
 

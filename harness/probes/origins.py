@@ -14,7 +14,6 @@ PARTS = {
         "adam_settings",
         "learning_rate_by_default",
         "clip_range_by_default",
-        "default_settings",
         "exploration_scale",
         "target_noise_scale",
         "target_noise_clip",

@@ -47,7 +47,7 @@ def _settings(lab: Lab, algorithm: str) -> dict[str, Setting]:
 def _defaults(algorithm: str, lab: Lab) -> Measurement:
     adapter: Adapter = lab.adapter
     if not isinstance(adapter, DeclaresDefaults):
-        raise Unmeasured("its package has no training script or class that sets defaults")
+        raise Unmeasured("its package has no command line or class that declares defaults")
     declared, settings = adapter.upstream_defaults(algorithm), _settings(lab, algorithm)
     value = [_default(settings[field], declared) for field in FIELDS[algorithm]]
     papers = load_recipe(algorithm, "original")
@@ -58,7 +58,7 @@ def _defaults(algorithm: str, lab: Lab) -> Measurement:
 def _default(setting: Setting, declared: Mapping[str, Any]) -> float:
     # What upstream does not declare is not measured: the recipe's value would be ours.
     if setting.native_name not in declared:
-        return number(setting.value) if setting.is_fixed else np.nan
+        return np.nan
     # Where upstream declares what the recipe holds, the recipe has it in the unified unit.
     if declared[setting.native_name] != setting.native_value:
         return number(declared[setting.native_name])

@@ -35,6 +35,13 @@ def update(lab: Lab) -> Run:
     return lab.run(_update(lab, "td3 update"))
 
 
+def exploring_update(lab: Lab) -> Run:
+    """The same with much noise on actions that are taken, from after the warm-up on."""
+    experiment = _update(lab, "td3 exploring update")
+    changes = {**experiment.changes, "exploration_noise": 0.5}
+    return lab.run(dataclasses.replace(experiment, changes=changes))
+
+
 def loud(lab: Lab) -> Run:
     """The same with huge rewards and steep critics."""
     experiment = _update(lab, "td3 loud", 6)
