@@ -128,6 +128,17 @@ def _together(first: Step, second: Step) -> Step:
     )
 
 
+def gradient_of(step: Step, name: str) -> Array:
+    """What an optimiser found of one array.
+
+    Raises:
+        Unmeasured: It is not trained.
+    """
+    if name not in step.gradients:
+        raise Unmeasured(f"its optimiser got no gradient of {name}: it is not trained")
+    return step.gradients[name]
+
+
 def start_of_update(run: Run, step: Step) -> Parameters:
     """Weights before the first optimiser step since the environment's last."""
     return next(s.before for s in run.record.steps if s.before and s.env_steps == step.env_steps)

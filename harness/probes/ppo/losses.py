@@ -10,7 +10,7 @@ from harness.probes.ppo import readings, trainings
 from harness.probes.ppo.readings import kept, rows_of
 from harness.probes.ppo.trainings import CLIP, CODE, ENTROPY, PAPER, VF
 from harness.probes.probe import Measurement, Probe, Unmeasured, listed, relation
-from harness.probes.readings import spread
+from harness.probes.readings import gradient_of, spread
 from harness.probes.results import Axis
 
 EPS = 1e-8
@@ -70,7 +70,7 @@ def _std_pull(lab: Lab) -> Measurement:
     mean, std = readings.gaussian(step.before, readings.observations(run)[rows])
     slope, _ = readings.surrogate_slope(run, step)
     expected = -np.mean(slope[:, None] * (((x[rows] - mean) / std) ** 2 - 1), axis=0)
-    return Measurement(step.gradients["policy.log_std"].ravel(), expected)
+    return Measurement(gradient_of(step, "policy.log_std").ravel(), expected)
 
 
 POLICY_PROBES: Sequence[Probe] = (
@@ -141,7 +141,7 @@ def _value_clipping(lab: Lab) -> Measurement:
 def _entropy(lab: Lab) -> Measurement:
     with_bonus, without = kept(trainings.entropic(lab), 0), kept(trainings.update(lab), 0)
     name = "policy.log_std"
-    pull = (with_bonus.gradients[name] - without.gradients[name]).ravel() / ENTROPY
+    pull = (gradient_of(with_bonus, name) - gradient_of(without, name)).ravel() / ENTROPY
     return Measurement(pull, -np.ones_like(pull))
 
 

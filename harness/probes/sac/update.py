@@ -15,6 +15,7 @@ from harness.probes.readings import (
     batch,
     critic_slopes,
     critic_updates,
+    gradient_of,
     noise_of,
     start_of_update,
     steps_of,
@@ -170,7 +171,7 @@ class Pulls:
 def pulls(run: Run) -> Pulls:
     """The first steps of the temperature."""
     steps = steps_of(run, "temperature")[:UPDATES]
-    found = [step.gradients["temperature.log"].reshape(-1)[0] for step in steps]
+    found = [gradient_of(step, "temperature.log").reshape(-1)[0] for step in steps]
     policies = [(start_of_update(run, step), step.before) for step in steps]
     before, after = (
         np.array([_mean_log_prob(run, s, both[i]) for s, both in zip(steps, policies, strict=True)])

@@ -112,6 +112,8 @@ def adam_shares(run: Run, network: str) -> Array:
 
 def _adam_share(adam: formulas.Adam, step: Step, network: str) -> float:
     names = [name for name in step.gradients if name.split(".")[0] == network]
+    if not names:
+        return float("nan")
     line = np.concatenate(
         [adam.step(n, step.gradients[n], step.settings[network]).ravel() for n in names]
     )

@@ -7,7 +7,7 @@ import pytest
 
 from envs.scripted import NARROW_ENV_ID
 from harness.conformance import AdapterConformance
-from harness.conformance.trainings import observe, train
+from harness.conformance.trainings import kept, kept_observed
 from harness.contract import adapter
 
 TESTS = Path(__file__).parents[2]
@@ -87,11 +87,11 @@ def sabotage(monkeypatch):
         monkeypatch.setenv("PYTHONPATH", str(TESTS))
         return framework
 
-    train.cache_clear()
-    observe.cache_clear()
+    kept.cache_clear()
+    kept_observed.cache_clear()
     yield replace
-    train.cache_clear()
-    observe.cache_clear()
+    kept.cache_clear()
+    kept_observed.cache_clear()
 
 
 @pytest.mark.parametrize(("name", "check", "arguments", "message"), CASES)
