@@ -47,6 +47,9 @@ def _ppo(t: Translation, hp: PPO, context: Context) -> Native:
     t.aligned("epochs", "script.ppo_epochs", note="advantages are computed anew in each")
     t.aligned("gamma", "GAE.gamma")
     t.aligned("gae_lambda", "GAE.lmbda")
+    if hp.gamma * hp.gae_lambda < 1e-7:
+        field = "gamma" if hp.gamma < hp.gae_lambda else "gae_lambda"
+        t.refuse(field, "too small for its vectorised advantages: gamma gae_lambda is 1e-7 or more")
     t.aligned("clip_range", "ClipPPOLoss.clip_epsilon")
     linear = hp.clip_range_schedule == "linear"
     note = "at each minibatch, also with a constant learning rate" if linear else ""

@@ -1,5 +1,6 @@
 """Hyperparameters mean what they say, and rewards, actions and targets are what they should be."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,13 @@ from harness.conformance.trainings import (
     train,
     with_value,
 )
+from harness.contract.adapter import Weights
 from harness.contract.algorithms import ALGORITHMS
 
 _HUGE = 1e9
 _LOUD = 1e3
 _ODD = 23
+_TINY = 1e-3  # some frameworks cannot compute with 0
 _RANDOM = 64
 
 
@@ -28,26 +31,20 @@ class MeaningConformance:
     framework: str
 
     def test_lambda_has_no_effect_without_gamma(self, algorithm: str) -> None:
-        """Advantages are sums with weights (gamma lambda)^k: a swap of both shows at gamma = 0."""
+        """Advantages are sums with weights (gamma lambda)^k: a swap shows where gamma is small."""
         base = base_hyperparameters(self.framework, algorithm)
         if not hasattr(base, "gae_lambda"):
             pytest.skip(f"{algorithm} has no gae_lambda")
-        digests = [
-            train(
-                self.framework, algorithm, self._with(algorithm, gamma=0.0, gae_lambda=lam)
-            ).digest
-            for lam in (0.9, 0.5)
-        ]
-        swapped = [
-            train(self.framework, algorithm, self._with(algorithm, gamma=g, gae_lambda=0.0)).digest
-            for g in (0.9, 0.5)
-        ]
-        assert digests[0] == digests[1], "at gamma=0 gae_lambda changes what is learned"
-        assert swapped[0] != swapped[1], "at gae_lambda=0 gamma changes nothing"
+        by_lambda = self._apart(algorithm, ({"gamma": _TINY, "gae_lambda": x} for x in (0.9, 0.5)))
+        by_gamma = self._apart(algorithm, ({"gamma": x, "gae_lambda": _TINY} for x in (0.9, 0.5)))
+        assert by_lambda < 0.3 * by_gamma, (
+            f"weights change by {by_lambda:.2g} with gae_lambda where gamma is {_TINY}, and by "
+            f"{by_gamma:.2g} with gamma where gae_lambda is"
+        )
 
     @pytest.mark.parametrize("bound", ["max_grad_norm", "value_clip_range", "target_kl"])
     def test_null_is_a_huge_bound(self, algorithm: str, bound: str) -> None:
-        """Weights are the same, to the last bit, without a bound and with one that nothing meets."""
+        """Weights are the same to the last bit without a bound and with one nothing meets."""
         base = base_hyperparameters(self.framework, algorithm)
         runs = [with_value(self.framework, algorithm, base, bound, v) for v in (None, _HUGE)]
         if runs[0] is None or runs[1] is None:
@@ -61,7 +58,7 @@ class MeaningConformance:
 
     def test_rewards_are_not_scaled(self, algorithm: str) -> None:
         """Without gamma, a thousandfold reward gives a loss of about its square."""
-        hp = self._with(algorithm, gamma=0.0, gae_lambda=0.0, vf_coef=1.0)
+        hp = self._with(algorithm, gamma=_TINY, gae_lambda=_TINY, vf_coef=1.0)
         losses = observe(self.framework, algorithm, hp, reward_scale=_LOUD).losses
         assert losses, "nothing was differentiated"
         share = max(np.abs(losses)) / _LOUD**2
@@ -101,13 +98,17 @@ class MeaningConformance:
         assert off < 0.3, f"actions lie {off:.2f} of half the range beside the greedy one"
 
     def test_actions_reach_the_bounds(self, algorithm: str) -> None:
-        """Those of the greedy policy far away, or, where it is bounded itself, of training."""
+        """Those of training on a narrow range, and those of a greedy policy far away."""
         base = base_hyperparameters(self.framework, algorithm)
         trained = train(self.framework, algorithm, base, env_id=NARROW_ENV_ID)
-        task, on_policy = load_task(NARROW_ENV_ID), ALGORITHMS[algorithm].family != "off-policy"
-        seen = trained.actions if on_policy else trained.far
-        for found, bound in ((seen.min(), task.action_low[0]), (seen.max(), task.action_high[0])):
-            assert found == pytest.approx(bound, rel=0.05), f"actions go to {found:.3g} of {bound}"
+        task = load_task(NARROW_ENV_ID)
+        low, high = task.action_low[0], task.action_high[0]
+        reached = [float(trained.actions.min()) / low, float(trained.actions.max()) / high]
+        assert min(reached) > 0.95, f"training goes to {reached} of the bounds"
+        if ALGORITHMS[algorithm].family == "off-policy":
+            # Networks of a few units may lean to one side; there they must reach the bound.
+            greedy = float(np.abs(trained.far).max()) / high
+            assert greedy > 0.95, f"the greedy policy goes to {greedy:.2f} of the bounds far away"
 
     def test_minibatches_have_the_size_asked_for(self, algorithm: str) -> None:
         """A layer sees as many rows as were asked for before the first update."""
@@ -131,8 +132,12 @@ class MeaningConformance:
         )
         assert plain != normalised
 
-    def _digest(self, algorithm: str, **values: float) -> str:
-        return train(self.framework, algorithm, self._with(algorithm, **values)).digest
+    def _apart(self, algorithm: str, settings: Iterable[dict[str, float]]) -> float:
+        one, other = (self._weights(algorithm, **values) for values in settings)
+        return max(float(np.abs(one[name] - other[name]).max()) for name in one)
+
+    def _weights(self, algorithm: str, **values: float) -> Weights:
+        return train(self.framework, algorithm, self._with(algorithm, **values)).weights
 
     def _with(self, algorithm: str, **values: float) -> Any:
         hp = base_hyperparameters(self.framework, algorithm)

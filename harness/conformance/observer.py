@@ -147,11 +147,11 @@ class Observer:
     def _before_forward(self, forward: Forward) -> None:
         if self._asking:
             self._of_policy.update(forward.places)
-        elif forward.places:
-            self._network_ran = True
-            shape = getattr(forward.inputs[0], "shape", ()) if forward.inputs else ()
-            if not self._first_update and len(shape) > 1:
-                self._rows.add(int(shape[-2]))
+            return
+        self._network_ran |= bool(forward.places)
+        shape = getattr(forward.inputs[0], "shape", ()) if forward.inputs else ()
+        if not self._first_update and len(shape) > 1:
+            self._rows.add(int(shape[-2]))
 
     def _note_parameters_of(self, policy: Policy) -> None:
         self._asking = True
