@@ -244,6 +244,17 @@ def alike(result: Result) -> str:
     return " | ".join(", ".join(group) for group in result.groups)
 
 
+def ranked(report: Report) -> list[tuple[float, str, str]]:
+    """Answers that differ from the papers, furthest first: share, probe and implementation."""
+    found = [
+        (answer.share, result.probe, name)
+        for result in report.results
+        for name, answer in result.answers.items()
+        if answer.share > 0
+    ]
+    return sorted(found, key=lambda entry: (-np.nan_to_num(entry[0], nan=np.inf), *entry[1:]))
+
+
 def describe(answer: Answer) -> str:
     """One answer in one line."""
     if answer.failed:

@@ -127,7 +127,7 @@ CLEANRL_SAC = (
         "target_entropy = -torch.prod(",
         "target_entropy = -0.5 * torch.prod(",
         "sac.target_entropy",
-        "factor",
+        "number",
         0.5,
         ("temperature_gradient",),
     ),
@@ -145,8 +145,8 @@ CLEANRL_SAC = (
         "log_alpha = torch.zeros(1, requires_grad=True, device=device)",
         "log_alpha = torch.full((1,), -1.0, requires_grad=True, device=device)",
         "sac.initial_temperature",
-        "factor",
-        0.36788,
+        "number",
+        1 - 0.36788,
     ),
 )
 

@@ -176,12 +176,14 @@ def unmentioned(
         for check in statement.checks
         for name in check.who
     }
+    about = {name for statement in statements for c in statement.checks for name in c.who}
     found = []
     for result in report.results:
         answers = {
             name: answer
             for name, answer in result.answers.items()
-            if (result.probe, name) not in told
+            if name in about
+            and (result.probe, name) not in told
             and not answer.unmeasured
             and answer.comparison.kind != AGREES
         }
