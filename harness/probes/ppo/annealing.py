@@ -14,6 +14,8 @@ from harness.probes.results import Array, Axis
 
 LEFT = np.array([1.0, 0.75, 0.5, 0.25])
 """What is left of an annealed quantity in each of four rollouts."""
+WIDEST, HALVINGS = 4.0, 9
+"""Search for another clip range: as shares of that set, and how often the interval is halved."""
 BRACKET = 0.004
 """How near on both sides, as shares, a clip range is set to a ratio to see on which side it is."""
 
@@ -53,12 +55,24 @@ def _constant_clip_range(lab: Lab) -> Measurement:
     for sign in (1.0, -1.0):
         mine = np.flatnonzero((side == sign) & (beyond > 0))
         row = mine[np.argmin(np.abs(beyond[mine] - CLIP))]
-        ranges = [float(beyond[row]) * (1 + way * BRACKET) for way in (-1, 1)]
-        runs = [trainings.whole_batches(lab, clip_range=limit) for limit in ranges]
-        seen = [_clipped(run, 0, readings.later(run)[0]) for run in runs]
-        units = [s[0][mine] / limit for s, limit in zip(seen, ranges, strict=True)]
-        value.append(_edge(np.concatenate(units), np.concatenate([s[1][mine] for s in seen])))
-    return Measurement(CLIP * np.array(value), np.full(2, CLIP))
+        value.append(CLIP * _unit(lab, int(row), float(beyond[row])))
+    return Measurement(np.array(value), np.full(2, CLIP))
+
+
+def _unit(lab: Lab, row: int, distance: float) -> float:
+    """At how many times the clip range that is set a ratio is clipped."""
+
+    def is_clipped(share: float) -> bool:
+        run = trainings.whole_batches(lab, clip_range=distance / share)
+        return bool(_clipped(run, 0, readings.later(run)[0])[1][row])
+
+    if is_clipped(1 + BRACKET) and not is_clipped(1 - BRACKET):
+        return 1.0
+    low, high = 1 / WIDEST, WIDEST
+    for _ in range(HALVINGS):
+        middle = float(np.sqrt(low * high))
+        low, high = (low, middle) if is_clipped(middle) else (middle, high)
+    return float(np.sqrt(low * high))
 
 
 def _clipped(run: Run, rollout: int, step: Step) -> tuple[Array, NDArray[np.bool_], Array]:
