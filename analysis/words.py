@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from analysis.data.runs import Cell, Excluded, Loaded, Run
 from analysis.stats.intervals import Interval
+from analysis.stats.ranks import Chance
 
 MISSING = "-"
 OWN = "own defaults"
@@ -59,6 +60,19 @@ def brackets(interval: Interval) -> str:
     if not math.isnan(interval.low):
         return f"[{number(interval.low)}, {number(interval.high)}]"
     return "n = 1, no interval"
+
+
+def seeds_words(value: float) -> str:
+    """Seeds that are needed; a dash where that is not known."""
+    if math.isnan(value):
+        return MISSING
+    return f"{value:.0f}" if math.isfinite(value) else "> 1,000"
+
+
+def order_words(same_order: float, chance: Chance) -> str:
+    """A probability of the same order, and what it is where all algorithms tie."""
+    ends = f"{chance.low:.2f} to {chance.high:.2f}"
+    return f"{same_order:.2f} (if all tied: {chance.mean:.2f} on average, {ends} in 95%)"
 
 
 def file_name(*parts: str) -> str:

@@ -115,10 +115,12 @@ def worker(folder: Path, journey: Journey) -> None:
 
 def report(folder: Path, journey: Journey) -> None:
     """From run folders to the page."""
-    from analysis.__main__ import main
-    from benchmarks.synthetic_study import write_study
+    from synthetic_returns import Size
+    from synthetic_study import write_study
 
-    write_study(folder)
+    from analysis.__main__ import main
+
+    write_study(folder, Size(("HalfCheetah", "Reacher"), seeds=3, evaluations=5))
     with followed(journey):
         main(["report", str(folder), "--jobs", "1"])
 

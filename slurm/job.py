@@ -4,15 +4,19 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from submitit.core.utils import DelayedSubmission
+from submitit.helpers import DelayedSubmission
 
 from harness.contract.fields import SpecError
-from harness.contract.run_spec import spec_from_dict
+from harness.contract.run_spec import RunSpec, spec_from_dict
+from harness.record.batch_job import BatchJob
 from harness.record.folder import past_attempts
 from harness.record.lease import LeaseHeld, LeaseLost, read_holder
 from harness.record.reading import read_run
+from harness.sweep.allocator import allocator_variables
+from harness.sweep.preloaded import Preloaded
 from harness.sweep.process import RunProcess, mark
 from harness.train.stopping import reason_of
 from slurm.requeue import JobLimits, comes_back, is_hopeless, seconds_to_warning
@@ -44,8 +48,9 @@ class RunJob:
         Raises:
             JobFailed: Something did not complete.
         """
-        self._announce()
-        failures = {folder: self._run(Path(folder)) for folder in folders}
+        _slurm_job(self._limits).announce()
+        with Preloaded(_specs(folders)) as preloaded:
+            failures = {folder: self._run(Path(folder), preloaded) for folder in folders}
         failed = [f"{folder}: {failure}" for folder, failure in failures.items() if failure]
         if failed:
             words = "; ".join(failed)
@@ -60,19 +65,14 @@ class RunJob:
             self._stop(Path(self._current))
         left = [folder for folder in folders if _is_open(Path(folder))]
         if reason_of(signal.SIGUSR2) == "preemption":
-            if not comes_back(int(os.environ["PARALLAX_RESTART"]), self._limits):
+            job = BatchJob.current()
+            if job is None or not comes_back(job.restart, self._limits):
                 return None
         elif self._current in left and self._has_had_its_time(Path(self._current)):
             left.remove(self._current)
         return DelayedSubmission(RunJob(self._limits), left) if left else None
 
-    def _announce(self) -> None:
-        array, index = (os.environ.get(f"SLURM_ARRAY_{n}") for n in ("JOB_ID", "TASK_ID"))
-        os.environ["PARALLAX_JOB"] = f"{array}_{index}" if array else os.environ["SLURM_JOB_ID"]
-        os.environ["PARALLAX_RESTART"] = os.environ.get("SLURM_RESTART_COUNT", "0")
-        os.environ["PARALLAX_LIMIT"] = str(time.time() + seconds_to_warning(self._limits))
-
-    def _run(self, folder: Path) -> str | None:
+    def _run(self, folder: Path, preloaded: Preloaded) -> str | None:
         """Runs what is in a folder; returns why it is not complete after that, if so."""
         reading = read_run(folder)
         if not _is_open(folder):
@@ -82,9 +82,13 @@ class RunJob:
             spec = spec_from_dict(reading.spec)
         except SpecError as error:
             return _refuse(folder, f"what it asks for cannot be used: {error}")
+        try:
+            variables = allocator_variables("malloc", self._limits.malloc)
+        except SpecError as error:
+            return _refuse(folder, str(error))
         self._current, self._run_started = str(folder), time.time()
         try:
-            process = RunProcess(spec, folder)
+            process = RunProcess(spec, folder, preloaded, variables)
         except OSError as error:
             self._current = ""
             print(f"{folder}: it cannot be started: {error}", flush=True)
@@ -104,7 +108,8 @@ class RunJob:
         """Waits until the run under way has said why it ends; Slurm has warned it, too."""
         deadline = time.monotonic() + self._limits.signal_seconds / 2
         holder = read_holder(folder)
-        if holder is None or holder.job != os.environ["PARALLAX_JOB"]:
+        job = BatchJob.current()
+        if holder is None or job is None or holder.job != job.id:
             return
         # Anybody who writes the folder can name a process there, and a group by its negative.
         if holder.pid <= 0 or not (holder.is_local and holder.is_running()):
@@ -118,6 +123,24 @@ class RunJob:
     def _has_had_its_time(self, folder: Path) -> bool:
         stops = [attempt["stopped_by"] for attempt in past_attempts(read_run(folder))]
         return is_hopeless(time.time() - self._run_started, stops.count("time limit"), self._limits)
+
+
+def _slurm_job(limits: JobLimits) -> BatchJob:
+    """The job that starts now."""
+    array, index = (os.environ.get(f"SLURM_ARRAY_{n}") for n in ("JOB_ID", "TASK_ID"))
+    return BatchJob(
+        id=f"{array}_{index}" if array else os.environ["SLURM_JOB_ID"],
+        restart=int(os.environ.get("SLURM_RESTART_COUNT", "0")),
+        limit_from=time.time() + seconds_to_warning(limits),
+    )
+
+
+def _specs(folders: Iterable[str]) -> Iterator[RunSpec]:
+    """What is to be run, as far as it can be read."""
+    for folder in folders:
+        if _is_open(Path(folder)):
+            with contextlib.suppress(SpecError):
+                yield spec_from_dict(read_run(Path(folder)).spec)
 
 
 def _is_open(folder: Path) -> bool:

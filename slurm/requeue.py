@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from harness.sweep.allocator import NONE
+
 _EARLY = 60.0  # seconds by which Slurm may warn before it said it would
 
 
@@ -15,6 +17,7 @@ class JobLimits:
         signal_seconds: How long before its end the job is warned.
         timeout_restarts: How often a run that had its whole time is started again.
         preemption_restarts: How often a preempted job is queued again.
+        malloc: The runs' memory allocator; see `allocator_variables`.
     """
 
     run_minutes: int
@@ -22,6 +25,7 @@ class JobLimits:
     signal_seconds: int
     timeout_restarts: int
     preemption_restarts: int
+    malloc: str = NONE
 
 
 def comes_back(restarts: int, limits: JobLimits) -> bool:

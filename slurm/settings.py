@@ -12,7 +12,7 @@ from harness.record.files import visible
 
 _TIME = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_TEXTS = ("partition", "account", "qos", "constraint", "python")
+_TEXTS = ("partition", "account", "qos", "constraint", "python", "malloc")
 MAPPINGS = ("time", "sbatch")
 """Settings that are merged key by key."""
 
@@ -38,6 +38,7 @@ class Settings:
         signal_seconds: How long before its end a job is warned.
         timeout_restarts: How often a run that had its whole time is started again.
         preemption_restarts: How often a preempted job asks to be queued again.
+        malloc: Memory allocator of the runs: `none`, `tcmalloc`, or the path of a library.
     """
 
     time: Mapping[str, str]
@@ -55,6 +56,7 @@ class Settings:
     signal_seconds: int = bounded(minimum=1)
     timeout_restarts: int = bounded(minimum=0)
     preemption_restarts: int = bounded(minimum=0)
+    malloc: str = bounded()
 
     def limit(self, algorithm: str) -> str:
         """Time limit of one run, as it was written."""

@@ -155,6 +155,7 @@ def _limits(array: Array, settings: Settings) -> JobLimits:
         signal_seconds=_signal_seconds(array, settings),
         timeout_restarts=settings.timeout_restarts,
         preemption_restarts=settings.preemption_restarts,
+        malloc=settings.malloc,
     )
 
 

@@ -4,6 +4,11 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"  # before anything imports a numerical library
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Time says nothing about a property on a machine that does other work besides.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
 """CleanRL: the scripts of the wheel, run as they are shipped."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapters.cleanrl.scripts import SHA256, check_installed
@@ -41,6 +41,11 @@ class CleanRLAdapter:
     ) -> Native:
         """See `adapters.cleanrl.translate`."""
         return translate(algorithm, hyperparameters, context)
+
+    def training_modules(self, algorithm: str) -> Sequence[str]:
+        """The scripts of TD3 and SAC take their replay buffer from SB3."""
+        always = ("adapters.cleanrl.train", "torch._dynamo")
+        return always if algorithm == "ppo" else (*always, "stable_baselines3")
 
     def train(
         self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor

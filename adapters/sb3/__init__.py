@@ -2,7 +2,7 @@
 
 import dataclasses
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapters.sb3.translate import translate
@@ -52,6 +52,10 @@ class SB3Adapter:
     ) -> Native:
         """See `adapters.sb3.translate`."""
         return translate(algorithm, hyperparameters, context)
+
+    def training_modules(self, algorithm: str) -> Sequence[str]:
+        """Everything for every algorithm; torch's optimisers load its compiler."""
+        return ("adapters.sb3.train", "torch._dynamo")
 
     def train(
         self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor

@@ -2,7 +2,7 @@
 
 import dataclasses
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from adapters.tianshou.translate import translate
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
@@ -48,6 +48,10 @@ class TianshouAdapter:
     ) -> Native:
         """See `adapters.tianshou.translate`."""
         return translate(algorithm, hyperparameters, context)
+
+    def training_modules(self, algorithm: str) -> Sequence[str]:
+        """Everything for every algorithm; torch's optimisers load its compiler."""
+        return ("adapters.tianshou.train", "torch._dynamo")
 
     def train(
         self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor

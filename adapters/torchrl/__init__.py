@@ -2,7 +2,7 @@
 
 import dataclasses
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapters.torchrl.translate import half_range, translate
@@ -62,6 +62,10 @@ class TorchRLAdapter:
     ) -> Native:
         """See `adapters.torchrl.translate`."""
         return translate(algorithm, hyperparameters, context)
+
+    def training_modules(self, algorithm: str) -> Sequence[str]:
+        """Everything for every algorithm; its environments look for SB3's, its data for pandas."""
+        return ("adapters.torchrl.train", "torch._dynamo", "stable_baselines3")
 
     def train(
         self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interval", choices=METHODS, default="t", help="method of the 95%% intervals (default: t)"
     )
-    parser.add_argument("--output", type=Path, help="default: RESULTS/analysis")
+    parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
 
 
 def run(options: argparse.Namespace) -> int:

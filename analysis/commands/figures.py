@@ -34,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--only", default="", help="names of figures, with commas between them (default: all)"
     )
     parser.add_argument("--list", action="store_true", help="print the names of figures and stop")
-    parser.add_argument("--output", type=Path, help=f"default: RESULTS/{ANALYSIS_FOLDER}/{FOLDER}")
+    parser.add_argument(
+        "--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}/{FOLDER}"
+    )
     add_interval_argument(parser)
     add_jobs_argument(parser)
     add_verdict_arguments(parser)

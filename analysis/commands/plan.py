@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replace-failed", action="store_true", help="new seeds in place of failed ones"
     )
-    parser.add_argument("--output", type=Path, help=f"default: RESULTS/analysis/{SCRIPT}")
+    parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
     add_verdict_arguments(parser)
 
 
@@ -59,13 +59,14 @@ def run(options: argparse.Namespace) -> int:
         given = f"--batch={options.batch} and --most={options.most}"
         raise CommandError(f"{given}: give at least 1 and 2.")
     loaded = load_results(options.results)
-    output = options.output or options.results / ANALYSIS_FOLDER / SCRIPT
+    output = (options.output or options.results / ANALYSIS_FOLDER) / SCRIPT
     plan, lines = _plan(loaded, chosen, options, output.with_name(TABLE))
     if not any((plan.decided, plan.planned, plan.beyond, plan.not_ours)):
+        parted = "".join(f" {text}." for text in loaded.parted)
         raise CommandError(
-            f"{options.results}: no setting has complete runs of two frameworks to compare."
+            f"{options.results}: no setting has complete runs of two frameworks to compare.{parted}"
         )
-    lines += [*pairs_in_words(plan, options.most, options.sequential), *costs(plan)]
+    lines += [*pairs_in_words(plan, options.most, options.sequential), *loaded.parted, *costs(plan)]
     with writing_to(output.parent):
         # Written without commands too, so that no script of an earlier plan is left.
         remark = "\n".join([f"python -m analysis {shlex.join(sys.argv[1:])}", *lines])
@@ -82,9 +83,13 @@ def _plan(
     loaded: Loaded, options: Options, given: argparse.Namespace, table: Path
 ) -> tuple[Plan, list[str]]:
     if not given.sequential:
-        verdicts = judge_runs(loaded, options).consistency
-        replace = given.replace_failed
-        return plan_once(verdicts, loaded, given.most, given.batch, replace), []
+        verdicts = judge_runs(loaded, options)
+        sizes = given.most, given.batch, given.replace_failed
+        return plan_once(verdicts.consistency, loaded, *sizes, options, verdicts.rankings), [
+            f"Seeds for {options.power:.0%} power at the level that Holm's correction holds the "
+            "next p-value against, if the values measured were the true ones. As these are rough, "
+            "the true need may be anything between the numbers behind it (four cases of five)"
+        ]
     try:
         looks = Looks(given.batch, given.most)
     except ValueError as error:

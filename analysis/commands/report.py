@@ -25,7 +25,10 @@ from harness.record.layout import ANALYSIS_FOLDER
 PAGE = "report.html"
 _PACKAGES = ("numpy", "scipy", "matplotlib", "seaborn", "jinja2")
 # Options that change the page; `jobs` does not.
-_NAMES = ("interval", "alpha", "margin", "family", "power", "rng_seed", "output")
+_NAMES = (
+    *("interval", "alpha", "margin", "margin_of", "failed_below", "family", "power", "rng_seed"),
+    *("range", "output"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +66,8 @@ def command(options: argparse.Namespace) -> str:
     for name in _NAMES:
         value = getattr(options, name)
         if value != options.defaults[name]:
-            words += [f"--{name.replace('_', '-')}", str(value)]
+            for item in value if isinstance(value, list) else [value]:
+                words += [f"--{name.replace('_', '-')}", str(item)]
     return shlex.join(words)
 
 

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import io
+import math
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -14,7 +15,7 @@ from rich.progress import track
 
 from analysis.data.load import load
 from analysis.data.runs import Loaded
-from analysis.verdicts.options import FAMILIES, Options
+from analysis.verdicts.options import FAMILIES, MARGINS, Options
 
 _WIDEST = 100  # columns
 T = TypeVar("T")
@@ -82,7 +83,27 @@ def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:
         "--margin",
         type=float,
         default=default.margin_share,
-        help="margin of equivalence as a share of the published score (default: %(default)s)",
+        help="margin of equivalence, as a share of the way from random actions to the published "
+        "score (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--margin-of",
+        choices=MARGINS,
+        default=default.margin_of,
+        help="score: the margin is a share of the published score itself (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--failed-below",
+        type=float,
+        default=default.failed_share,
+        help="a run fails that ends below this share of the same way (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--range",
+        action="append",
+        default=[],
+        metavar="TASK=LOW:HIGH",
+        help="between what scores runs of a task end, where nothing is published; may be repeated",
     )
     parser.add_argument(
         "--family",
@@ -110,8 +131,13 @@ def make_options(arguments: argparse.Namespace) -> Options:
     Raises:
         CommandError: A value is out of its range.
     """
-    for name, low, high in (("alpha", 0, 0.5), ("margin", 0, 10), ("power", 0, 1)):
-        value = getattr(arguments, name)
+    for name, low, high in (
+        ("alpha", 0, 0.5),
+        ("margin", 0, 10),
+        ("power", 0, 1),
+        ("failed-below", 0, 1),
+    ):
+        value = getattr(arguments, name.replace("-", "_"))
         if not low < value < high:
             raise CommandError(f"--{name}={value}: give a number above {low} and below {high}.")
     return Options(
@@ -120,4 +146,27 @@ def make_options(arguments: argparse.Namespace) -> Options:
         family=arguments.family,
         power=arguments.power,
         seed=arguments.rng_seed,
+        margin_of=arguments.margin_of,
+        failed_share=arguments.failed_below,
+        ranges=tuple(_range(text) for text in arguments.range),
     )
+
+
+def _range(text: str) -> tuple[str, float, float]:
+    """A task and the ends of its scores.
+
+    Raises:
+        CommandError: It is not TASK=LOW:HIGH.
+    """
+    env, _, ends = text.partition("=")
+    low, _, high = ends.partition(":")
+    try:
+        found = float(low), float(high)
+    except ValueError:
+        found = math.nan, math.nan
+    if not env or not (math.isfinite(found[0]) and found[0] < found[1] < math.inf):
+        raise CommandError(
+            f"--range={text}: give a task, its least and its largest score, such as "
+            "--range Pendulum-v1=-1600:0."
+        )
+    return env, *found

@@ -26,7 +26,9 @@ FORMATS = {"md": to_markdown, "csv": to_csv, "tex": to_latex}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
     parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
-    parser.add_argument("--output", type=Path, help=f"default: RESULTS/{ANALYSIS_FOLDER}/{FOLDER}")
+    parser.add_argument(
+        "--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}/{FOLDER}"
+    )
     parser.add_argument(
         "--interval", choices=METHODS, default="t", help="method of the 95%% intervals (default: t)"
     )

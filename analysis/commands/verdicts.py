@@ -14,7 +14,16 @@ from analysis.commands.shell import (
     make_options,
     writing_to,
 )
-from analysis.tables.verdicts import consistency_row, ranking_rows, reproduction_row, to_csv
+from analysis.tables.verdicts import (
+    consistency_row,
+    existence_row,
+    existence_words,
+    ranking_rows,
+    reproduction_row,
+    to_csv,
+)
+from analysis.verdicts.consistency import PairVerdict
+from analysis.verdicts.reproduction import ReproductionVerdict
 from analysis.verdicts.study import StudyVerdicts, judge_runs
 from harness.record.files import write_text
 from harness.record.layout import ANALYSIS_FOLDER
@@ -23,7 +32,7 @@ from harness.record.layout import ANALYSIS_FOLDER
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
     parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
-    parser.add_argument("--output", type=Path, help="default: RESULTS/analysis")
+    parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
     add_verdict_arguments(parser)
 
 
@@ -34,26 +43,37 @@ def run(options: argparse.Namespace) -> int:
         CommandError: There is nothing to judge or nowhere to write.
     """
     chosen = make_options(options)
-    verdicts = judge_runs(load_results(options.results), chosen)
+    loaded = load_results(options.results)
+    verdicts = judge_runs(loaded, chosen)
     output = options.output or options.results / ANALYSIS_FOLDER
     with writing_to(output):
         names = write_tables(output, verdicts)
     console = make_console()
-    for line in (*summary(verdicts), *(f"Table: {name}" for name in names)):
+    for line in (*summary(verdicts), *loaded.parted, *(f"Table: {name}" for name in names)):
         console.print(Text(line), soft_wrap=True)
     return 0
 
 
 def summary(verdicts: StudyVerdicts) -> list[str]:
     """How often each verdict was given."""
+
+    def main(item: ReproductionVerdict | PairVerdict) -> bool:
+        cell = item.group.cell if isinstance(item, ReproductionVerdict) else item.cell
+        return verdicts.is_main(cell)
+
+    published, pairs, ranked = verdicts.reproduction, verdicts.consistency, verdicts.rankings
     lines = []
     for name, words in (
-        ("Reproduction, thesis' form", [item.thesis_form for item in verdicts.reproduction]),
-        ("Reproduction, two-sided", [item.two_sided for item in verdicts.reproduction]),
-        ("Consistency", [item.verdict for item in verdicts.consistency]),
-        ("Ranking", [item.verdict for item in verdicts.rankings]),
+        ("Reproduction, thesis' form", [(i.thesis_form, main(i)) for i in published]),
+        ("Reproduction, two-sided", [(i.two_sided, main(i)) for i in published]),
+        ("Consistency", [(i.verdict, main(i)) for i in pairs]),
+        ("Ranking", [(i.verdict, verdicts.ranks_main(i)) for i in ranked]),
     ):
-        lines.append(f"{name}: {_verdict_counts(words)}")
+        lines.append(f"{name}: {_verdict_counts([word for word, own in words if own])}")
+        others = [word for word, own in words if not own]
+        if others:
+            lines.append(f"  in other variants: {_verdict_counts(others)}")
+    lines += [existence_words(item) for item in verdicts.existence]
     return lines
 
 
@@ -64,11 +84,12 @@ def _verdict_counts(words: Sequence[str]) -> str:
 
 
 def write_tables(output: Path, verdicts: StudyVerdicts) -> list[Path]:
-    """Writes reproduction.csv, consistency.csv and ranking.csv; returns their paths."""
+    """Writes a table for each question, and one on differences as such; returns their paths."""
     tables = {
         "reproduction.csv": [reproduction_row(item) for item in verdicts.reproduction],
         "consistency.csv": [consistency_row(item) for item in verdicts.consistency],
         "ranking.csv": [row for item in verdicts.rankings for row in ranking_rows(item)],
+        "existence.csv": [existence_row(item) for item in verdicts.existence],
     }
     for name, rows in tables.items():
         write_text(output / name, to_csv(rows))

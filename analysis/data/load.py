@@ -1,8 +1,10 @@
 """Reads run folders for the analysis; a folder that cannot be used is kept with its reason."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
+from analysis.data.asked import part_runs
 from analysis.data.foreign import judge_together, read_foreign
 from analysis.data.runs import Cell, Excluded, Loaded, Run, RunId
 from harness.record.files import visible
@@ -23,23 +25,29 @@ def load(root: Path) -> Loaded:
     found = find_runs(root)
     runs: list[Run] = []
     excluded: list[Excluded] = []
-    known: dict[RunId, Path] = {}
     for folder in found.runs:
         outcome = load_run(folder)
-        if isinstance(outcome, Excluded):
-            excluded.append(outcome)
-        elif outcome.id in known:
-            other = known[outcome.id].relative_to(root)
-            reason = f"same run as {other}, which is used"
-            excluded.append(Excluded(outcome.id, folder, reason, completed=True))
-        else:
-            known[outcome.id] = folder
-            runs.append(outcome)
+        (runs if isinstance(outcome, Run) else excluded).append(outcome)  # type: ignore[arg-type]
     foreign = [read_foreign(folder) for folder in found.foreign]
     excluded += [item for item in foreign if isinstance(item, Excluded)]
     for outcome in judge_together([item for item in foreign if isinstance(item, Run)]):
         (runs if isinstance(outcome, Run) else excluded).append(outcome)  # type: ignore[arg-type]
-    return Loaded(root, tuple(runs), tuple(excluded), found.links)
+    parted, sentences = part_runs(runs)
+    used, copies = _without_copies(parted, root)
+    return Loaded(root, used, (*excluded, *copies), found.links, sentences)
+
+
+def _without_copies(runs: Sequence[Run], root: Path) -> tuple[tuple[Run, ...], list[Excluded]]:
+    """Every run once, and those that stand for a run that there is already."""
+    known: dict[RunId, Run] = {}
+    copies = []
+    for run in runs:
+        first = known.setdefault(run.id, run)
+        if first is not run and run.provenance is not None:
+            reason = f"same run as {first.path.relative_to(root)}, which is used"
+            copies.append(Excluded(run.id, run.path, reason, completed=True))
+    copied = {item.path for item in copies}
+    return tuple(run for run in runs if run.path not in copied), copies
 
 
 def load_run(folder: Path) -> Run | Excluded:
@@ -67,6 +75,7 @@ def load_run(folder: Path) -> Run | Excluded:
         reading.spec,
         math.nan if seconds is None or seconds < 0 else seconds,
         record.provenance,
+        record.hyperparameters,
     )
 
 

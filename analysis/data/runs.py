@@ -63,6 +63,8 @@ class Run:
         spec: The specification in run.json.
         seconds: Wall-clock time from start to end; NaN where run.json does not tell.
         provenance: Where and with what it was made; None for runs of other projects.
+        held: The hyperparameters that the framework was held to.
+        parted: Whether its place holds runs that were asked for other settings.
     """
 
     id: RunId
@@ -73,6 +75,8 @@ class Run:
     spec: Mapping[str, Any]
     seconds: float = math.nan
     provenance: Provenance | None = None
+    held: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    parted: bool = False
 
     @property
     def final_score(self) -> float:
@@ -108,12 +112,15 @@ class Loaded:
         runs: The runs that are used, ordered by path.
         excluded: The others, ordered by path.
         links: Links to folders below it, which are not followed.
+        parted: Where runs of one name were asked for different settings, in sentences; their
+            variants tell them apart.
     """
 
     root: Path
     runs: tuple[Run, ...]
     excluded: tuple[Excluded, ...]
     links: tuple[Path, ...] = ()
+    parted: tuple[str, ...] = ()
 
     @property
     def folders(self) -> tuple[Run | Excluded, ...]:

@@ -33,7 +33,7 @@ from analysis.figures.style import PAGE, Look, algorithm_looks, looks, paper_set
 from analysis.verdicts.consistency import DIFFERENT, PairVerdict
 from analysis.verdicts.ranking import WORST_FIRST, RankingVerdict
 from analysis.verdicts.study import Material
-from analysis.words import file_name, label, recipe_label
+from analysis.words import file_name, label, order_words, recipe_label
 
 _COLUMNS = 3
 
@@ -184,7 +184,7 @@ def _of_ranking(material: Material, key: curves.Configuration) -> Sheet | None:
     worst = least_preserved(items)
     panels = tuple(
         (
-            label(ranked.framework),
+            f"{worst.env}\n{label(ranked.framework)}",
             curves.lines_of_algorithms(material, key, worst.env, ranked.framework),
         )
         for ranked in worst.rankings
@@ -193,7 +193,7 @@ def _of_ranking(material: Material, key: curves.Configuration) -> Sheet | None:
     how = (
         f"{worst.env}, of {len(items)} tasks the one with the worst verdict ({worst.verdict}) "
         "and, among those, the smallest bootstrap probability of the same order "
-        f"({worst.same_order:.2f})"
+        f"{order_words(worst.same_order, worst.chance)}"
     )
     name = file_name("highlights", "ranking", hps, *material.suffix(study, variant))
     context = material.context(study, variant)

@@ -29,12 +29,14 @@ class RankPanel:
     Attributes:
         verdict: On all frameworks.
         same_order: Bootstrap probability of the same order in all of them.
+        chance: The same if all algorithms tied.
         frameworks: Their names.
         ranks: Per algorithm its rank in each framework.
     """
 
     verdict: str
     same_order: float
+    chance: float
     frameworks: tuple[str, ...]
     ranks: tuple[tuple[str, tuple[float, ...]], ...]
 
@@ -61,8 +63,8 @@ def _sheet(material: Material, key: tuple[str, str], items: list[RankingVerdict]
         f"{title} ({material.context(*key)}): 1 is best; algorithms that Welch's test does not "
         f"separate at {material.verdicts.options.alpha:.0%} (Holm-corrected within a framework) "
         "share their ranks. Background: verdict on all frameworks. Number: bootstrap probability "
-        f"that no two algorithms' means are in opposite orders. n = {span(sizes)} runs used per "
-        "point."
+        "that no two algorithms' means are in opposite orders, and in brackets what it would be on "
+        f"average if all algorithms tied. n = {span(sizes)} runs used per point."
     )
     name = file_name("ranks", *material.suffix(*key))
     labels = tuple(recipe_label(hps) for hps in columns)
@@ -76,6 +78,7 @@ def _panel(item: RankingVerdict) -> RankPanel:
     return RankPanel(
         item.verdict,
         item.same_order,
+        item.chance.mean,
         tuple(ranked.framework for ranked in item.rankings),
         tuple(
             (algorithm, tuple(float(ranked.ranks[i]) for ranked in item.rankings))
@@ -133,7 +136,7 @@ def _draw_panel(axis: Axes, panel: RankPanel | None, styles: dict[str, Look], la
     axis.text(
         0.98,
         0.05,
-        f"{panel.same_order:.2f}",
+        f"{panel.same_order:.2f} ({panel.chance:.2f})",
         transform=axis.transAxes,
         ha="right",
         fontsize=SMALL - 1,

@@ -75,8 +75,8 @@ def _sheet(
         f"{title} ({material.context(study, variant)}). Different at {options.alpha:.0%} (Welch's "
         f"test after Holm's correction over {items[0].family}: {items[0].family_size} tests, and "
         f"a permutation test): the sign tells whether the upper framework's mean is above (>) or "
-        f"below (<) the lower one's. Equivalent: within {options.margin_share:.0%} of the "
-        f"published score. Undecided: seeds per framework that would decide it at "
+        f"below (<) the lower one's. Equivalent: within {options.margin_words}. "
+        f"Undecided: seeds per framework that would decide it at "
         f"{options.power:.0%} power, 1k+ for more than {_MOST:,}. n = "
         f"{span(sizes)} runs used per framework."
     )

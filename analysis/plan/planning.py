@@ -7,10 +7,12 @@ import math
 from collections.abc import Sequence
 
 from analysis.data.runs import Cell, Loaded, Run, RunId
-from analysis.verdicts.consistency import UNDECIDED, PairVerdict
+from analysis.verdicts.consistency import UNDECIDED, PairVerdict, holm_levels, plausible_seeds
 from analysis.verdicts.groups import Group, by_cell, groups_of_runs
+from analysis.verdicts.options import Options
+from analysis.verdicts.ranking import RankingVerdict
 from analysis.verdicts.stopping import StoppingVerdict
-from analysis.words import number
+from analysis.words import number, seeds_words
 
 Place = tuple[str, ...]
 
@@ -26,6 +28,9 @@ class Need:
         begun: How many of them have such a folder.
         failed: How many of those have failed.
         core_hours: What all of them cost; NaN where no run tells.
+        size: Seeds in all by the estimate.
+        low: The estimate could as well be as low, given how few runs there are; NaN if unknown.
+        high: Or as high.
     """
 
     cell: Cell
@@ -34,6 +39,9 @@ class Need:
     begun: int
     failed: int
     core_hours: float
+    size: int = 0
+    low: float = math.nan
+    high: float = math.nan
 
 
 class Stock:
@@ -88,6 +96,23 @@ def _core_hours(runs: Sequence[Run]) -> dict[Place, float]:
 
 Key = tuple[Cell, str]
 Pair = tuple[Group, Group]
+Ends = tuple[float, float]
+_UNKNOWN: Ends = (math.nan, math.nan)
+
+
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    """Seeds that two groups should have.
+
+    Attributes:
+        pair: The groups.
+        size: Seeds of each; 0 where nothing is to be decided.
+        ends: Between what the size lies, as far as the runs there can tell.
+    """
+
+    pair: Pair
+    size: float
+    ends: Ends = _UNKNOWN
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +124,10 @@ class Plan:
         planned: Undecided pairs that the seeds are for.
         beyond: Undecided pairs that would need more seeds than allowed.
         decided: Pairs with a verdict.
-        not_ours: Undecided pairs whose runs this project did not make and cannot repeat.
+        not_ours: Undecided pairs whose runs this project did not make, or whose folders hold runs
+            that were asked for other settings: neither can be repeated.
+        rankings: Undecided pairs of rankings that the seeds are for as well.
+        rankings_beyond: Undecided pairs of rankings that would need more seeds than allowed.
     """
 
     needs: tuple[Need, ...]
@@ -107,6 +135,8 @@ class Plan:
     beyond: int
     decided: int
     not_ours: int
+    rankings: int = 0
+    rankings_beyond: int = 0
 
     @property
     def runs(self) -> int:
@@ -125,8 +155,10 @@ def plan_once(
     most: int,
     step: int,
     replace_failed: bool = False,
+    options: Options | None = None,
+    rankings: Sequence[RankingVerdict] = (),
 ) -> Plan:
-    """As many seeds as each undecided pair needs, by its own estimate.
+    """As many seeds as each undecided pair and ranking needs, by its own estimate.
 
     Where that is no more than there are: `step` more. Without any test: as many as the other has.
 
@@ -136,16 +168,47 @@ def plan_once(
         most: Seeds per framework that are never exceeded.
         step: Seeds to add where the estimate is of no help.
         replace_failed: Take new seeds in place of those whose runs failed.
+        options: Level, margin and power behind the verdicts.
+        rankings: All rankings.
     """
-    goals = [((item.first, item.second), _goal(item, step)) for item in verdicts]
-    return _plan([*goals, *_untested(groups_of_runs(loaded))], loaded, most, replace_failed)
+    chosen = options or Options()
+    levels = holm_levels(verdicts, chosen.alpha)
+    goals = [
+        Goal(
+            (item.first, item.second),
+            size,
+            plausible_seeds(item, level, chosen) if size else _UNKNOWN,
+        )
+        for item, level in zip(verdicts, levels, strict=True)
+        for size in [_goal(item, step)]
+    ]
+    goals += _untested(groups_of_runs(loaded))
+    more, beyond = _ranking_goals(rankings, most)
+    plan = _plan(goals, loaded, most, replace_failed, [goal for goals in more for goal in goals])
+    return dataclasses.replace(plan, rankings=len(more), rankings_beyond=beyond)
+
+
+def _ranking_goals(rankings: Sequence[RankingVerdict], most: int) -> tuple[list[list[Goal]], int]:
+    """What undecided pairs of rankings need, and how many need too much."""
+    found, beyond = [], 0
+    for ranking in rankings:
+        groups = {ranked.framework: ranked.groups for ranked in ranking.rankings}
+        for pair in ranking.pairs:
+            if pair.verdict != UNDECIDED or math.isnan(pair.seeds_needed):
+                continue
+            if pair.seeds_needed > most:
+                beyond += 1
+                continue
+            sides = zip(groups[pair.first], groups[pair.second], strict=True)
+            found.append([Goal(two, pair.seeds_needed) for two in sides])
+    return found, beyond
 
 
 def plan_next_look(
     verdicts: Sequence[StoppingVerdict], loaded: Loaded, replace_failed: bool = False
 ) -> Plan:
     """The seeds of the next look for every pair that is still open."""
-    goals = [((item.first, item.second), float(item.next_size)) for item in verdicts]
+    goals = [Goal((item.first, item.second), float(item.next_size)) for item in verdicts]
     most = max((item.next_size for item in verdicts), default=0)
     plan = _plan(goals, loaded, most, replace_failed)
     ended = sum(item.verdict == UNDECIDED and not item.next_size for item in verdicts)
@@ -161,10 +224,10 @@ def _goal(item: PairVerdict, step: int) -> float:
     return item.seeds_needed if item.seeds_needed > smaller else smaller + step
 
 
-def _untested(groups: Sequence[Group]) -> list[tuple[Pair, float]]:
+def _untested(groups: Sequence[Group]) -> list[Goal]:
     """Frameworks without any usable run, beside each one that has some."""
     return [
-        ((group, other), max(2, other.n))
+        Goal((group, other), max(2, other.n))
         for members in by_cell(groups).values()
         for group in members
         for other in members
@@ -173,18 +236,32 @@ def _untested(groups: Sequence[Group]) -> list[tuple[Pair, float]]:
 
 
 def _plan(
-    goals: Sequence[tuple[Pair, float]], loaded: Loaded, most: int, replace_failed: bool
+    goals: Sequence[Goal],
+    loaded: Loaded,
+    most: int,
+    replace_failed: bool,
+    uncounted: Sequence[Goal] = (),
 ) -> Plan:
-    wanted = collections.Counter[Key]()
+    wanted: dict[Key, Goal] = {}
     counts = collections.Counter[str]()
-    for pair, size in goals:
-        kind = _kind(pair, size, most)
-        counts[kind] += 1
-        if kind == "planned":
-            wanted |= {(group.cell, group.framework): int(size) for group in pair}
+    for i, goal in enumerate([*goals, *uncounted]):
+        kind = _kind(goal.pair, goal.size, most)
+        counts[kind] += i < len(goals)
+        for group in goal.pair if kind == "planned" else ():
+            key = group.cell, group.framework
+            if key not in wanted or goal.size > wanted[key].size:
+                wanted[key] = goal
     stock = Stock(loaded, replace_failed)
     groups = {(group.cell, group.framework): group for group in groups_of_runs(loaded)}
-    needs = [stock.need(groups[key], wanted[key]) for key in sorted(wanted)]
+    needs = [
+        dataclasses.replace(
+            stock.need(groups[key], int(goal.size)),
+            size=int(goal.size),
+            low=goal.ends[0],
+            high=goal.ends[1],
+        )
+        for key, goal in sorted(wanted.items(), key=lambda item: item[0])
+    ]
     kinds = (counts[name] for name in ("planned", "beyond", "decided", "not ours"))
     return Plan(tuple(need for need in needs if need.seeds), *kinds)
 
@@ -200,7 +277,7 @@ def _kind(pair: Pair, size: float, most: int) -> str:
 
 
 def _ours(run: Run) -> bool:
-    return "steps" in run.spec and "overridden" in run.spec
+    return "steps" in run.spec and "overridden" in run.spec and not run.parted
 
 
 def pairs_in_words(plan: Plan, most: int, sequential: bool) -> list[str]:
@@ -211,8 +288,16 @@ def pairs_in_words(plan: Plan, most: int, sequential: bool) -> list[str]:
         else f"{plan.beyond} would need more than {most} seeds and are left"
     )
     lines = [f"Pairs of frameworks: {plan.decided} decided, {plan.planned} to go on with, {beyond}"]
+    if plan.rankings or plan.rankings_beyond:
+        lines.append(
+            f"Pairs of rankings: {plan.rankings} to go on with, {plan.rankings_beyond} would need "
+            f"more than {most} seeds and are left"
+        )
     if plan.not_ours:
-        lines.append(f"{plan.not_ours} undecided pairs hold runs that were not made here")
+        lines.append(
+            f"{plan.not_ours} undecided pairs hold runs that were not made here, or lie where runs "
+            "were asked for other settings"
+        )
     return lines
 
 
@@ -241,10 +326,19 @@ def costs(plan: Plan) -> list[str]:
 def _need_line(need: Need) -> str:
     cell = need.cell
     cost = "" if math.isnan(need.core_hours) else f" ({_hours(need.core_hours)})"
+    setting = (cell.env, cell.algorithm, cell.hps, cell.variant, need.framework)
     return (
-        f"  {cell.env}, {cell.algorithm}, {cell.hps}, {need.framework}: "
-        f"{'seeds' if len(need.seeds) > 1 else 'seed'} {_ranges(need.seeds)}{cost}"
+        f"  {', '.join(part for part in setting if part)}: "
+        f"{'seeds' if len(need.seeds) > 1 else 'seed'} {_ranges(need.seeds)}{cost}{_sure(need)}"
     )
+
+
+def _sure(need: Need) -> str:
+    """What an estimate from few runs is worth."""
+    if math.isnan(need.low):
+        return ""
+    ends = f"{seeds_words(need.low)} to {seeds_words(need.high)}"
+    return f"; {need.size} in all, which may as well be {ends}"
 
 
 def _ranges(seeds: Sequence[int]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from analysis.data.runs import Cell
 from analysis.report.links import Links
-from analysis.report.tables import SortableTable, Value, amount, setting_columns
+from analysis.report.tables import SortableTable, Value, amount, ends, setting_columns
 from analysis.stats.aggregates import NAMES
 from analysis.verdicts.groups import Group
 from analysis.verdicts.overall import Overall
@@ -17,7 +17,7 @@ def overall_table(items: Sequence[Overall], verdicts: StudyVerdicts, links: Link
     heads = [head for head in heads if head[0] != "task"]
     columns = [(name, False) for name, _ in heads] + [("framework", False)]
     for name in NAMES:
-        columns += [(name.replace("_", " "), True), ("95% from", True), ("to", True)]
+        columns += [(name.replace("_", " "), True), ("95% interval", True)]
     columns += [("tasks", True), ("n per task", True)]
     rows = []
     for item in items:
@@ -25,15 +25,18 @@ def overall_table(items: Sequence[Overall], verdicts: StudyVerdicts, links: Link
         for i, framework in enumerate(item.aggregates.names):
             found = item.aggregates
             numbers = [
-                amount(float(values[i, k]))
+                value
                 for k in range(len(NAMES))
-                for values in (found.point, found.low, found.high)
+                for value in (
+                    amount(float(found.point[i, k])),
+                    ends(float(found.low[i, k]), float(found.high[i, k])),
+                )
             ]
             used = sorted(set(found.seeds[i]))
-            ends = " to ".join(map(str, dict.fromkeys((used[0], used[-1]))))
+            span = " to ".join(map(str, dict.fromkeys((used[0], used[-1]))))
             groups = [group for group in verdicts.groups if _belongs(group, item, framework)]
             values = (*(Value(get(cell)) for _, get in heads), Value(framework), *numbers)
-            extra = (Value(str(len(item.tasks)), str(len(item.tasks))), Value(ends, str(used[0])))
+            extra = (Value(str(len(item.tasks)), str(len(item.tasks))), Value(span, str(used[0])))
             rows.append(((*values, *extra), links.of(groups)))
     return SortableTable("t-overall", "Aggregates over all tasks", tuple(columns), tuple(rows))
 

@@ -24,7 +24,7 @@ from analysis.verdicts.ranking import (
     RankPair,
 )
 from analysis.verdicts.study import StudyVerdicts
-from analysis.words import OWN, label, recipe_label
+from analysis.words import OWN, label, order_words, recipe_label, seeds_words
 
 
 def ranking(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
@@ -35,6 +35,9 @@ def ranking(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
         text = "No two frameworks ran the same two algorithms in the same setting."
         return AnswerInWords("ranking", question, Sentence(text, ()), (), (), 0)
     order = (PRESERVED, MAGNITUDE, NOT_PRESERVED, UNDECIDED)
+    aside = [item for item in items if not verdicts.ranks_main(item)]
+    main = [item for item in items if verdicts.ranks_main(item)]
+    items, aside = (tuple(main), aside) if main else (items, [])
     head = (
         f"Of {plural(len(items), 'ranking')}, one per task and configuration: "
         f"{verdict_counts([item.verdict for item in items], order)}. A ranking counts as its "
@@ -46,6 +49,11 @@ def ranking(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
         own = [item for item in items if item.hps == hps]
         text = f"Under {recipe_words(hps)}: {verdict_counts([i.verdict for i in own], order)}."
         parts.append(Sentence(text, _all(own, links), "t-ranking", recipe_label(hps)))
+    for variant in sorted({item.variant for item in aside}):
+        own = [item for item in aside if item.variant == variant]
+        text = f"Apart from these, with {variant}: "
+        text += f"{verdict_counts([i.verdict for i in own], order)}."
+        parts.append(Sentence(text, _all(own, links), "t-ranking", variant))
     several = len({(item.study, item.variant) for item in items}) > 1
     broken = [item for item in items if item.verdict == NOT_PRESERVED]
     broken.sort(key=lambda item: (item.same_order, item.env, item.hps))
@@ -67,7 +75,8 @@ def _finding(item: RankingVerdict, several: bool, links: Links) -> Sentence:
     )
     text = (
         f"{_where(item, several)}: {item.verdict}. In opposite order: {opposite}. Ranks: {ranks}. "
-        f"Probability that no two means are in opposite orders: {item.same_order:.2f}. "
+        "Probability that no two means are in opposite orders: "
+        f"{order_words(item.same_order, item.chance)}. "
         f"{sizes(group for one in item.rankings for group in one.groups)}"
     )
     words = recipe_label(item.hps)
@@ -93,7 +102,8 @@ def ranking_table(verdicts: StudyVerdicts, links: Links) -> SortableTable:
     columns = [(name, False) for name, _ in heads]
     columns += [("first", False), ("second", False), ("verdict", False)]
     columns += [("ranks in first", False), ("ranks in second", False)]
-    columns += [(name, True) for name in ("tau-b", "tau-b of means", "P(same order)")]
+    columns += [(name, True) for name in ("tau-b", "tau-b of means")]
+    columns += [("P(same order)", True), ("if all tied", True), ("seeds needed", True)]
     columns += [("opposite", False), ("gap changed", False)]
     rows = tuple(
         (
@@ -128,7 +138,8 @@ def _rank_values(item: RankingVerdict, pair: RankPair) -> list[Value]:
         Value(pair.verdict, kind=pair.verdict),
         Value(ranks[pair.first]),
         Value(ranks[pair.second]),
-        *map(amount, (pair.tau_b, pair.tau_b_means, pair.same_order)),
+        *map(amount, (pair.tau_b, pair.tau_b_means, pair.same_order, pair.chance.mean)),
+        amount(pair.seeds_needed, seeds_words(pair.seeds_needed)),
         Value("; ".join(" and ".join(names) for names in pair.reversed_pairs)),
         Value("; ".join(" and ".join(names) for names in pair.changed_gaps)),
     ]

@@ -8,6 +8,7 @@ from analysis.report.statements import (
     AnswerInWords,
     Sentence,
     answer,
+    by_variant,
     p_text,
     plural,
     sizes,
@@ -38,6 +39,10 @@ def reproduction(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
         text = "No run can be held against a score read off the original papers: that takes the "
         text += "hyperparameters called original on one of their tasks."
         return AnswerInWords("reproduction", question, Sentence(text, ()), (), (), 0)
+    cells = [item.group.cell for item in items]
+    aside = [item for item in items if item.two_sided and not verdicts.is_main(item.group.cell)]
+    main = [item for item in items if verdicts.is_main(item.group.cell)]
+    items, aside = (main, aside) if main else (items, [])
     tested = [item for item in items if item.two_sided]
     head = _headline(items, tested, verdicts.options.alpha)
     parts = []
@@ -46,8 +51,12 @@ def reproduction(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
         text = f"{label(algorithm)}: {verdict_counts([item.two_sided for item in own], _ORDER)}."
         groups = links.of(item.group for item in own)
         parts.append(Sentence(text, groups, "t-reproduction", "read-off"))
+    for words, own in by_variant(aside, cells, lambda item: item.group.cell):
+        text = f"Apart from these, {words}: "
+        text += f"{verdict_counts([item.two_sided for item in own], _ORDER)}."
+        groups = links.of(item.group for item in own)
+        parts.append(Sentence(text, groups, "t-reproduction", "read-off"))
     clear = sorted((item for item in tested if item.two_sided != SIMILAR), key=lambda i: i.p)
-    cells = [item.group.cell for item in items]
     findings = [_finding(item, cells, links) for item in clear]
     groups = links.of(item.group for item in items)
     headline = Sentence(head, groups, "t-reproduction", "read-off")

@@ -7,6 +7,7 @@ const say = (section, shown) => {
 
 // Shows the rows of a section's table for which `keep` holds.
 const show = (section, keep) => {
+  section.querySelector("details.table").open = true;
   let shown = 0;
   for (const row of section.querySelectorAll("tbody tr")) {
     row.hidden = !keep(row);

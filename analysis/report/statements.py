@@ -3,11 +3,14 @@
 import collections
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from analysis.data.runs import Cell
 from analysis.verdicts.groups import Group
 from analysis.words import OWN, label, own_parts, span
+
+Item = TypeVar("Item")
 
 SHOWN = 12  # single findings; the tables have all
 
@@ -70,6 +73,29 @@ def where(cell: Cell, cells: Iterable[Cell]) -> str:
         parts = [f"study {cell.study}", *parts]
     own = f" ({', '.join(part for part in parts if part)})" if any(parts) else ""
     return f"{cell.env}, {label(cell.algorithm)} under {recipe_words(cell.hps)}{own}"
+
+
+def by_variant(
+    items: Iterable[Item], cells: Sequence[Cell], cell_of: Callable[[Item], Cell]
+) -> list[tuple[str, list[Item]]]:
+    """Items by algorithm and variant, each with these in words.
+
+    Args:
+        items: What is told apart.
+        cells: All settings; what their variants have in common is left out.
+        cell_of: The setting of an item.
+    """
+    found: dict[tuple[str, str, str], list[Item]] = {}
+    for item in items:
+        cell = cell_of(item)
+        found.setdefault((cell.study, cell.algorithm, cell.variant), []).append(item)
+    named = []
+    for key in sorted(found):
+        cell = cell_of(found[key][0])
+        parts = own_parts(cell, [other for other in cells if other.study == cell.study])
+        words = " with ".join(part for part in (label(cell.algorithm), ", ".join(parts)) if part)
+        named.append((words, found[key]))
+    return named
 
 
 def recipe_words(hps: str) -> str:

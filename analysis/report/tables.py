@@ -49,6 +49,13 @@ def amount(value: float, text: str | None = None) -> Value:
     return Value(number(value) if text is None else text, repr(float(value)))
 
 
+def ends(low: float, high: float) -> Value:
+    """Both ends of an interval, sorted by the lower one."""
+    if math.isnan(low):
+        return Value("-", "")
+    return Value(f"{number(low)} to {number(high)}", repr(low))
+
+
 def p_value(value: float) -> Value:
     """A p-value with two digits."""
     if math.isnan(value):

@@ -2,11 +2,12 @@
 
 They are those of Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical
 Precipice" (2021), with the stratified percentile bootstrap: seeds are drawn anew within each
-task, for many resamples at once.
+task, for many resamples at once. Tasks count alike everywhere, also with unequal numbers of seeds.
 """
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -131,21 +132,35 @@ def _statistics(tasks: Tasks, counts: Counts, target: float) -> Floats:
         ]
     )
     values = np.concatenate(list(tasks))
-    gap = target - (np.minimum(values, target) / len(values)) @ counts
-    mean = (values / len(values)) @ counts
-    return np.stack([np.median(means, axis=0), _iqm(values, counts), mean, gap])
+    # Each value counts 1 / (its task's values x tasks), so that tasks count alike.
+    share = np.concatenate([np.full(len(task), 1 / len(task)) for task in tasks]) / len(tasks)
+    gap = target - (np.minimum(values, target) * share) @ counts
+    mean = (values * share) @ counts
+    return np.stack([np.median(means, axis=0), _iqm(tasks, counts), mean, gap])
 
 
-def _iqm(values: Floats, counts: Counts) -> Floats:
-    """Mean of the middle half of all values, after cutting whole values as scipy does."""
+_MOST_REPEATED = 2**40  # beyond that, tasks count alike but for rounding
+
+
+def _iqm(tasks: Tasks, counts: Counts) -> Floats:
+    """Mean of the middle half of all values, after cutting whole values as scipy does.
+
+    Where tasks have unequal numbers of values, each value is taken as often as makes the tasks
+    equally large.
+    """
+    common = min(math.lcm(*map(len, tasks)), _MOST_REPEATED)
+    often = np.concatenate([np.full(len(task), round(common / len(task))) for task in tasks])
+    values = np.concatenate(list(tasks))
     order = np.argsort(values, kind="stable")
-    ordered, n = values[order], len(values)
+    ordered, n = values[order], int(often.sum())
     cut = int(0.25 * n)
-    kind = np.uint8 if n < 256 else np.uint32
+    kind = np.uint8 if n < 256 else np.uint32 if n < 2**32 else np.uint64
+    often = often[order][:, None].astype(kind)
     # Values up to each place; between the cuts, differences of it are how often each counts.
-    upto = np.clip(np.cumsum(counts[order], axis=0, dtype=kind), cut, n - cut)
+    upto = np.clip(np.cumsum(counts[order] * often, axis=0, dtype=kind), cut, n - cut)
     # The sum by parts: every step up to the next value is weighted by what lies above it.
-    above = (n - cut) - upto[:-1].astype(np.float32)
+    exact = np.float32 if n < 2**16 else np.float64
+    above = ((n - cut) - upto[:-1].astype(exact)).astype(exact)
     steps = (np.diff(ordered) / (n - 2 * cut)).astype(np.float64)
     return np.asarray(ordered[0] + steps @ above, dtype=np.float64)
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from analysis.stats.moments import Floats, Moments
+from analysis.stats.unseen import allowance
 
 _Z = 1.959963984540054  # 97.5% quantile of the normal distribution
 
@@ -101,6 +102,7 @@ def _newcombe_end(estimate: Floats, n: Floats, m: Floats, outer: float) -> Float
 
 POWER = 0.8
 MOST_SEEDS = 1000
+FEWEST_PERMUTED = 4  # of 8 values there are 70 splits, of 6 only 20
 
 
 def difference_power(
@@ -134,8 +136,11 @@ def equivalence_power(
     n: ArrayLike,
     alpha: ArrayLike,
     margin: ArrayLike,
+    rooms: tuple[ArrayLike, ArrayLike] = (0.0, 0.0),
 ) -> Floats:
-    """Chance that two one-sided tests show a true difference to be within the margin.
+    """Chance that a true difference is shown to be within the margin.
+
+    By two one-sided tests, and whatever runs that were not seen are like (`stats.unseen`).
 
     Args:
         gap: float[...], true difference of means.
@@ -143,19 +148,32 @@ def equivalence_power(
         n: float[...], seeds per framework, at least 2.
         alpha: float[...], level of the test.
         margin: float[...], largest difference that counts as none.
+        rooms: How far an unseen run can lie from each mean, float[...] each; infinite where
+            nothing is known, 0 for two one-sided tests alone.
     """
     error, freedom = _error(sds, n)
-    critical = stats.t.isf(np.asarray(alpha), freedom)
+    known = np.isfinite(rooms[0]) & np.isfinite(rooms[1])
+    hidden = allowance(n, alpha, tuple(np.where(known, room, 0.0) for room in rooms))  # type: ignore[arg-type]
     with np.errstate(divide="ignore", invalid="ignore"):
+        critical = np.where(error == 0, 0.0, stats.t.isf(np.asarray(alpha), freedom) * error)
+        # Quantiles of independent parts add up about as their squares do.
+        critical = np.maximum(critical, np.hypot(hidden, stats.norm.isf(alpha) * error))
         # Seen from the nearer end; the chance to miss the farther one is taken off.
-        near = (np.asarray(margin) - np.abs(gap)) / error - critical
-        far = (np.asarray(margin) + np.abs(gap)) / error - critical
+        near = (np.asarray(margin) - np.abs(gap) - critical) / error
+        far = (np.asarray(margin) + np.abs(gap) - critical) / error
     power = np.maximum(0.0, stats.t.cdf(near, freedom) + stats.t.cdf(far, freedom) - 1)
-    return np.where(error == 0, np.abs(gap) < np.asarray(margin), power).astype(np.float64)
+    sure = np.abs(gap) + critical < np.asarray(margin)
+    return np.where(known, np.where(error == 0, sure, power), 0.0).astype(np.float64)
 
 
 def seeds_to_decide(
-    gap: Floats, sds: tuple[Floats, Floats], alpha: Floats, margin: Floats, power: float = POWER
+    gap: Floats,
+    sds: tuple[Floats, Floats],
+    alpha: Floats,
+    margin: Floats,
+    power: float = POWER,
+    rooms: tuple[ArrayLike, ArrayLike] = (0.0, 0.0),
+    grid: Floats | None = None,
 ) -> Floats:
     """Seeds per framework after which a verdict, either way, is likely.
 
@@ -165,21 +183,80 @@ def seeds_to_decide(
         alpha: float[k], levels of the tests.
         margin: float[k], margins of equivalence.
         power: Chance of a verdict asked for.
+        rooms: How far an unseen run can lie from each mean, float[k] each.
+        grid: Sizes to choose from, increasing; every one up to 50, then in steps, if None.
 
     Returns:
-        float[k], whole numbers from 2 to `MOST_SEEDS`; infinite where more are needed, NaN
+        float[k], whole numbers up to `MOST_SEEDS`; infinite where more are needed, NaN
         where a deviation is not known.
     """
-    sizes = _grid()
+    sizes = _grid() if grid is None else grid
     shape = (len(sizes), 1)
     n = sizes.reshape(shape)
-    chance = np.maximum(
-        difference_power(gap, sds, n, alpha), equivalence_power(gap, sds, n, alpha, margin)
-    )
+    # With fewer seeds, no permutation test of two samples is significant at 5%.
+    found = np.where(n < FEWEST_PERMUTED, 0.0, difference_power(gap, sds, n, alpha))
+    chance = np.maximum(found, equivalence_power(gap, sds, n, alpha, margin, rooms))
     enough = chance >= power
     needed = np.where(enough.any(axis=0), sizes[enough.argmax(axis=0)], np.inf)
     unknown = np.isnan(gap) | np.isnan(sds[0]) | np.isnan(sds[1])
     return np.where(unknown, np.nan, needed)
+
+
+def plausible_seeds(
+    gap: float,
+    sds: tuple[float, float],
+    sizes: tuple[int, int],
+    alpha: float,
+    margin: float,
+    rng: np.random.Generator,
+    power: float = POWER,
+    rooms: tuple[float, float] = (0.0, 0.0),
+    share: float = 0.8,
+) -> tuple[float, float]:
+    """Between which numbers of seeds the need lies, as far as the runs there can tell.
+
+    Means and deviations are drawn as they may truly be, given normal samples of these sizes, and
+    the need is taken for each of them.
+
+    Args:
+        gap: Difference of means measured.
+        sds: The two standard deviations measured.
+        sizes: Seeds behind them, at least 2 each.
+        alpha: Level of the tests.
+        margin: Margin of equivalence.
+        rng: Source of the draws.
+        power: Chance of a verdict asked for.
+        rooms: How far an unseen run can lie from each mean.
+        share: Of the draws that lie between the ends.
+
+    Returns:
+        Low and high end; infinite above `MOST_SEEDS`, NaN where a deviation is not known.
+    """
+    if not np.isfinite([gap, *sds]).all() or min(sizes) < 2:
+        return float("nan"), float("nan")
+    drawn = [
+        sd * np.sqrt((n - 1) / rng.chisquare(n - 1, _DRAWS))
+        for sd, n in zip(sds, sizes, strict=True)
+    ]
+    error = np.sqrt(sum(sd**2 / n for sd, n in zip(drawn, sizes, strict=True)))
+    gaps = gap + error * rng.standard_normal(_DRAWS)
+    same = np.full(_DRAWS, 1.0)
+    needed = seeds_to_decide(
+        gaps,
+        (drawn[0], drawn[1]),
+        same * alpha,
+        same * margin,
+        power,
+        (same * rooms[0], same * rooms[1]),
+        _ROUGH_GRID,
+    )
+    tail = (1 - share) / 2
+    low, high = np.quantile(needed, [tail, 1 - tail], method="inverted_cdf")
+    return float(low), float(high)
+
+
+_DRAWS = 200
+_ROUGH_GRID = np.unique(np.round(np.geomspace(2, MOST_SEEDS, 60)))
 
 
 def _grid() -> Floats:

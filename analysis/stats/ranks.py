@@ -1,8 +1,12 @@
 """Ranks with ties, and agreement of two rankings."""
 
+import dataclasses
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import special
 
 from analysis.stats import pairwise
 from analysis.stats.moments import Floats, Moments
@@ -96,6 +100,63 @@ def bootstrap_means(
     return drawn
 
 
+@dataclasses.dataclass(frozen=True)
+class Chance:
+    """What the probability of the same order is where all items tie.
+
+    Attributes:
+        mean: On average over samples of such items.
+        low: 2.5% of samples give less.
+        high: 2.5% of samples give more.
+    """
+
+    mean: float
+    low: float
+    high: float
+
+
+def same_order(orders: Sequence[Floats]) -> Floats:
+    """Share of resamples in which no two items are in opposite orders in any two rankings.
+
+    Args:
+        orders: One float[..., resamples, k, k] of signs per ranking, at least two.
+
+    Returns:
+        float[...].
+    """
+    upper = np.triu_indices(orders[0].shape[-1], 1)
+    flat = [item[..., upper[0], upper[1]] for item in orders]
+    alike = np.ones(flat[0].shape[:-1], dtype=bool)
+    for first, second in itertools.combinations(flat, 2):
+        alike &= (first * second >= 0).all(axis=-1)
+    return np.asarray(alike.mean(axis=-1))
+
+
+def tied_orders(items: Moments, samples: int, resamples: int, rng: np.random.Generator) -> Floats:
+    """Orders of resampled means of items whose true means are all the same.
+
+    Args:
+        items: Moments of k samples; their means do not count.
+        samples: Made-up samples of such items.
+        resamples: Resamples of each.
+        rng: Source of the draws.
+
+    Returns:
+        float[samples, resamples, k, k], signs of all differences.
+    """
+    error = np.nan_to_num(np.sqrt(items.squared_error))
+    k = len(error)
+    means = rng.standard_normal((samples, 1, k)) * error
+    return signs_of(means + rng.standard_normal((samples, resamples, k)) * error)
+
+
+def chance_of_same_order(orders: Sequence[Floats]) -> Chance:
+    """What `same_order` gives where all items tie, for orders from `tied_orders`."""
+    found = same_order(orders)
+    low, high = np.quantile(found, [0.025, 0.975])
+    return Chance(float(found.mean()), float(low), float(high))
+
+
 def gap_p(first: Moments, second: Moments) -> dict[tuple[int, int], tuple[float, float]]:
     """Whether gaps between items differ between two frameworks.
 
@@ -119,6 +180,56 @@ def gap_p(first: Moments, second: Moments) -> dict[tuple[int, int], tuple[float,
         pair: (float(gap), float(value))
         for pair, gap, value in zip(pairs, item.difference, p, strict=True)
     }
+
+
+def made_up_changes(
+    frameworks: Sequence[Moments], alpha: float, resamples: int, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Whether some gap is found to differ, in samples of items that are the same in all rankings.
+
+    Args:
+        frameworks: Moments of the same k items in each; an item's true mean is taken to be the
+            mean over all, with the deviations as measured.
+        alpha: Level, corrected by Holm's method over the pairs of items.
+        resamples: Made-up samples.
+        rng: Source of the draws.
+
+    Returns:
+        bool[resamples], by the rule of `verdicts.ranking`.
+    """
+    n = np.maximum(np.stack([item.n for item in frameworks]), 2)
+    sd = np.nan_to_num(np.stack([item.sd for item in frameworks]))
+    middle = np.stack([item.mean for item in frameworks]).mean(axis=0)
+    shape = (resamples, *sd.shape)
+    means = middle + rng.standard_normal(shape) * sd / np.sqrt(n)
+    errors = sd**2 * rng.chisquare(n - 1, shape) / (n - 1) / n
+    i, j = np.triu_indices(sd.shape[1], 1)
+    gaps, total = means[..., i] - means[..., j], errors[..., i] + errors[..., j]
+    small = errors[..., i] ** 2 / (n[:, i] - 1) + errors[..., j] ** 2 / (n[:, j] - 1)
+    separated = _holm_rows(_p(gaps, total, small)) < alpha
+    changed = np.zeros(resamples, dtype=bool)
+    for a, b in itertools.combinations(range(len(frameworks)), 2):
+        p = _p(gaps[:, a] - gaps[:, b], total[:, a] + total[:, b], small[:, a] + small[:, b])
+        found = (_holm_rows(p) < alpha) & (separated[:, a] | separated[:, b])
+        changed |= found.any(axis=-1)
+    return changed
+
+
+def _p(difference: Floats, error: Floats, small: Floats) -> Floats:
+    """Welch's p-values of squared standard errors and what their freedom is made of."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = 2 * special.stdtr(error**2 / small, -np.abs(difference) / np.sqrt(error))
+    return np.where(error == 0, np.where(difference == 0, 1.0, 0.0), p)
+
+
+def _holm_rows(p: Floats) -> Floats:
+    """Holm's adjusted p-values over the last axis."""
+    order = np.argsort(p, axis=-1)
+    factors = np.arange(p.shape[-1], 0, -1)
+    adjusted = np.maximum.accumulate(np.take_along_axis(p, order, -1) * factors, axis=-1)
+    found = np.empty_like(p)
+    np.put_along_axis(found, order, adjusted, -1)
+    return np.minimum(found, 1)
 
 
 def _take(items: Moments, index: np.ndarray) -> Moments:

@@ -58,7 +58,8 @@ def make_notes(loaded: Loaded, comparisons: Sequence[Comparison], method: str) -
         row.cell: tuple(i for i, cells in enumerate(found.values(), 1) if row.cell in cells)
         for row in comparisons
     }
-    return Notes(tuple(_general(comparisons, method)), tuple(found), marks)
+    general = (*_general(comparisons, method), *(f"{text}." for text in loaded.parted))
+    return Notes(general, tuple(found), marks)
 
 
 def _general(comparisons: Sequence[Comparison], method: str) -> list[str]:

@@ -5,11 +5,14 @@ import io
 from collections.abc import Mapping, Sequence
 
 from analysis.data.runs import Cell
+from analysis.stats.ranks import Chance
 from analysis.verdicts.consistency import PairVerdict
+from analysis.verdicts.existence import Existence
 from analysis.verdicts.groups import Group
 from analysis.verdicts.ranking import RankingVerdict
 from analysis.verdicts.reproduction import ReproductionVerdict
 from analysis.verdicts.stopping import StoppingVerdict
+from analysis.words import label
 
 Row = dict[str, object]
 
@@ -30,16 +33,25 @@ def consistency_row(item: PairVerdict) -> Row:
         "p_welch": item.p_welch,
         "p_permutation": item.p_permutation,
         "p_holm": item.p_holm,
+        "p_tost": item.p_tost,
+        "p_unseen": item.p_unseen,
         "p_equivalence": item.p_equivalence,
         "p_equivalence_holm": item.p_equivalence_holm,
         "margin": item.margin.size,
+        "margin_from": item.margin.zero,
+        "margin_to": item.margin.reference,
         "margin_of": item.margin.source,
+        "range_low": item.range.low,
+        "range_high": item.range.high,
+        "range_of": item.range.source,
+        **_failures(item),
         "family": item.family,
         "family_size": item.family_size,
         "seeds_needed": item.seeds_needed,
         **_ends("hedges_g", item.hedges_g),
         **_ends("improvement", item.improvement),
         "rounding_matters": item.rounding_matters,
+        "remarks": "; ".join(item.remarks),
     }
 
 
@@ -92,14 +104,44 @@ def ranking_rows(item: RankingVerdict) -> list[Row]:
             "tau_b": pair.tau_b,
             "tau_b_means": pair.tau_b_means,
             "same_order": pair.same_order,
+            **_chance("same_order", pair.chance),
             "reversed": _names(pair.reversed_pairs),
             "changed_gaps": _names(pair.changed_gaps),
             "all_frameworks": item.verdict,
             "all_same_order": item.same_order,
+            **_chance("all_same_order", item.chance),
+            "seeds_needed": pair.seeds_needed,
             "left_out": "; ".join(item.left_out),
         }
         for pair in item.pairs
     ]
+
+
+def existence_row(item: Existence) -> Row:
+    """All pairs of one algorithm and variant."""
+    return {
+        "study": item.study,
+        "algorithm": item.algorithm,
+        "variant": item.variant,
+        "verdict": item.verdict,
+        "different": item.different,
+        "pairs": item.count.tests,
+        "significant_one_by_one": item.count.observed,
+        "if_nothing_differed": item.count.mean,
+        "most_if_nothing_differed": item.count.most,
+        "p": item.count.p,
+        "made_up_studies": item.count.resamples,
+    }
+
+
+def existence_words(item: Existence) -> str:
+    """The same as a line."""
+    count, under = item.count, f", {item.variant}" if item.variant else ""
+    return (
+        f"{label(item.algorithm)} in study {item.study}{under}: {item.verdict}; {count.observed} "
+        f"of {count.tests} pairs significant one by one, {count.mean:.1f} if nothing differed "
+        f"(p = {count.p:.4f})"
+    )
 
 
 def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
@@ -130,6 +172,27 @@ def size_row(prefix: str, group: Group) -> Row:
 
 def _ends(name: str, values: tuple[float, float, float]) -> Row:
     return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
+
+
+def _chance(name: str, chance: Chance) -> Row:
+    return {
+        f"{name}_if_tied": chance.mean,
+        f"{name}_if_tied_low": chance.low,
+        f"{name}_if_tied_high": chance.high,
+    }
+
+
+def _failures(item: PairVerdict) -> Row:
+    found = item.failures
+    first, second = found.failed or ("", "")
+    return {
+        "failed_below": found.threshold,
+        "first_failed": first,
+        "second_failed": second,
+        "p_failed": found.p,
+        "p_failed_holm": found.p_holm,
+        **_ends("failed_difference", (found.difference, found.low, found.high)),
+    }
 
 
 def _names(pairs: Sequence[tuple[str, str]]) -> str:

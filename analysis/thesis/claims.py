@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.data.published import split_version
+from analysis.stats import ranks
+from analysis.stats.omnibus import count_test, shared_counts
 from analysis.thesis.evidence import (
     CONFIGURATIONS,
     FRAMEWORKS,
@@ -13,28 +15,33 @@ from analysis.thesis.evidence import (
     NOT_SUPPORTED,
     PARTLY,
     SUPPORTED,
+    UNNAMED,
     Claim,
     Finding,
     Table,
     all_pairs,
     compare,
+    count_words,
+    counted,
     significant,
     significant_counts,
     some,
     tasks_of,
 )
+from analysis.verdicts.options import Options
 from analysis.verdicts.ranking import MAGNITUDE, NOT_PRESERVED, PRESERVED, RankingVerdict
 from analysis.verdicts.study import StudyVerdicts
-from analysis.words import OWN
+from analysis.words import OWN, order_words
 
 
-def claims_of_ppo(table: Table, alpha: float) -> tuple[Claim, ...]:
+def claims_of_ppo(table: Table, options: Options) -> tuple[Claim, ...]:
     """The statements about PPO, tested at a level."""
     checks = (_double_pendulum, _value_clipping, _extreme)
-    return tuple(check(table, alpha) for check in checks)
+    return tuple(check(table, options) for check in checks)
 
 
-def _double_pendulum(table: Table, alpha: float) -> Claim:
+def _double_pendulum(table: Table, options: Options) -> Claim:
+    alpha = options.alpha
     task = "InvertedDoublePendulum"
     pairs = [
         (("ppo", task, hps, "cleanrl"), ("ppo", task, hps, other))
@@ -57,14 +64,17 @@ def _double_pendulum(table: Table, alpha: float) -> Claim:
     )
 
 
-def _value_clipping(table: Table, alpha: float) -> Claim:
+def _value_clipping(table: Table, options: Options) -> Claim:
+    alpha = options.alpha
     pairs = [
         (("ppo", task, "cleanrl", "sb3"), ("ppo", task, "cleanrl", other))
         for task in tasks_of(table)
         for other in ("cleanrl", "torchrl")
     ]
     findings = compare(table, pairs)
-    verdict = NOT_SUPPORTED if significant(findings, alpha) else NOT_CONTRADICTED
+    count = counted(table, findings, options)
+    found = some(findings, count, alpha)
+    verdict = NOT_CONTRADICTED if found == NOT_SUPPORTED else NOT_SUPPORTED
     return Claim(
         "6.2 PPO, Figures 6a and 6b",
         "CleanRL's hyperparameters, the only ones with value clipping, bring no difference of "
@@ -73,52 +83,72 @@ def _value_clipping(table: Table, alpha: float) -> Claim:
         "other framework under CleanRL's hyperparameters, on all tasks. That nothing is "
         "significant does not show equality.",
         verdict,
-        significant_counts(findings, alpha),
+        f"{significant_counts(findings, alpha)}; {count_words(count)}",
         findings,
     )
 
 
-def _extreme(table: Table, alpha: float) -> Claim:
+def _extreme(table: Table, options: Options) -> Claim:
+    alpha = options.alpha
     findings = compare(table, all_pairs(table, "ppo", lambda *_: True))
+    count = counted(table, findings, options)
     return Claim(
         "6.2 PPO, Figures 6d to 6f",
         "Some PPO implementations differ extremely under equal hyperparameters.",
         "The cells are not named in the text: all pairs of frameworks in Table 9.",
-        some(findings, alpha),
-        significant_counts(findings, alpha),
+        some(findings, count, alpha),
+        f"{significant_counts(findings, alpha)}; {count_words(count)}",
         findings,
     )
 
 
-def claims_of_td3_and_sac(table: Table, alpha: float) -> tuple[Claim, ...]:
+def claims_of_td3_and_sac(table: Table, options: Options) -> tuple[Claim, ...]:
     """The statements about TD3 and SAC, tested at a level."""
     checks = (_td3_sb3, _td3_torchrl, _td3_pendulums, _sac_differs, _sac_cold_start)
-    return tuple(check(table, alpha) for check in checks)
+    return tuple(check(table, options) for check in checks)
 
 
-def _td3_sb3(table: Table, alpha: float) -> Claim:
+def _td3_sb3(table: Table, options: Options) -> Claim:
+    alpha = options.alpha
     findings = compare(table, all_pairs(table, "td3", lambda *_: True))
     with_sb3 = [item for item in findings if "sb3" in (item.first[3], item.second[3])]
-    found = significant(with_sb3, alpha)
-    apart = _farthest(findings, "sb3")
+    count = counted(table, findings, options)
     bare = sum(item.p < alpha for item in with_sb3)
     others = sum(item.p < alpha for item in findings) - bare
+    chance = _chance_of_involving(findings, bare, alpha)
+    apart, settings = _farthest(findings, "sb3"), len(findings) // 3
     outcome = (
-        f"{significant_counts(findings, alpha)}, of which {bare} of {len(with_sb3)} with "
-        f"Stable-Baselines3 and {others} of {len(findings) - len(with_sb3)} without; its mean is "
-        f"the outlying one of the three in {apart} of {len(findings) // 3} settings"
+        f"{significant_counts(findings, alpha)}; {count_words(count)}. Of these {bare} of "
+        f"{len(with_sb3)} with Stable-Baselines3 and {others} of {len(findings) - len(with_sb3)} "
+        f"without: that as many involve one framework is p = {chance:.3f} where frameworks' names "
+        f"mean nothing. Its mean is the outlying one of the three in {apart} of {settings} settings"
     )
+    some_differ = some(findings, count, alpha) != NOT_SUPPORTED
     return Claim(
         "6.2 TD3, Figures 7a, b, e and f",
         "TD3 of Stable-Baselines3 stands out most, for better or worse.",
-        "All pairs of frameworks in Table 10, those with Stable-Baselines3 beside those without.",
-        SUPPORTED if found else NOT_SUPPORTED,
+        "All pairs of frameworks in Table 10; then, names dealt out anew within each setting, "
+        "whether those that are significant one by one involve Stable-Baselines3 more often than "
+        "chance would have it.",
+        SUPPORTED if some_differ and chance < alpha else NOT_SUPPORTED,
         outcome,
         findings,
     )
 
 
-def _td3_torchrl(table: Table, alpha: float) -> Claim:
+def _chance_of_involving(findings: Sequence[Finding], involved: int, alpha: float) -> float:
+    """Chance that as many significant pairs involve any one framework, were names dealt anew."""
+    counts: dict[tuple[str, ...], collections.Counter[str]] = {}
+    for item in findings:
+        own = counts.setdefault(item.first[:3], collections.Counter(dict.fromkeys(FRAMEWORKS, 0)))
+        if item.p < alpha:
+            own.update((item.first[3], item.second[3]))
+    chances = shared_counts([np.array(list(own.values()), dtype=float) for own in counts.values()])
+    return float(chances[involved:].sum())
+
+
+def _td3_torchrl(table: Table, options: Options) -> Claim:
+    alpha = options.alpha
     pairs = all_pairs(table, "td3", lambda _t, _h, a, b: (a, b) == ("cleanrl", "torchrl"))
     findings = compare(table, [(second, first) for first, second in pairs])
     found = [item for item in significant(findings, alpha) if item.difference > 0]
@@ -128,38 +158,43 @@ def _td3_torchrl(table: Table, alpha: float) -> Claim:
         "The cells are not named in the text: TorchRL against CleanRL in all of Table 10. That "
         "its curves swing more cannot be told from final scores.",
         SUPPORTED if found else NOT_SUPPORTED,
-        significant_counts(findings, alpha),
+        f"{significant_counts(findings, alpha)}; {count_words(counted(table, findings, options))}",
         findings,
     )
 
 
-def _td3_pendulums(table: Table, alpha: float) -> Claim:
+def _td3_pendulums(table: Table, options: Options) -> Claim:
+    alpha = options.alpha
     tasks = ("InvertedPendulum", "InvertedDoublePendulum")
     findings = compare(table, all_pairs(table, "td3", lambda task, *_: task in tasks))
+    count = counted(table, findings, options)
     return Claim(
         "6.2 TD3, Figure 7c",
         "TD3 implementations differ on InvertedPendulum and InvertedDoublePendulum, probably by "
         "unlucky seeds.",
         "All pairs of frameworks on the two tasks, under all four sets of hyperparameters.",
-        some(findings, alpha),
-        significant_counts(findings, alpha),
+        some(findings, count, alpha),
+        f"{significant_counts(findings, alpha)}; {count_words(count)}",
         findings,
     )
 
 
-def _sac_differs(table: Table, alpha: float) -> Claim:
+def _sac_differs(table: Table, options: Options) -> Claim:
+    alpha = options.alpha
     findings = compare(table, all_pairs(table, "sac", lambda *_: True))
+    count = counted(table, findings, options)
     return Claim(
         "6.2 SAC, Figure 8",
         "SAC implementations differ in performance.",
         "All pairs of frameworks in Table 11.",
-        some(findings, alpha),
-        significant_counts(findings, alpha),
+        some(findings, count, alpha),
+        f"{significant_counts(findings, alpha)}; {count_words(count)}",
         findings,
     )
 
 
-def _sac_cold_start(table: Table, alpha: float) -> Claim:
+def _sac_cold_start(table: Table, options: Options) -> Claim:
+    alpha = options.alpha
     pairs = [
         (("sac", task, "sb3", name), ("sac", task, "torchrl", name))
         for task in tasks_of(table)
@@ -167,16 +202,22 @@ def _sac_cold_start(table: Table, alpha: float) -> Claim:
     ]
     findings = compare(table, pairs)
     between = compare(table, all_pairs(table, "sac", lambda _t, hps, *_: hps in ("sb3", "torchrl")))
-    found = significant(findings, alpha) + significant(between, alpha)
+    counts = [counted(table, items, options) for items in (findings, between)]
+    # Two readings, so half the level for each.
+    verdicts = [
+        some(items, count, alpha / 2)
+        for items, count in zip((findings, between), counts, strict=True)
+    ]
     return Claim(
         "6.2 SAC",
         "SAC differs significantly with the hyperparameters of Stable-Baselines3 and of TorchRL, "
         "which differ in the cold start only.",
         "The sentence can be read in two ways: the same implementation under one and the other, "
-        "and frameworks against each other under these two. Both, on all tasks.",
-        SUPPORTED if found else NOT_SUPPORTED,
-        f"{significant_counts(findings, alpha)}; "
-        f"read the other way, {significant_counts(between, alpha)}",
+        "and frameworks against each other under these two. Both, on all tasks, each at half the "
+        "level.",
+        min(verdicts, key=(SUPPORTED, UNNAMED, NOT_SUPPORTED).index),
+        f"{significant_counts(findings, alpha)}; {count_words(counts[0])}; "
+        f"read the other way, {significant_counts(between, alpha)}; {count_words(counts[1])}",
         (*findings, *between),
     )
 
@@ -206,7 +247,7 @@ def claims_of_ranking(verdicts: StudyVerdicts) -> tuple[Claim, ...]:
             [item for item in shared if item.hps in ("torchrl", "original")],
             "That holds in general for the hyperparameters of TorchRL and of the original papers.",
         ),
-        _magnitude(shared),
+        _magnitude(shared, verdicts.options),
         _named_tasks(shared),
         _broken(
             [item for item in shared if item.hps == "sb3"],
@@ -229,8 +270,12 @@ def _counts(items: Sequence[RankingVerdict]) -> str:
 
 
 def _likely(items: Sequence[RankingVerdict]) -> str:
-    likely = sum(item.same_order > 0.5 for item in items)
-    return f"all frameworks more likely in one order than not in {likely} of {len(items)}"
+    more = sum(item.same_order > item.chance.high for item in items)
+    less = sum(item.same_order < item.chance.low for item in items)
+    return (
+        f"the order is more often the same than tied algorithms would have it in {more} of "
+        f"{len(items)}, and less often in {less} (2.5% expected of each)"
+    )
 
 
 def _preserved(items: Sequence[RankingVerdict], claim: str) -> Claim:
@@ -251,25 +296,59 @@ def _preserved(items: Sequence[RankingVerdict], claim: str) -> Claim:
     )
 
 
-def _magnitude(items: Sequence[RankingVerdict]) -> Claim:
-    found = collections.Counter(item.hps for item in items if item.verdict == MAGNITUDE)
-    most = found and found["cleanrl"] == max(found.values())
+def _magnitude(items: Sequence[RankingVerdict], options: Options) -> Claim:
+    changed = [any(pair.changed_gaps for pair in item.pairs) for item in items]
+    rng = np.random.default_rng(options.seed)
+    resamples = min(options.resamples, _MADE_UP)
+    made_up = np.zeros(resamples, dtype=np.int64)
+    for item in items:
+        moments = [ranked.moments for ranked in item.rankings]
+        made_up += ranks.made_up_changes(moments, options.alpha, resamples, rng)
+    count = count_test(sum(changed), len(items), made_up)
+    found = collections.Counter(
+        item.hps for item, is_so in zip(items, changed, strict=True) if is_so
+    )
+    more, fewer = _luck(items, changed, "cleanrl")
+    there = count.p < options.alpha
+    verdict = SUPPORTED if there and more < options.alpha else PARTLY if there else NOT_SUPPORTED
+    where = ", ".join(f"{found[hps]} under {hps}" for hps in CONFIGURATIONS)
     return Claim(
         "6.3, Figure 9",
         "Gaps between algorithms change in size from framework to framework, most often under "
         "CleanRL's hyperparameters.",
-        f"{_READING}; partly supported if gaps change, but elsewhere more often.",
-        (SUPPORTED if most else PARTLY) if found else NOT_SUPPORTED,
-        f"magnitude changed: {', '.join(f'{found[hps]} under {hps}' for hps in CONFIGURATIONS)}",
+        f"{_READING}. First half: whether more settings have a changed gap than made-up ones in "
+        "which no gap changes; second half: whether more of them are CleanRL's than where names of "
+        "hyperparameters are dealt out anew on each task. Partly supported if the first is shown "
+        "and the second is not.",
+        verdict,
+        f"{count.observed} of {len(items)} settings with a changed gap; {count_words(count)}. By "
+        f"hyperparameters: {where}; as many or more under CleanRL's by chance p = {more:.2f}, as "
+        f"many or fewer p = {fewer:.2f}",
     )
+
+
+_MADE_UP = 2_000
+
+
+def _luck(
+    items: Sequence[RankingVerdict], changed: Sequence[bool], hps: str
+) -> tuple[float, float]:
+    """Chances that a set of hyperparameters has as many or more, and fewer, of what changed."""
+    by_task: dict[str, list[bool]] = collections.defaultdict(list)
+    own = 0
+    for item, is_so in zip(items, changed, strict=True):
+        by_task[item.env].append(is_so)
+        own += is_so and item.hps == hps
+    chances = shared_counts([np.array(values, dtype=float) for values in by_task.values()])
+    return float(chances[own:].sum()), float(chances[: own + 1].sum())
 
 
 def _named_tasks(items: Sequence[RankingVerdict]) -> Claim:
     names = {split_version(item.env)[0] for item in items if item.verdict == NOT_PRESERVED}
-    orders: dict[str, list[float]] = collections.defaultdict(list)
+    orders: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
     for item in items:
-        orders[split_version(item.env)[0]].append(item.same_order)
-    means = sorted((float(np.mean(values)), task) for task, values in orders.items())
+        orders[split_version(item.env)[0]].append((item.same_order, item.chance.mean))
+    means = sorted((*np.mean(values, axis=0), task) for task, values in orders.items())
     named = {"Swimmer", "Walker2d"}
     verdict = SUPPORTED if named <= names else PARTLY if named & names else NOT_SUPPORTED
     return Claim(
@@ -279,7 +358,8 @@ def _named_tasks(items: Sequence[RankingVerdict]) -> Claim:
         f"{_READING}; beside it the mean probability per task that the order is the same.",
         verdict,
         f"{len(names)} tasks with a ranking that is not preserved; probability of the same order: "
-        f"{', '.join(f'{task} {value:.2f}' for value, task in means)}",
+        f"{', '.join(f'{task} {value:.2f} ({tied:.2f})' for value, tied, task in means)}, in "
+        "brackets if all algorithms tied",
     )
 
 
@@ -306,5 +386,5 @@ def _broken(items: Sequence[RankingVerdict], section: str, claim: str) -> Claim:
         "The task is not named in the text: all eight; supported if one is not preserved.",
         SUPPORTED if found else NOT_SUPPORTED,
         f"{_counts(items)}; the order is least likely the same on {split_version(least.env)[0]} "
-        f"(probability {least.same_order:.3f})",
+        f"(probability {order_words(least.same_order, least.chance)})",
     )

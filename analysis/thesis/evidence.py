@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from analysis.data.published import split_version
 from analysis.stats import pairwise
 from analysis.stats.moments import stack
+from analysis.stats.omnibus import Count
+from analysis.verdicts import existence
 from analysis.verdicts.groups import Group
+from analysis.verdicts.options import Options
 
 SUPPORTED, PARTLY, NOT_SUPPORTED = "supported", "partly supported", "not supported"
 NOT_CONTRADICTED = "neither shown nor contradicted"
+UNNAMED = existence.UNNAMED
 
 FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
 CONFIGURATIONS = ("sb3", "cleanrl", "torchrl", "original")
@@ -113,11 +117,28 @@ def significant_counts(findings: Sequence[Finding], alpha: float) -> str:
     least = min(finding.p_holm for finding in findings)
     return (
         f"{found} of {len(findings)} comparisons significant after correction "
-        f"(smallest corrected p {least:.3f}), {bare} before "
-        f"({alpha * len(findings):.1f} expected if nothing differed)"
+        f"(smallest corrected p {least:.3f}), {bare} before"
     )
 
 
-def some(findings: Sequence[Finding], alpha: float) -> str:
+def counted(table: Table, findings: Sequence[Finding], options: Options) -> Count:
+    """How many comparisons are significant one by one, against studies without a difference."""
+    pairs = [(table[item.first], table[item.second]) for item in findings]
+    return existence.count_differences(pairs, [item.p for item in findings], options)
+
+
+def some(findings: Sequence[Finding], count: Count, alpha: float) -> str:
     """The verdict on "some of these differ"."""
-    return SUPPORTED if significant(findings, alpha) else NOT_SUPPORTED
+    if significant(findings, alpha):
+        return SUPPORTED
+    return UNNAMED if count.p < alpha else NOT_SUPPORTED
+
+
+def count_words(count: Count) -> str:
+    """What made-up studies say of a number of significant comparisons."""
+    least = 1 / (count.resamples + 1)
+    p = f"p < {2 * least:.4f}" if count.p < 1.5 * least else f"p = {count.p:.3f}"
+    return (
+        f"where nothing differs, {count.mean:.1f} on average and {count.most} at most of "
+        f"{count.resamples:,} made-up studies ({p})"
+    )

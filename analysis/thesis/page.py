@@ -16,7 +16,14 @@ from analysis.thesis.claims import (
     claims_of_ranking,
     claims_of_td3_and_sac,
 )
-from analysis.thesis.evidence import CONFIGURATIONS, NOT_CONTRADICTED, NOT_SUPPORTED, Claim, key_of
+from analysis.thesis.evidence import (
+    CONFIGURATIONS,
+    NOT_CONTRADICTED,
+    NOT_SUPPORTED,
+    UNNAMED,
+    Claim,
+    key_of,
+)
 from analysis.verdicts.consistency import UNDECIDED, PairVerdict
 from analysis.verdicts.consistency import consistency as pairs_of
 from analysis.verdicts.groups import Group
@@ -92,7 +99,8 @@ def consistency(verdicts: StudyVerdicts) -> list[str]:
     return [
         "## Consistency",
         "288 pairs of frameworks under equal hyperparameters, with a margin of "
-        f"{verdicts.options.margin_share:.0%} of the published score.",
+        f"{verdicts.options.margin_words}. Five runs of each can show no equivalence: that none of "
+        "five failed still allows a failure rate of 45%.",
         table(rows, (*headings, "p < 0.05 uncorrected")),
         _needed(verdicts.consistency, verdicts.options),
         f"The likeliest differences, none of which needs to be one ({_FAMILY_WORDS['algorithm']} "
@@ -143,7 +151,8 @@ def ranking(verdicts: StudyVerdicts) -> list[str]:
         (
             split_version(env)[0],
             *(
-                f"{cells[env, hps].verdict} ({cells[env, hps].same_order:.2f})"
+                f"{cells[env, hps].verdict} ({cells[env, hps].same_order:.2f}, "
+                f"{cells[env, hps].chance.mean:.2f})"
                 for hps in (*CONFIGURATIONS, OWN)
             ),
         )
@@ -153,7 +162,8 @@ def ranking(verdicts: StudyVerdicts) -> list[str]:
         "## Ranking",
         "Whether three frameworks rank PPO, TD3 and SAC alike: the worst verdict over pairs of "
         "frameworks, and in brackets the probability that no two algorithms' means are in opposite "
-        "orders in any two frameworks.",
+        "orders in any two frameworks, followed by what it would be on average if all algorithms "
+        "tied.",
         table(rows, ("task", *(f"under {hps}" for hps in CONFIGURATIONS), OWN)),
     ]
 
@@ -224,10 +234,9 @@ def thesis_claims(verdicts: StudyVerdicts) -> tuple[Claim, ...]:
         verdicts: What the thesis' tables answer.
     """
     cells = {key_of(group): group for group in verdicts.groups}
-    alpha = verdicts.options.alpha
     return (
-        *claims_of_ppo(cells, alpha),
-        *claims_of_td3_and_sac(cells, alpha),
+        *claims_of_ppo(cells, verdicts.options),
+        *claims_of_td3_and_sac(cells, verdicts.options),
         *claims_of_ranking(verdicts),
     )
 
@@ -247,10 +256,11 @@ def _statements(statements: Sequence[Claim], options: Options) -> list[str]:
         "is not in the text, so the widest set of cells that fits was taken.",
         table(rows, ("", "section", "statement", "verdict")),
         f"Not supported by the numbers: {_with(statements, NOT_SUPPORTED)}. Neither shown nor "
-        f"contradicted: {_with(statements, NOT_CONTRADICTED)}. Not supported is not refuted: five "
-        "runs leave most differences open. Where far more comparisons are significant before the "
-        "correction than would be expected, some differences are likely there, although none can "
-        "be named.",
+        f"contradicted: {_with(statements, NOT_CONTRADICTED)}. Differences exist, none can be "
+        f"named: {_with(statements, UNNAMED)}. Not supported is not refuted: five runs leave most "
+        "differences open. That differences exist is said where more comparisons are significant "
+        "one by one than in made-up studies in which nothing differs, with the same cells compared "
+        "([statistics.md](statistics.md)).",
         "How each was put to the test:",
         "\n".join(details),
     ]

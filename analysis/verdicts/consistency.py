@@ -1,5 +1,6 @@
 """RQ2: do two frameworks give the same under equal settings? Different, equivalent, undecided."""
 
+import collections
 import dataclasses
 import itertools
 from collections.abc import Sequence
@@ -9,8 +10,11 @@ import numpy as np
 from analysis.data.runs import Cell
 from analysis.stats import effects, pairwise
 from analysis.stats.moments import Floats, Moments, stack
+from analysis.verdicts.equivalence import Margin, Range, margin_of, range_of, rooms, unseen_p
+from analysis.verdicts.failures import Failures, failures_of_pairs
 from analysis.verdicts.groups import Group, by_cell
-from analysis.verdicts.options import Margin, Options, margin_of
+from analysis.verdicts.minding import remarks_on
+from analysis.verdicts.options import Options
 
 DIFFERENT, EQUIVALENT, UNDECIDED = "different", "equivalent", "undecided"
 
@@ -31,9 +35,14 @@ class PairVerdict:
         p_welch: Welch's test.
         p_permutation: Permutation test; NaN for published numbers.
         p_holm: Welch's p-value after Holm's correction over the family.
-        p_equivalence: Two one-sided tests.
+        p_tost: Two one-sided tests of "differs by the margin or more".
+        p_unseen: The same without an assumption on returns but their range: what runs that were
+            not seen could make of the means.
+        p_equivalence: The larger of the two.
         p_equivalence_holm: The same after Holm's correction over the family.
         margin: What counts as no difference, and why.
+        range: Between what scores runs are taken to end.
+        failures: Runs that failed, of both.
         family: Name of the family that was corrected over.
         family_size: Number of tests in it.
         seeds_needed: Seeds per framework that decide at 80% power if the measured values are
@@ -41,6 +50,7 @@ class PairVerdict:
         hedges_g: Difference in pooled standard deviations, with low and high end.
         improvement: Chance that a seed of the first beats one of the second, with ends.
         rounding_matters: Other digits behind the printed ones could change the verdict.
+        remarks: In what the runs differ although they were asked for the same: seeds, versions.
     """
 
     cell: Cell
@@ -54,15 +64,25 @@ class PairVerdict:
     p_welch: float
     p_permutation: float
     p_holm: float
+    p_tost: float
+    p_unseen: float
     p_equivalence: float
     p_equivalence_holm: float
     margin: Margin
+    range: Range
+    failures: Failures
     family: str
     family_size: int
     seeds_needed: float
     hedges_g: tuple[float, float, float]
     improvement: tuple[float, float, float]
     rounding_matters: bool
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def alike_so_far(self) -> bool:
+        """Whether only runs that were not seen keep the two from being equivalent, by one test."""
+        return self.verdict == UNDECIDED and self.p_tost < 0.05 <= self.p_unseen
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -73,13 +93,15 @@ class PairTests:
         contrast: Differences, float[pairs] each.
         p: Welch's test.
         p_holm: The same after Holm's correction.
-        p_equivalence: Two one-sided tests.
+        p_tost: Two one-sided tests.
+        p_equivalence: The larger of these and what runs not seen allow.
         p_equivalence_holm: The same after Holm's correction.
     """
 
     contrast: pairwise.Contrast
     p: Floats
     p_holm: Floats
+    p_tost: Floats
     p_equivalence: Floats
     p_equivalence_holm: Floats
 
@@ -98,21 +120,27 @@ class PairTests:
         return [str(word) for word in words], [bool(flag) for flag in detectable]
 
 
-def run_tests(first: Moments, second: Moments, margins: Floats) -> PairTests:
+def run_tests(first: Moments, second: Moments, margins: Floats, unseen: Floats) -> PairTests:
     """Tests the pairs of one family.
 
     Args:
         first: Moments with float[pairs] arrays.
         second: The same for the others of the pairs.
         margins: float[pairs], margins of equivalence.
+        unseen: float[pairs], p-values of "differs by the margin" whatever the runs not seen are.
     """
     item = pairwise.contrast([first], [second])
-    p, p_equivalence = pairwise.two_sided_p(item), pairwise.equivalence_p(item, margins)
-    return PairTests(item, p, pairwise.holm(p), p_equivalence, pairwise.holm(p_equivalence))
+    p, p_tost = pairwise.two_sided_p(item), pairwise.equivalence_p(item, margins)
+    both = np.maximum(p_tost, unseen)
+    return PairTests(item, p, pairwise.holm(p), p_tost, both, pairwise.holm(both))
 
 
 def rounding_matters(
-    pairs: Sequence[tuple[Group, Group]], margins: Floats, words: list[str], alpha: float
+    pairs: Sequence[tuple[Group, Group]],
+    margins: Floats,
+    unseen: Floats,
+    words: list[str],
+    alpha: float,
 ) -> list[bool]:
     """Whether means and intervals at the ends of their rounding give another verdict."""
     if not any(group.rounding for pair in pairs for group in pair):
@@ -122,7 +150,7 @@ def rounding_matters(
     for apart, wider in itertools.product((-1, 1), (-1, 1)):
         moved = [_moved(pair, apart, wider) for pair in pairs]
         first, second = (stack([pair[side] for pair in moved]) for side in (0, 1))
-        other, _ = run_tests(first, second, margins).verdicts(none, alpha)
+        other, _ = run_tests(first, second, margins, unseen).verdicts(none, alpha)
         changed |= np.array([a != b for a, b in zip(words, other, strict=True)])
     return [bool(flag) for flag in changed]
 
@@ -147,9 +175,10 @@ def consistency(groups: Sequence[Group], options: Options) -> tuple[PairVerdict,
 
     `different`: Welch's test is significant after Holm's correction over the family, and the
     permutation test is significant by itself where seeds are known (five seeds each cannot
-    give less than 0.008, which no correction survives). `equivalent`: two one-sided tests
-    are significant after the correction; this goes before `different`, since a difference
-    can be certain and still be within the margin. Otherwise `undecided`.
+    give less than 0.008, which no correction survives). `equivalent`: two one-sided tests are
+    significant after the correction, and so is the bound on what runs that were not seen could
+    make of the means; this goes before `different`, since a difference can be certain and still
+    be within the margin. Otherwise `undecided`.
 
     Args:
         groups: Final scores.
@@ -172,12 +201,13 @@ def consistency(groups: Sequence[Group], options: Options) -> tuple[PairVerdict,
 
 
 def family_of(cell: Cell, kind: str) -> str:
-    """Name of the family that a pair in this setting is corrected over."""
+    """Name of the family that a pair in this setting is corrected over; variants stand apart."""
+    under = f" under {cell.variant}" if cell.variant else ""
     if kind == "all":
-        return "all pairs"
+        return f"all pairs{under}"
     if kind == "algorithm":
-        return f"all pairs of {cell.algorithm} in study {cell.study}"
-    return f"pairs of {cell.algorithm}, {cell.hps}, {cell.env} in study {cell.study}"
+        return f"all pairs of {cell.algorithm} in study {cell.study}{under}"
+    return f"pairs of {cell.algorithm}, {cell.hps}, {cell.env} in study {cell.study}{under}"
 
 
 def _family_verdicts(
@@ -186,7 +216,8 @@ def _family_verdicts(
     first, second = (stack([pair[side].moments for pair in pairs]) for side in (0, 1))
     margins = [margin_of(pair, options) for pair in pairs]
     sizes = np.array([margin.size for margin in margins])
-    tests = run_tests(first, second, sizes)
+    unseen = np.array([unseen_p(pair, options) for pair in pairs])
+    tests = run_tests(first, second, sizes, unseen)
     permutation = np.array([_permutation(pair, options) for pair in pairs])
     words, detectable = tests.verdicts(permutation, options.alpha)
     low, high = pairwise.limits(tests.contrast)
@@ -194,12 +225,18 @@ def _family_verdicts(
     # Level that Holm's procedure would hold the next p-value of the family against.
     level = np.full(len(pairs), options.alpha / max(1, len(pairs) - decided))
     needed = effects.seeds_to_decide(
-        tests.contrast.difference, (first.sd, second.sd), level, sizes, options.power
+        tests.contrast.difference,
+        (first.sd, second.sd),
+        level,
+        sizes,
+        options.power,
+        rooms(pairs, options),
     )
     g = effects.hedges_g(first, second)
     theta = _improvement(pairs, first, second)
     theta_ends = effects.improvement_interval(theta, first.n, second.n)
-    matters = rounding_matters(pairs, sizes, words, options.alpha)
+    matters = rounding_matters(pairs, sizes, unseen, words, options.alpha)
+    failures = failures_of_pairs(pairs, options)
     tested = int(np.count_nonzero(~np.isnan(tests.p)))
     return [
         PairVerdict(
@@ -214,18 +251,50 @@ def _family_verdicts(
             p_welch=float(tests.p[i]),
             p_permutation=float(permutation[i]),
             p_holm=float(tests.p_holm[i]),
+            p_tost=float(tests.p_tost[i]),
+            p_unseen=float(unseen[i]),
             p_equivalence=float(tests.p_equivalence[i]),
             p_equivalence_holm=float(tests.p_equivalence_holm[i]),
             margin=margins[i],
+            range=range_of(pairs[i], options),
+            failures=failures[i],
             family=family,
             family_size=tested,
             seeds_needed=float(needed[i]),
             hedges_g=(float(g[0][i]), float(g[1][i]), float(g[2][i])),
             improvement=(float(theta[i]), float(theta_ends[0][i]), float(theta_ends[1][i])),
             rounding_matters=matters[i],
+            remarks=remarks_on(one, two),
         )
         for i, (one, two) in enumerate(pairs)
     ]
+
+
+def holm_levels(items: Sequence[PairVerdict], alpha: float) -> list[float]:
+    """Level that Holm's procedure would hold the next p-value of each one's family against."""
+    undecided = collections.Counter(item.family for item in items if item.verdict == UNDECIDED)
+    return [alpha / max(1, undecided[item.family]) for item in items]
+
+
+def plausible_seeds(item: PairVerdict, level: float, options: Options) -> tuple[float, float]:
+    """Between which numbers of seeds `seeds_needed` lies in four cases of five.
+
+    Args:
+        item: A pair.
+        level: Level of its tests.
+        options: Power, ranges and the seed of the draws.
+    """
+    one, two = rooms([(item.first, item.second)], options)
+    return effects.plausible_seeds(
+        item.difference,
+        (float(item.first.moments.sd), float(item.second.moments.sd)),
+        (item.first.n, item.second.n),
+        level,
+        item.margin.size,
+        np.random.default_rng(options.seed),
+        options.power,
+        (float(one[0]), float(two[0])),
+    )
 
 
 def _permutation(pair: tuple[Group, Group], options: Options) -> float:

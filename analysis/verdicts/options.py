@@ -1,12 +1,9 @@
-"""What a reader may set about the verdicts, and how large a difference still counts as none."""
+"""What a reader may set about the verdicts."""
 
 import dataclasses
-from collections.abc import Sequence
-
-from analysis.data.published import reference_score
-from analysis.verdicts.groups import Group
 
 FAMILIES = ("algorithm", "setting", "all")
+MARGINS = ("scale", "score")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,12 +12,17 @@ class Options:
 
     Attributes:
         alpha: Level of all tests, corrected within families.
-        margin_share: Margin of equivalence as a share of the reference score's size.
+        margin_share: Margin of equivalence as a share of what `margin_of` says.
         family: What Holm's correction runs over: all pairs of an `algorithm` in a study, the
-            pairs of one `setting`, or `all` pairs.
+            pairs of one `setting`, or `all` pairs; always of one variant.
         power: Power asked for when seeds are planned.
         resamples: Bootstrap resamples for the ranking.
         seed: Seed of resamples and permutations: equal inputs give equal results.
+        margin_of: `scale`: the margin is a share of the way from the score of random actions to
+            the published score; `score`: of the published score's size.
+        failed_share: A run fails that ends below this share of the same way.
+        ranges: Task, least and largest score that a run can end with, for tasks of which nothing
+            is published, or in place of what is.
     """
 
     alpha: float = 0.05
@@ -29,34 +31,18 @@ class Options:
     power: float = 0.8
     resamples: int = 10_000
     seed: int = 0
+    margin_of: str = "scale"
+    failed_share: float = 0.25
+    ranges: tuple[tuple[str, float, float], ...] = ()
 
+    def range_of(self, env: str) -> tuple[float, float] | None:
+        """The range given for a task; None where none is."""
+        return next(((low, high) for name, low, high in self.ranges if name == env), None)
 
-@dataclasses.dataclass(frozen=True)
-class Margin:
-    """A margin of equivalence.
-
-    Attributes:
-        size: In units of return.
-        reference: The score that it is a share of.
-        source: Where that score stands; `compared runs` where none is published.
-    """
-
-    size: float
-    reference: float
-    source: str
-
-
-def margin_of(groups: Sequence[Group], options: Options) -> Margin:
-    """The margin for groups of one setting.
-
-    Args:
-        groups: At least one group with a run, all of one setting.
-        options: Holds the share.
-    """
-    cell = groups[0].cell
-    found = reference_score(cell.algorithm, cell.env)
-    if found is None:
-        mean = sum(abs(float(group.moments.mean)) for group in groups) / len(groups)
-        return Margin(options.margin_share * mean, mean, "compared runs")
-    score, source = found
-    return Margin(options.margin_share * abs(score), score, source)
+    @property
+    def margin_words(self) -> str:
+        """What margins are a share of, as the end of a sentence."""
+        share = f"{self.margin_share:.0%} of "
+        if self.margin_of == "score":
+            return share + "the published score"
+        return share + "the way from random actions to the published score"

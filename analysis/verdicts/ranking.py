@@ -3,11 +3,12 @@
 import collections
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from analysis.stats import ranks
+from analysis.stats import effects, ranks
 from analysis.stats.moments import Floats, Moments, stack
 from analysis.verdicts.groups import Group
 from analysis.verdicts.options import Options
@@ -20,6 +21,9 @@ PRESERVED, MAGNITUDE, NOT_PRESERVED, UNDECIDED = (
     "undecided",
 )
 
+
+# Made-up samples of tied algorithms, and resamples of each.
+_TIED = (300, 100)
 
 # From the worst finding to the best, for several frameworks at once.
 WORST_FIRST = (NOT_PRESERVED, MAGNITUDE, UNDECIDED, PRESERVED)
@@ -58,8 +62,12 @@ class RankPair:
         tau_b: Kendall's tau-b of the rankings with ties; NaN where one is all ties.
         tau_b_means: Kendall's tau-b of the bare means.
         same_order: Bootstrap probability that no two algorithms' means are in opposite orders.
+        chance: The same where all algorithms tie.
         reversed_pairs: Pairs of algorithms separated in opposite directions.
-        changed_gaps: Pairs of algorithms whose gap differs significantly.
+        changed_gaps: Pairs of algorithms whose gap differs significantly, and that are separated
+            in one of the two.
+        seeds_needed: Seeds per framework and algorithm that would separate two algorithms in both
+            with the power asked for, if the measured values are the true ones; NaN where decided.
     """
 
     first: str
@@ -68,8 +76,10 @@ class RankPair:
     tau_b: float
     tau_b_means: float
     same_order: float
+    chance: ranks.Chance
     reversed_pairs: tuple[tuple[str, str], ...]
     changed_gaps: tuple[tuple[str, str], ...]
+    seeds_needed: float
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -86,6 +96,7 @@ class RankingVerdict:
         pairs: One per pair of frameworks.
         verdict: The worst over the pairs, `not preserved` being the worst.
         same_order: The same for all frameworks at once.
+        chance: The same where all algorithms tie.
         left_out: Frameworks without a run of some algorithm, with what they lack.
     """
 
@@ -98,6 +109,7 @@ class RankingVerdict:
     pairs: tuple[RankPair, ...]
     verdict: str
     same_order: float
+    chance: ranks.Chance
     left_out: tuple[str, ...]
 
 
@@ -112,7 +124,8 @@ def rankings(groups: Sequence[Group], options: Options) -> tuple[RankingVerdict,
 
     - `not preserved`: some two algorithms are separated in both, in opposite directions;
     - otherwise `magnitude changed`: some gap between two algorithms differs between the
-      frameworks (Welch's test on the four means, Holm-corrected over the gaps);
+      frameworks (Welch's test on the four means, Holm-corrected over the gaps), and the two are
+      separated in one of them: a gap that may be nothing in both has no magnitude;
     - otherwise `preserved`: some two algorithms are separated alike in both, and none is
       separated in one while the other's means are the other way round;
     - otherwise `undecided`.
@@ -146,8 +159,15 @@ def _rank(
     ranked = [_ranked(name, [table[name][a] for a in algorithms], options) for name in whole]
     rng = np.random.default_rng(options.seed)
     orders = [_orders(item, options, rng) for item in ranked]
+    tied = [ranks.tied_orders(item.moments, *_TIED, rng) for item in ranked]
     pairs = tuple(
-        _compare(ranked[i], ranked[j], algorithms, _agreement([orders[i], orders[j]]), options)
+        _compare(
+            (ranked[i], ranked[j]),
+            algorithms,
+            float(ranks.same_order([orders[i], orders[j]])),
+            ranks.chance_of_same_order([tied[i], tied[j]]),
+            options,
+        )
         for i, j in itertools.combinations(range(len(ranked)), 2)
     )
     left_out = tuple(
@@ -156,7 +176,14 @@ def _rank(
     )
     worst = min((pair.verdict for pair in pairs), key=WORST_FIRST.index)
     return RankingVerdict(
-        *key, algorithms, tuple(ranked), pairs, worst, _agreement(orders), left_out
+        *key,
+        algorithms,
+        tuple(ranked),
+        pairs,
+        worst,
+        float(ranks.same_order(orders)),
+        ranks.chance_of_same_order(tied),
+        left_out,
     )
 
 
@@ -172,28 +199,22 @@ def _orders(item: Ranked, options: Options, rng: np.random.Generator) -> Floats:
     return ranks.signs_of(means)
 
 
-def _agreement(orders: Sequence[Floats]) -> float:
-    """Share of resamples in which no two algorithms are in opposite orders."""
-    alike = np.all(
-        [
-            (first * second >= 0).all(axis=(1, 2))
-            for first, second in itertools.combinations(orders, 2)
-        ],
-        axis=0,
-    )
-    return float(np.mean(alike))
-
-
 def _compare(
-    first: Ranked, second: Ranked, names: Sequence[str], same_order: float, options: Options
+    two: tuple[Ranked, Ranked],
+    names: Sequence[str],
+    same_order: float,
+    chance: ranks.Chance,
+    options: Options,
 ) -> RankPair:
+    first, second = two
     a, b = first.moments, second.moments
     means = ranks.signs_of(a.mean), ranks.signs_of(b.mean)
     pairs = list(itertools.combinations(range(len(names)), 2))
     product = first.signs * second.signs
     reverse = [pair for pair in pairs if product[pair] < 0]
     gaps = ranks.gap_p(a, b)
-    changed = [pair for pair in pairs if gaps[pair][1] < options.alpha]
+    separated = (first.signs != 0) | (second.signs != 0)
+    changed = [pair for pair in pairs if gaps[pair][1] < options.alpha and separated[pair]]
     against = (first.signs * means[1] < 0) | (second.signs * means[0] < 0)
     if reverse:
         verdict = NOT_PRESERVED
@@ -210,6 +231,26 @@ def _compare(
         ranks.tau_b(first.signs, second.signs),
         ranks.tau_b(*means),
         same_order,
+        chance,
         tuple((names[i], names[j]) for i, j in reverse),
         tuple((names[i], names[j]) for i, j in changed),
+        _seeds_needed((a, b), pairs, options) if verdict == UNDECIDED else math.nan,
     )
+
+
+def _seeds_needed(
+    two: tuple[Moments, Moments], pairs: Sequence[tuple[int, int]], options: Options
+) -> float:
+    """Seeds that separate some two algorithms in both frameworks, at the first level of Holm's."""
+    i, j = (np.array([pair[side] for pair in pairs]) for side in (0, 1))
+    # Both have to succeed, each by itself.
+    power = np.sqrt(options.power)
+    level = np.full(len(pairs), options.alpha / len(pairs))
+    needed = [
+        effects.seeds_to_decide(
+            item.mean[i] - item.mean[j], (item.sd[i], item.sd[j]), level, np.zeros(len(i)), power
+        )
+        for item in two
+    ]
+    worse = np.maximum(*needed)
+    return float("nan") if np.isnan(worse).all() else float(np.nanmin(worse))

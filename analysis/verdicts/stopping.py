@@ -10,8 +10,9 @@ from analysis.stats import pairwise
 from analysis.stats.moments import Floats, moments, stack
 from analysis.stats.sequential import one_sided_sequential_p, sequential_p
 from analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, UNDECIDED, family_of
+from analysis.verdicts.equivalence import margin_of, unseen_p
 from analysis.verdicts.groups import Group, by_cell
-from analysis.verdicts.options import Options, margin_of
+from analysis.verdicts.options import Options
 
 Pair = tuple[Group, Group]
 
@@ -128,10 +129,13 @@ def _p_values(
         return float("nan"), float("nan")
     samples = [stack([moments(part) for part in _looks_at(group, sizes)]) for group in pair]
     item = pairwise.with_least_freedom(pairwise.contrast(samples[:1], samples[1:]), samples)
-    margin = margin_of(pair, options).size
+    alike = np.maximum(
+        pairwise.equivalence_p(item, margin_of(pair, options).size),
+        [unseen_p(pair, options, size) for size in sizes],
+    )
     return (
         float(sequential_p(pairwise.two_sided_p(item), sizes, looks.most)),
-        float(one_sided_sequential_p(pairwise.equivalence_p(item, margin), sizes, looks.most)),
+        float(one_sided_sequential_p(alike, sizes, looks.most)),
     )
 
 

@@ -14,6 +14,7 @@ from analysis.data.runs import Cell, Loaded
 from analysis.stats.intervals import Interval, interval
 from analysis.verdicts.consistency import PairVerdict, consistency
 from analysis.verdicts.curves import Curve, make_panels
+from analysis.verdicts.existence import Existence, existence
 from analysis.verdicts.groups import Group, groups_of_runs
 from analysis.verdicts.options import Options
 from analysis.verdicts.overall import Overall, overall
@@ -23,6 +24,7 @@ from analysis.verdicts.reproduction import (
     published_moments,
     reproduction_of_groups,
 )
+from analysis.verdicts.variants import Variant, main_variants
 from analysis.words import suffix
 
 
@@ -35,6 +37,7 @@ class StudyVerdicts:
         reproduction: RQ1, against published numbers.
         consistency: RQ2, pairs of frameworks.
         rankings: RQ3, order of the algorithms.
+        existence: Whether frameworks differ at all, per study, algorithm and variant.
         options: The settings behind the verdicts.
     """
 
@@ -42,7 +45,21 @@ class StudyVerdicts:
     reproduction: tuple[ReproductionVerdict, ...]
     consistency: tuple[PairVerdict, ...]
     rankings: tuple[RankingVerdict, ...]
+    existence: tuple[Existence, ...]
     options: Options
+
+    @functools.cached_property
+    def main(self) -> frozenset[Variant]:
+        """Study, algorithm and variant of what the study is about; the rest stands apart."""
+        return main_variants(self.groups)
+
+    def is_main(self, cell: Cell) -> bool:
+        """Whether a setting is no side experiment."""
+        return (cell.study, cell.algorithm, cell.variant) in self.main
+
+    def ranks_main(self, item: RankingVerdict) -> bool:
+        """Whether a ranking is of what the study is about."""
+        return any((item.study, name, item.variant) in self.main for name in item.algorithms)
 
 
 def judge_runs(loaded: Loaded, options: Options) -> StudyVerdicts:
@@ -84,11 +101,13 @@ def groups_of_published(table: str) -> tuple[Group, ...]:
 def _judge(
     groups: Sequence[Group], reproduction: tuple[ReproductionVerdict, ...], options: Options
 ) -> StudyVerdicts:
+    pairs = consistency(groups, options)
     return StudyVerdicts(
         tuple(groups),
         reproduction,
-        consistency(groups, options),
+        pairs,
         rankings(groups, options),
+        existence(pairs, options),
         options,
     )
 

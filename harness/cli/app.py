@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from harness.cli.errors import RunsFailed, exit_code
 from harness.contract.fields import SpecError
 from harness.contract.run_spec import RunSpec, make_spec
+from harness.sweep.allocator import NONE
 from harness.sweep.process import Outcome
 from harness.sweep.sweep import run_all
 
@@ -21,7 +23,9 @@ def app(config: DictConfig) -> None:
     """Executes the one run that `config` describes."""
     try:
         spec, results_dir = spec_from_config(config)
-        report(run_all([spec], results_dir, n_jobs=1), results_dir)
+        # Other launchers than the local one have other options, and are for sweeps.
+        malloc = HydraConfig.get().launcher.get("malloc") or NONE
+        report(run_all([spec], results_dir, n_jobs=1, malloc=malloc), results_dir)
     except (SpecError, RunsFailed) as error:
         # Raised further, Hydra would print a second message around it.
         raise SystemExit(exit_code(error)) from None

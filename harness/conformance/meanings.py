@@ -46,10 +46,12 @@ class MeaningConformance:
     def test_null_is_a_huge_bound(self, algorithm: str, bound: str) -> None:
         """Weights are the same to the last bit without a bound and with one nothing meets."""
         base = base_hyperparameters(self.framework, algorithm)
-        runs = [with_value(self.framework, algorithm, base, bound, v) for v in (None, _HUGE)]
-        if runs[0] is None or runs[1] is None:
+        unbounded, bounded = (
+            with_value(self.framework, algorithm, base, bound, value) for value in (None, _HUGE)
+        )
+        if unbounded is None or bounded is None:
             pytest.skip(f"{self.framework}'s {algorithm} does not take {bound} both ways")
-        none, huge = (train(self.framework, algorithm, hp) for hp in runs)
+        none, huge = (train(self.framework, algorithm, hp) for hp in (unbounded, bounded))
         if bound == "value_clip_range":  # its arithmetic rounds, even where nothing is cut
             for name, value in none.weights.items():
                 assert huge.weights[name] == pytest.approx(value, rel=1e-2, abs=1e-3), name

@@ -132,8 +132,9 @@ class Observer:
             self._losses.append(event.loss)
 
     def _before_update(self, step: OptimizerStep) -> None:
-        attached = self._policy and self._targets and self._weights
-        assert attached, "nothing was attached before the first update"
+        assert self._policy and self._targets and self._weights, (
+            "nothing was attached before the first update"
+        )
         if not self._first_update:
             self._at_first = self._weights()
         self._first_update = self._first_update or self._events.steps
@@ -149,7 +150,7 @@ class Observer:
             self._of_policy.update(forward.places)
             return
         self._network_ran |= bool(forward.places)
-        shape = getattr(forward.inputs[0], "shape", ()) if forward.inputs else ()
+        shape: tuple[int, ...] = getattr(next(iter(forward.inputs), None), "shape", ())
         if not self._first_update and len(shape) > 1:
             self._rows.add(int(shape[-2]))
 

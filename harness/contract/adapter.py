@@ -9,9 +9,9 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,6 +156,24 @@ class Adapter(Protocol):
         self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
     ) -> None:
         """Trains with upstream's own code, on `n_envs` environments that `make_env` makes."""
+
+
+@runtime_checkable
+class Preloadable(Protocol):
+    """What an adapter may say besides, so that the runs of a sweep start sooner."""
+
+    def training_modules(self, algorithm: str) -> Sequence[str]:
+        """Names of modules that training imports in any case, and no others.
+
+        A sweep imports them once, in a process that is forked for each run; a thread that
+        importing them starts would be lost, so runs are then started one by one.
+        """
+
+
+def training_modules(adapter: Adapter, algorithm: str) -> tuple[str, ...]:
+    """What an adapter says that training imports; nothing where it does not say."""
+    known = adapter.training_modules(algorithm) if isinstance(adapter, Preloadable) else ()
+    return tuple(known)
 
 
 def installed_adapters() -> dict[str, importlib.metadata.EntryPoint]:

@@ -22,6 +22,7 @@ from typing import IO, Annotated
 
 import msgspec
 
+from harness.record.batch_job import BatchJob
 from harness.record.files import Unusable, read_bounded, write_atomically
 from harness.record.layout import PROGRESS_FILE
 
@@ -98,14 +99,15 @@ class Holder(msgspec.Struct, frozen=True):
     @classmethod
     def here(cls, token: str) -> "Holder":
         """This process."""
+        job = BatchJob.current()
         return cls(
             token=token,
             host=platform.node(),
             machine=_machine(),
             pid=os.getpid(),
             born=_born(os.getpid()) or "",
-            job=os.environ.get("PARALLAX_JOB", ""),
-            restart=int(os.environ.get("PARALLAX_RESTART", "0")),
+            job=job.id if job else "",
+            restart=job.restart if job else 0,
             time=time.time(),
         )
 

@@ -28,6 +28,7 @@ def provenance() -> dict[str, Any]:
         "threads": {
             name: value for name, value in sorted(os.environ.items()) if name.endswith("_THREADS")
         },
+        "preloaded": preloaded_libraries(),
         "commit": project_commit(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
@@ -48,6 +49,19 @@ def processor_model() -> str:
         return platform.processor()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor())
+
+
+def preloaded_libraries() -> list[str]:
+    """Paths of what `LD_PRELOAD` put before all other libraries, such as a memory allocator."""
+    entries = os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
+    # A file's full name goes on after the name that programs ask for: libx.so.4.5.10.
+    names = tuple(Path(entry).resolve().name for entry in entries)
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines() if names else []
+    except OSError:
+        return []
+    paths = {line.split(maxsplit=5)[5] for line in lines if "/" in line}
+    return sorted(path for path in paths if Path(path).name.startswith(names))
 
 
 def project_commit() -> dict[str, Any]:

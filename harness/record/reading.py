@@ -118,6 +118,7 @@ class Provenance(Struct, frozen=True):
     processor: str | None = None
     cores: int | None = None
     command: list[str] = []
+    preloaded: list[str] = []
 
 
 class Record(Struct, frozen=True):

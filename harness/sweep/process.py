@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from harness.contract.interpreter import lend_project
@@ -18,6 +19,7 @@ from harness.record.folder import RunFolder
 from harness.record.layout import LOG_FILE
 from harness.record.lease import EXIT_COMPLETE, EXIT_NOT_MINE, Lease, LeaseHeld, LeaseLost
 from harness.record.reading import Reading, holds, read_run
+from harness.sweep.preloaded import EXIT_UNKNOWN, Fork, Preloaded
 from harness.train.stopping import EXIT_INTERRUPTED, SIGNALS, interruption, reason_of
 
 _LAST_BYTES = 4096
@@ -45,19 +47,34 @@ class Outcome:
 class RunProcess:
     """`harness.worker` on an initialised folder."""
 
-    def __init__(self, spec: RunSpec, folder: Path) -> None:
-        """Starts it; what it prints becomes `log.txt` once the run is its own."""
+    def __init__(
+        self,
+        spec: RunSpec,
+        folder: Path,
+        preloaded: Preloaded | None = None,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Starts it; what it prints becomes `log.txt` once the run is its own.
+
+        Args:
+            spec: The run.
+            folder: Its initialised folder.
+            preloaded: Starts it from a process that has imported what it needs, where that can be.
+            variables: Added to its environment.
+        """
         self._spec = spec
         self._folder = folder
         self._log = folder / f".log-{secrets.token_hex(4)}"
-        environment = os.environ | {name: str(spec.threads) for name in THREAD_VARIABLES}
+        environment = os.environ | variables | dict.fromkeys(THREAD_VARIABLES, str(spec.threads))
         if spec.python:
             environment = lend_project(environment)
-        command = [spec.python or sys.executable, "-m", "harness.worker", str(folder)]
+        arguments = [str(folder), self._log.name]
+        self._process: Fork | subprocess.Popen[bytes]
         try:
             with self._log.open("wb") as log:
-                self._process = subprocess.Popen(
-                    [*command, self._log.name],
+                fork = preloaded and preloaded.start(spec, environment, arguments, log)
+                self._process = fork or subprocess.Popen(
+                    [spec.python or sys.executable, "-m", "harness.worker", *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -119,6 +136,8 @@ class RunProcess:
         return {"status": "failed", "failure": failure}
 
     def _describe_exit(self, code: int) -> str:
+        if code == EXIT_UNKNOWN:
+            return "the process ended, and the one that had started it was killed before"
         if code < 0:
             return f"the process was killed by {_name_of_signal(-code)}"
         last = self._last_line()

@@ -1,10 +1,11 @@
 """Runs many runs on this machine, each in a process of its own."""
 
 import dataclasses
+import functools
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -14,24 +15,35 @@ from harness.contract.fields import SpecError
 from harness.contract.run_spec import RunSpec
 from harness.record.lease import LeaseHeld, LeaseLost, watch
 from harness.record.reading import read_run
+from harness.sweep.allocator import NONE, allocator_variables
 from harness.sweep.display import SweepDisplay
 from harness.sweep.folders import initialize_all
+from harness.sweep.preloaded import Preloaded
 from harness.sweep.process import Outcome, RunProcess, mark
 from harness.train.prepare import Prepared, prepare_all
 from harness.train.stopping import SWEEP_ENDED
 
 
-def run_all(specs: Sequence[RunSpec], results_dir: Path, n_jobs: int) -> list[Outcome]:
+def run_all(
+    specs: Sequence[RunSpec], results_dir: Path, n_jobs: int, malloc: str = NONE
+) -> list[Outcome]:
     """Checks all runs, then executes those that are not complete, `n_jobs` at a time.
 
     Nothing is written before every run has passed its checks, and nothing stays written where
     a folder cannot be made.
+
+    Args:
+        specs: The runs.
+        results_dir: Where their folders are.
+        n_jobs: How many at a time; -1 is one per core.
+        malloc: The allocator that they use; see `allocator_variables`.
 
     Raises:
         SpecError: A run cannot be carried out as asked.
         KeyboardInterrupt: After every running process has ended.
     """
     jobs = _processes(n_jobs)
+    variables = allocator_variables("hydra.launcher.malloc", malloc)
     prepared = prepare_all(specs)
     folders = [spec.folder(results_dir).absolute() for spec in specs]
     if len(set(folders)) < len(folders):
@@ -48,7 +60,7 @@ def run_all(specs: Sequence[RunSpec], results_dir: Path, n_jobs: int) -> list[Ou
         for folder, holder in others.items()
     }
     _tell(others, len(runs))
-    outcomes |= _execute(pending, jobs)
+    outcomes |= _execute(pending, jobs, variables)
     return [outcomes[folder] for folder in folders]
 
 
@@ -71,6 +83,9 @@ def _processes(n_jobs: int) -> int:
         ) from None
 
 
+Start = Callable[[RunSpec, Path], RunProcess]
+
+
 @dataclasses.dataclass
 class _Stop:
     """Tells the threads of a sweep to end their runs, and why."""
@@ -79,14 +94,21 @@ class _Stop:
     number: int = signal.SIGTERM
 
 
-def _execute(pending: dict[Path, Prepared], jobs: int) -> dict[Path, Outcome]:
+def _execute(
+    pending: dict[Path, Prepared], jobs: int, variables: Mapping[str, str]
+) -> dict[Path, Outcome]:
     stop = _Stop()
     outcomes: dict[Path, Outcome] = {}
+    specs = [run.spec for run in pending.values()]
     with (
+        Preloaded(specs, stop.event.is_set) as preloaded,
         SweepDisplay(pending, jobs) as display,
         ThreadPoolExecutor(max_workers=jobs) as pool,
     ):
-        futures = [pool.submit(_run_one, run.spec, folder, stop) for folder, run in pending.items()]
+        start = functools.partial(RunProcess, preloaded=preloaded, variables=variables)
+        futures = [
+            pool.submit(_run_one, run.spec, folder, stop, start) for folder, run in pending.items()
+        ]
         try:
             for future in as_completed(futures):
                 outcome = future.result()
@@ -101,12 +123,12 @@ def _execute(pending: dict[Path, Prepared], jobs: int) -> dict[Path, Outcome]:
     return outcomes
 
 
-def _run_one(spec: RunSpec, folder: Path, stop: _Stop) -> Outcome:
+def _run_one(spec: RunSpec, folder: Path, stop: _Stop, start: Start) -> Outcome:
     """Runs one; whatever happens to its folder is its own failure, and no other run's."""
     if stop.event.is_set():
         return Outcome(spec, folder, "pending")
     try:
-        process = RunProcess(spec, folder)
+        process = start(spec, folder)
     except OSError as error:
         return _unstarted(spec, folder, f"it cannot be started: {error}")
     while not process.wait(0.2):

@@ -1,13 +1,14 @@
 """Why a run is stopped from outside, and the signals that say so."""
 
 import contextlib
-import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
+
+from harness.record.batch_job import BatchJob
 
 REASONS = {
     "user": "interrupted by the user",
@@ -71,13 +72,13 @@ def reason_of(number: int) -> str:
     """The key of `REASONS` that a signal stands for."""
     if number == SWEEP_ENDED:
         return "sweep"
-    if "PARALLAX_JOB" not in os.environ or number == signal.SIGINT:
+    job = BatchJob.current()
+    if job is None or number == signal.SIGINT:
         return "user"
     if number == signal.SIGTERM:
         return "cancellation"
     # Slurm gives the same warning before the time limit and before a preemption.
-    limit = float(os.environ.get("PARALLAX_LIMIT", "inf"))
-    return "time limit" if time.time() >= limit else "preemption"
+    return "time limit" if time.time() >= job.limit_from else "preemption"
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -1,24 +1,110 @@
-"""Hydra's own sweeper without its check of every run, which the launchers make anyway."""
+"""All combinations of the values on the command line, composed once: by the launcher.
 
-from collections.abc import Sequence
+Hydra's own sweeper composes every run as a check before the launcher composes it again, which
+takes minutes for a large study; our launchers check every run before they start one.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper, BasicSweeperConf
 from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
+from hydra.errors import HydraException
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
 
 
-class OnceSweeper(BasicSweeper):
-    """Leaves the composition of each run to the launcher: twice takes minutes for a big study."""
+class OnceSweeper(Sweeper):
+    """Hands every combination to the launcher, in the order of the command line."""
 
-    def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        """Nothing: the launchers compose and check every run before they start one."""
+    def __init__(
+        self, max_batch_size: int | None = None, params: Mapping[str, Any] | None = None
+    ) -> None:
+        """Called by Hydra.
+
+        Args:
+            max_batch_size: How many runs the launcher gets at a time; None for all.
+            params: Values by name that a configuration file sweeps; the command line wins.
+        """
+        super().__init__()
+        self._batch = max_batch_size
+        self._params = dict(params or {})
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        """Called by Hydra before the sweep."""
+        self.config = config
+        self.hydra_context = hydra_context
+        self._launcher: Launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> list[Any]:
+        """Starts all runs; returns what the launcher does of each batch.
+
+        Raises:
+            HydraException: A value stands for an endless choice, such as `interval(0,1)`.
+        """
+        assert self.config is not None and self.hydra_context is not None
+        words = [*(f"{name}={value}" for name, value in self._params.items()), *arguments]
+        parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
+        choices = {o.get_key_element(): _values(o) for o in parser.parse_overrides(words)}
+        runs = [list(run) for run in itertools.product(*choices.values())]
+        folder = Path(self.config.hydra.sweep.dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(self.config, folder / "multirun.yaml")
+        returned = []
+        for start, batch in _batches(runs, self._batch):
+            results = self._launcher.launch(batch, initial_job_idx=start)
+            for result in results:
+                _ = result.return_value  # raises what the run raised
+            returned.append(results)
+        return returned
+
+
+def _values(override: Override) -> list[str]:
+    """Each value of an override as an override of its own."""
+    name = override.get_key_element()
+    if not override.is_sweep_override():
+        return [f"{name}={override.get_value_element_as_str()}"]
+    if not override.is_discrete_sweep():
+        raise HydraException(
+            f"{override.input_line} names no values: a sweep takes a list such as "
+            f"{name}=1,2,3, choice(...), range(...) or glob(...)."
+        )
+    return [f"{name}={value}" for value in override.sweep_string_iterator()]
+
+
+def _batches(
+    runs: Sequence[list[str]], size: int | None
+) -> Iterator[tuple[int, Sequence[list[str]]]]:
+    size = len(runs) if size is None else size
+    if size < 1:
+        raise HydraException(f"hydra.sweeper.max_batch_size={size} must be at least 1, or null.")
+    for start in range(0, len(runs), size):
+        yield start, runs[start : start + size]
 
 
 @dataclass
-class OnceSweeperConf(BasicSweeperConf):
-    """Options of the sweeper."""
+class OnceSweeperConf:
+    """Options of the sweeper.
+
+    Attributes:
+        max_batch_size: How many runs the launcher gets at a time; null for all.
+        params: Values by name, as on the command line.
+    """
 
     _target_: str = "hydra_plugins.parallax_sweeper.OnceSweeper"
+    max_batch_size: int | None = None
+    params: dict[str, Any] | None = None
 
 
 ConfigStore.instance().store(

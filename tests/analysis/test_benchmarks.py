@@ -39,6 +39,29 @@ def test_intervals_compare_like_with_like(script, capsys):
     assert "| 0.2000 | 36 of 72 |" in capsys.readouterr().out
 
 
+def test_false_equivalence_is_rare_in_small(script):
+    benchmark = script("false_equivalence")
+    cases = benchmark.cases(97.4)
+    for case in cases[4:7]:
+        before, after = benchmark.rates(case, 5, 40)
+        assert after == 0 < before
+
+
+def test_existence_and_planning_run_in_small(script, monkeypatch):
+    existence = script("existence")
+    monkeypatch.setattr(existence, "SETTINGS", 8)
+    study = existence.study(existence.CASES["one framework apart by a deviation"], rng())
+    assert len(existence.rejected(study, 0)) == 2
+    planning = script("planning")
+    assert planning.need(3.0, (1.0, 1.0), 1) == 4
+    alone, holm = planning.decided(3.0, 4, 1, 40)
+    assert 0.6 < alone <= holm
+
+
+def rng():
+    return np.random.default_rng(0)
+
+
 def test_the_study_whose_loading_is_timed_loads_whole(script, tmp_path, monkeypatch):
     loading = script("loading")
     monkeypatch.setattr(loading, "TASKS", ("Hopper",))

@@ -17,6 +17,7 @@ SEED = int(os.environ.get("PARALLAX_RACE_SEED", "0"))
 SEEDS = int(os.environ.get("PARALLAX_RACE_RUNS", "40"))
 RUNS = ["algorithm=ppo", f"seed={','.join(map(str, range(SEEDS)))}"]
 KEYS = [f"ppo-{seed}" for seed in range(SEEDS)]
+WORKERS = re.compile(r"harness\.(worker|forkserver)")
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
 FILES = re.compile(r"run\.json|evaluations\.npz|trace\.parquet|log(\.\d+)?\.txt")
 
@@ -116,7 +117,7 @@ class Race:
 
     def _strike(self):
         living = descendants()
-        workers = [pid for pid, line in living.items() if "harness.worker" in line]
+        workers = [pid for pid, line in living.items() if WORKERS.search(line)]
         launchers = [pid for pid, line in living.items() if "--multirun" in line]
         targets = workers if workers and self.generator.random() < 0.9 else launchers
         if targets:
@@ -143,7 +144,7 @@ class Race:
     def _workers(self):
         living = descendants()
         reap(self._known - living.keys())
-        return [pid for pid, line in living.items() if "harness.worker" in line]
+        return [pid for pid, line in living.items() if WORKERS.search(line)]
 
 
 @pytest.mark.long

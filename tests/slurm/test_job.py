@@ -1,5 +1,6 @@
 """What a job does with runs that it cannot run, and whom it warns."""
 
+import dataclasses
 import os
 
 import pytest
@@ -26,7 +27,7 @@ class Process:
 
     started: list
 
-    def __init__(self, spec, folder):
+    def __init__(self, spec, folder, *options):
         self.started.append(folder)
         self.spec, self.folder = spec, folder
 
@@ -46,6 +47,16 @@ def test_run_that_cannot_be_understood_fails_alone(tmp_path, monkeypatch):
         RunJob(LIMITS)([str(odd), str(other)])
     assert Process.started == [other]
     assert "alignment" in read_run(odd).reason and read_run(odd).record.status == "failed"
+
+
+def test_node_without_the_allocator_that_is_asked_for_fails_its_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(Process, "started", [], raising=False)
+    monkeypatch.setattr("slurm.job.RunProcess", Process)
+    folder = a_run(tmp_path)
+    limits = dataclasses.replace(LIMITS, malloc="/nowhere/lib.so")
+    with pytest.raises(JobFailed, match=r"malloc=/nowhere/lib.so cannot be loaded.*Install it"):
+        RunJob(limits)([str(folder)])
+    assert not Process.started and "Install it" in read_run(folder).record.failure
 
 
 @pytest.mark.parametrize(

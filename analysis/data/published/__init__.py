@@ -78,6 +78,7 @@ def split_version(env: str) -> tuple[str, str]:
     return (task, version) if task and version.startswith("v") else (env, "")
 
 
+@functools.cache
 def reference_score(algorithm: str, env: str) -> tuple[float, str] | None:
     """The published score that margins are a share of, and its source.
 
@@ -90,6 +91,30 @@ def reference_score(algorithm: str, env: str) -> tuple[float, str] | None:
             if (row.algorithm, row.env) == (algorithm, task):
                 return row.mean, row.source
     return None
+
+
+@functools.cache
+def random_score(env: str) -> tuple[float, str] | None:
+    """The mean score of random actions on a task, and its source; of another version if need be."""
+    task, version = split_version(env)
+    rows = [row for row in read_table("random") if row.env == task]
+    row = next((row for row in rows if row.version == version), rows[0] if rows else None)
+    return None if row is None else (row.mean, row.source)
+
+
+@functools.cache
+def best_score(algorithm: str, env: str) -> float | None:
+    """The best score that any table has of an algorithm on a task."""
+    task, _ = split_version(env)
+    return max(
+        (
+            row.mean
+            for name in table_names()
+            for row in read_table(name)
+            if (row.algorithm, row.env) == (algorithm, task)
+        ),
+        default=None,
+    )
 
 
 def targets(algorithm: str, env: str, hps: str, framework: str) -> tuple[Published, ...]:

@@ -11,8 +11,8 @@ from harness.record.provenance import weights_sha256
 ENV = "Hopper-v4"
 CASES = {
     "ppo": (4096, {"epochs": 3}, {"n_epochs": 3}),
-    "td3": (2500, {"learning_starts": 500}, {"learning_starts": 500}),
-    "sac": (2500, {"learning_starts": 500}, {"learning_starts": 500}),
+    "td3": (800, {"learning_starts": 500}, {"learning_starts": 500}),
+    "sac": (800, {"learning_starts": 500}, {"learning_starts": 500}),
 }
 
 

@@ -3,9 +3,11 @@
 import collections
 import csv
 import dataclasses
+import itertools
 import json
 import math
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -23,6 +25,7 @@ from analysis.__main__ import main
 from analysis.data.load import load
 from analysis.plan.planning import plan_once
 from analysis.plan.sweeps import make_sweeps
+from analysis.stats import effects
 from analysis.verdicts.options import Options
 from analysis.verdicts.study import judge_runs
 from analysis.words import number
@@ -272,3 +275,44 @@ def test_a_setting_without_any_complete_run_breaks_nothing(results, capsys):
     for arguments in ((), ("--sequential",)):
         found = planned_specs(plan(results, "--most", "100", *arguments))
         assert {spec.env for spec, _ in found} == {"InvertedPendulum-v4"}
+
+
+def test_a_plan_says_how_sure_it_is_names_variants_and_plans_rankings(results, make_run, capsys):
+    rng = np.random.default_rng(0)
+    for framework, algorithm in itertools.product(("sb3", "cleanrl"), ("ppo", "td3")):
+        for seed in range(5):
+            score = 400 + 150 * (algorithm == "td3") + rng.normal(0, 200)
+            make_run(
+                env="InvertedPendulum-v4",
+                framework=framework,
+                algorithm=algorithm,
+                seed=seed,
+                score=score,
+                variant="steps=20000",
+            )
+    plan(results, "--most", "1000")
+    said = capsys.readouterr().out
+    assert "ppo, original, steps=20000, sb3: " in said
+    assert re.search(r"\d+ in all, which may as well be \d+ to ", said)
+    assert "Pairs of rankings: 1 to go on with" in said
+    assert "Holm's correction" in said
+
+
+def test_no_need_is_so_small_that_no_permutation_test_could_tell():
+    one = np.array([1.0])
+    needed = effects.seeds_to_decide(100 * one, (one, one), 0.05 * one, 0.01 * one)
+    assert needed == 4
+    assert 2 / math.comb(8, 4) < 0.05 < 2 / math.comb(6, 3)
+
+
+def test_the_range_of_a_need_holds_the_truth_in_most_cases():
+    rng, inside = np.random.default_rng(0), 0
+    one = np.ones(1)
+    true = float(effects.seeds_to_decide(2 * one, (one, one), 0.05 * one, 0.01 * one)[0])
+    for _ in range(40):
+        first, second = rng.normal(2, 1, 5), rng.normal(0, 1, 5)
+        sds = float(first.std(ddof=1)), float(second.std(ddof=1))
+        gap = float(first.mean() - second.mean())
+        low, high = effects.plausible_seeds(gap, sds, (5, 5), 0.05, 0.01, rng)
+        inside += low <= true <= high
+    assert inside / 40 > 0.65

@@ -70,7 +70,7 @@ def test_the_page_says_what_is_missing_and_why(page):
 
 
 def test_words_come_before_figures_and_tables(source):
-    places = [source.index(f'id="{name}"') for name in ("study", "answers", "reproduction")]
+    places = [source.index(f'id="{name}"') for name in ("answers", "study", "reproduction")]
     assert places == sorted(places)
     assert source.index("<img") > source.index('id="answer-ranking"')
 

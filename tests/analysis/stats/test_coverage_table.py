@@ -27,7 +27,7 @@ def script():
 def table():
     found = {}
     for line in (ROOT / "docs" / "statistics.md").read_text().splitlines():
-        match = re.fullmatch(r"\| ([\w-]+) \| (\d+) \| (.*) \|", line)
+        match = re.fullmatch(r"\| ([\w-]+) \| (\d+) \| ([\d.]+% \(.*) \|", line)
         if match:
             shares = [float(cell.split("%")[0]) / 100 for cell in match[3].split(" | ")]
             found[match[1], int(match[2])] = dict(zip(METHODS, shares, strict=True))

@@ -94,8 +94,10 @@ def test_equal_last_steps_need_no_note(results, make_run):
 def test_runs_whose_settings_differ_unseen_are_noted(results, make_run):
     make_run(seed=0)
     make_run(seed=1, hyperparameters={"gamma": 0.9}, eval_episodes=5)
-    (text,) = noted(results).marked
-    assert text.endswith("framework and seed: eval_episodes, hyperparameters.gamma in run.json.")
+    notes = noted(results)
+    assert len(notes.marks) == 2
+    assert "hyperparameters" not in " ".join(notes.marked)
+    assert "judged apart: gamma 0.9 (1), 0.99 (1) (runs in brackets)." in notes.general[-1]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,189 @@
+"""What counts as no difference, and whether the runs show that there is none."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from analysis.data.published import best_score, random_score, reference_score, split_version
+from analysis.stats import unseen
+from analysis.stats.moments import Floats
+from analysis.verdicts.groups import Group
+from analysis.verdicts.options import Options
+
+Pair = tuple[Group, Group]
+
+# Ends that no return can pass, by the tasks' rewards: 1 a step for 1,000 steps; 10 a step less
+# penalties, and the end of the episode where the pole falls; less a distance and an effort.
+_ENDS: dict[str, tuple[float, float]] = {
+    "InvertedPendulum": (0.0, 1000.0),
+    "InvertedDoublePendulum": (0.0, 10_000.0),
+    "Reacher": (-math.inf, 0.0),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Margin:
+    """A margin of equivalence.
+
+    Attributes:
+        size: In units of return.
+        reference: The score that stands for the whole, in units of return.
+        zero: The score that stands for nothing.
+        source: Where both stand, in words.
+    """
+
+    size: float
+    reference: float
+    zero: float
+    source: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Between what scores a run of a task can end.
+
+    Attributes:
+        low: Least score; NaN where nothing is known.
+        high: Largest score; NaN where nothing is known.
+        source: How it is known, in words.
+    """
+
+    low: float
+    high: float
+    source: str
+
+    @property
+    def known(self) -> bool:
+        """Whether there are ends."""
+        return not math.isnan(self.low + self.high)
+
+
+def margin_of(groups: Sequence[Group], options: Options) -> Margin:
+    """The margin for groups of one setting.
+
+    A share of the way from the score of random actions to the published score of the algorithm
+    on the task; with `options.margin_of` = `score`, of the published score's size. Where a range
+    was given for the task, of that; where nothing is published, of the compared runs' means.
+
+    Args:
+        groups: At least one group with a run, all of one setting.
+        options: Holds the share and its kind.
+    """
+    whole, zero, source = _way(groups, options)
+    return Margin(options.margin_share * abs(whole - zero), whole, zero, source)
+
+
+def _way(groups: Sequence[Group], options: Options) -> tuple[float, float, str]:
+    cell = groups[0].cell
+    given = options.range_of(cell.env)
+    if given:
+        return given[1], given[0], "the range given for the task"
+    found = reference_score(cell.algorithm, cell.env)
+    if found is None:
+        mean = sum(abs(float(group.moments.mean)) for group in groups) / len(groups)
+        return mean, 0.0, "compared runs"
+    random = random_score(cell.env) if options.margin_of == "scale" else None
+    if random is None:
+        return found[0], 0.0, found[1]
+    return found[0], random[0], found[1]
+
+
+def threshold_of(groups: Sequence[Group], options: Options) -> float:
+    """Score below which a run of the setting counts as failed; NaN where no scale is known.
+
+    It lies `options.failed_share` of the way from random actions to the published score, or of
+    the range given for the task.
+
+    Args:
+        groups: At least one group, all of one setting.
+        options: Holds the share.
+    """
+    cell = groups[0].cell
+    given, random = options.range_of(cell.env), random_score(cell.env)
+    found = reference_score(cell.algorithm, cell.env)
+    if given:
+        low, high = given
+    elif found is None or random is None:
+        return math.nan
+    else:
+        low, high = random[0], found[0]
+    return low + options.failed_share * (high - low)
+
+
+def range_of(pair: Sequence[Group], options: Options) -> Range:
+    """Between what scores any run of a setting is taken to end, seen or not.
+
+    The task's own ends where its rewards have some; otherwise from the score of random actions to
+    the best that was published of the algorithm on the task; wider where a run compared is beyond.
+
+    Args:
+        pair: Groups of one setting.
+        options: May hold a range for the task.
+    """
+    cell = pair[0].cell
+    task, _ = split_version(cell.env)
+    given = options.range_of(cell.env)
+    random, best = random_score(cell.env), best_score(cell.algorithm, cell.env)
+    if given:
+        low, high, source = *given, "given"
+    elif random is not None and best is not None:
+        low, high, source = random[0], best, "random actions to the best published score"
+        ends = _ENDS.get(task, (-math.inf, math.inf))
+        low = ends[0] if math.isfinite(ends[0]) else low
+        high = ends[1] if math.isfinite(ends[1]) else high
+        if any(map(math.isfinite, ends)):
+            source = "what the task's rewards allow" + (
+                "" if all(map(math.isfinite, ends)) else ", and random actions"
+            )
+    else:
+        return Range(math.nan, math.nan, "not known")
+    seen = [_extremes(group) for group in pair if group.n]
+    return Range(
+        min([low, *(least for least, _ in seen)]),
+        max([high, *(largest for _, largest in seen)]),
+        source,
+    )
+
+
+def unseen_p(pair: Pair, options: Options, size: int | None = None) -> float:
+    """p-value of "the means differ by the margin or more", whatever the runs not seen are like.
+
+    It needs a known range: without one it is 1, and nothing is equivalent.
+
+    Args:
+        pair: Two frameworks in one setting.
+        options: Margin and ranges.
+        size: Seeds of each that count, the first by number; None for all.
+    """
+    ends = range_of(pair, options)
+    margin = margin_of(pair, options).size
+    one, two = (group.moments if group.scores is None else group.scores[:size] for group in pair)
+    if min(group.n for group in pair) < 2 or (size or 2) < 2:
+        return math.nan
+    return unseen.apart_p(one, two, (ends.low, ends.high), margin) if ends.known else 1.0
+
+
+def rooms(pairs: Sequence[Pair], options: Options) -> tuple[Floats, Floats]:
+    """How far unseen runs can lie from the means, apart from each other, float[pairs] each.
+
+    Of the two directions the one with more room; infinite where no range is known.
+    """
+    found = []
+    for first, second in pairs:
+        ends = range_of((first, second), options)
+        if not ends.known or not (first.n and second.n):
+            found.append((math.inf, math.inf))
+            continue
+        a, b = float(first.moments.mean), float(second.moments.mean)
+        ways = ((ends.high - a, b - ends.low), (ends.high - b, a - ends.low))
+        found.append(max(ways, key=lambda way: max(way) + min(way) / 4))
+    values = np.array(found, dtype=np.float64).reshape(-1, 2)
+    return values[:, 0], values[:, 1]
+
+
+def _extremes(group: Group) -> tuple[float, float]:
+    if group.scores is None:
+        return float(group.moments.mean), float(group.moments.mean)
+    return float(group.scores.min()), float(group.scores.max())

@@ -1,0 +1,91 @@
+"""Failed runs, the second endpoint of every comparison: does one framework fail more often?"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from analysis.stats import pairwise, proportions
+from analysis.verdicts.equivalence import Pair, threshold_of
+from analysis.verdicts.groups import Group
+from analysis.verdicts.options import Options
+
+
+@dataclasses.dataclass(frozen=True)
+class Failures:
+    """Runs of two frameworks that failed, in one setting.
+
+    Attributes:
+        threshold: A run fails whose final score is below; NaN where no scale is known.
+        failed: How many runs of each failed; empty where that is not known.
+        sizes: How many runs there are of each.
+        p: Fisher's exact test.
+        p_holm: The same after Holm's correction over the family.
+        difference: Share of the first less that of the second.
+        low: Lower end of Newcombe's 95% interval for it.
+        high: Upper end.
+    """
+
+    threshold: float
+    failed: tuple[int, ...]
+    sizes: tuple[int, ...]
+    p: float
+    p_holm: float
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def known(self) -> bool:
+        """Whether failed runs can be told."""
+        return bool(self.failed)
+
+    @property
+    def counts(self) -> tuple[str, str]:
+        """Failed of all, of each framework."""
+        if not self.failed:
+            return "-", "-"
+        one, two = (f"{k}/{n}" for k, n in zip(self.failed, self.sizes, strict=True))
+        return one, two
+
+
+def failures_of_pairs(pairs: Sequence[Pair], options: Options) -> list[Failures]:
+    """Compares the failed runs of the pairs of one family.
+
+    Args:
+        pairs: Pairs of frameworks.
+        options: Says below which share of a task's scale a run failed.
+    """
+    thresholds = [threshold_of(pair, options) for pair in pairs]
+    counts = [_counts(pair, at) for pair, at in zip(pairs, thresholds, strict=True)]
+    sizes = [tuple(group.n for group in pair) for pair in pairs]
+    p = [
+        proportions.fisher_p(k, n) if k else math.nan  # type: ignore[arg-type]
+        for k, n in zip(counts, sizes, strict=True)
+    ]
+    corrected = pairwise.holm(np.array(p))
+    return [_failures(*item) for item in zip(thresholds, counts, sizes, p, corrected, strict=True)]
+
+
+def failed_runs(group: Group, threshold: float) -> int | None:
+    """How many runs ended below a score; None where single runs or the score are not known."""
+    if group.scores is None or not group.n or math.isnan(threshold):
+        return None
+    return int((group.scores < threshold).sum())
+
+
+def _counts(pair: Pair, threshold: float) -> tuple[int, ...]:
+    found = [failed_runs(group, threshold) for group in pair]
+    known = [count for count in found if count is not None]
+    return tuple(known) if len(known) == len(found) else ()
+
+
+def _failures(
+    threshold: float, failed: tuple[int, ...], sizes: tuple[int, ...], p: float, p_holm: float
+) -> Failures:
+    low = high = difference = math.nan
+    if failed:
+        low, high = proportions.newcombe(failed, sizes)  # type: ignore[arg-type]
+        difference = failed[0] / sizes[0] - failed[1] / sizes[1]
+    return Failures(threshold, failed, sizes, p, float(p_holm), difference, low, high)

@@ -1,0 +1,154 @@
+"""How often two frameworks that differ by the margin or more are called equivalent.
+
+    python benchmarks/false_equivalence.py
+
+prints the table in docs/statistics.md: for each shape of returns and number of seeds the rate by
+two one-sided tests alone, as they were used before, and by the rule, which also bounds what runs
+that were not seen could make of the means. Each case has a difference of at least the margin.
+"""
+
+import argparse
+import dataclasses
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
+
+from analysis.data.runs import Cell
+from analysis.stats import pairwise
+from analysis.stats.moments import moments
+from analysis.verdicts.equivalence import margin_of, unseen_p
+from analysis.verdicts.groups import Group
+from analysis.verdicts.options import Options
+
+# PPO on InvertedPendulum: scores from 0 to 1000, 6.37 by random actions, 980 published.
+CELL = Cell("simulated", "InvertedPendulum-v4", "ppo", "original", "")
+OPTIONS = Options()
+SEEDS = (3, 5, 10, 20, 30, 40, 60)
+LEVEL = 0.05
+
+Draw = Callable[[np.random.Generator, int], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """Two frameworks whose true means are at least the margin apart.
+
+    Attributes:
+        name: What they are like.
+        first: Draws returns of a number of runs.
+        second: The same for the other.
+    """
+
+    name: str
+    first: Draw
+    second: Draw
+
+
+def normal(mean: float, sd: float) -> Draw:
+    """Normal returns."""
+    return lambda rng, n: rng.normal(mean, sd, n)
+
+
+def failing(rate: float, good: float = 1000.0, bad: float = 5.0, noise: float = 0.0) -> Draw:
+    """Runs that reach `good`, but for a share that ends at `bad`."""
+    return lambda rng, n: (
+        np.where(rng.random(n) < rate, bad, good) - np.abs(rng.normal(0, 1, n)) * noise
+    )
+
+
+def below(top: float, mean_loss: float, shape: float) -> Draw:
+    """Most near the top, with a long lognormal tail below; none under 0."""
+    scale = mean_loss / np.exp(shape**2 / 2)
+    return lambda rng, n: np.maximum(0.0, top - scale * rng.lognormal(0, shape, n))
+
+
+def constant(value: float) -> Draw:
+    """The same return each time."""
+    return lambda _, n: np.full(n, value)
+
+
+def cases(margin: float) -> tuple[Case, ...]:
+    """Every case, from the usual to the nasty."""
+    steady = constant(1000.0)
+    best = failing(0.0, noise=10)
+    return (
+        Case("normal, deviation 20", normal(700, 20), normal(700 - margin, 20)),
+        Case("normal, deviations 20 and 80", normal(700, 20), normal(700 - margin, 80)),
+        Case("skewed", below(1000, 40, 1), below(1000 - margin, 40, 1)),
+        Case("skewed against steady", steady, below(1000, 1.15 * margin, 1.5)),
+        Case("two-humped, 10% fail", steady, failing(0.1)),
+        Case("two-humped, 20% fail", steady, failing(0.2)),
+        Case("two-humped, 30% fail", steady, failing(0.3)),
+        Case("two-humped with noise, 10% fail", best, failing(0.1, noise=10)),
+        Case("15% against 5% fail", failing(0.05), failing(0.15)),
+        Case("half fail half way", steady, failing(0.2, bad=500.0)),
+        Case("10% are lucky", constant(20.0), failing(0.1, 20.0, 1000.0)),
+        Case("uniform against steady", constant(900.0), lambda rng, n: rng.uniform(603, 1000, n)),
+        Case("5% fail, and lower by half", steady, failing(0.05, 1000 - margin / 2)),
+        Case("constant", steady, constant(1000.0 - margin)),
+    )
+
+
+def alike() -> tuple[Case, ...]:
+    """Frameworks that are the same, or nearly: what the bound costs."""
+    steady, wide = failing(0.0, 960.0, noise=20), normal(800, 60)
+    return (
+        Case("no difference, constant", constant(1000.0), constant(1000.0)),
+        Case("no difference, near the top", steady, steady),
+        Case("no difference, normal, deviation 60", wide, wide),
+        Case("no difference, 2% fail", failing(0.02), failing(0.02)),
+        Case("2% fail against none", constant(1000.0), failing(0.02)),
+    )
+
+
+def group(name: str, scores: np.ndarray) -> Group:
+    """A framework's scores."""
+    n = len(scores)
+    return Group(CELL, name, moments(scores), 0.0, scores, (), n, n, (1,))
+
+
+def rates(case: Case, n: int, repeats: int) -> tuple[float, float]:
+    """Share called equivalent by two one-sided tests alone, and by the rule."""
+    rng = np.random.default_rng((n, zlib.crc32(case.name.encode())))
+    before = after = 0
+    for _ in range(repeats):
+        pair = group("a", case.first(rng, n)), group("b", case.second(rng, n))
+        item = pairwise.contrast([pair[0].moments], [pair[1].moments])
+        if float(pairwise.equivalence_p(item, margin_of(pair, OPTIONS).size)) >= LEVEL:
+            continue
+        before += 1
+        after += unseen_p(pair, OPTIONS) < LEVEL
+    return before / repeats, after / repeats
+
+
+def main() -> int:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=2_000)
+    repeats = parser.parse_args().repeats
+    margin = margin_of((group("a", np.ones(2)),), OPTIONS).size
+    print(f"Before / by the rule, {repeats:,} pairs each, margin {margin:.1f} of 0 to 1000\n")
+    print(f"| returns | {' | '.join(f'n = {n}' for n in SEEDS)} |")
+    print(f"|{'---|' * (len(SEEDS) + 1)}")
+    worst = 0.0
+    for case in cases(margin):
+        found = [rates(case, n, repeats) for n in SEEDS]
+        worst = max(worst, *(after for _, after in found))
+        cells = " | ".join(f"{before:.0%} / {after:.1%}" for before, after in found)
+        print(f"| {case.name} | {cells} |", flush=True)
+    for case in alike():
+        found = [rates(case, n, repeats // 10) for n in SEEDS]
+        cells = " | ".join(f"{before:.0%} / {after:.0%}" for before, after in found)
+        print(f"| {case.name} | {cells} |", flush=True)
+    error = (LEVEL * (1 - LEVEL) / repeats) ** 0.5
+    print(f"\nLargest rate of a false word by the rule: {worst:.1%}, standard error {error:.1%}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

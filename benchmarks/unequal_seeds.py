@@ -1,0 +1,71 @@
+"""Whether aggregates hold the truth where tasks have unequal numbers of seeds.
+
+    python benchmarks/unequal_seeds.py
+
+prints the table in docs/statistics.md: eight tasks of different difficulty, of which the easy ones
+have 20 seeds and the hard ones 4. Mean error and coverage of the 95% interval of each aggregate,
+with all seeds pooled, as before for all but the median, and with tasks counting alike.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
+
+from analysis.stats.aggregates import NAMES, aggregate, percentile_ends
+
+MEANS = np.linspace(0.1, 1.5, 8)
+SPREAD = 0.1
+SEEDS = (4, 4, 4, 4, 20, 20, 20, 20)
+
+
+def truth() -> np.ndarray:
+    """The aggregates of as many seeds of each task as one likes."""
+    rng = np.random.default_rng(0)
+    tasks = [rng.normal(mean, SPREAD, 40_000) for mean in MEANS]
+    return _pooled(tasks)
+
+
+def _pooled(tasks: list[np.ndarray]) -> np.ndarray:
+    flat = np.concatenate(tasks)
+    median = np.median([task.mean() for task in tasks])
+    gap = 1 - np.minimum(flat, 1).mean()
+    return np.array([median, stats.trim_mean(flat, 0.25), flat.mean(), gap])
+
+
+def pooled(tasks: list[np.ndarray], rng: np.random.Generator, resamples: int) -> tuple:
+    """Point and ends where every seed counts alike."""
+    drawn = np.array(
+        [_pooled([rng.choice(task, len(task)) for task in tasks]) for _ in range(resamples)]
+    )
+    return _pooled(tasks), *percentile_ends(drawn.T, 0.95)
+
+
+def main() -> int:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=200)
+    repeats, resamples = parser.parse_args().repeats, 400
+    rng, true = np.random.default_rng(1), truth()
+    found = {"pooled": [], "tasks alike": []}
+    for _ in range(repeats):
+        tasks = [rng.normal(mean, SPREAD, n) for mean, n in zip(MEANS, SEEDS, strict=True)]
+        found["pooled"].append(pooled(tasks, rng, resamples))
+        item = aggregate({"a": tasks}, rng, resamples)
+        found["tasks alike"].append((item.point[0], item.low[0], item.high[0]))
+    print("| | " + " | ".join(f"{name}: error | covered" for name in NAMES) + " |")
+    print("|" + "---|" * (1 + 2 * len(NAMES)))
+    for name, rows in found.items():
+        point, low, high = (np.array([row[i] for row in rows]) for i in range(3))
+        error, inside = (point - true).mean(axis=0), ((low <= true) & (true <= high)).mean(axis=0)
+        cells = " | ".join(f"{e:+.3f} | {c:.0%}" for e, c in zip(error, inside, strict=True))
+        print(f"| {name} | {cells} |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""A process that has imported what runs need and forks one child for each.
+
+`python -m harness.forkserver FD MODULE ...` is started by `harness.sweep.preloaded`, which holds
+the other end of the socket FD. A request names the arguments of `harness.worker` and brings two
+files: the socket on which the child's end is told, and the child's log. What a child inherits
+and must not share is given up in `_become_worker`; everything else in it is `harness.worker`.
+"""
+
+import contextlib
+import dataclasses
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.train.stopping import SIGNALS
+
+READY = b"ready"
+_LARGEST_REQUEST = 1 << 16
+_LARGEST_OUTPUT = 1 << 20
+# pyarrow imports it when it makes its first array, which every run does.
+_OWN_MODULES = ("harness.worker", "pandas")
+_ARROW_OPTIONS = "JE_ARROW_MALLOC_CONF"
+
+
+def main(control: socket.socket, modules: Sequence[str]) -> int:
+    """Serves until there is nobody to ask and nothing that runs.
+
+    Returns:
+        In a child the exit code of its run; in the server 0, or 1 where it may not fork.
+    """
+    for number in SIGNALS:
+        # A batch system signals every process of a job; this one ends after those it has forked.
+        signal.signal(number, signal.SIG_IGN)
+    _preload(modules)
+    if len(list(Path("/proc/self/task").iterdir())) != 1:
+        print("An import has started a thread, which a fork would lose.", file=sys.stderr)
+        return 1
+    arguments = _serve(control)
+    if arguments is None:
+        return 0
+    from harness import worker
+
+    sys.argv = [str(worker.__file__), *arguments]  # recorded as the run's command
+    return worker.main(Path(arguments[0]), *arguments[1:])
+
+
+def _preload(modules: Sequence[str]) -> None:
+    before = os.environ.get(_ARROW_OPTIONS)
+    os.environ[_ARROW_OPTIONS] = "background_thread:false"  # read when pyarrow is loaded
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", FutureWarning)
+        for name in (*_OWN_MODULES, *modules):
+            # A run that needs what is missing says so itself.
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+    del os.environ[_ARROW_OPTIONS]
+    if before is not None:
+        os.environ[_ARROW_OPTIONS] = before
+
+
+@dataclasses.dataclass(frozen=True)
+class _Child:
+    """A run under way.
+
+    Attributes:
+        pid: Its process id.
+        handle: Readable once it has ended.
+        channel: Where that is told.
+    """
+
+    pid: int
+    handle: int
+    channel: socket.socket
+
+    def fileno(self) -> int:
+        """What to wait for."""
+        return self.handle
+
+    def report(self) -> None:
+        """Tells how it ended, as `subprocess` would put it."""
+        _, status = os.waitpid(self.pid, 0)
+        with contextlib.suppress(OSError):  # whoever asked may be gone
+            self.channel.send(str(os.waitstatus_to_exitcode(status)).encode())
+        self.close()
+
+    def close(self) -> None:
+        """Gives up what is held for it."""
+        os.close(self.handle)
+        self.channel.close()
+
+
+def _serve(control: socket.socket) -> list[str] | None:
+    """Forks and reports; returns in every child its arguments, in the server at last None."""
+    children: list[_Child] = []
+    control.send(READY)
+    asked = True
+    while asked or children:
+        sources: list[_Child | socket.socket] = [*children, *([control] if asked else [])]
+        ready, _, _ = select.select(sources, [], [])
+        for child in [child for child in children if child in ready]:
+            child.report()
+            children.remove(child)
+        if control in ready:
+            message, files, _, _ = socket.recv_fds(control, _LARGEST_REQUEST, 2)
+            asked = bool(message)
+            if asked and not _fork(children, *files):
+                control.close()
+                arguments: list[str] = json.loads(message)
+                return arguments
+    return None
+
+
+def _fork(children: list[_Child], channel_file: int, log: int) -> bool:
+    """Adds a child, with the server in the parent; returns False in the child."""
+    channel = socket.socket(fileno=channel_file)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # What is sent to the child before it can listen waits for it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        pid = os.fork()
+    except OSError:
+        channel.close()  # which says it
+        pid = -1
+    if pid == 0:
+        channel.close()
+        for other in children:
+            other.close()
+        _become_worker(log)
+    elif pid > 0:
+        child = _Child(pid, os.pidfd_open(pid), channel)
+        children.append(child)
+        with contextlib.suppress(OSError):
+            socket.send_fds(channel, [b"started"], [child.handle])
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    if pid:
+        os.close(log)
+    return pid != 0
+
+
+def _become_worker(log: int) -> None:
+    """Gives up what a process that was started by itself would not have."""
+    import numpy as np
+
+    os.setsid()
+    printed = os.pread(1, _LARGEST_OUTPUT, 0)  # by imports, which belongs into every log
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    os.write(1, printed)
+    for number in SIGNALS:
+        usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, usual)
+    # Python's own generator, uuid and tempfile do so by themselves; torch's starts the same
+    # in every process. Only the seed of hashes stays that of the server.
+    np.random.seed()
+
+
+if __name__ == "__main__":
+    sys.exit(main(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:]))

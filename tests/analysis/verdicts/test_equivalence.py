@@ -1,0 +1,151 @@
+"""Equivalence that bounds what runs not seen could do, margins, and failed runs."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.proportion import confint_proportions_2indep
+
+from analysis.data.runs import Cell
+from analysis.stats import proportions, unseen
+from analysis.stats.effects import equivalence_power
+from analysis.stats.moments import moments
+from analysis.verdicts.consistency import consistency
+from analysis.verdicts.equivalence import margin_of, range_of
+from analysis.verdicts.groups import Group
+from analysis.verdicts.options import Options
+from analysis.verdicts.stopping import Looks, stopping_verdicts
+from analysis.verdicts.study import judge_published
+
+
+def group(framework, scores, env="InvertedPendulum-v4", algorithm="ppo"):
+    scores = np.asarray(scores, dtype=np.float64)
+    n = len(scores)
+    cell = Cell("s", env, algorithm, "original", "")
+    return Group(cell, framework, moments(scores), 0.0, scores, (), n, n, (100,))
+
+
+def verdict(first, second, env="InvertedPendulum-v4", **options):
+    (item,) = consistency([group("a", first, env), group("b", second, env)], Options(**options))
+    return item
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 10, 20, 29])
+def test_runs_that_all_reach_the_top_leave_room_for_failures_until_there_are_thirty(n):
+    item = verdict(np.full(n, 1000.0), np.full(n, 1000.0))
+    assert item.p_tost == 0
+    assert item.verdict == "undecided"
+    assert item.alike_so_far
+    # One framework may fail as often as just gives the margin, and none of n shows it.
+    assert item.p_unseen == pytest.approx((1 - item.margin.size / 1000) ** n, rel=1e-6)
+
+
+def test_thirty_runs_without_a_failure_are_equivalent_and_the_plan_says_so():
+    few, many = (verdict(np.full(n, 1000.0), np.full(n, 1000.0)) for n in (5, 30))
+    assert many.verdict == "equivalent"
+    assert few.seeds_needed == 30
+
+
+@pytest.mark.parametrize(("rate", "n"), [(0.2, 3), (0.2, 5), (0.2, 10), (0.1, 5), (0.1, 20)])
+def test_a_framework_that_sometimes_fails_is_not_equivalent_to_one_that_never_does(rate, n):
+    rng = np.random.default_rng(0)
+    words = []
+    for _ in range(150):
+        second = np.where(rng.random(n) < rate, 5.0, 1000.0)
+        pair = group("a", np.full(n, 1000.0)), group("b", second)
+        (item,) = stopping_verdicts(pair, Options(), Looks(n, n))
+        words.append(item.verdict)
+    assert words.count("equivalent") / 150 <= 0.05
+
+
+def test_the_bound_of_values_of_two_kinds_is_clopper_and_pearsons():
+    sample = np.r_[np.zeros(3), np.ones(17)]
+    steady = np.full(2_000, 1.0)  # as good as known
+    limit = stats.beta.ppf(0.95, 4, 17)  # of the rate at which runs fail
+    assert unseen.exceeds_p(steady, sample, (0, 1), limit) == pytest.approx(0.05, abs=0.002)
+
+
+def test_the_bound_is_the_same_whichever_framework_comes_first():
+    rng = np.random.default_rng(0)
+    first, second = rng.uniform(0, 1, 12), rng.uniform(0, 1, 7)
+    p = unseen.apart_p(first, second, (0, 1), 0.4)
+    assert p == unseen.apart_p(second, first, (0, 1), 0.4)
+    assert 0 < p < 1
+
+
+def test_the_allowance_is_the_quantile_of_what_unseen_runs_can_do():
+    n, level, rng = 30, 0.05, np.random.default_rng(0)
+    shares = rng.beta(1, n, (2, 1_000_000))
+    for rooms in ((1000.0, 0.0), (1000.0, 500.0), (700.0, 700.0)):
+        expected = np.quantile(rooms[0] * shares[0] + rooms[1] * shares[1], 1 - level)
+        assert unseen.allowance(n, level, rooms) == pytest.approx(expected, rel=0.03)
+
+
+def test_without_a_known_range_nothing_is_equivalent_until_one_is_given():
+    same = np.full(60, 7.0)
+    item = verdict(same, same, env="Unknown-v0")
+    assert (item.verdict, item.p_unseen, item.range.known) == ("undecided", 1.0, False)
+    given = verdict(same, same, env="Unknown-v0", ranges=(("Unknown-v0", 0.0, 10.0),))
+    assert given.verdict == "equivalent"
+    assert given.margin.size == pytest.approx(1.0)
+
+
+def test_power_of_equivalence_counts_what_is_not_seen():
+    alone = equivalence_power(0.0, (10.0, 10.0), 10, 0.05, 97.4)
+    assert alone > 0.99
+    assert equivalence_power(0.0, (10.0, 10.0), 10, 0.05, 97.4, (1000.0, 0.0)) < 0.01
+    assert equivalence_power(0.0, (10.0, 10.0), 40, 0.05, 97.4, (1000.0, 0.0)) > 0.8
+    assert equivalence_power(0.0, (10.0, 10.0), 40, 0.05, 97.4, (np.inf, 0.0)) == 0
+
+
+def test_five_runs_of_the_published_tables_show_no_equivalence():
+    assert not any(item.verdict == "equivalent" for item in judge_published(Options()).consistency)
+
+
+@pytest.mark.parametrize(
+    ("env", "algorithm", "size"),
+    [
+        ("Reacher-v4", "td3", 0.1 * (-4 + 42.98)),
+        ("Ant-v4", "td3", 0.1 * (4100 + 58.28)),
+        ("InvertedPendulum-v5", "ppo", 0.1 * (980 - 5.37)),
+    ],
+)
+def test_a_margin_is_a_share_of_the_way_from_random_to_published(env, algorithm, size):
+    pair = [group("a", [1.0, 2.0], env, algorithm)]
+    assert margin_of(pair, Options()).size == pytest.approx(size)
+    old = margin_of(pair, Options(margin_of="score"))
+    assert old.size == pytest.approx(0.1 * abs(old.reference))
+    assert old.zero == 0
+
+
+def test_a_range_holds_the_task_s_own_ends_and_every_run():
+    ends = range_of([group("a", [-3.0, 40.0])], Options())
+    assert (ends.low, ends.high) == (-3, 1000)
+    reacher = range_of([group("a", [-5.0, -4.0], "Reacher-v4")], Options())
+    assert (reacher.low, reacher.high) == (-42.98, 0)
+
+
+def test_failed_runs_are_counted_and_compared():
+    item = verdict([1000.0] * 10, [5.0] * 6 + [1000.0] * 4)
+    found = item.failures
+    assert found.threshold == pytest.approx(6.37 + 0.25 * (980 - 6.37))
+    assert found.counts == ("0/10", "6/10")
+    table = [[0, 10], [6, 4]]
+    assert found.p == pytest.approx(stats.fisher_exact(table).pvalue)
+    assert found.p_holm == pytest.approx(found.p)
+    theirs = confint_proportions_2indep(0, 10, 6, 10, method="newcomb", compare="diff")
+    assert (found.low, found.high) == pytest.approx(theirs)
+    assert found.difference == pytest.approx(-0.6)
+
+
+def test_failed_runs_of_an_unknown_task_are_not_made_up():
+    found = verdict([1.0, 2.0], [3.0, 4.0], env="Unknown-v0").failures
+    assert not found.known
+    assert math.isnan(found.p)
+    assert found.counts == ("-", "-")
+
+
+def test_no_runs_give_no_interval():
+    assert all(math.isnan(end) for end in proportions.newcombe((0, 0), (0, 3)))
+    assert math.isnan(proportions.fisher_p((0, 0), (0, 3)))

@@ -1,0 +1,175 @@
+"""Runs that are forked from a process that has imported everything are like any other."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import support
+from processes import adopting, descendants
+from slurm_lab import SWEEP, Lab, wait_until
+
+from harness.contract.adapter import load_adapter
+from harness.record.reading import read_run
+from harness.sweep import preloaded as module
+from harness.sweep.folders import initialize
+from harness.sweep.preloaded import Preloaded
+from harness.sweep.process import RunProcess
+from harness.train.prepare import prepare
+from harness.train.stopping import SIGNALS
+
+KEYS = ["ppo-0", "ppo-1"]
+SMALL = {
+    "ppo": {"rollout_steps": 64, "minibatch_size": 64},
+    "td3": {"learning_starts": 70, "batch_size": 8},
+}
+
+
+def a_spec(framework, algorithm, seed):
+    return support.spec(
+        framework, algorithm, hyperparameters=SMALL[algorithm], seed=seed, steps=128, eval_every=64
+    )
+
+
+def run(spec, results_dir, preloaded=None):
+    folder = spec.folder(results_dir)
+    initialize(prepare(spec, load_adapter(spec.framework)), folder)
+    process = RunProcess(spec, folder, preloaded)
+    process._process.wait()
+    return process, folder
+
+
+# Two frameworks stand for all in every run of the tests; imports take most of the time.
+QUICK = [("sb3", "ppo"), ("cleanrl", "td3")]
+CASES = [
+    pytest.param(
+        *param.values,
+        algorithm,
+        marks=[
+            *param.marks,
+            *([] if (param.values[0], algorithm) in QUICK else [pytest.mark.long]),
+        ],
+    )
+    for param in support.frameworks()
+    for algorithm in SMALL
+]
+
+
+@pytest.mark.parametrize(("framework", "algorithm"), CASES)
+def test_run_is_the_same_in_a_fork(framework, algorithm, tmp_path):
+    spec, other = (a_spec(framework, algorithm, seed) for seed in (3, 4))
+    _, plain = run(spec, tmp_path / "plain")
+    with Preloaded([spec, other]) as preloaded:
+        process, forked = run(spec, tmp_path / "forked", preloaded)
+        assert isinstance(process._process, module.Fork)
+    assert process.outcome().status == "completed", process.outcome().failure
+    one, two = (read_run(folder).content for folder in (plain, forked))
+    assert one["weights_sha256"] == two["weights_sha256"]
+    evaluations = [(folder / "evaluations.npz").read_bytes() for folder in (plain, forked)]
+    assert evaluations[0] == evaluations[1]
+    for name in ("packages", "threads", "executable", "sources"):
+        assert one["provenance"][name] == two["provenance"][name]
+    commands = [content["provenance"]["command"] for content in (one, two)]
+    assert [command[0] for command in commands] == ["worker.py"] * 2
+    assert commands[1][1] == str(forked)
+
+
+@pytest.fixture
+def lab(tmp_path):
+    with adopting():
+        yield Lab(tmp_path)
+
+
+@pytest.fixture
+def sweep(lab):
+    """Two runs of a framework that waits for orders, both under way."""
+    arguments = [*SWEEP, "algorithm=ppo", "seed=0,1", f"results_dir={lab.results}"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "harness", "--multirun", *arguments, "hydra.launcher.n_jobs=2"],
+        env=lab.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    wait_until(lambda: all(lab.beats(key) for key in KEYS))
+    return process
+
+
+def server():
+    """The process that has forked the others."""
+    forked = {pid for pid, line in descendants().items() if "harness.forkserver" in line}
+    (found,) = (pid for pid in forked if descendants(pid))
+    return found
+
+
+def test_child_has_a_session_of_its_own_and_only_its_own_files(sweep, lab):
+    for key in KEYS:
+        pid = lab.record(key)["pid"]
+        assert os.getsid(pid) == os.getpgid(pid) == pid
+        files = [str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()]
+        assert files.count("/dev/null") >= 1 and not [f for f in files if "socket" in f]
+        assert len([name for name in files if name.endswith("log.txt")]) == 2
+
+
+def test_killed_child_is_told_apart_from_its_sibling(sweep, lab):
+    os.kill(lab.record(KEYS[0])["pid"], signal.SIGKILL)
+    lab.order("go", KEYS[1])
+    said, _ = sweep.communicate(timeout=60)
+    assert "killed by SIGKILL" in said and "1 completed, 1 failed" in said
+
+
+def test_runs_go_on_without_their_server_and_without_their_launcher(sweep, lab):
+    os.kill(server(), signal.SIGKILL)
+    lab.order("go", KEYS[0])
+    wait_until(lambda: read_run(lab.folder(KEYS[0])).complete)
+    sweep.kill()
+    sweep.communicate(timeout=60)
+    lab.order("go", KEYS[1])
+    wait_until(lambda: read_run(lab.folder(KEYS[1])).complete)
+
+
+def test_end_that_nobody_could_tell_is_said_to_be_so(sweep, lab):
+    os.kill(server(), signal.SIGKILL)
+    os.kill(lab.record(KEYS[0])["pid"], signal.SIGKILL)
+    lab.order("go", KEYS[1])
+    said, _ = sweep.communicate(timeout=60)
+    assert "1 completed, 1 failed" in said and "had started it was killed" in said
+
+
+def test_servers_ignore_what_a_batch_system_sends_to_all_of_a_job(sweep, lab):
+    for number in SIGNALS:
+        os.kill(server(), number)
+    lab.order("go")
+    said, _ = sweep.communicate(timeout=60)
+    assert "2 completed" in said
+    assert not [line for line in descendants().values() if "harness" in line]
+
+
+class WithThread:
+    """An adapter whose imports start a thread."""
+
+    def training_modules(self, algorithm):
+        return ("a_thread",)
+
+
+def test_no_server_forks_beside_a_thread(tmp_path, monkeypatch):
+    (tmp_path / "a_thread.py").write_text(
+        "import threading, time\n"
+        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+    )
+    monkeypatch.setattr(module, "load_adapter", lambda name: WithThread())
+    specs = [support.spec(seed=seed) for seed in (0, 1)]
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    with Preloaded(specs) as preloaded, (tmp_path / "log").open("wb") as log:
+        environment = os.environ | {"PYTHONPATH": paths}
+        assert preloaded.start(specs[0], environment, [str(tmp_path)], log) is None
+
+
+def test_other_interpreters_and_single_runs_have_processes_of_their_own(tmp_path):
+    specs = [support.spec(seed=seed, python=sys.executable) for seed in (0, 1)]
+    specs.append(support.spec(seed=2))
+    with Preloaded(specs) as preloaded, (tmp_path / "log").open("wb") as log:
+        for spec in specs:
+            assert preloaded.start(spec, os.environ, [str(tmp_path)], log) is None
