@@ -24,8 +24,7 @@ SB3_SAC = (
         "-(self.log_ent_coef * (log_prob",
         "-(th.exp(self.log_ent_coef) * (log_prob",
         "sac.temperature_gradient",
-        "factor",
-        0.5,
+        "function",
     ),
     _sb3_sac(
         "entropy of the target with the other sign",

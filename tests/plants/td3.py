@@ -86,7 +86,7 @@ SB3_TD3 = (
         "td3.critic_loss_factor",
         "function",
         None,
-        ("critics_seen",),
+        ("critics_seen", "critic_target", "target_weights", "t*ation_target", "gradient_source"),
     ),
     Plant(
         "first observation of the next episode stored",
