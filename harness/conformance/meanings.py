@@ -132,7 +132,7 @@ class MeaningConformance:
             train(self.framework, algorithm, base, wrappers=wrappers).digest
             for wrappers in ("none", "normalized")
         )
-        assert plain != normalised
+        assert plain != normalised, "wrappers=normalized changes nothing"
 
     def _apart(self, algorithm: str, settings: Iterable[dict[str, float]]) -> float:
         one, other = (self._weights(algorithm, **values) for values in settings)
