@@ -15,6 +15,7 @@ class CleanRLAdapter:
 
     name = "cleanrl"
     packages = ("cleanrl", "stable-baselines3", "torch")
+    recipe_parts = ("greedy",)
 
     def supports(self, algorithm: str) -> bool:
         """PPO, TD3 and SAC for continuous actions."""

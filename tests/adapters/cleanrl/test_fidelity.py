@@ -19,11 +19,22 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("algorithm", CASES)
-def test_harness_changes_nothing(algorithm, tmp_path):
+@pytest.mark.parametrize(
+    ("algorithm", "wrappers"),
+    [*((algorithm, "none") for algorithm in CASES), ("ppo", "normalized")],
+)
+def test_harness_changes_nothing(algorithm, wrappers, tmp_path):
+    # The script's own four wrappers stand for those of the harness, and are the same.
     steps, unified, native = CASES[algorithm]
     spec = support.spec(
-        "cleanrl", algorithm, hyperparameters=unified, env=ENV, steps=steps, eval_every=500, seed=5
+        "cleanrl",
+        algorithm,
+        hyperparameters=unified,
+        env=ENV,
+        steps=steps,
+        eval_every=500,
+        seed=5,
+        wrappers=wrappers,
     )
     _, run = support.run(spec, tmp_path)
     # All that is not named here is the script's own default: this tests the recipe file as well.
@@ -31,8 +42,11 @@ def test_harness_changes_nothing(algorithm, tmp_path):
     arguments = ["--env-id", ENV, "--seed", "5", "--total-timesteps", str(steps), *native]
     reference = Path(__file__).with_name("reference.py")
     output = tmp_path / "weights.npz"
+    own = ["--own-wrappers"] if wrappers == "normalized" else []
     subprocess.run(
-        [sys.executable, reference, output, script, *arguments], check=True, capture_output=True
+        [sys.executable, reference, *own, output, script, *arguments],
+        check=True,
+        capture_output=True,
     )
     with np.load(output) as file:
         assert run["status"] == "completed"
