@@ -12,7 +12,7 @@ from tests.hunting import ALGORITHMS, FRAMEWORKS, answer, core, steady, unplante
 
 PAIRS = [(framework, algorithm) for framework in FRAMEWORKS for algorithm in ALGORITHMS]
 SEEDS = 20
-BY_CHANCE = {("tianshou", "td3.critic_target")}
+BY_CHANCE = {("tianshou", f"td3.{name}") for name in ("critic_target", "target_weights")}
 """Tianshou does not cut the actions of targets, which `td3.target_action_bounds` tells; whether one
 of those that a minibatch holds leaves the bounds depends on the numbers."""
 
@@ -61,7 +61,10 @@ def test_weights_that_are_written_are_read_back(framework):
 def same_eps(lab):
     experiment = td3.update(lab).experiment
     changes = {**experiment.changes, "adam_eps": 1e-8}
-    return lab.run(dataclasses.replace(experiment, name="same epsilon", changes=changes))
+    # Minibatches that do not turn: frameworks hold more or fewer transitions at their first update.
+    world = dataclasses.replace(experiment.dictation, turning=False)
+    changed = {"name": "same epsilon", "changes": changes, "dictation": world}
+    return lab.run(dataclasses.replace(experiment, **changed))
 
 
 def test_implementations_that_agree_have_the_same_gradients():
