@@ -168,7 +168,7 @@ def test_spec_survives_json():
     ("changes", "message"),
     [
         ({"steps": "many"}, r"steps='many' must be a whole number"),
-        ({"algorithm": "dqn"}, r"algorithm='dqn' must be one of"),
+        ({"algorithm": "a2c"}, r"algorithm='a2c' must be one of"),
         ({"study": "../x"}, r"study='../x' must be a name"),
         ({"hyperparameters": []}, r"hyperparameters=\[\] must be a mapping"),
         ({"hyperparameters": {}}, r"hyperparameters lacks learning_rate"),
