@@ -15,7 +15,7 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 from analysis.stats import effects, pairwise
-from analysis.stats.moments import Moments
+from analysis.stats.moments import Moments, moments
 
 PILOT, LEVEL, MARGIN = 5, 0.05, 0.01
 
@@ -53,7 +53,9 @@ def pilots(gap: float, family: int, repeats: int) -> tuple[np.ndarray, float, fl
         sds = float(first.std(ddof=1)), float(second.std(ddof=1))
         apart = float(first.mean() - second.mean())
         points.append(need(apart, sds, family))
-        low, high = effects.plausible_seeds(apart, sds, (PILOT, PILOT), LEVEL / family, MARGIN, rng)
+        low, high = effects.plausible_seeds(
+            (moments(first), moments(second)), LEVEL / family, MARGIN, rng
+        )
         inside += low <= true <= high
         width.append(np.log(min(high, 1000) / low))
     return np.array(points), inside / repeats, float(np.exp(np.mean(width)))

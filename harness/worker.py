@@ -45,6 +45,8 @@ def main(path: Path, log: str | None = None) -> int:
 def _run_leased(lease: Lease, log: str | None) -> int:
     reading = read_run(lease.folder)
     if reading.complete:
+        if log:  # its launcher may be gone
+            lease.remove(log)
         return EXIT_COMPLETE
     if reading.record is None or not holds(reading.content):
         reason = reading.reason if reading.record is None else "run.json was changed by another"

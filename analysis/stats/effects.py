@@ -203,43 +203,38 @@ def seeds_to_decide(
 
 
 def plausible_seeds(
-    gap: float,
-    sds: tuple[float, float],
-    sizes: tuple[int, int],
+    pair: tuple[Moments, Moments],
     alpha: float,
     margin: float,
     rng: np.random.Generator,
     power: float = POWER,
     rooms: tuple[float, float] = (0.0, 0.0),
-    share: float = 0.8,
 ) -> tuple[float, float]:
-    """Between which numbers of seeds the need lies, as far as the runs there can tell.
+    """Between which numbers of seeds the need lies in four cases of five, as far as runs can tell.
 
     Means and deviations are drawn as they may truly be, given normal samples of these sizes, and
     the need is taken for each of them.
 
     Args:
-        gap: Difference of means measured.
-        sds: The two standard deviations measured.
-        sizes: Seeds behind them, at least 2 each.
+        pair: What was measured of the two frameworks, one number each.
         alpha: Level of the tests.
         margin: Margin of equivalence.
         rng: Source of the draws.
         power: Chance of a verdict asked for.
         rooms: How far an unseen run can lie from each mean.
-        share: Of the draws that lie between the ends.
 
     Returns:
         Low and high end; infinite above `MOST_SEEDS`, NaN where a deviation is not known.
     """
-    if not np.isfinite([gap, *sds]).all() or min(sizes) < 2:
+    means, sds, sizes = ([float(getattr(x, name)) for x in pair] for name in ("mean", "sd", "n"))
+    if not np.isfinite([*means, *sds]).all() or min(sizes) < 2:
         return float("nan"), float("nan")
     drawn = [
         sd * np.sqrt((n - 1) / rng.chisquare(n - 1, _DRAWS))
         for sd, n in zip(sds, sizes, strict=True)
     ]
     error = np.sqrt(sum(sd**2 / n for sd, n in zip(drawn, sizes, strict=True)))
-    gaps = gap + error * rng.standard_normal(_DRAWS)
+    gaps = means[0] - means[1] + error * rng.standard_normal(_DRAWS)
     same = np.full(_DRAWS, 1.0)
     needed = seeds_to_decide(
         gaps,
@@ -250,11 +245,11 @@ def plausible_seeds(
         (same * rooms[0], same * rooms[1]),
         _ROUGH_GRID,
     )
-    tail = (1 - share) / 2
-    low, high = np.quantile(needed, [tail, 1 - tail], method="inverted_cdf")
+    low, high = np.quantile(needed, _FOUR_OF_FIVE, method="inverted_cdf")
     return float(low), float(high)
 
 
+_FOUR_OF_FIVE = (0.1, 0.9)
 _DRAWS = 200
 _ROUGH_GRID = np.unique(np.round(np.geomspace(2, MOST_SEEDS, 60)))
 

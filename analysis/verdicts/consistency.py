@@ -286,9 +286,7 @@ def plausible_seeds(item: PairVerdict, level: float, options: Options) -> tuple[
     """
     one, two = rooms([(item.first, item.second)], options)
     return effects.plausible_seeds(
-        item.difference,
-        (float(item.first.moments.sd), float(item.second.moments.sd)),
-        (item.first.n, item.second.n),
+        (item.first.moments, item.second.moments),
         level,
         item.margin.size,
         np.random.default_rng(options.seed),

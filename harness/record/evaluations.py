@@ -16,6 +16,7 @@ from harness.record.layout import EVALUATIONS_FILE
 
 _MOST_BYTES = 2**28  # of an array, unpacked
 _MOST_VALUES = 2**23  # of an array
+_UNUSUAL = 0x1 | 0x20 | 0x40  # flags of members that are encrypted or patched
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -71,12 +72,17 @@ def _array(raw: bytes, archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
 def _member(raw: bytes, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     if info.file_size > _MOST_BYTES:
         raise Unusable(f"{info.filename} is too large")
-    if info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1:
+    if info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & _UNUSUAL:
         # By hand, which takes a tenth of the time.
+        if info.compress_size != info.file_size:
+            raise Unusable(f"{info.filename} is not as long as it says")
         at = info.header_offset
         if raw[at : at + 4] != b"PK\3\4":
             raise Unusable(f"{info.filename} is not where the archive says")
-        start = at + 30 + sum(int.from_bytes(raw[at + i : at + i + 2], "little") for i in (26, 28))
+        name, extra = (int.from_bytes(raw[at + i : at + i + 2], "little") for i in (26, 28))
+        if raw[at + 30 : at + 30 + name] != info.orig_filename.encode():
+            raise Unusable(f"{info.filename} has another name where it lies")
+        start = at + 30 + name + extra
         data = raw[start : start + info.file_size]
         if zlib.crc32(data) != info.CRC:
             raise Unusable(f"the checksum of {info.filename} does not hold")

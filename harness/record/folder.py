@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +22,7 @@ from harness.record.files import bytes_writer, json_writer, plain_json
 from harness.record.layout import EVALUATIONS_FILE, LOG_FILE, PROGRESS_FILE, RUN_FILE, TRACE_FILE
 from harness.record.lease import (
     EXIT_NOT_MINE,
+    LEASE_FOLDER,
     LONGEST_PERIOD,
     FolderGone,
     Lease,
@@ -29,6 +31,9 @@ from harness.record.lease import (
 )
 from harness.record.reading import CHECKSUM, SCHEMA, Reading, checksum, read_run
 from harness.record.trace import TraceWriter
+
+LOG_PREFIX = ".log-"
+"""How the name of a log begins until the run is that of the process that writes it."""
 
 _RESERVE = ".reserve"
 _RESERVED_BYTES = 2**16
@@ -69,9 +74,15 @@ class RunFolder:
 
     def clear(self) -> None:
         """Removes what an earlier attempt left."""
-        logs = [path.name for path in self.path.glob(".log-*")]  # of launchers that were killed
-        for name in (EVALUATIONS_FILE, TRACE_FILE, PROGRESS_FILE, _RESERVE, *logs):
+        for name in (EVALUATIONS_FILE, TRACE_FILE):
             self._lease.remove(name)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Removes what only a living process needs; nothing that a complete run consists of."""
+        for name in leftovers(self.path):
+            if not name.startswith(LEASE_FOLDER):  # which goes with the lease
+                self._lease.remove(name)
 
     def set_aside(self) -> None:
         """Keeps the files of a damaged run under other names, should somebody mend them."""
@@ -157,6 +168,16 @@ class RunFolder:
         self._lease.write(name, bytes_writer(content))
         self._hashes[name] = hashlib.sha256(content).hexdigest()
         self._sizes[name] = len(content)
+
+
+def leftovers(folder: Path) -> list[str]:
+    """Names in a run folder that processes which are killed leave behind; none in a tidy one."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder))
+    except OSError:
+        return []
+    passing, begins = (_RESERVE, PROGRESS_FILE), (LOG_PREFIX, LEASE_FOLDER)
+    return [name for name in names if name in passing or name.startswith(begins)]
 
 
 def past_attempts(reading: Reading) -> list[dict[str, Any]]:

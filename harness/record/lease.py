@@ -38,7 +38,7 @@ LONGEST_PERIOD = 30.0
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]  # later dates have no name
 
-_LEASE = ".lease"
+LEASE_FOLDER = ".lease"
 _OWNER = "owner.json"
 _SMALL = 2**16  # bytes
 _ERASURES = 20
@@ -147,7 +147,7 @@ class Lease:
     def __init__(self, folder: Path, token: str) -> None:
         """Use `acquire`."""
         self.folder = folder
-        self.staging = folder / _LEASE / token
+        self.staging = folder / LEASE_FOLDER / token
 
     @classmethod
     def acquire(cls, folder: Path, silent: Collection[str] | None = None) -> "Lease":
@@ -223,9 +223,9 @@ class Lease:
 def read_holder(folder: Path) -> Holder | None:
     """Who holds the lease of a run folder; None where nobody does."""
     try:
-        if (folder / _LEASE).is_symlink():
+        if (folder / LEASE_FOLDER).is_symlink():
             return None  # nobody's lease; what it points to is none of a run's
-        tokens = sorted(path.name for path in (folder / _LEASE).iterdir())
+        tokens = sorted(path.name for path in (folder / LEASE_FOLDER).iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -234,10 +234,10 @@ def read_holder(folder: Path) -> Holder | None:
         return Holder()  # somebody, who keeps it from being seen
     for token in tokens:
         try:
-            content = read_bounded(folder / _LEASE / token / _OWNER, _SMALL)
+            content = read_bounded(folder / LEASE_FOLDER / token / _OWNER, _SMALL)
             holder = msgspec.json.decode(content, type=Holder)
         except (OSError, Unusable, ValueError, RecursionError):
-            if not os.path.lexists(folder / _LEASE / token):
+            if not os.path.lexists(folder / LEASE_FOLDER / token):
                 continue  # it was just given back
             holder = Holder()
         return msgspec.structs.replace(holder, token=token)
@@ -373,13 +373,13 @@ def _answers(pid: int) -> bool:
 
 def _claim(folder: Path, token: str) -> bool:
     """Makes a lease aside and moves it into place, which fails where there is one."""
-    aside = folder / f"{_LEASE}-{token}"
+    aside = folder / f"{LEASE_FOLDER}-{token}"
     try:
         aside.mkdir()  # and no folder above it: one that was deleted stays so
         (aside / token).mkdir()
         (aside / token / _OWNER).write_bytes(msgspec.json.encode(Holder.here(token)))
-        _drop_empty(folder / _LEASE)
-        aside.rename(folder / _LEASE)
+        _drop_empty(folder / LEASE_FOLDER)
+        aside.rename(folder / LEASE_FOLDER)
     except OSError as error:
         shutil.rmtree(aside, ignore_errors=True)
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
@@ -387,18 +387,18 @@ def _claim(folder: Path, token: str) -> bool:
         if error.errno == errno.ENOENT and folder.is_dir():
             return False  # whoever was faster has tidied up
         raise
-    for left in folder.glob(f"{_LEASE}-*"):  # by processes that were killed
+    for left in folder.glob(f"{LEASE_FOLDER}-*"):  # by processes that were killed
         _erase(left)
     return True
 
 
 def _revoke(folder: Path, token: str) -> None:
     """Ends a lease; only one of several that try succeeds, the others change nothing."""
-    aside = folder / f"{_LEASE}-ended-{token}-{secrets.token_hex(4)}"
-    if (folder / _LEASE).is_symlink():
+    aside = folder / f"{LEASE_FOLDER}-ended-{token}-{secrets.token_hex(4)}"
+    if (folder / LEASE_FOLDER).is_symlink():
         return
     try:
-        (folder / _LEASE / token).rename(aside)
+        (folder / LEASE_FOLDER / token).rename(aside)
     except OSError as error:
         if error.errno in _GONE:
             return
@@ -410,7 +410,7 @@ def _revoke(folder: Path, token: str) -> None:
         if not aside.exists():
             break
         time.sleep(0.05)
-    _drop_empty(folder / _LEASE)
+    _drop_empty(folder / LEASE_FOLDER)
 
 
 def _erase(path: Path) -> None:

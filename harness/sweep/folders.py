@@ -12,9 +12,9 @@ from harness.contract.adapter import find_adapter
 from harness.contract.fields import SpecError
 from harness.contract.run_spec import RunSpec, spec_from_dict, spec_to_dict
 from harness.record.files import Unusable, bytes_writer, read_bounded
-from harness.record.folder import RunFolder, past_attempts
+from harness.record.folder import RunFolder, leftovers, past_attempts
 from harness.record.layout import RUN_FILE
-from harness.record.lease import Lease, LeaseHeld
+from harness.record.lease import Lease, LeaseHeld, LeaseLost
 from harness.record.reading import Reading, holds, read_run
 from harness.train.prepare import Prepared, translated
 
@@ -114,6 +114,7 @@ def initialize(prepared: Prepared, path: Path, silent: Collection[str] | None = 
     reading = read_run(path)
     _check_same(prepared.spec, reading)
     if reading.complete:
+        _tidy(path, silent)
         return False
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -132,6 +133,14 @@ def initialize(prepared: Prepared, path: Path, silent: Collection[str] | None = 
             f"results_dir: {path} cannot be written ({error.strerror}). Choose another folder."
         ) from error
     return True
+
+
+def _tidy(folder: Path, silent: Collection[str] | None) -> None:
+    """Removes what killed processes left in the folder of a complete run, if nobody holds it."""
+    if leftovers(folder):
+        unless_held = contextlib.suppress(OSError, LeaseHeld, LeaseLost)
+        with unless_held, Lease.acquire(folder, silent or ()) as lease:
+            RunFolder(lease, {}).tidy()
 
 
 def _pending(prepared: Prepared, before: Reading) -> dict[str, Any]:

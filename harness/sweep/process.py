@@ -15,7 +15,7 @@ from typing import Any
 from harness.contract.interpreter import lend_project
 from harness.contract.run_spec import RunSpec
 from harness.record.files import Unusable, open_regular
-from harness.record.folder import RunFolder
+from harness.record.folder import LOG_PREFIX, RunFolder
 from harness.record.layout import LOG_FILE
 from harness.record.lease import EXIT_COMPLETE, EXIT_NOT_MINE, Lease, LeaseHeld, LeaseLost
 from harness.record.reading import Reading, holds, read_run
@@ -64,7 +64,7 @@ class RunProcess:
         """
         self._spec = spec
         self._folder = folder
-        self._log = folder / f".log-{secrets.token_hex(4)}"
+        self._log = folder / f"{LOG_PREFIX}{secrets.token_hex(4)}"
         environment = os.environ | variables | dict.fromkeys(THREAD_VARIABLES, str(spec.threads))
         if spec.python:
             environment = lend_project(environment)
@@ -83,8 +83,7 @@ class RunProcess:
                     start_new_session=True,
                 )
         except OSError:
-            with contextlib.suppress(OSError):
-                self._log.unlink(missing_ok=True)
+            self._drop_log()
             raise
 
     def wait(self, seconds: float) -> bool:
@@ -106,13 +105,13 @@ class RunProcess:
         reading = read_run(self._folder)
         if code in (EXIT_COMPLETE, EXIT_NOT_MINE):
             failure = self._last_line() or "another process runs it"
-            with contextlib.suppress(OSError):
-                self._log.unlink(missing_ok=True)
+            self._drop_log()
             if reading.complete:
                 return Outcome(self._spec, self._folder, "skipped")
             # Not marked where nobody holds it: a successor waits for this process before it does.
             return Outcome(self._spec, self._folder, "running", failure)
         if reading.complete:
+            self._drop_log()  # still there where another process has completed the run
             return Outcome(self._spec, self._folder, "completed")
         record = reading.record
         if record and record.status in ("failed", "interrupted") and not self._log.exists():
@@ -123,6 +122,10 @@ class RunProcess:
         except (LeaseHeld, LeaseLost) as error:
             return Outcome(self._spec, self._folder, "running", str(error))
         return Outcome(self._spec, self._folder, changes["status"], changes["failure"])
+
+    def _drop_log(self) -> None:
+        with contextlib.suppress(OSError):
+            self._log.unlink(missing_ok=True)
 
     def _verdict(self, code: int, reading: Reading) -> dict[str, str]:
         if not self._folder.is_dir():

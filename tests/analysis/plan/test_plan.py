@@ -26,6 +26,7 @@ from analysis.data.load import load
 from analysis.plan.planning import plan_once
 from analysis.plan.sweeps import make_sweeps
 from analysis.stats import effects
+from analysis.stats.moments import moments
 from analysis.verdicts.options import Options
 from analysis.verdicts.study import judge_runs
 from analysis.words import number
@@ -311,8 +312,6 @@ def test_the_range_of_a_need_holds_the_truth_in_most_cases():
     true = float(effects.seeds_to_decide(2 * one, (one, one), 0.05 * one, 0.01 * one)[0])
     for _ in range(40):
         first, second = rng.normal(2, 1, 5), rng.normal(0, 1, 5)
-        sds = float(first.std(ddof=1)), float(second.std(ddof=1))
-        gap = float(first.mean() - second.mean())
-        low, high = effects.plausible_seeds(gap, sds, (5, 5), 0.05, 0.01, rng)
+        low, high = effects.plausible_seeds((moments(first), moments(second)), 0.05, 0.01, rng)
         inside += low <= true <= high
     assert inside / 40 > 0.65

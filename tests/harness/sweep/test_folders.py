@@ -6,6 +6,7 @@ import support
 
 from harness.contract.adapter import load_adapter
 from harness.contract.fields import SpecError
+from harness.contract.run_spec import spec_from_dict
 from harness.record.files import write_json
 from harness.record.lease import Lease
 from harness.record.reading import read_run
@@ -70,6 +71,29 @@ def test_damaged_record_is_replaced(content, tmp_path):
     write_json(folder / "run.json", content)
     assert initialize_all([(folder, run)]) == ({folder: run}, {})
     assert read_run(folder).content["status"] == "pending"
+
+
+def test_what_killed_processes_left_beside_a_complete_run_goes_and_nothing_else(tmp_path):
+    folder = recorded.complete_run(tmp_path)
+    (folder / "notes.md").write_text("of the user")
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+    for name in (".log-12345678", ".reserve", "progress.json"):
+        (folder / name).write_bytes(b"")
+    (folder / ".lease").mkdir()
+    again = prepare(spec_from_dict(read_run(folder).spec), load_adapter("sb3"))
+    assert initialize_all([(folder, again)]) == ({}, {folder: None})
+    after = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+    assert after == before
+
+
+def test_what_a_living_process_needs_is_left_beside_a_complete_run(tmp_path):
+    folder = recorded.complete_run(tmp_path)
+    again = prepare(spec_from_dict(read_run(folder).spec), load_adapter("sb3"))
+    with Lease.acquire(folder):
+        (folder / "progress.json").write_bytes(b"")
+        before = contents(folder)
+        assert initialize_all([(folder, again)]) == ({}, {folder: None})
+        assert contents(folder) == before
 
 
 def test_run_of_other_settings_takes_nothing_along(tmp_path):

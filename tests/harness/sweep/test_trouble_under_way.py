@@ -126,7 +126,8 @@ def test_run_that_its_sweep_ends_is_not_said_to_be_the_users_doing(lab):
 def test_worker_of_a_complete_run_touches_nothing(tmp_path):
     folder = recorded.complete_run(tmp_path)
     before = files(folder)
-    code = [sys.executable, "-m", "harness.worker", str(folder)]
+    (folder / ".log-12345678").touch()  # its own, which nobody would remove after it
+    code = [sys.executable, "-m", "harness.worker", str(folder), ".log-12345678"]
     assert subprocess.run(code).returncode == EXIT_COMPLETE
     assert files(folder) == before
 
