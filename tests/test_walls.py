@@ -25,6 +25,7 @@ ROOMS = {
     "harness.conformance": {
         *("envs", "harness.contract", "harness.record"),
         *("harness.train", "harness.sweep.folders"),  # runs whole runs, as a sweep would
+        "harness.probes",  # what only targets see
     },
     "harness.cli": {
         *("envs.tasks", "harness.contract", "harness.record", "harness.train", "harness.sweep")

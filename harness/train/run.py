@@ -6,7 +6,7 @@ import traceback
 import warnings
 from typing import Any
 
-from harness.contract.adapter import Adapter
+from harness.contract.adapter import Adapter, adapter_code
 from harness.contract.events import TrainingError
 from harness.contract.fields import SpecError
 from harness.contract.watchers import watching
@@ -54,7 +54,8 @@ def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
                 if outcome["status"] == "completed":
                     outcome |= trouble
                 outcome["provenance"] = provenance() | {
-                    "sources": dict(adapter.sources(prepared.spec.algorithm))
+                    "sources": dict(adapter.sources(prepared.spec.algorithm)),
+                    "adapter": adapter_code(prepared.spec.framework),
                 }
                 _conclude(folder, monitor, outcome, started)
     return str(outcome["status"])

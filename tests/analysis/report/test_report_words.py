@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from analysis.data.load import load
@@ -94,3 +96,19 @@ def test_an_equivalence_states_its_margin(results, make_run, tmp_path):
     assert "are equivalent" in finding.text
     assert "The margin is 1991, a share of 17.89 to 2230 (" in finding.text
     assert "runs are taken to end between 17.89 and" in finding.text
+
+
+def test_provenance_lists_what_an_adapter_of_its_own_package_requires(results, make_run):
+    folder = make_run(seed=0)
+    code = {"distribution": "my-adapter", "version": "0.3", "requires": ["some-rl", "torch"]}
+    told = {
+        "packages": {"some_rl": "1.2", "torch": "2.13.0", "unrelated": "9"},
+        "adapter": {**code, "files": {"__init__.py": "ab"}},
+    }
+    text = (folder / "run.json").read_text()
+    (folder / "run.json").write_text(
+        text.replace('"provenance": {}', f'"provenance": {json.dumps(told)}')
+    )
+    first, *others = read_provenance(load(results).runs).rows
+    assert first[0].startswith("adapter of ") and first[1].startswith("my-adapter 0.3, files ")
+    assert others == [("some_rl", "1.2", 1), ("torch", "2.13.0", 1)]
