@@ -86,6 +86,19 @@ def test_a_ranking_that_is_not_preserved_names_pairs_and_ranks(results, make_run
     assert finding.text.endswith("n = 4 runs used per mean.")
 
 
+def test_one_task_under_several_configurations_is_one_finding(material, tmp_path):
+    found = ranking(material.verdicts, make_links(material.verdicts, tmp_path)).findings
+    broken = [item for item in material.verdicts.rankings if item.verdict == "not preserved"]
+    tasks = {(item.study, item.variant, item.env) for item in broken}
+    assert len(found) == len(tasks) < len(broken)
+    for env, finding in ((env, one) for _, _, env in tasks for one in found if env in one.text):
+        own = [item for item in broken if item.env == env]
+        assert f"not preserved under {len(own)} configurations" in finding.text
+        assert "of " + str(len(own)) + ")" in finding.text
+        runs = sum(len(ranked.groups) for item in own for ranked in item.rankings)
+        assert 0 < len(finding.groups) <= runs
+
+
 def test_an_equivalence_states_its_margin(results, make_run, tmp_path):
     for framework in ("sb3", "cleanrl"):
         for seed in range(4):

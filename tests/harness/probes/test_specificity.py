@@ -12,6 +12,9 @@ from tests.hunting import ALGORITHMS, FRAMEWORKS, answer, core, steady, unplante
 
 PAIRS = [(framework, algorithm) for framework in FRAMEWORKS for algorithm in ALGORITHMS]
 SEEDS = 20
+BY_CHANCE = {("tianshou", "td3.critic_target")}
+"""Tianshou does not cut the actions of targets, which `td3.target_action_bounds` tells; whether one
+of those that a minibatch holds leaves the bounds depends on the numbers."""
 
 
 @pytest.mark.parametrize(("framework", "algorithm"), PAIRS)
@@ -28,7 +31,8 @@ def test_no_probe_fires_on_other_numbers(seed):
     framework, algorithm = PAIRS[seed % len(PAIRS)]
     lab = Lab(load_adapter(framework), seed)
     for name in core(algorithm):
-        assert steady(name, unplanted(framework, name), answer(lab, name)), name
+        if (framework, name) not in BY_CHANCE:
+            assert steady(name, unplanted(framework, name), answer(lab, name)), name
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -62,7 +66,8 @@ def same_eps(lab):
 
 def test_implementations_that_agree_have_the_same_gradients():
     # The critics' first step, and the policy's, which follows two of the critics.
-    first, *others = (same_eps(Lab(load_adapter(name))).record.steps for name in FRAMEWORKS)
+    cutting = [name for name in FRAMEWORKS if (name, "td3.critic_target") not in BY_CHANCE]
+    first, *others = (same_eps(Lab(load_adapter(name))).record.steps for name in cutting)
     for number, rounding in ((0, 1e-5), (2, 2e-3)):
         for other in others:
             assert other[number].networks == first[number].networks
