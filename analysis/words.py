@@ -22,6 +22,8 @@ _LABELS = {
     "ppo": "PPO",
     "td3": "TD3",
     "sac": "SAC",
+    "dqn": "DQN",
+    "ddpg": "DDPG",
 }
 
 # How each kind of interval is computed.

@@ -36,7 +36,7 @@ class Lockstep(Protocol):
         """Steps the copies that are active.
 
         Args:
-            actions: Array [N, actions], passed to the task as it is.
+            actions: Array [N, actions], or [N] of choices, passed to the task as it is.
             active: Which copies to step, bool[N].
 
         Returns:

@@ -16,16 +16,22 @@ from numpy.typing import NDArray
 ENV_ID = "envs.scripted:ParallaxScripted-v0"
 NARROW_ENV_ID = "envs.scripted:ParallaxScriptedNarrow-v0"
 SKEWED_ENV_ID = "envs.scripted:ParallaxScriptedSkewed-v0"
+DISCRETE_ENV_ID = "envs.scripted:ParallaxScriptedDiscrete-v0"
+_FAULTS = ("raises", "nan", "interrupts", "fills")
 FAULT_ENV_IDS = {
-    fault: f"envs.scripted:ParallaxScripted{fault.capitalize()}-v0"
-    for fault in ("raises", "nan", "interrupts", "fills")
+    fault: f"envs.scripted:ParallaxScripted{fault.capitalize()}-v0" for fault in _FAULTS
+}
+DISCRETE_FAULT_ENV_IDS = {
+    fault: f"envs.scripted:ParallaxScriptedDiscrete{fault.capitalize()}-v0" for fault in _FAULTS
 }
 FAULT_STEP = 100
 TIME_LIMIT = 10
+PUSHES = np.array([[-1.0, -1.0], [1.0, -1.0], [0.0, 1.0]])
+"""What each choice of the discrete task does, as two actions within +-1."""
 _LARGEST_DISK = 2**23  # bytes; a larger one is never filled
 
 
-class ScriptedEnv(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
+class ScriptedEnv(gymnasium.Env[NDArray[np.float64], Any]):
     """Two actions push three noisy numbers about; an end comes by chance, a time limit else.
 
     The first environment made with a `fault` has an accident at its step `FAULT_STEP`.
@@ -36,7 +42,13 @@ class ScriptedEnv(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float64)
 
-    def __init__(self, low: float = -3.0, high: float = 3.0, fault: str | None = None) -> None:
+    def __init__(
+        self,
+        low: float = -3.0,
+        high: float = 3.0,
+        fault: str | None = None,
+        discrete: bool = False,
+    ) -> None:
         """Makes the task.
 
         Args:
@@ -44,12 +56,18 @@ class ScriptedEnv(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
             high: Largest action.
             fault: `raises` an error, `nan` observations from then on, `interrupts` (Ctrl-C),
                 or `fills` a small disk with a file in the working folder.
+            discrete: Whether an action is a choice among `PUSHES`, whatever the bounds.
         """
-        self.action_space = gymnasium.spaces.Box(low, high, (2,), np.float32)
+        self.action_space: gymnasium.Space[Any] = (
+            gymnasium.spaces.Discrete(len(PUSHES))
+            if discrete
+            else gymnasium.spaces.Box(low, high, (2,), np.float32)
+        )
+        self._discrete = discrete
         self._middle, self._half = (high + low) / 2, (high - low) / 2
         self._fault = fault
         self._state = np.zeros(3)
-        self.actions: list[NDArray[np.float32]] = []
+        self.actions: list[NDArray[Any]] = []
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -59,14 +77,16 @@ class ScriptedEnv(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
         self._state = self.np_random.normal(size=3)
         return self._state.copy(), {}
 
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float64], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[NDArray[np.float64], float, bool, bool, dict[str, Any]]:
         """Moves the state, and pays for staying near zero."""
         self.actions.append(np.array(action))
         if self._fault and len(self.actions) >= FAULT_STEP:
             self._accident()
-        push = (np.append(action, action.sum()) - self._middle) / self._half
+        if self._discrete:
+            chosen = PUSHES[int(action)]
+            push = np.append(chosen, chosen.sum())
+        else:
+            push = (np.append(action, action.sum()) - self._middle) / self._half
         self._state = 0.8 * self._state + 0.3 * push + 0.1 * self.np_random.normal(size=3)
         reward = 1.0 - float(np.abs(self._state).mean())
         ends = bool(self.np_random.random() < 0.02)
@@ -102,5 +122,7 @@ def _register(env_id: str, **arguments: Any) -> None:
 _register(ENV_ID)
 _register(NARROW_ENV_ID, low=-0.4, high=0.4)
 _register(SKEWED_ENV_ID, low=-1.0, high=3.0)
-for _fault, _env_id in FAULT_ENV_IDS.items():
-    _register(_env_id, fault=_fault)
+_register(DISCRETE_ENV_ID, discrete=True)
+for _fault in _FAULTS:
+    _register(FAULT_ENV_IDS[_fault], fault=_fault)
+    _register(DISCRETE_FAULT_ENV_IDS[_fault], fault=_fault, discrete=True)

@@ -22,13 +22,22 @@ _MUJOCO = [
     "Swimmer",
     "Walker2d",
 ]
-TASK_IDS: tuple[str, ...] = tuple(
-    f"{name}-{version}" for name in _MUJOCO for version in ("v4", "v5")
+# Gymnasium's classic control tasks, and LunarLander, which needs the extra `box2d`.
+DISCRETE_TASK_IDS: tuple[str, ...] = (
+    "CartPole-v1",
+    "Acrobot-v1",
+    "MountainCar-v0",
+    "LunarLander-v3",
+)
+TASK_IDS: tuple[str, ...] = (
+    *(f"{name}-{version}" for name in _MUJOCO for version in ("v4", "v5")),
+    "Pendulum-v1",
+    *DISCRETE_TASK_IDS,
 )
 
 
 class TaskError(ValueError):
-    """An environment that does not exist or that continuous-control training cannot use."""
+    """An environment that does not exist or that no training here can use."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +47,10 @@ class Task:
     Attributes:
         env_id: Gymnasium's name.
         observation_size: Number of observation dimensions.
-        action_low: Smallest action per dimension, in action units.
-        action_high: Largest action per dimension, in action units.
+        action_low: Smallest action per dimension, in action units; none for choices.
+        action_high: Largest action per dimension, in action units; none for choices.
         max_episode_steps: Time limit in steps; 0 is none.
+        choices: Number of discrete actions, 0 up to it; 0 where actions are continuous.
     """
 
     env_id: str
@@ -48,10 +58,16 @@ class Task:
     action_low: tuple[float, ...]
     action_high: tuple[float, ...]
     max_episode_steps: int
+    choices: int = 0
+
+    @property
+    def actions(self) -> str:
+        """The kind of its actions: `continuous` or `discrete`."""
+        return "discrete" if self.choices else "continuous"
 
     @property
     def action_size(self) -> int:
-        """Number of action dimensions."""
+        """Number of action dimensions; 0 for choices."""
         return len(self.action_low)
 
 
@@ -78,27 +94,29 @@ def load_task(env_id: str) -> Task:
     """Makes the environment once and reads its sizes.
 
     Raises:
-        TaskError: The environment is unknown, or its spaces are not flat boxes.
+        TaskError: The environment is unknown, or its spaces are of a kind that is not known here.
     """
-    from gymnasium.spaces import Box
+    from gymnasium.spaces import Box, Discrete
 
     env = make(env_id)
     try:
         observations, actions = env.observation_space, env.action_space
         if not isinstance(observations, Box) or len(observations.shape) != 1:
             raise TaskError(f"env={env_id} has observations {observations}; a flat Box is needed.")
+        limit = (env.spec.max_episode_steps if env.spec else None) or 0
+        size = int(np.prod(observations.shape))
+        if isinstance(actions, Discrete):
+            if actions.start != 0:
+                raise TaskError(f"env={env_id} has actions {actions}; they must begin at 0.")
+            return Task(env_id, size, (), (), limit, choices=int(actions.n))
         if not isinstance(actions, Box) or len(actions.shape) != 1:
-            raise TaskError(f"env={env_id} has actions {actions}; a flat Box is needed.")
+            raise TaskError(
+                f"env={env_id} has actions {actions}; a flat Box or Discrete is needed."
+            )
         if not actions.is_bounded():
             raise TaskError(f"env={env_id} has unbounded actions {actions}; give them bounds.")
-        limit = env.spec.max_episode_steps if env.spec else None
-        return Task(
-            env_id=env_id,
-            observation_size=int(np.prod(observations.shape)),
-            action_low=tuple(map(float, actions.low)),
-            action_high=tuple(map(float, actions.high)),
-            max_episode_steps=limit or 0,
-        )
+        low, high = (tuple(map(float, bound)) for bound in (actions.low, actions.high))
+        return Task(env_id, size, low, high, limit)
     finally:
         env.close()
 

@@ -4,7 +4,7 @@ import sys
 
 from harness.cli.parallax import main
 
-_COMMANDS = ("rerun", "free", "probe", "new-adapter")
+_COMMANDS = ("rerun", "free", "probe", "new-adapter", "new-algorithm")
 
 
 if __name__ == "__main__":

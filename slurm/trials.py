@@ -15,15 +15,12 @@ LOADING = 8.0
 """CPU seconds until a process has loaded a framework."""
 
 _SHORT_COSTS = {
-    ("sb3", "ppo"): 0.4,
-    ("sb3", "td3"): 0.3,
-    ("sb3", "sac"): 0.3,
-    ("cleanrl", "ppo"): 0.8,
-    ("cleanrl", "td3"): 0.4,
-    ("cleanrl", "sac"): 0.4,
-    ("torchrl", "ppo"): 1.1,
-    ("torchrl", "td3"): 0.6,
-    ("torchrl", "sac"): 0.7,
+    ("sb3", "on-policy"): 0.4,
+    ("sb3", "off-policy"): 0.3,
+    ("cleanrl", "on-policy"): 0.8,
+    ("cleanrl", "off-policy"): 0.4,
+    ("torchrl", "on-policy"): 1.1,
+    ("torchrl", "off-policy"): 0.7,
 }
 _WHOLE_COSTS = {"sb3": 3.3, "cleanrl": 5.0, "torchrl": 14.0}
 _UNKNOWN_COST = 1.0
@@ -62,7 +59,7 @@ class Trial:
         spec = self.prepared.spec
         if self.is_whole:
             return _WHOLE_COSTS.get(spec.framework, max(_WHOLE_COSTS.values()))
-        return _SHORT_COSTS.get((spec.framework, spec.algorithm), _UNKNOWN_COST)
+        return _SHORT_COSTS.get((spec.framework, type(spec.hyperparameters).family), _UNKNOWN_COST)
 
 
 def make_trials(specs: Sequence[RunSpec]) -> list[Trial]:

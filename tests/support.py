@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.contract.adapter import load_adapter
+from harness.contract.algorithms import ALGORITHMS
 from harness.contract.fields import SpecError
 from harness.contract.recipes import read_recipe
 from harness.contract.run_spec import DEFAULTS, make_spec
@@ -21,6 +22,9 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAMES = sorted(PROJECT["entry-points"]["parallax.adapters"])
 """Frameworks with an adapter in this project."""
+
+
+ENVS = {"continuous": "InvertedPendulum-v4", "discrete": "CartPole-v1"}
 
 
 def frameworks(*names):
@@ -55,7 +59,7 @@ def spec(framework="sb3", algorithm="ppo", hps=None, hyperparameters=None, **cha
         "study": "test",
         "framework": framework,
         "algorithm": algorithm,
-        "env": "InvertedPendulum-v4",
+        "env": ENVS[ALGORITHMS[algorithm].actions],
         "hps": hps,
         "seed": 0,
         "steps": 600,

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adapters.cleanrl.scripts import SHA256, check_installed
-from adapters.cleanrl.translate import translate
+from adapters.cleanrl.scripts import check_installed, has_script, script
+from adapters.cleanrl.translate import SETTINGS, translate
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
-from harness.contract.algorithms import Hyperparameters
+from harness.contract.algorithms import ALGORITHMS, Hyperparameters
+from harness.contract.parts import coupled_defaults
 from harness.probes.contract import Record, Script, Watch
 
 
@@ -18,8 +19,8 @@ class CleanRLAdapter:
     recipe_parts = ("greedy",)
 
     def supports(self, algorithm: str) -> bool:
-        """PPO, TD3 and SAC for continuous actions."""
-        return algorithm in ("ppo", "td3", "sac")
+        """What has a module in `adapters.cleanrl.settings`."""
+        return has_script(algorithm)
 
     def check_installed(self) -> None:
         """Raises `SpecError` where the wheel is missing or of another version."""
@@ -27,14 +28,14 @@ class CleanRLAdapter:
 
     def sources(self, algorithm: str) -> Mapping[str, str]:
         """The script that is run."""
-        name, sha256 = SHA256[algorithm]
+        name, sha256 = script(algorithm)
         return {name: sha256}
 
     def own_defaults(
         self, algorithm: str, defaults: Hyperparameters, context: Context
     ) -> Hyperparameters:
-        """As in the recipe files; CleanRL's units are the unified ones."""
-        return defaults
+        """As the algorithm's module of settings couples values, if it does."""
+        return coupled_defaults(SETTINGS, algorithm, defaults, context)
 
     def translate(
         self, algorithm: str, hyperparameters: Hyperparameters, context: Context
@@ -43,9 +44,13 @@ class CleanRLAdapter:
         return translate(algorithm, hyperparameters, context)
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
-        """The scripts of TD3 and SAC take their replay buffer from SB3."""
+        """The scripts with a replay buffer take it from SB3."""
         always = ("adapters.cleanrl.train", "torch._dynamo")
-        return always if algorithm == "ppo" else (*always, "stable_baselines3")
+        return (
+            always
+            if ALGORITHMS[algorithm].family == "on-policy"
+            else (*always, "stable_baselines3")
+        )
 
     def train(
         self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor

@@ -22,6 +22,8 @@ METRICS = {
     "losses/actor_loss": "loss/policy",
     "losses/value_loss": "loss/value",
     "losses/qf_loss": "loss/critic",
+    "losses/td_loss": "loss/critic",
+    "losses/q_values": "q/mean",
     "losses/alpha_loss": "loss/temperature",
     "losses/alpha": "temperature",
     "losses/entropy": "policy/entropy",

@@ -1,7 +1,8 @@
 """The interfaces of gym 0.23 and gymnasium 0.28 that CleanRL's scripts call, over today's.
 
 gym 0.23 (TD3, SAC): one call per step, a 4-tuple, a list of infos, the last observation of an
-episode in `terminal_observation`, and a reset in the same step. gymnasium 0.28: PPO.
+episode in `terminal_observation`, and a reset in the same step. gymnasium 0.28: the
+others.
 """
 
 import copy
@@ -103,12 +104,15 @@ class GymnasiumSyncVectorEnv(ModernSyncVectorEnv):
 
     def __init__(self, makers: list[Any]) -> None:
         super().__init__(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+        # The scripts overwrite the dtype of this space: give them one of their own.
+        self.single_observation_space = copy.deepcopy(self.single_observation_space)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps all environments."""
         *result, infos = super().step(actions)
         if "final_info" in infos:
             infos["final_info"] = _as_list(infos["final_info"], infos["_final_info"])
+            infos["final_observation"] = infos["final_obs"]
         observations, rewards, terminated, truncated = result
         return observations, rewards, terminated, truncated, infos
 
@@ -121,7 +125,7 @@ def gymnasium_facade(make_env: MakeEnv) -> SimpleNamespace:
     """
     wrappers = gymnasium.wrappers
     return SimpleNamespace(
-        make=lambda env_id: make_env(),
+        make=lambda env_id: _in_single_precision(make_env()),
         spaces=gymnasium.spaces,
         vector=SimpleNamespace(SyncVectorEnv=GymnasiumSyncVectorEnv),
         wrappers=SimpleNamespace(
@@ -133,6 +137,19 @@ def gymnasium_facade(make_env: MakeEnv) -> SimpleNamespace:
             NormalizeReward=_identity,
             TransformReward=_identity,
         ),
+    )
+
+
+def _in_single_precision(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """Observations as float32 where DQN's script meets others, which it cannot learn from."""
+    space = env.observation_space
+    discrete = isinstance(env.action_space, gymnasium.spaces.Discrete)
+    if not discrete or not isinstance(space, gymnasium.spaces.Box) or space.dtype == np.float32:
+        return env
+    low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+    single = gymnasium.spaces.Box(low, high, dtype=np.float32)
+    return gymnasium.wrappers.TransformObservation(
+        env, lambda seen: seen.astype(np.float32), single
     )
 
 

@@ -10,34 +10,32 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from adapters.cleanrl.translate import SETTINGS
+from harness.contract.algorithms import ALGORITHMS
 from harness.contract.fields import SpecError
+from harness.contract.parts import has_part, load_part
 
 INSTALL = "pip install --no-deps --ignore-requires-python cleanrl==1.2.0"
 
-SHA256 = {
-    "ppo": (
-        "ppo_continuous_action.py",
-        "2b946196c16231f54051d211e74f5ed807e2194d56bd9cf79db0a5b08fd792e3",
-    ),
-    "td3": (
-        "td3_continuous_action.py",
-        "9526b31093901336e97859c89ef72aba53a911224a319d46db877cec8b8eee9b",
-    ),
-    "sac": (
-        "sac_continuous_action.py",
-        "02df7cfef19d728542403718484b75cfc833cafcc1be1dc34c4e8de112b32027",
-    ),
-}
-"""Per algorithm: the script's name in cleanrl 1.2.0 and the hash of its bytes."""
+
+def has_script(algorithm: str) -> bool:
+    """Whether there is a script for an algorithm."""
+    return has_part(SETTINGS, algorithm)
+
+
+def script(algorithm: str) -> tuple[str, str]:
+    """Name of an algorithm's script in cleanrl 1.2.0, and the hash of its bytes."""
+    name, sha256 = load_part(SETTINGS, algorithm).SCRIPT
+    return name, sha256
 
 
 def check_installed() -> None:
-    """Looks for the three scripts of cleanrl 1.2.0.
+    """Looks for the scripts of cleanrl 1.2.0.
 
     Raises:
         SpecError: A script is missing or is not the one that was tested.
     """
-    for algorithm in SHA256:
+    for algorithm in filter(has_script, ALGORITHMS):
         read_script(algorithm)
 
 
@@ -47,7 +45,7 @@ def read_script(algorithm: str) -> tuple[Path, str]:
     Raises:
         SpecError: The wheel is missing, or the script is not the one that was tested.
     """
-    name, expected = SHA256[algorithm]
+    name, expected = script(algorithm)
     path = _package_folder() / name
     if not path.is_file():
         raise SpecError(f"framework=cleanrl needs its script {name}. Run: {INSTALL}")

@@ -8,15 +8,9 @@ import torch
 from numpy.typing import NDArray
 
 from adapters.cleanrl import bridge
-from adapters.cleanrl.translate import script_arguments
+from adapters.cleanrl.translate import SETTINGS, script_arguments
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native, Policy, Weights
-
-NETWORKS = {
-    "ppo": ("agent",),
-    "td3": ("actor", "qf1", "qf2", "target_actor", "qf1_target", "qf2_target"),
-    "sac": ("actor", "qf1", "qf2", "qf1_target", "qf2_target"),
-}
-"""The script's global names of what it trains."""
+from harness.contract.parts import load_part
 
 
 def train(
@@ -41,35 +35,26 @@ def train_with_names(
 
 
 def greedy_policy(algorithm: str, context: Context, names: Mapping[str, Any]) -> Policy:
-    """The script's policy without noise, bounded as the script bounds actions.
+    """The script's policy without noise.
 
     The networks are looked up at each call, so the policy follows the training.
     """
-    low = np.array(context.task.action_low, dtype=np.float32)
-    high = np.array(context.task.action_high, dtype=np.float32)
+    act = load_part(SETTINGS, algorithm).greedy
 
-    def policy(observations: NDArray[np.float32]) -> NDArray[np.float32]:
+    def policy(observations: NDArray[np.float32]) -> NDArray[Any]:
         with torch.no_grad():
-            batch = torch.from_numpy(observations)
-            if algorithm == "ppo":
-                return np.asarray(np.clip(names["agent"].actor_mean(batch).numpy(), low, high))
-            actor = names["actor"]
-            if algorithm == "td3":
-                return np.asarray(actor(batch).numpy())
-            # get_action would draw random numbers even for the mean.
-            mean, _ = actor(batch)
-            return np.asarray((torch.tanh(mean) * actor.action_scale + actor.action_bias).numpy())
+            return np.asarray(act(names, torch.from_numpy(observations), context))
 
     return policy
 
 
 def weights(algorithm: str, names: Mapping[str, Any]) -> Weights:
-    """All parameters of the script's networks, and SAC's temperature."""
+    """All parameters of the script's networks, and its temperature where it learns one."""
     state = {
         f"{network}.{name}": value.numpy().copy()
-        for network in NETWORKS[algorithm]
+        for network in load_part(SETTINGS, algorithm).NETWORKS
         for name, value in names[network].state_dict().items()
     }
-    if algorithm == "sac":
+    if "log_alpha" in names:
         state["log_alpha"] = names["log_alpha"].detach().numpy().copy()
     return state

@@ -1,14 +1,14 @@
 """Stable-Baselines3: its public classes and `learn()`."""
 
-import dataclasses
 import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adapters.sb3.translate import translate
+from adapters.sb3.translate import SETTINGS, translate
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
-from harness.contract.algorithms import PPO, SAC, Hyperparameters
+from harness.contract.algorithms import Hyperparameters
 from harness.contract.fields import SpecError
+from harness.contract.parts import coupled_defaults, has_part
 from harness.probes.contract import Record, Script, Watch
 
 
@@ -19,8 +19,8 @@ class SB3Adapter:
     packages = ("stable-baselines3", "torch")
 
     def supports(self, algorithm: str) -> bool:
-        """PPO, TD3 and SAC."""
-        return algorithm in ("ppo", "td3", "sac")
+        """What has a module in `adapters.sb3.settings`."""
+        return has_part(SETTINGS, algorithm)
 
     def check_installed(self) -> None:
         """Raises `SpecError` where the package is missing."""
@@ -34,18 +34,8 @@ class SB3Adapter:
     def own_defaults(
         self, algorithm: str, defaults: Hyperparameters, context: Context
     ) -> Hyperparameters:
-        """SAC's optimisers share one `learning_rate`; rounds count steps of all copies at once."""
-        if isinstance(defaults, PPO):
-            return defaults
-        defaults = dataclasses.replace(
-            defaults, env_steps_per_round=defaults.env_steps_per_round * context.n_envs
-        )
-        if isinstance(defaults, SAC):
-            shared = defaults.policy_learning_rate
-            return dataclasses.replace(
-                defaults, critic_learning_rate=shared, temperature_learning_rate=shared
-            )
-        return defaults
+        """As the algorithm's module of settings couples values, if it does."""
+        return coupled_defaults(SETTINGS, algorithm, defaults, context)
 
     def translate(
         self, algorithm: str, hyperparameters: Hyperparameters, context: Context

@@ -11,7 +11,7 @@ from stable_baselines3.common import utils
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.monitor import Monitor as SB3Monitor
-from stable_baselines3.common.noise import NormalActionNoise
+from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native, Weights
@@ -43,6 +43,8 @@ class MonitorWriter(KVWriter):
     ) -> None:
         """Passes on the values that have a name in the trace."""
         known = {METRICS[key]: float(key_values[key]) for key in key_values if key in METRICS}
+        if "train/loss" in key_values and "train/value_loss" not in key_values:  # of DQN
+            known["loss/critic"] = float(key_values["train/loss"])
         if "train/entropy_loss" in key_values:  # SB3 logs minus the entropy
             known["policy/entropy"] = -float(key_values["train/entropy_loss"])
         self._monitor.record(known)
@@ -90,13 +92,15 @@ def _object(value: Any, action_size: int) -> Any:
             return linear(*arguments)
         case {"NormalActionNoise": sigma}:
             return NormalActionNoise(np.zeros(action_size), sigma * np.ones(action_size))
+        case {"OrnsteinUhlenbeckActionNoise": sigma}:
+            return OrnsteinUhlenbeckActionNoise(np.zeros(action_size), sigma * np.ones(action_size))
     return value
 
 
-def greedy(model: BaseAlgorithm, observations: NDArray[np.float32]) -> NDArray[np.float32]:
+def greedy(model: BaseAlgorithm, observations: NDArray[np.float32]) -> NDArray[Any]:
     """SB3's own deterministic prediction, bounds included."""
     actions, _ = model.predict(observations, deterministic=True)
-    return np.asarray(actions, dtype=np.float32)
+    return np.asarray(actions, np.float32 if actions.ndim > 1 else np.int64)
 
 
 def weights(model: BaseAlgorithm) -> Weights:

@@ -1,13 +1,13 @@
 """Tianshou: its algorithms, collector, buffer and trainer, put together as in its examples."""
 
-import dataclasses
 import importlib.util
 from collections.abc import Mapping, Sequence
 
-from adapters.tianshou.translate import translate
+from adapters.tianshou.translate import SETTINGS, translate
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
-from harness.contract.algorithms import PPO, Hyperparameters
+from harness.contract.algorithms import Hyperparameters
 from harness.contract.fields import SpecError
+from harness.contract.parts import coupled_defaults, has_part
 from harness.probes.contract import Record, Script, Watch
 
 
@@ -19,8 +19,8 @@ class TianshouAdapter:
     recipe_parts = ("networks", "settings")
 
     def supports(self, algorithm: str) -> bool:
-        """PPO, TD3 and SAC."""
-        return algorithm in ("ppo", "td3", "sac")
+        """What has a module in `adapters.tianshou.settings`."""
+        return has_part(SETTINGS, algorithm)
 
     def check_installed(self) -> None:
         """Raises `SpecError` where the package is missing."""
@@ -34,14 +34,8 @@ class TianshouAdapter:
     def own_defaults(
         self, algorithm: str, defaults: Hyperparameters, context: Context
     ) -> Hyperparameters:
-        """A round is one step of every copy, with as many updates as transitions."""
-        if isinstance(defaults, PPO):
-            return defaults
-        return dataclasses.replace(
-            defaults,
-            env_steps_per_round=defaults.env_steps_per_round * context.n_envs,
-            gradient_steps_per_round=defaults.gradient_steps_per_round * context.n_envs,
-        )
+        """As the algorithm's module of settings counts otherwise, if it does."""
+        return coupled_defaults(SETTINGS, algorithm, defaults, context)
 
     def translate(
         self, algorithm: str, hyperparameters: Hyperparameters, context: Context
@@ -50,8 +44,8 @@ class TianshouAdapter:
         return translate(algorithm, hyperparameters, context)
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
-        """Everything for every algorithm; torch's optimisers load its compiler."""
-        return ("adapters.tianshou.train", "torch._dynamo")
+        """What trains; torch's optimisers load its compiler."""
+        return ("adapters.tianshou.train", f"adapters.tianshou.{algorithm}", "torch._dynamo")
 
     def train(
         self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 from tianshou.algorithm import Algorithm
 from tianshou.data import Batch, Collector, ReplayBuffer, VectorReplayBuffer
@@ -17,8 +18,11 @@ from tianshou.trainer import OffPolicyTrainerParams, OnPolicyTrainerParams
 from tianshou.utils import LazyLogger
 from tianshou.utils.torch_utils import policy_within_training_step, torch_train_mode
 
-from adapters.tianshou.build import build, options
+from adapters.tianshou.build import build
+from adapters.tianshou.components import options
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native, Weights
+from harness.contract.algorithms import ALGORITHMS
+from harness.contract.parts import load_part
 
 
 class _Newest(ReplayBuffer):
@@ -54,6 +58,7 @@ def make_buffer(size: int, random_seed: int, n_envs: int) -> ReplayBuffer:
 METRICS = {
     "actor_loss": "loss/policy",
     "vf_loss": "loss/value",
+    "critic_loss": "loss/critic",
     "ent_loss": "policy/entropy",
     "alpha": "temperature",
     "alpha_loss": "loss/temperature",
@@ -79,6 +84,8 @@ class MonitorLogger(LazyLogger):
 def metrics(data: dict[str, Any]) -> dict[str, float]:
     """Values by their names in the trace; means where Tianshou has statistics of a rollout."""
     known = {METRICS[name]: _mean(value) for name, value in data.items() if name in METRICS}
+    if "loss" in data and "vf_loss" not in data:  # of DQN
+        known["loss/critic"] = _mean(data["loss"])
     if "critic1_loss" in data:
         known["loss/critic"] = data["critic1_loss"] + data["critic2_loss"]
     return known
@@ -89,7 +96,7 @@ def _mean(value: Any) -> float:
 
 
 RECORD_EVERY = 100
-"""Training steps of TD3 and SAC between records of the trace."""
+"""Training steps of algorithms with a replay buffer between records of the trace."""
 
 
 def train(
@@ -105,12 +112,14 @@ def train(
     buffer = make_buffer(**options(settings, "ReplayBuffer"), n_envs=context.n_envs)
     collector = Collector(model, envs, buffer, exploration_noise=True)
     common = {"training_collector": collector, "verbose": False, "show_progress": False}
-    if algorithm == "ppo":
+    if ALGORITHMS[algorithm].family == "on-policy":
         common |= options(settings, "OnPolicyTrainerParams")
         params: Any = OnPolicyTrainerParams(**common, logger=MonitorLogger(monitor, every=1))
     else:
         warm_up(collector, settings["Collector.collect.n_step"])
         common |= options(settings, "OffPolicyTrainerParams")
+        prepare = getattr(load_part("adapters.tianshou", algorithm), "each_step", None)
+        common["training_fn"] = prepare(model, settings) if prepare else None
         params = OffPolicyTrainerParams(**common, logger=MonitorLogger(monitor, RECORD_EVERY))
     model.run_training(params)
 
@@ -128,13 +137,14 @@ def warm_up(collector: Collector[Any], steps: int) -> None:
         collector.collect(n_step=steps, random=True)
 
 
-def greedy(model: Algorithm[Any, Any], observations: NDArray[np.float32]) -> NDArray[np.float32]:
+def greedy(model: Algorithm[Any, Any], observations: NDArray[np.float32]) -> NDArray[Any]:
     """Tianshou's own actions outside of training, mapped to the environment's bounds."""
     policy = model.policy
     outside = policy_within_training_step(policy, enabled=False)
     with outside, torch_train_mode(policy, enabled=False), torch.no_grad():
         actions = policy(Batch(obs=observations, info={})).act
-    return np.asarray(policy.map_action(actions), dtype=np.float32)
+    choices = isinstance(policy.action_space, Discrete)
+    return np.asarray(policy.map_action(actions), dtype=np.int64 if choices else np.float32)
 
 
 def weights(model: Algorithm[Any, Any]) -> Weights:

@@ -1,14 +1,14 @@
 """TorchRL: the scripts of its authors, rebuilt from the components of the wheel."""
 
-import dataclasses
 import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adapters.torchrl.translate import half_range, translate
+from adapters.torchrl.translate import SETTINGS, translate
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
-from harness.contract.algorithms import SAC, TD3, Hyperparameters
+from harness.contract.algorithms import Hyperparameters
 from harness.contract.fields import SpecError
+from harness.contract.parts import coupled_defaults, has_part
 from harness.probes.contract import Record, Script, Watch
 
 
@@ -20,8 +20,8 @@ class TorchRLAdapter:
     recipe_parts = ("networks", "settings", "loop")
 
     def supports(self, algorithm: str) -> bool:
-        """PPO, TD3 and SAC."""
-        return algorithm in ("ppo", "td3", "sac")
+        """What has a module in `adapters.torchrl.settings`."""
+        return has_part(SETTINGS, algorithm)
 
     def check_installed(self) -> None:
         """Raises `SpecError` where a package is missing."""
@@ -39,23 +39,8 @@ class TorchRLAdapter:
     def own_defaults(
         self, algorithm: str, defaults: Hyperparameters, context: Context
     ) -> Hyperparameters:
-        """SAC's script has one learning rate for its networks; TD3's noises are in action units.
-
-        On a wider action range the same noise is a smaller share of it. The learning rate of
-        SAC's temperature is a constant of the script.
-        """
-        if isinstance(defaults, SAC):
-            shared = defaults.policy_learning_rate
-            return dataclasses.replace(defaults, critic_learning_rate=shared)
-        half = half_range(context.task)
-        if not isinstance(defaults, TD3) or half is None:
-            return defaults
-        return dataclasses.replace(
-            defaults,
-            exploration_noise=defaults.exploration_noise / half,
-            target_policy_noise=defaults.target_policy_noise / half,
-            target_noise_clip=defaults.target_noise_clip / half,
-        )
+        """As the algorithm's module of settings couples values, if it does."""
+        return coupled_defaults(SETTINGS, algorithm, defaults, context)
 
     def translate(
         self, algorithm: str, hyperparameters: Hyperparameters, context: Context
@@ -64,8 +49,9 @@ class TorchRLAdapter:
         return translate(algorithm, hyperparameters, context)
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
-        """Everything for every algorithm; its environments look for SB3's, its data for pandas."""
-        return ("adapters.torchrl.train", "torch._dynamo", "stable_baselines3")
+        """What trains; its environments look for SB3's, its data for pandas."""
+        parts = ("adapters.torchrl.train", f"adapters.torchrl.{algorithm}")
+        return (*parts, "torch._dynamo", "stable_baselines3")
 
     def train(
         self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor

@@ -1,6 +1,6 @@
 """What the recipes share: the environment as TorchRL sees it, collecting, replay, averages."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -74,12 +74,19 @@ RECORD_EVERY = 100
 
 
 def minibatches(
-    collector: Collector, settings: Mapping[str, Any]
+    collector: Collector,
+    settings: Mapping[str, Any],
+    collected_frames: Callable[[int], None] = lambda frames: None,
 ) -> Iterator[tuple[int, TensorDictBase, bool]]:
     """Collects to the end, and yields what the updates in between shall learn from.
 
     The environment takes no step while the caller updates. A minibatch is drawn when it is
     asked for, from all that was collected until then.
+
+    Args:
+        collector: Takes the environment steps.
+        settings: Of the replay buffer and the rounds.
+        collected_frames: Told how many steps each batch had, such as exploration that shrinks.
 
     Yields:
         Number of the update, from 1; a minibatch; whether it is the last before more steps.
@@ -90,6 +97,7 @@ def minibatches(
     )
     updates, per_round, collected = 0, settings["script.num_updates"], 0
     for data in collector:
+        collected_frames(data.numel())
         buffer.extend(data.reshape(-1))
         collected += data.numel()
         if collected < settings["Collector.init_random_frames"]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.contract.algorithms import ALGORITHMS, only_of
+from harness.contract.algorithms import ALGORITHMS, UNUSABLE, only_of
 from harness.contract.fields import unknown
 from harness.contract.run_spec import RunSpec
 
@@ -40,6 +40,8 @@ def _explain_choice(path: str, options: Sequence[str]) -> str:
         group = "hps"
     if not options or not group:
         return ""
+    if group == "algorithm" and name in UNUSABLE:
+        return f"algorithm={name} cannot be used ({UNUSABLE[name]})."
     other = _ELSEWHERE.get(group, "").format(name)
     return f"{unknown(f'{group}={name}', name, list(options))} {other}".strip()
 

@@ -24,7 +24,9 @@ from harness.contract.run_spec import ALIGNMENTS
 from harness.train.prepare import in_own_units, resolve
 
 RECIPE = "original"
-TABLES = {"ppo": 6, "td3": 7, "sac": 8}
+EXAMPLES = {"continuous": "HalfCheetah-v4", "discrete": "CartPole-v1"}
+"""Tasks whose actions count unless one is named, by the kind of an algorithm's actions."""
+TABLES = {name: cls.thesis_table for name, cls in ALGORITHMS.items() if cls.thesis_table}
 # TorchRL's names in the thesis are those of its scripts' files, which are not in its package.
 SAME_NAMES = ("sb3", "cleanrl")
 INTRODUCTION = """# Hyperparameters by framework
@@ -56,7 +58,7 @@ class Column:
 
 
 def columns(
-    algorithm: str, hps: str, alignment: str, env: str, frameworks: Sequence[str]
+    algorithm: str, hps: str, alignment: str, env: str | None, frameworks: Sequence[str]
 ) -> list[Column]:
     """Translates a recipe for each framework.
 
@@ -64,6 +66,7 @@ def columns(
         SpecError: A name is not known.
     """
     try:
+        env = env or EXAMPLES[ALGORITHMS[algorithm].actions]
         context = Context(task=load_task(env), steps=1_000_000, seed=0)
     except TaskError as error:
         raise SpecError(str(error)) from error
@@ -154,7 +157,7 @@ def text(table: Appendix, form: str) -> str:
     lines = [f"{i}. {line}" for i, line in enumerate(table.corrections, 1)]
     number = TABLES[table.algorithm]
     heading = f"What Table {number} of the thesis prints otherwise:"
-    return "\n".join([f"## {table.algorithm.upper()}", "", body, "", heading, "", *lines])
+    return "\n".join([f"## {ALGORITHMS[table.algorithm].label}", "", body, "", heading, "", *lines])
 
 
 def document(algorithms: Sequence[str], env: str, frameworks: Sequence[str], form: str) -> str:
@@ -179,7 +182,8 @@ def print_alignment(arguments: Sequence[str] | None = None) -> int:
         for algorithm in options.algorithm or list(ALGORITHMS):
             for hps in options.hps or recipe_names(algorithm):
                 sides = columns(algorithm, hps, options.alignment, options.env, options.framework)
-                print(f"\n{algorithm}, hps={hps}, alignment={options.alignment}, {options.env}\n")
+                env = options.env or EXAMPLES[ALGORITHMS[algorithm].actions]
+                print(f"\n{algorithm}, hps={hps}, alignment={options.alignment}, {env}\n")
                 print(table(algorithm, sides, form))
                 print("".join(f"\n- {line}" for line in notes(sides)))
     except SpecError as error:
@@ -223,7 +227,7 @@ def _alignment_parser() -> argparse.ArgumentParser:
     parser.add_argument("--hps", nargs="+", help="recipes; all unless given")
     parser.add_argument("--framework", nargs="+", default=sorted(installed_adapters()))
     parser.add_argument("--alignment", choices=ALIGNMENTS, default="thesis")
-    parser.add_argument("--env", default="HalfCheetah-v4", help="whose action bounds count")
+    parser.add_argument("--env", help="whose action bounds count; HalfCheetah or CartPole")
     parser.add_argument("--markdown", action="store_true", help="for a paper's appendix")
     return parser
 

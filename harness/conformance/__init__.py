@@ -26,7 +26,7 @@ from harness.conformance.meanings import MeaningConformance  # noqa: E402
 from harness.conformance.seeds_and_bounds import LuckConformance  # noqa: E402
 from harness.conformance.targets import TargetConformance  # noqa: E402
 from harness.contract.adapter import load_adapter  # noqa: E402
-from harness.contract.algorithms import ALGORITHMS  # noqa: E402
+from harness.contract.algorithms import ALGORITHMS, field_names  # noqa: E402
 
 
 class AdapterConformance(
@@ -58,3 +58,6 @@ class AdapterConformance(
         if "off_policy_algorithm" in names:
             off_policy = [a for a in supported if ALGORITHMS[a].family == "off-policy"]
             metafunc.parametrize("off_policy_algorithm", off_policy)
+        if "noisy_algorithm" in names:
+            noisy = [a for a in supported if "exploration_noise" in field_names(ALGORITHMS[a])]
+            metafunc.parametrize("noisy_algorithm", noisy)

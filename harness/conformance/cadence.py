@@ -11,7 +11,7 @@ from harness.conformance.trainings import (
     translate,
     with_value,
 )
-from harness.contract.algorithms import PPO, Cadence, Hyperparameters
+from harness.contract.algorithms import Cadence, Hyperparameters, OffPolicy
 from harness.contract.fields import SpecError
 
 
@@ -79,14 +79,18 @@ def _variants(framework: str, algorithm: str) -> list[tuple[str, Hyperparameters
 
 
 def _tolerances(hp: Hyperparameters, defined: Cadence) -> dict[str, float]:
-    if isinstance(hp, PPO):
+    if not isinstance(hp, OffPolicy):
         return dict.fromkeys((field.name for field in dataclasses.fields(Cadence)), 0)
     rounds = 2 * hp.gradient_steps_per_round
+    # Some explore along their schedule from the first step on.
+    random_steps = hp.learning_starts if hp.actions == "discrete" else hp.env_steps_per_round
     return {
-        "random_steps": hp.env_steps_per_round,
+        "random_steps": random_steps,
         "first_update": 2 * hp.env_steps_per_round,
         "gradient_steps": rounds,
         # A framework may make up for a delay with as many steps at once.
-        "policy_updates": rounds + defined.policy_updates * (hp.policy_delay - 1) + 1,
+        "policy_updates": rounds
+        + defined.policy_updates * (getattr(hp, "policy_delay", 1) - 1)
+        + 1,
         "target_updates": rounds + 1,
     }

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from envs.scripted import ENV_ID, FAULT_ENV_IDS, FAULT_STEP
-from harness.conformance.trainings import STEPS, base_hyperparameters, train
+from envs.scripted import DISCRETE_FAULT_ENV_IDS, FAULT_ENV_IDS, FAULT_STEP
+from harness.conformance.trainings import STEPS, base_hyperparameters, task_of, train
 from harness.contract.adapter import load_adapter
 from harness.contract.algorithms import ALGORITHMS
 from harness.contract.interpreter import lend_project
@@ -42,7 +42,7 @@ class ExitConformance:
     ) -> None:
         """Evaluation, recording, progress and whatever this process did before change nothing."""
         folder = tmp_path / "run"
-        prepared = _initialized(self.framework, algorithm, ENV_ID, folder)
+        prepared = _initialized(self.framework, algorithm, task_of(algorithm), folder)
         code, output = _run_alone([sys.executable, "-m", "harness.worker", str(folder)])
         reading = read_run(folder)
         run = reading.content
@@ -58,7 +58,7 @@ class ExitConformance:
     ) -> None:
         """An exception is told in its own words; observations of nan are never a result."""
         folder = tmp_path / "run"
-        prepared = _initialized(self.framework, algorithm, FAULT_ENV_IDS[fault], folder)
+        prepared = _initialized(self.framework, algorithm, _faulty(algorithm, fault), folder)
         status = _execute(prepared, folder)
         run = _check_aftermath(folder, "failed")
         assert status == "failed"
@@ -68,7 +68,7 @@ class ExitConformance:
     def test_ctrl_c_leaves_an_interrupted_run(self, algorithm: str, tmp_path: Path) -> None:
         """A signal in the middle of a step is not swallowed by upstream."""
         folder = tmp_path / "run"
-        prepared = _initialized(self.framework, algorithm, FAULT_ENV_IDS["interrupts"], folder)
+        prepared = _initialized(self.framework, algorithm, _faulty(algorithm, "interrupts"), folder)
         with pytest.raises(KeyboardInterrupt):
             _execute(prepared, folder)
         run = _check_aftermath(folder, "interrupted")
@@ -82,7 +82,7 @@ class ExitConformance:
         algorithm = next(a for a in ALGORITHMS if load_adapter(self.framework).supports(a))
         run, disk = tmp_path / "run", tmp_path / "disk"
         disk.mkdir()
-        _initialized(self.framework, algorithm, FAULT_ENV_IDS["fills"], run)
+        _initialized(self.framework, algorithm, _faulty(algorithm, "fills"), run)
         script = (
             _SMALL_DISK.format(folder=disk)
             + f"cp {run}/run.json .; {sys.executable} -m harness.worker . >log.txt 2>&1 || true; "
@@ -92,6 +92,11 @@ class ExitConformance:
         assert code == 0, output
         failure = _check_aftermath(run, "failed")["failure"]
         assert "No space left on device" in failure
+
+
+def _faulty(algorithm: str, fault: str) -> str:
+    discrete = ALGORITHMS[algorithm].actions == "discrete"
+    return (DISCRETE_FAULT_ENV_IDS if discrete else FAULT_ENV_IDS)[fault]
 
 
 def _initialized(framework: str, algorithm: str, env_id: str, folder: Path) -> Prepared:

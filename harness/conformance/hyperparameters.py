@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 from envs.scripted import ENV_ID, NARROW_ENV_ID
 from harness.conformance.observer import CRITIC, POLICY, TEMPERATURE
 from harness.conformance.trainings import (
-    ALTERNATIVES,
     base_hyperparameters,
     observe,
     train,
     translate,
     with_value,
 )
-from harness.contract.adapter import Weights, load_adapter
+from harness.contract.adapter import Weights
 from harness.contract.algorithms import ALGORITHMS
 from harness.contract.fields import SpecError, plain
 
@@ -48,7 +47,7 @@ class HyperparameterConformance:
         if rows[field].is_fixed:
             _check_refusal(self.framework, algorithm, field, base)
             return
-        for value in ALTERNATIVES[field]:
+        for value in ALGORITHMS[algorithm].alternatives[field]:
             if value == getattr(base, field):
                 continue
             other = with_value(self.framework, algorithm, base, field, value)
@@ -92,7 +91,7 @@ class HyperparameterConformance:
 
     def test_hidden_sizes_reach_every_network(self, algorithm: str) -> None:
         """No layer of any network keeps the former width."""
-        base = base_hyperparameters(self.framework, algorithm)
+        base: Any = base_hyperparameters(self.framework, algorithm)
         wider = with_value(self.framework, algorithm, base, "hidden_sizes", (12, 12))
         if wider is None or 12 in base.hidden_sizes:
             pytest.skip("its widths are fixed")
@@ -121,23 +120,24 @@ class HyperparameterConformance:
             )
 
     @pytest.mark.parametrize("env_id", [ENV_ID, NARROW_ENV_ID])
-    def test_exploration_noise_is_a_share_of_half_the_range(self, env_id: str) -> None:
+    def test_exploration_noise_is_a_share_of_half_the_range(
+        self, noisy_algorithm: str, env_id: str
+    ) -> None:
         """Actions scatter about the greedy one by the asked share, whatever the bounds."""
-        if not load_adapter(self.framework).supports("td3"):
-            pytest.skip("only TD3 explores with noise of a given size")
-        base = base_hyperparameters(self.framework, "td3")
-        hp: Any = with_value(self.framework, "td3", base, "exploration_noise", _NOISE)
+        trained = self.framework, noisy_algorithm
+        base = base_hyperparameters(*trained)
+        hp: Any = with_value(*trained, base, "exploration_noise", _NOISE)
         assert hp is not None, f"exploration_noise={_NOISE} is refused"
         # A policy that stays as it was keeps away from the bounds, where noise is cut.
-        hp = with_value(self.framework, "td3", hp, "policy_learning_rate", 1e-5) or hp
-        noise = train(self.framework, "td3", hp, ask=True, env_id=env_id).noise
+        hp = with_value(*trained, hp, "policy_learning_rate", 1e-5) or hp
+        noise = train(*trained, hp, ask=True, env_id=env_id).noise
         after_warm_up = noise[hp.learning_starts + 2 :]
         # By the median, which the few actions that are cut at the bounds do not move.
         deviation = np.median(np.abs(after_warm_up)) / 0.6745
         assert deviation == pytest.approx(_NOISE, rel=0.3)
 
     def test_target_networks_are_named_so(self, algorithm: str) -> None:
-        """Weights of off-policy algorithms hold target networks, those of PPO none."""
+        """Weights hold target networks where the algorithm has some, and none elsewhere."""
         base = base_hyperparameters(self.framework, algorithm)
         weights: Weights = train(self.framework, algorithm, base).weights
         assert any("target" in name for name in weights) == ALGORITHMS[algorithm].has_targets
@@ -157,7 +157,7 @@ def _share(before: NDArray[Any], after: NDArray[Any], online: NDArray[Any]) -> f
 
 def _check_refusal(framework: str, algorithm: str, field: str, base: Any) -> None:
     constant = getattr(base, field)
-    value = next(value for value in ALTERNATIVES[field] if value != constant)
+    value = next(value for value in ALGORITHMS[algorithm].alternatives[field] if value != constant)
     other = dataclasses.replace(base, **{field: value})
     with pytest.raises(SpecError) as caught:
         translate(framework, algorithm, other)

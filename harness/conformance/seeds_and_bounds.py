@@ -6,14 +6,15 @@ import sys
 import numpy as np
 import pytest
 
-from envs.scripted import ENV_ID, NARROW_ENV_ID, SKEWED_ENV_ID
+from envs.scripted import ENV_ID, NARROW_ENV_ID, PUSHES, SKEWED_ENV_ID
 from envs.tasks import load_task
 from harness.conformance.trainings import (
-    Circumstances,
+    around_of,
     base_hyperparameters,
     train,
     trained_anew,
 )
+from harness.contract.algorithms import ALGORITHMS
 
 
 class LuckConformance:
@@ -26,7 +27,7 @@ class LuckConformance:
         base = base_hyperparameters(self.framework, algorithm)
         first = train(self.framework, algorithm, base)
         _stir_global_random_states()
-        second = trained_anew(self.framework, algorithm, base, Circumstances())
+        second = trained_anew(self.framework, algorithm, base, around_of(algorithm))
         assert first.digest == second.digest
 
     def test_other_seed_gives_other_weights(self, algorithm: str) -> None:
@@ -52,6 +53,8 @@ class LuckConformance:
     def test_actions_are_within_bounds(self, algorithm: str, env_id: str) -> None:
         """In training and of the greedy policy, with bounds of +-3, +-0.4, and -1 and 3."""
         base = base_hyperparameters(self.framework, algorithm)
+        if ALGORITHMS[algorithm].actions == "discrete":
+            pytest.skip("its actions are choices")
         trained = train(self.framework, algorithm, base, env_id=env_id)
         task = load_task(env_id)
         low, high = task.action_low[0], task.action_high[0]
@@ -61,6 +64,15 @@ class LuckConformance:
             assert actions.min() >= low and actions.max() <= high, name
         reach = np.ptp(trained.actions) / (high - low)
         assert reach > 0.5, f"training used {reach:.0%} of the action range"
+
+    def test_choices_are_those_of_the_task(self, algorithm: str) -> None:
+        """In training and of the greedy policy, which tells them as int64."""
+        if ALGORITHMS[algorithm].actions == "continuous":
+            pytest.skip("its actions are within bounds")
+        trained = train(self.framework, algorithm, base_hyperparameters(self.framework, algorithm))
+        assert trained.greedy.dtype == np.int64 and trained.greedy.shape == (5,)
+        assert set(trained.greedy) <= set(range(len(PUSHES)))
+        assert set(trained.actions.tolist()) == set(range(len(PUSHES))), "training tries not all"
 
 
 def _stir_global_random_states() -> None:

@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from envs.make import make_training_env
-from envs.scripted import ENV_ID, ScriptedEnv
+from envs.scripted import DISCRETE_ENV_ID, ENV_ID, ScriptedEnv
 from envs.tasks import load_task
 from harness.conformance.observer import Observed, Observer
 from harness.contract import watchers
 from harness.contract.adapter import Context, MakeEnv, Native, Policy, Weights, load_adapter
-from harness.contract.algorithms import Hyperparameters
+from harness.contract.algorithms import ALGORITHMS, Hyperparameters
 from harness.contract.events import Attached, Events
 from harness.contract.fields import SpecError
 from harness.contract.recipes import load_recipe
@@ -25,62 +25,13 @@ from harness.record.provenance import weights_sha256
 
 STEPS = 192
 
-# Each hyperparameter must matter: a large step size makes ratios and values leave their clip
-# ranges, a full buffer makes its size matter, three learning rates cannot be confused.
-_SMALL: dict[str, Any] = {
-    "rollout_steps": 64,
-    "minibatch_size": 16,
-    "learning_rate": 0.01,
-    "epochs": 3,
-    "value_clip_range": None,
-    "hidden_sizes": (8, 8),
-    "policy_learning_rate": 0.01,
-    "critic_learning_rate": 0.005,
-    "temperature_learning_rate": 0.03,
-    "batch_size": 16,
-    "buffer_size": 1000,
-    "learning_starts": 64,
-    "env_steps_per_round": 2,
-    "gradient_steps_per_round": 2,
-}
 
-ALTERNATIVES: dict[str, tuple[Any, ...]] = {
-    "learning_rate": (0.02,),
-    "learning_rate_schedule": ("linear", "constant"),
-    "rollout_steps": (96, 32),
-    "minibatch_size": (32,),
-    "epochs": (2,),
-    "gamma": (0.9,),
-    "gae_lambda": (0.5,),
-    "clip_range": (0.05,),
-    "clip_range_schedule": ("linear", "constant"),
-    "value_clip_range": (0.05, 0.2, None),
-    "normalize_advantage": (False, True),
-    "ent_coef": (0.1,),
-    "vf_coef": (1.0,),
-    "max_grad_norm": (0.01,),
-    "target_kl": (1e-6,),
-    "adam_eps": (1e-3,),
-    "hidden_sizes": ((12, 12),),
-    "bootstrap_truncation": (False, True),
-    "policy_learning_rate": (0.02,),
-    "critic_learning_rate": (0.02,),
-    "temperature_learning_rate": (0.02,),
-    "batch_size": (24,),
-    "buffer_size": (40,),
-    "learning_starts": (96,),
-    "tau": (0.5,),
-    "env_steps_per_round": (4,),
-    "gradient_steps_per_round": (4,),
-    "exploration_noise": (0.5,),
-    "policy_delay": (3,),
-    "target_policy_noise": (0.9,),
-    "target_noise_clip": (0.01,),
-    "target_update_interval": (2,),
-    "initial_temperature": (0.5,),
-    "target_entropy": (-7.0,),
-}
-"""Other values to try per hyperparameter; the first that a framework accepts counts."""
+TASKS = {"continuous": ENV_ID, "discrete": DISCRETE_ENV_ID}
+
+
+def task_of(algorithm: str) -> str:
+    """The scripted task whose actions are of the algorithm's kind."""
+    return TASKS[ALGORITHMS[algorithm].actions]
 
 
 def base_hyperparameters(framework: str, algorithm: str) -> Hyperparameters:
@@ -90,7 +41,7 @@ def base_hyperparameters(framework: str, algorithm: str) -> Hyperparameters:
         SpecError: The framework refuses its own recipe, whatever is changed.
     """
     base = load_recipe(algorithm, framework)
-    for field, value in _SMALL.items():
+    for field, value in type(base).small.items():
         base = with_value(framework, algorithm, base, field, value) or base
     translate(framework, algorithm, base)
     return base
@@ -101,11 +52,11 @@ def with_value(
 ) -> Hyperparameters | None:
     """`base` with another value of `field`; None where the framework refuses it.
 
-    Learning rates that the framework ties to `field` go with it.
+    What the framework ties to `field`, such as the other learning rates, goes with it.
     """
     if field not in {known.name for known in dataclasses.fields(base)}:
         return None
-    tied = _tied(framework, algorithm, base, field) if field.endswith("learning_rate") else []
+    tied = _tied(framework, algorithm, base, field)
     changed = dataclasses.replace(base, **dict.fromkeys([field, *tied], value))
     return changed if _accepted(framework, algorithm, changed) else None
 
@@ -113,11 +64,13 @@ def with_value(
 def _tied(framework: str, algorithm: str, base: Hyperparameters, field: str) -> list[str]:
     if not _accepted(framework, algorithm, base):
         return []
+    what = field.partition("_")[2]  # such as the learning rate of `policy_learning_rate`
     return [
         row.field
         for row in translate(framework, algorithm, base).alignment
         if row.kind == "tied"
-        and row.field.endswith("learning_rate")
+        and what
+        and row.field.endswith(what)
         and row.value == getattr(base, field)
     ]
 
@@ -158,6 +111,11 @@ class Circumstances:
         return Context(load_task(self.env_id), self.steps, self.seed, self.n_envs)
 
 
+def around_of(algorithm: str, **circumstances: Any) -> Circumstances:
+    """Circumstances on the scripted task whose actions are of the algorithm's kind."""
+    return Circumstances(**{"env_id": task_of(algorithm)} | circumstances)
+
+
 def translate(
     framework: str, algorithm: str, hyperparameters: Hyperparameters, **circumstances: Any
 ) -> Native:
@@ -172,7 +130,7 @@ def translate(
     Raises:
         SpecError: The framework refuses.
     """
-    context = Circumstances(**circumstances).context
+    context = around_of(algorithm, **circumstances).context
     return load_adapter(framework).translate(algorithm, hyperparameters, context)
 
 
@@ -191,8 +149,8 @@ class Trained:
         digest: Their hash.
         steps: Environment steps taken, counted in the environments.
         scheduled: Environment steps that the translation announced.
-        actions: Every action that reached a task, float32[steps, 2].
-        greedy: Greedy actions for observations near and far, float32[5, 2].
+        actions: Every action that reached a task, float32[steps, 2] or choices [steps].
+        greedy: Greedy actions for observations near and far, float32[5, 2] or int64[5].
         noise: Difference of each action from the greedy one, as a share of half the range.
         greedy_reversed: `greedy`, asked about the same observations the other way round.
         starts: The first observation of each copy of the task, float64[n_envs, 3].
@@ -203,12 +161,12 @@ class Trained:
     digest: str
     steps: int
     scheduled: int
-    actions: NDArray[np.float32]
-    greedy: NDArray[np.float32]
+    actions: NDArray[Any]
+    greedy: NDArray[Any]
     noise: NDArray[np.float32]
-    greedy_reversed: NDArray[np.float32]
+    greedy_reversed: NDArray[Any]
     starts: NDArray[np.float64]
-    far: NDArray[np.float32]
+    far: NDArray[Any]
 
 
 class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -281,7 +239,7 @@ def train(
     Raises:
         SpecError: The framework refuses.
     """
-    return kept(framework, algorithm, hyperparameters, Circumstances(**circumstances))
+    return kept(framework, algorithm, hyperparameters, around_of(algorithm, **circumstances))
 
 
 def trained_anew(
@@ -295,6 +253,7 @@ def trained_anew(
     weights = monitor.weights()
     assert weights, "no parameters were handed over"
     task = around.context.task
+    half = 1.0 if task.choices else (task.action_high[0] - task.action_low[0]) / 2
     return Trained(
         weights=weights,
         digest=weights_sha256(weights),
@@ -302,7 +261,7 @@ def trained_anew(
         scheduled=native.total_steps,
         actions=np.concatenate([np.array(task.actions) for task in monitor.tasks if task.actions]),
         greedy=monitor.policy(_SOME),
-        noise=np.array(monitor.noise, np.float32) * 2 / (task.action_high[0] - task.action_low[0]),
+        noise=np.array(monitor.noise, np.float32) / half,
         greedy_reversed=monitor.policy(_SOME[::-1].copy())[::-1],
         starts=np.array([copy.start for copy in monitor.copies if copy.start is not None]),
         far=monitor.policy(_FAR),
@@ -327,7 +286,8 @@ def observe(
     unwatched = sorted(set(libraries(framework)) - registered)
     if unwatched and registered:  # where there are none at all, `watching` says why
         pytest.skip(f"{framework} trains with {', '.join(unwatched)}, which nobody watches")
-    observed = kept_observed(framework, algorithm, hyperparameters, Circumstances(**circumstances))
+    around = around_of(algorithm, **circumstances)
+    observed = kept_observed(framework, algorithm, hyperparameters, around)
     assert observed.learning_rates, (
         f"no optimiser step was seen: {framework} declares to train with "
         f"{', '.join(libraries(framework))} (its adapter's `libraries`)"

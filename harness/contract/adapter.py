@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "parallax.adapters"
 
-Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
-"""Greedy policy: observations float32[N, observations] to actions float32[N, actions]."""
+Policy = Callable[[NDArray[np.float32]], NDArray[Any]]
+"""Greedy policy: observations float32[N, observations] to actions.
+
+They are float32[N, actions], or int64[N] where the task's actions are choices.
+"""
 
 Weights = Mapping[str, NDArray[Any]]
 """Every trained parameter by a name of the framework's, target networks included.
@@ -270,6 +273,10 @@ class Translation:
         self._settings: dict[str, Any] = {}
         self._rows: dict[str, Setting] = {}
         self._refusals: list[str] = []
+
+    def value(self, field: str) -> Any:
+        """The unified value asked for."""
+        return self._values[field]
 
     def aligned(self, field: str, name: str, native: Any = _AS_IS, note: str = "") -> None:
         """Sets the framework's public option `name`, to the unified value unless given."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.contract.adapter import load_adapter
-from harness.contract.algorithms import ALGORITHMS, Hyperparameters, only_of
+from harness.contract.algorithms import ALGORITHMS, UNUSABLE, Hyperparameters, only_of
 from harness.contract.fields import SpecError, bounded, build, check, plain
 from harness.record.layout import RESERVED, Place
 
@@ -33,7 +33,7 @@ class RunSpec:
     Attributes:
         study: Name of the study the run belongs to.
         framework: Name of an adapter.
-        algorithm: `ppo`, `td3` or `sac`.
+        algorithm: Name of an algorithm.
         env: Gymnasium's name of the task.
         hps: Name of the recipe the hyperparameters started from.
         alignment: `thesis`: only what every framework exposes is set, the rest stays at
@@ -185,6 +185,8 @@ def rename_study(spec: RunSpec, study: str) -> RunSpec:
 
 
 def _check_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    if (algorithm := values["algorithm"]) in UNUSABLE:
+        raise SpecError(f"algorithm={algorithm} cannot be used ({UNUSABLE[algorithm]}).")
     fields = {field.name: field for field in dataclasses.fields(RunSpec) if field.metadata}
     return {
         name: check(name, values[name], int if field.type is int else str, field.metadata)

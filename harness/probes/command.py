@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import NoReturn, Self, TextIO
 
 from harness.cli.errors import HANDLED, exit_code
-from harness.contract.algorithms import ALGORITHMS
+from harness.contract.algorithms import PROBED as ALGORITHMS
 from harness.contract.fields import SpecError
 from harness.probes import baseline, fleet, registry
 from harness.probes.baseline import merged

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Sequence
 
-from harness.contract.algorithms import ALGORITHMS
+from harness.contract.algorithms import PROBED as ALGORITHMS
 from harness.contract.fields import SpecError, unknown
 from harness.probes import ppo, sac, settings, td3
 from harness.probes.probe import Probe

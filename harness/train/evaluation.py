@@ -87,7 +87,8 @@ def evaluate(
     that is not finite ends its episode with return NaN; such an action is not taken.
 
     Args:
-        policy: Observations float32[N, observations] to actions [N, actions], used as returned.
+        policy: Observations float32[N, observations] to actions [N, actions] or choices [N],
+            used as returned.
         env: N copies of the task.
         seeds: One reset seed per copy.
         normalize: Frozen normalisation of observations [N, observations].

@@ -8,7 +8,7 @@ import msgspec
 
 from envs.tasks import TaskError, load_task
 from harness.contract.adapter import Adapter, Context, Native, load_adapter
-from harness.contract.algorithms import Hyperparameters
+from harness.contract.algorithms import ALGORITHMS, Hyperparameters
 from harness.contract.fields import SpecError
 from harness.contract.interpreter import check_interpreter
 from harness.contract.recipes import load_recipe, recipe_names
@@ -47,6 +47,17 @@ def prepare(spec: RunSpec, adapter: Adapter) -> Prepared:
         task = load_task(spec.env)
     except TaskError as error:
         raise SpecError(str(error)) from error
+    if task.actions != type(spec.hyperparameters).actions:
+        fitting = [
+            name
+            for name, algorithm in ALGORITHMS.items()
+            if algorithm.actions == task.actions and adapter.supports(name)
+        ]
+        choose = f"algorithm={' or '.join(fitting)}" if fitting else "another framework"
+        raise SpecError(
+            f"env={spec.env} has {task.actions} actions, and algorithm={spec.algorithm} chooses "
+            f"{type(spec.hyperparameters).actions} ones: use {choose}, or another task."
+        )
     context = Context(task=task, steps=spec.steps, seed=spec.seed, n_envs=spec.n_envs)
     requested = spec.hyperparameters
     if spec.hps == adapter.name:

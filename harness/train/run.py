@@ -6,7 +6,9 @@ import traceback
 import warnings
 from typing import Any
 
-from harness.contract.adapter import Adapter, adapter_code
+import numpy as np
+
+from harness.contract.adapter import Adapter, Weights, adapter_code
 from harness.contract.events import TrainingError
 from harness.contract.fields import SpecError
 from harness.contract.watchers import watching
@@ -83,7 +85,19 @@ def _train(prepared: Prepared, adapter: Adapter, monitor: TrainingMonitor) -> di
             prepared.spec.algorithm, prepared.native, prepared.context, monitor.make_env, monitor
         )
     monitor.finish(prepared.native.total_steps)
-    return {"status": "completed", "weights_sha256": weights_sha256(monitor.weights())}
+    weights = monitor.weights()
+    _check_finite(weights)
+    return {"status": "completed", "weights_sha256": weights_sha256(weights)}
+
+
+def _check_finite(weights: Weights) -> None:
+    # A greedy choice is finite whatever the values are, so that returns need not show it.
+    broken = [name for name, value in weights.items() if not np.isfinite(value).all()]
+    if broken:
+        raise TrainingError(
+            f"training ended in weights that are not finite ({broken[0]} and {len(broken) - 1} "
+            "others): the policy or the environment has diverged"
+        )
 
 
 def _finish_trace(folder: RunFolder) -> dict[str, Any]:

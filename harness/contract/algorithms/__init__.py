@@ -1,26 +1,98 @@
-"""What to run: a file per algorithm holds all that is its own, in one unified schema."""
+"""What to run: a file per algorithm holds all that is its own, in one unified schema.
+
+Those of this project are named below. Packages add theirs through the entry-point group
+`parallax.algorithms`: `name = "module:Class"`, the class a subclass of `Hyperparameters`.
+"""
 
 import dataclasses
+import importlib.metadata
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from harness.contract.algorithms.base import Actions, Hyperparameters, field_names
 from harness.contract.algorithms.cadence import Cadence, Family
+from harness.contract.algorithms.ddpg import DDPG
+from harness.contract.algorithms.dqn import DQN
+from harness.contract.algorithms.off_policy import OffPolicy
 from harness.contract.algorithms.ppo import PPO
 from harness.contract.algorithms.sac import SAC
 from harness.contract.algorithms.td3 import TD3
 
-__all__ = ["ALGORITHMS", "PPO", "SAC", "TD3", "Cadence", "Family", "Hyperparameters", "only_of"]
+__all__ = [
+    "ALGORITHMS",
+    "DDPG",
+    "DQN",
+    "PPO",
+    "PROBED",
+    "SAC",
+    "TD3",
+    "UNUSABLE",
+    "Actions",
+    "Cadence",
+    "Family",
+    "Hyperparameters",
+    "OffPolicy",
+    "field_names",
+    "gathered",
+    "only_of",
+]
 
-Hyperparameters = PPO | TD3 | SAC
+ENTRY_POINT_GROUP = "parallax.algorithms"
+OWN: Mapping[str, type[Hyperparameters]] = {
+    "ppo": PPO,
+    "td3": TD3,
+    "sac": SAC,
+    "ddpg": DDPG,
+    "dqn": DQN,
+}
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,19}")
 
-ALGORITHMS: dict[str, type[Hyperparameters]] = {"ppo": PPO, "td3": TD3, "sac": SAC}
+
+def gathered(
+    entries: Iterable[importlib.metadata.EntryPoint],
+) -> tuple[dict[str, type[Hyperparameters]], dict[str, str]]:
+    """All algorithms by name, and of each entry that is none the reason.
+
+    Whatever is wrong with an entry breaks nothing but itself.
+    """
+    usable, unusable = dict(OWN), dict[str, str]()
+    for entry in entries:
+        try:
+            usable[entry.name] = _checked(entry, entry.load(), usable)
+        except Exception as error:  # somebody else's code
+            unusable[entry.name] = f"{entry.value}: {type(error).__name__}: {error}"
+    return usable, unusable
+
+
+def _checked(
+    entry: importlib.metadata.EntryPoint, found: Any, taken: Mapping[str, Any]
+) -> type[Hyperparameters]:
+    if not _NAME.fullmatch(entry.name):
+        raise ValueError("its name must be lower-case letters, digits and underscores, up to 20")
+    if entry.name in taken:
+        raise ValueError(f"there is an algorithm {entry.name} already")
+    if not (isinstance(found, type) and issubclass(found, Hyperparameters)):
+        raise TypeError("it is no subclass of harness.contract.algorithms.Hyperparameters")
+    if not dataclasses.is_dataclass(found) or "gamma" not in field_names(found):
+        raise TypeError("it must be a frozen dataclass with a field gamma")
+    lacking = [
+        name for name in ("label", "family", "actions", "has_targets") if not hasattr(found, name)
+    ]
+    if lacking:
+        raise TypeError(f"it lacks {', '.join(lacking)}")
+    return found
+
+
+ALGORITHMS, UNUSABLE = gathered(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
+
+PROBED = {name: cls for name, cls in ALGORITHMS.items() if cls.asked_by_probes}
+"""Those that probes of a single update ask."""
 
 
 def only_of(field: str) -> str:
     """Which algorithms have a hyperparameter, in words for those who gave it to another."""
-    having = [
-        algorithm
-        for algorithm, cls in ALGORITHMS.items()
-        if field in (known.name for known in dataclasses.fields(cls))
-    ]
+    having = [algorithm for algorithm, cls in ALGORITHMS.items() if field in field_names(cls)]
     if not having:
         return ""
     return f"is a hyperparameter of {', '.join(having)} only: sweep algorithms apart."

@@ -2,14 +2,16 @@
 
 import dataclasses
 import math
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
+from harness.contract.algorithms.base import Actions, Hyperparameters
 from harness.contract.algorithms.cadence import Cadence, Family
 from harness.contract.fields import SCHEDULES, bounded
 
 
 @dataclasses.dataclass(frozen=True)
-class PPO:
+class PPO(Hyperparameters):
     """Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347).
 
     Attributes:
@@ -34,8 +36,12 @@ class PPO:
         bootstrap_truncation: Whether a time limit is bootstrapped through.
     """
 
+    label: ClassVar[str] = "PPO"
     family: ClassVar[Family] = "on-policy"
+    actions: ClassVar[Actions] = "continuous"
     has_targets: ClassVar[bool] = False
+    asked_by_probes: ClassVar[bool] = True
+    thesis_table: ClassVar[int | None] = 6
     # What every framework exposes; the others keep each framework's own default under
     # alignment=thesis (thesis, appendix D: those not in italics).
     thesis_fields: ClassVar[frozenset[str]] = frozenset(
@@ -53,6 +59,35 @@ class PPO:
             "vf_coef",
         )
     )
+    small: ClassVar[Mapping[str, Any]] = {
+        "rollout_steps": 64,
+        "minibatch_size": 16,
+        # A large step size makes ratios and values leave their clip ranges.
+        "learning_rate": 0.01,
+        "epochs": 3,
+        "value_clip_range": None,
+        "hidden_sizes": (8, 8),
+    }
+    alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "learning_rate": (0.02,),
+        "learning_rate_schedule": ("linear", "constant"),
+        "rollout_steps": (96, 32),
+        "minibatch_size": (32,),
+        "epochs": (2,),
+        "gamma": (0.9,),
+        "gae_lambda": (0.5,),
+        "clip_range": (0.05,),
+        "clip_range_schedule": ("linear", "constant"),
+        "value_clip_range": (0.05, 0.2, None),
+        "normalize_advantage": (False, True),
+        "ent_coef": (0.1,),
+        "vf_coef": (1.0,),
+        "max_grad_norm": (0.01,),
+        "target_kl": (1e-6,),
+        "adam_eps": (1e-3,),
+        "hidden_sizes": ((12, 12),),
+        "bootstrap_truncation": (False, True),
+    }
 
     learning_rate: float = bounded(above=0)
     learning_rate_schedule: str = bounded(choices=SCHEDULES)

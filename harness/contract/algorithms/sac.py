@@ -1,14 +1,16 @@
 """Soft actor-critic with a learned temperature."""
 
 import dataclasses
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from harness.contract.algorithms.cadence import Cadence, Family, off_policy_cadence
+from harness.contract.algorithms.base import Actions
+from harness.contract.algorithms.off_policy import OffPolicy
 from harness.contract.fields import bounded
 
 
 @dataclasses.dataclass(frozen=True)
-class SAC:
+class SAC(OffPolicy):
     """Soft actor-critic with a learned temperature (Haarnoja et al. 2019, arXiv:1812.05905).
 
     Attributes:
@@ -33,8 +35,10 @@ class SAC:
         bootstrap_truncation: Whether a time limit is bootstrapped through.
     """
 
-    family: ClassVar[Family] = "off-policy"
-    has_targets: ClassVar[bool] = True
+    label: ClassVar[str] = "SAC"
+    actions: ClassVar[Actions] = "continuous"
+    asked_by_probes: ClassVar[bool] = True
+    thesis_table: ClassVar[int | None] = 8
     # What every framework exposes; the others keep each framework's own default under
     # alignment=thesis (thesis, appendix D: those not in italics).
     thesis_fields: ClassVar[frozenset[str]] = frozenset(
@@ -48,6 +52,37 @@ class SAC:
             "initial_temperature",
         )
     )
+    small: ClassVar[Mapping[str, Any]] = {
+        "hidden_sizes": (8, 8),
+        # Rates that cannot be confused.
+        "policy_learning_rate": 0.01,
+        "critic_learning_rate": 0.005,
+        "temperature_learning_rate": 0.03,
+        "batch_size": 16,
+        "buffer_size": 1000,
+        "learning_starts": 64,
+        "env_steps_per_round": 2,
+        "gradient_steps_per_round": 2,
+    }
+    alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "policy_learning_rate": (0.02,),
+        "critic_learning_rate": (0.02,),
+        "temperature_learning_rate": (0.02,),
+        "batch_size": (24,),
+        "buffer_size": (40,),
+        "learning_starts": (96,),
+        "tau": (0.5,),
+        "gamma": (0.9,),
+        "env_steps_per_round": (4,),
+        "gradient_steps_per_round": (4,),
+        "policy_delay": (3,),
+        "target_update_interval": (2,),
+        "initial_temperature": (0.5,),
+        "target_entropy": (-7.0,),
+        "adam_eps": (1e-3,),
+        "hidden_sizes": ((12, 12),),
+        "bootstrap_truncation": (False, True),
+    }
 
     policy_learning_rate: float = bounded(above=0)
     critic_learning_rate: float = bounded(above=0)
@@ -66,17 +101,6 @@ class SAC:
     adam_eps: float = bounded(above=0)
     hidden_sizes: tuple[int, ...] = bounded(minimum=1, filled=True)
     bootstrap_truncation: bool = bounded()
-
-    def cadence(self, steps: int, first_update: int | None = None) -> Cadence:
-        """What these values make of `steps` environment transitions.
-
-        Args:
-            steps: Environment transitions.
-            first_update: Transitions at the first round of updates. Unless given it is at the
-                end of the first round of environment steps that ends at or after
-                `learning_starts`; frameworks that are a step late say so.
-        """
-        return off_policy_cadence(self, steps, first_update)
 
     def target_updates(self, critic_steps: int) -> int:
         """How often the target networks are stepped."""

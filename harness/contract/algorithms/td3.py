@@ -1,14 +1,16 @@
 """Twin delayed deep deterministic policy gradient."""
 
 import dataclasses
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from harness.contract.algorithms.cadence import Cadence, Family, off_policy_cadence
+from harness.contract.algorithms.base import Actions
+from harness.contract.algorithms.off_policy import OffPolicy
 from harness.contract.fields import bounded
 
 
 @dataclasses.dataclass(frozen=True)
-class TD3:
+class TD3(OffPolicy):
     """Twin delayed deep deterministic policy gradient (Fujimoto et al. 2018, arXiv:1802.09477).
 
     Attributes:
@@ -31,8 +33,10 @@ class TD3:
         bootstrap_truncation: Whether a time limit is bootstrapped through.
     """
 
-    family: ClassVar[Family] = "off-policy"
-    has_targets: ClassVar[bool] = True
+    label: ClassVar[str] = "TD3"
+    actions: ClassVar[Actions] = "continuous"
+    asked_by_probes: ClassVar[bool] = True
+    thesis_table: ClassVar[int | None] = 7
     # What every framework exposes; the others keep each framework's own default under
     # alignment=thesis (thesis, appendix D: those not in italics).
     thesis_fields: ClassVar[frozenset[str]] = frozenset(
@@ -49,6 +53,35 @@ class TD3:
             "target_noise_clip",
         )
     )
+    small: ClassVar[Mapping[str, Any]] = {
+        "hidden_sizes": (8, 8),
+        # Rates that cannot be confused.
+        "policy_learning_rate": 0.01,
+        "critic_learning_rate": 0.005,
+        "batch_size": 16,
+        "buffer_size": 1000,
+        "learning_starts": 64,
+        "env_steps_per_round": 2,
+        "gradient_steps_per_round": 2,
+    }
+    alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "policy_learning_rate": (0.02,),
+        "critic_learning_rate": (0.02,),
+        "batch_size": (24,),
+        "buffer_size": (40,),
+        "learning_starts": (96,),
+        "tau": (0.5,),
+        "gamma": (0.9,),
+        "env_steps_per_round": (4,),
+        "gradient_steps_per_round": (4,),
+        "exploration_noise": (0.5,),
+        "policy_delay": (3,),
+        "target_policy_noise": (0.9,),
+        "target_noise_clip": (0.01,),
+        "adam_eps": (1e-3,),
+        "hidden_sizes": ((12, 12),),
+        "bootstrap_truncation": (False, True),
+    }
 
     policy_learning_rate: float = bounded(above=0)
     critic_learning_rate: float = bounded(above=0)
@@ -66,17 +99,6 @@ class TD3:
     adam_eps: float = bounded(above=0)
     hidden_sizes: tuple[int, ...] = bounded(minimum=1, filled=True)
     bootstrap_truncation: bool = bounded()
-
-    def cadence(self, steps: int, first_update: int | None = None) -> Cadence:
-        """What these values make of `steps` environment transitions.
-
-        Args:
-            steps: Environment transitions.
-            first_update: Transitions at the first round of updates. Unless given it is at the
-                end of the first round of environment steps that ends at or after
-                `learning_starts`; frameworks that are a step late say so.
-        """
-        return off_policy_cadence(self, steps, first_update)
 
     def target_updates(self, critic_steps: int) -> int:
         """How often the target networks are stepped."""

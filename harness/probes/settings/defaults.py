@@ -8,7 +8,7 @@ import numpy as np
 
 from envs.tasks import Task
 from harness.contract.adapter import Adapter, Context, Setting
-from harness.contract.algorithms import ALGORITHMS
+from harness.contract.algorithms import PROBED as ALGORITHMS
 from harness.contract.recipes import load_recipe
 from harness.probes import setups
 from harness.probes.lab import Lab

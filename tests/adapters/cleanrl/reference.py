@@ -71,11 +71,18 @@ class OldVector:
 class Vector028:
     """One environment under the vector interface of gymnasium 0.28, without statistics."""
 
+    num_envs = 1
+
     def __init__(self, makers):
         (maker,) = makers
         self.env = maker()
-        self.single_observation_space = self.env.observation_space
-        self.single_action_space = self.env.action_space
+        space = self.env.observation_space
+        self.single_observation_space = gymnasium.spaces.Box(
+            space.low, space.high, space.shape, space.dtype
+        )
+        self.single_action_space = space = self.env.action_space
+        if isinstance(space, gymnasium.spaces.Box):
+            self.action_space = gymnasium.spaces.Box(space.low[None], space.high[None])
 
     def reset(self, seed):
         observation, info = self.env.reset(seed=seed)
@@ -83,10 +90,12 @@ class Vector028:
 
     def step(self, actions):
         observation, reward, terminated, truncated, _ = self.env.step(actions[0])
+        infos = {}
         if terminated or truncated:
+            infos["final_observation"] = [observation]
             observation, _ = self.env.reset()
         flags = np.array([terminated]), np.array([truncated])
-        return observation[None], np.array([reward]), *flags, {}
+        return observation[None], np.array([reward]), *flags, infos
 
     def close(self):
         pass
@@ -131,6 +140,7 @@ def main(output, script, arguments, vector=Vector028, own_wrappers=False):
     sys.argv = [script, *arguments]
     names = runpy.run_path(script, run_name="__main__")
     networks = ("agent", "actor", "qf1", "qf2", "target_actor", "qf1_target", "qf2_target")
+    networks += ("q_network", "target_network")
     state = {
         f"{network}.{key}": value.numpy()
         for network in networks

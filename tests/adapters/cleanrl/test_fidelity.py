@@ -9,13 +9,20 @@ import pytest
 import support
 
 from adapters.cleanrl.scripts import read_script
+from harness.contract.algorithms import ALGORITHMS
 from harness.record.provenance import weights_sha256
 
-ENV = "Hopper-v4"
+ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
 CASES = {
     "ppo": (4096, {"epochs": 3}, ["--update-epochs", "3"]),
     "td3": (800, {"learning_starts": 500}, ["--learning-starts", "500"]),
     "sac": (800, {"learning_starts": 500}, ["--learning-starts", "500"]),
+    "ddpg": (800, {"learning_starts": 500}, ["--learning-starts", "500"]),
+    "dqn": (
+        2000,
+        {"learning_starts": 500, "exploration_steps": 1000},
+        ["--learning-starts", "500"],
+    ),
 }
 
 
@@ -26,11 +33,12 @@ CASES = {
 def test_harness_changes_nothing(algorithm, wrappers, tmp_path):
     # The script's own four wrappers stand for those of the harness, and are the same.
     steps, unified, native = CASES[algorithm]
+    env = ENVS[ALGORITHMS[algorithm].actions]
     spec = support.spec(
         "cleanrl",
         algorithm,
         hyperparameters=unified,
-        env=ENV,
+        env=env,
         steps=steps,
         eval_every=500,
         seed=5,
@@ -39,7 +47,7 @@ def test_harness_changes_nothing(algorithm, wrappers, tmp_path):
     _, run = support.run(spec, tmp_path)
     # All that is not named here is the script's own default: this tests the recipe file as well.
     script, _ = read_script(algorithm)
-    arguments = ["--env-id", ENV, "--seed", "5", "--total-timesteps", str(steps), *native]
+    arguments = ["--env-id", env, "--seed", "5", "--total-timesteps", str(steps), *native]
     reference = Path(__file__).with_name("reference.py")
     output = tmp_path / "weights.npz"
     own = ["--own-wrappers"] if wrappers == "normalized" else []

@@ -1,18 +1,28 @@
 """A run through the harness ends in the weights that SB3 alone ends in, bit for bit."""
 
 import gymnasium
+import numpy as np
 import pytest
 import stable_baselines3
 import support
+from stable_baselines3.common.noise import NormalActionNoise
 
 from adapters.sb3.train import weights
+from harness.contract.algorithms import ALGORITHMS
 from harness.record.provenance import weights_sha256
 
-ENV = "Hopper-v4"
+ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
+NOISE = NormalActionNoise(np.zeros(3), 0.1 * np.ones(3))
 CASES = {
     "ppo": (4096, {"epochs": 3}, {"n_epochs": 3}),
     "td3": (800, {"learning_starts": 500}, {"learning_starts": 500}),
     "sac": (800, {"learning_starts": 500}, {"learning_starts": 500}),
+    "ddpg": (400, {"exploration_noise": 0.1}, {"action_noise": NOISE}),
+    "dqn": (
+        1300,
+        {"exploration_steps": 130, "target_update_interval": 300},
+        {"target_update_interval": 300},
+    ),
 }
 
 
@@ -20,19 +30,21 @@ CASES = {
 @pytest.mark.parametrize("algorithm", CASES)
 def test_harness_changes_nothing(algorithm, tmp_path):
     steps, unified, native = CASES[algorithm]
+    env = ENVS[ALGORITHMS[algorithm].actions]
     spec = support.spec(
         "sb3",
         algorithm,
         hyperparameters=unified,
-        env=ENV,
+        env=env,
         steps=steps,
         eval_every=steps // 4,
         seed=5,
+        alignment="full",
     )
     _, run = support.run(spec, tmp_path)
     # All that is not named here is SB3's own default, so this tests the recipe file as well.
     model = getattr(stable_baselines3, algorithm.upper())(
-        "MlpPolicy", gymnasium.make(ENV), seed=5, device="cpu", **native
+        "MlpPolicy", gymnasium.make(env), seed=5, device="cpu", **native
     )
     model.learn(steps)
     assert run["status"] == "completed"

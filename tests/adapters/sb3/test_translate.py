@@ -1,6 +1,7 @@
 import math
 
 import pytest
+import support
 
 from adapters.sb3 import SB3Adapter
 from envs.tasks import load_task
@@ -14,7 +15,8 @@ def translate(algorithm, steps=10_000, **changes):
     from dataclasses import replace
 
     hyperparameters = replace(load_recipe(algorithm, "sb3"), **changes)
-    context = Context(load_task("InvertedPendulum-v4"), steps, seed=3)
+    task = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
+    context = Context(task, steps, seed=3)
     return SB3Adapter().translate(algorithm, hyperparameters, context)
 
 
@@ -25,7 +27,7 @@ def test_own_recipe_is_what_upstream_defaults_to(algorithm):
     import stable_baselines3
 
     signature = inspect.signature(getattr(stable_baselines3, algorithm.upper()))
-    for name, value in translate(algorithm).settings.items():
+    for name, value in translate(algorithm, 1_000_000).settings.items():
         if name in signature.parameters and name not in ("seed", "device", "policy_kwargs"):
             assert value == signature.parameters[name].default, name
 

@@ -3,8 +3,9 @@
 import gymnasium
 import numpy as np
 import torch
-from tianshou.algorithm import PPO, SAC, TD3
+from tianshou.algorithm import DDPG, DQN, PPO, SAC, TD3
 from tianshou.algorithm.modelfree.ddpg import ContinuousDeterministicPolicy
+from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
 from tianshou.algorithm.modelfree.reinforce import ProbabilisticActorPolicy
 from tianshou.algorithm.modelfree.sac import AutoAlpha, SACPolicy
 from tianshou.algorithm.optim import AdamOptimizerFactory, LRSchedulerFactoryLinear
@@ -29,7 +30,13 @@ def train(algorithm, env_id, seed, steps, n_envs=1, **arguments):
     envs.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
-    trainers = {"ppo": train_ppo, "td3": train_td3, "sac": train_sac}
+    trainers = {
+        "ppo": train_ppo,
+        "td3": train_td3,
+        "sac": train_sac,
+        "ddpg": train_ddpg,
+        "dqn": train_dqn,
+    }
     model = trainers[algorithm](envs, seed, steps, **arguments)
     return {
         name.replace("_old.module.", "_target."): value.detach().numpy()
@@ -135,16 +142,62 @@ def train_sac(envs, seed, steps, start_timesteps=10_000):
     return run_off_policy(model, envs, seed, steps, start_timesteps)
 
 
+def train_ddpg(envs, seed, steps, start_timesteps=25_000):
+    space, body = envs.action_space[0], make_body(envs)
+    actor = ContinuousActorDeterministic(preprocess_net=body, action_shape=space.shape)
+    (critic,) = make_critics(envs, 1)
+    model = DDPG(
+        policy=ContinuousDeterministicPolicy(
+            actor=actor, exploration_noise=GaussianNoise(sigma=0.1), action_space=space
+        ),
+        policy_optim=AdamOptimizerFactory(lr=1e-3),
+        critic=critic,
+        critic_optim=AdamOptimizerFactory(lr=1e-3),
+        tau=0.005,
+        gamma=0.99,
+    )
+    return run_off_policy(model, envs, seed, steps, start_timesteps)
+
+
+def train_dqn(envs, seed, steps, target_freq=320):
+    shapes = {"state_shape": envs.observation_space[0].shape, "action_shape": 2}
+    policy = DiscreteQLearningPolicy(
+        model=Net(**shapes, hidden_sizes=[128, 128, 128]),
+        action_space=envs.action_space[0],
+        eps_training=0.1,
+    )
+    model = DQN(
+        policy=policy,
+        optim=AdamOptimizerFactory(lr=1e-3),
+        gamma=0.9,
+        target_update_freq=target_freq,
+    )
+    buffer = make_buffer(20_000, seed, len(envs))
+    collector = Collector(model, envs, buffer, exploration_noise=True)
+    collector.reset()
+    params = OffPolicyTrainerParams(
+        training_collector=collector,
+        max_epochs=1,
+        epoch_num_steps=steps,
+        collection_step_num_env_steps=10,
+        batch_size=64,
+        update_step_num_gradient_steps_per_sample=1 / 10,
+        **QUIET,
+    )
+    model.run_training(params)
+    return model
+
+
 def make_body(envs):
     return Net(state_shape=envs.observation_space[0].shape, hidden_sizes=[256, 256])
 
 
-def make_critics(envs):
+def make_critics(envs, number=2):
     shapes = {
         "state_shape": envs.observation_space[0].shape,
         "action_shape": envs.action_space[0].shape,
     }
-    nets = [Net(**shapes, hidden_sizes=[256, 256], concat=True) for _ in range(2)]
+    nets = [Net(**shapes, hidden_sizes=[256, 256], concat=True) for _ in range(number)]
     return [ContinuousCritic(preprocess_net=net) for net in nets]
 
 

@@ -6,15 +6,18 @@ from pathlib import Path
 import pytest
 import support
 
+from harness.contract.algorithms import ALGORITHMS
 from harness.record.provenance import weights_sha256
 
 pytest.importorskip("tianshou")
 
-ENV = "Hopper-v4"
+ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
 CASES = {
     "ppo": (4096, {"epochs": 2}, {"epochs": 2}),
     "td3": (700, {"learning_starts": 500}, {"start_timesteps": 500}),
     "sac": (700, {"learning_starts": 500}, {"start_timesteps": 500}),
+    "ddpg": (700, {"learning_starts": 500}, {"start_timesteps": 500}),
+    "dqn": (1500, {"target_update_interval": 500}, {"target_freq": 50}),
 }
 
 
@@ -28,14 +31,16 @@ def reference():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
-@pytest.mark.parametrize(("algorithm", "n_envs"), [("ppo", 1), ("td3", 1), ("sac", 1), ("td3", 2)])
+@pytest.mark.parametrize(("algorithm", "n_envs"), [*((name, 1) for name in CASES), ("td3", 2)])
 def test_harness_changes_nothing(algorithm, n_envs, tmp_path, reference):
     steps, unified, native = CASES[algorithm]
+    env = ENVS[ALGORITHMS[algorithm].actions]
     spec = support.spec(
         "tianshou",
         algorithm,
         hyperparameters=unified,
-        env=ENV,
+        env=env,
+        alignment="full" if n_envs == 1 else "thesis",  # a step of each copy is a round there
         steps=steps,
         eval_every=steps // 4,
         seed=5,
@@ -44,5 +49,5 @@ def test_harness_changes_nothing(algorithm, n_envs, tmp_path, reference):
     _, run = support.run(spec, tmp_path)
     assert run["status"] == "completed", run["failure"]
     # All that is not named here is the example's own value, so the recipe is tested as well.
-    weights = reference.train(algorithm, ENV, 5, steps, n_envs, **native)
+    weights = reference.train(algorithm, env, 5, steps, n_envs, **native)
     assert run["weights_sha256"] == weights_sha256(weights)

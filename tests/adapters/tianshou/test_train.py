@@ -22,7 +22,10 @@ from harness.contract.recipes import load_recipe
 OBSERVATIONS = np.linspace(-50, 50, 40, dtype=np.float32).reshape(10, 4)
 
 
-@pytest.fixture(params=ALGORITHMS)
+CONTINUOUS = [name for name, cls in ALGORITHMS.items() if cls.actions == "continuous"]
+
+
+@pytest.fixture(params=CONTINUOUS)
 def model(request):
     context = Context(load_task("InvertedPendulum-v4"), 10_000, seed=0)
     recipe = dataclasses.replace(load_recipe(request.param, "tianshou"), hidden_sizes=(8, 8))

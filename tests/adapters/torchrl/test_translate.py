@@ -2,6 +2,7 @@ import dataclasses
 import json
 
 import pytest
+import support
 
 from adapters.torchrl import TorchRLAdapter
 from envs.tasks import load_task
@@ -16,7 +17,8 @@ CHEETAH = "HalfCheetah-v4"  # actions within +-1
 
 def translate(algorithm, steps=10_000, task=None, n_envs=1, **changes):
     hyperparameters = dataclasses.replace(load_recipe(algorithm, "torchrl"), **changes)
-    context = Context(task or load_task(PENDULUM), steps, 3, n_envs)
+    usual = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
+    context = Context(task or usual, steps, 3, n_envs)
     return TorchRLAdapter().translate(algorithm, hyperparameters, context)
 
 

@@ -60,8 +60,8 @@ def checkout(tmp_path):
 def check_red(lines, last, folder, recipes):
     assert len(lines) > 60 and "failed" in last and "passed" not in last
     known = [
-        rf"{folder}/translate\.py: fill in _(ppo|td3|sac)\(\): claim every",
-        rf"{recipes}/(ppo|td3|sac)/stranger\.yaml: give stranger's own defaults",
+        rf"{folder}/settings/\w+\.py: fill in settings\(\): claim every",
+        rf"{recipes}/\w+/stranger\.yaml: give stranger's own defaults",
         r"framework=stranger needs: pip install TODO",
     ]
     for expression in known:
@@ -80,7 +80,8 @@ def test_skeleton_in_a_checkout_says_what_is_missing(checkout):
     adapter, select = checkout / "adapters" / "stranger", "test_other_seed and ppo"
     recipes = checkout / "hp_configs" / "ppo"
     shutil.copy(recipes / "sb3.yaml", recipes / "stranger.yaml")
-    (adapter / "translate.py").write_text("from adapters.sb3.translate import translate\n")
+    translation = "from adapters.sb3.translate import SETTINGS, translate\n"
+    (adapter / "translate.py").write_text(translation)
     (line,), _ = outcomes(tests, [checkout], select)
     assert "adapters/stranger/train.py: fill in build()" in line
     (adapter / "train.py").write_text("from adapters.sb3.train import train\n")
@@ -96,7 +97,7 @@ def test_skeleton_in_a_package_says_what_is_missing(tmp_path):
     # A framework that is half done does not keep the others from being used.
     table = python("-m", "harness.alignment", "--hps", "sb3", path=[site, ROOT], cwd=tmp_path)
     assert table.returncode == 0, table.stderr
-    assert "stranger refuses: parallax_stranger/translate.py: fill in _sac()" in table.stdout
+    assert "stranger refuses: parallax_stranger/settings/sac.py: fill in settings()" in table.stdout
 
 
 @pytest.mark.parametrize("name", ["x", LONGEST])

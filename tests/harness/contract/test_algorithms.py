@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from envs.tasks import load_task
 from harness.contract.adapter import Context, load_adapter
-from harness.contract.algorithms import ALGORITHMS, PPO
+from harness.contract.algorithms import ALGORITHMS, OWN, PPO, gathered
 from harness.contract.fields import SpecError, build
 from harness.contract.recipes import load_recipe, read_recipe, recipe_files, recipe_names
 from harness.contract.run_spec import DEFAULTS, spec_from_dict, spec_to_dict
@@ -15,6 +15,7 @@ from harness.train.prepare import prepare, resolve
 
 RECIPES = sorted([*support.NAMES, "original"])
 FRAMEWORKS = support.frameworks()
+WIDE = {"continuous": "HalfCheetah-v4", "discrete": "CartPole-v1"}
 
 
 def test_each_framework_and_the_papers_have_recipes_in_field_order_with_sources():
@@ -56,7 +57,12 @@ def test_every_recipe_translates_in_full_or_is_refused_with_field_and_framework(
 ):
     # Bounds of 1: a framework's own noises are in its own units.
     spec = support.spec(
-        framework, algorithm, hps, env="HalfCheetah-v4", steps=10_000, alignment="full"
+        framework,
+        algorithm,
+        hps,
+        env=WIDE[ALGORITHMS[algorithm].actions],
+        steps=10_000,
+        alignment="full",
     )
     try:
         native = prepare(spec, load_adapter(framework)).native
@@ -70,7 +76,8 @@ def test_every_recipe_translates_in_full_or_is_refused_with_field_and_framework(
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_own_recipe_in_full_is_the_same_as_under_thesis(framework, algorithm):
-    context = Context(load_task("HalfCheetah-v4"), steps=10_000, seed=0)
+    task = load_task(WIDE[ALGORITHMS[algorithm].actions])
+    context = Context(task, steps=10_000, seed=0)
     own = load_recipe(algorithm, framework)
     adapter = load_adapter(framework)
     assert resolve(adapter, algorithm, own, "thesis", context) == resolve(
@@ -86,7 +93,7 @@ def test_own_recipe_in_full_is_the_same_as_under_thesis(framework, algorithm):
         ({"steps": 1.5}, r"steps=1\.5 must be a whole number"),
         ({"eval_every": 601}, r"eval_every=601 is longer than the run of steps=600"),
         ({"framework": "sb4"}, r"framework=sb4 is not known. Did you mean sb3\?"),
-        ({"algorithm": "dqn"}, r"algorithm='dqn' must be one of: ppo, td3, sac"),
+        ({"algorithm": "a2c"}, r"algorithm='a2c' must be one of: ppo, td3, sac, ddpg, dqn"),
         ({"alignment": "none"}, r"alignment='none' must be one of: thesis, full"),
         ({"wrappers": "some"}, r"wrappers='some' must be one of"),
         ({"threads": 0}, r"threads=0 must be at least 1"),
@@ -100,7 +107,7 @@ def test_bad_values_are_refused_by_name(changes, message):
     hps = "sb3"
     algorithm = changes.pop("algorithm", "ppo")
     with pytest.raises(SpecError, match=message):
-        if algorithm == "dqn":
+        if algorithm == "a2c":
             from harness.contract.run_spec import make_spec
 
             values = spec_to_dict(support.spec()) | {"algorithm": algorithm}
@@ -169,7 +176,7 @@ def test_spec_survives_json():
     ("changes", "message"),
     [
         ({"steps": "many"}, r"steps='many' must be a whole number"),
-        ({"algorithm": "dqn"}, r"algorithm='dqn' must be one of"),
+        ({"algorithm": "a2c"}, r"algorithm='a2c' must be one of"),
         ({"study": "../x"}, r"study='../x' must be a name"),
         ({"hyperparameters": []}, r"hyperparameters=\[\] must be a mapping"),
         ({"hyperparameters": {}}, r"hyperparameters lacks learning_rate"),
@@ -198,3 +205,43 @@ def test_stored_spec_that_lacks_fields_is_refused_by_name():
 def test_any_mapping_builds_or_is_refused(values):
     with pytest.raises(SpecError):
         build(PPO, values, "hyperparameters")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env", "message"),
+    [
+        ("ppo", "CartPole-v1", r"env=CartPole-v1 has discrete .* algorithm=ppo .*=dqn, or another"),
+        ("dqn", "Hopper-v4", r"env=Hopper-v4 has continuous .*=ppo or td3 or sac or ddpg, or ano"),
+    ],
+)
+def test_an_algorithm_for_other_actions_is_refused(algorithm, env, message):
+    with pytest.raises(SpecError, match=message):
+        prepare(support.spec("sb3", algorithm, env=env), load_adapter("sb3"))
+
+
+class Entry:
+    """What `importlib.metadata` has of a package's algorithm."""
+
+    value = "theirs:Theirs"
+
+    def __init__(self, name, found):
+        self.name, self._found = name, found
+
+    def load(self):
+        if isinstance(self._found, Exception):
+            raise self._found
+        return self._found
+
+
+def test_a_package_adds_an_algorithm_and_breaks_nothing_but_itself():
+    entries = [
+        Entry("theirs", ALGORITHMS["td3"]),
+        Entry("broken", ImportError("no such library")),
+        Entry("no_class", 3),
+        Entry("ppo", PPO),
+        Entry("Not-A-Name", PPO),
+    ]
+    usable, unusable = gathered(entries)
+    assert list(usable) == [*OWN, "theirs"]
+    assert "ImportError: no such library" in unusable["broken"]
+    assert set(unusable) == {"broken", "no_class", "ppo", "Not-A-Name"}

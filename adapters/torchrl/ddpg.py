@@ -1,0 +1,138 @@
+"""DDPG as in upstream's `sota-implementations/ddpg`, from public components."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import torch
+from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModule, TensorDictSequential
+from torch import nn
+from torchrl.data import Bounded
+from torchrl.envs import DoubleToFloat, InitTracker, RewardSum, StepCounter
+from torchrl.modules import (
+    MLP,
+    AdditiveGaussianModule,
+    OrnsteinUhlenbeckProcessModule,
+    TanhModule,
+)
+from torchrl.objectives import DDPGLoss, SoftUpdate, group_optimizers
+
+from adapters.torchrl import loop
+from adapters.torchrl.loop import Means, action_spec, make_collector, seed_generators
+from adapters.torchrl.networks import greedy, q_network, weights
+from envs.tasks import Task
+from harness.contract.adapter import Context, MakeEnv, Monitor, Native
+
+NETWORKS = (
+    "actor_network",
+    "value_network",
+    "target_actor_network",
+    "target_value_network",
+)
+ANNEALING_STEPS = 1_000_000
+"""Environment steps over which the process' noise shrinks to a tenth, in upstream's script."""
+
+Noise: TypeAlias = "AdditiveGaussianModule | OrnsteinUhlenbeckProcessModule"
+
+
+@dataclasses.dataclass(frozen=True)
+class Components:
+    """What DDPG learns with.
+
+    Attributes:
+        actor: Policy without noise.
+        noise: What is added to its actions while collecting.
+        loss: Holds policy and critic, and their targets.
+        optimizer: Of policy and critic, a group each.
+        targets: Moves the target networks.
+    """
+
+    actor: TensorDictSequential
+    noise: Noise
+    loss: DDPGLoss
+    optimizer: torch.optim.Optimizer
+    targets: SoftUpdate
+
+
+def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor) -> None:
+    """Trains to the end."""
+    settings = native.settings
+    seed_generators(settings["seed"])
+    components = build(settings, context.task)
+    explorer = TensorDictSequential(components.actor, components.noise)
+    transforms = InitTracker(), StepCounter(), DoubleToFloat(), RewardSum()
+    collector = make_collector(make_env, context.n_envs, explorer, settings, *transforms)
+    monitor.attach(greedy(components.actor), lambda: weights(components.loss, NETWORKS))
+    means = Means()
+    for step, batch, is_last in loop.minibatches(collector, settings, components.noise.step):
+        means.add(update(components, batch, step))
+        if is_last and means.updates >= loop.RECORD_EVERY:
+            monitor.record(means.take() | {"learning_rate": settings["Adam(actor).lr"]})
+    collector.shutdown()
+
+
+def build(settings: Mapping[str, Any], task: Task) -> Components:
+    """Networks, loss and optimisers as they are before the first update."""
+    spec = action_spec(task)
+    network = MLP(
+        task.observation_size,
+        task.action_size,
+        num_cells=settings["MLP.num_cells"],
+        activation_class=nn.ReLU,
+    )
+    actor = TensorDictSequential(
+        TensorDictModule(network, in_keys=["observation"], out_keys=["param"]),
+        TanhModule(in_keys=["param"], out_keys=["action"], spec=spec),
+    )
+    critic = q_network(settings, task)
+    loss = DDPGLoss(actor, critic, loss_function="l2", delay_actor=True, delay_value=True)
+    loss.make_value_estimator(gamma=settings["make_value_estimator.gamma"])
+    optimizer = group_optimizers(
+        _adam(loss.actor_network_params, "actor", settings),
+        _adam(loss.value_network_params, "critic", settings),
+    )
+    targets = SoftUpdate(loss, eps=settings["SoftUpdate.eps"])
+    return Components(actor, _noise(settings, spec), loss, optimizer, targets)
+
+
+def _noise(settings: Mapping[str, Any], spec: Bounded) -> Noise:
+    sigma = settings.get("OrnsteinUhlenbeckProcessModule.sigma")
+    if sigma is None:
+        std = settings["AdditiveGaussianModule.std"]
+        return AdditiveGaussianModule(spec, sigma_init=1.0, sigma_end=1.0, std=std)
+    return OrnsteinUhlenbeckProcessModule(spec, sigma=sigma, annealing_num_steps=ANNEALING_STEPS)
+
+
+def update(components: Components, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
+    """One step of critic and policy at once, then of the targets.
+
+    Both losses come from the parameters before the step.
+
+    Args:
+        components: Changed in place.
+        batch: Transitions as the collector makes them.
+        step: Number of this update, from 1; it makes no difference here.
+
+    Returns:
+        Metrics by their name in the trace.
+    """
+    components.optimizer.zero_grad(set_to_none=True)
+    losses = components.loss(batch)
+    (losses["loss_actor"] + losses["loss_value"]).backward()
+    components.optimizer.step()
+    components.targets.step()
+    return {
+        "loss/policy": losses["loss_actor"].detach(),
+        "loss/critic": losses["loss_value"].detach(),
+        "q/mean": losses["pred_value"].mean(),
+    }
+
+
+def _adam(network: nn.Module, name: str, settings: Mapping[str, Any]) -> torch.optim.Optimizer:
+    return torch.optim.Adam(
+        network.parameters(),
+        lr=settings[f"Adam({name}).lr"],
+        eps=settings["Adam.eps"],
+        weight_decay=settings[f"Adam({name}).weight_decay"],
+    )

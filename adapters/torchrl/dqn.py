@@ -1,0 +1,126 @@
+"""DQN as in upstream's `sota-implementations/dqn`, from public components."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tensordict import TensorDict, TensorDictBase
+from tensordict.nn import TensorDictSequential
+from torch import nn
+from torchrl.data import Composite, OneHot
+from torchrl.envs import DoubleToFloat, RewardSum, StepCounter
+from torchrl.modules import MLP, EGreedyModule, QValueActor
+from torchrl.objectives import DQNLoss, HardUpdate
+
+from adapters.torchrl import loop
+from adapters.torchrl.loop import Means, make_collector, seed_generators
+from adapters.torchrl.networks import weights
+from envs.tasks import Task
+from harness.contract.adapter import Context, MakeEnv, Monitor, Native
+
+NETWORKS = ("value_network", "target_value_network")
+
+
+@dataclasses.dataclass(frozen=True)
+class Components:
+    """What DQN learns with.
+
+    Attributes:
+        actor: Chooses the action of the highest value.
+        exploration: Puts random actions in the place of some.
+        loss: Holds the network and its target.
+        optimizer: Of the network.
+        targets: Copies it to the target.
+        max_norm: Norm to clip gradients at; None is off.
+    """
+
+    actor: QValueActor
+    exploration: EGreedyModule
+    loss: DQNLoss
+    optimizer: torch.optim.Optimizer
+    targets: HardUpdate
+    max_norm: float | None
+
+
+def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor) -> None:
+    """Trains to the end."""
+    settings = native.settings
+    seed_generators(settings["seed"])
+    components = build(settings, context.task)
+    explorer = TensorDictSequential(components.actor, components.exploration)
+    transforms = RewardSum(), StepCounter(), DoubleToFloat()
+    collector = make_collector(make_env, context.n_envs, explorer, settings, *transforms)
+    monitor.attach(
+        lambda observations: greedy(components.actor, observations),
+        lambda: weights(components.loss, NETWORKS),
+    )
+    means, lower = Means(), components.exploration.step
+    for step, batch, is_last in loop.minibatches(collector, settings, lower):
+        means.add(update(components, batch, step))
+        if is_last and means.updates >= loop.RECORD_EVERY:
+            monitor.record(means.take() | {"learning_rate": settings["Adam.lr"]})
+    collector.shutdown()
+
+
+def build(settings: Mapping[str, Any], task: Task) -> Components:
+    """Network, loss and optimiser as they are before the first update."""
+    spec = Composite(action=OneHot(task.choices))
+    network = MLP(
+        task.observation_size,
+        task.choices,
+        num_cells=settings["MLP.num_cells"],
+        activation_class=nn.ReLU,
+    )
+    actor = QValueActor(module=network, spec=spec, in_keys=["observation"])
+    exploration = EGreedyModule(
+        spec,
+        eps_init=settings["EGreedyModule.eps_init"],
+        eps_end=settings["EGreedyModule.eps_end"],
+        annealing_num_steps=settings["EGreedyModule.annealing_num_steps"],
+    )
+    loss = DQNLoss(
+        actor,
+        loss_function=settings["DQNLoss.loss_function"],
+        delay_value=True,
+        double_dqn=settings["DQNLoss.double_dqn"],
+    )
+    loss.make_value_estimator(gamma=settings["make_value_estimator.gamma"])
+    optimizer = torch.optim.Adam(
+        loss.parameters(), lr=settings["Adam.lr"], eps=settings["Adam.eps"]
+    )
+    interval = settings["HardUpdate.value_network_update_interval"]
+    targets = HardUpdate(loss, value_network_update_interval=interval)
+    max_norm = settings["clip_grad_norm_.max_norm"]
+    return Components(actor, exploration, loss, optimizer, targets, max_norm)
+
+
+def update(components: Components, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
+    """One step of the network, and perhaps a copy to its target.
+
+    Args:
+        components: Changed in place.
+        batch: Transitions as the collector makes them.
+        step: Number of this update, from 1; it makes no difference here.
+
+    Returns:
+        Metrics by their name in the trace.
+    """
+    loss = components.loss(batch)["loss"]
+    components.optimizer.zero_grad()
+    loss.backward()
+    if components.max_norm is not None:
+        nn.utils.clip_grad_norm_(components.loss.parameters(), components.max_norm)
+    components.optimizer.step()
+    components.targets.step()
+    return {"loss/critic": loss.detach()}
+
+
+def greedy(actor: QValueActor, observations: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The choices of the highest value; they follow the weights as they train."""
+    batch = torch.as_tensor(observations, dtype=torch.float32)
+    with torch.no_grad():
+        values = actor(TensorDict({"observation": batch}, [len(batch)]))["action_value"]
+    return np.asarray(values.argmax(dim=-1).numpy(), dtype=np.int64)

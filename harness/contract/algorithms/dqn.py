@@ -1,0 +1,124 @@
+"""Deep Q-network."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from harness.contract.algorithms.base import Actions
+from harness.contract.algorithms.off_policy import OffPolicy
+from harness.contract.fields import bounded
+
+
+@dataclasses.dataclass(frozen=True)
+class DQN(OffPolicy):
+    """Deep Q-network (Mnih et al. 2015, Nature 518).
+
+    Attributes:
+        learning_rate: Adam step size. The paper's optimiser is RMSProp, which no framework's is.
+        batch_size: Transitions per gradient step.
+        buffer_size: Transitions the replay buffer holds.
+        learning_starts: Environment transitions before the first update, with uniformly random
+            actions in the paper.
+        tau: Weight of the online network in a target update; 1 copies it.
+        gamma: Discount factor per environment step.
+        env_steps_per_round: Environment transitions between rounds of gradient steps.
+        gradient_steps_per_round: Gradient steps in a round.
+        target_update_interval: Environment transitions between target updates. The paper
+            counts updates, of which there is one in 4 transitions.
+        exploration_initial: Share of random actions at the start.
+        exploration_final: Share of random actions in the end.
+        exploration_steps: Environment transitions over which the share falls linearly, from
+            the first on.
+        double_q: Whether the online network chooses the action whose target value counts
+            (van Hasselt et al. 2016, arXiv:1509.06461).
+        dueling: Whether the value of a state and the advantages of actions come from heads
+            of their own, each with the last of `hidden_sizes` (Wang et al. 2016,
+            arXiv:1511.06581).
+        huber_delta: Error from which the loss is linear; null is a squared loss.
+        max_grad_norm: Gradient norm to clip at; null is off.
+        adam_eps: Adam's denominator constant.
+        hidden_sizes: Units per hidden layer.
+        bootstrap_truncation: Whether a time limit is bootstrapped through.
+    """
+
+    label: ClassVar[str] = "DQN"
+    actions: ClassVar[Actions] = "discrete"
+    # What every framework exposes.
+    thesis_fields: ClassVar[frozenset[str]] = frozenset(
+        (
+            "learning_rate",
+            "batch_size",
+            "buffer_size",
+            "learning_starts",
+            "gamma",
+            "exploration_initial",
+            "exploration_final",
+            "exploration_steps",
+        )
+    )
+    small: ClassVar[Mapping[str, Any]] = {
+        "hidden_sizes": (8, 8),
+        "learning_rate": 0.01,
+        "batch_size": 16,
+        "buffer_size": 1000,
+        "learning_starts": 64,
+        "target_update_interval": 8,
+        "env_steps_per_round": 2,
+        "gradient_steps_per_round": 2,
+        "exploration_initial": 0.2,
+        "exploration_final": 0.0,
+        "exploration_steps": 150,
+        # Not far below what gradients are, so that less clips.
+        "max_grad_norm": 10.0,
+    }
+    alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "learning_rate": (0.02,),
+        "batch_size": (24,),
+        "buffer_size": (40,),
+        "learning_starts": (96,),
+        "tau": (0.5,),
+        "gamma": (0.9,),
+        "env_steps_per_round": (4,),
+        "gradient_steps_per_round": (4,),
+        "target_update_interval": (16,),
+        "exploration_initial": (1.0,),
+        "exploration_final": (0.19,),
+        "exploration_steps": (2000,),
+        "double_q": (True, False),
+        "dueling": (True, False),
+        "huber_delta": (0.05, 1.0, None),
+        "max_grad_norm": (0.01,),
+        "adam_eps": (1e-3,),
+        "hidden_sizes": ((12, 12),),
+        "bootstrap_truncation": (False, True),
+    }
+
+    learning_rate: float = bounded(above=0)
+    batch_size: int = bounded(minimum=1)
+    buffer_size: int = bounded(minimum=1)
+    learning_starts: int = bounded(minimum=0)
+    tau: float = bounded(above=0, maximum=1)
+    gamma: float = bounded(minimum=0, maximum=1)
+    env_steps_per_round: int = bounded(minimum=1)
+    gradient_steps_per_round: int = bounded(minimum=1)
+    target_update_interval: int = bounded(minimum=1)
+    exploration_initial: float = bounded(minimum=0, maximum=1)
+    exploration_final: float = bounded(minimum=0, maximum=1)
+    exploration_steps: int = bounded(minimum=1)
+    double_q: bool = bounded()
+    dueling: bool = bounded()
+    huber_delta: float | None = bounded(above=0)
+    max_grad_norm: float | None = bounded(above=0)
+    adam_eps: float = bounded(above=0)
+    hidden_sizes: tuple[int, ...] = bounded(minimum=1, filled=True)
+    bootstrap_truncation: bool = bounded()
+
+    def target_updates(self, critic_steps: int) -> int:
+        """How often the target network moves, at most once in a round."""
+        rounds = critic_steps // self.gradient_steps_per_round
+        return min(rounds, rounds * self.env_steps_per_round // self.target_update_interval)
+
+    def target_interval_in_updates(self) -> int | None:
+        """The interval between target updates in gradient steps; None where it is no number."""
+        steps = self.target_update_interval * self.gradient_steps_per_round
+        return None if steps % self.env_steps_per_round else steps // self.env_steps_per_round

@@ -1,0 +1,61 @@
+"""What algorithms with a replay buffer have in common: rounds of steps and updates take turns."""
+
+import math
+from typing import TYPE_CHECKING, ClassVar
+
+from harness.contract.algorithms.base import Hyperparameters
+from harness.contract.algorithms.cadence import Cadence, Family
+
+
+class OffPolicy(Hyperparameters):
+    """An algorithm with a replay buffer and target networks.
+
+    Subclasses have the fields that are named below, and say how often targets move.
+    """
+
+    family: ClassVar[Family] = "off-policy"
+    has_targets: ClassVar[bool] = True
+
+    if TYPE_CHECKING:
+
+        @property
+        def learning_starts(self) -> int:
+            """Environment transitions before learning."""
+
+        @property
+        def env_steps_per_round(self) -> int:
+            """Environment transitions between rounds of gradient steps."""
+
+        @property
+        def gradient_steps_per_round(self) -> int:
+            """Critic gradient steps in a round."""
+
+    def cadence(self, steps: int, first_update: int | None = None) -> Cadence:
+        """What these values make of `steps` environment transitions.
+
+        Args:
+            steps: Environment transitions.
+            first_update: Transitions at the first round of updates. Unless given it is at the
+                end of the first round of environment steps that ends at or after
+                `learning_starts`; frameworks that are a step late say so.
+        """
+        every = self.env_steps_per_round
+        first = max(math.ceil(self.learning_starts / every), 1) * every
+        first = first if first_update is None else first_update
+        rounds = max(0, (steps - first) // every + 1)
+        updates = rounds * self.gradient_steps_per_round
+        policy, targets = self.policy_updates(updates), self.target_updates(updates)
+        return Cadence(self.random_steps(steps), first, updates, policy, targets)
+
+    def random_steps(self, steps: int) -> int:
+        """Leading transitions with uniformly random actions."""
+        return min(self.learning_starts, steps)
+
+    def policy_updates(self, critic_steps: int) -> int:
+        """How often the policy is updated along with so many steps of the critic."""
+        delay: int = getattr(self, "policy_delay", 1)
+        return critic_steps // delay
+
+    def target_updates(self, critic_steps: int) -> int:
+        """How often the target networks are stepped."""
+        raise NotImplementedError

@@ -1,0 +1,55 @@
+"""Nobody but an algorithm's own file, adapters and probes knows an algorithm by its name."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from harness.contract.algorithms import OWN
+
+ROOT = Path(__file__).parents[3]
+ROOMS = ("harness", "analysis", "envs", "slurm", "hydra_plugins")
+# What an algorithm is; what asks single updates; a paper's claims about three of them; and how
+# known ones are called and coloured in figures, where others get a name and a colour as well.
+ELSEWHERE = (
+    "harness/contract/algorithms/",
+    "harness/probes/",
+    "analysis/thesis/",
+    "analysis/words.py",
+    "analysis/figures/style.py",
+)
+NAMES = {*OWN, *(cls.__name__ for cls in OWN.values())}
+
+
+def named(source):
+    """Line and name of every constant, variable and attribute that is an algorithm's name."""
+    for node in ast.walk(ast.parse(source)):
+        found = [
+            getattr(node, part, None) for part in ("value", "id", "attr", "name", "asname", "arg")
+        ]
+        yield from (
+            (node.lineno, name) for name in found if isinstance(name, str) and name in NAMES
+        )
+
+
+def files():
+    paths = (path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+    return sorted(p for p in paths if not str(p.relative_to(ROOT)).startswith(ELSEWHERE))
+
+
+def test_no_module_knows_an_algorithm_by_name():
+    knowing = {str(path.relative_to(ROOT)): list(named(path.read_text())) for path in files()}
+    assert {path: lines for path, lines in knowing.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'if algorithm == "td3": pass',
+        "from harness.contract.algorithms import PPO",
+        "isinstance(hp, algorithms.SAC)",
+        'COSTS = {"sac": 1}',
+    ],
+)
+def test_the_search_finds_names(source):
+    assert len(list(named(source))) == 1
