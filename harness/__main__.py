@@ -4,7 +4,10 @@ import sys
 
 from harness.cli.parallax import main
 
-_COMMANDS = ("rerun", "evaluate", "export", "video", "free", "probe", "new-adapter")
+_COMMANDS = (
+    *("rerun", "evaluate", "export", "video", "free"),
+    *("probe", "new-adapter", "new-algorithm"),
+)
 
 
 if __name__ == "__main__":

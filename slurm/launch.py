@@ -14,6 +14,7 @@ from harness.record.files import visible
 from harness.record.layout import RUN_FILE
 from harness.record.lease import watch
 from harness.sweep.folders import initialize_all
+from harness.sweep.other_code import remark
 from harness.train.prepare import Prepared, prepare_all
 from slurm.arrays import Array, Record, plan_arrays
 from slurm.preflight import CLUSTER, Preflight
@@ -93,6 +94,8 @@ def select(runs: dict[Path, Prepared], *, dry_run: bool) -> dict[Path, Prepared]
     counts["new"] = len(runs) - len(states)
     words = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     print(f"{len(runs)} runs: {words}.")
+    if other_code := remark(folder for folder, state in states.items() if state == "completed"):
+        print(other_code)
     return {
         folder: run
         for folder, run in runs.items()

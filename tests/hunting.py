@@ -2,6 +2,8 @@
 
 `python -m tests.hunting` plants everything and prints the score. `python -m tests.hunting
 seeds 20` asks all implementations on 20 further seeds and prints which answers changed.
+`python -m tests.hunting misses` and `... fresh` plant what stands in those modules of
+`tests/plants`, and say whether the probe meant for each finds it, another one, or none.
 """
 
 import dataclasses
@@ -17,7 +19,7 @@ from harness.probes import registry
 from harness.probes.lab import Lab
 from harness.probes.probe import put, relate, same
 from harness.probes.results import AGREES, Answer
-from tests.plants import PLANTS
+from tests.plants import PLANTS, misses
 
 CORE = {
     "ppo": "gae termination rollout_end value_target policy_gradient_direction std_gradient "
@@ -32,7 +34,7 @@ CORE = {
 }
 """Probes that need few trainings, and are put with each plant."""
 PROBES = {probe.name: probe for probe in registry.PROBES}
-FRAMEWORKS = ("sb3", "cleanrl", "torchrl")
+FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou")
 ALGORITHMS = ("ppo", "td3", "sac")
 ROUNDING = 0.01
 """Largest relative error of a size that was measured."""
@@ -113,6 +115,44 @@ def is_right(plant, catch: Catch) -> bool:
     return bool(catch.found and catch.kind == plant.kind and sized and not catch.others)
 
 
+@dataclasses.dataclass(frozen=True)
+class Find:
+    """Who found a plant, and in which words; empty where nobody did."""
+
+    probe: str
+    meaning: str
+
+
+def find(plant) -> Find:
+    """Asks the probe that is meant for a plant, then all others until one changes its answer."""
+    lab = Lab(load_adapter(plant.framework))
+    for name in dict.fromkeys([plant.probe, *every(plant.algorithm)]):
+        before = unplanted(plant.framework, name)
+        try:
+            with plant.planted():
+                after = answer(lab, name)
+        except Exception as error:
+            return Find(name, f"{type(error).__name__}: {error}")
+        if not unchanged(name, before, after):
+            return Find(name, after.unmeasured or after.meaning)
+    return Find("", "")
+
+
+def tally(plants) -> int:
+    """Plants everything; prints who found what, and how many were found."""
+    meant = other = 0
+    for plant in plants:
+        found = find(plant)
+        right = found.probe == plant.probe
+        meant, other = meant + right, other + (bool(found.probe) and not right)
+        word = "found" if right else f"found by {found.probe}" if found.probe else "MISSED"
+        print(f"{plant.framework} {plant.algorithm} {plant.name}: {word}", flush=True)
+        print(f"       {plant.probe}: {found.meaning}", flush=True)
+    missed = len(plants) - meant - other
+    print(f"{meant} of {len(plants)} found by the probe meant, {other} by another, {missed} missed")
+    return 0 if not missed else 1
+
+
 def unchanged(name, before: Answer, after: Answer) -> bool:
     """Whether two answers of one implementation say the same about it."""
     if before.unmeasured or after.unmeasured:
@@ -162,5 +202,19 @@ def steady(name, first: Answer, other: Answer) -> bool:
     return (kinds[0] == AGREES) == (kinds[1] == AGREES)
 
 
+def main(arguments) -> int:
+    """What the command line asks for."""
+    match arguments:
+        case ["seeds", count]:
+            return seeds(int(count))
+        case ["misses"]:
+            return tally(misses.PLANTS)
+        case ["fresh"]:
+            from tests.plants import fresh
+
+            return tally(fresh.PLANTS)
+    return score()
+
+
 if __name__ == "__main__":
-    sys.exit(seeds(int(sys.argv[2])) if sys.argv[1:2] == ["seeds"] else score())
+    sys.exit(main(sys.argv[1:]))

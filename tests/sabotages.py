@@ -1,17 +1,21 @@
 """Adapters that are wrong in one way each. An import path, so that workers find them too."""
 
 import dataclasses
+import math
 import subprocess
 import sys
 from contextlib import suppress
+from unittest import mock
 
 import gymnasium
 import numpy as np
 import torch
 
+import adapters.sb3.train
 from adapters.cleanrl import CleanRLAdapter
 from adapters.sb3 import SB3Adapter
 from adapters.torchrl import TorchRLAdapter
+from envs.make import StepHook
 
 
 def passing(adapter, **changes):
@@ -56,6 +60,15 @@ IgnoredLambda = passing(SB3Adapter, gae_lambda=lambda old: 0.95)
 NoWarmUp = passing(CleanRLAdapter, learning_starts_option=lambda old: 0)
 NoAnnealing = passing(TorchRLAdapter, anneal_lr=lambda old: False)
 LargeMinibatches = passing(SB3Adapter, batch_size=lambda old: 2 * old["batch_size"])
+SwappedDiscounts = passing(
+    SB3Adapter, gamma=lambda old: old["gae_lambda"], gae_lambda=lambda old: old["gamma"]
+)
+LeakyNull = passing(
+    SB3Adapter,
+    max_grad_norm=lambda old: 0.05 if math.isinf(old["max_grad_norm"]) else old["max_grad_norm"],
+)
+LoudTargets = passing(SB3Adapter, target_policy_noise=lambda old: 2 * old["target_policy_noise"])
+LooseTargets = passing(SB3Adapter, target_noise_clip=lambda old: 2 * old["target_noise_clip"])
 
 
 class SilentConstant(SB3Adapter):
@@ -172,3 +185,71 @@ class StrayProcess(SB3Adapter):
     def train(self, *arguments):
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         super().train(*arguments)
+
+
+class Around(SB3Adapter):
+    """Trains on the task with something around it."""
+
+    def around(self, env):
+        return env
+
+    def train(self, algorithm, native, context, make_env, monitor):
+        super().train(algorithm, native, context, lambda: self.around(make_env()), monitor)
+
+
+class QuietRewards(Around):
+    def around(self, env):
+        return gymnasium.wrappers.TransformReward(env, lambda reward: reward / 10)
+
+
+class ShiftedActions(Around):
+    def around(self, env):
+        space = env.action_space
+        shift = (space.high - space.low) / 4
+        return gymnasium.wrappers.TransformAction(
+            env, lambda action: np.clip(action + shift, space.low, space.high), space
+        )
+
+
+class ShrunkenActions(Around):
+    def around(self, env):
+        return gymnasium.wrappers.TransformAction(env, lambda a: 0.8 * a, env.action_space)
+
+
+class OneSample(gymnasium.spaces.Box):
+    def sample(self, *args, **kwargs):
+        self.first = getattr(self, "first", super().sample())
+        return self.first.copy()
+
+
+class RepeatedWarmUp(Around):
+    """Draws one random action and repeats it."""
+
+    def around(self, env):
+        space = env.action_space
+        env.action_space = OneSample(space.low, space.high, space.shape, space.dtype)
+        return env
+
+
+class UnwrappedTask(Around):
+    def around(self, env):
+        while not isinstance(env, StepHook):
+            env = env.env
+        return env
+
+
+class ApartTargets(SB3Adapter):
+    """Draws the weights of targets anew."""
+
+    def train(self, *arguments):
+        build = adapters.sb3.train.build
+
+        def apart(*given):
+            model = build(*given)
+            with torch.no_grad():
+                for parameter in model.critic_target.parameters():
+                    parameter.add_(0.1)
+            return model
+
+        with mock.patch("adapters.sb3.train.build", apart):
+            super().train(*arguments)

@@ -30,6 +30,7 @@ ROOMS = {
         *("envs", "harness.contract", "harness.record"),
         *("harness.train", "harness.sweep.folders"),  # runs whole runs, as a sweep would
         "harness.policies",
+        "harness.probes",  # what only targets see
     },
     "harness.cli": {
         *("envs.tasks", "harness.contract", "harness.record", "harness.train", "harness.sweep"),

@@ -16,6 +16,7 @@ class CleanRLAdapter:
 
     name = "cleanrl"
     packages = ("cleanrl", "stable-baselines3", "torch")
+    recipe_parts = ("greedy",)
 
     def supports(self, algorithm: str) -> bool:
         """What has a module in `adapters.cleanrl.settings`."""

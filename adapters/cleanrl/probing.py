@@ -34,7 +34,7 @@ def probe(algorithm: str, native: Native, context: Context, script: Script, watc
     )
     with recorder.watching():
         train.train_with_names(algorithm, native, context, script.world.make_env, watch, names)
-    return recorder.record()
+    return recorder.record({"tau": float(getattr(names["args"], "tau", np.nan))})
 
 
 def slots(algorithm: str, names: Mapping[str, Any]) -> dict[str, Slot]:

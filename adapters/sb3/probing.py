@@ -42,7 +42,7 @@ def probe(algorithm: str, native: Native, context: Context, script: Script, watc
         with recorder.watching():
             train.train(algorithm, native, context, script.world.make_env, watch)
             models[0].logger.dump()  # SB3 reports an update at the end of the next rollout
-    return recorder.record()
+    return recorder.record({"tau": float(getattr(models[0], "tau", np.nan))})
 
 
 def slots(algorithm: str, model: Any) -> dict[str, Slot]:

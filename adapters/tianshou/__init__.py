@@ -8,12 +8,15 @@ from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 from harness.contract.algorithms import Hyperparameters
 from harness.contract.fields import SpecError
 from harness.contract.parts import coupled_defaults, has_part
+from harness.probes.contract import Record, Script, Watch
 
 
 class TianshouAdapter:
     """Adapter of Tianshou's procedural interface."""
 
     name = "tianshou"
+    packages = ("tianshou", "torch")
+    recipe_parts = ("networks", "settings")
 
     def supports(self, algorithm: str) -> bool:
         """What has a module in `adapters.tianshou.settings`."""
@@ -51,3 +54,11 @@ class TianshouAdapter:
         from adapters.tianshou.train import train
 
         train(algorithm, native, context, make_env, monitor)
+
+    def probe(
+        self, algorithm: str, native: Native, context: Context, script: Script, watch: Watch
+    ) -> Record:
+        """See `adapters.tianshou.probing`."""
+        from adapters.tianshou.probing import probe
+
+        return probe(algorithm, native, context, script, watch)

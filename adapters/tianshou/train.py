@@ -60,7 +60,6 @@ METRICS = {
     "actor_loss": "loss/policy",
     "vf_loss": "loss/value",
     "critic_loss": "loss/critic",
-    "loss": "loss/critic",
     "ent_loss": "policy/entropy",
     "alpha": "temperature",
     "alpha_loss": "loss/temperature",
@@ -86,6 +85,8 @@ class MonitorLogger(LazyLogger):
 def metrics(data: dict[str, Any]) -> dict[str, float]:
     """Values by their names in the trace; means where Tianshou has statistics of a rollout."""
     known = {METRICS[name]: _mean(value) for name, value in data.items() if name in METRICS}
+    if "loss" in data and "vf_loss" not in data:  # of DQN
+        known["loss/critic"] = _mean(data["loss"])
     if "critic1_loss" in data:
         known["loss/critic"] = data["critic1_loss"] + data["critic2_loss"]
     return known

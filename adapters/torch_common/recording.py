@@ -14,7 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from adapters.torch_common import watch as torch_watch
-from adapters.torch_common.randomness import Dictated
+from adapters.torch_common.places import Scalars, upstream_line
+from adapters.torch_common.randomness import Dictated, Undisturbed
 from harness.contract.events import (
     Backward,
     EnvStep,
@@ -77,9 +78,10 @@ class Recorder:
     Args of the constructor:
         script: What is dictated.
         watch: The training's monitor.
-        locate: Finds the networks; called when they are all there.
+        locate: Finds the networks; called at each reset until they are there.
         stored: Reads what the framework stores, in canonical names.
-        early: Whether it is read before the first optimiser step, and not at the end.
+        early: Whether it is read before the first optimiser step that follows steps of the
+            environment, each time, and not at the end.
     """
 
     def __init__(
@@ -99,7 +101,10 @@ class Recorder:
         self._losses: list[Loss] = []
         self._moves: list[tuple[int, int, str]] = []
         self._seen: Array = np.empty((0, 0))
-        self._kept: Mapping[str, NDArray[Any]] = {}
+        self._pairs: list[Array] = []
+        self._scalars, self._loss_line = Scalars(), ""
+        self._places: dict[str, str] = {}
+        self._rollouts: list[Mapping[str, NDArray[Any]]] = []
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -107,32 +112,47 @@ class Recorder:
         subscribe, world = self._events.subscribe, self._script.world
         subscribe(EpisodeBegin, self._begin)
         subscribe(EnvStep, self._targets.look)
+        subscribe(EnvStep, lambda event: self._note_place("action"))
         subscribe(OptimizerStep, self._targets.look)
+        pause = Undisturbed()
         subscribe(OptimizerStep, self._before)
+        subscribe(OptimizerStep, pause.begin)
+        subscribe(OptimizerStepped, pause.end)
         subscribe(OptimizerStepped, self._after)
         subscribe(TargetUpdate, self._note_move)
         subscribe(Forward, self._observe)
         subscribe(Backward, self._note_loss)
-        with torch_watch.watching(self._events), dictated(world), Dictated(world):
+        self._scalars = (dictating := Dictated(world)).scalars
+        with torch_watch.watching(self._events), dictated(world), dictating, pause.closing():
             yield
 
-    def record(self) -> Record:
-        """What was seen."""
+    def record(self, told: Mapping[str, float] | None = None) -> Record:
+        """What was seen.
+
+        Args:
+            told: Settings that upstream's own objects hold, by unified name.
+        """
         self._targets.look()
         return Record(
             created=self._created,
             steps=tuple(self._steps),
             losses=tuple(self._losses),
             target_moves=tuple(self._moves),
-            stored=self._kept or self._stored(),
+            stored=self._rollouts[0] if self._rollouts else self._stored(),
             final=self._read(),
             metrics=tuple(self._watch.metrics),
+            rollouts=tuple(self._rollouts),
+            told=told or {},
+            places=self._places,
         )
 
     def _begin(self, event: EpisodeBegin) -> None:
         if self._slots:
             return
         self._slots = self._locate()
+        if not self._slots:
+            return
+        self._script.world.started = True
         self._created = self._read()
         for name, array in self._script.weights.items():
             self._slots[name].write(array)
@@ -153,18 +173,35 @@ class Recorder:
 
     def _note_loss(self, event: Backward) -> None:
         self._losses.append(Loss(event.loss, len(self._steps)))
+        self._loss_line = self._scalars.line(event.place) or upstream_line()
+
+    def _note_place(self, what: str, line: str | None = None) -> None:
+        # What the policy does later may be what counts: random actions come first.
+        found = upstream_line() if line is None else line
+        if found:
+            self._places[what] = found
 
     def _observe(self, event: Forward) -> None:
-        # The policy's first layer sees observations alone.
-        size = self._script.world.dictation.observations.shape[1]
-        first = isinstance(event.layer, torch.nn.Linear) and event.layer.in_features == size
-        if first and torch.is_grad_enabled() and event.inputs:
-            self._seen = np.array(event.inputs[0].detach().numpy(), dtype=float).reshape(-1, size)
+        # The policy's first layer sees observations alone, that of critics actions as well.
+        if not (isinstance(event.layer, torch.nn.Linear) and event.inputs):
+            return
+        world = self._script.world.dictation
+        size, both = world.observations.shape[1], world.observations.shape[1] + len(world.low)
+        if event.layer.in_features not in (size, both) or not torch.is_grad_enabled():
+            return
+        seen = np.array(_whole(event.inputs[0]).detach().numpy(), dtype=float)
+        if event.layer.in_features == size:
+            self._seen = seen.reshape(-1, size)
+        elif len(self._steps) < self._script.snapshots:
+            columns = self._slots["critic1.0.weight"].columns
+            for pairs in seen.reshape(-1, *seen.shape[-2:]):
+                self._pairs.append(pairs if columns is None else pairs[:, columns])
 
     def _before(self, event: OptimizerStep) -> None:
         keep = len(self._steps) < self._script.snapshots
-        if self._early and not self._steps:
-            self._kept = self._stored()
+        last = self._steps[-1].env_steps if self._steps else -1
+        if self._early and last != self._events.steps:
+            self._rollouts.append(self._stored())
         stepped = {p.place: (group, p) for group in event.groups for p in group.parameters}
         settings: dict[str, Mapping[str, float]] = {}
         gradients: dict[str, Array] = {}
@@ -174,6 +211,9 @@ class Recorder:
                 settings[name.split(".")[0]] = group.settings
                 if keep and parameter.gradient:
                     gradients[name] = slot.read(parameter.gradient())
+        for network in settings:
+            self._note_place(f"loss of {network}", self._loss_line)
+            self._note_place(f"step of {network}")
         step = Step(
             env_steps=self._events.steps,
             networks=tuple(settings),
@@ -183,12 +223,22 @@ class Recorder:
             gradients=gradients,
             before=self._read() if keep else {},
             after={},
+            pairs=tuple(self._pairs),
         )
+        self._pairs = []
         self._steps.append(step)
 
     def _after(self, event: OptimizerStepped) -> None:
         if self._steps[-1].before:
             self._steps[-1] = dataclasses.replace(self._steps[-1], after=self._read())
+
+
+def _whole(tensor: torch.Tensor) -> torch.Tensor:
+    # Within vmap a tensor stands for one of many; here are all.
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
@@ -46,15 +47,18 @@ def watching(events: Events) -> Iterator[None]:
 
 
 def _forward(layer: torch.nn.Module, inputs: tuple[Any, ...]) -> Forward:
-    return Forward(layer, inputs, tuple(p.data_ptr() for p in layer.parameters(recurse=False)))
+    own = (p for p in layer.parameters(recurse=False) if not is_lazy(p))
+    return Forward(layer, inputs, tuple(p.data_ptr() for p in own))
 
 
 def _step(optimizer: torch.optim.Optimizer) -> OptimizerStep:
-    groups = [
-        Group(group, _numbers(group), tuple(map(_parameter, group["params"])))
-        for group in optimizer.param_groups
-    ]
+    groups = [Group(group, _numbers(group), _parameters(group)) for group in optimizer.param_groups]
     return OptimizerStep(type(optimizer).__name__, tuple(groups))
+
+
+def _parameters(group: Mapping[str, Any]) -> tuple[Parameter, ...]:
+    # Parameters of lazy layers have no numbers before the layer is used for the first time.
+    return tuple(_parameter(tensor) for tensor in group["params"] if not is_lazy(tensor))
 
 
 def _parameter(tensor: torch.Tensor) -> Parameter:
@@ -78,7 +82,7 @@ def _differentiating(tell: Callable[[Backward], None]) -> Iterator[None]:
 
     def told(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if tensor.numel() == 1:
-            tell(Backward(float(tensor.detach())))
+            tell(Backward(float(tensor.detach()), tensor.data_ptr()))
         return backward(tensor, *args, **kwargs)
 
     tensor_class.backward = told

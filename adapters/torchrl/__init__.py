@@ -1,7 +1,8 @@
-"""TorchRL: the recipes of its authors, rebuilt from the components of the wheel."""
+"""TorchRL: the scripts of its authors, rebuilt from the components of the wheel."""
 
 import importlib.util
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from adapters.torchrl.translate import SETTINGS, translate
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
@@ -16,6 +17,7 @@ class TorchRLAdapter:
 
     name = "torchrl"
     packages = ("torchrl", "tensordict", "torch")
+    recipe_parts = ("networks", "settings", "loop")
 
     def supports(self, algorithm: str) -> bool:
         """What has a module in `adapters.torchrl.settings`."""
@@ -66,3 +68,9 @@ class TorchRLAdapter:
         from adapters.torchrl.probing import probe
 
         return probe(algorithm, native, context, script, watch)
+
+    def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:
+        """See `adapters.torchrl.scripts`."""
+        from adapters.torchrl.scripts import upstream_defaults
+
+        return upstream_defaults(algorithm)

@@ -34,7 +34,7 @@ class Components:
         loss: Holds the actor's and the critic's parameters.
         optimizer: Of actor and critic, a group each.
         settings: Native settings, for the schedules.
-        total_updates: Gradient steps of the whole run.
+        total_updates: Gradient steps of all whole rollouts that were asked for.
     """
 
     actor: ProbabilisticActor
@@ -67,7 +67,7 @@ def build(settings: Mapping[str, Any], task: Task) -> Components:
     )
     optimizer = group_optimizers(*(_adam(network, settings) for network in (actor, critic)))
     frames = settings["Collector.frames_per_batch"]
-    rollouts = settings["Collector.total_frames"] // frames
+    rollouts = settings["script.total_frames"] // frames
     per_epoch = math.ceil(frames / settings["TensorDictReplayBuffer.batch_size"])
     total_updates = rollouts * settings["script.ppo_epochs"] * per_epoch
     return Components(actor, advantages, loss, optimizer, settings, total_updates)
@@ -174,9 +174,13 @@ def update(components: Components, batch: TensorDictBase, step: int) -> dict[str
 
 
 def anneal(components: Components, step: int) -> torch.Tensor:
-    """Sets learning rate and clip range of update `step`, and returns the learning rate."""
-    settings = components.settings
-    left = (1 - torch.tensor(step - 1) / components.total_updates).clamp_min(0.0)
+    """Sets learning rate and clip range of update `step`, and returns the learning rate.
+
+    They stay at 0 after the last whole rollout, and where they start if there is none.
+    """
+    settings, left = components.settings, torch.ones(())
+    if components.total_updates > 0:
+        left = (1 - torch.tensor(step - 1) / components.total_updates).clamp_min(0.0)
     if settings["script.anneal_clip_epsilon"]:
         components.loss.clip_epsilon.copy_(settings["ClipPPOLoss.clip_epsilon"] * left)
     rate = torch.tensor(settings["Adam.lr"])

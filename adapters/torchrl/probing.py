@@ -29,12 +29,13 @@ def probe(algorithm: str, native: Native, context: Context, script: Script, watc
             script,
             watch,
             lambda: slots(algorithm, built[0].loss, context.task.action_size),
-            lambda: _rollout(rollouts[0]) if algorithm == "ppo" else _replay(buffers[0]),
+            lambda: _rollout(rollouts[-1]) if algorithm == "ppo" else _replay(buffers[0]),
             early=algorithm == "ppo",
         )
         with recorder.watching():
             MODULES[algorithm].train(native, context, script.world.make_env, watch)
-    record = recorder.record()
+    targets = getattr(built[0], "targets", None)
+    record = recorder.record({} if targets is None else {"tau": float(targets.eps)})
     if algorithm == "ppo":
         # The recipe reports means over a rollout; here is what each update reported.
         record = dataclasses.replace(record, metrics=tuple(map(_plain, reported)))

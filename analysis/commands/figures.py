@@ -2,6 +2,7 @@
 
 import argparse
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -16,9 +17,10 @@ from analysis.commands.shell import (
     writing_to,
 )
 from analysis.figures import families
+from analysis.figures.chosen import Choice, UnknownPanelError, chosen_sheet, parse_choice
 from analysis.figures.sheet import PNG_DPI, NotDrawn, Sheet, cores, render_all, write_bytes
 from analysis.stats.intervals import METHODS
-from analysis.verdicts.study import gather
+from analysis.verdicts.study import Material, gather
 from harness.record.files import write_text
 from harness.record.layout import ANALYSIS_FOLDER
 
@@ -32,6 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--only", default="", help="names of figures, with commas between them (default: all)"
+    )
+    parser.add_argument(
+        "--panels",
+        action="append",
+        default=[],
+        metavar="[NAME=]ENV:ALGORITHM:HPS,...",
+        help="draw these settings in one figure, and no others unless --only names them; algorithm "
+        "`all` is a panel per framework, hyperparameters `own` are its own; may be repeated",
     )
     parser.add_argument("--list", action="store_true", help="print the names of figures and stop")
     parser.add_argument(
@@ -69,18 +79,19 @@ def run(options: argparse.Namespace) -> int:
             console.print(Text(f"{family.name:{width}}  {family.summary}"), soft_wrap=True)
         return 0
     only = chosen_names(options.only)
+    choices = chosen_panels(options.panels)
     settings = make_options(options)
     if options.results is None:
         raise CommandError("Give a results folder, or --list for the names of figures.")
     loaded = load_results(options.results)
-    found = families.sheets(gather(loaded, settings, options.interval), only)
-    items = list(itertools.chain(*found.values()))
+    material = gather(loaded, settings, options.interval)
+    items = _items(material, only, choices)
     output = options.output or options.results / ANALYSIS_FOLDER / FOLDER
     drawn = [item for item in items if isinstance(item, Sheet)]
     with writing_to(output):
         draw(drawn, output, options.jobs)
     for item in items:
-        console.print(Text(_line(item, output)), soft_wrap=True)
+        console.print(Text(figure_line(item, output)), soft_wrap=True)
     return 0
 
 
@@ -98,6 +109,40 @@ def chosen_names(text: str) -> list[str]:
     return names
 
 
+def chosen_panels(texts: Sequence[str]) -> list[Choice]:
+    """The figures given to --panels.
+
+    Raises:
+        CommandError: One cannot be read, or two have the same name.
+    """
+    try:
+        choices = [parse_choice(text) for text in texts]
+    except UnknownPanelError as error:
+        raise CommandError(str(error)) from error
+    names = [choice.name for choice in choices]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise CommandError(
+            f"--panels: two figures are called {twice[0]}. Name them: --panels NAME=ENV:..."
+        )
+    return choices
+
+
+def _items(
+    material: Material, only: Sequence[str], choices: Sequence[Choice]
+) -> list[Sheet | NotDrawn]:
+    try:
+        items: list[Sheet | NotDrawn] = [chosen_sheet(material, choice) for choice in choices]
+    except UnknownPanelError as error:
+        raise CommandError(str(error)) from error
+    if only or not choices:
+        items += itertools.chain(*families.sheets(material, only).values())
+    taken = {item.name for item in items}
+    if len(taken) < len(items):
+        raise CommandError("--panels: a figure has the name of another. Choose another NAME.")
+    return items
+
+
 def draw(sheets: list[Sheet], output: Path, jobs: int) -> None:
     """Draws figures to <name>.png and <name>.pdf, with captions in <name>.txt."""
     drawn = render_all(sheets, ("png", "pdf"), PNG_DPI, jobs)
@@ -107,7 +152,8 @@ def draw(sheets: list[Sheet], output: Path, jobs: int) -> None:
         write_text(output / f"{sheet.name}.txt", sheet.caption + "\n")
 
 
-def _line(item: Sheet | NotDrawn, output: Path) -> str:
+def figure_line(item: Sheet | NotDrawn, output: Path) -> str:
+    """Where a figure is, or why there is none."""
     if isinstance(item, NotDrawn):
         return f"Not drawn: {item.name}: {item.reason}"
     return f"Figure: {output / item.name}.png"

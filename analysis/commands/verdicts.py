@@ -18,11 +18,15 @@ from analysis.tables.verdicts import (
     consistency_row,
     existence_row,
     existence_words,
+    paired_row,
+    pooled_rows,
     ranking_rows,
     reproduction_row,
     to_csv,
 )
 from analysis.verdicts.consistency import PairVerdict
+from analysis.verdicts.paired import paired_verdicts
+from analysis.verdicts.pooling import pooled_pairs
 from analysis.verdicts.reproduction import ReproductionVerdict
 from analysis.verdicts.study import StudyVerdicts, judge_runs
 from harness.record.files import write_text
@@ -84,12 +88,16 @@ def _verdict_counts(words: Sequence[str]) -> str:
 
 
 def write_tables(output: Path, verdicts: StudyVerdicts) -> list[Path]:
-    """Writes a table for each question, and one on differences as such; returns their paths."""
+    """Writes a table for each question and for each other way to look; returns their paths."""
     tables = {
         "reproduction.csv": [reproduction_row(item) for item in verdicts.reproduction],
         "consistency.csv": [consistency_row(item) for item in verdicts.consistency],
         "ranking.csv": [row for item in verdicts.rankings for row in ranking_rows(item)],
         "existence.csv": [existence_row(item) for item in verdicts.existence],
+        "pooled.csv": [
+            row for pair in pooled_pairs(verdicts.consistency) for row in pooled_rows(pair)
+        ],
+        "paired.csv": [paired_row(item) for item in paired_verdicts(verdicts.consistency)],
     }
     for name, rows in tables.items():
         write_text(output / name, to_csv(rows))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import matplotlib
 from matplotlib.figure import Figure
 
+from analysis.data.bounds import known_bounds
 from analysis.data.runs import Cell
 from analysis.figures.panels import (
     Line,
@@ -23,9 +24,9 @@ from analysis.figures.panels import (
     line_of,
     note_sizes,
     panel_grid,
-    plain_axes,
     row_label,
     size_words,
+    step_axis,
     usual_size,
 )
 from analysis.figures.sheet import NotDrawn, Sheet
@@ -86,7 +87,7 @@ def draw_curve_grid(grid: CurveGrid) -> Figure:
     width = PAGE if len(grid.columns) > 2 else PAGE * 0.7
     labels = [task_lines(text) for text in grid.rows]
     most = 1 + max(text.count("\n") for text in labels)
-    margins = Margins(left=0.44 + 0.11 * most, bottom=0.36)
+    margins = Margins(left=0.56 + 0.11 * most, bottom=0.36)
     with matplotlib.rc_context(paper_settings()):
         figure, axes = panel_grid(
             len(grid.rows), len(grid.columns), width, 0.98, margins, True, "row"
@@ -99,14 +100,14 @@ def draw_curve_grid(grid: CurveGrid) -> Figure:
             row_label(row[0], text)
             fit_axes(row[0], list(itertools.chain(*panels)))
             for axis, lines in zip(row, panels, strict=True):
-                plain_axes(axis)
                 draw_lines(axis, lines, styles)
                 note_sizes(axis, lines, usual)
+                step_axis(axis, grid.lines)
                 if not lines:
                     axis.text(0.5, 0.5, "no run", ha="center", transform=axis.transAxes)
-        axes[0, 0].set_xlim(0, max(float(line.steps[-1]) for line in grid.lines if len(line.steps)))
         height = figure.get_figheight()
         figure.text(0.5, 0.06 / height, "environment steps", ha="center")
+        figure.text(0.03 / width, 0.5, "mean return", va="center", rotation="vertical")
     return figure
 
 
@@ -119,11 +120,15 @@ def consistency_sheets(material: Material) -> list[Sheet | NotDrawn]:
 
 def lines_of_frameworks(material: Material, cell: Cell) -> tuple[Line, ...]:
     """One line per framework with a run in a setting."""
-    return tuple(
-        line_of(name, material.curves[cell, name], material.finals[cell, name], requested)
-        for name in frameworks_of(key for key in material.curves if key[0] == cell)
-        for requested in [material.groups[cell, name].requested]
-    )
+    names = frameworks_of(key for key in material.curves if key[0] == cell)
+    return tuple(make_line(material, cell, name, name) for name in names)
+
+
+def make_line(material: Material, cell: Cell, framework: str, name: str) -> Line:
+    """The line of a framework in a setting, called by its own name or by its algorithm's."""
+    at = (cell, framework)
+    bounds = material.verdicts.options.range_of(cell.env) or known_bounds(cell.env)
+    return line_of(name, material.curves[at], material.finals[at], material.groups[at], bounds)
 
 
 def _consistency_sheet(material: Material, study: str, algorithm: str, variant: str) -> Sheet:
@@ -172,13 +177,13 @@ def lines_of_algorithms(
     """One line per algorithm that a framework ran in a task under a configuration."""
     study, hps, variant = key
     recipe = framework if hps == OWN else hps
-    lines = []
-    for algorithm in sorted({cell.algorithm for cell, _ in material.curves}):
-        at = (Cell(study, env, algorithm, recipe, variant), framework)
-        if at in material.curves:
-            requested = material.groups[at].requested
-            lines.append(line_of(algorithm, material.curves[at], material.finals[at], requested))
-    return tuple(lines)
+    algorithms = sorted({cell.algorithm for cell, _ in material.curves})
+    cells = [Cell(study, env, algorithm, recipe, variant) for algorithm in algorithms]
+    return tuple(
+        make_line(material, cell, framework, cell.algorithm)
+        for cell in cells
+        if (cell, framework) in material.curves
+    )
 
 
 def _ranking_sheet(material: Material, study: str, hps: str, variant: str) -> Sheet | None:

@@ -7,6 +7,7 @@ from analysis.figures import (
     actions,
     curves,
     highlights,
+    improvement,
     intervals,
     profiles,
     ranks,
@@ -51,6 +52,7 @@ FAMILIES = tuple(
             "median, mean, interquartile mean, optimality gap",
             profiles.aggregate_sheets,
         ),
+        ("improvement", "chance that one framework's run beats another's", improvement.sheets),
     )
 )
 

@@ -7,7 +7,6 @@ import math
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from analysis.data.runs import Cell
 from analysis.figures import curves
@@ -16,19 +15,16 @@ from analysis.figures.panels import (
     Line,
     Margins,
     draw_lines,
-    draw_spots,
     fit_axes,
     interval_words,
     legend,
-    note_spot_sizes,
     panel_grid,
-    plain_axes,
-    short,
     size_words,
-    spot_limits,
+    step_axis,
     usual_size,
 )
 from analysis.figures.sheet import NotDrawn, Sheet
+from analysis.figures.spots import draw_spots, frame_of
 from analysis.figures.style import PAGE, Look, algorithm_looks, looks, paper_settings
 from analysis.verdicts.consistency import DIFFERENT, PairVerdict
 from analysis.verdicts.ranking import WORST_FIRST, RankingVerdict
@@ -67,7 +63,7 @@ def draw(content: Highlights) -> Figure:
     columns = min(_COLUMNS, len(content.panels))
     rows = math.ceil(len(content.panels) / columns)
     titles = max(title.count("\n") for title, _ in content.panels)
-    margins = Margins(left=0.45, top=0.4 + 0.12 * titles, bottom=0.36, across=0.32, down=0.2)
+    margins = Margins(left=0.55, top=0.4 + 0.12 * titles, bottom=0.36, across=0.32, down=0.2)
     # An empty row between the blocks holds the titles of the lower one.
     heights = ([1.25, 0.13 * len(styles) + 0.1, 0.05 + 0.1 * titles] * rows)[:-1]
     with matplotlib.rc_context(paper_settings()):
@@ -79,10 +75,12 @@ def draw(content: Highlights) -> Figure:
         for i, panel in enumerate(content.panels):
             row, column = divmod(i, columns)
             _draw_panel(axes[3 * row, column], axes[3 * row + 1, column], panel, content, styles)
+            if column == 0:
+                axes[3 * row, 0].set_ylabel("mean return")
         figure.text(
             0.5,
             0.06 / figure.get_figheight(),
-            "above: mean return over environment steps; below: mean return at the end",
+            "above: over environment steps; below: mean return at the end",
             ha="center",
         )
     return figure
@@ -98,16 +96,13 @@ def _draw_panel(
     top.set_title(title)
     draw_lines(top, lines, styles)
     fit_axes(top, scope)
-    plain_axes(top)
+    step_axis(top, scope)
     places = {name: i for i, name in enumerate(styles)}
     spots = [(float(places[line.name]), line) for line in lines]
-    draw_spots(bottom, spots, styles)
-    note_spot_sizes(bottom, spots, usual_size(content.lines))
-    bottom.set_xlim(spot_limits(scope))
+    usual = usual_size(content.lines)
+    draw_spots(bottom, spots, styles, frame_of(scope, usual), usual)
     bottom.set_ylim(len(styles) - 0.4, -0.6)
     bottom.set_yticks([])
-    bottom.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
-    bottom.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
 
 
 MOST = 6  # settings in a figure
@@ -156,7 +151,7 @@ def _of_algorithm(material: Material, study: str, algorithm: str, variant: str) 
     )
     name = file_name("highlights", algorithm, *material.suffix(study, variant, algorithm))
     context = material.context(study, variant)
-    return _sheet(
+    return highlight_sheet(
         material,
         name,
         title,
@@ -198,10 +193,12 @@ def _of_ranking(material: Material, key: curves.Configuration) -> Sheet | None:
     name = file_name("highlights", "ranking", hps, *material.suffix(study, variant))
     context = material.context(study, variant)
     cells = sorted({group.cell for ranked in worst.rankings for group in ranked.groups})
-    return _sheet(material, name, title, how, Highlights(panels, ALGORITHMS, True), context, cells)
+    return highlight_sheet(
+        material, name, title, how, Highlights(panels, ALGORITHMS, True), context, cells
+    )
 
 
-def _sheet(
+def highlight_sheet(
     material: Material,
     name: str,
     title: str,
@@ -210,9 +207,21 @@ def _sheet(
     context: str,
     cells: list[Cell],
 ) -> Sheet:
+    """A figure of settings with its caption.
+
+    Args:
+        material: What there is.
+        name: Of its files.
+        title: What it shows.
+        how: How the settings were chosen.
+        content: The settings.
+        context: Study and variant, in words.
+        cells: Settings of the runs behind it.
+    """
     caption = (
         f"{title} ({context}): {how}. Above: mean return per evaluation over environment steps. "
-        f"Below: final scores. Bands and lines: {interval_words(material.method)}; wide ones are "
-        f"cut off. {size_words(content.lines)}."
+        "Below: final scores, a circle per seed. Bands and lines: "
+        f"{interval_words(material.method)}; an arrow where a line goes on. "
+        f"{size_words(content.lines)}."
     )
     return Sheet(name, title, caption, tuple(cells), functools.partial(draw, content))

@@ -7,7 +7,6 @@ import math
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from analysis.data.published import targets
 from analysis.data.runs import Cell
@@ -15,17 +14,14 @@ from analysis.figures.curves import lines_of_frameworks
 from analysis.figures.panels import (
     Line,
     Margins,
-    draw_spots,
     interval_words,
     legend,
-    note_spot_sizes,
     panel_grid,
-    short,
     size_words,
-    spot_limits,
     usual_size,
 )
 from analysis.figures.sheet import NotDrawn, Sheet
+from analysis.figures.spots import draw_spots, frame_of
 from analysis.figures.style import PAGE, Look, looks, paper_settings
 from analysis.verdicts.study import Material
 from analysis.words import file_name, label, recipe_label, recipes
@@ -78,9 +74,9 @@ def _sheet(material: Material, study: str, algorithm: str, variant: str) -> Shee
     title = f"Final scores of {label(algorithm)}"
     diamonds = " Bars across: score read off the original paper." if _any(panels) else ""
     caption = (
-        f"{title} ({material.context(study, variant)}). Points: mean over seeds of the mean "
-        f"return of the last evaluation. Lines: {interval_words(material.method)}; wide ones are "
-        f"cut off. Down: whose hyperparameters.{diamonds} {size_words(lines)}."
+        f"{title} ({material.context(study, variant)}). Filled: mean over seeds of the mean "
+        f"return of the last evaluation.{_dots(lines)} Lines: {interval_words(material.method)}; "
+        f"an arrow where one goes on. Down: whose hyperparameters.{diamonds} {size_words(lines)}."
     )
     labels = tuple(recipe_label(hps) for hps in order)
     name = file_name("intervals", algorithm, *material.suffix(study, variant, algorithm))
@@ -111,23 +107,20 @@ def _draw_panel(
     axis: Axes, panel: TaskPanel, labels: tuple[str, ...], styles: dict[str, Look], usual: int
 ) -> None:
     axis.set_title(panel.env)
+    known = [score for score in panel.published if math.isfinite(score)]
+    frame = frame_of(panel.all, usual, known)
     step = 0.8 / len(styles)
     for i, (lines, score) in enumerate(zip(panel.lines, panel.published, strict=True)):
         places = {name: i - 0.4 + step * (j + 0.5) for j, name in enumerate(styles)}
         spots = [(places[line.name], line) for line in lines]
-        draw_spots(axis, spots, styles)
-        note_spot_sizes(axis, spots, usual)
+        draw_spots(axis, spots, styles, frame, usual)
         if math.isfinite(score):
             axis.plot([score, score], [i - 0.45, i + 0.45], color="0.15", linewidth=1.0)
-    if panel.all:
-        axis.set_xlim(spot_limits(panel.all, [s for s in panel.published if math.isfinite(s)]))
     axis.set_ylim(len(labels) - 0.5, -0.5)
     axis.set_yticks(range(len(labels)), labels)
     axis.grid(axis="y", visible=False)
     for edge in range(1, len(labels)):
         axis.axhline(edge - 0.5, color="0.85", linewidth=0.5)
-    axis.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
 
 
 def _published(algorithm: str, env: str, hps: str) -> float:
@@ -137,3 +130,7 @@ def _published(algorithm: str, env: str, hps: str) -> float:
 
 def _any(panels: tuple[TaskPanel, ...]) -> bool:
     return any(math.isfinite(score) for panel in panels for score in panel.published)
+
+
+def _dots(lines: list[Line]) -> str:
+    return " Circles: seeds." if any(len(line.scores) for line in lines) else ""

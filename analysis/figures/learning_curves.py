@@ -12,6 +12,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
+from analysis.data.bounds import known_bounds
+from analysis.figures.panels import within
 from analysis.figures.style import Look, looks, settings
 from analysis.verdicts.curves import Curve, Panel, y_range
 from analysis.words import FORMULAS, common_parts, own_parts
@@ -143,18 +145,19 @@ def _draw_panel(axis: Axes, panel: Panel, panels: Sequence[Panel], styles: dict[
     low, high, cut = y_range(panel.curves)
     for curve in panel.curves:
         # Intervals that fill the panel lie over each other: paler, they leave lines readable.
-        _draw_curve(axis, curve, styles[curve.framework], shade=0.07 if cut else 0.14)
+        shade = 0.07 if cut else 0.14
+        _draw_curve(axis, curve, styles[curve.framework], shade, panel.cell.env)
     axis.set_ylim(low, high)
     axis.set_xlim(left=0)
 
 
-def _draw_curve(axis: Axes, curve: Curve, look: Look, shade: float) -> None:
+def _draw_curve(axis: Axes, curve: Curve, look: Look, shade: float, env: str) -> None:
     for steps, returns in curve.seeds:
         axis.plot(steps, returns, color=look.color, linewidth=0.6, alpha=0.4)
     if np.isfinite(curve.low).any():
-        axis.fill_between(
-            curve.steps, curve.low, curve.high, color=look.color, alpha=shade, linewidth=0
-        )
+        data = np.concatenate([returns for _, returns in curve.seeds])
+        low, high = within(curve.low, curve.high, data, known_bounds(env))
+        axis.fill_between(curve.steps, low, high, color=look.color, alpha=shade, linewidth=0)
     axis.plot(
         curve.steps,
         curve.mean,

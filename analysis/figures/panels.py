@@ -1,4 +1,4 @@
-"""What figures are made of: panels laid out in inches, curves, points, and shared sentences.
+"""What figures are made of: panels laid out in inches, curves, and shared sentences.
 
 Laying out by hand is quick, and the same on every machine.
 """
@@ -18,6 +18,7 @@ from analysis.figures.style import LARGE, SMALL, Look
 from analysis.stats.intervals import Interval
 from analysis.stats.moments import Floats
 from analysis.verdicts.curves import Curve, limits
+from analysis.verdicts.groups import Group
 from analysis.words import FORMULAS, label
 
 Grid = Any  # array of Axes, [rows, columns]
@@ -141,6 +142,7 @@ class Line:
         high: float[K], upper end.
         final: Final score with its interval.
         size: Runs used/requested.
+        scores: float[n], final score of each seed; none where they are not known.
     """
 
     name: str
@@ -150,13 +152,47 @@ class Line:
     high: Floats
     final: Interval
     size: tuple[int, int]
+    scores: Floats
 
 
-def line_of(name: str, curve: Curve, final: Interval, requested: int) -> Line:
-    """A line for a curve."""
+def line_of(
+    name: str, curve: Curve, final: Interval, group: Group, bounds: tuple[float, float]
+) -> Line:
+    """A line for a curve, with intervals that end where no return can be.
+
+    Args:
+        name: Framework or algorithm.
+        curve: The curve.
+        final: Final score with its interval.
+        group: Where both come from.
+        bounds: Least and largest return that there can be; scores beyond them count more.
+    """
     steps = curve.steps.astype(np.float64)
-    size = (final.n, requested)
-    return Line(name, steps, curve.mean, curve.low, curve.high, final, size)
+    scores = np.empty(0) if group.scores is None else group.scores
+    low, high = within(curve.low, curve.high, curve.mean, bounds)
+    ends = within(
+        np.array([final.low]),
+        np.array([final.high]),
+        np.array([final.mean, *scores]),
+        bounds,
+    )
+    shown = dataclasses.replace(final, low=float(ends[0][0]), high=float(ends[1][0]))
+    return Line(name, steps, curve.mean, low, high, shown, (final.n, group.requested), scores)
+
+
+def within(
+    low: Floats, high: Floats, data: Floats, bounds: tuple[float, float]
+) -> tuple[Floats, Floats]:
+    """Ends of intervals, not beyond known bounds; data beyond them widen the bounds.
+
+    Args:
+        low: float[K], lower ends; NaN stays.
+        high: float[K], upper ends.
+        data: float[m], values that there were.
+        bounds: Least and largest value that there can be.
+    """
+    least, most = min([bounds[0], *data]), max([bounds[1], *data])
+    return np.maximum(low, least), np.minimum(high, most)
 
 
 def draw_lines(axis: Axes, lines: Sequence[Line], styles: Mapping[str, Look]) -> None:
@@ -182,7 +218,7 @@ def draw_lines(axis: Axes, lines: Sequence[Line], styles: Mapping[str, Look]) ->
 
 
 def fit_axes(axis: Axes, lines: Sequence[Line]) -> None:
-    """Limits that hold all curves, also those of other panels that share the axes."""
+    """Return axis that holds all curves, also those of other panels that share it; few ticks."""
     shown = [line for line in lines if len(line.mean)]
     if not shown:
         return
@@ -190,54 +226,32 @@ def fit_axes(axis: Axes, lines: Sequence[Line]) -> None:
     ends = np.concatenate([end for line in shown for end in (line.low, line.high)])
     low, high, _ = limits(data, ends)
     axis.set_ylim(low, high)
-    axis.set_xlim(0, max(float(line.steps[-1]) for line in shown))
-
-
-def plain_axes(axis: Axes, xticks: int = 3, yticks: int = 4) -> None:
-    """Few ticks, steps as 1M, returns as 5k."""
-    axis.xaxis.set_major_locator(MaxNLocator(xticks, steps=[1, 2, 5, 10], prune="upper"))
-    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axis.yaxis.set_major_locator(MaxNLocator(yticks, steps=[1, 2, 2.5, 5, 10]))
+    axis.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10], min_n_ticks=3))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+
+
+def step_axis(axis: Axes, lines: Sequence[Line], most: int = 3) -> None:
+    """Axis of steps from 0 to the last evaluation of any line, which has a tick of its own.
+
+    Args:
+        axis: Where to.
+        lines: All lines of panels that share the axis.
+        most: About how many ticks.
+    """
+    end = max((float(line.steps[-1]) for line in lines if len(line.steps)), default=1.0)
+    even = MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(0, end)
+    ticks = [*(tick for tick in even if 0 <= tick < 0.8 * end), end]
+    words = EngFormatter(sep="")
+    axis.set_xlim(0, end)
+    axis.set_xticks(ticks, [words(float(f"{tick:.3g}")) for tick in ticks])
+    # Inside of its panel, so that it does not run into the next one's first tick.
+    for text in axis.get_xticklabels()[-1:]:
+        text.set_horizontalalignment("right")
 
 
 def short(value: float) -> str:
     """A return on an axis: 2.5k for 2500."""
     return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"
-
-
-def draw_spots(axis: Axes, spots: Sequence[tuple[float, Line]], styles: Mapping[str, Look]) -> None:
-    """Final scores across, with their intervals, each at its height."""
-    for height, line in spots:
-        look, final = styles[line.name], line.final
-        if np.isfinite(final.low):
-            axis.plot([final.low, final.high], [height] * 2, color=look.color, linewidth=1.2)
-        axis.plot(final.mean, height, color=look.color, marker=look.marker, markersize=3)
-
-
-def note_spot_sizes(axis: Axes, spots: Sequence[tuple[float, Line]], usual: int) -> None:
-    """Writes runs used/requested at the right end of rows with an unusual number."""
-    for height, line in spots:
-        if line.size != (usual, usual):
-            axis.text(
-                0.99,
-                height,
-                f"{line.size[0]}/{line.size[1]}",
-                transform=axis.get_yaxis_transform(),
-                ha="right",
-                va="center",
-                fontsize=SMALL - 1,
-                color="0.25",
-                bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.5},
-            )
-
-
-def spot_limits(lines: Sequence[Line], more: Sequence[float] = ()) -> tuple[float, float]:
-    """Limits of an axis of final scores and of other values shown beside them."""
-    ends = [end for line in lines for end in (line.final.low, line.final.high)]
-    data = [*(line.final.mean for line in lines), *more]
-    low, high, _ = limits(np.array(data), np.array(ends), headroom=1.5)
-    return low, high
 
 
 def note_sizes(axis: Axes, lines: Sequence[Line], usual: int) -> None:
@@ -259,7 +273,8 @@ def usual_size(lines: Sequence[Line]) -> int:
 def interval_words(method: str) -> str:
     """Which interval is shown, for captions."""
     text = f"95% interval, method {method} ({FORMULAS[method]})"
-    return text + ", which is narrower than 95%" * (method == "thesis")
+    text += ", which is narrower than 95%" * (method == "thesis")
+    return text + ", cut at what a task's rewards allow"
 
 
 def size_words(lines: Sequence[Line]) -> str:

@@ -5,9 +5,12 @@ mean, mean and optimality gap with intervals.
 """
 
 import functools
+from collections.abc import Sequence
 
 import matplotlib
+import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from analysis.data.runs import Cell
 from analysis.figures.panels import Margins, legend, panel_grid
@@ -103,19 +106,32 @@ def draw(panels: tuple[tuple[str, Profiles], ...]) -> Figure:
                     markersize=2.5,
                     markevery=(3 * i, 12),
                 )
-            axis.set_xlim(float(item.thresholds[0]), float(item.thresholds[-1]))
+            axis.set_xlim(*eventful([item for _, item in panels]))
             axis.set_ylim(0, 1.02)
-            axis.set_xticks([0, 0.5, 1, 1.5])
+            axis.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
         axes[0, 0].set_ylabel("share of runs above")
         figure.text(0.53, 0.06 / figure.get_figheight(), "normalised score", ha="center")
     return figure
+
+
+def eventful(items: Sequence[Profiles]) -> tuple[float, float]:
+    """The thresholds between which any profile falls, with one more on either side."""
+    thresholds = items[0].thresholds
+    falls = np.zeros(len(thresholds), dtype=bool)
+    for item in items:
+        falls |= ((item.high > 0) & (item.low < 1)).any(axis=0)
+    at = np.flatnonzero(falls)
+    if not len(at):
+        return float(thresholds[0]), float(thresholds[-1])
+    first, last = max(0, at[0] - 1), min(len(thresholds) - 1, at[-1] + 1)
+    return float(thresholds[first]), float(thresholds[last])
 
 
 _TITLES = {
     "median": "median",
     "iqm": "interquartile mean",
     "mean": "mean",
-    "optimality_gap": "optimality gap",
+    "optimality_gap": "optimality gap\n(lower is better)",
 }
 
 
@@ -130,10 +146,11 @@ def _aggregate_sheet(
     material: Material, study: str, algorithm: str, variant: str, items: list[Overall]
 ) -> Sheet:
     title = f"Scores of {label(algorithm)} over all tasks"
+    resamples = items[0].aggregates.resamples
     caption = (
         f"{title} ({material.context(study, variant)}). Points: aggregates of normalised final "
-        f"scores; a low optimality gap is good. Lines: 95% intervals, percentile bootstrap "
-        f"stratified over tasks, {items[0].aggregates.resamples:,} resamples. {scale_words(items)}"
+        f"scores; of the optimality gap, lower is better. Lines: 95% intervals, percentile "
+        f"bootstrap stratified over tasks, {resamples:,} resamples. {scale_words(items)}"
     )
     rows = tuple((recipe_label(item.hps), item.aggregates) for item in items)
     name = file_name("aggregates", algorithm, *material.suffix(study, variant, algorithm))
@@ -143,7 +160,7 @@ def _aggregate_sheet(
 def draw_aggregates(rows: tuple[tuple[str, Aggregates], ...]) -> Figure:
     """Draws one panel per aggregate."""
     styles = looks(name for _, item in rows for name in item.names)
-    margins = Margins(left=0.95, top=0.42, bottom=0.36)
+    margins = Margins(left=0.95, top=0.54, bottom=0.36)
     with matplotlib.rc_context(paper_settings()):
         height = 0.15 + 0.13 * len(styles) * len(rows)
         figure, axes = panel_grid(1, len(NAMES), PAGE, height, margins, False, True)

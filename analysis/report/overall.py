@@ -17,7 +17,8 @@ def overall_table(items: Sequence[Overall], verdicts: StudyVerdicts, links: Link
     heads = [head for head in heads if head[0] != "task"]
     columns = [(name, False) for name, _ in heads] + [("framework", False)]
     for name in NAMES:
-        columns += [(name.replace("_", " "), True), ("95% interval", True)]
+        better = " (lower is better)" if name == "optimality_gap" else ""
+        columns += [(name.replace("_", " ") + better, True), ("95% interval", True)]
     columns += [("tasks", True), ("n per task", True)]
     rows = []
     for item in items:

@@ -178,7 +178,7 @@ SECTIONS = {
     "reproduction": ("reproduction",),
     "consistency": ("verdicts", "highlights", "intervals", "consistency"),
     "ranking": ("ranks", "ranking"),
-    "overall": ("aggregates", "profiles"),
+    "overall": ("aggregates", "improvement", "profiles"),
     "environment": ("wrappers", "vectorised", "actions"),
 }
 

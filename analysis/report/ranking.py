@@ -1,5 +1,6 @@
 """Ranking on the page: do frameworks rank the algorithms alike?"""
 
+import collections
 from collections.abc import Sequence
 
 from analysis.data.runs import Cell
@@ -24,7 +25,7 @@ from analysis.verdicts.ranking import (
     RankPair,
 )
 from analysis.verdicts.study import StudyVerdicts
-from analysis.words import OWN, label, order_words, recipe_label, seeds_words
+from analysis.words import OWN, label, order_words, recipe_label, recipes, seeds_words
 
 
 def ranking(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
@@ -57,7 +58,10 @@ def ranking(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
     several = len({(item.study, item.variant) for item in items}) > 1
     broken = [item for item in items if item.verdict == NOT_PRESERVED]
     broken.sort(key=lambda item: (item.same_order, item.env, item.hps))
-    findings = [_finding(item, several, links) for item in broken]
+    causes: dict[tuple[str, str, str], list[RankingVerdict]] = {}
+    for item in broken:  # the same task under several configurations has one cause, it may be
+        causes.setdefault((item.study, item.variant, item.env), []).append(item)
+    findings = [_finding(own, several, links) for own in causes.values()]
     headline = Sentence(head, _all(items, links), "t-ranking")
     return answer("ranking", question, headline, parts, findings)
 
@@ -66,26 +70,50 @@ def _all(items: Sequence[RankingVerdict], links: Links) -> tuple[int, ...]:
     return links.of(g for item in items for ranked in item.rankings for g in ranked.groups)
 
 
-def _finding(item: RankingVerdict, several: bool, links: Links) -> Sentence:
-    ranks = "; ".join(f"{label(one.framework)}: {_ranks(one, item)}" for one in item.rankings)
-    opposite = ", ".join(
+def _finding(items: Sequence[RankingVerdict], several: bool, links: Links) -> Sentence:
+    """One task, under one or several configurations."""
+    one = items[0]
+    runs = sizes(group for item in items for ranked in item.rankings for group in ranked.groups)
+    if len(items) == 1:
+        ranks = "; ".join(
+            f"{label(ranked.framework)}: {_ranks(ranked, one)}" for ranked in one.rankings
+        )
+        text = (
+            f"{_where(one, several)}: {one.verdict}. "
+            f"In opposite order: {', '.join(_opposite(one))}. Ranks: {ranks}. "
+            "Probability that no two means are in opposite orders: "
+            f"{order_words(one.same_order, one.chance)}. {runs}"
+        )
+        return Sentence(text, _all(items, links), "t-ranking", recipe_label(one.hps))
+    found = collections.Counter(words for item in items for words in _opposite(item))
+    opposite = ", ".join(f"{words} ({found[words]} of {len(items)})" for words in sorted(found))
+    known = recipes(item.hps for item in items)
+    under = "; ".join(recipe_words(hps) for hps in known)
+    chances = [item.same_order for item in items]
+    text = (
+        f"{one.env}{_apart(one, several)}: {one.verdict} under {len(items)} configurations "
+        f"({under}). In opposite order: {opposite}. Probability that no two means are in opposite "
+        f"orders: {min(chances):.2f} to {max(chances):.2f} (if all tied: {one.chance.mean:.2f} on "
+        f"average). {runs}"
+    )
+    return Sentence(text, _all(items, links), "t-ranking", one.env)
+
+
+def _opposite(item: RankingVerdict) -> list[str]:
+    return [
         f"{label(first)} and {label(second)} between {label(pair.first)} and {label(pair.second)}"
         for pair in item.pairs
         for first, second in pair.reversed_pairs
-    )
-    text = (
-        f"{_where(item, several)}: {item.verdict}. In opposite order: {opposite}. Ranks: {ranks}. "
-        "Probability that no two means are in opposite orders: "
-        f"{order_words(item.same_order, item.chance)}. "
-        f"{sizes(group for one in item.rankings for group in one.groups)}"
-    )
-    words = recipe_label(item.hps)
-    return Sentence(text, _all([item], links), "t-ranking", words)
+    ]
 
 
 def _where(item: RankingVerdict, several: bool) -> str:
-    own = f" (study {item.study}{', ' * bool(item.variant)}{item.variant})" if several else ""
-    return f"{item.env} under {recipe_words(item.hps)}{own}"
+    return f"{item.env} under {recipe_words(item.hps)}{_apart(item, several)}"
+
+
+def _apart(item: RankingVerdict, several: bool) -> str:
+    own = f" (study {item.study}{', ' * bool(item.variant)}{item.variant})"
+    return own if several else ""
 
 
 def _ranks(ranked: Ranked, item: RankingVerdict) -> str:

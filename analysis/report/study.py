@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import hashlib
 import math
 from collections.abc import Sequence
 
@@ -140,10 +141,29 @@ def read_provenance(runs: Sequence[Run]) -> Provenance:
     )
 
 
+def _plain(package: str) -> str:
+    return package.lower().replace("_", "-").replace(".", "-")
+
+
+def _code(adapter: reading.AdapterCode) -> str:
+    """Distribution and version, and the start of a hash over the hashes of all files."""
+    text = "\n".join(f"{name} {digest}" for name, digest in sorted(adapter.files.items()))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    owner = f"{adapter.distribution} {adapter.version}, " if adapter.distribution else ""
+    return f"{owner}files {digest}"
+
+
 def _facts(found: reading.Provenance, framework: str) -> list[tuple[str, str]]:
-    own = (name for name in found.packages if framework in name.lower() and name not in PACKAGES)
+    asked_for = set(map(_plain, found.adapter.requires))
+    own = (
+        name
+        for name in found.packages
+        if name not in PACKAGES and (framework in name.lower() or _plain(name) in asked_for)
+    )
     told = [*own, *(name for name in PACKAGES if name in found.packages)]
     facts = [(name, found.packages[name]) for name in told]
+    if found.adapter.files:
+        facts.append((f"adapter of {framework}", _code(found.adapter)))
     for value, name in (
         (found.python, "Python"),
         (found.processor, "processor"),

@@ -9,6 +9,8 @@ from analysis.stats.ranks import Chance
 from analysis.verdicts.consistency import PairVerdict
 from analysis.verdicts.existence import Existence
 from analysis.verdicts.groups import Group
+from analysis.verdicts.paired import PairedVerdict
+from analysis.verdicts.pooling import PooledPair
 from analysis.verdicts.ranking import RankingVerdict
 from analysis.verdicts.reproduction import ReproductionVerdict
 from analysis.verdicts.stopping import StoppingVerdict
@@ -53,6 +55,54 @@ def consistency_row(item: PairVerdict) -> Row:
         "rounding_matters": item.rounding_matters,
         "remarks": "; ".join(item.remarks),
     }
+
+
+def paired_row(item: PairedVerdict) -> Row:
+    """One pair of frameworks in one setting, seed by seed."""
+    found = item.result
+    return {
+        **setting_row(item.item.cell),
+        "first": item.item.first.framework,
+        "second": item.item.second.framework,
+        "pairs": found.n,
+        "seeds": " ".join(map(str, item.seeds)),
+        "difference": found.difference,
+        "low": found.low,
+        "high": found.high,
+        "p_paired": found.p,
+        "correlation": found.correlation,
+        "n_first": item.item.first.n,
+        "n_second": item.item.second.n,
+        "p_welch": item.item.p_welch,
+    }
+
+
+def pooled_rows(pair: PooledPair) -> list[Row]:
+    """One row per task; differences in shares of the way that margins are a share of."""
+    found = pair.pooled
+    return [
+        {
+            **setting_row(item.cell),
+            "first": item.first.framework,
+            "second": item.second.framework,
+            "n_first": item.first.n,
+            "n_second": item.second.n,
+            "scale": scale,
+            "difference": item.difference / scale,
+            "low": item.low / scale,
+            "high": item.high / scale,
+            "pooled": found.estimates[i],
+            "pooled_low": found.lows[i],
+            "pooled_high": found.highs[i],
+            "tasks": len(pair.items),
+            "mean_over_tasks": found.mean,
+            "mean_low": found.low,
+            "mean_high": found.high,
+            "p_mean": found.p,
+            "deviation_between_tasks": found.between,
+        }
+        for i, (item, scale) in enumerate(zip(pair.items, pair.scales, strict=True))
+    ]
 
 
 def reproduction_row(item: ReproductionVerdict) -> Row:

@@ -6,21 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.data.published import best_score, random_score, reference_score, split_version
+from analysis.data.bounds import known_bounds
+from analysis.data.published import best_score, random_score, reference_score
 from analysis.stats import unseen
 from analysis.stats.moments import Floats
 from analysis.verdicts.groups import Group
 from analysis.verdicts.options import Options
 
 Pair = tuple[Group, Group]
-
-# Ends that no return can pass, by the tasks' rewards: 1 a step for 1,000 steps; 10 a step less
-# penalties, and the end of the episode where the pole falls; less a distance and an effort.
-_ENDS: dict[str, tuple[float, float]] = {
-    "InvertedPendulum": (0.0, 1000.0),
-    "InvertedDoublePendulum": (0.0, 10_000.0),
-    "Reacher": (-math.inf, 0.0),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,14 +116,13 @@ def range_of(pair: Sequence[Group], options: Options) -> Range:
         options: May hold a range for the task.
     """
     cell = pair[0].cell
-    task, _ = split_version(cell.env)
     given = options.range_of(cell.env)
     random, best = random_score(cell.env), best_score(cell.algorithm, cell.env)
     if given:
         low, high, source = *given, "given"
     elif random is not None and best is not None:
         low, high, source = random[0], best, "random actions to the best published score"
-        ends = _ENDS.get(task, (-math.inf, math.inf))
+        ends = known_bounds(cell.env)
         low = ends[0] if math.isfinite(ends[0]) else low
         high = ends[1] if math.isfinite(ends[1]) else high
         if any(map(math.isfinite, ends)):

@@ -5,7 +5,9 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -190,6 +192,23 @@ def gather(loaded: Loaded, options: Options, method: str = "t") -> Material:
         if group.scores is not None and group.n
     }
     return Material(loaded, verdicts, overall(verdicts.groups, options), curves, finals, method)
+
+
+def material_of_published(verdicts: StudyVerdicts) -> Material:
+    """What can be drawn of published tables alone: no curves, and intervals as the thesis has them.
+
+    Args:
+        verdicts: Those on published numbers, of `judge_published`.
+    """
+    empty = np.empty(0)
+    keys = {(group.cell, group.framework): group for group in verdicts.groups}
+    curves = {key: Curve(key[1], (), np.empty(0, np.int64), empty, empty, empty, 0) for key in keys}
+    finals = {}
+    for key, group in keys.items():
+        mean, n = float(group.moments.mean), group.n
+        half = 1.96 * float(group.moments.sd) * math.sqrt(n - 1) / n  # as the tables print it
+        finals[key] = Interval(mean, mean - half, mean + half, n, "thesis")
+    return Material(Loaded(Path(), (), ()), verdicts, (), curves, finals, "thesis")
 
 
 def frameworks_of(keys: Iterable[tuple[Cell, str]]) -> list[str]:

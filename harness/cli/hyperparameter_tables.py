@@ -21,7 +21,7 @@ from harness.contract.algorithms import ALGORITHMS
 from harness.contract.fields import SpecError, plain
 from harness.contract.recipes import load_recipe, recipe_names
 from harness.contract.run_spec import ALIGNMENTS
-from harness.train.prepare import resolve
+from harness.train.prepare import in_own_units, resolve
 
 RECIPE = "original"
 EXAMPLES = {"continuous": "HalfCheetah-v4", "discrete": "CartPole-v1"}
@@ -77,7 +77,10 @@ def columns(
         if not adapter.supports(algorithm):
             continue
         try:
-            effective = resolve(adapter, algorithm, requested, alignment, context)
+            asked = requested
+            if hps == name:
+                asked = in_own_units(adapter, algorithm, requested, (), context)
+            effective = resolve(adapter, algorithm, asked, alignment, context)
             native = adapter.translate(algorithm, effective, context)
         except SpecError as error:
             result.append(Column(name, {}, str(error)))

@@ -21,7 +21,7 @@ from harness.contract.recipes import recipe_files, recipe_names
 from harness.record.files import write_all
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,19}")
-_TABLE = '[project.entry-points."parallax.adapters"]'
+_GROUP = "parallax.adapters"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,16 +66,12 @@ def new_adapter(name: str, root: Path) -> list[Path]:
         SpecError: The name cannot be had, the folder is no checkout, or a file is in the way.
     """
     check_name(name)
-    project = root / "pyproject.toml"
-    if not (root / "adapters").is_dir() or _project_name(project) != "parallax-rl":
-        raise SpecError(
-            f"--in {root} is no checkout of this project. Name one, or use --package for a "
-            "package of your own."
-        )
+    project = check_checkout(root, ", or use --package for a package of your own")
     skeleton = Skeleton(name, f"adapters.{name}", f"adapters/{name}", f"tests/adapters/{name}")
     files = {root / path: text for path, text in skeleton.files("hp_configs").items()}
-    changed = add_entry_point(project.read_text(), skeleton)
-    return _write(files, {project: changed})
+    entry = f'{name} = "{skeleton.module}:{skeleton.class_name}"'
+    changed = add_entry(project.read_text(), _GROUP, entry)
+    return write(files, {project: changed})
 
 
 def new_package(name: str, parent: Path) -> list[Path]:
@@ -89,19 +85,40 @@ def new_package(name: str, parent: Path) -> list[Path]:
     skeleton = Skeleton(name, module, module, "tests")
     files = skeleton.files(f"{module}/hp_configs")
     files["pyproject.toml"] = skeleton.fill("pyproject.toml")
-    return _write({parent / name / path: text for path, text in files.items()}, {})
+    return write({parent / name / path: text for path, text in files.items()}, {})
 
 
 def check_name(name: str) -> None:
     """Raises `SpecError` for a name that no new framework can have."""
+    check_word(name)
+    taken = set(installed_adapters()).union(*(recipe_names(a) for a in ALGORITHMS))
+    if name in taken:
+        raise SpecError(f"NAME={name} is taken by a framework or recipe: choose another.")
+
+
+def check_word(name: str) -> None:
+    """Raises `SpecError` for what cannot be the name of a module here."""
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise SpecError(
             f"NAME={name} must be lower-case letters, digits and underscores, up to 20, with a "
             "letter first, and no word of Python's own."
         )
-    taken = set(installed_adapters()).union(*(recipe_names(a) for a in ALGORITHMS))
-    if name in taken:
-        raise SpecError(f"NAME={name} is taken by a framework or recipe: choose another.")
+
+
+def check_checkout(root: Path, otherwise: str = "") -> Path:
+    """The pyproject.toml of a checkout of this project.
+
+    Args:
+        root: The folder to look in.
+        otherwise: What else a user can do than name a checkout.
+
+    Raises:
+        SpecError: It is no checkout.
+    """
+    project = root / "pyproject.toml"
+    if not (root / "adapters").is_dir() or _project_name(project) != "parallax-rl":
+        raise SpecError(f"--in {root} is no checkout of this project. Name one{otherwise}.")
+    return project
 
 
 def _project_name(project: Path) -> str | None:
@@ -113,7 +130,19 @@ def _project_name(project: Path) -> str | None:
     return name
 
 
-def _write(new: dict[Path, str], changed: dict[Path, str]) -> list[Path]:
+def write(new: dict[Path, str], changed: dict[Path, str]) -> list[Path]:
+    """Writes all files or none.
+
+    Args:
+        new: Text of files that must not be there yet.
+        changed: New text of files that are.
+
+    Returns:
+        Their paths.
+
+    Raises:
+        SpecError: A file is in the way or cannot be written.
+    """
     for path in new:
         if path.exists():
             raise SpecError(f"{path} exists and is left as it is: choose another NAME or --in.")
@@ -203,17 +232,19 @@ class Skeleton:
         return "\n".join(lines) + "\n"
 
 
-def add_entry_point(pyproject: str, skeleton: Skeleton) -> str:
-    """The text of pyproject.toml with the adapter registered.
+def add_entry(pyproject: str, group: str, entry: str) -> str:
+    """The text of pyproject.toml with one more entry point.
 
-    Raises:
-        SpecError: The text has no table of adapters.
+    Args:
+        pyproject: Its text.
+        group: The group of the entry point; its table comes last where there is none.
+        entry: The line to add.
     """
-    before, table, after = pyproject.partition(f"{_TABLE}\n")
+    heading = f'[project.entry-points."{group}"]'
+    before, table, after = pyproject.partition(f"{heading}\n")
     if not table:
-        raise SpecError(f"pyproject.toml has no table {_TABLE}: add it.")
+        return f"{pyproject.rstrip()}\n\n{heading}\n{entry}\n"
     entries, blank, rest = after.partition("\n\n")
-    entry = f'{skeleton.name} = "{skeleton.module}:{skeleton.class_name}"'
     return before + table + entries.rstrip("\n") + f"\n{entry}" + (blank + rest or "\n")
 
 

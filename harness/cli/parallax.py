@@ -28,6 +28,7 @@ _TRAINING = {
     "alignment": (f"{_TABLES}:print_alignment", "What each framework receives, and how"),
     "appendix": (f"{_TABLES}:print_appendix", "The same as tables for a paper's appendix"),
     "new-adapter": ("harness.cli.new_adapter:main", "Starts an adapter for another framework"),
+    "new-algorithm": ("harness.cli.new_algorithm:main", "Starts the files of another algorithm"),
 }
 _HELP = """\
 usage: parallax COMMAND ...

@@ -16,19 +16,26 @@ import dataclasses
 import pytest
 
 # Before the parts are imported, or failures do not say what was compared.
-_PARTS = ("cadence", "exits", "hyperparameters", "seeds_and_bounds")
+_PARTS = ("cadence", "exits", "hyperparameters", "meanings", "seeds_and_bounds", "targets")
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
 from harness.conformance.cadence import CadenceConformance  # noqa: E402
 from harness.conformance.exits import ExitConformance  # noqa: E402
 from harness.conformance.hyperparameters import HyperparameterConformance  # noqa: E402
+from harness.conformance.meanings import MeaningConformance  # noqa: E402
 from harness.conformance.seeds_and_bounds import LuckConformance  # noqa: E402
+from harness.conformance.targets import TargetConformance  # noqa: E402
 from harness.contract.adapter import load_adapter  # noqa: E402
 from harness.contract.algorithms import ALGORITHMS, field_names  # noqa: E402
 
 
 class AdapterConformance(
-    HyperparameterConformance, CadenceConformance, LuckConformance, ExitConformance
+    HyperparameterConformance,
+    MeaningConformance,
+    TargetConformance,
+    CadenceConformance,
+    LuckConformance,
+    ExitConformance,
 ):
     """What every adapter must keep. Subclass it and set `framework`."""
 

@@ -63,9 +63,11 @@ class HyperparameterConformance:
         """The step sizes of policy, critics and temperature are those asked for."""
         base = base_hyperparameters(self.framework, algorithm)
         seen = observe(self.framework, algorithm, base).learning_rates
-        for field, role in _RATES.items():
-            if hasattr(base, field) and role in seen:
-                assert seen[role][0] == pytest.approx(getattr(base, field)), f"{role}: {field}"
+        checked = [f for f, role in _RATES.items() if hasattr(base, f) and role in seen]
+        assert checked, f"optimisers of {sorted(seen)} stepped, of which no rate is known"
+        for field in checked:
+            rate = seen[_RATES[field]][0]
+            assert rate == pytest.approx(getattr(base, field)), f"{_RATES[field]}: {field}"
 
     def test_learning_rate_schedule_is_kept(self, algorithm: str) -> None:
         """Constant stays; linear never rises and ends near zero."""
@@ -106,6 +108,7 @@ class HyperparameterConformance:
         step = observe(self.framework, off_policy_algorithm, hp).target_step
         assert step is not None, "no target network ever moved"
         targets = [name for name in step.before if "target" in name]
+        assert targets, "no weights are named as targets"
         online = [value for name, value in step.after.items() if name not in targets]
         for name in targets:
             before, after = step.before[name], step.after[name]

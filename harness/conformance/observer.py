@@ -2,14 +2,16 @@
 
 import dataclasses
 from collections import defaultdict
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.contract.adapter import Policy
+from harness.contract.adapter import Policy, Weights
 from harness.contract.algorithms import Cadence
 from harness.contract.events import (
     Attached,
+    Backward,
     EnvStep,
     EpisodeBegin,
     Events,
@@ -31,11 +33,18 @@ class Observed:
         cadence: The counts.
         learning_rates: Per role (`policy`, `critic`, `temperature`) the step size at each step.
         target_step: The first update of target networks, with all weights; None without one.
+        at_first: All weights before the first optimiser step.
+        rows: How many rows layers saw between the environment's last step and the first of an
+            optimiser.
+        losses: What was differentiated in the first round of updates, in order.
     """
 
     cadence: Cadence
     learning_rates: dict[str, list[float]]
     target_step: TargetUpdate | None
+    at_first: Weights
+    rows: frozenset[int]
+    losses: tuple[float, ...]
 
 
 class Observer:
@@ -63,11 +72,16 @@ class Observer:
         self._rates: dict[int, list[float]] = defaultdict(list)
         self._of_policy: set[int] = set()
         self._network_ran = self._asking = False
+        self._weights: Callable[[], Weights] | None = None
+        self._at_first: Weights = {}
+        self._rows: set[int] = set()
+        self._losses: list[float] = []
         events.subscribe(Attached, self._attach)
         events.subscribe(EpisodeBegin, self._before_reset)
         events.subscribe(EnvStep, self._before_step)
         events.subscribe(Forward, self._before_forward)
         events.subscribe(OptimizerStep, self._before_update)
+        events.subscribe(Backward, self._before_backward)
         events.subscribe(TargetUpdate, self._target_updates.append)
 
     def observed(self) -> Observed:
@@ -91,7 +105,9 @@ class Observer:
         cadence = Cadence(
             self._random_steps(), self._first_update, critics.pop(), policy, len(updates)
         )
-        return Observed(cadence, rates, updates[0] if updates else None)
+        first = updates[0] if updates else None
+        rows, losses = frozenset(self._rows), tuple(self._losses)
+        return Observed(cadence, rates, first, self._at_first, rows, losses)
 
     def _random_steps(self) -> int:
         # Collectors try the policy once when they are made, which says nothing of step 1.
@@ -100,6 +116,7 @@ class Observer:
 
     def _attach(self, attached: Attached) -> None:
         self._policy, self._targets = attached.policy, TargetWatch(self._events, attached.weights)
+        self._weights = attached.weights
 
     def _before_reset(self, event: EpisodeBegin) -> None:
         self._network_ran = False  # the next action is chosen after this
@@ -107,9 +124,19 @@ class Observer:
     def _before_step(self, event: EnvStep) -> None:
         self._random.append(not self._network_ran)
         self._network_ran = False
+        if not self._first_update:
+            self._rows.clear()
+
+    def _before_backward(self, event: Backward) -> None:
+        if self._first_update in (0, self._events.steps):
+            self._losses.append(event.loss)
 
     def _before_update(self, step: OptimizerStep) -> None:
-        assert self._policy and self._targets, "nothing was attached before the first update"
+        assert self._policy and self._targets and self._weights, (
+            "nothing was attached before the first update"
+        )
+        if not self._first_update:
+            self._at_first = self._weights()
         self._first_update = self._first_update or self._events.steps
         self._targets.look()
         self._note_parameters_of(self._policy)
@@ -121,8 +148,11 @@ class Observer:
     def _before_forward(self, forward: Forward) -> None:
         if self._asking:
             self._of_policy.update(forward.places)
-        elif forward.places:
-            self._network_ran = True
+            return
+        self._network_ran |= bool(forward.places)
+        shape: tuple[int, ...] = getattr(next(iter(forward.inputs), None), "shape", ())
+        if not self._first_update and len(shape) > 1:
+            self._rows.add(int(shape[-2]))
 
     def _note_parameters_of(self, policy: Policy) -> None:
         self._asking = True

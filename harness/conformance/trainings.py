@@ -14,6 +14,7 @@ from envs.make import make_training_env
 from envs.scripted import DISCRETE_ENV_ID, ENV_ID, ScriptedEnv
 from envs.tasks import load_task
 from harness.conformance.observer import Observed, Observer
+from harness.contract import watchers
 from harness.contract.adapter import (
     Context,
     Loadable,
@@ -90,24 +91,59 @@ def _accepted(framework: str, algorithm: str, hyperparameters: Hyperparameters) 
     return True
 
 
+@dataclasses.dataclass(frozen=True)
+class Circumstances:
+    """What a training is besides its framework, algorithm and hyperparameters.
+
+    Attributes:
+        steps: Environment transitions asked for.
+        seed: Training seed.
+        ask: Whether to call the greedy policy before every step.
+        env_id: Which scripted task.
+        n_envs: Copies of it.
+        wrappers: `none` or `normalized`.
+        reward_scale: What the task's rewards are multiplied by.
+    """
+
+    steps: int = STEPS
+    seed: int = 0
+    ask: bool = False
+    env_id: str = ENV_ID
+    n_envs: int = 1
+    wrappers: str = "none"
+    reward_scale: float = 1.0
+
+    @property
+    def context(self) -> Context:
+        """What a translation may know."""
+        return Context(load_task(self.env_id), self.steps, self.seed, self.n_envs)
+
+
+def around_of(algorithm: str, **circumstances: Any) -> Circumstances:
+    """Circumstances on the scripted task whose actions are of the algorithm's kind."""
+    return Circumstances(**{"env_id": task_of(algorithm)} | circumstances)
+
+
 def translate(
-    framework: str,
-    algorithm: str,
-    hyperparameters: Hyperparameters,
-    steps: int = STEPS,
-    seed: int = 0,
-    env_id: str | None = None,
-    n_envs: int = 1,
+    framework: str, algorithm: str, hyperparameters: Hyperparameters, **circumstances: Any
 ) -> Native:
     """Native settings on a scripted task.
+
+    Args:
+        framework: Name of the adapter.
+        algorithm: Name of the algorithm.
+        hyperparameters: In unified units.
+        circumstances: Fields of `Circumstances`.
 
     Raises:
         SpecError: The framework refuses.
     """
-    context = Context(load_task(env_id or task_of(algorithm)), steps, seed, n_envs)
+    context = around_of(algorithm, **circumstances).context
     return load_adapter(framework).translate(algorithm, hyperparameters, context)
 
 
+_FAR = 1e4 * np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
+"""Observations far away, float32[64, 3]."""
 _SOME = np.linspace(-20, 20, 15, dtype=np.float32).reshape(5, 3)
 """Observations near and far, float32[5, 3]."""
 
@@ -126,6 +162,7 @@ class Trained:
         noise: Difference of each action from the greedy one, as a share of half the range.
         greedy_reversed: `greedy`, asked about the same observations the other way round.
         starts: The first observation of each copy of the task, float64[n_envs, 3].
+        far: Greedy actions for observations far away in all directions, float32[64, 2].
     """
 
     weights: Weights
@@ -137,6 +174,7 @@ class Trained:
     noise: NDArray[np.float32]
     greedy_reversed: NDArray[Any]
     starts: NDArray[np.float64]
+    far: NDArray[Any]
 
 
 class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -162,14 +200,14 @@ class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
 class _Monitor:
     """What a training reports to, and what it kept."""
 
-    def __init__(self, ask: bool = False) -> None:
+    def __init__(self, around: Circumstances) -> None:
         self.events = Events()
+        self._around = around
         self.policy: Policy | None = None
         self.weights: Callable[[], Weights] | None = None
         self.tasks: list[ScriptedEnv] = []
         self.copies: list[_Watched] = []
         self.noise: list[NDArray[np.float32]] = []
-        self._ask = ask
 
     def attach(
         self, policy: Policy, weights: Callable[[], Weights], loadable: Loadable | None = None
@@ -181,28 +219,24 @@ class _Monitor:
         pass
 
     def before_action(self, observation: NDArray[Any], action: NDArray[np.float32]) -> None:
-        if self._ask and self.policy is not None:
+        if self._around.ask and self.policy is not None:
             greedy = self.policy(np.asarray(observation, np.float32)[None])
             self.noise.append(action - greedy[0])
 
-    def make_env(self, env_id: str, gamma: float) -> gymnasium.Env[Any, Any]:
-        env = make_training_env(env_id, wrappers="none", gamma=gamma, **self.events.seam())
+    def make_env(self, gamma: float) -> gymnasium.Env[Any, Any]:
+        around, seam = self._around, self.events.seam()
+        env = make_training_env(around.env_id, wrappers=around.wrappers, gamma=gamma, **seam)
         assert isinstance(env.unwrapped, ScriptedEnv)
         self.tasks.append(env.unwrapped)
+        if around.reward_scale != 1:
+            scale = around.reward_scale
+            env = gymnasium.wrappers.TransformReward(env, lambda reward: scale * float(reward))
         self.copies.append(_Watched(env, self))
         return self.copies[-1]
 
 
-@functools.lru_cache(maxsize=512)
 def train(
-    framework: str,
-    algorithm: str,
-    hyperparameters: Hyperparameters,
-    steps: int = STEPS,
-    seed: int = 0,
-    ask: bool = False,
-    env_id: str | None = None,
-    n_envs: int = 1,
+    framework: str, algorithm: str, hyperparameters: Hyperparameters, **circumstances: Any
 ) -> Trained:
     """Trains on a scripted task; results are kept for the next who asks.
 
@@ -210,23 +244,26 @@ def train(
         framework: Name of the adapter.
         algorithm: Name of the algorithm.
         hyperparameters: In unified units.
-        steps: Environment transitions asked for.
-        seed: Training seed.
-        ask: Whether to call the greedy policy before every step.
-        env_id: Which scripted task, if not the usual one.
-        n_envs: Copies of it.
+        circumstances: Fields of `Circumstances`.
 
     Raises:
         SpecError: The framework refuses.
     """
-    monitor = _Monitor(ask)
-    native = translate(framework, algorithm, hyperparameters, steps, seed, env_id, n_envs)
-    context = Context(load_task(env_id or task_of(algorithm)), steps, seed, n_envs)
-    _train(framework, algorithm, native, context, hyperparameters.gamma, monitor)
+    return kept(framework, algorithm, hyperparameters, around_of(algorithm, **circumstances))
+
+
+def trained_anew(
+    framework: str, algorithm: str, hyperparameters: Hyperparameters, around: Circumstances
+) -> Trained:
+    """The same without looking whether it has been done."""
+    monitor = _Monitor(around)
+    native = load_adapter(framework).translate(algorithm, hyperparameters, around.context)
+    _train(framework, algorithm, native, around, hyperparameters.gamma, monitor)
     assert monitor.policy is not None and monitor.weights is not None, "nothing was attached"
     weights = monitor.weights()
-    low, high = context.task.action_low, context.task.action_high
-    half = (high[0] - low[0]) / 2 if high else 1.0
+    assert weights, "no parameters were handed over"
+    task = around.context.task
+    half = 1.0 if task.choices else (task.action_high[0] - task.action_low[0]) / 2
     return Trained(
         weights=weights,
         digest=weights_sha256(weights),
@@ -237,23 +274,53 @@ def train(
         noise=np.array(monitor.noise, np.float32) / half,
         greedy_reversed=monitor.policy(_SOME[::-1].copy())[::-1],
         starts=np.array([copy.start for copy in monitor.copies if copy.start is not None]),
+        far=monitor.policy(_FAR),
     )
 
 
-@functools.lru_cache(maxsize=64)
-def observe(framework: str, algorithm: str, hyperparameters: Hyperparameters) -> Observed:
+kept = functools.lru_cache(maxsize=512)(trained_anew)
+
+
+def observe(
+    framework: str, algorithm: str, hyperparameters: Hyperparameters, **circumstances: Any
+) -> Observed:
     """Trains as `train` does and counts what happens.
 
+    Skips the test where nobody watches the library that the adapter declares to train with.
+
     Raises:
+        AssertionError: No optimiser step was seen.
         LookupError: This project is not installed as it is now.
     """
-    monitor = _Monitor()
+    registered = set(watchers.installed_watchers())
+    unwatched = sorted(set(libraries(framework)) - registered)
+    if unwatched and registered:  # where there are none at all, `watching` says why
+        pytest.skip(f"{framework} trains with {', '.join(unwatched)}, which nobody watches")
+    around = around_of(algorithm, **circumstances)
+    observed = kept_observed(framework, algorithm, hyperparameters, around)
+    assert observed.learning_rates, (
+        f"no optimiser step was seen: {framework} declares to train with "
+        f"{', '.join(libraries(framework))} (its adapter's `libraries`)"
+    )
+    return observed
+
+
+def libraries(framework: str) -> tuple[str, ...]:
+    """Libraries that a framework trains with, as its adapter declares; PyTorch by default."""
+    return tuple(getattr(load_adapter(framework), "libraries", ("torch",)))
+
+
+@functools.lru_cache(maxsize=64)
+def kept_observed(
+    framework: str, algorithm: str, hyperparameters: Hyperparameters, around: Circumstances
+) -> Observed:
+    """What was counted of one training."""
+    monitor = _Monitor(around)
     observer = Observer(monitor.events, _SOME)
-    native = translate(framework, algorithm, hyperparameters)
-    context = Context(load_task(task_of(algorithm)), STEPS, 0)
+    native = load_adapter(framework).translate(algorithm, hyperparameters, around.context)
     try:
         with watching(monitor.events):
-            _train(framework, algorithm, native, context, hyperparameters.gamma, monitor)
+            _train(framework, algorithm, native, around, hyperparameters.gamma, monitor)
     except UnwatchedError as reason:
         pytest.skip(str(reason))
     return observer.observed()
@@ -263,9 +330,9 @@ def _train(
     framework: str,
     algorithm: str,
     native: Native,
-    context: Context,
+    around: Circumstances,
     gamma: float,
     monitor: _Monitor,
 ) -> None:
-    make_env: MakeEnv = lambda: monitor.make_env(context.task.env_id, gamma)  # noqa: E731
-    load_adapter(framework).train(algorithm, native, context, make_env, monitor)
+    make_env: MakeEnv = lambda: monitor.make_env(gamma)  # noqa: E731
+    load_adapter(framework).train(algorithm, native, around.context, make_env, monitor)

@@ -5,7 +5,10 @@
 
 import dataclasses
 import functools
+import hashlib
 import importlib.metadata
+import importlib.util
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -232,6 +235,46 @@ def find_adapter(name: str) -> importlib.metadata.EntryPoint:
     if name not in entries:
         raise SpecError(unknown(f"framework={name}", name, list(entries)))
     return entries[name]
+
+
+def adapter_code(name: str) -> dict[str, Any]:
+    """Which code an adapter is, also where its package is editable and lies elsewhere.
+
+    Returns:
+        `distribution` and `version` that register it, the names of what that `requires`
+        (none for this project, which requires every framework), and `files`: sha256 by path
+        below the adapter's package.
+
+    Raises:
+        SpecError: No adapter has that name.
+    """
+    entry = find_adapter(name)
+    spec = importlib.util.find_spec(entry.module)
+    origin = Path(spec.origin) if spec is not None and spec.origin else None
+    files: dict[str, str] = {}
+    if origin is not None:
+        is_package = origin.name == "__init__.py"
+        for path in sorted(origin.parent.rglob("*.py")) if is_package else [origin]:
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            files[path.relative_to(origin.parent).as_posix()] = digest
+    owner = entry.dist
+    return {
+        "distribution": owner.name if owner else None,
+        "version": owner.version if owner else None,
+        "requires": [] if _is_ours(entry) else _requirements(owner),
+        "files": files,
+    }
+
+
+def _is_ours(entry: importlib.metadata.EntryPoint) -> bool:
+    return entry.module.partition(".")[0] == "adapters"
+
+
+def _requirements(owner: importlib.metadata.Distribution | None) -> list[str]:
+    """Names of the distributions that one asks for, without versions, extras and markers."""
+    listed = (owner.requires if owner else None) or []
+    found = (re.match(r"[\w.-]+", text) for text in listed if "extra ==" not in text)
+    return sorted({match[0] for match in found if match})
 
 
 _AS_IS: Any = object()

@@ -107,9 +107,15 @@ class Forward:
 
 @dataclasses.dataclass(frozen=True)
 class Backward:
-    """A scalar is about to be differentiated."""
+    """A scalar is about to be differentiated.
+
+    Attributes:
+        loss: Its value.
+        place: Where the number lies; see `Parameter`.
+    """
 
     loss: float
+    place: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

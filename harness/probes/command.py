@@ -213,7 +213,8 @@ def run(options: argparse.Namespace) -> int:
     """
     probes = registry.select(options.algorithm, options.probe)
     if options.list:
-        print(*(f"{probe.name:28} {probe.question}" for probe in probes), sep="\n")
+        lines = (f"{p.name:28} {resolution(p):>9}  {p.question}" for p in probes)
+        print(*lines, sep="\n")
         return SAME
     check(options)
     new = options.update_baseline and not options.baseline.exists()
@@ -225,6 +226,11 @@ def run(options: argparse.Namespace) -> int:
     if any(answer.failed for result in found.results for answer in result.answers.values()):
         return FAILED
     return CHANGED if changed else SAME
+
+
+def resolution(probe: Probe) -> str:
+    """The smallest difference that a probe tells from rounding, as a share."""
+    return "whole" if probe.counts else f"{probe.tolerance:.2%}"
 
 
 def reread(probes: Sequence[Probe], options: argparse.Namespace) -> Report:

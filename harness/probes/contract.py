@@ -47,6 +47,8 @@ class Step:
         optimizer: Name of its class.
         settings: Numbers in the parameter group of each network: lr, eps, betas, ....
         observations: What the policy saw last, float[rows, observations]: the minibatch.
+        pairs: What critics saw since the step before, each float[rows, observations + actions];
+            kept for the first steps only.
         gradients: As the optimiser found them; kept for the first steps only.
         before: All networks before the step; kept for the first steps only.
         after: All networks after the step; kept for the first steps only.
@@ -60,6 +62,7 @@ class Step:
     gradients: Parameters
     before: Parameters
     after: Parameters
+    pairs: tuple[Array, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +93,10 @@ class Record:
             `values`, `advantages`, `returns`; one row per transition.
         final: All networks at the end.
         metrics: What upstream reported, in order.
+        rollouts: The same as `stored` for each rollout of PPO, before it was learned from.
+        told: Settings that upstream's own objects hold at the end, by unified name.
+        places: Upstream's files and lines, by event: `action`, `loss of <network>`,
+            `step of <network>`.
     """
 
     created: Parameters
@@ -99,6 +106,9 @@ class Record:
     stored: Mapping[str, NDArray[Any]]
     final: Parameters
     metrics: tuple[Mapping[str, float], ...]
+    rollouts: tuple[Mapping[str, NDArray[Any]], ...] = ()
+    told: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    places: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @runtime_checkable
@@ -107,6 +117,9 @@ class Probeable(Protocol):
 
     Attributes:
         packages: Distributions whose versions a report names.
+
+    It may have `recipe_parts` besides: parts of `harness.probes.origins` that are not upstream's
+    code but its own.
     """
 
     packages: tuple[str, ...]

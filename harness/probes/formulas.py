@@ -3,6 +3,8 @@
 Shapes: `rows` transitions, `actions` action dimensions. Frameworks are not known here.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from harness.probes.results import Array
@@ -127,6 +129,24 @@ def kl_estimate(log_ratio: Array) -> float:
     return float(np.mean(np.expm1(log_ratio) - log_ratio))
 
 
-def adam_step(gradient: Array, rate: float, eps: float) -> Array:
-    """Adam's first step (Kingma & Ba 2015, algorithm 1): both moments are the gradient's own."""
-    return np.asarray(-rate * gradient / (np.abs(gradient) + eps))
+class Adam:
+    """Adam's steps (Kingma & Ba 2015, algorithm 1), with moments that are kept by name."""
+
+    def __init__(self) -> None:
+        self._moments: dict[str, tuple[int, Array, Array]] = {}
+
+    def step(self, name: str, gradient: Array, settings: Mapping[str, float]) -> Array:
+        """How far parameters go with this gradient.
+
+        Args:
+            name: Of the parameters; their earlier gradients count.
+            gradient: Any shape.
+            settings: `lr`, `eps`, `beta1`, `beta2`.
+        """
+        one, two = settings.get("beta1", 0.9), settings.get("beta2", 0.999)
+        nothing = np.zeros_like(gradient)
+        count, mean, square = self._moments.get(name, (0, nothing, nothing))
+        mean, square = one * mean + (1 - one) * gradient, two * square + (1 - two) * gradient**2
+        self._moments[name] = (count := count + 1), mean, square
+        deviation = np.sqrt(square / (1 - two**count)) + settings["eps"]
+        return np.asarray(-settings["lr"] * mean / (1 - one**count) / deviation)

@@ -5,16 +5,18 @@ import dataclasses
 import io
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from harness.contract.adapter import Adapter, Context
+from envs.tasks import Task
+from harness.contract.adapter import Adapter, Context, Native
+from harness.contract.fields import SpecError
 from harness.contract.recipes import load_recipe
 from harness.probes.contract import Parameters, Probeable, Record, Script, Watch
 from harness.probes.results import Array
-from harness.probes.world import Dictation, Transition, World
+from harness.probes.world import ENV_ID, Dictation, Draw, Transition, World
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Experiment:
         snapshots: Optimiser steps of which gradients and parameters are kept.
         n_envs: Copies of the environment.
         seed: What the framework is told to seed its generators with.
+        std: SAC: standard deviations for what the policy's network puts out, where known.
     """
 
     name: str
@@ -40,6 +43,7 @@ class Experiment:
     snapshots: int = 0
     n_envs: int = 1
     seed: int = 0
+    std: Callable[[Array], Array] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Run:
     record: Record
     transitions: tuple[Transition, ...]
     watch: Watch
-    draws: tuple[tuple[int, int, int, int], ...] = ()
+    draws: tuple[Draw, ...] = ()
 
     @property
     def weights(self) -> Parameters:
@@ -84,6 +88,11 @@ class Lab:
         self.adapter = adapter
         self.seed = seed
         self._runs: dict[str, Run] = {}
+        self._places: dict[str, dict[str, str]] = {}
+
+    def place(self, algorithm: str, event: str) -> str:
+        """Upstream's file and line at which something happens; empty where that is not known."""
+        return self._places.get(algorithm, {}).get(event, "")
 
     def run(self, experiment: Experiment) -> Run:
         """Carries an experiment out, or finds it among those that have been.
@@ -95,19 +104,34 @@ class Lab:
             self._runs[experiment.name] = self._carry_out(experiment)
         return self._runs[experiment.name]
 
+    def accepts(self, algorithm: str, changes: Mapping[str, Any], steps: int) -> bool:
+        """Whether the framework takes settings for a training of so many steps."""
+        task = Task(ENV_ID, 1, (-1.0,), (1.0,), 0)
+        try:
+            self._translated(algorithm, Context(task, steps, 0), changes)
+        except SpecError:
+            return False
+        return True
+
+    def _translated(
+        self, algorithm: str, context: Context, changes: Mapping[str, Any]
+    ) -> tuple[Any, Native]:
+        own = load_recipe(algorithm, self.adapter.name)
+        own = self.adapter.own_defaults(algorithm, own, context)
+        hyperparameters = dataclasses.replace(own, **changes)
+        return hyperparameters, self.adapter.translate(algorithm, hyperparameters, context)
+
     def _carry_out(self, experiment: Experiment) -> Run:
         assert isinstance(self.adapter, Probeable)
         algorithm, steps = experiment.algorithm, len(experiment.dictation.rewards)
         task, seed = experiment.dictation.task, experiment.seed
         context = Context(task, steps, seed, experiment.n_envs)
-        own = load_recipe(algorithm, self.adapter.name)
-        own = self.adapter.own_defaults(algorithm, own, context)
-        hyperparameters = dataclasses.replace(own, **experiment.changes)
-        native = self.adapter.translate(algorithm, hyperparameters, context)
+        hyperparameters, native = self._translated(algorithm, context, experiment.changes)
         world, watch = World(experiment.dictation), Watch()
         script = Script(world, experiment.weights, experiment.snapshots)
         with quiet():
             record = self.adapter.probe(algorithm, native, context, script, watch)
+        self._places.setdefault(algorithm, {}).update(record.places)
         return Run(
             experiment, hyperparameters, record, tuple(world.transitions), watch, tuple(world.draws)
         )

@@ -92,6 +92,44 @@ def output_gradient(
     return solution
 
 
+def back_propagated(
+    weights: Parameters,
+    network: str,
+    inputs: Array,
+    activation: Activation,
+    pulls: Mapping[str, Array],
+) -> dict[str, Array]:
+    """Gradients of all weights and biases for given gradients by the outputs of each head.
+
+    Args:
+        weights: Of the network.
+        network: Canonical name.
+        inputs: The minibatch, float[rows, inputs].
+        activation: ReLU or tanh.
+        pulls: By head, float[rows, outputs].
+    """
+    layers, hidden = [inputs], inputs
+    for layer in ("0", "1"):
+        name = f"{network}.{layer}"
+        hidden = activation(hidden @ weights[f"{name}.weight"].T + weights[f"{name}.bias"])
+        layers.append(hidden)
+    found = _layer_gradients(network, {head: (pull, hidden) for head, pull in pulls.items()})
+    flow: Array = np.zeros_like(hidden)
+    for head, pull in pulls.items():
+        flow = flow + pull @ weights[f"{network}.{head}.weight"]
+    for layer in ("1", "0"):
+        hidden = layers[int(layer) + 1]
+        flow = flow * (1 - hidden**2 if activation is TANH else hidden > 0)
+        found |= _layer_gradients(network, {layer: (flow, layers[int(layer)])})
+        flow = flow @ weights[f"{network}.{layer}.weight"]
+    return found
+
+
+def _layer_gradients(network: str, layers: Mapping[str, tuple[Array, Array]]) -> dict[str, Array]:
+    weights = {f"{network}.{n}.weight": pull.T @ seen for n, (pull, seen) in layers.items()}
+    return weights | {f"{network}.{n}.bias": pull.sum(axis=0) for n, (pull, _) in layers.items()}
+
+
 def draw_weights(
     generator: np.random.Generator,
     algorithm: str,

@@ -6,13 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from harness.contract.fields import SpecError
+from harness.probes import origins
 from harness.probes.lab import Lab
 from harness.probes.results import (
     AGREES,
     COUNT,
     FACTOR,
     FUNCTION,
+    NUMBER,
     OFFSET,
+    RECIPE,
+    UPSTREAM,
     Answer,
     Array,
     Axis,
@@ -23,6 +27,9 @@ from harness.probes.results import (
 
 def compare(value: Array, expected: Array, tolerance: float, counts: bool = False) -> Comparison:
     """Names the simplest relation that explains `value`.
+
+    A factor or an offset is only named where it is one over several numbers: any single number
+    is a multiple of another.
 
     Args:
         value: What was measured.
@@ -43,6 +50,8 @@ def compare(value: Array, expected: Array, tolerance: float, counts: bool = Fals
     room = tolerance * max(float(np.max(np.abs(expected), initial=0.0)), 1e-6)
     if largest <= room:
         return Comparison(AGREES)
+    if value.size == 1:
+        return Comparison(NUMBER, _largest_share(value, expected))
     norm = float(np.sum(expected**2))
     factor = float(np.sum(value * expected)) / norm if norm > 0 else np.nan
     if np.max(np.abs(value - factor * expected)) <= room * max(1.0, abs(factor)):
@@ -51,6 +60,11 @@ def compare(value: Array, expected: Array, tolerance: float, counts: bool = Fals
     if np.max(np.abs(difference - offset)) <= room:
         return Comparison(OFFSET, offset)
     return Comparison(FUNCTION, largest)
+
+
+def _largest_share(value: Array, expected: Array) -> float:
+    unit = np.where(expected != 0, np.abs(expected), 1.0)
+    return float(np.max(np.abs(value - expected) / unit, initial=0.0))
 
 
 class Unmeasured(Exception):  # noqa: N818
@@ -87,7 +101,10 @@ class Probe:
         meaning: Words a comparison that is not `agrees`.
         tolerance: Largest relative difference that is rounding.
         counts: Whether the numbers are whole counts.
-        each: Whether each number has its own unit, so that differences are shares of it.
+        each: Whether each number has its own unit, so that differences are shares of it; what is
+            not a number was not measured.
+
+    `tolerance` is the resolution: a smaller difference is not told from rounding.
     """
 
     name: str
@@ -119,7 +136,7 @@ def put(probe: Probe, labs: Mapping[str, Lab]) -> Result:
             nothing = np.empty(0)
             answers[name] = Answer(nothing, nothing, Comparison(AGREES), unmeasured=str(error))
         else:
-            answers[name] = _answer(probe, measured[name])
+            answers[name] = _located(probe, lab, _answer(probe, measured[name]))
     axes = [measurement.axis for measurement in measured.values()]
     return Result(
         probe=probe.name,
@@ -169,10 +186,19 @@ def same(probe: Probe, one: Answer, other: Answer) -> bool:
 
 def relate(probe: Probe, value: Array, expected: Array) -> Comparison:
     """Compares in the probe's units."""
-    if probe.each and value.shape == expected.shape:
-        unit = np.where(expected != 0, np.abs(expected), 1.0)
-        value, expected = value / unit, expected / unit
-    return compare(value, expected, probe.tolerance, probe.counts)
+    if not probe.each or value.shape != expected.shape:
+        return compare(value, expected, probe.tolerance, probe.counts)
+    known = ~np.isnan(value) & ~np.isnan(expected)
+    share = _largest_share(value[known], expected[known])
+    return Comparison(AGREES) if share <= probe.tolerance else Comparison(NUMBER, share)
+
+
+def _located(probe: Probe, lab: Lab, answer: Answer) -> Answer:
+    # Whose code was read, and, where it differs, upstream's line.
+    own = origins.part_of(probe.name) in getattr(lab.adapter, "recipe_parts", ())
+    differs = answer.comparison.kind != AGREES and not own
+    line = lab.place(probe.algorithm, origins.place_of(probe.name)) if differs else ""
+    return dataclasses.replace(answer, origin=RECIPE if own else UPSTREAM, arises=line)
 
 
 def _answer(probe: Probe, measurement: Measurement) -> Answer:
@@ -199,6 +225,9 @@ def relation(subject: str) -> Words:
     def words(comparison: Comparison, measurement: Measurement) -> str:
         if comparison.kind == FACTOR:
             return f"{subject}: {comparison.size:.4g} times the paper's"
+        if comparison.kind == NUMBER:
+            (value,), (paper,) = np.ravel(measurement.value), np.ravel(measurement.expected)
+            return f"{subject}: {value:.4g}, the paper's is {paper:.4g}"
         if comparison.kind == OFFSET:
             return f"{subject}: the paper's {comparison.size:+.4g}"
         return f"{subject}: another function of its inputs, up to {comparison.size:.3g} away"
@@ -216,7 +245,7 @@ def listed(names: Sequence[str]) -> Words:
         parts = [
             f"{name} is {v:.4g}, not {e:.4g}"
             for name, v, e in zip(names, value, expected, strict=True)
-            if not np.isclose(v, e, rtol=1e-4, atol=1e-12)
+            if not (np.isclose(v, e, rtol=1e-4, atol=1e-12) or np.isnan(v))
         ]
         return "; ".join(parts)
 

@@ -31,17 +31,57 @@ class Batch:
     ends: Array
 
 
-def batch(run: Run) -> Batch:
-    """The first transitions of a run: what the dictated indices draw."""
-    rows = run.hyperparameters.batch_size
-    transitions = run.transitions[:rows]
+UPDATES = 5
+"""How many updates are read: what is stale, adds up or is reset shows after the first."""
+
+
+def batch(run: Run, step: Step | None = None) -> Batch:
+    """The minibatch of a step of critics, of the first one unless another is given.
+
+    Which transitions they are is told by the observations that critics were shown.
+
+    Raises:
+        Unmeasured: Critics were shown something else than transitions of the run.
+    """
+    step = critic_updates(run)[0] if step is None else step
+    if not step.pairs:
+        raise Unmeasured("its critics saw no minibatch")
+    found = [_transitions_of(run, pairs) for pairs in step.pairs]
+    rows, actions, _ = min(found, key=lambda shown: shown[2])
+    transitions = [run.transitions[row] for row in rows]
     return Batch(
         np.array([t.observation for t in transitions]),
-        run.record.stored["actions"][:rows],
+        actions,
         np.array([t.reward for t in transitions]),
         np.array([t.next_observation for t in transitions]),
         np.array([t.end for t in transitions]),
     )
+
+
+def _transitions_of(run: Run, pairs: Array) -> tuple[NDArray[np.intp], Array, float]:
+    # Rows of the run, actions as shown, and how far these are from a linear map of those taken:
+    # critics are shown actions of the policy, too, when the policy learns.
+    size = run.experiment.dictation.observations.shape[1]
+    rows = rows_shown(run, pairs[:, :size])
+    taken, shown, rest = run.actions()[rows], pairs[:, size:], 0.0
+    for have, want in zip(taken.T, shown.T, strict=True):
+        basis = np.stack([have, np.ones_like(have)], axis=1)
+        fit = np.linalg.lstsq(basis, want, rcond=None)[0]
+        rest = max(rest, float(np.abs(basis @ fit - want).max()))
+    return rows, shown, rest
+
+
+def rows_shown(run: Run, observations: Array) -> NDArray[np.intp]:
+    """Which transitions of a run start in these observations.
+
+    Raises:
+        Unmeasured: In some of them none does.
+    """
+    known = {t.observation.tobytes(): row for row, t in enumerate(run.transitions)}
+    rows = [known.get(np.ascontiguousarray(o).tobytes(), -1) for o in observations]
+    if -1 in rows:
+        raise Unmeasured("its networks were shown something else than observations of the run")
+    return np.array(rows, dtype=np.intp)
 
 
 def steps_of(run: Run, network: str) -> list[Step]:
@@ -56,6 +96,59 @@ def steps_of(run: Run, network: str) -> list[Step]:
     return found
 
 
+def critic_updates(run: Run) -> list[Step]:
+    """The first steps of both critics: two steps as one where each has an optimiser of its own.
+
+    Raises:
+        Unmeasured: There are none.
+    """
+    found: list[Step] = []
+    for step in run.record.steps:
+        if not step.before or not step.after or not {"critic1", "critic2"} & set(step.networks):
+            continue
+        half = found and not {"critic1", "critic2"} <= set(found[-1].networks)
+        if half and step.networks[0] not in found[-1].networks:
+            found[-1] = _together(found[-1], step)
+        else:
+            found.append(step)
+    found = [step for step in found if {"critic1", "critic2"} <= set(step.networks)]
+    if not found:
+        raise Unmeasured("its optimisers took no step on both critics")
+    return found[:UPDATES]
+
+
+def _together(first: Step, second: Step) -> Step:
+    return dataclasses.replace(
+        first,
+        networks=first.networks + second.networks,
+        settings={**second.settings, **first.settings},
+        gradients={**second.gradients, **first.gradients},
+        after=second.after,
+        pairs=first.pairs + second.pairs,
+    )
+
+
+def gradient_of(step: Step, name: str) -> Array:
+    """What an optimiser found of one array.
+
+    Raises:
+        Unmeasured: It is not trained.
+    """
+    if name not in step.gradients:
+        raise Unmeasured(f"its optimiser got no gradient of {name}: it is not trained")
+    return step.gradients[name]
+
+
+def start_of_update(run: Run, step: Step) -> Parameters:
+    """Weights before the first optimiser step since the environment's last."""
+    return next(s.before for s in run.record.steps if s.before and s.env_steps == step.env_steps)
+
+
+def noise_of(run: Run, step: Step, rows: int) -> Array:
+    """Noise that an update drew for as many actions, float[rows, actions]."""
+    return run.experiment.dictation.noise(step.env_steps)[:rows]
+
+
 @dataclasses.dataclass(frozen=True)
 class CriticReading:
     """What the gradients of two critics say about their common loss.
@@ -63,75 +156,65 @@ class CriticReading:
     Attributes:
         slope: Second derivative of the loss by the prediction, times the rows, per row.
         target: What predictions are drawn to, per row.
-        rows: Which rows `slope` is known at: those where the critics differ.
-        misfit: Largest part of a gradient that no common target explains, as a share.
+        predictions: Of both critics, float[2, rows].
     """
 
     slope: Array
     target: Array
-    rows: NDArray[np.intp]
-    misfit: float
+    predictions: Array
 
 
 def critics(run: Run, step: Step) -> CriticReading:
     """Solves loss and target from the gradients of one critic step.
 
     Both critics learn from one target y, so their gradients by the prediction Q_i are
-    k (Q_i - y) with a common k; the two equations give k and y at each row.
+    k (Q_i - y) with a common k; the two equations give k and y at each row. `slope` is there for
+    rows where the critics differ.
     """
-    data, (_, activation) = batch(run), HIDDEN[run.experiment.algorithm]
+    data, (_, activation) = batch(run, step), HIDDEN[run.experiment.algorithm]
     inputs = np.hstack([data.observations, data.actions])
-    predictions, gradients = [], []
-    for name in ("critic1", "critic2"):
-        predictions.append(output(step.before, name, inputs, activation)[:, 0])
-        gradients.append(
-            output_gradient(step.gradients, step.before, name, inputs, activation)[:, 0]
-        )
+    names = ("critic1", "critic2")
+    predictions = np.array([output(step.before, n, inputs, activation)[:, 0] for n in names])
+    gradients = np.array(
+        [output_gradient(step.gradients, step.before, n, inputs, activation)[:, 0] for n in names]
+    )
     apart, pull = predictions[0] - predictions[1], gradients[0] - gradients[1]
     rows = np.flatnonzero(np.abs(apart) > 0.2 * np.abs(apart).max())
     common = float(apart @ pull / (apart @ apart))
-    targets = np.array([p - g / common for p, g in zip(predictions, gradients, strict=True)])
-    misfit = float(np.abs(pull - common * apart).max() / np.abs(pull).max())
     return CriticReading(
         slope=pull[rows] / apart[rows] * len(apart),
-        target=targets.mean(axis=0),
-        rows=rows,
-        misfit=misfit,
+        target=(predictions - gradients / common).mean(axis=0),
+        predictions=predictions,
     )
 
 
-def expected_rows(run: Run, end: int) -> NDArray[np.intp]:
-    """Rows of the minibatch whose step ended as `end` says.
-
-    Raises:
-        Unmeasured: There are none.
-    """
-    rows = np.flatnonzero(batch(run).ends == end)
-    if not len(rows):
-        raise Unmeasured("no such transition in the minibatch")
-    return rows
-
-
-def polyak(run: Run, network: str) -> float:
-    """Share of the online network in the first move of its target, by least squares.
+def polyak(run: Run, network: str) -> Array:
+    """Shares of the online network in the first moves of its target, by least squares.
 
     Raises:
         Unmeasured: The target did not move.
     """
     moves = [steps for _, steps, name in run.record.target_moves if name == f"{network}_target"]
-    if not moves:
+    kept = [taken for taken in moves if taken and run.record.steps[taken - 1].after]
+    if not kept:
         raise Unmeasured(f"the target of {network} did not move")
-    taken = run.record.steps[: moves[0]]
-    before, online = taken[-1].before, taken[-1].after
-    following = run.record.steps[moves[0] :]
-    after = following[0].before if following and following[0].before else run.record.final
-    way, moved = [], []
+    return np.array([_share_of_move(run, network, taken) for taken in kept[:UPDATES]])
+
+
+def _share_of_move(run: Run, network: str, taken: int) -> float:
+    last, following = run.record.steps[taken - 1], run.record.steps[taken : taken + 1]
+    before, online = last.before, last.after
+    after = following[0].before if following and following[0].before else None
+    if after is None:
+        after = run.record.final
+    shares = []
     for name, old in before.items():
-        if name.startswith(f"{network}_target."):
-            way.append((online[name.replace("_target", "")] - old).ravel())
-            moved.append((after[name] - old).ravel())
-    line, step = np.concatenate(way), np.concatenate(moved)
-    return float(line @ step / (line @ line))
+        way = (online[name.replace("_target", "")] - old).ravel()
+        if name.startswith(f"{network}_target.") and way.any():
+            shares.append(float(way @ (after[name] - old).ravel() / (way @ way)))
+    # All arrays go the same share; where one does not, that one tells.
+    middle = float(np.median(shares))
+    return max(shares, key=lambda share: abs(share - middle) > 1e-2 * abs(middle))
 
 
 def critic_slopes(weights: Parameters, observations: Array, actions: Array) -> tuple[Array, Array]:

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 AGREES, FACTOR, OFFSET, FUNCTION, COUNT = "agrees", "factor", "offset", "function", "count"
-KINDS = (AGREES, FACTOR, OFFSET, FUNCTION, COUNT)
+NUMBER = "number"
+UPSTREAM, RECIPE = "upstream", "recipe"
+"""Whose code an answer reads."""
+KINDS = (AGREES, FACTOR, OFFSET, FUNCTION, COUNT, NUMBER)
 """How a measured answer relates to the expected one."""
 
 
@@ -21,9 +24,10 @@ class Comparison:
 
     Attributes:
         kind: `agrees`; `factor` (a multiple of it); `offset` (a constant away from it);
-            `function` (neither); `count` (another whole number).
-        size: The factor, the offset, the largest absolute difference, or the difference in
-            counts; 0 where they agree.
+            `function` (neither); `count` (another whole number); `number` (a single number, or
+            numbers of different units: it cannot be told what else would change it).
+        size: The factor, the offset, the largest absolute difference, the difference in counts,
+            or the largest difference as a share of the expected number; 0 where they agree.
     """
 
     kind: str
@@ -42,6 +46,8 @@ class Answer:
         unmeasured: Why there is no answer; empty where there is one.
         failed: Whether an error is why.
         along: What the entries run over, where it is not what the result's axis says.
+        origin: Whose code was read: `upstream`, or `recipe` where it is this project's.
+        arises: File and line of upstream's where it arises; empty where that is not known.
     """
 
     value: Array
@@ -51,6 +57,24 @@ class Answer:
     unmeasured: str = ""
     failed: bool = False
     along: Array | None = None
+    origin: str = UPSTREAM
+    arises: str = ""
+
+    @property
+    def share(self) -> float:
+        """How far from the paper's answer: the norm of the difference over that of the answer.
+
+        Numbers of different units count as shares of their own. 0 where they agree.
+        """
+        if self.unmeasured or self.comparison.kind == AGREES:
+            return 0.0
+        if self.comparison.kind == NUMBER:
+            return abs(self.comparison.size)
+        if self.value.shape != self.expected.shape:
+            return float("inf")
+        apart = float(np.linalg.norm(np.ravel(self.value - self.expected)))
+        due = float(np.linalg.norm(np.ravel(self.expected)))
+        return apart / due if due > 0 else float("inf")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,6 +207,8 @@ def _answer(content: Mapping[str, Any]) -> Answer:
         unmeasured=content["unmeasured"],
         failed=content["failed"],
         along=None if content["along"] is None else _array(content["along"]),
+        origin=content.get("origin", UPSTREAM),
+        arises=content.get("arises", ""),
     )
 
 
@@ -218,6 +244,17 @@ def alike(result: Result) -> str:
     return " | ".join(", ".join(group) for group in result.groups)
 
 
+def ranked(report: Report) -> list[tuple[float, str, str]]:
+    """Answers that differ from the papers, furthest first: share, probe and implementation."""
+    found = [
+        (answer.share, result.probe, name)
+        for result in report.results
+        for name, answer in result.answers.items()
+        if answer.share > 0
+    ]
+    return sorted(found, key=lambda entry: (-np.nan_to_num(entry[0], nan=np.inf), *entry[1:]))
+
+
 def describe(answer: Answer) -> str:
     """One answer in one line."""
     if answer.failed:
@@ -226,7 +263,10 @@ def describe(answer: Answer) -> str:
         return f"not measured: {answer.unmeasured}"
     if answer.comparison.kind == AGREES:
         return "as in the paper"
-    return f"{answer.meaning} [{symbol(answer)}]"
+    marks = [symbol(answer)]
+    marks += ["our recipe"] if answer.origin == RECIPE else []
+    marks += [answer.arises] if answer.arises else []
+    return f"{answer.meaning} [{'; '.join(marks)}]"
 
 
 def symbol(answer: Answer) -> str:
@@ -243,6 +283,8 @@ def symbol(answer: Answer) -> str:
             return f"{'-' if size < 0 else '+'} {_digits(abs(size))}"
         case "count":
             return f"# {size:+.4g}"
+        case "number":
+            return f"n {_digits(size)}"
     return f"f {_digits(size)}"
 
 

@@ -19,6 +19,15 @@ UNIT, MINUS_UNIT = (1.0,) * ACTIONS, (-1.0,) * ACTIONS
 LOW, HIGH = (-1.0, -2.0), (3.0, 2.0)
 """Bounds that tell units and dimensions apart; one half range, as TorchRL needs."""
 HALF = 2.0
+NARROW_LOW, NARROW_HIGH = (-0.1, -0.5), (0.5, 0.1)
+"""Bounds that are near each other, and of which neither lies around 0."""
+EDGES = tuple(
+    f"{edge} bound {dimension} of the {kind} range"
+    for kind in ("wide", "narrow")
+    for dimension in (1, 2)
+    for edge in ("lower", "upper")
+)
+"""Names of both ranges' bounds."""
 OWN_OFF_POLICY: dict[str, Any] = {
     "learning_starts": 8,
     "batch_size": 4,
@@ -57,7 +66,7 @@ def dictation(
         "resets": single(generator.normal(size=(steps + 1, OBSERVATIONS))),
         "rewards": single(generator.normal(size=steps)),
         "ends": ending if ends else np.zeros(steps, dtype=int),
-        "random_actions": generator.uniform(0.05, 0.95, size=(steps, actions)),
+        "random_actions": generator.uniform(size=(steps, actions)),
         "acting_noise": single(generator.normal(size=(steps, actions))),
         "batch_noise": single(generator.normal(size=(4 * ROWS, actions))),
     }
@@ -117,6 +126,12 @@ def off_policy(
         "hidden_sizes": (256, 256),
     } | changes
     return Experiment(name, algorithm, world, changes, networks, snapshots)
+
+
+def seldom(lab: Lab, algorithm: str, steps: int) -> dict[str, Any]:
+    """Settings with which there is one update after all steps, where the framework has them."""
+    rare: dict[str, Any] = {"env_steps_per_round": steps, "gradient_steps_per_round": 1}
+    return rare if lab.accepts(algorithm, rare, steps) else {}
 
 
 def steepen(weights: dict[str, Array], factor: float) -> None:

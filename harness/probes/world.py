@@ -37,6 +37,9 @@ class Dictation:
         batch_noise: float[rows, actions], standard normal numbers for batches of actions.
         low: Smallest action per dimension.
         high: Largest action per dimension.
+        turning: Whether each minibatch is drawn with other whole numbers, and each environment
+            step has other noise for batches of actions.
+        repeated: How often each whole number comes in a row when many are drawn.
     """
 
     observations: Array
@@ -48,11 +51,36 @@ class Dictation:
     batch_noise: Array
     low: tuple[float, ...]
     high: tuple[float, ...]
+    turning: bool = False
+    repeated: int = 1
 
     @property
     def task(self) -> Task:
         """Sizes and bounds."""
         return Task(ENV_ID, self.observations.shape[1], self.low, self.high, 0)
+
+    def noise(self, steps: int) -> Array:
+        """Noise for batches of actions after so many environment steps, float[rows, actions]."""
+        return np.roll(self.batch_noise, -3 * steps, axis=0) if self.turning else self.batch_noise
+
+
+@dataclasses.dataclass(frozen=True)
+class Draw:
+    """Whole numbers that were drawn at once.
+
+    Attributes:
+        steps: Environment steps taken before.
+        low: Smallest that could be drawn.
+        high: One more than the largest.
+        count: How many were drawn.
+        replaced: Whether one number could be drawn several times.
+    """
+
+    steps: int
+    low: int
+    high: int
+    count: int
+    replaced: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,16 +109,18 @@ class World:
         dictation: What happens when.
         events: Who is told of resets and steps, and the clock.
         copies: Environments made.
-        draws: Random whole numbers asked for: steps taken, smallest, largest + 1, how many.
+        draws: Random whole numbers asked for.
         transitions: All steps, in order.
-        started: Whether training has asked for the first observation.
+        started: Whether training has asked for the first observation after networks were made:
+            whoever finds the networks says so.
     """
 
     def __init__(self, dictation: Dictation) -> None:
         self.dictation = dictation
         self.events = Events()
         self.copies = 0
-        self.draws: list[tuple[int, int, int, int]] = []
+        self.draws: list[Draw] = []
+        self._turns = 0
         self.transitions: list[Transition] = []
         self.started = False
 
@@ -107,6 +137,18 @@ class World:
     def row(self) -> int:
         """The current row of the dictation; it stays on the last one after the end."""
         return min(self.steps, len(self.dictation.rewards) - 1)
+
+    def whole_numbers(self, low: int, high: int, count: int) -> NDArray[np.int64]:
+        """What stands for `count` random whole numbers from `low` to `high` - 1."""
+        self.draws.append(Draw(self.steps, low, high, count))
+        d, numbers = self.dictation, np.arange(count) // self.dictation.repeated
+        if count > 1 and (d.turning or d.repeated > 1):
+            numbers, self._turns = numbers + 7 * self._turns, self._turns + 1
+        return low + numbers % (high - low)
+
+    def without_replacement(self, high: int, count: int) -> None:
+        """Notes that `count` of 0 to `high` - 1 are drawn, each once at most."""
+        self.draws.append(Draw(self.steps, 0, high, count, replaced=False))
 
 
 class DictatedEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
@@ -125,7 +167,6 @@ class DictatedEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
 
     def reset(self, **kwargs: Any) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """The first observation of an episode."""
-        self.world.started = True
         self.world.events.tell(EpisodeBegin())
         d, steps = self.world.dictation, self.world.steps
         self._observation = (d.resets if steps else d.observations)[min(steps, len(d.rewards))]
@@ -177,27 +218,39 @@ def dictated(world: World) -> Iterator[None]:
     Normal numbers come from the dictation. Indices into replay are 0, 1, 2, ..., so that a
     minibatch is the first transitions. Each permutation is another rotation.
     """
-    d, turns = world.dictation, Rotations()
+    d, turns, choices = world.dictation, Rotations(world), Choices(world)
 
     def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         return loc + scale * d.acting_noise[world.row]
 
+    def randn(*shape: int) -> Any:
+        return normal(size=shape)
+
+    def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
+        shares = d.random_actions[world.row]
+        return low + (high - low) * (shares if size is None else np.resize(shares, size))
+
     def randint(low: Any, high: Any = None, size: Any = None, dtype: Any = int) -> Any:
         first, last = (0, low) if high is None else (low, high)
         count = 1 if size is None else int(np.prod(size))
-        world.draws.append((world.steps, int(first), int(last), count))
-        drawn = (first + np.arange(count) % (last - first)).astype(dtype)
+        drawn = world.whole_numbers(int(first), int(last), count).astype(dtype)
         return int(drawn[0]) if size is None else drawn.reshape(size)
 
     def permutation(count: Any) -> Any:
-        return turns.next(count if isinstance(count, int) else len(count))
+        if isinstance(count, int | np.integer):
+            return turns.next(int(count))
+        return np.asarray(count)[turns.next(len(count))]
 
     def shuffle(array: Any) -> None:
         array[:] = np.sort(array)[turns.next(len(array))]
 
     replacements: dict[str, Callable[..., Any]] = {
         "normal": normal,
+        "standard_normal": lambda size=None: normal(size=size),
+        "randn": randn,
+        "uniform": uniform,
         "randint": randint,
+        "choice": choices.choice,
         "permutation": permutation,
         "shuffle": shuffle,
     }
@@ -211,6 +264,23 @@ def dictated(world: World) -> Iterator[None]:
             setattr(np.random, name, function)
 
 
+class Choices:
+    """Stands for a generator of NumPy's that only draws places."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._turns = world, Rotations(world)
+
+    def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None) -> Any:
+        """Whole numbers below `a`, or entries of it; weights make no difference."""
+        entries = np.arange(a) if isinstance(a, int | np.integer) else np.asarray(a)
+        count = 1 if size is None else int(np.prod(size))
+        if replace:
+            drawn = entries[self._world.whole_numbers(0, len(entries), count)]
+        else:
+            drawn = entries[self._turns.next(len(entries), count)[:count]]
+        return drawn[0] if size is None else drawn.reshape(size)
+
+
 def _once_started(
     world: World, function: Callable[..., Any], original: Callable[..., Any]
 ) -> Callable[..., Any]:
@@ -220,10 +290,11 @@ def _once_started(
 class Rotations:
     """Permutations that differ from one call to the next, the first the identity."""
 
-    def __init__(self) -> None:
-        self._calls = 0
+    def __init__(self, world: World) -> None:
+        self._world, self._calls = world, 0
 
-    def next(self, count: int) -> Any:
-        """Numbers 0..count-1, rotated by a prime per call."""
+    def next(self, size: int, count: int | None = None) -> NDArray[np.int64]:
+        """Numbers 0..size-1, rotated by a prime per call; `count` of them are wanted."""
         self._calls += 1
-        return np.roll(np.arange(count), -5 * (self._calls - 1))
+        self._world.without_replacement(size, size if count is None else count)
+        return np.roll(np.arange(size), -5 * (self._calls - 1))

@@ -106,12 +106,22 @@ class Attempt(Struct, frozen=True):
     stopped_by: str | None = None
 
 
+class AdapterCode(Struct, frozen=True):
+    """Which code the adapter was; empty in runs of before it was recorded."""
+
+    distribution: str | None = None
+    version: str | None = None
+    requires: list[str] = []
+    files: dict[str, str] = {}
+
+
 class Provenance(Struct, frozen=True):
     """Where and with what the run was made; empty before its end."""
 
     packages: dict[str, str] = {}
     threads: dict[str, str] = {}
     sources: dict[str, str] = {}
+    adapter: AdapterCode = AdapterCode()
     commit: dict[str, str | bool | None] = {}
     python: str | None = None
     executable: str | None = None

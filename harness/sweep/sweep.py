@@ -18,6 +18,7 @@ from harness.record.reading import read_run
 from harness.sweep.allocator import NONE, allocator_variables
 from harness.sweep.display import SweepDisplay
 from harness.sweep.folders import initialize_all
+from harness.sweep.other_code import remark
 from harness.sweep.preloaded import Preloaded
 from harness.sweep.process import Outcome, RunProcess, mark
 from harness.train.prepare import Prepared, prepare_all
@@ -71,6 +72,8 @@ def _tell(others: Mapping[Path, str | None], total: int) -> None:
         print(f"{complete} of {total} runs are complete already.")
     if complete < len(others):
         print(f"{len(others) - complete} of {total} runs are running elsewhere.")
+    if other_code := remark(folder for folder, holder in others.items() if holder is None):
+        print(other_code)
 
 
 def _processes(n_jobs: int) -> int:

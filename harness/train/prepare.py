@@ -1,7 +1,7 @@
 """From a `RunSpec` to native settings: every check that can be made before training."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -59,9 +59,10 @@ def prepare(spec: RunSpec, adapter: Adapter) -> Prepared:
             f"{type(spec.hyperparameters).actions} ones: use {choose}, or another task."
         )
     context = Context(task=task, steps=spec.steps, seed=spec.seed, n_envs=spec.n_envs)
-    hyperparameters = resolve(
-        adapter, spec.algorithm, spec.hyperparameters, spec.alignment, context
-    )
+    requested = spec.hyperparameters
+    if spec.hps == adapter.name:
+        requested = in_own_units(adapter, spec.algorithm, requested, spec.overridden, context)
+    hyperparameters = resolve(adapter, spec.algorithm, requested, spec.alignment, context)
     try:
         native = adapter.translate(spec.algorithm, hyperparameters, context)
     except SpecError as error:
@@ -93,6 +94,26 @@ def resolve(
     own = dataclasses.replace(load_recipe(algorithm, adapter.name), **common)
     own = adapter.own_defaults(algorithm, own, context)
     return dataclasses.replace(own, **common)
+
+
+def in_own_units(
+    adapter: Adapter,
+    algorithm: str,
+    requested: Hyperparameters,
+    overridden: Collection[str],
+    context: Context,
+) -> Hyperparameters:
+    """A framework's own recipe as the framework means it on this task.
+
+    Args:
+        adapter: Of the framework that the recipe is named after.
+        algorithm: Name of the algorithm.
+        requested: The recipe, with what the user overrides.
+        overridden: Fields that are as the user asked for, in unified units.
+        context: The run.
+    """
+    asked = {name: getattr(requested, name) for name in overridden}
+    return dataclasses.replace(adapter.own_defaults(algorithm, requested, context), **asked)
 
 
 def translated(prepared: Prepared) -> dict[str, Any]:

@@ -6,7 +6,9 @@ import traceback
 import warnings
 from typing import Any
 
-from harness.contract.adapter import Adapter
+import numpy as np
+
+from harness.contract.adapter import Adapter, Weights, adapter_code
 from harness.contract.events import TrainingError
 from harness.contract.fields import SpecError
 from harness.contract.watchers import watching
@@ -54,7 +56,8 @@ def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
                 if outcome["status"] == "completed":
                     outcome |= trouble
                 outcome["provenance"] = provenance() | {
-                    "sources": dict(adapter.sources(prepared.spec.algorithm))
+                    "sources": dict(adapter.sources(prepared.spec.algorithm)),
+                    "adapter": adapter_code(prepared.spec.framework),
                 }
                 _conclude(folder, monitor, outcome, started)
     return str(outcome["status"])
@@ -85,8 +88,19 @@ def _train(
         )
     monitor.finish(prepared.native.total_steps)
     learned = monitor.learned()
+    _check_finite(learned.weights)
     folder.keep_policy(learned)
     return {"status": "completed", "weights_sha256": weights_sha256(learned.weights)}
+
+
+def _check_finite(weights: Weights) -> None:
+    # A greedy choice is finite whatever the values are, so that returns need not show it.
+    broken = [name for name, value in weights.items() if not np.isfinite(value).all()]
+    if broken:
+        raise TrainingError(
+            f"training ended in weights that are not finite ({broken[0]} and {len(broken) - 1} "
+            "others): the policy or the environment has diverged"
+        )
 
 
 def _finish_trace(folder: RunFolder) -> dict[str, Any]:

@@ -24,8 +24,7 @@ SB3_SAC = (
         "-(self.log_ent_coef * (log_prob",
         "-(th.exp(self.log_ent_coef) * (log_prob",
         "sac.temperature_gradient",
-        "factor",
-        0.5,
+        "function",
     ),
     _sb3_sac(
         "entropy of the target with the other sign",
@@ -127,7 +126,7 @@ CLEANRL_SAC = (
         "target_entropy = -torch.prod(",
         "target_entropy = -0.5 * torch.prod(",
         "sac.target_entropy",
-        "factor",
+        "number",
         0.5,
         ("temperature_gradient",),
     ),
@@ -145,8 +144,8 @@ CLEANRL_SAC = (
         "log_alpha = torch.zeros(1, requires_grad=True, device=device)",
         "log_alpha = torch.full((1,), -1.0, requires_grad=True, device=device)",
         "sac.initial_temperature",
-        "factor",
-        0.36788,
+        "number",
+        1 - 0.36788,
     ),
 )
 

@@ -24,8 +24,8 @@ SB3_TD3 = (
         "noise = noise.clamp(-self.target_noise_clip, self.target_noise_clip)",
         "pass",
         "td3.target_noise_clip",
-        "factor",
-        1.6,  # 4 standard deviations of 0.2 over the 0.5 where it was cut
+        "number",
+        0.6,  # 4 standard deviations of 0.2 over the 0.5 where it was cut
         ("target_action", *TARGETS),
     ),
     _sb3_td3(
@@ -86,7 +86,7 @@ SB3_TD3 = (
         "td3.critic_loss_factor",
         "function",
         None,
-        ("critics_seen",),
+        ("critics_seen", "critic_target", "target_weights", "t*ation_target", "gradient_source"),
     ),
     Plant(
         "first observation of the next episode stored",
@@ -126,7 +126,7 @@ CLEANRL_TD3 = (
         "torch.normal(0, actor.action_scale * args.exploration_noise)",
         "torch.normal(torch.zeros_like(actor.action_scale), args.exploration_noise)",
         "td3.exploration_scale",
-        "factor",
+        "number",
         0.5,
         ("exploration",),
     ),
@@ -152,7 +152,7 @@ CLEANRL_TD3 = (
         ") * target_actor.action_scale",
         ")",
         "td3.target_noise_scale",
-        "factor",
+        "number",
         0.5,
         ("target_action", "target_noise_clip"),
     ),
@@ -161,7 +161,7 @@ CLEANRL_TD3 = (
         "list(qf2.parameters()), lr=args.learning_rate)",
         "list(qf2.parameters()), lr=3 * args.learning_rate)",
         "td3.learning_rates",
-        "function",
+        "number",
         2.0,  # in units of the unplanted rate
     ),
     _cleanrl(

@@ -17,6 +17,9 @@ def settings(t: Translation, hp: PPO, context: Context) -> Native:
     t.aligned("epochs", "script.ppo_epochs", note="advantages are computed anew in each")
     t.aligned("gamma", "GAE.gamma")
     t.aligned("gae_lambda", "GAE.lmbda")
+    if hp.gamma * hp.gae_lambda < 1e-7:
+        field = "gamma" if hp.gamma < hp.gae_lambda else "gae_lambda"
+        t.refuse(field, "too small for its vectorised advantages: gamma gae_lambda is 1e-7 or more")
     t.aligned("clip_range", "ClipPPOLoss.clip_epsilon")
     linear = hp.clip_range_schedule == "linear"
     note = "at each minibatch, also with a constant learning rate" if linear else ""
@@ -32,4 +35,6 @@ def settings(t: Translation, hp: PPO, context: Context) -> Native:
     t.aligned("adam_eps", "Adam.eps")
     t.aligned("hidden_sizes", "MLP.num_cells", list(hp.hidden_sizes))
     t.constant("bootstrap_truncation", True)
+    # The script's schedules end with the last whole rollout; what is collected rounds up.
+    t.extra(**{"script.total_frames": context.steps})
     return t.finish(whole_batches(t, "rollout_steps", hp.rollout_steps, context))

@@ -44,7 +44,6 @@ class DDPG(OffPolicy):
     thesis_fields: ClassVar[frozenset[str]] = frozenset(
         (
             "policy_learning_rate",
-            "critic_learning_rate",
             "batch_size",
             "buffer_size",
             "learning_starts",

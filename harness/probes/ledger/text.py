@@ -35,9 +35,10 @@ package does not have what the statement is about. Notes in round brackets are o
 brackets say how an answer differs from the paper's: `x 2` a multiple, `+ 0.5` an offset, `f`
 another function, with the largest difference, `#` another count.
 
-TorchRL's wheel holds components and no training scripts. What its scripts do beside them, such as
-initialisation and schedules, is rebuilt here after their text
-([torchrl-recipes.md](torchrl-recipes.md)): verdicts on it are about that recipe.
+TorchRL's wheel holds its training scripts, without their configuration files. What they do beside
+its components, such as initialisation and schedules, is rebuilt here
+([torchrl-recipes.md](torchrl-recipes.md)) and marked *our recipe*; tests run the scripts themselves
+and find the same weights, bit for bit.
 """
 
 

@@ -47,9 +47,11 @@ def _find(check: Check, result: Result, name: str) -> Finding:
     answer = result.answers.get(name)
     if answer is None:
         return Finding(name, None, "was not probed")
-    if check.kind == "set":
-        can = not answer.unmeasured
-        return Finding(name, can == check.value, "can be set" if can else answer.unmeasured)
+    if check.kind == "set" and not answer.unmeasured:
+        # Probes of an option find 1 where it has an effect; others are of what it does.
+        works = bool(np.any(np.nan_to_num(answer.value)))
+        shown = "can be set" if works else "can be set, without effect"
+        return Finding(name, works == check.value, shown)
     if answer.unmeasured:
         return Finding(name, None, describe(answer))
     match check.kind:
@@ -174,12 +176,14 @@ def unmentioned(
         for check in statement.checks
         for name in check.who
     }
+    about = {name for statement in statements for c in statement.checks for name in c.who}
     found = []
     for result in report.results:
         answers = {
             name: answer
             for name, answer in result.answers.items()
-            if (result.probe, name) not in told
+            if name in about
+            and (result.probe, name) not in told
             and not answer.unmeasured
             and answer.comparison.kind != AGREES
         }

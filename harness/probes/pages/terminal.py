@@ -4,12 +4,25 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from harness.probes.results import AGREES, Answer, Report, Result, alike, describe, differs, symbol
+from harness.probes.results import (
+    AGREES,
+    Answer,
+    Report,
+    Result,
+    alike,
+    describe,
+    differs,
+    ranked,
+    symbol,
+)
 
 WIDTH = 100
+MOST = 5
+"""Differences of one implementation that are listed."""
 LEGEND = (
     "= as in the paper;  x 2 a multiple of it;  + 0.5 a constant away from it;  f another "
-    "function, with the largest difference;  # another count;  ? not measured;  ! failed to run"
+    "function, with the largest difference;  n another number, by which share;  # another count;  "
+    "? not measured;  ! failed to run"
 )
 
 
@@ -57,7 +70,17 @@ def closing(report: Report) -> Iterator[str]:
         yield f"{name}: {', '.join(packages)}"
     for name, why in report.not_probed.items():
         yield f"not probed: {name}: {why}"
+    yield from furthest(report)
     yield totals(report)
+
+
+def furthest(report: Report) -> Iterator[str]:
+    """The largest differences of each implementation, as shares of the papers' answers."""
+    for name in report.versions:
+        own = [(share, probe) for share, probe, whose in ranked(report) if whose == name]
+        if own:
+            listed = ", ".join(f"{probe} {share:.3g}" for share, probe in own[:MOST])
+            yield f"furthest from the papers, {name}: {listed}"
 
 
 def totals(report: Report) -> str:

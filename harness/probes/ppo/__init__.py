@@ -2,20 +2,13 @@
 
 import numpy as np
 
-from harness.probes.lab import Run
-from harness.probes.ppo import actions, advantages, annealing, losses, minibatches, trainings
-from harness.probes.ppo.readings import kept
+from harness.probes.ppo import actions, advantages, annealing, later, losses, minibatches, trainings
 from harness.probes.ppo.trainings import CODE, PAPER
 from harness.probes.probe import Probe
-from harness.probes.results import Array
-from harness.probes.shared import initial, optimizers, storage
+from harness.probes.shared import gradients, initial, optimizers, storage
 
 GAINS = {"policy.out": 0.01, "value.out": 1.0}
 """Orthogonal gain of the last layers in the authors' code; hidden layers have sqrt(2)."""
-
-
-def _seen(run: Run) -> Array:
-    return kept(run, 0).observations
 
 
 def _orthogonal(name: str, shape: tuple[int, ...]) -> float:
@@ -25,7 +18,7 @@ def _orthogonal(name: str, shape: tuple[int, ...]) -> float:
 PROBES: tuple[Probe, ...] = (
     storage.greedy_probe(
         "ppo",
-        trainings.wide,
+        (trainings.wide, lambda lab: trainings.beyond(lab, narrow=True)),
         "out",
         f"{PAPER}, section 6.1: the mean of the Gaussian; {CODE} cuts it",
     ),
@@ -33,18 +26,19 @@ PROBES: tuple[Probe, ...] = (
     *advantages.PROBES,
     *losses.POLICY_PROBES,
     *losses.PROBES,
+    *later.PROBES,
     *minibatches.PROBES,
     *losses.DIVERGENCE_PROBES,
     *annealing.PROBES,
-    *optimizers.completeness_probes(
+    *gradients.probes(
         "ppo",
-        trainings.update,
-        {"policy": _seen, "value": _seen},
+        trainings.rollouts,
+        ("policy", "value"),
         f"{PAPER}, section 6.1: tanh",
     ),
     *optimizers.probes(
         "ppo",
-        trainings.update,
+        trainings.rollouts,
         trainings.own,
         {"policy": 3e-4, "value": 3e-4},
         1e-5,

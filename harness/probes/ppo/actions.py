@@ -5,38 +5,68 @@ from collections.abc import Sequence
 import numpy as np
 
 from harness.probes import formulas
-from harness.probes.lab import Lab
+from harness.probes.lab import Lab, Run
 from harness.probes.ppo import readings, trainings
 from harness.probes.ppo.trainings import PAPER
-from harness.probes.probe import Measurement, Probe, relation
+from harness.probes.probe import Measurement, Probe, listed, relation
 from harness.probes.results import Array, Axis
-from harness.probes.setups import HALF, HIGH, LOW
+from harness.probes.setups import EDGES, HALF
 
 TANH_TEXT = "the sample is squashed by tanh and scaled to the range, not cut at the bounds"
+SCALED_TEXT = "the sample is cut at -1 and 1 and then scaled to the range"
+
+
+def _bounds(run: Run) -> tuple[Array, Array]:
+    d = run.experiment.dictation
+    return np.array(d.low), np.array(d.high)
+
+
+def _others(run: Run, x: Array) -> dict[str, Array]:
+    # What else actions can be made from a sample, float[rows, actions].
+    low, high = _bounds(run)
+    middle, half = (low + high) / 2, (high - low) / 2
+    return {
+        TANH_TEXT: middle + half * np.tanh(x),
+        SCALED_TEXT: middle + half * np.clip(x, -1, 1),
+        "not cut at the bounds": x,
+    }
 
 
 def _action(lab: Lab) -> Measurement:
-    run = trainings.wide(lab)
-    x = readings.samples(run)[:, 0]
-    order = np.argsort(x)
-    return Measurement(
-        run.actions()[order, 0],
-        np.clip(x, LOW[0], HIGH[0])[order],
-        Axis("Gaussian sample", x[order]),
-        {TANH_TEXT: _squashed(x)[order], "not cut at the bounds": x[order]},
-    )
+    run = trainings.beyond(lab)
+    x = readings.samples(run)
+    order = np.argsort(x[:, 0])
+    others = {text: array[order, 0] for text, array in _others(run, x).items()}
+    expected = np.clip(x, *_bounds(run))[order, 0]
+    axis = Axis("Gaussian sample", x[order, 0])
+    return Measurement(run.actions()[order, 0], expected, axis, others)
+
+
+def _edges(lab: Lab) -> Measurement:
+    value: list[float] = []
+    expected: list[float] = []
+    for narrow in (False, True):
+        run = trainings.beyond(lab, narrow)
+        actions, (low, high) = run.actions(), _bounds(run)
+        for dimension in (0, 1):
+            value += [actions[:, dimension].min(), actions[:, dimension].max()]
+            expected += [low[dimension], high[dimension]]
+    return Measurement(np.array(value), np.array(expected))
 
 
 def _stored_action(lab: Lab) -> Measurement:
-    run = trainings.wide(lab)
-    x = readings.samples(run)
+    runs = [trainings.beyond(lab, narrow) for narrow in (False, True)]
+    samples = [readings.samples(run) for run in runs]
+    stored = np.concatenate([run.record.stored["actions"] for run in runs])
+    known = [_others(run, x) for run, x in zip(runs, samples, strict=True)]
+    cut = [np.clip(x, *_bounds(run)) for run, x in zip(runs, samples, strict=True)]
     others = {
-        "the action taken, after it was squashed and scaled": np.stack(
-            [_squashed(x[:, 0]), HALF * np.tanh(x[:, 1])], axis=1
-        ),
-        "the action taken, after it was cut": np.clip(x, LOW, HIGH),
+        "the action taken, after it was squashed and scaled": [k[TANH_TEXT] for k in known],
+        "the action taken, after it was cut": cut,
+        "the action taken, after it was cut and scaled": [k[SCALED_TEXT] for k in known],
     }
-    return Measurement(run.record.stored["actions"], x, alternatives=others)
+    joined = {text: np.concatenate(arrays) for text, arrays in others.items()}
+    return Measurement(stored, np.concatenate(samples), alternatives=joined)
 
 
 def _log_prob(lab: Lab) -> Measurement:
@@ -51,10 +81,6 @@ def _log_prob(lab: Lab) -> Measurement:
     return Measurement(run.record.stored["log_probs"], expected, alternatives=others)
 
 
-def _squashed(x: Array) -> Array:
-    return np.asarray((LOW[0] + HIGH[0]) / 2 + HALF * np.tanh(x))
-
-
 PROBES: Sequence[Probe] = (
     Probe(
         "ppo.action",
@@ -63,6 +89,15 @@ PROBES: Sequence[Probe] = (
         "action, in action units",
         _action,
         relation("action"),
+    ),
+    Probe(
+        "ppo.action_bounds",
+        "Between which bounds are actions, where samples are far beyond them?",
+        f"{PAPER}, authors' code: those of the action space, here -1 to 3 and -2 to 2, then "
+        "-0.1 to 0.5 and -0.5 to 0.1",
+        f"smallest and largest action, in action units: {', '.join(EDGES)}",
+        _edges,
+        listed(EDGES),
     ),
     Probe(
         "ppo.stored_action",

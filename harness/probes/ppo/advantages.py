@@ -1,5 +1,6 @@
 """Probes of PPO's advantages."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -7,62 +8,80 @@ from numpy.typing import NDArray
 
 from harness.probes.lab import Lab, Run
 from harness.probes.ppo import readings, trainings
-from harness.probes.ppo.trainings import CODE, COPIES, GAE, PAPER
+from harness.probes.ppo.trainings import CODE, COPIES, GAE, GAMMA, LAMBDA, PAPER
 from harness.probes.probe import Measurement, Probe, Unmeasured, relation
+from harness.probes.readings import rows_shown
 from harness.probes.results import Array
-from harness.probes.world import TERMINATED
+from harness.probes.world import TERMINATED, Transition
+
+Pick = Callable[[Sequence[Transition]], NDArray[np.bool_]]
+"""Which steps of a rollout count."""
 
 
-def _advantages(
-    of: Callable[[Lab], Run], pick: Callable[[Run], NDArray[np.bool_]]
-) -> Callable[[Lab], Measurement]:
+def _advantages(of: Callable[[Lab], Run], pick: Pick) -> Callable[[Lab], Measurement]:
     def measure(lab: Lab) -> Measurement:
         run = of(lab)
-        rows = pick(run)
-        known = {
-            "as if lambda were 1": readings.advantages(run, lam=1.0),
-            "as if lambda were 0": readings.advantages(run, lam=0.0),
-            "the value after an end counts": readings.advantages(run, bootstraps=True),
-            "sums run on across ends of episodes": readings.advantages(run, runs_on=True),
-            "nothing follows the end": _without_bootstrap(run),
-        }
-        others = {name: array[rows] for name, array in known.items()}
-        measured = run.record.stored["advantages"][rows]
-        return Measurement(measured, readings.advantages(run)[rows], alternatives=others)
+        value: list[Array] = []
+        expected: list[Array] = []
+        others: dict[str, list[Array]] = {}
+        for number, stored in readings.rollouts(run):
+            rows = pick(readings.transitions(run, number))
+            value.append(stored["advantages"][rows])
+            expected.append(readings.advantages(run, number)[rows])
+            for name, array in _others(run, number).items():
+                others.setdefault(name, []).append(array[rows])
+        joined = {name: np.concatenate(arrays) for name, arrays in others.items()}
+        return Measurement(np.concatenate(value), np.concatenate(expected), alternatives=joined)
 
     return measure
 
 
-def _without_bootstrap(run: Run) -> Array:
+def _others(run: Run, number: int) -> dict[str, Array]:
     # As if every end were one of the task.
-    steps = tuple(
-        t
-        if not t.end
-        else type(t)(t.observation, t.action, t.reward, t.next_observation, TERMINATED)
-        for t in readings.transitions(run)
+    ended = tuple(
+        dataclasses.replace(t, end=TERMINATED if t.end else t.end)
+        for t in readings.transitions(run, number)
     )
-    return readings.advantages_of(run.weights, steps)
+    return {
+        "as if lambda were 1": readings.advantages(run, number, lam=1.0),
+        "as if lambda were 0": readings.advantages(run, number, lam=0.0),
+        "gamma and lambda have changed places": readings.advantages(
+            run, number, lam=GAMMA, gamma=LAMBDA
+        ),
+        "the value after an end counts": readings.advantages(run, number, bootstraps=True),
+        "sums run on across ends of episodes": readings.advantages(run, number, runs_on=True),
+        "nothing follows the end": readings.advantages_of(readings.start(run, number), ended),
+        "the values of the policy that the run started with": readings.advantages_of(
+            run.weights, readings.transitions(run, number)
+        ),
+    }
 
 
-def _ends(run: Run) -> NDArray[np.bool_]:
-    return np.array([t.end > 0 for t in readings.transitions(run)])
+def _ends(steps: Sequence[Transition]) -> NDArray[np.bool_]:
+    return np.array([t.end > 0 for t in steps])
 
 
-def _after_last_end(run: Run) -> NDArray[np.bool_]:
-    ends = _ends(run)
+def _after_last_end(steps: Sequence[Transition]) -> NDArray[np.bool_]:
+    ends = _ends(steps)
     return np.asarray(np.arange(len(ends)) > np.flatnonzero(ends)[-1])
 
 
-def _inside(run: Run) -> NDArray[np.bool_]:
-    return ~_ends(run) & ~_after_last_end(run)
+def _inside(steps: Sequence[Transition]) -> NDArray[np.bool_]:
+    return ~_ends(steps) & ~_after_last_end(steps)
+
+
+def _of_copies(run: Run) -> Array:
+    # Advantages of all transitions, each copy on its own.
+    expected = np.zeros(len(run.transitions))
+    for copy in range(COPIES):
+        steps = run.transitions[copy::COPIES]
+        expected[copy::COPIES] = readings.advantages_of(run.weights, steps)
+    return expected
 
 
 def _copies(lab: Lab) -> Measurement:
     run = trainings.copies(lab)
-    stored, expected = run.record.stored, np.zeros(len(run.transitions))
-    for copy in range(COPIES):
-        steps = run.transitions[copy::COPIES]
-        expected[copy::COPIES] = readings.advantages_of(run.weights, steps)
+    stored, expected = run.record.stored, _of_copies(run)
     seen = np.array([t.observation for t in run.transitions])
     places = [np.flatnonzero((stored["observations"] == row).all(axis=1)) for row in seen]
     if any(len(place) != 1 for place in places):
@@ -70,20 +89,34 @@ def _copies(lab: Lab) -> Measurement:
     return Measurement(stored["advantages"][np.concatenate(places)], expected)
 
 
+def _learned_of_copies(lab: Lab) -> Measurement:
+    run = trainings.copies(lab)
+    step, samples = readings.kept(run, 0), readings.copy_samples(run)
+    rows = rows_shown(run, step.observations)
+    slope, _ = readings.slope_of(step, step.observations, samples[rows])
+    return Measurement(slope, _of_copies(run)[rows])
+
+
 def _value_target(lab: Lab) -> Measurement:
-    run = trainings.update(lab)
-    seen = readings.values(run.weights, readings.observations(run))
-    return Measurement(run.record.stored["returns"], readings.advantages(run) + seen)
+    run = trainings.rollouts(lab)
+    value: list[Array] = []
+    expected: list[Array] = []
+    for number, stored in readings.rollouts(run):
+        seen = readings.observations(run, number)
+        values = readings.values(readings.start(run, number), seen)
+        value.append(stored["returns"])
+        expected.append(readings.advantages(run, number) + values)
+    return Measurement(np.concatenate(value), np.concatenate(expected))
 
 
-UNIT = "advantage, in units of return"
+UNIT = "advantage, in units of return, of three rollouts"
 PROBES: Sequence[Probe] = (
     Probe(
         "ppo.gae",
         "Which advantages come of whole episodes?",
         GAE,
         UNIT,
-        _advantages(trainings.update, _inside),
+        _advantages(trainings.rollouts, _inside),
         relation("advantage"),
     ),
     Probe(
@@ -91,7 +124,7 @@ PROBES: Sequence[Probe] = (
         "Which advantage has the last step of a task?",
         f"{GAE}: nothing follows",
         UNIT,
-        _advantages(trainings.update, _ends),
+        _advantages(trainings.rollouts, _ends),
         relation("advantage at the end of the task"),
     ),
     Probe(
@@ -107,7 +140,7 @@ PROBES: Sequence[Probe] = (
         "Which advantages have the steps before the cut at the end of the rollout?",
         f"{GAE}, {PAPER}, eq. 11: bootstrap with the value of the state after the cut",
         UNIT,
-        _advantages(trainings.update, _after_last_end),
+        _advantages(trainings.rollouts, _after_last_end),
         relation("advantage before the cut"),
     ),
     Probe(
@@ -117,6 +150,15 @@ PROBES: Sequence[Probe] = (
         UNIT,
         _copies,
         relation("advantage"),
+    ),
+    Probe(
+        "ppo.policy_loss_with_copies",
+        f"How strongly is each action of {COPIES} copies made more likely in the first minibatch?",
+        f"{PAPER}, eq. 7: by the advantage of its own copy",
+        "derivative of the objective by the log ratio, times the minibatch size",
+        _learned_of_copies,
+        relation("pull on the policy"),
+        tolerance=1e-3,
     ),
     Probe(
         "ppo.value_target",

@@ -9,14 +9,15 @@ from harness.probes.contract import Step
 from harness.probes.lab import Lab, Run
 from harness.probes.ppo import readings, trainings
 from harness.probes.ppo.trainings import ANNEALED_EPOCHS, CLIP, CODE
-from harness.probes.probe import Measurement, Probe, relation
+from harness.probes.probe import Measurement, Probe, listed
 from harness.probes.results import Array, Axis
 
-FIRST, LAST, HALVINGS = 0.25, 16.0, 9
-"""Search for the limit: as shares of the divergence, and how often the interval is halved."""
 LEFT = np.array([1.0, 0.75, 0.5, 0.25])
 """What is left of an annealed quantity in each of four rollouts."""
-KL = "Schulman 2020, joschu.net/blog/kl-approx.html: mean of (r - 1) - log r"
+WIDEST, HALVINGS = 4.0, 9
+"""Search for another clip range: as shares of that set, and how often the interval is halved."""
+BRACKET = 0.004
+"""How near on both sides, as shares, a clip range is set to a ratio to see on which side it is."""
 
 
 def _learning_rates(lab: Lab) -> Measurement:
@@ -29,33 +30,53 @@ def _learning_rates(lab: Lab) -> Measurement:
 
 def _clip_ranges(lab: Lab) -> Measurement:
     run = trainings.annealing(lab, "clip_range_schedule")
-    expected = CLIP * LEFT
     passes = readings.later(run)
-    value = [
-        _clip_range(run, i, passes[i * ANNEALED_EPOCHS :][: ANNEALED_EPOCHS - 1], expected[i])
-        for i in range(len(LEFT))
-    ]
-    return Measurement(np.array(value), expected, Axis("rollout", np.arange(1.0, 5.0)))
+    value = []
+    for rollout in range(len(LEFT)):
+        steps = passes[rollout * ANNEALED_EPOCHS :][: ANNEALED_EPOCHS - 1]
+        found = [_clipped(run, rollout, step) for step in steps]
+        value.append(_edge(*(np.concatenate(a) for a in list(zip(*found, strict=True))[:2])))
+    axis = Axis("rollout", np.arange(1.0, 5.0))
+    return Measurement(np.array(value), CLIP * LEFT, axis)
 
 
-def _constant_clip_range(lab: Lab) -> Measurement:
-    run = trainings.long(lab)
-    return Measurement(np.array([_clip_range(run, 0, readings.later(run), CLIP)]), np.array([CLIP]))
-
-
-def _clip_range(run: Run, rollout: int, steps: Sequence[Step], expected: float) -> float:
+def _edge(beyond: Array, clipped: NDArray[np.bool_]) -> float:
     # Gradients tell which rows are clipped; the range is between theirs and the others' ratios.
-    found = [_clipped(run, rollout, step) for step in steps]
-    beyond, clipped = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
     low = float(beyond[~clipped].max(initial=0.0))
     high = float(beyond[clipped].min(initial=np.inf))
-    if low <= expected <= high:
-        return expected
     return (low + high) / 2 if np.isfinite(high) else low
 
 
-def _clipped(run: Run, rollout: int, step: Step) -> tuple[Array, NDArray[np.bool_]]:
-    # How far ratios are on the side where they are clipped, and whether they are.
+def _constant_clip_range(lab: Lab) -> Measurement:
+    # Ratios of the second pass do not depend on the range: it is set right beside one of them.
+    free = trainings.whole_batches(lab)
+    beyond, _, side = _clipped(free, 0, readings.later(free)[0])
+    value = []
+    for sign in (1.0, -1.0):
+        mine = np.flatnonzero((side == sign) & (beyond > 0))
+        row = mine[np.argmin(np.abs(beyond[mine] - CLIP))]
+        value.append(CLIP * _unit(lab, int(row), float(beyond[row])))
+    return Measurement(np.array(value), np.full(2, CLIP))
+
+
+def _unit(lab: Lab, row: int, distance: float) -> float:
+    """At how many times the clip range that is set a ratio is clipped."""
+
+    def is_clipped(share: float) -> bool:
+        run = trainings.whole_batches(lab, clip_range=distance / share)
+        return bool(_clipped(run, 0, readings.later(run)[0])[1][row])
+
+    if is_clipped(1 + BRACKET) and not is_clipped(1 - BRACKET):
+        return 1.0
+    low, high = 1 / WIDEST, WIDEST
+    for _ in range(HALVINGS):
+        middle = float(np.sqrt(low * high))
+        low, high = (low, middle) if is_clipped(middle) else (middle, high)
+    return float(np.sqrt(low * high))
+
+
+def _clipped(run: Run, rollout: int, step: Step) -> tuple[Array, NDArray[np.bool_], Array]:
+    # How far ratios are on the side where they are clipped, whether they are, and that side.
     ratio = np.exp(readings.log_ratio(run, step, rollout))
     rows = readings.rows_of(run, step, rollout)
     weight = run.record.stored["advantages"] if rollout == 0 else readings.advantages(run, rollout)
@@ -64,8 +85,9 @@ def _clipped(run: Run, rollout: int, step: Step) -> tuple[Array, NDArray[np.bool
     # Some compute advantages anew in each epoch: rows count whose sign that does not change.
     anew = readings.advantages_of(step.before, readings.transitions(run, rollout))[rows]
     heavy = (np.abs(weight) > 0.1 * np.abs(weight).max()) & (weight * anew > 0)
-    beyond = (np.sign(weight) * (ratio - 1))[heavy]
-    return beyond, (np.abs(slope) < 1e-2 * np.abs(weight * ratio))[heavy]
+    side = np.sign(weight)[heavy]
+    clipped = (np.abs(slope) < 1e-2 * np.abs(weight * ratio))[heavy]
+    return side * (ratio[heavy] - 1), clipped, side
 
 
 def _schedule_words(comparison: object, measurement: Measurement) -> str:
@@ -78,10 +100,10 @@ PROBES: Sequence[Probe] = (
         "ppo.clip_range",
         "At which distance from 1 is the probability ratio clipped, with clip_range 0.2?",
         f"{trainings.PAPER}, eq. 7",
-        "distance from 1",
+        "distance from 1: above, below",
         _constant_clip_range,
-        relation("clip range"),
-        tolerance=0.03,
+        listed(("the range above 1", "the range below 1")),
+        tolerance=2 * BRACKET,
     ),
     Probe(
         "ppo.learning_rate_annealing",
@@ -98,6 +120,6 @@ PROBES: Sequence[Probe] = (
         "distance from 1",
         _clip_ranges,
         _schedule_words,
-        tolerance=0.03,
+        tolerance=0.04,
     ),
 )

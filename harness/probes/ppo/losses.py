@@ -10,7 +10,7 @@ from harness.probes.ppo import readings, trainings
 from harness.probes.ppo.readings import kept, rows_of
 from harness.probes.ppo.trainings import CLIP, CODE, ENTROPY, PAPER, VF
 from harness.probes.probe import Measurement, Probe, Unmeasured, listed, relation
-from harness.probes.readings import spread
+from harness.probes.readings import gradient_of, spread
 from harness.probes.results import Axis
 
 EPS = 1e-8
@@ -70,7 +70,7 @@ def _std_pull(lab: Lab) -> Measurement:
     mean, std = readings.gaussian(step.before, readings.observations(run)[rows])
     slope, _ = readings.surrogate_slope(run, step)
     expected = -np.mean(slope[:, None] * (((x[rows] - mean) / std) ** 2 - 1), axis=0)
-    return Measurement(step.gradients["policy.log_std"].ravel(), expected)
+    return Measurement(gradient_of(step, "policy.log_std").ravel(), expected)
 
 
 POLICY_PROBES: Sequence[Probe] = (
@@ -141,7 +141,7 @@ def _value_clipping(lab: Lab) -> Measurement:
 def _entropy(lab: Lab) -> Measurement:
     with_bonus, without = kept(trainings.entropic(lab), 0), kept(trainings.update(lab), 0)
     name = "policy.log_std"
-    pull = (with_bonus.gradients[name] - without.gradients[name]).ravel() / ENTROPY
+    pull = (gradient_of(with_bonus, name) - gradient_of(without, name)).ravel() / ENTROPY
     return Measurement(pull, -np.ones_like(pull))
 
 
@@ -215,8 +215,6 @@ PROBES: Sequence[Probe] = (
 
 FIRST, LAST, HALVINGS = 0.25, 16.0, 9
 """Search for the limit: as shares of the divergence, and how often the interval is halved."""
-LEFT = np.array([1.0, 0.75, 0.5, 0.25])
-"""What is left of an annealed quantity in each of four rollouts."""
 KL = "Schulman 2020, joschu.net/blog/kl-approx.html: mean of (r - 1) - log r"
 
 

@@ -4,6 +4,7 @@ Rollouts are numbered from 0; `step` is always an optimiser step of which gradie
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,17 @@ def kept(run: Run, number: int) -> Step:
     if number >= len(steps):
         raise Unmeasured(f"its optimiser took only {len(steps)} steps")
     return steps[number]
+
+
+def rollouts(run: Run) -> list[tuple[int, Mapping[str, NDArray[Any]]]]:
+    """Numbers of the rollouts that were learned from, and what was stored of each.
+
+    Raises:
+        Unmeasured: What was stored was not read.
+    """
+    if not run.record.rollouts:
+        raise Unmeasured("what it stores was not read before it learned from it")
+    return list(enumerate(run.record.rollouts))
 
 
 def later(run: Run) -> list[Step]:
@@ -97,22 +109,35 @@ def log_ratio(run: Run, step: Step, rollout: int = 0) -> Array:
 def surrogate_slope(run: Run, step: Step, rollout: int = 0) -> tuple[Array, float]:
     """Derivative of the objective by each row's log ratio, times the rows, as upstream has it.
 
-    The gradient by a row's mean is that derivative times (x - mean) / std^2. Also returned is
-    the share of the gradients that has this direction.
+    Also returned is the share of the gradients that has its direction.
     """
-    rows, x = rows_of(run, step, rollout), samples(run, rollout)
-    seen = observations(run, rollout)[rows]
+    rows = rows_of(run, step, rollout)
+    return slope_of(step, observations(run, rollout)[rows], samples(run, rollout)[rows])
+
+
+def slope_of(step: Step, seen: Array, x: Array) -> tuple[Array, float]:
+    """The same for observations and samples of a minibatch.
+
+    The gradient by a row's mean is that derivative times (x - mean) / std^2.
+    """
     mean, std = gaussian(step.before, seen)
-    direction = (x[rows] - mean) / std**2
+    direction = (x - mean) / std**2
     pull = output_gradient(step.gradients, step.before, "policy", seen, TANH)
     share = (direction * pull).sum(axis=1) / (direction**2).sum(axis=1)
     rest = np.abs(pull - share[:, None] * direction).max() / np.abs(pull).max()
-    return np.asarray(-share * len(rows)), 1 - float(rest)
+    return np.asarray(-share * len(seen)), 1 - float(rest)
 
 
-def value_slope(run: Run, step: Step) -> Array:
+def copy_samples(run: Run) -> Array:
+    """The Gaussian sample behind each action of several copies, float[steps, actions]."""
+    mean, std = gaussian(run.weights, np.array([t.observation for t in run.transitions]))
+    noise = run.experiment.dictation.batch_noise[: run.experiment.n_envs]
+    return np.asarray(mean + std * np.resize(noise, mean.shape))
+
+
+def value_slope(run: Run, step: Step, rollout: int = 0) -> Array:
     """Derivative of the loss by each row's value prediction, times the rows."""
-    seen = observations(run)[rows_of(run, step)]
+    seen = observations(run, rollout)[rows_of(run, step, rollout)]
     pull = output_gradient(step.gradients, step.before, "value", seen, TANH)
     return np.asarray(pull[:, 0] * len(seen))
 
@@ -137,31 +162,36 @@ def ordered(value: Array, expected: Array, axis: Axis, others: Mapping[str, Arra
 def advantages(
     run: Run,
     rollout: int = 0,
-    lam: float = LAMBDA,
-    bootstraps: bool = False,
-    runs_on: bool = False,
+    **otherwise: Any,
 ) -> Array:
     """Generalised advantage estimates of a rollout of one environment.
 
     Args:
         run: The training.
         rollout: Which rollout.
-        lam: Weight of longer sums.
-        bootstraps: Whether the value after the end of the task counts: it should not.
-        runs_on: Whether sums run on across ends: they should not.
+        otherwise: Further arguments of `advantages_of`.
     """
-    steps = transitions(run, rollout)
-    return advantages_of(start(run, rollout), steps, lam, bootstraps, runs_on)
+    return advantages_of(start(run, rollout), transitions(run, rollout), **otherwise)
 
 
 def advantages_of(
     weights: Parameters,
     steps: tuple[Transition, ...],
     lam: float = LAMBDA,
+    gamma: float = GAMMA,
     bootstraps: bool = False,
     runs_on: bool = False,
 ) -> Array:
-    """The same for steps that follow each other."""
+    """Generalised advantage estimates of steps that follow each other, float[steps].
+
+    Args:
+        weights: Of the value network.
+        steps: Of one environment.
+        lam: Weight of longer sums.
+        gamma: Discount factor.
+        bootstraps: Whether the value after the end of the task counts: it should not.
+        runs_on: Whether sums run on across ends: they should not.
+    """
     ends = np.array([t.end for t in steps])
     return formulas.gae(
         np.array([t.reward for t in steps]),
@@ -169,6 +199,6 @@ def advantages_of(
         values(weights, np.array([t.next_observation for t in steps])),
         np.where(bootstraps, 0.0, ends == TERMINATED),
         np.where(runs_on, 0.0, ends > 0),
-        GAMMA,
+        gamma,
         lam,
     )

@@ -1,12 +1,14 @@
 """Trainings that PPO's probes read."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
 from harness.probes import setups
 from harness.probes.lab import Experiment, Lab, Run
-from harness.probes.setups import HIGH, LOW
+from harness.probes.networks import single
+from harness.probes.setups import HIGH, LOW, NARROW_HIGH, NARROW_LOW
 from harness.probes.world import TERMINATED, TRUNCATED, Dictation
 
 PAPER = "Schulman et al. 2017 (arXiv:1707.06347)"
@@ -17,6 +19,8 @@ GAMMA, LAMBDA, CLIP, VF, ENTROPY = 0.99, 0.95, 0.2, 0.5, 0.1
 COPIES = 4
 ANNEALED_EPOCHS = 5
 LONG_MINIBATCH, LONG_MINIBATCHES = 36, 6
+FAR = 10.0
+"""Standard normal numbers that take samples beyond all bounds."""
 LOUD = 1e3
 """What rewards are multiplied by to see whether gradients are clipped."""
 PLAIN: dict[str, Any] = {
@@ -46,6 +50,22 @@ def wide(lab: Lab) -> Run:
     """Actions from -1 to 3 and from -2 to 2; the policy does not learn."""
     world = setups.dictation(lab, ROLLOUT, LOW, HIGH, ends=False)
     return lab.run(experiment(lab, "wide", world, learning_rate=setups.NO_LEARNING))
+
+
+def beyond(lab: Lab, narrow: bool = False) -> Run:
+    """Samples far beyond every bound, of a wide or of a narrow range; no learning."""
+    low, high = (NARROW_LOW, NARROW_HIGH) if narrow else (LOW, HIGH)
+    world = setups.dictation(lab, ROLLOUT, low, high, ends=False)
+    spread = np.linspace(-FAR, FAR, ROLLOUT)
+    world.acting_noise[:] = single(np.stack([spread, np.roll(spread, 5)], axis=1))
+    name = "narrow" if narrow else "beyond"
+    return lab.run(experiment(lab, name, world, learning_rate=setups.NO_LEARNING))
+
+
+def rollouts(lab: Lab) -> Run:
+    """Three rollouts of two minibatches, each learned from once."""
+    world = _terminating(lab, 3 * ROLLOUT)
+    return lab.run(experiment(lab, "rollouts", world, epochs=1))
 
 
 def truncated(lab: Lab) -> Run:
@@ -90,10 +110,11 @@ def loud(lab: Lab) -> Run:
     return lab.run(experiment(lab, "loud", world, own=("max_grad_norm",)))
 
 
-def whole_batches(lab: Lab, target_kl: float | None = None) -> Run:
-    """Four passes over one minibatch, until the divergence is too large."""
-    changes: dict[str, Any] = {"minibatch_size": ROLLOUT, "epochs": 4, "target_kl": target_kl}
-    return lab.run(experiment(lab, f"whole batches {target_kl}", **changes))
+def whole_batches(lab: Lab, **changes: Any) -> Run:
+    """Four passes over one minibatch; with `target_kl`, until the divergence is too large."""
+    settings: dict[str, Any] = {"minibatch_size": ROLLOUT, "epochs": 4, **changes}
+    name = ", ".join(f"{field}={value}" for field, value in changes.items())
+    return lab.run(experiment(lab, f"whole batches {name}", **settings))
 
 
 def early(lab: Lab) -> Run:
@@ -152,6 +173,8 @@ def experiment(
     """
     settings = {key: value for key, value in (PLAIN | changes).items() if key not in own}
     world = _terminating(lab, settings["rollout_steps"]) if world is None else world
+    # Numbers that are drawn with replacement come twice, as permutations' do not.
+    world = dataclasses.replace(world, repeated=2)
     weights = setups.weights(lab, "ppo")
     return Experiment(f"ppo {name}", "ppo", world, settings, weights, snapshots=20, n_envs=n_envs)
 

@@ -2,38 +2,37 @@
 
 import numpy as np
 
-from harness.probes.lab import Run
 from harness.probes.probe import Probe
-from harness.probes.readings import batch
-from harness.probes.results import Array
 from harness.probes.sac import policy, trainings, update
 from harness.probes.sac.trainings import CODE, PAPER
-from harness.probes.shared import counts, initial, optimizers, storage
+from harness.probes.shared import counts, gradients, initial, optimizers, storage
 
 ALGORITHM = f"{PAPER}, algorithm 1"
 APPENDIX = f"{PAPER}, appendix D"
 
 
-def _pairs(run: Run) -> Array:
-    return np.hstack([batch(run).observations, batch(run).actions])
-
-
 PROBES: tuple[Probe, ...] = (
     storage.greedy_probe(
         "sac",
-        trainings.acting,
+        (trainings.acting, lambda lab: trainings.beyond(lab, narrow=True)),
         "mean",
         f"{trainings.FIRST_PAPER}, section 5.2: tanh of the mean, scaled",
+    ),
+    storage.edges_probe(
+        "sac",
+        (trainings.beyond, lambda lab: trainings.beyond(lab, narrow=True)),
+        f"{trainings.FIRST_PAPER}, appendix C: tanh keeps them there",
     ),
     *policy.PROBES,
     *update.PROBES,
     *update.TEMPERATURE_PROBES,
     *counts.off_policy("sac", trainings.counting, trainings.copies, ALGORITHM, 1),
     *storage.probes("sac", trainings.update, trainings.acting),
-    *optimizers.completeness_probes(
+    storage.full_probe("sac", trainings.full),
+    *gradients.probes(
         "sac",
         trainings.update,
-        {"policy": lambda run: batch(run).observations, "critic1": _pairs},
+        ("policy", "critic1", "critic2"),
         f"{APPENDIX}: ReLU",
     ),
     *optimizers.probes(

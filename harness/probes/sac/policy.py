@@ -7,7 +7,7 @@ import numpy as np
 from harness.probes import formulas
 from harness.probes.lab import Lab, Run
 from harness.probes.probe import Measurement, Probe, listed, relation
-from harness.probes.readings import critics, steps_of
+from harness.probes.readings import critic_updates, critics
 from harness.probes.results import Array, Axis, Comparison
 from harness.probes.sac import trainings
 from harness.probes.sac.std import STD, measured_std
@@ -60,7 +60,7 @@ def _squash_correction(lab: Lab) -> Measurement:
 
 def _shown(run: Run) -> tuple[Array, Array]:
     # Targets are -gamma temperature log-probability. Returns log-probabilities and the noise.
-    target = critics(run, steps_of(run, "critic1")[0]).target
+    target = critics(run, critic_updates(run)[0]).target
     value = -target / (run.hyperparameters.gamma * temperature(run.weights))
     return value, run.experiment.dictation.batch_noise[: len(target)]
 

@@ -1,8 +1,10 @@
 """How SAC's policy turns its network's output into a standard deviation."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy import interpolate
 
 from harness.probes import setups
 from harness.probes.lab import Lab
@@ -44,6 +46,19 @@ def raw_for(lab: Lab, std: float) -> float:
     return raw
 
 
+AROUND, POINTS = 1.5, 31
+"""Where the map is known around `STD`, and at how many places."""
+
+
+def std_near(lab: Lab) -> Callable[[Array], Array]:
+    """The implementation's map from its network's output to a standard deviation, near `STD`."""
+    middle = raw_for(lab, STD)
+    grid = single(np.linspace(middle - AROUND, middle + AROUND, POINTS))
+    actions = np.abs(_acts(lab, grid, np.full_like(grid, 0.3), "sac std around"))
+    known = interpolate.CubicSpline(grid, np.log(np.arctanh(actions) / 0.3))
+    return lambda raw: np.exp(known(raw))
+
+
 def same_policy(lab: Lab, weights: dict[str, Array], std: float = STD) -> dict[str, Array]:
     """Weights with which the policy's standard deviation is `std` everywhere."""
     weights["policy.std.weight"] = np.zeros_like(weights["policy.std.weight"])
@@ -60,5 +75,6 @@ def _acts(lab: Lab, raw: Array, noise: Array, name: str) -> Array:
     world.acting_noise[:] = noise[:, None]
     rates = ("policy_learning_rate", "critic_learning_rate", "temperature_learning_rate")
     frozen: dict[str, Any] = dict.fromkeys(rates, setups.NO_LEARNING)
+    frozen |= setups.seldom(lab, "sac", len(raw))
     experiment = setups.off_policy(name, "sac", world, weights, warm_up=0, batch_size=2, **frozen)
     return lab.run(experiment).record.stored["actions"][:, 0]

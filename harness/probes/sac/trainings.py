@@ -1,14 +1,17 @@
 """Trainings that SAC's probes read."""
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from harness.probes import setups
 from harness.probes.lab import Experiment, Lab, Run
+from harness.probes.networks import single
 from harness.probes.results import Array
-from harness.probes.sac.std import STD, same_policy
-from harness.probes.setups import HIGH, LOW, ROWS
+from harness.probes.sac.std import STD, same_policy, std_near
+from harness.probes.setups import HIGH, LOW, NARROW_HIGH, NARROW_LOW, ROWS
 from harness.probes.world import Dictation
 
 PAPER = "Haarnoja et al. 2018b (arXiv:1812.05905)"
@@ -18,6 +21,8 @@ RATES = ("policy_learning_rate", "critic_learning_rate", "temperature_learning_r
 RATE = 1e-3
 LEARNING: dict[str, Any] = dict.fromkeys(RATES, RATE)
 FROZEN: dict[str, Any] = dict.fromkeys(RATES, setups.NO_LEARNING)
+FULL = 36
+"""Warm-up steps of a training whose buffer holds fewer transitions."""
 LOUD = 1e3
 """What rewards and critics are multiplied by to see whether gradients are clipped."""
 
@@ -25,19 +30,41 @@ OUTPUTS = np.linspace(-3.0, 3.0, ROWS)
 
 
 def update(lab: Lab) -> Run:
-    """A few updates from weights with which every implementation is the same policy."""
-    weights, world = same_policy(lab, setups.weights(lab, "sac")), setups.dictation(lab, ROWS + 6)
-    changes = {**LEARNING, "policy_delay": 1}
-    return lab.run(setups.off_policy("sac update", "sac", world, weights, 7, **changes))
+    """Some updates from weights with which every implementation is the same policy."""
+    return lab.run(_update(lab, "sac update"))
 
 
 def loud(lab: Lab) -> Run:
-    """The same with huge rewards and steep critics."""
-    weights, world = same_policy(lab, setups.weights(lab, "sac")), setups.dictation(lab, ROWS + 3)
+    """The same with huge rewards, steep critics and another temperature."""
+    experiment = _update(lab, "sac loud", 5)
+    weights = dict(experiment.weights)
     setups.steepen(weights, LOUD)
-    world.rewards[:] *= LOUD
-    changes = {**LEARNING, "policy_delay": 1}
-    return lab.run(setups.off_policy("sac loud", "sac", world, weights, 4, **changes))
+    weights["temperature.log"] = single(np.log([0.2]))
+    experiment.dictation.rewards[:] *= LOUD
+    return lab.run(dataclasses.replace(experiment, weights=weights, snapshots=8))
+
+
+def learning_copies(lab: Lab) -> Run:
+    """Several copies of the environment, and networks that stay as they are."""
+    return lab.run(setups.with_copies(_update(lab, "sac learning copies", 12, FROZEN), 4))
+
+
+def full(lab: Lab) -> Run:
+    """A buffer that is full before the first update."""
+    experiment = _update(lab, "sac full", FULL + 8 - ROWS)
+    changes = {**experiment.changes, "learning_starts": FULL, "buffer_size": FULL - 9}
+    return lab.run(dataclasses.replace(experiment, changes=changes))
+
+
+def _update(lab: Lab, name: str, more: int = 9, rates: Mapping[str, Any] = LEARNING) -> Experiment:
+    weights, world = (
+        same_policy(lab, setups.weights(lab, "sac")),
+        setups.dictation(lab, ROWS + more),
+    )
+    world = dataclasses.replace(world, turning=True)
+    changes = {**rates, "policy_delay": 1}
+    experiment = setups.off_policy(name, "sac", world, weights, 24, **changes)
+    return dataclasses.replace(experiment, std=std_near(lab))
 
 
 def wide(lab: Lab) -> Run:
@@ -64,9 +91,21 @@ def acting(lab: Lab) -> Run:
     setups.pass_through(weights, "policy", "mean", shift=8.0)
     world = setups.dictation(lab, ROWS, LOW, HIGH, ends=False)
     world.observations[:ROWS, 0] = OUTPUTS
-    changes = {**FROZEN, "batch_size": 2}
+    changes = setups.seldom(lab, "sac", ROWS) | FROZEN | {"batch_size": 2}
     weights = same_policy(lab, weights)
     return lab.run(setups.off_policy("sac acting", "sac", world, weights, warm_up=0, **changes))
+
+
+def beyond(lab: Lab, narrow: bool = False) -> Run:
+    """Outputs far beyond what squashing leaves, on a wide or a narrow range."""
+    low, high = (NARROW_LOW, NARROW_HIGH) if narrow else (LOW, HIGH)
+    weights = setups.weights(lab, "sac")
+    setups.pass_through(weights, "policy", "mean", shift=16.0)
+    world = setups.dictation(lab, ROWS, low, high, ends=False)
+    world.observations[:ROWS, 0] = 4 * OUTPUTS
+    changes = setups.seldom(lab, "sac", ROWS) | FROZEN | {"batch_size": 2}
+    name = "sac narrow" if narrow else "sac beyond"
+    return lab.run(setups.off_policy(name, "sac", world, weights, warm_up=0, **changes))
 
 
 def counting(lab: Lab) -> Run:

@@ -13,10 +13,13 @@ from harness.contract.recipes import load_recipe
 from harness.probes import setups
 from harness.probes.lab import Lab
 from harness.probes.probe import Measurement, Probe, Unmeasured, listed
+from harness.probes.sac import trainings as sac_runs
+from harness.probes.td3 import trainings as td3_runs
 from harness.probes.world import ENV_ID
 
 TASK = Task(ENV_ID, setups.OBSERVATIONS, setups.MINUS_UNIT, setups.UNIT, 0)
 STEPS = 10**6
+TRAININGS = {"td3": td3_runs.counting, "sac": sac_runs.counting}
 ELSEWHERE = ("hidden_sizes", "adam_eps", "clip_range_schedule", "target_entropy")
 """Fields that other probes measure."""
 FIELDS = {
@@ -44,7 +47,7 @@ def _settings(lab: Lab, algorithm: str) -> dict[str, Setting]:
 def _defaults(algorithm: str, lab: Lab) -> Measurement:
     adapter: Adapter = lab.adapter
     if not isinstance(adapter, DeclaresDefaults):
-        raise Unmeasured("its package has no training script or class that sets defaults")
+        raise Unmeasured("its package has no command line or class that declares defaults")
     declared, settings = adapter.upstream_defaults(algorithm), _settings(lab, algorithm)
     value = [_default(settings[field], declared) for field in FIELDS[algorithm]]
     papers = load_recipe(algorithm, "original")
@@ -53,8 +56,11 @@ def _defaults(algorithm: str, lab: Lab) -> Measurement:
 
 
 def _default(setting: Setting, declared: Mapping[str, Any]) -> float:
+    # What upstream does not declare is not measured: the recipe's value would be ours.
+    if setting.native_name not in declared:
+        return np.nan
     # Where upstream declares what the recipe holds, the recipe has it in the unified unit.
-    if setting.native_name in declared and declared[setting.native_name] != setting.native_value:
+    if declared[setting.native_name] != setting.native_value:
         return number(declared[setting.native_name])
     return number(setting.value)
 
@@ -68,8 +74,11 @@ def number(value: Any) -> float:
 
 
 def _tau(algorithm: str, lab: Lab) -> Measurement:
-    told = _settings(lab, algorithm)["tau"]
-    return Measurement(np.array([number(told.native_value)]), np.array([number(told.value)]))
+    run = TRAININGS[algorithm](lab)
+    told = run.record.told.get("tau", np.nan)
+    if np.isnan(told):
+        raise Unmeasured("which object holds it was not told")
+    return Measurement(np.array([told]), np.array([run.hyperparameters.tau]))
 
 
 def _probes(algorithm: str) -> Sequence[Probe]:
@@ -89,7 +98,7 @@ def _probes(algorithm: str) -> Sequence[Probe]:
         f"{algorithm}.tau_as_told",
         "Which number is the framework told for targets to move by 0.005?",
         f"{algorithm.upper()}'s paper: tau, the weight of the online network",
-        "what the framework's own setting holds",
+        "what the framework's own object holds",
         lambda lab: _tau(algorithm, lab),
         lambda comparison, m: f"it is told {m.value[0]:g}, the weight of the old target",
     )

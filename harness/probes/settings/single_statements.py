@@ -9,6 +9,7 @@ from harness.probes.lab import Lab
 from harness.probes.ppo import readings
 from harness.probes.ppo import trainings as ppo_runs
 from harness.probes.probe import Measurement, Probe, Unmeasured, listed, relation
+from harness.probes.readings import critic_updates, critics
 from harness.probes.results import Axis
 from harness.probes.sac import trainings as sac_runs
 from harness.probes.setups import HALF, HIGH, LOW
@@ -32,19 +33,20 @@ def _stored_reward(lab: Lab) -> Measurement:
 
 
 def _exploration_unit(lab: Lab) -> Measurement:
-    noises = td3_runs.NOISES
-    weights = setups.weights(lab, "td3")
-    setups.pass_through(weights, "policy", "out", shift=8.0)
-    world = setups.dictation(lab, setups.ROWS, LOW, HIGH, ends=False)
-    world.observations[: setups.ROWS, 0] = td3_runs.CENTRES
-    world.acting_noise[:] = noises[:, None]
-    changes = {**td3_runs.FROZEN, "batch_size": 2, "exploration_noise": td3_runs.EXPLORATION}
-    name = "td3 exploring"
-    run = lab.run(setups.off_policy(name, "td3", world, weights, warm_up=0, **changes))
+    noises, run = td3_runs.NOISES, td3_runs.beyond(lab)
     noisy = td3_runs.centres() + td3_runs.EXPLORATION * HALF * noises
     return Measurement(
         run.actions()[:, 0], np.clip(noisy, LOW[0], HIGH[0]), Axis("standard normal noise", noises)
     )
+
+
+def _target_noise_source(lab: Lab) -> Measurement:
+    # Exploration noise of another kind or size would change targets if they took it from there.
+    quiet = td3_runs.update(lab)
+    loud = td3_runs.exploring_update(lab)
+    first, other = (critics(run, critic_updates(run)[0]).target for run in (quiet, loud))
+    changed = not np.allclose(first, other, atol=1e-4)
+    return Measurement(np.array([float(changed)]), np.zeros(1))
 
 
 def _delay(lab: Lab) -> Measurement:
@@ -85,6 +87,15 @@ PROBES: Sequence[Probe] = (
         "action, in action units",
         _exploration_unit,
         relation("action"),
+    ),
+    Probe(
+        "td3.target_noise_source",
+        "Does the noise in targets follow the noise that is set for exploration?",
+        f"{td3_runs.PAPER}, eq. 14: it has a size of its own",
+        "0 no, 1 yes",
+        _target_noise_source,
+        lambda comparison, measurement: "the noise in targets is that of exploration",
+        counts=True,
     ),
     Probe(
         "td3.delayed_updates",

@@ -1,13 +1,16 @@
 """Probes of the critics of TD3 and SAC, of their targets, and what else they can be drawn to."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.probes import formulas
+from harness.probes.contract import Step
 from harness.probes.lab import Lab, Run
-from harness.probes.probe import Measurement, Probe, listed, relation
-from harness.probes.readings import batch, critics, expected_rows, polyak, spread, steps_of
+from harness.probes.probe import Measurement, Probe, Unmeasured, listed, relation
+from harness.probes.readings import UPDATES, batch, critic_updates, critics, polyak, spread
 from harness.probes.results import Array
 from harness.probes.world import TERMINATED, TRUNCATED
 
@@ -28,16 +31,17 @@ def twin_values(first: Array, second: Array) -> dict[str, Array]:
 
 
 def with_ends(
-    run: Run, paper: Array, others: Mapping[str, Array]
+    run: Run, step: Step, paper: Array, others: Mapping[str, Array]
 ) -> tuple[Array, Mapping[str, Array]]:
     """Targets of next values: the paper's, those of other values, and with other masks.
 
     Args:
-        run: Whose first update it is.
+        run: Whose update it is.
+        step: Of the critics.
         paper: The paper's next values, float[rows].
         others: Other next values, by what they are.
     """
-    data, gamma = batch(run), run.hyperparameters.gamma
+    data, gamma = batch(run, step), run.hyperparameters.gamma
     ended = (data.ends == TERMINATED).astype(float)
 
     def target(value: Array, mask: Array) -> Array:
@@ -54,129 +58,226 @@ def with_ends(
 Runner = Callable[[Lab], Run]
 LOUD = 1e3
 """What rewards are multiplied by to see whether gradients are clipped."""
+FIRST = f"in the first {UPDATES} updates"
 
 
-def probes(
-    algorithm: str,
-    run: Runner,
-    loud: Runner,
-    target: Callable[[Run], Targets],
-    terms: Callable[[Run], Terms],
-    paper: str,
-    half: bool,
-) -> Sequence[Probe]:
-    """The probes of one algorithm.
+@dataclasses.dataclass(frozen=True)
+class Questions:
+    """The questions about the critics of one algorithm.
 
-    Args:
+    Attributes:
         algorithm: `td3` or `sac`.
-        run: A few updates on a minibatch with all kinds of ends.
+        run: Some updates on minibatches with all kinds of ends.
         loud: The same with huge rewards and steep critics.
-        target: The paper's targets of a run's first update, and others by what they are.
+        copies: The same on several copies of the environment.
+        full: The same with a buffer that is full before.
+        target: The paper's targets of a step, and others by what they are.
         terms: What these targets are summed from, with the paper's weights, by name.
         paper: Citation of the critics' loss.
         half: Whether the paper's loss is half the squared error.
     """
-    slope = 1.0 if half else 2.0
 
-    def first(lab: Lab) -> Array:
-        return critics(run(lab), steps_of(run(lab), "critic1")[0]).target
+    algorithm: str
+    run: Runner
+    loud: Runner
+    copies: Runner
+    full: Runner
+    target: Callable[[Run, Step], Targets]
+    terms: Callable[[Run, Step], Terms]
+    paper: str
+    half: bool
 
-    def targets(end: int) -> Callable[[Lab], Measurement]:
+    def probes(self) -> Sequence[Probe]:
+        """All of them."""
+        return (
+            self._loss_factor(),
+            *self._targets(),
+            self._weights(),
+            self._clipping(),
+            self._moves(),
+        )
+
+    def _name(self, part: str) -> str:
+        return f"{self.algorithm}.{part}"
+
+    def _target(
+        self, name: str, question: str, source: str, words: str, measure: Runner, end: int | None
+    ) -> Probe:
+        def measured(lab: Lab) -> Measurement:
+            return self.drawn_to(measure(lab), end)
+
+        text = f"value target, in units of return, {FIRST}"
+        # Where all rows count, those whose hidden units are hardest to tell apart do, too.
+        room = 1e-3 if end is None else 2e-4
+        return Probe(
+            self._name(name), question, source, text, measured, relation(words), tolerance=room
+        )
+
+    def _targets(self) -> Sequence[Probe]:
+        pardo = "Pardo et al. 2018 (arXiv:1712.00378), eq. 6: time goes on, so bootstrap"
+        return (
+            self._target(
+                "critic_target",
+                "What are critics drawn to, in the middle of an episode?",
+                self.paper,
+                "target",
+                self.run,
+                0,
+            ),
+            self._target(
+                "termination_target",
+                "What are critics drawn to where the task ended?",
+                f"{self.paper}: nothing follows, the target is the reward",
+                "target at the end of the task",
+                self.run,
+                TERMINATED,
+            ),
+            self._target(
+                "truncation_target",
+                "What are critics drawn to where a time limit cut the episode?",
+                pardo,
+                "target at a time limit",
+                self.run,
+                TRUNCATED,
+            ),
+            self._target(
+                "target_with_copies",
+                "What are critics drawn to with several copies of the environment?",
+                f"{self.paper}; {pardo}",
+                "target",
+                self.copies,
+                None,
+            ),
+            self._target(
+                "full_buffer_target",
+                "What are critics drawn to when the buffer is full?",
+                f"{self.paper}; {pardo}",
+                "target",
+                self.full,
+                None,
+            ),
+        )
+
+    def drawn_to(self, run: Run, end: int | None) -> Measurement:
+        """Targets of the first updates against the paper's.
+
+        Args:
+            run: The training.
+            end: How the steps ended that count; None for all.
+
+        Raises:
+            Unmeasured: There are none.
+        """
+        value: list[Array] = []
+        expected: list[Array] = []
+        others: dict[str, list[Array]] = {}
+        for step in _solvable(run):
+            rows = _rows(run, step, end)
+            paper, known = self.target(run, step)
+            value.append(critics(run, step).target[rows])
+            expected.append(paper[rows])
+            for name, array in known.items():
+                others.setdefault(name, []).append(array[rows])
+        joined = {name: np.concatenate(arrays) for name, arrays in others.items()}
+        return Measurement(np.concatenate(value), np.concatenate(expected), alternatives=joined)
+
+    def _weights(self) -> Probe:
+        names = ("reward", "next value", "log-probability")[: 3 if self.half else 2]
+
         def measure(lab: Lab) -> Measurement:
-            rows = expected_rows(run(lab), end)
-            paper, others = target(run(lab))
-            others = {name: array[rows] for name, array in others.items()}
-            return Measurement(first(lab)[rows], paper[rows], alternatives=others)
+            run = self.run(lab)
+            found, expected = zip(
+                *(self._weights_of(run, step) for step in critic_updates(run)), strict=True
+            )
+            return Measurement(np.array(found), np.array(expected))
 
-        return measure
-
-    def weights(lab: Lab) -> Measurement:
-        rows = expected_rows(run(lab), 0)
-        known = terms(run(lab))
-        basis = np.stack([term[rows] for term, _ in known.values()], axis=1)
-        found = np.linalg.lstsq(basis, first(lab)[rows], rcond=None)[0]
-        expected = np.array([weight for _, weight in known.values()])
-        return Measurement(np.asarray(found, float), expected)
-
-    def loss_factor(lab: Lab) -> Measurement:
-        # The second update shows whether gradients of the first are left over.
-        steps = steps_of(run(lab), "critic1")[:2]
-        measured = np.ravel([spread(critics(run(lab), step).slope) for step in steps])
-        return Measurement(measured, np.full_like(measured, slope))
-
-    def clipping(lab: Lab) -> Measurement:
-        quiet = np.median(critics(run(lab), steps_of(run(lab), "critic1")[0]).slope)
-        loudly = np.median(critics(loud(lab), steps_of(loud(lab), "critic1")[0]).slope)
-        return Measurement(np.array([loudly / quiet]), np.ones(1))
-
-    def moves(lab: Lab) -> Measurement:
-        names = ["critic1", "critic2", "policy"][: 3 if algorithm == "td3" else 2]
-        shares = np.array([polyak(run(lab), name) for name in names])
-        return Measurement(shares, np.full_like(shares, run(lab).hyperparameters.tau))
-
-    names = ("reward", "next value", *(("log-probability",) if algorithm == "sac" else ()))
-    text = "value target, in units of return"
-    name = f"{algorithm}.{{}}".format
-    return (
-        Probe(
-            name("critic_loss_factor"),
-            "How strongly is a critic drawn to its target?",
-            f"{paper}: {'one half of the' if half else 'the mean'} squared error",
-            "second derivative of the critic loss by a prediction, times the minibatch size: "
-            "smallest, median and largest in the first update, then in the second",
-            loss_factor,
-            relation("pull on the critic"),
-        ),
-        Probe(
-            name("critic_target"),
-            "What are critics drawn to, in the middle of an episode?",
-            paper,
-            text,
-            targets(0),
-            relation("target"),
-        ),
-        Probe(
-            name("target_weights"),
+        return Probe(
+            self._name("target_weights"),
             "How much does each term weigh in what critics are drawn to?",
-            paper,
-            "weight, by least squares: " + ", ".join(names),
-            weights,
+            self.paper,
+            f"weight, by least squares, per update: {', '.join(names)}",
+            measure,
             listed([f"weight of the {term}" for term in names]),
-        ),
-        Probe(
-            name("termination_target"),
-            "What are critics drawn to where the task ended?",
-            f"{paper}: nothing follows, the target is the reward",
-            text,
-            targets(TERMINATED),
-            relation("target at the end of the task"),
-        ),
-        Probe(
-            name("truncation_target"),
-            "What are critics drawn to where a time limit cut the episode?",
-            "Pardo et al. 2018 (arXiv:1712.00378), eq. 6: time goes on, so bootstrap",
-            text,
-            targets(TRUNCATED),
-            relation("target at a time limit"),
-        ),
-        Probe(
-            name("critic_gradient_clipping"),
+        )
+
+    def _weights_of(self, run: Run, step: Step) -> tuple[Array, Array]:
+        rows, known = _rows(run, step, 0), self.terms(run, step)
+        basis = np.stack([term[rows] for term, _ in known.values()], axis=1)
+        found = np.linalg.lstsq(basis, critics(run, step).target[rows], rcond=None)[0]
+        return np.asarray(found, float), np.array([weight for _, weight in known.values()])
+
+    def _loss_factor(self) -> Probe:
+        def measure(lab: Lab) -> Measurement:
+            # The updates after the first show whether gradients are left over.
+            steps = critic_updates(self.run(lab))
+            measured = np.ravel([spread(critics(self.run(lab), step).slope) for step in steps])
+            return Measurement(measured, np.full_like(measured, 1.0 if self.half else 2.0))
+
+        return Probe(
+            self._name("critic_loss_factor"),
+            "How strongly is a critic drawn to its target?",
+            f"{self.paper}: {'one half of the' if self.half else 'the mean'} squared error",
+            "second derivative of the critic loss by a prediction, times the minibatch size; "
+            f"smallest, median and largest of the rows, {FIRST}",
+            measure,
+            relation("pull on the critic"),
+        )
+
+    def _clipping(self) -> Probe:
+        def pull(run: Run) -> Array:
+            return np.array([np.median(critics(run, s).slope) for s in critic_updates(run)[:2]])
+
+        def measure(lab: Lab) -> Measurement:
+            shares = pull(self.loud(lab)) / pull(self.run(lab))
+            return Measurement(shares, np.ones_like(shares))
+
+        return Probe(
+            self._name("critic_gradient_clipping"),
             "Are huge gradients of the critics clipped?",
-            f"{paper}: they are not",
-            f"pull on a critic when rewards are {LOUD:g} times as large, as a share",
-            clipping,
+            f"{self.paper}: they are not",
+            f"pull on a critic when rewards are {LOUD:g} times as large, as a share, "
+            "in the first two updates",
+            measure,
             relation("pull under huge rewards"),
             tolerance=0.01,
-        ),
-        Probe(
-            name("target_update"),
+        )
+
+    def _moves(self) -> Probe:
+        names = ["critic1", "critic2", "policy"][: 2 if self.half else 3]
+
+        def measure(lab: Lab) -> Measurement:
+            run = self.run(lab)
+            shares = np.array([polyak(run, name) for name in names])
+            return Measurement(shares, np.full_like(shares, run.hyperparameters.tau))
+
+        return Probe(
+            self._name("target_update"),
             "How far do target networks move to the online ones?",
-            f"{paper}: by tau",
-            "share of the way: critic 1, critic 2" + (", policy" if algorithm == "td3" else ""),
-            moves,
+            f"{self.paper}: by tau",
+            f"share of the way of {', '.join(names)}, in the first {UPDATES} moves at most",
+            measure,
             relation("step of the targets"),
-        ),
-    )
+        )
+
+
+def _solvable(run: Run) -> list[Step]:
+    # Where a transition comes twice in a minibatch, only the sum of both pulls is known.
+    found = [s for s in critic_updates(run) if _distinct(batch(run, s).observations)]
+    if not found:
+        raise Unmeasured("its minibatches hold transitions several times")
+    return found
+
+
+def _distinct(rows: Array) -> bool:
+    return len(np.unique(rows, axis=0)) == len(rows)
+
+
+def _rows(run: Run, step: Step, end: int | None) -> NDArray[np.intp]:
+    ends = batch(run, step).ends
+    rows = np.arange(len(ends)) if end is None else np.flatnonzero(ends == end)
+    if not len(rows):
+        raise Unmeasured("no such transition in the minibatch")
+    return rows
 
 
 def critics_seen_probe(algorithm: str, measure: Callable[[Lab], Measurement], paper: str) -> Probe:

@@ -4,15 +4,33 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from harness.probes.contract import Parameters
 from harness.probes.lab import Lab, Run
-from harness.probes.networks import HIDDEN, output
+from harness.probes.networks import HIDDEN, output, single
 from harness.probes.probe import Measurement, Probe, Unmeasured, listed, relation
 from harness.probes.results import Array
-from harness.probes.setups import HALF, HIGH, LOW
+from harness.probes.setups import EDGES
 from harness.probes.world import TERMINATED
 
-DRAWN = ("oldest left out", "newest left out", "transitions drawn")
+DRAWN = (
+    "oldest left out",
+    "newest left out",
+    "transitions drawn",
+    "one can be drawn twice: 0 no or 1 yes",
+)
+FULL = (
+    "transitions held",
+    "different ones",
+    "older than the buffer is large",
+    "that never were",
+    "places left out before",
+    "places left out after",
+    "transitions drawn",
+)
+"""What is counted of a full buffer."""
+UNITS = tuple(
+    f"{what} {dimension}" for dimension in (1, 2) for what in ("scale", "shift", "not cut by")
+)
+"""How stored actions relate to those taken, per dimension."""
 NEAR = 1e-4
 """Numbers that differ by less are the same in float32."""
 
@@ -33,12 +51,12 @@ def probes(
         return Measurement(wrong, np.zeros_like(wrong))
 
     def sampling(lab: Lab) -> Measurement:
-        value = drawn(run(lab))
-        return Measurement(value, np.array([0.0, 0.0, float(run(lab).hyperparameters.batch_size)]))
+        value, size = drawn(run(lab)), run(lab).hyperparameters.batch_size
+        return Measurement(value, np.array([0.0, 0.0, float(size), 1.0]))
 
     def actions(lab: Lab) -> Measurement:
         fits = np.ravel([action_unit(wide(lab), dimension) for dimension in (0, 1)])
-        return Measurement(fits, np.array([1.0, 0.0, 1.0, 0.0]))
+        return Measurement(fits, np.array([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]))
 
     return (
         Probe(
@@ -63,26 +81,66 @@ def probes(
             f"{algorithm}.stored_action",
             "Which action is stored, where actions range from -1 to 3 and from -2 to 2?",
             "the papers' algorithms: the action that was taken",
-            "scale and shift from the action taken to the one stored, per dimension",
+            "from the action taken to the one stored: " + ", ".join(UNITS),
             actions,
-            listed(("scale 1", "shift 1", "scale 2", "shift 2")),
+            listed(UNITS),
         ),
     )
 
 
-def drawn(run: Run) -> Array:
+def full_probe(algorithm: str, run: Callable[[Lab], Run]) -> Probe:
+    """A probe of a replay buffer that is full before the first update.
+
+    Args:
+        algorithm: `td3` or `sac`.
+        run: A training with a buffer that is smaller than its warm-up.
+    """
+
+    def measure(lab: Lab) -> Measurement:
+        held, size = rows_held(run(lab)), run(lab).hyperparameters.buffer_size
+        newest = len(run(lab).transitions)
+        known = {row for row in held if row >= 0}
+        value = (len(held), len(known), sum(row < newest - size for row in known), held.count(-1))
+        low, left, count, _ = drawn(run(lab), size)
+        expected = (size, size, 0, 0, 0, 0, run(lab).hyperparameters.batch_size)
+        return Measurement(np.array([*value, low, left, count], float), np.array(expected, float))
+
+    return Probe(
+        f"{algorithm}.full_buffer",
+        "What does a full buffer hold, and from which of it are minibatches drawn?",
+        "the papers' algorithms: the newest transitions; from all of them",
+        ", ".join(FULL),
+        measure,
+        listed(FULL),
+        counts=True,
+    )
+
+
+def rows_held(run: Run) -> list[int]:
+    """Which transitions of the run a buffer holds, -1 for what is none of them."""
+    known = {t.observation.tobytes(): row for row, t in enumerate(run.transitions)}
+    held = np.asarray(run.record.stored["observations"], dtype=float)
+    return [known.get(np.ascontiguousarray(row).tobytes(), -1) for row in held]
+
+
+def drawn(run: Run, size: int | None = None) -> Array:
     """What the indices of the first minibatch were drawn from; see `DRAWN`.
+
+    Args:
+        run: The training.
+        size: How many transitions a buffer holds; None for all until then.
 
     Raises:
         Unmeasured: They were not drawn as random whole numbers.
     """
     first = next((s.env_steps for s in run.record.steps if "critic1" in s.networks), None)
-    draws = [draw for draw in run.draws if draw[0] == first]
+    draws = [draw for draw in run.draws if draw.steps == first]
     # A second draw is among the copies of the environment.
     if not draws:
         raise Unmeasured("its indices are not drawn as random whole numbers")
-    steps, low, high, count = max(draws, key=lambda draw: draw[2] - draw[1])
-    return np.array([float(low), float(steps - high), float(count)])
+    draw = max(draws, key=lambda draw: draw.high - draw.low)
+    newest = (draw.steps if size is None else size) - draw.high
+    return np.array([float(n) for n in (draw.low, newest, draw.count, draw.replaced)])
 
 
 def wrong_entries(run: Run) -> Array:
@@ -106,50 +164,97 @@ def wrong_entries(run: Run) -> Array:
     return np.array([float(a.reshape(len(a), -1).any(axis=1).sum()) for a in apart])
 
 
-def action_unit(run: Run, dimension: int) -> tuple[float, float]:
-    """Scale and shift from actions taken to actions stored.
+def action_unit(run: Run, dimension: int) -> tuple[float, float, float]:
+    """Scale and shift from actions taken to actions stored, and how far some are stored beyond.
+
+    Actions that were taken at a bound may be stored as they were before they were cut.
 
     Raises:
-        Unmeasured: It is no linear map.
+        Unmeasured: It is no linear map within the bounds.
     """
-    stored = run.record.stored["actions"][:, dimension]
-    taken = run.actions()[:, dimension]
-    scale, shift = np.polyfit(taken, stored, 1)
-    if np.abs(scale * taken + shift - stored).max() > NEAR:
+    stored, taken = run.record.stored["actions"][:, dimension], run.actions()[:, dimension]
+    d = run.experiment.dictation
+    low, high = d.low[dimension] + NEAR, d.high[dimension] - NEAR
+    inside = (taken > low) & (taken < high)
+    scale, shift = np.polyfit(taken[inside], stored[inside], 1)
+    apart = np.abs(scale * taken + shift - stored)
+    if apart[inside].max() > NEAR:
         raise Unmeasured("stored actions are no linear function of those taken")
-    return float(scale), float(shift)
+    return float(scale), float(shift), float(apart.max()) if apart.max() > NEAR else 0.0
 
 
-CENTRE = (np.array(LOW) + np.array(HIGH)) / 2
+FAR = 30.0
+"""What observations are multiplied by so that the policy's outputs are beyond all bounds."""
 
 
-def greedy_probe(algorithm: str, run: Callable[[Lab], Run], head: str, paper: str) -> Probe:
+def greedy_probe(
+    algorithm: str, runs: Sequence[Callable[[Lab], Run]], head: str, paper: str
+) -> Probe:
     """The probe of one algorithm.
 
     Args:
         algorithm: Name.
-        run: A training on wide bounds.
+        runs: Trainings on wide and on narrow bounds.
         head: Layer of the policy that puts out the mean.
         paper: Citation.
     """
 
     def measure(lab: Lab) -> Measurement:
-        training = run(lab)
-        seen = np.array([t.observation for t in training.transitions])
-        mean = _mean(training.record.final, seen)
-        squashed, cut = CENTRE + HALF * np.tanh(mean), np.clip(mean, LOW, HIGH)
+        found = [_greedy(of(lab), head) for of in runs]
+        value, cut, squashed, scaled = (np.concatenate(a) for a in zip(*found, strict=True))
         expected, other = (cut, squashed) if algorithm == "ppo" else (squashed, cut)
         text = f"the mean is {'squashed by tanh' if algorithm == 'ppo' else 'cut at the bounds'}"
-        return Measurement(training.watch.greedy(seen), expected, alternatives={text: other})
-
-    def _mean(weights: Parameters, seen: Array) -> Array:
-        return output(weights, "policy", seen, HIDDEN[algorithm][1], head)
+        others = {text: other, "the mean is cut at -1 and 1 and then scaled to the range": scaled}
+        return Measurement(value, expected, alternatives=others)
 
     return Probe(
         f"{algorithm}.greedy_action",
-        "Which action is taken without noise in an evaluation?",
+        "Which action is taken without noise in an evaluation, within and beyond the bounds?",
         paper,
         "action, in action units, at the end of a short training",
         measure,
         relation("greedy action"),
+    )
+
+
+def _greedy(run: Run, head: str) -> tuple[Array, Array, Array, Array]:
+    # What is done, and what cutting, squashing, and cutting before scaling would do.
+    d, algorithm = run.experiment.dictation, run.experiment.algorithm
+    near = np.array([t.observation for t in run.transitions])
+    seen = single(np.concatenate([near, FAR * near]))
+    mean = output(run.record.final, "policy", seen, HIDDEN[algorithm][1], head)
+    low, high = np.array(d.low), np.array(d.high)
+    middle, half = (low + high) / 2, (high - low) / 2
+    squashed, scaled = np.tanh(mean), np.clip(mean, -1, 1)
+    taken = run.watch.greedy(seen)
+    return taken, np.clip(mean, low, high), middle + half * squashed, middle + half * scaled
+
+
+def edges_probe(algorithm: str, runs: Sequence[Callable[[Lab], Run]], paper: str) -> Probe:
+    """A probe of the smallest and largest actions of a policy that wants to go beyond bounds.
+
+    Args:
+        algorithm: `td3` or `sac`.
+        runs: Trainings on wide and on narrow bounds.
+        paper: Citation.
+    """
+
+    def measure(lab: Lab) -> Measurement:
+        value: list[float] = []
+        expected: list[float] = []
+        for of in runs:
+            actions, d = of(lab).actions(), of(lab).experiment.dictation
+            for dimension, bounds in enumerate(zip(d.low, d.high, strict=True)):
+                value += [actions[:, dimension].min(), actions[:, dimension].max()]
+                expected += bounds
+        return Measurement(np.array(value), np.array(expected))
+
+    return Probe(
+        f"{algorithm}.action_bounds",
+        "Between which bounds are actions, where the policy and its noise go far beyond?",
+        f"{paper}; here -1 to 3 and -2 to 2, then -0.1 to 0.5 and -0.5 to 0.1",
+        f"smallest and largest action, in action units: {', '.join(EDGES)}",
+        measure,
+        listed(EDGES),
+        tolerance=1e-3,
     )

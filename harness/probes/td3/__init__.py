@@ -2,33 +2,33 @@
 
 import numpy as np
 
-from harness.probes.lab import Run
 from harness.probes.probe import Probe
-from harness.probes.readings import batch
-from harness.probes.results import Array
-from harness.probes.shared import counts, initial, optimizers, storage
+from harness.probes.shared import counts, gradients, initial, optimizers, storage
 from harness.probes.td3 import action, trainings, update
 from harness.probes.td3.trainings import CODE, DELAY, PAPER
 
 ALGORITHM = f"{PAPER}, algorithm 1"
 
 
-def _pairs(run: Run) -> Array:
-    return np.hstack([batch(run).observations, batch(run).actions])
-
-
 PROBES: tuple[Probe, ...] = (
     storage.greedy_probe(
-        "td3", trainings.acting, "out", f"{PAPER}, appendix C: tanh of the output, scaled"
+        "td3",
+        (trainings.acting, trainings.narrow),
+        "out",
+        f"{PAPER}, appendix C: tanh of the output, scaled",
+    ),
+    storage.edges_probe(
+        "td3", (trainings.beyond, trainings.narrow), f"{PAPER}, authors' code: cut there"
     ),
     *action.PROBES,
     *update.PROBES,
     *counts.off_policy("td3", trainings.counting, trainings.copies, ALGORITHM, DELAY),
-    *storage.probes("td3", trainings.update, trainings.acting),
-    *optimizers.completeness_probes(
+    *storage.probes("td3", trainings.update, trainings.beyond),
+    storage.full_probe("td3", trainings.full),
+    *gradients.probes(
         "td3",
         trainings.update,
-        {"policy": lambda run: batch(run).observations, "critic1": _pairs},
+        ("policy", "critic1", "critic2"),
         f"{PAPER}, appendix C: ReLU",
     ),
     *optimizers.probes(

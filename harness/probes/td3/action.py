@@ -7,7 +7,7 @@ import numpy as np
 from harness.probes import formulas
 from harness.probes.lab import Lab
 from harness.probes.probe import Measurement, Probe, listed, relation
-from harness.probes.readings import critics, steps_of
+from harness.probes.readings import critic_updates, critics
 from harness.probes.results import Array, Axis
 from harness.probes.setups import HALF, HIGH, LOW
 from harness.probes.shared.storage import action_unit
@@ -78,9 +78,9 @@ def _target_bounds(lab: Lab) -> Measurement:
 def next_actions(lab: Lab, dimension: int) -> Array:
     """Actions in the targets of the smoothing run, in action units, float[rows]."""
     run = trainings.smoothing(lab, dimension)
-    shown = critics(run, steps_of(run, "critic1")[0]).target / run.hyperparameters.gamma
+    shown = critics(run, critic_updates(run)[0]).target / run.hyperparameters.gamma
     # Critics see actions in the unit in which they are stored.
-    scale, shift = action_unit(run, dimension)
+    scale, shift, _ = action_unit(run, dimension)
     return np.asarray((shown - shift) / scale)
 
 

@@ -1,5 +1,6 @@
 """Trainings that TD3's probes read."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from harness.probes import setups
 from harness.probes.lab import Experiment, Lab, Run
 from harness.probes.results import Array
-from harness.probes.setups import HALF, HIGH, LOW, ROWS
+from harness.probes.setups import HALF, HIGH, LOW, NARROW_HIGH, NARROW_LOW, ROWS
 from harness.probes.world import Dictation
 
 PAPER = "Fujimoto et al. 2018 (arXiv:1802.09477)"
@@ -18,6 +19,8 @@ DELAY = 2
 RATES: dict[str, Any] = {"policy_learning_rate": 1e-3, "critic_learning_rate": 1e-3}
 FROZEN: dict[str, Any] = dict.fromkeys(RATES, setups.NO_LEARNING)
 SAME: dict[str, Any] = {**RATES, "target_policy_noise": NOISE, "target_noise_clip": CLIP}
+FULL = 36
+"""Warm-up steps of a training whose buffer holds fewer transitions."""
 LOUD = 1e3
 """What rewards and critics are multiplied by to see whether gradients are clipped."""
 
@@ -28,19 +31,43 @@ OUTPUTS = np.linspace(-3.0, 3.0, ROWS)
 
 
 def update(lab: Lab) -> Run:
-    """A few updates with the paper's noise on actions from -1 to 1."""
-    weights, world = setups.weights(lab, "td3"), setups.dictation(lab, ROWS + 7)
-    changes = {**SAME, "policy_delay": DELAY}
-    return lab.run(setups.off_policy("td3 update", "td3", world, weights, 5, **changes))
+    """Some updates with the paper's noise on actions from -1 to 1, each on another minibatch."""
+    return lab.run(_update(lab, "td3 update"))
+
+
+def exploring_update(lab: Lab) -> Run:
+    """The same with much noise on actions that are taken, from after the warm-up on."""
+    experiment = _update(lab, "td3 exploring update")
+    changes = {**experiment.changes, "exploration_noise": 0.5}
+    return lab.run(dataclasses.replace(experiment, changes=changes))
 
 
 def loud(lab: Lab) -> Run:
     """The same with huge rewards and steep critics."""
-    weights, world = setups.weights(lab, "td3"), setups.dictation(lab, ROWS + 5)
+    experiment = _update(lab, "td3 loud", 6)
+    weights = dict(experiment.weights)
     setups.steepen(weights, LOUD)
-    world.rewards[:] *= LOUD
+    experiment.dictation.rewards[:] *= LOUD
+    return lab.run(dataclasses.replace(experiment, weights=weights, snapshots=8))
+
+
+def learning_copies(lab: Lab) -> Run:
+    """The same on several copies of the environment."""
+    return lab.run(setups.with_copies(_update(lab, "td3 learning copies", 12), 4))
+
+
+def full(lab: Lab) -> Run:
+    """A buffer that is full before the first update."""
+    experiment = _update(lab, "td3 full", FULL + 8 - ROWS)
+    changes = {**experiment.changes, "learning_starts": FULL, "buffer_size": FULL - 9}
+    return lab.run(dataclasses.replace(experiment, changes=changes))
+
+
+def _update(lab: Lab, name: str, more: int = 12) -> Experiment:
+    weights, world = setups.weights(lab, "td3"), setups.dictation(lab, ROWS + more)
+    world = dataclasses.replace(world, turning=True)
     changes = {**SAME, "policy_delay": DELAY}
-    return lab.run(setups.off_policy("td3 loud", "td3", world, weights, 4, **changes))
+    return setups.off_policy(name, "td3", world, weights, 24, **changes)
 
 
 def smoothing(lab: Lab, dimension: int = 0) -> Run:
@@ -62,6 +89,17 @@ def smoothing(lab: Lab, dimension: int = 0) -> Run:
 def acting(lab: Lab) -> Run:
     """The policy acts with dictated noise from the first step on and does not learn."""
     return lab.run(_acting(lab, "td3 acting", CENTRES, NOISES))
+
+
+def beyond(lab: Lab) -> Run:
+    """Noise of a given size takes actions beyond both bounds of a wide range."""
+    return lab.run(_acting(lab, "td3 beyond", CENTRES, NOISES, exploration_noise=EXPLORATION))
+
+
+def narrow(lab: Lab) -> Run:
+    """The same on a narrow range."""
+    noise = {"exploration_noise": EXPLORATION}
+    return lab.run(_acting(lab, "td3 narrow", CENTRES, NOISES, NARROW_LOW, NARROW_HIGH, **noise))
 
 
 def still(lab: Lab) -> Run:
@@ -95,14 +133,22 @@ def centres() -> Array:
     return np.asarray((LOW[0] + HIGH[0]) / 2 + HALF * np.tanh(CENTRES))
 
 
-def _acting(lab: Lab, name: str, outputs: Array, noise: Array) -> Experiment:
+def _acting(
+    lab: Lab,
+    name: str,
+    outputs: Array,
+    noise: Array,
+    low: tuple[float, ...] = LOW,
+    high: tuple[float, ...] = HIGH,
+    **changes: Any,
+) -> Experiment:
     weights = setups.weights(lab, "td3")
     setups.pass_through(weights, "policy", "out", shift=8.0)
-    world = setups.dictation(lab, ROWS, LOW, HIGH, ends=False)
+    world = setups.dictation(lab, ROWS, low, high, ends=False)
     world.observations[:ROWS, 0] = outputs
     world.acting_noise[:] = noise[:, None]
-    changes = {**FROZEN, "batch_size": 2}
-    return setups.off_policy(name, "td3", world, weights, warm_up=0, **changes)
+    settings = setups.seldom(lab, "td3", ROWS) | FROZEN | {"batch_size": 2} | changes
+    return setups.off_policy(name, "td3", world, weights, warm_up=0, **settings)
 
 
 def _counting(lab: Lab, name: str, **changes: Any) -> Experiment:

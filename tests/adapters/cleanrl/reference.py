@@ -1,5 +1,7 @@
 """Runs a CleanRL script by itself, without the adapter: `reference.py OUTPUT SCRIPT ARGS...`.
 
+With `--own-wrappers` before OUTPUT it keeps the four wrappers that change what it learns from.
+
 The smallest stand-ins for what the script imports are put into `sys.modules`; this process
 is thrown away afterwards. Writes the script's networks to OUTPUT (npz).
 """
@@ -103,7 +105,16 @@ def same(env, *args, **kwargs):
     return env
 
 
-def main(output, script, arguments, vector=Vector028):
+def transform_observation(env, function):
+    # Older releases did not ask for the space.
+    return TransformObservation(env, function, env.observation_space)
+
+
+TransformObservation = gymnasium.wrappers.TransformObservation
+WRAPPERS = ("NormalizeObservation", "TransformObservation", "NormalizeReward", "TransformReward")
+
+
+def main(output, script, arguments, vector=Vector028, own_wrappers=False):
     writer = types.ModuleType("tensorboard")
     writer.SummaryWriter = type(
         "SummaryWriter",
@@ -121,13 +132,10 @@ def main(output, script, arguments, vector=Vector028):
     gym.wrappers = types.SimpleNamespace(RecordEpisodeStatistics=same)
     gym.vector = types.SimpleNamespace(SyncVectorEnv=OldVector)
     sys.modules["gym"] = gym
-    for name in (
-        "NormalizeObservation",
-        "TransformObservation",
-        "NormalizeReward",
-        "TransformReward",
-    ):
+    for name in () if own_wrappers else WRAPPERS:
         setattr(gymnasium.wrappers, name, same)
+    if own_wrappers:
+        gymnasium.wrappers.TransformObservation = transform_observation
     gymnasium.vector.SyncVectorEnv = vector
     sys.argv = [script, *arguments]
     names = runpy.run_path(script, run_name="__main__")
@@ -145,4 +153,6 @@ def main(output, script, arguments, vector=Vector028):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    own = sys.argv[1] == "--own-wrappers"
+    output, script, *rest = sys.argv[1 + own :]
+    main(Path(output), script, rest, own_wrappers=own)

@@ -26,12 +26,23 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("algorithm", CASES)
-def test_harness_changes_nothing(algorithm, tmp_path):
+@pytest.mark.parametrize(
+    ("algorithm", "wrappers"),
+    [*((algorithm, "none") for algorithm in CASES), ("ppo", "normalized")],
+)
+def test_harness_changes_nothing(algorithm, wrappers, tmp_path):
+    # The script's own four wrappers stand for those of the harness, and are the same.
     steps, unified, native = CASES[algorithm]
     env = ENVS[ALGORITHMS[algorithm].actions]
     spec = support.spec(
-        "cleanrl", algorithm, hyperparameters=unified, env=env, steps=steps, eval_every=500, seed=5
+        "cleanrl",
+        algorithm,
+        hyperparameters=unified,
+        env=env,
+        steps=steps,
+        eval_every=500,
+        seed=5,
+        wrappers=wrappers,
     )
     _, run = support.run(spec, tmp_path)
     # All that is not named here is the script's own default: this tests the recipe file as well.
@@ -39,8 +50,11 @@ def test_harness_changes_nothing(algorithm, tmp_path):
     arguments = ["--env-id", env, "--seed", "5", "--total-timesteps", str(steps), *native]
     reference = Path(__file__).with_name("reference.py")
     output = tmp_path / "weights.npz"
+    own = ["--own-wrappers"] if wrappers == "normalized" else []
     subprocess.run(
-        [sys.executable, reference, output, script, *arguments], check=True, capture_output=True
+        [sys.executable, reference, *own, output, script, *arguments],
+        check=True,
+        capture_output=True,
     )
     with np.load(output) as file:
         assert run["status"] == "completed"

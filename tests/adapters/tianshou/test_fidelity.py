@@ -40,7 +40,7 @@ def test_harness_changes_nothing(algorithm, n_envs, tmp_path, reference):
         algorithm,
         hyperparameters=unified,
         env=env,
-        alignment="full",
+        alignment="full" if n_envs == 1 else "thesis",  # a step of each copy is a round there
         steps=steps,
         eval_every=steps // 4,
         seed=5,

@@ -1,12 +1,14 @@
 import dataclasses
 
 import pytest
+import support
 
 from adapters.torchrl import TorchRLAdapter
 from envs.tasks import Task, load_task
 from harness.contract.adapter import Context
 from harness.contract.fields import SpecError
 from harness.contract.recipes import load_recipe
+from harness.train.prepare import prepare
 
 PENDULUM = load_task("InvertedPendulum-v4")  # actions within +-3
 CHEETAH = load_task("HalfCheetah-v4")  # actions within +-1
@@ -47,3 +49,19 @@ def test_noise_is_refused_where_action_dimensions_have_different_ranges():
     recipe = load_recipe("td3", "torchrl")
     assert TorchRLAdapter().own_defaults("td3", recipe, Context(uneven, 1, 0)) == recipe
     translate(uneven, "sac")
+
+
+@pytest.mark.parametrize("alignment", ["thesis", "full"])
+def test_own_recipe_is_in_action_units_whatever_the_bounds(alignment):
+    run = support.spec("torchrl", "td3", env="InvertedPendulum-v4", alignment=alignment)
+    settings = prepare(run, TorchRLAdapter()).native.settings
+    names = ("AdditiveGaussianModule.std", "TD3Loss.policy_noise", "TD3Loss.noise_clip")
+    assert [settings[name] for name in names] == pytest.approx([0.1, 0.2, 0.5])
+
+
+def test_a_noise_that_is_asked_for_is_a_share_whatever_the_recipe():
+    asked = {"target_policy_noise": 0.3}
+    run = support.spec("torchrl", "td3", env="InvertedPendulum-v4", hyperparameters=asked)
+    assert prepare(run, TorchRLAdapter()).native.settings["TD3Loss.policy_noise"] == pytest.approx(
+        0.9
+    )

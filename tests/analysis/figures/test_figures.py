@@ -129,7 +129,9 @@ def test_figures_without_data_are_named_with_the_reason(results, make_run):
     }
     assert "both with wrappers=none and" in reasons["wrappers"]
     assert "both with n_envs=1 and" in reasons["vectorised"]
-    assert set(reasons) == {"highlights", "wrappers", "vectorised", "ranking", "verdicts", "ranks"}
+    assert set(reasons) == {
+        *("highlights", "wrappers", "vectorised", "ranking", "verdicts", "ranks", "improvement")
+    }
 
 
 def test_without_a_run_that_can_be_used_only_actions_are_drawn(results, make_run):

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from analysis.data.load import load
@@ -84,6 +86,19 @@ def test_a_ranking_that_is_not_preserved_names_pairs_and_ranks(results, make_run
     assert finding.text.endswith("n = 4 runs used per mean.")
 
 
+def test_one_task_under_several_configurations_is_one_finding(material, tmp_path):
+    found = ranking(material.verdicts, make_links(material.verdicts, tmp_path)).findings
+    broken = [item for item in material.verdicts.rankings if item.verdict == "not preserved"]
+    tasks = {(item.study, item.variant, item.env) for item in broken}
+    assert len(found) == len(tasks) < len(broken)
+    for env, finding in ((env, one) for _, _, env in tasks for one in found if env in one.text):
+        own = [item for item in broken if item.env == env]
+        assert f"not preserved under {len(own)} configurations" in finding.text
+        assert "of " + str(len(own)) + ")" in finding.text
+        runs = sum(len(ranked.groups) for item in own for ranked in item.rankings)
+        assert 0 < len(finding.groups) <= runs
+
+
 def test_an_equivalence_states_its_margin(results, make_run, tmp_path):
     for framework in ("sb3", "cleanrl"):
         for seed in range(4):
@@ -94,3 +109,19 @@ def test_an_equivalence_states_its_margin(results, make_run, tmp_path):
     assert "are equivalent" in finding.text
     assert "The margin is 1991, a share of 17.89 to 2230 (" in finding.text
     assert "runs are taken to end between 17.89 and" in finding.text
+
+
+def test_provenance_lists_what_an_adapter_of_its_own_package_requires(results, make_run):
+    folder = make_run(seed=0)
+    code = {"distribution": "my-adapter", "version": "0.3", "requires": ["some-rl", "torch"]}
+    told = {
+        "packages": {"some_rl": "1.2", "torch": "2.13.0", "unrelated": "9"},
+        "adapter": {**code, "files": {"__init__.py": "ab"}},
+    }
+    text = (folder / "run.json").read_text()
+    (folder / "run.json").write_text(
+        text.replace('"provenance": {}', f'"provenance": {json.dumps(told)}')
+    )
+    first, *others = read_provenance(load(results).runs).rows
+    assert first[0].startswith("adapter of ") and first[1].startswith("my-adapter 0.3, files ")
+    assert others == [("some_rl", "1.2", 1), ("torch", "2.13.0", 1)]

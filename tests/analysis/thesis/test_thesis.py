@@ -8,6 +8,8 @@ import pytest
 from scipy import stats
 
 from analysis.__main__ import main
+from analysis.data.published import read_table
+from analysis.data.runs import Cell
 from analysis.stats.moments import Moments
 from analysis.thesis.evidence import (
     SUPPORTED,
@@ -18,7 +20,7 @@ from analysis.thesis.evidence import (
 )
 from analysis.thesis.page import deviations, published_page, thesis_claims
 from analysis.verdicts.options import Options
-from analysis.verdicts.study import groups_of_published, judge_published
+from analysis.verdicts.study import groups_of_published, judge_published, material_of_published
 
 DOC = Path(__file__).parents[3] / "docs" / "published-tables.md"
 
@@ -34,11 +36,28 @@ def table():
 
 
 def test_the_page_in_docs_is_what_the_command_writes(tmp_path, capsys):
-    assert main(["published", "--output", str(tmp_path), "--tables", str(tmp_path)]) == 0
+    words = ["published", "--output", str(tmp_path), "--tables", str(tmp_path), "--jobs", "1"]
+    assert main([*words, "--figures", str(tmp_path / "figures")]) == 0
     assert (tmp_path / DOC.name).read_text() == DOC.read_text()
     assert "288" in capsys.readouterr().out
     rows = (tmp_path / "consistency.csv").read_text().splitlines()
     assert len(rows) == 1 + 288
+    drawn = {path.stem for path in (tmp_path / "figures").glob("*.png")}
+    assert {"reproduction", "intervals_ppo", "intervals_td3", "intervals_sac"} <= drawn
+
+
+def test_published_intervals_are_drawn_as_the_thesis_prints_them(answers):
+    material = material_of_published(answers)
+    (row,) = (
+        row
+        for row in read_table("thesis_tables")
+        if (row.algorithm, row.env, row.hps, row.framework) == ("sac", "Ant", "sb3", "torchrl")
+    )
+    cell = Cell("thesis_tables", f"Ant-{row.version}", "sac", "sb3", "")
+    found = material.finals[cell, "torchrl"]
+    assert found.mean == row.mean
+    assert found.high - found.mean == pytest.approx(row.spread)
+    assert found.mean - found.low == pytest.approx(row.spread)
 
 
 def test_another_level_is_said_on_the_page():

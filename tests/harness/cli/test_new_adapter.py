@@ -80,7 +80,8 @@ def test_skeleton_in_a_checkout_says_what_is_missing(checkout):
     adapter, select = checkout / "adapters" / "stranger", "test_other_seed and ppo"
     recipes = checkout / "hp_configs" / "ppo"
     shutil.copy(recipes / "sb3.yaml", recipes / "stranger.yaml")
-    (adapter / "translate.py").write_text("from adapters.sb3.translate import translate\n")
+    translation = "from adapters.sb3.translate import SETTINGS, translate\n"
+    (adapter / "translate.py").write_text(translation)
     (line,), _ = outcomes(tests, [checkout], select)
     assert "adapters/stranger/train.py: fill in build()" in line
     (adapter / "train.py").write_text("from adapters.sb3.train import train\n")

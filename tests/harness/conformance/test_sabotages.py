@@ -7,7 +7,7 @@ import pytest
 
 from envs.scripted import NARROW_ENV_ID
 from harness.conformance import AdapterConformance
-from harness.conformance.trainings import observe, train
+from harness.conformance.trainings import kept, kept_observed
 from harness.contract import adapter
 
 TESTS = Path(__file__).parents[2]
@@ -70,6 +70,27 @@ CASES = [
         ["ppo"],
         r"processes \[\d+\] are left",
     ),
+    ("SwappedDiscounts", "lambda_has_no_effect_without_gamma", ["ppo"], "with gae_lambda where"),
+    ("LeakyNull", "null_is_a_huge_bound", ["ppo", "max_grad_norm"], "max_grad_norm=null is not"),
+    ("QuietRewards", "rewards_are_not_scaled", ["sac"], "times the square of the rewards' scale"),
+    ("ApartTargets", "targets_start_equal_to_their_networks", ["sac"], "is no copy"),
+    ("RepeatedWarmUp", "random_actions_are_distinct_and_spread", ["td3"], "actions are distinct"),
+    ("ShiftedActions", "actions_scatter_about_the_greedy_one", ["ppo"], "beside the greedy one"),
+    ("ShrunkenActions", "actions_reach_the_bounds", ["sac"], "of the bounds"),
+    ("LargeMinibatches", "minibatches_have_the_size_asked_for", ["sac"], "layers saw"),
+    ("UnwrappedTask", "normalising_wrappers_change_what_is_learned", ["ppo"], "changes nothing"),
+    (
+        "LoudTargets",
+        "target_noise_is_a_share_of_half_the_range",
+        ["target_policy_noise"],
+        "of half the range where 0.2 was told",
+    ),
+    (
+        "LooseTargets",
+        "target_noise_is_a_share_of_half_the_range",
+        ["target_noise_clip"],
+        "of half the range where 0.5 was told",
+    ),
 ]
 
 
@@ -87,11 +108,11 @@ def sabotage(monkeypatch):
         monkeypatch.setenv("PYTHONPATH", str(TESTS))
         return framework
 
-    train.cache_clear()
-    observe.cache_clear()
+    kept.cache_clear()
+    kept_observed.cache_clear()
     yield replace
-    train.cache_clear()
-    observe.cache_clear()
+    kept.cache_clear()
+    kept_observed.cache_clear()
 
 
 @pytest.mark.parametrize(("name", "check", "arguments", "message"), CASES)

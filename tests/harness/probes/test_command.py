@@ -30,7 +30,7 @@ def test_json_has_the_fields_that_the_manual_names(stored):
     assert set(result) == named
     (answer,) = result["answers"].values()
     named = {"value", "expected", "comparison", "meaning", "unmeasured", "failed", "along"}
-    assert set(answer) == named
+    assert set(answer) == named | {"origin", "arises"}
     assert set(answer["comparison"]) == {"kind", "size"}
 
 

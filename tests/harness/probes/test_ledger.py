@@ -75,9 +75,10 @@ def test_without_an_answer_there_is_no_verdict(a):
     assert verdict({"kind": "paper", "value": True}, a=a).word == "not testable"
 
 
-def test_a_refused_setting_decides_whether_it_can_be_set():
-    assert verdict({"kind": "set", "value": False}, a=no_answer("fixed")).word == "confirmed"
-    assert verdict({"kind": "set", "value": True}, a=no_answer("fixed")).word == "refuted"
+def test_a_refusal_by_the_adapter_decides_nothing_about_upstream():
+    assert verdict({"kind": "set", "value": False}, a=no_answer("fixed")).word == "not testable"
+    assert verdict({"kind": "set", "value": False}, a=answer(0.0)).word == "confirmed"
+    assert verdict({"kind": "set", "value": True}, a=answer(0.0)).word == "refuted"
 
 
 @pytest.mark.parametrize(

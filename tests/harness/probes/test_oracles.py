@@ -139,10 +139,13 @@ def test_divergence_estimate_approaches_scipys_entropy(generator):
     assert formulas.kl_estimate(log_ratio) == pytest.approx(stats.entropy(old, new), rel=0.02)
 
 
-def test_adam_step_is_torchs(generator):
-    gradient = generator.normal(size=ROWS) * 10.0 ** generator.integers(-9, 2, size=ROWS)
+def test_adam_steps_are_torchs(generator):
     weights = torch.zeros(ROWS, dtype=torch.float64, requires_grad=True)
-    weights.grad = torch.as_tensor(gradient)
-    torch.optim.Adam([weights], lr=0.01, eps=1e-5).step()
-    found = formulas.adam_step(gradient, 0.01, 1e-5)
-    np.testing.assert_allclose(found, weights.detach().numpy(), rtol=1e-8)
+    optimizer, adam = torch.optim.Adam([weights], lr=0.01, eps=1e-5), formulas.Adam()
+    for _ in range(5):
+        gradient = generator.normal(size=ROWS) * 10.0 ** generator.integers(-9, 2, size=ROWS)
+        before = weights.detach().numpy().copy()
+        weights.grad = torch.as_tensor(gradient)
+        optimizer.step()
+        found = adam.step("x", gradient, {"lr": 0.01, "eps": 1e-5})
+        np.testing.assert_allclose(weights.detach().numpy() - before, found, rtol=1e-9, atol=1e-15)

@@ -12,6 +12,9 @@ from tests.hunting import ALGORITHMS, FRAMEWORKS, answer, core, steady, unplante
 
 PAIRS = [(framework, algorithm) for framework in FRAMEWORKS for algorithm in ALGORITHMS]
 SEEDS = 20
+BY_CHANCE = {("tianshou", f"td3.{name}") for name in ("critic_target", "target_weights")}
+"""Tianshou does not cut the actions of targets, which `td3.target_action_bounds` tells; whether one
+of those that a minibatch holds leaves the bounds depends on the numbers."""
 
 
 @pytest.mark.parametrize(("framework", "algorithm"), PAIRS)
@@ -28,7 +31,8 @@ def test_no_probe_fires_on_other_numbers(seed):
     framework, algorithm = PAIRS[seed % len(PAIRS)]
     lab = Lab(load_adapter(framework), seed)
     for name in core(algorithm):
-        assert steady(name, unplanted(framework, name), answer(lab, name)), name
+        if (framework, name) not in BY_CHANCE:
+            assert steady(name, unplanted(framework, name), answer(lab, name)), name
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -57,12 +61,16 @@ def test_weights_that_are_written_are_read_back(framework):
 def same_eps(lab):
     experiment = td3.update(lab).experiment
     changes = {**experiment.changes, "adam_eps": 1e-8}
-    return lab.run(dataclasses.replace(experiment, name="same epsilon", changes=changes))
+    # Minibatches that do not turn: frameworks hold more or fewer transitions at their first update.
+    world = dataclasses.replace(experiment.dictation, turning=False)
+    changed = {"name": "same epsilon", "changes": changes, "dictation": world}
+    return lab.run(dataclasses.replace(experiment, **changed))
 
 
 def test_implementations_that_agree_have_the_same_gradients():
     # The critics' first step, and the policy's, which follows two of the critics.
-    first, *others = (same_eps(Lab(load_adapter(name))).record.steps for name in FRAMEWORKS)
+    cutting = [name for name in FRAMEWORKS if (name, "td3.critic_target") not in BY_CHANCE]
+    first, *others = (same_eps(Lab(load_adapter(name))).record.steps for name in cutting)
     for number, rounding in ((0, 1e-5), (2, 2e-3)):
         for other in others:
             assert other[number].networks == first[number].networks

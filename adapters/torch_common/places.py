@@ -1,0 +1,61 @@
+"""Names upstream's file and line that the running code is in."""
+
+import sys
+from types import FrameType
+from typing import Any
+
+import torch
+
+NOT_UPSTREAM = frozenset({"torch", "numpy", "gymnasium", "tensordict", "scipy", "hydra"})
+"""Libraries that frameworks stand on."""
+PACKAGES = "site-packages/"
+PASSED_ON = (
+    "vec_env",
+    "/env/",
+    "/envs/",
+    "monitor.py",
+    "algorithm_base.py",
+    "common/utils.py",
+    "objectives/utils.py",
+)
+"""Parts of upstream's files that only pass on what others made."""
+
+
+def upstream_line() -> str:
+    """The innermost line of a framework, as `package/file.py:line`; empty outside of any."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        _, found, place = frame.f_code.co_filename.rpartition(PACKAGES)
+        of_framework = found and place.split("/")[0] not in NOT_UPSTREAM
+        if of_framework and not any(part in place for part in PASSED_ON):
+            return f"{place}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+class Scalars:
+    """Which lines made the single numbers that losses are summed from."""
+
+    def __init__(self) -> None:
+        self._lines: dict[int, str] = {}
+
+    def note(self, result: Any, arguments: tuple[Any, ...]) -> None:
+        """An operation made `result`; sums that no framework forms are those of their parts."""
+        if not isinstance(result, torch.Tensor) or result.dim() != 0:
+            return
+        try:
+            line = upstream_line() or "; ".join(
+                dict.fromkeys(
+                    self._lines[a.data_ptr()]
+                    for a in arguments
+                    if isinstance(a, torch.Tensor) and a.data_ptr() in self._lines
+                )
+            )
+            if line:
+                self._lines[result.data_ptr()] = line
+        except RuntimeError:  # within vmap a tensor has no place of its own
+            return
+
+    def line(self, place: int) -> str:
+        """Where the number at a place was made; empty where that is not known."""
+        return self._lines.get(place, "")

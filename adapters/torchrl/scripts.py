@@ -1,0 +1,78 @@
+"""What TorchRL's own training scripts, which lie in its wheel, fix in their text.
+
+They take most settings from configuration files, which are not in the wheel: those are not told.
+"""
+
+import ast
+import importlib.metadata
+import inspect
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+FILES = {
+    "ppo": ("ppo/ppo_mujoco.py", "ppo/utils_mujoco.py"),
+    "td3": ("td3/td3.py", "td3/utils.py"),
+    "sac": ("sac/sac.py", "sac/utils.py"),
+}
+"""Per algorithm: its script and what that imports."""
+COMPONENTS = ("ClipPPOLoss", "GAE", "Adam", "AdditiveGaussianModule", "TD3Loss", "SACLoss", "MLP")
+"""Classes whose arguments are hyperparameters."""
+
+
+def upstream_defaults(algorithm: str) -> Mapping[str, Any]:
+    """Arguments that are constants in the scripts' calls, or that no call gives.
+
+    Names are `Component.argument`, as native settings have them. Arguments that some call of a
+    component takes from elsewhere are left out.
+    """
+    given: dict[str, dict[str, list[Any]]] = {}
+    for name, keywords in _calls(algorithm):
+        for keyword in keywords:
+            if keyword.arg is not None:
+                values = given.setdefault(name, {}).setdefault(keyword.arg, [])
+                values.append(_constant(keyword.value))
+        given.setdefault(name, {})
+    found: dict[str, Any] = {}
+    for name, arguments in given.items():
+        found |= {
+            f"{name}.{argument}": values[0]
+            for argument, values in arguments.items()
+            if all(value is not _ELSEWHERE and value == values[0] for value in values)
+        }
+        found |= {
+            f"{name}.{argument}": value
+            for argument, value in _declared(name).items()
+            if argument not in arguments
+        }
+    return found
+
+
+_ELSEWHERE = object()
+
+
+def _calls(algorithm: str) -> Iterator[tuple[str, list[ast.keyword]]]:
+    folder = importlib.metadata.distribution("torchrl").locate_file("sota-implementations")
+    for file in FILES[algorithm]:
+        tree = ast.parse((Path(str(folder)) / file).read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+                if name in COMPONENTS:
+                    yield name, node.keywords
+
+
+def _constant(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return _ELSEWHERE
+
+
+def _declared(component: str) -> dict[str, Any]:
+    # Defaults of losses; those of other components hold whatever is not told them.
+    from torchrl import objectives
+
+    owner = getattr(objectives, component, None)
+    parameters = inspect.signature(owner).parameters if owner else {}
+    return {n: p.default for n, p in parameters.items() if p.default is not p.empty}

@@ -1,0 +1,50 @@
+"""Two samples whose values belong together one by one: Student's paired test."""
+
+import dataclasses
+import math
+
+import numpy as np
+from scipy import stats
+
+from analysis.stats.moments import Floats
+
+
+@dataclasses.dataclass(frozen=True)
+class Paired:
+    """A difference of paired values.
+
+    Attributes:
+        n: Pairs.
+        difference: Mean of first minus second.
+        low: Lower end of its interval; NaN below two pairs.
+        high: Upper end.
+        p: Two-sided p-value of "the mean difference is 0"; NaN where all differences are equal.
+        correlation: Pearson's, of the two samples; NaN where one does not vary.
+    """
+
+    n: int
+    difference: float
+    low: float
+    high: float
+    p: float
+    correlation: float
+
+
+def paired(first: Floats, second: Floats, level: float = 0.95) -> Paired:
+    """Compares paired values.
+
+    Args:
+        first: float[n], n at least 1.
+        second: float[n], in the order of the first.
+        level: Level of the interval.
+    """
+    away = first - second
+    n, mean = len(away), float(away.mean())
+    if n < 2:
+        return Paired(n, mean, *[math.nan] * 4)
+    error = float(away.std(ddof=1)) / math.sqrt(n)
+    half = error * float(stats.t.ppf((1 + level) / 2, n - 1))
+    p = float(2 * stats.t.sf(abs(mean) / error, n - 1)) if error else math.nan
+    vary = min(float(first.std()), float(second.std())) > 0
+    correlation = float(np.corrcoef(first, second)[0, 1]) if vary else math.nan
+    return Paired(n, mean, mean - half, mean + half, p, correlation)

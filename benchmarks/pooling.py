@@ -1,0 +1,107 @@
+"""How often pooled differences hold the truth, and what they and paired tests gain.
+
+    python benchmarks/pooling.py
+
+prints the tables in docs/statistics.md: two frameworks on eight tasks with five seeds each, whose
+true differences scatter around a mean; how often intervals hold the truth, and their width beside
+Welch's. Then the power of a test of seeds in pairs, by how much their scores go together.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from analysis.stats.moments import Floats, moments
+from analysis.stats.paired import paired
+from analysis.stats.pairwise import contrast
+from analysis.stats.pooling import pool
+
+TASKS, SEEDS = 8, 5
+Shape = Callable[[np.random.Generator, int], Floats]
+
+
+def normal(rng: np.random.Generator, n: int) -> Floats:
+    """Deviation 1, mean 0."""
+    return rng.normal(size=n)
+
+
+def skewed(rng: np.random.Generator, n: int) -> Floats:
+    """A mirrored exponential of deviation 1 and mean 0."""
+    return 1 - rng.exponential(size=n)
+
+
+SHAPES: dict[str, Shape] = {"normal": normal, "skewed": skewed}
+
+
+def one_study(
+    shape: Shape, between: float, rng: np.random.Generator
+) -> tuple[bool, float, float, float]:
+    """Whether the mean's interval holds it, shares of tasks held, pooled and alone, and widths."""
+    truth = rng.normal(0.1, between, TASKS)
+    deviations = rng.choice([0.05, 0.1, 0.2], size=(2, TASKS))
+    tests = []
+    for task in range(TASKS):
+        first, second = (
+            shape(rng, SEEDS) * deviations[side, task] + (truth[task] if side == 0 else 0.0)
+            for side in (0, 1)
+        )
+        tests.append(contrast([moments(first)], [moments(second)]))
+    differences, errors, freedom = (
+        np.array([float(getattr(test, name)) for test in tests])
+        for name in ("difference", "error", "freedom")
+    )
+    found = pool(differences, errors**2, freedom)
+    halves = errors * stats.t.ppf(0.975, freedom)
+    held = (found.lows <= truth) & (truth <= found.highs)
+    alone = np.abs(differences - truth) <= halves
+    width = (found.highs - found.lows).mean() / (2 * halves.mean())
+    return bool(found.low <= 0.1 <= found.high), held.mean(), alone.mean(), float(width)
+
+
+def power(correlation: float, n: int, repeats: int, rng: np.random.Generator) -> tuple[float, ...]:
+    """How often paired and Welch's tests find a difference of 1.5 deviations, and none."""
+    rows = []
+    for shift in (1.5, 0.0):
+        counts = np.zeros(2)
+        for _ in range(repeats):
+            common = rng.normal(size=n) * np.sqrt(correlation)
+            own = rng.normal(size=(2, n)) * np.sqrt(1 - correlation)
+            first, second = common + own[0] + shift, common + own[1]
+            welch = stats.ttest_ind(first, second, equal_var=False).pvalue
+            counts += [paired(first, second).p < 0.05, welch < 0.05]
+        rows += list(counts / repeats)
+    return tuple(rows)
+
+
+def main() -> None:
+    """Prints both tables."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--repeats", type=int, default=1000)
+    repeats = parser.parse_args().repeats
+    rng = np.random.default_rng(0)
+    print(
+        "| returns | deviation between tasks | mean held | tasks, pooled | tasks, alone | width |"
+    )
+    print("|---|---|---|---|---|---|")
+    for name, shape in SHAPES.items():
+        for between in (0.0, 0.05, 0.2):
+            studies = [one_study(shape, between, rng) for _ in range(repeats)]
+            mean, pooled, alone, width = np.mean(studies, axis=0)
+            print(f"| {name} | {between} | {mean:.1%} | {pooled:.1%} | {alone:.1%} | {width:.2f} |")
+    print()
+    print("| seeds | correlation | paired | Welch | paired, no difference | Welch, no difference |")
+    print("|---|---|---|---|---|---|")
+    for n in (5, 10):
+        for correlation in (0.0, 0.3, 0.6, 0.9):
+            rates = power(correlation, n, repeats, rng)
+            print(f"| {n} | {correlation} | " + " | ".join(f"{rate:.1%}" for rate in rates) + " |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""Hyperparameters mean what they say, and rewards, actions and targets are what they should be."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from envs.scripted import NARROW_ENV_ID
+from envs.tasks import load_task
+from harness.conformance.trainings import (
+    Circumstances,
+    base_hyperparameters,
+    observe,
+    train,
+    with_value,
+)
+from harness.contract.adapter import Weights
+from harness.contract.algorithms import ALGORITHMS
+
+_HUGE = 1e9
+_LOUD = 1e3
+_ODD = 23
+_TINY = 1e-3  # some frameworks cannot compute with 0
+_RANDOM = 64
+
+
+class MeaningConformance:
+    """What a wrong number would not show in counts or seeds."""
+
+    framework: str
+
+    def test_lambda_has_no_effect_without_gamma(self, algorithm: str) -> None:
+        """Advantages are sums with weights (gamma lambda)^k: a swap shows where gamma is small."""
+        base = base_hyperparameters(self.framework, algorithm)
+        if not hasattr(base, "gae_lambda"):
+            pytest.skip(f"{algorithm} has no gae_lambda")
+        by_lambda = self._apart(algorithm, ({"gamma": _TINY, "gae_lambda": x} for x in (0.9, 0.5)))
+        by_gamma = self._apart(algorithm, ({"gamma": x, "gae_lambda": _TINY} for x in (0.9, 0.5)))
+        assert by_lambda < 0.3 * by_gamma, (
+            f"weights change by {by_lambda:.2g} with gae_lambda where gamma is {_TINY}, and by "
+            f"{by_gamma:.2g} with gamma where gae_lambda is"
+        )
+
+    @pytest.mark.parametrize("bound", ["max_grad_norm", "value_clip_range", "target_kl"])
+    def test_null_is_a_huge_bound(self, algorithm: str, bound: str) -> None:
+        """Weights are the same to the last bit without a bound and with one nothing meets."""
+        base = base_hyperparameters(self.framework, algorithm)
+        unbounded, bounded = (
+            with_value(self.framework, algorithm, base, bound, value) for value in (None, _HUGE)
+        )
+        if unbounded is None or bounded is None:
+            pytest.skip(f"{self.framework}'s {algorithm} does not take {bound} both ways")
+        none, huge = (train(self.framework, algorithm, hp) for hp in (unbounded, bounded))
+        if bound == "value_clip_range":  # its arithmetic rounds, even where nothing is cut
+            for name, value in none.weights.items():
+                assert huge.weights[name] == pytest.approx(value, rel=1e-2, abs=1e-3), name
+        else:
+            assert none.digest == huge.digest, f"{bound}=null is not {bound}={_HUGE:g}"
+
+    def test_rewards_are_not_scaled(self, algorithm: str) -> None:
+        """Without gamma, a thousandfold reward gives a loss of about its square.
+
+        Where losses are linear in large errors it is of about the scale itself.
+        """
+        hp = self._with(algorithm, gamma=_TINY, gae_lambda=_TINY, vf_coef=1.0)
+        losses = observe(self.framework, algorithm, hp, reward_scale=_LOUD).losses
+        assert losses, "nothing was differentiated"
+        linear = getattr(hp, "huber_delta", None) is not None
+        share = max(np.abs(losses)) / (_LOUD if linear else _LOUD**2)
+        # Rewards of the task are near 0.3; losses have factors of 1/2 to 2.
+        assert 0.005 < share < 2, f"losses are {share:.2g} times what the rewards' scale makes"
+
+    def test_targets_start_equal_to_their_networks(self, off_policy_algorithm: str) -> None:
+        """Each target has the numbers of an online network before the first update."""
+        base = base_hyperparameters(self.framework, off_policy_algorithm)
+        weights = observe(self.framework, off_policy_algorithm, base).at_first
+        targets = {name: value for name, value in weights.items() if "target" in name}
+        assert targets, "there are no targets"
+        online = [value for name, value in weights.items() if name not in targets]
+        for name, value in targets.items():
+            assert any(np.array_equal(value, other) for other in online), f"{name} is no copy"
+
+    def test_random_actions_are_distinct_and_spread(self, off_policy_algorithm: str) -> None:
+        """The warm-up draws each action anew, uniformly between the bounds."""
+        _skip_choices(off_policy_algorithm)
+        base = base_hyperparameters(self.framework, off_policy_algorithm)
+        count = getattr(base, "learning_starts", 0)
+        actions = train(self.framework, off_policy_algorithm, base).actions[:count]
+        assert len(actions) >= _RANDOM, f"only {len(actions)} steps of warm-up could be had"
+        distinct = len(np.unique(actions, axis=0))
+        assert distinct > 0.9 * len(actions), f"{distinct} of {len(actions)} actions are distinct"
+        task = load_task(Circumstances().env_id)
+        shares = (actions - task.action_low) / (np.array(task.action_high) - task.action_low)
+        assert np.abs(shares.mean(axis=0) - 0.5).max() < 0.15, "random actions lie on one side"
+        # Uniform numbers have a deviation of 0.29 of their range.
+        assert np.abs(shares.std(axis=0) - 0.29).max() < 0.1, "random actions are not uniform"
+
+    def test_actions_scatter_about_the_greedy_one(self, algorithm: str) -> None:
+        """The median of what exploration adds is near 0."""
+        _skip_choices(algorithm)
+        base = base_hyperparameters(self.framework, algorithm)
+        trained = train(self.framework, algorithm, base, ask=True)
+        added = trained.noise[getattr(base, "learning_starts", 0) + 4 :]
+        off = np.abs(np.median(added, axis=0)).max()
+        assert off < 0.3, f"actions lie {off:.2f} of half the range beside the greedy one"
+
+    def test_actions_reach_the_bounds(self, algorithm: str) -> None:
+        """Those of training on a narrow range, and those of a greedy policy far away."""
+        _skip_choices(algorithm)
+        base = base_hyperparameters(self.framework, algorithm)
+        trained = train(self.framework, algorithm, base, env_id=NARROW_ENV_ID)
+        task = load_task(NARROW_ENV_ID)
+        low, high = task.action_low[0], task.action_high[0]
+        reached = [float(trained.actions.min()) / low, float(trained.actions.max()) / high]
+        assert min(reached) > 0.95, f"training goes to {reached} of the bounds"
+        if ALGORITHMS[algorithm].family == "off-policy":
+            # Networks of a few units may lean to one side; there they must reach the bound.
+            greedy = float(np.abs(trained.far).max()) / high
+            assert greedy > 0.95, f"the greedy policy goes to {greedy:.2f} of the bounds far away"
+
+    def test_minibatches_have_the_size_asked_for(self, algorithm: str) -> None:
+        """A layer sees as many rows as were asked for before the first update."""
+        base = base_hyperparameters(self.framework, algorithm)
+        field = "batch_size" if hasattr(base, "batch_size") else "minibatch_size"
+        sizes = (_ODD, 32) if field == "batch_size" else (32,)
+        for size in sizes:
+            hp = with_value(self.framework, algorithm, base, field, size)
+            if hp is not None:
+                rows = observe(self.framework, algorithm, hp).rows
+                assert size in rows, f"{field}={size}: layers saw {sorted(rows)} rows"
+                return
+        pytest.fail(f"{field} takes none of {sizes}")
+
+    def test_normalising_wrappers_change_what_is_learned(self, algorithm: str) -> None:
+        """`wrappers=normalized` reaches what the framework trains on."""
+        base = base_hyperparameters(self.framework, algorithm)
+        plain, normalised = (
+            train(self.framework, algorithm, base, wrappers=wrappers).digest
+            for wrappers in ("none", "normalized")
+        )
+        assert plain != normalised, "wrappers=normalized changes nothing"
+
+    def _apart(self, algorithm: str, settings: Iterable[dict[str, float]]) -> float:
+        one, other = (self._weights(algorithm, **values) for values in settings)
+        return max(float(np.abs(one[name] - other[name]).max()) for name in one)
+
+    def _weights(self, algorithm: str, **values: float) -> Weights:
+        return train(self.framework, algorithm, self._with(algorithm, **values)).weights
+
+    def _with(self, algorithm: str, **values: float) -> Any:
+        hp = base_hyperparameters(self.framework, algorithm)
+        for field, value in values.items():
+            hp = with_value(self.framework, algorithm, hp, field, value) or hp
+        return hp
+
+
+def _skip_choices(algorithm: str) -> None:
+    if ALGORITHMS[algorithm].actions == "discrete":
+        pytest.skip("its actions are choices")

@@ -1,0 +1,115 @@
+import dataclasses
+import math
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from analysis.figures import families
+from analysis.figures.curves import make_line
+from analysis.figures.panels import Line, step_axis, within
+from analysis.figures.profiles import eventful
+from analysis.figures.spots import draw_spots, frame_of
+from analysis.figures.style import looks, paper_settings
+from analysis.stats.intervals import Interval, interval
+
+
+def line(scores, name="sb3", size=None):
+    scores = np.array(scores, dtype=float)
+    none, n = np.empty(0), len(scores)
+    return Line(name, none, none, none, none, interval(scores, "t"), size or (n, n), scores)
+
+
+def drawn(*lines, usual=3):
+    figure = Figure(figsize=(3, 1))
+    axis = figure.subplots()
+    spots = [(float(i), one) for i, one in enumerate(lines)]
+    frame = frame_of(lines, usual)
+    with matplotlib.rc_context(paper_settings()):
+        draw_spots(axis, spots, looks(one.name for one in lines), frame, usual)
+        FigureCanvasAgg(figure).draw()
+    return axis, frame
+
+
+def arrows(axis):
+    carets = {4: "left", 5: "right"}
+    return [carets[one.get_marker()] for one in axis.lines if one.get_marker() in carets]
+
+
+def test_every_seed_has_a_dot_at_its_score():
+    axis, frame = drawn(line([1.0, 2.0, 6.0]))
+    dots = [one for one in axis.lines if len(one.get_xdata()) == 3]
+    assert [list(one.get_xdata()) for one in dots] == [[1.0, 2.0, 6.0]]
+    assert frame.low < 1 < 6 < frame.high
+
+
+def test_an_arrow_stands_only_where_an_interval_leaves_the_frame():
+    wide = line([1.0, 2.0])  # t with one degree of freedom: 1.5 +- 6.4
+    assert arrows(drawn(wide, usual=2)[0]) == ["left", "right"]
+    half = dataclasses.replace(wide, final=dataclasses.replace(wide.final, high=2.1))
+    assert arrows(drawn(half, usual=2)[0]) == ["left"]
+    assert arrows(drawn(line([1.0, 2.0, 3.0]))[0]) == []
+
+
+def test_numbers_of_runs_stand_beside_all_intervals():
+    axis, frame = drawn(line([1.0, 2.0, 3.0]), line([1.0, 3.0], "cleanrl", (2, 3)))
+    (text,) = axis.texts
+    assert text.get_text() == "2/3"
+    box = text.get_window_extent().transformed(axis.transData.inverted())
+    assert box.x0 > frame.high
+    assert max(max(one.get_xdata()) for one in axis.lines) <= frame.high
+
+
+def test_intervals_end_where_no_return_can_be_unless_one_was_there(material):
+    key = next(k for k in material.groups if material.groups[k].n > 2)
+    cell, name = key
+    low, high = -math.inf, float(material.groups[key].scores.max())
+    options = dataclasses.replace(material.verdicts.options, ranges=((cell.env, -1e9, high),))
+    verdicts = dataclasses.replace(material.verdicts, options=options)
+    bounded = make_line(dataclasses.replace(material, verdicts=verdicts), cell, name, name)
+    assert material.finals[key].high > high
+    assert bounded.final.high == high
+    assert bounded.final.low == material.finals[key].low
+    ends = within(np.array([-3.0, math.nan]), np.array([9.0, 7.0]), np.array([8.0]), (low, 5.0))
+    np.testing.assert_array_equal(ends, [[-3.0, math.nan], [8.0, 7.0]])
+
+
+@pytest.mark.parametrize("end", [20_480, 400_000, 2_949_120, 3_000_000, 7])
+def test_the_last_tick_is_the_last_evaluation(end):
+    steps = np.array([0.0, end])
+    none = np.zeros(2)
+    one = Line("sb3", steps, none, none, none, Interval(0, 0, 0, 2, "t"), (2, 2), none)
+    axis = Figure().subplots()
+    step_axis(axis, [one])
+    assert axis.get_xticks()[-1] == axis.get_xlim()[1] == end
+    assert 2 <= len(axis.get_xticks()) <= 6
+    assert len({text.get_text() for text in axis.get_xticklabels()}) == len(axis.get_xticks())
+
+
+def test_curve_pages_name_the_return_axis(material):
+    for name in ("consistency", "ranking"):
+        figure = families.sheets(material, [name])[name][0].draw()
+        assert "mean return" in [text.get_text() for text in figure.texts]
+
+
+def test_profiles_are_cut_to_where_they_fall(material):
+    items = [one.profiles for one in material.overall]
+    low, high = eventful(items)
+    thresholds = items[0].thresholds
+    assert (low, high) != (thresholds[0], thresholds[-1])
+    for item in items:
+        assert (item.low[:, thresholds < low] == 1).all()
+        assert (item.high[:, thresholds > high] == 0).all()
+    assert any((one.low[:, thresholds <= low + 0.03] < 1).any() for one in items)
+    flat = dataclasses.replace(items[0], low=items[0].low * 0, high=items[0].high * 0)
+    assert eventful([flat]) == (thresholds[0], thresholds[-1])
+
+
+def test_lower_is_better_stands_at_the_gap(material):
+    figure = families.sheets(material, ["aggregates"])["aggregates"][0].draw()
+    titles = [axis.get_title() for axis in figure.axes]
+    assert [title for title in titles if "lower is better" in title] == [
+        "optimality gap\n(lower is better)"
+    ]

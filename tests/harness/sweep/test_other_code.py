@@ -1,0 +1,42 @@
+"""Complete runs of other adapter code are named, and runs that say nothing of it are not."""
+
+import recorded
+
+from harness.contract.adapter import adapter_code
+from harness.record.reading import read_run
+from harness.sweep.other_code import remark
+
+
+def made_by(results, files, seed=0):
+    folder = recorded.complete_run(results, seed=seed)
+    code = adapter_code("sb3")
+    recorded.edit(folder, provenance={"adapter": {**code, "files": files(code["files"])}})
+    assert read_run(folder).complete
+    return folder
+
+
+def test_runs_of_the_installed_code_and_older_runs_need_no_remark(tmp_path):
+    same = made_by(tmp_path, dict)
+    older = recorded.complete_run(tmp_path, seed=1)
+    assert remark([same, older]) == ""
+
+
+def test_changed_new_and_gone_files_are_named_with_folder_and_remedy(tmp_path):
+    def earlier(files):
+        return {name: digest for name, digest in files.items() if name != "train.py"} | {
+            "__init__.py": "0" * 64,
+            "gone.py": "0" * 64,
+        }
+
+    folders = [made_by(tmp_path, earlier, seed) for seed in range(4)]
+    text = remark([*folders, made_by(tmp_path, dict, 4)])
+    assert text.startswith("4 complete runs were made by other code")
+    assert "sb3/__init__.py, sb3/gone.py, sb3/train.py" in text
+    assert str(folders[0]) in text and "and 1 more" in text
+    assert "remove their folders or choose another study.name" in text
+
+
+def test_an_adapter_of_this_project_names_its_files_and_no_requirements():
+    code = adapter_code("torchrl")
+    assert code["distribution"] == "parallax-rl" and code["requires"] == []
+    assert {"__init__.py", "train.py", "translate.py"} <= set(code["files"])

@@ -1,0 +1,26 @@
+"""A recipe that is named after a framework gives that framework its own defaults on every task."""
+
+import itertools
+
+import pytest
+import support
+
+from harness.contract.adapter import Context, load_adapter
+from harness.contract.algorithms import ALGORITHMS
+from harness.contract.recipes import load_recipe
+from harness.train.prepare import prepare
+
+ENVS = ("InvertedPendulum-v4", "Humanoid-v4", "Hopper-v4")
+"""Bounds of 3, 0.4 and 1."""
+
+
+@pytest.mark.parametrize("framework", support.frameworks())
+@pytest.mark.parametrize("alignment", ["thesis", "full"])
+def test_own_recipe_gives_own_defaults(framework, alignment):
+    adapter = load_adapter(framework)
+    for algorithm, env in itertools.product(ALGORITHMS, ENVS):
+        asked = support.spec(framework, algorithm, env=env, alignment=alignment, steps=10_000)
+        prepared = prepare(asked, adapter)
+        context = Context(prepared.context.task, 10_000, 0)
+        own = adapter.own_defaults(algorithm, load_recipe(algorithm, framework), context)
+        assert prepared.native.settings == adapter.translate(algorithm, own, context).settings
