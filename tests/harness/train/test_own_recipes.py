@@ -1,7 +1,5 @@
 """A recipe that is named after a framework gives that framework its own defaults on every task."""
 
-import itertools
-
 import pytest
 import support
 
@@ -10,15 +8,18 @@ from harness.contract.algorithms import ALGORITHMS
 from harness.contract.recipes import load_recipe
 from harness.train.prepare import prepare
 
-ENVS = ("InvertedPendulum-v4", "Humanoid-v4", "Hopper-v4")
-"""Bounds of 3, 0.4 and 1."""
+ENVS = {
+    "continuous": ("InvertedPendulum-v4", "Humanoid-v4", "Hopper-v4"),  # bounds of 3, 0.4 and 1
+    "discrete": ("CartPole-v1",),
+}
 
 
 @pytest.mark.parametrize("framework", support.frameworks())
 @pytest.mark.parametrize("alignment", ["thesis", "full"])
 def test_own_recipe_gives_own_defaults(framework, alignment):
     adapter = load_adapter(framework)
-    for algorithm, env in itertools.product(ALGORITHMS, ENVS):
+    pairs = [(name, env) for name, kind in ALGORITHMS.items() for env in ENVS[kind.actions]]
+    for algorithm, env in pairs:
         asked = support.spec(framework, algorithm, env=env, alignment=alignment, steps=10_000)
         prepared = prepare(asked, adapter)
         context = Context(prepared.context.task, 10_000, 0)
