@@ -23,7 +23,8 @@ demo: install
 test: install
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-# Ten minutes of sweeps that race each other, and thousands of damaged run folders.
+# Ten minutes of sweeps that race each other, thousands of damaged run folders, a cluster where all
+# goes wrong, all plants, and the checks of the slowest adapters that the tests leave out.
 test-long: install
 	$(BIN)/python -m pytest -m long
 

@@ -13,6 +13,8 @@ from slurm_scene import DISK, PARTS, PPO, TIMED, Scene
 
 from slurm.loopback.cluster import Cluster
 
+pytestmark = pytest.mark.long
+
 WHY = {
     "process": ("failed", "the process was killed by SIGKILL"),
     "job": ("interrupted", "stopped by the batch system: cancelled"),

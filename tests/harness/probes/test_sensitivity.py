@@ -4,9 +4,18 @@ from tests.hunting import core, find, hunt, is_right
 from tests.plants import PLANTS, misses
 
 ENOUGH = 25
+SHARE = 3
+"""One plant in so many is looked for in every run of the tests, the others in the long one."""
 
 
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda p: f"{p.framework}-{p.algorithm}-{p.name}")
+def some(plants, name):
+    """Parameters: all plants, most of them for the long run."""
+    marks = [() if number % SHARE == 0 else pytest.mark.long for number in range(len(plants))]
+    pairs = zip(plants, marks, strict=True)
+    return [pytest.param(plant, id=name(plant), marks=mark) for plant, mark in pairs]
+
+
+@pytest.mark.parametrize("plant", some(PLANTS, lambda p: f"{p.framework}-{p.algorithm}-{p.name}"))
 def test_a_plant_is_found_named_and_measured(plant):
     catch = hunt(plant, core(plant.algorithm))
     assert is_right(plant, catch), catch
@@ -18,7 +27,7 @@ def test_plants_cover_all_algorithms_and_frameworks():
     assert len({plant.probe for plant in PLANTS}) >= ENOUGH
 
 
-@pytest.mark.parametrize("plant", misses.PLANTS, ids=lambda p: f"{p.framework}-{p.name}")
+@pytest.mark.parametrize("plant", some(misses.PLANTS, lambda p: f"{p.framework}-{p.name}"))
 def test_what_first_updates_do_not_show_is_found_by_the_probe_meant(plant):
     found = find(plant)
     assert found.probe == plant.probe, found

@@ -49,9 +49,7 @@ def test_off_policy_counts_transitions_of_all_copies(framework, algorithm, tmp_p
 @pytest.mark.parametrize("algorithm", ["td3", "sac"])
 def test_scripts_with_one_environment_refuse_more(algorithm):
     spec = support.spec("cleanrl", algorithm, n_envs=2)
-    with pytest.raises(
-        SpecError, match=r"n_envs=2: cleanrl's scripts with a replay buffer"
-    ):
+    with pytest.raises(SpecError, match=r"n_envs=2: cleanrl's scripts with a replay buffer"):
         prepare(spec, load_adapter("cleanrl"))
 
 
