@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from harness.cli.errors import HANDLED, exit_code
-from harness.contract.algorithms import ALGORITHMS
 from harness.contract.fields import SpecError
 from harness.record.files import visible
 from harness.record.layout import find_runs
@@ -148,6 +147,7 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _resubmit(options: argparse.Namespace) -> int:
+    from harness.contract.algorithms import ALGORITHMS  # which status can do without
     from slurm.resubmit import resubmit  # takes a third of the time of `status`
 
     only = OPEN if options.only is None else tuple(options.only.split(","))
