@@ -15,10 +15,10 @@ import select
 import signal
 import socket
 import sys
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.train.notices import quietly
 from harness.train.stopping import SIGNALS
 
 READY = b"ready"
@@ -54,9 +54,7 @@ def main(control: socket.socket, modules: Sequence[str]) -> int:
 def _preload(modules: Sequence[str]) -> None:
     before = os.environ.get(_ARROW_OPTIONS)
     os.environ[_ARROW_OPTIONS] = "background_thread:false"  # read when pyarrow is loaded
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.simplefilter("ignore", FutureWarning)
+    with quietly():
         for name in (*_OWN_MODULES, *modules):
             # A run that needs what is missing says so itself.
             with contextlib.suppress(ImportError):

@@ -6,21 +6,19 @@ from typing import Any, TypeAlias
 
 import torch
 from tensordict import TensorDictBase
-from tensordict.nn import TensorDictModule, TensorDictSequential
+from tensordict.nn import TensorDictSequential
 from torch import nn
 from torchrl.data import Bounded
 from torchrl.envs import DoubleToFloat, InitTracker, RewardSum, StepCounter
 from torchrl.modules import (
-    MLP,
     AdditiveGaussianModule,
     OrnsteinUhlenbeckProcessModule,
-    TanhModule,
 )
 from torchrl.objectives import DDPGLoss, SoftUpdate, group_optimizers
 
 from adapters.torchrl import loop
 from adapters.torchrl.loop import Means, action_spec, make_collector, seed_generators
-from adapters.torchrl.networks import attach, greedy, q_network
+from adapters.torchrl.networks import attach, deterministic_actor, greedy, q_network
 from envs.tasks import Task
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 
@@ -75,16 +73,7 @@ def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor)
 def build(settings: Mapping[str, Any], task: Task) -> Components:
     """Networks, loss and optimisers as they are before the first update."""
     spec = action_spec(task)
-    network = MLP(
-        task.observation_size,
-        task.action_size,
-        num_cells=settings["MLP.num_cells"],
-        activation_class=nn.ReLU,
-    )
-    actor = TensorDictSequential(
-        TensorDictModule(network, in_keys=["observation"], out_keys=["param"]),
-        TanhModule(in_keys=["param"], out_keys=["action"], spec=spec),
-    )
+    actor = deterministic_actor(settings, task)
     critic = q_network(settings, task)
     loss = DDPGLoss(actor, critic, loss_function="l2", delay_actor=True, delay_value=True)
     loss.make_value_estimator(gamma=settings["make_value_estimator.gamma"])

@@ -7,12 +7,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from tensordict import TensorDict
-from tensordict.nn import TensorDictSequential
+from tensordict.nn import TensorDictModule, TensorDictSequential
 from torch import nn
-from torchrl.modules import MLP, ProbabilisticActor, ValueOperator
+from torchrl.modules import MLP, ProbabilisticActor, TanhModule, ValueOperator
 from torchrl.objectives import LossModule
 
 from adapters.torch_common.parameters import copies, loadable
+from adapters.torchrl.loop import action_spec
 from envs.tasks import Task
 from harness.contract.adapter import Monitor, Policy, Weights
 
@@ -22,6 +23,20 @@ def q_network(settings: Mapping[str, Any], task: Task) -> ValueOperator:
     size = task.observation_size + task.action_size
     module = MLP(size, 1, num_cells=settings["MLP.num_cells"], activation_class=nn.ReLU)
     return ValueOperator(module, in_keys=["action", "observation"])
+
+
+def deterministic_actor(settings: Mapping[str, Any], task: Task) -> TensorDictSequential:
+    """Actions, ReLU and a tanh to the task's bounds, torch's initialisation."""
+    network = MLP(
+        task.observation_size,
+        task.action_size,
+        num_cells=settings["MLP.num_cells"],
+        activation_class=nn.ReLU,
+    )
+    return TensorDictSequential(
+        TensorDictModule(network, in_keys=["observation"], out_keys=["param"]),
+        TanhModule(in_keys=["param"], out_keys=["action"], spec=action_spec(task)),
+    )
 
 
 def greedy(actor: ProbabilisticActor | TensorDictSequential) -> Policy:

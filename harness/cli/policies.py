@@ -4,7 +4,7 @@ import argparse
 import csv
 import io
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +124,7 @@ def _check_film(folders: Sequence[Path], options: argparse.Namespace) -> None:
         raise SpecError("One run is filmed alone; name several after --compare.")
 
 
-def conditions(words: Any) -> dict[str, Any]:
+def conditions(words: Iterable[str]) -> dict[str, Any]:
     """What `episodes=100 seed=3 env.x=y` asks for, as fields of `Conditions`.
 
     Raises:
@@ -215,9 +215,7 @@ def _reached(answer: Answer, is_again: bool) -> str:
         words = f"mean return {finite.mean():.6g}, deviation {finite.std():.4g}, {words}"
     if is_again:
         words += (
-            ", the same as the run's last evaluation"
-            if answer["same"]
-            else (", NOT the same as the run's last evaluation")
+            f", {'the same' if answer['same'] else 'NOT the same'} as the run's last evaluation"
         )
     return words
 

@@ -12,8 +12,7 @@ from envs.tasks import TaskError, load_task
 from harness.contract.events import Evaluation
 from harness.contract.fields import SpecError
 from harness.policies.loading import LoadedPolicy
-from harness.record.reading import read_evaluations
-from harness.train.evaluation import episode_seeds, evaluate
+from harness.train.evaluation import evaluate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,10 +43,8 @@ def evaluate_under(policy: LoadedPolicy, conditions: Conditions) -> Evaluation:
         SpecError: The task cannot be made in that way.
     """
     spec = policy.spec
-    last = len(read_evaluations(policy.folder).timesteps) - 1
     episodes = spec.eval_episodes if conditions.episodes is None else conditions.episodes
-    seed = spec.evaluation_seed if conditions.seed is None else conditions.seed
-    seeds = episode_seeds(seed, spec.env, spec.seed, last, episodes)
+    seeds = policy.seeds(episodes, conditions.seed)
     try:
         _check_spaces(spec.env, conditions.env)
         env = make_lockstep(spec.env, episodes, **conditions.env)
@@ -58,7 +55,7 @@ def evaluate_under(policy: LoadedPolicy, conditions: Conditions) -> Evaluation:
 
 def last_returns(policy: LoadedPolicy) -> NDArray[np.float64]:
     """Returns of the run's last evaluation as they were recorded, float64[episodes]."""
-    returns: NDArray[np.float64] = read_evaluations(policy.folder).results[-1]
+    returns: NDArray[np.float64] = policy.evaluations.results[-1]
     return returns
 
 

@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import random
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -23,11 +22,14 @@ from harness.cli.trust import code_of_specs
 from harness.contract.adapter import ENTRY_POINT_GROUP, Adapter, Loadable, Policy, Weights
 from harness.contract.fields import SpecError
 from harness.contract.run_spec import RunSpec, spec_from_dict
+from harness.record.evaluations import Evaluations
 from harness.record.files import Unusable
 from harness.record.layout import POLICY_FILE
 from harness.record.policy import StoredPolicy
 from harness.record.provenance import weights_sha256
 from harness.record.reading import Reading, read_policy, read_run
+from harness.train.evaluation import episode_seeds
+from harness.train.notices import quietly
 from harness.train.prepare import Prepared, check_translation, prepare
 
 
@@ -41,16 +43,29 @@ class LoadedPolicy:
         policy: The framework's own: what it sees, float32[N, observations], to actions.
         normalize: From observations of the task to what the policy sees, with the statistics that
             training ended with.
+        evaluations: Those of the run.
         save: Writes the framework's own file.
         suffix: Of that file's name.
     """
 
     folder: Path
     spec: RunSpec
+    evaluations: Evaluations
     policy: Policy
     normalize: Callable[[NDArray[Any]], NDArray[Any]]
     save: Callable[[Path], None]
     suffix: str
+
+    def seeds(self, episodes: int, evaluation_seed: int | None = None) -> list[int]:
+        """Reset seeds of the run's last evaluation, as many as are wanted.
+
+        Args:
+            episodes: How many.
+            evaluation_seed: In place of the run's own, if not None.
+        """
+        spec, last = self.spec, len(self.evaluations.timesteps) - 1
+        chosen = spec.evaluation_seed if evaluation_seed is None else evaluation_seed
+        return episode_seeds(chosen, spec.env, spec.seed, last, episodes)
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[Any]:
         """Greedy actions.
@@ -79,7 +94,7 @@ def load(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
         SpecError: The run is not complete, kept no policy, needs code that is not trusted, or is
             set up otherwise by the code that is installed now.
     """
-    reading = read_run(Path(folder))
+    reading = read_run(Path(folder), with_evaluations=True)
     stored, spec = _stored(reading), _spec(reading)
     if not trust and (code := code_of_specs([spec])):
         raise SpecError(
@@ -89,15 +104,17 @@ def load(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
     # By its module and name, as a worker does.
     entry = EntryPoint("adapter", reading.content["adapter"], ENTRY_POINT_GROUP)
     adapter: Adapter = entry.load()()
-    with _quietly(), _as_it_was():
+    with quietly(), _as_it_was():
         prepared = prepare(spec, adapter)
         check_translation(prepared, reading.content)
         setup = _SetUp(prepared, stored.weights)
         setup.run(adapter)
     assert setup.policy is not None and setup.loadable is not None
+    assert reading.evaluations is not None
     return LoadedPolicy(
         Path(folder),
         spec,
+        reading.evaluations,
         setup.policy,
         normalizer(stored.normalization),
         setup.loadable.save,
@@ -190,14 +207,6 @@ class _SetUp:
             )
         self.loadable.restore(self._weights)
         raise _IsSetUp
-
-
-@contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.simplefilter("ignore", FutureWarning)
-        yield
 
 
 @contextlib.contextmanager

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from envs.tasks import TaskError, make
 from harness.contract.fields import SpecError
 from harness.policies.loading import LoadedPolicy
-from harness.record.reading import read_evaluations
-from harness.train.evaluation import episode_seeds
 
 Frame = NDArray[np.uint8]
 """A picture, uint8[height, width, 3]."""
@@ -67,9 +65,6 @@ def film(policies: Mapping[str, LoadedPolicy], path: Path, episode: int = 0) -> 
     tasks = {policy.spec.env for policy in policies.values()}
     if len(tasks) > 1:
         raise SpecError(f"policies of different tasks cannot be compared: {', '.join(tasks)}.")
-    last = len(read_evaluations(first.folder).timesteps) - 1
-    spec = first.spec
-    seeds = episode_seeds(spec.evaluation_seed, spec.env, spec.seed, last, episode + 1)
     path.parent.mkdir(parents=True, exist_ok=True)
     # Beside the file, so that a film that is not finished has never its name.
     with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as scratch:
@@ -78,7 +73,7 @@ def film(policies: Mapping[str, LoadedPolicy], path: Path, episode: int = 0) -> 
             with contextlib.closing(
                 gymnasium.wrappers.RecordVideo(stage, f"{scratch}/film", disable_logger=True)
             ) as recorder:
-                recorder.reset(seed=seeds[episode])
+                recorder.reset(seed=first.seeds(episode + 1)[episode])
                 while not recorder.step(None)[2]:
                     pass
         except (DependencyNotInstalled, ModuleNotFoundError) as error:

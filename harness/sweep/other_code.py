@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from harness.contract.adapter import adapter_code
-from harness.record.reading import read_run
+from harness.record.files import Unusable
+from harness.record.reading import read_record
 
 _MOST_NAMED = 3
 
@@ -20,9 +21,12 @@ def remark(folders: Iterable[Path]) -> str:
     now: dict[str, Mapping[str, str]] = {}
     found: dict[Path, set[str]] = {}
     for folder in folders:
-        record = read_run(folder).record
-        then = record.provenance.adapter.files if record else {}
-        if record is None or record.status != "completed" or not then:
+        try:
+            record, _ = read_record(folder)
+        except Unusable:
+            continue
+        then = record.provenance.adapter.files
+        if record.status != "completed" or not then:
             continue
         framework = record.spec.framework
         if framework not in now:

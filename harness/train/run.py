@@ -3,7 +3,6 @@
 import contextlib
 import time
 import traceback
-import warnings
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from harness.record.lease import FolderGone, Holder, LeaseLost
 from harness.record.provenance import provenance, weights_sha256
 from harness.record.reading import read_run
 from harness.train.monitor import TrainingMonitor
+from harness.train.notices import quietly
 from harness.train.prepare import Prepared
 from harness.train.stopping import interruption, uninterrupted
 
@@ -80,9 +80,7 @@ def _begin(folder: RunFolder, started: float, attempts: list[dict[str, Any]]) ->
 def _train(
     prepared: Prepared, adapter: Adapter, monitor: TrainingMonitor, folder: RunFolder
 ) -> dict[str, Any]:
-    with warnings.catch_warnings(), watching(monitor.events):
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.simplefilter("ignore", FutureWarning)
+    with quietly(), watching(monitor.events):
         adapter.train(
             prepared.spec.algorithm, prepared.native, prepared.context, monitor.make_env, monitor
         )

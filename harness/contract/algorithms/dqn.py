@@ -57,14 +57,9 @@ class DQN(OffPolicy):
         )
     )
     small: ClassVar[Mapping[str, Any]] = {
-        "hidden_sizes": (8, 8),
+        **OffPolicy.small,
         "learning_rate": 0.01,
-        "batch_size": 16,
-        "buffer_size": 1000,
-        "learning_starts": 64,
-        "env_steps_per_round": 2,
-        "gradient_steps_per_round": 2,
-        "target_update_interval": 8,  # after the rounds that it must be a multiple of
+        "target_update_interval": 8,  # a multiple of the rounds above
         "exploration_initial": 0.2,
         "exploration_final": 0.0,
         "exploration_steps": 150,
@@ -72,14 +67,10 @@ class DQN(OffPolicy):
         "max_grad_norm": 10.0,
     }
     alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        **OffPolicy.alternatives,
         "learning_rate": (0.02,),
-        "batch_size": (24,),
-        "buffer_size": (40,),
-        "learning_starts": (96,),
         "tau": (0.5,),
         "gamma": (0.9, 0.5),
-        "env_steps_per_round": (4,),
-        "gradient_steps_per_round": (4,),
         "target_update_interval": (16,),
         "exploration_initial": (1.0,),
         "exploration_final": (0.19,),
@@ -88,9 +79,6 @@ class DQN(OffPolicy):
         "dueling": (True, False),
         "huber_delta": (0.05, 1.0, None),
         "max_grad_norm": (0.01,),
-        "adam_eps": (1e-3,),
-        "hidden_sizes": ((12, 12),),
-        "bootstrap_truncation": (False, True),
     }
 
     learning_rate: float = bounded(above=0)

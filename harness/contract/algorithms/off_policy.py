@@ -1,7 +1,8 @@
 """What algorithms with a replay buffer have in common: rounds of steps and updates take turns."""
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.contract.algorithms.base import Hyperparameters
 from harness.contract.algorithms.cadence import Cadence, Family
@@ -10,11 +11,31 @@ from harness.contract.algorithms.cadence import Cadence, Family
 class OffPolicy(Hyperparameters):
     """An algorithm with a replay buffer and target networks.
 
-    Subclasses have the fields that are named below, and say how often targets move.
+    Subclasses have the fields that are named below, and say how often targets move. Values for
+    short trainings of fields that all have are here; they add those of their own.
     """
 
     family: ClassVar[Family] = "off-policy"
     has_targets: ClassVar[bool] = True
+    small: ClassVar[Mapping[str, Any]] = {
+        "hidden_sizes": (8, 8),
+        "batch_size": 16,
+        "buffer_size": 1000,
+        "learning_starts": 64,
+        "env_steps_per_round": 2,
+        "gradient_steps_per_round": 2,
+    }
+    alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "batch_size": (24,),
+        "buffer_size": (40,),
+        "learning_starts": (96,),
+        "gamma": (0.9,),
+        "env_steps_per_round": (4,),
+        "gradient_steps_per_round": (4,),
+        "adam_eps": (1e-3,),
+        "hidden_sizes": ((12, 12),),
+        "bootstrap_truncation": (False, True),
+    }
 
     if TYPE_CHECKING:
 

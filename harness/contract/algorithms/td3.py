@@ -54,33 +54,20 @@ class TD3(OffPolicy):
         )
     )
     small: ClassVar[Mapping[str, Any]] = {
-        "hidden_sizes": (8, 8),
+        **OffPolicy.small,
         # Rates that cannot be confused.
         "policy_learning_rate": 0.01,
         "critic_learning_rate": 0.005,
-        "batch_size": 16,
-        "buffer_size": 1000,
-        "learning_starts": 64,
-        "env_steps_per_round": 2,
-        "gradient_steps_per_round": 2,
     }
     alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        **OffPolicy.alternatives,
         "policy_learning_rate": (0.02,),
         "critic_learning_rate": (0.02,),
-        "batch_size": (24,),
-        "buffer_size": (40,),
-        "learning_starts": (96,),
         "tau": (0.5,),
-        "gamma": (0.9,),
-        "env_steps_per_round": (4,),
-        "gradient_steps_per_round": (4,),
         "exploration_noise": (0.5,),
         "policy_delay": (3,),
         "target_policy_noise": (0.9,),
         "target_noise_clip": (0.01,),
-        "adam_eps": (1e-3,),
-        "hidden_sizes": ((12, 12),),
-        "bootstrap_truncation": (False, True),
     }
 
     policy_learning_rate: float = bounded(above=0)
