@@ -237,19 +237,20 @@ def find_adapter(name: str) -> importlib.metadata.EntryPoint:
     return entries[name]
 
 
-def adapter_code(name: str) -> dict[str, Any]:
+def adapter_code(value: str) -> dict[str, Any]:
     """Which code an adapter is, also where its package is editable and lies elsewhere.
 
-    Returns:
-        `distribution` and `version` that register it, the names of what that `requires`
-        (none for this project, which requires every framework), and `files`: sha256 by path
-        below the adapter's package.
+    Args:
+        value: What its entry point names, `package.module:Class`. The entry point itself may be
+            absent: an interpreter that only trains need not have the distribution installed.
 
-    Raises:
-        SpecError: No adapter has that name.
+    Returns:
+        `distribution` and `version` that register it (None where none does here), the names of
+        what that `requires` (none for this project, which requires every framework), and
+        `files`: sha256 by path below the adapter's package.
     """
-    entry = find_adapter(name)
-    spec = importlib.util.find_spec(entry.module)
+    module = value.partition(":")[0]
+    spec = importlib.util.find_spec(module)
     origin = Path(spec.origin) if spec is not None and spec.origin else None
     files: dict[str, str] = {}
     if origin is not None:
@@ -257,17 +258,13 @@ def adapter_code(name: str) -> dict[str, Any]:
         for path in sorted(origin.parent.rglob("*.py")) if is_package else [origin]:
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             files[path.relative_to(origin.parent).as_posix()] = digest
-    owner = entry.dist
+    owner = next((e.dist for e in installed_adapters().values() if e.value == value), None)
     return {
         "distribution": owner.name if owner else None,
         "version": owner.version if owner else None,
-        "requires": [] if _is_ours(entry) else _requirements(owner),
+        "requires": [] if module.partition(".")[0] == "adapters" else _requirements(owner),
         "files": files,
     }
-
-
-def _is_ours(entry: importlib.metadata.EntryPoint) -> bool:
-    return entry.module.partition(".")[0] == "adapters"
 
 
 def _requirements(owner: importlib.metadata.Distribution | None) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from harness.contract.adapter import adapter_code
+from harness.contract.adapter import adapter_code, find_adapter
 from harness.record.files import Unusable
 from harness.record.reading import read_record
 
@@ -30,7 +30,7 @@ def remark(folders: Iterable[Path]) -> str:
             continue
         framework = record.spec.framework
         if framework not in now:
-            now[framework] = adapter_code(framework)["files"]
+            now[framework] = adapter_code(find_adapter(framework).value)["files"]
         if changed := _changed(then, now[framework]):
             found[folder] = {f"{framework}/{name}" for name in changed}
     return _words(found) if found else ""

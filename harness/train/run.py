@@ -31,7 +31,8 @@ def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
         KeyboardInterrupt: After the run was marked interrupted.
         LeaseLost: Another process has taken the run over.
     """
-    started, attempts = time.time(), past_attempts(read_run(folder.path))
+    started, record = time.time(), read_run(folder.path)
+    code, attempts = adapter_code(record.content["adapter"]), past_attempts(record)
     folder.clear()
     monitor: TrainingMonitor | None = None
     outcome: dict[str, Any] = {"status": "failed"}
@@ -57,7 +58,7 @@ def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
                     outcome |= trouble
                 outcome["provenance"] = provenance() | {
                     "sources": dict(adapter.sources(prepared.spec.algorithm)),
-                    "adapter": adapter_code(prepared.spec.framework),
+                    "adapter": code,
                 }
                 _conclude(folder, monitor, outcome, started)
     return str(outcome["status"])

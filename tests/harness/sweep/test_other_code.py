@@ -2,14 +2,14 @@
 
 import recorded
 
-from harness.contract.adapter import adapter_code
+from harness.contract.adapter import adapter_code, find_adapter
 from harness.record.reading import read_run
 from harness.sweep.other_code import remark
 
 
 def made_by(results, files, seed=0):
     folder = recorded.complete_run(results, seed=seed)
-    code = adapter_code("sb3")
+    code = adapter_code(find_adapter("sb3").value)
     recorded.edit(folder, provenance={"adapter": {**code, "files": files(code["files"])}})
     assert read_run(folder).complete
     return folder
@@ -37,6 +37,6 @@ def test_changed_new_and_gone_files_are_named_with_folder_and_remedy(tmp_path):
 
 
 def test_an_adapter_of_this_project_names_its_files_and_no_requirements():
-    code = adapter_code("torchrl")
+    code = adapter_code(find_adapter("torchrl").value)
     assert code["distribution"] == "parallax-rl" and code["requires"] == []
     assert {"__init__.py", "train.py", "translate.py"} <= set(code["files"])
