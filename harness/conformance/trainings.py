@@ -31,9 +31,8 @@ from harness.contract.recipes import load_recipe
 from harness.contract.watchers import UnwatchedError, watching
 from harness.record.provenance import weights_sha256
 
-STEPS = 192
-
-
+# Two small rollouts, or as many steps of learning as of random actions.
+STEPS = 128
 TASKS = {"continuous": ENV_ID, "discrete": DISCRETE_ENV_ID}
 
 

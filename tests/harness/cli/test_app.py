@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import forked
 import pytest
 from omegaconf import OmegaConf
 
@@ -15,10 +16,8 @@ from harness.sweep.eta import remaining_seconds
 TINY = ["hyperparameters.rollout_steps=128", "steps=256", "eval_every=128", "eval_episodes=2"]
 
 
-def harness(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "harness", *arguments], capture_output=True, text=True, **options
-    )
+def harness(*arguments, cwd=None):
+    return forked.run("harness", *arguments, cwd=cwd)
 
 
 def statuses(folder):
