@@ -2,9 +2,8 @@
 
 import pytest
 
-# A training takes these two frameworks longest, and there is one for each hyperparameter; TD3's
-# loops, networks and settings are those of the two algorithms that wait.
-SLOW = ("torchrl", "tianshou")
+# There is a training for each hyperparameter; the loops, networks and settings of TD3 and DQN are
+# those of the two algorithms that wait.
 WAITING = ("sac", "ddpg")
 
 
@@ -14,5 +13,5 @@ def pytest_collection_modifyitems(items):
         name = getattr(item, "originalname", "")
         if name != "test_hyperparameter_is_honoured_or_refused":
             continue
-        if item.path.parent.name in SLOW and item.callspec.params["algorithm"] in WAITING:
+        if item.callspec.params["algorithm"] in WAITING:
             item.add_marker(pytest.mark.long)

@@ -93,7 +93,9 @@ def reports(folder):
     return [top for top, _, files in os.walk(folder) if "progress.json" in files]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_ctrl_c_and_a_closed_terminal_mark_runs_interrupted(number, tmp_path):
     arguments = ["--multirun", "seed=0,1,2", *TINY[:1], "steps=2000000", "eval_every=2000000"]
     process = subprocess.Popen(

@@ -11,7 +11,7 @@ from harness.probes.td3 import trainings as td3
 from tests.hunting import ALGORITHMS, FRAMEWORKS, answer, core, steady, unplanted
 
 PAIRS = [(framework, algorithm) for framework in FRAMEWORKS for algorithm in ALGORITHMS]
-SEEDS = 20
+SEEDS = 24
 BY_CHANCE = {("tianshou", f"td3.{name}") for name in ("critic_target", "target_weights")}
 """Tianshou does not cut the actions of targets, which `td3.target_action_bounds` tells; whether one
 of those that a minibatch holds leaves the bounds depends on the numbers."""
@@ -25,7 +25,13 @@ def test_an_implementation_does_not_differ_from_itself(framework, algorithm):
         np.testing.assert_array_equal(answer(again, name).value, first.value)
 
 
-@pytest.mark.parametrize("seed", range(1, SEEDS + 1))
+def seeds():
+    """One for each implementation; others wait for the long run."""
+    marks = [() if seed <= len(PAIRS) else pytest.mark.long for seed in range(1, SEEDS + 1)]
+    return [pytest.param(seed, marks=mark) for seed, mark in enumerate(marks, 1)]
+
+
+@pytest.mark.parametrize("seed", seeds())
 def test_no_probe_fires_on_other_numbers(seed):
     # Each seed for one implementation; tests/hunting.py asks all of them on all seeds.
     framework, algorithm = PAIRS[seed % len(PAIRS)]
