@@ -117,6 +117,9 @@ def assess(folder: Path, queue: Queue | None = None) -> RunState:
 
 def _look(folder: Path) -> tuple[Reading, Holder | None]:
     """What a folder holds and who held it then: between two looks a run may begin or end."""
+    reading = read_run(folder)
+    if reading.complete:
+        return reading, None
     holder = read_holder(folder)
     for _ in range(_LOOKS):
         before, reading = holder, read_run(folder)

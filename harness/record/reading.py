@@ -29,7 +29,6 @@ from harness.record.layout import (
     TRACE_FILE,
     Place,
     place_of,
-    results_dir_of,
 )
 from harness.record.lease import Count, Seconds
 
@@ -217,7 +216,7 @@ class Reading:
             by_path.variant,
             spec.seed,
         )
-        return by_path if results_dir_of(self.folder, named) else named
+        return by_path if dataclasses.replace(named, study=by_path.study) == by_path else named
 
 
 def read_run(folder: Path, with_evaluations: bool = False) -> Reading:
