@@ -15,6 +15,7 @@ import torch
 from adapters.cleanrl.facades import gym_facade, gymnasium_facade
 from adapters.cleanrl.scripts import read_script
 from harness.contract.adapter import MakeEnv, Monitor
+from harness.contract.sources import rewritten
 
 METRICS = {
     "charts/learning_rate": "learning_rate",
@@ -42,7 +43,7 @@ def load(algorithm: str) -> CodeType:
         SpecError: It is missing or not the version that was tested.
     """
     path, source = read_script(algorithm)
-    return compile(source, str(path), "exec")
+    return compile(rewritten(f"cleanrl.{path.stem}", source), str(path), "exec")
 
 
 def run(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,10 @@ from harness.contract.adapter import load_adapter
 from harness.contract.algorithms import ALGORITHMS, UNUSABLE, Hyperparameters, only_of
 from harness.contract.fields import SpecError, bounded, build, check, plain
 from harness.record.layout import RESERVED, Place
+
+NO_INTERVENTION = "none"
+JOINT = "+"
+"""Between the names of interventions that are made together."""
 
 ALIGNMENTS = ("thesis", "full")
 WRAPPERS = ("none", "normalized")
@@ -21,6 +26,7 @@ DEFAULTS: dict[str, Any] = {
     "eval_episodes": 30,
     "evaluation_seed": 0,
     "threads": 1,
+    "intervention": NO_INTERVENTION,
 }
 _FOLDER_NAMES = ("study", "framework", "env", "hps")
 _LONGEST_VARIANT = 120
@@ -46,6 +52,8 @@ class RunSpec:
         wrappers: `none` or `normalized`.
         n_envs: Copies of the training environment that are stepped together.
         threads: Threads of numerical libraries; changes results in the last digits.
+        intervention: What is changed of everything else, by the names of `harness.interventions`
+            with `+` between them; `none` for nothing.
         hyperparameters: Unified hyperparameters, as asked for.
         overridden: Names of hyperparameters that differ from the recipe.
         python: Interpreter that trains, where it is not this one. No part of the identity:
@@ -69,6 +77,7 @@ class RunSpec:
     wrappers: str = bounded(choices=WRAPPERS)
     n_envs: int = bounded(minimum=1, maximum=2**53)
     threads: int = bounded(minimum=1, maximum=2**53)
+    intervention: str = bounded()
 
     @property
     def variant(self) -> str:
@@ -217,6 +226,12 @@ def _check_folder_names(values: Mapping[str, Any]) -> None:
             )
         if not value or value.startswith(".") or "/" in value:
             raise SpecError(f"{name}={value!r} must be a name that can name a folder.")
+    intervention = values.get("intervention", NO_INTERVENTION)
+    if not re.fullmatch(r"[a-z0-9.+-]+", intervention):
+        raise SpecError(
+            f"intervention={intervention!r} must be {NO_INTERVENTION}, or names with {JOINT} "
+            "between them; parallax interventions lists them."
+        )
     if values["study"] in RESERVED:
         raise SpecError(f"study={values['study']!r} {RESERVED[values['study']]}: choose another.")
 

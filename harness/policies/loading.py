@@ -22,6 +22,7 @@ from harness.cli.trust import code_of_specs
 from harness.contract.adapter import ENTRY_POINT_GROUP, Adapter, Loadable, Policy, Weights
 from harness.contract.fields import SpecError
 from harness.contract.run_spec import RunSpec, spec_from_dict
+from harness.interventions.catalogue import layers, replacement
 from harness.record.evaluations import Evaluations
 from harness.record.files import Unusable
 from harness.record.layout import POLICY_FILE
@@ -169,13 +170,15 @@ class _SetUp:
     def __init__(self, prepared: Prepared, weights: Weights) -> None:
         self._prepared = prepared
         self._weights = weights
+        self._changed = replacement(prepared.interventions)
         self.policy: Policy | None = None
         self.loadable: Loadable | None = None
 
     def run(self, adapter: Adapter) -> None:
         run, framework = self._prepared, self._prepared.spec.framework
         try:
-            adapter.train(run.spec.algorithm, run.native, run.context, self.make_env, self)
+            with self._changed.made():
+                adapter.train(run.spec.algorithm, run.native, run.context, self.make_env, self)
         except _IsSetUp:
             return
         raise SpecError(f"framework={framework} ended without a step of the task.")
@@ -188,7 +191,12 @@ class _SetUp:
                 f"framework={self._prepared.spec.framework}: its adapter does not tell how weights "
                 "are loaded (the third argument of monitor.attach)."
             )
-        self.policy, self.loadable = policy, loadable
+
+        def act(observations: NDArray[np.float32]) -> NDArray[Any]:
+            with self._changed.made():
+                return policy(observations)
+
+        self.policy, self.loadable = act, loadable
 
     def record(self, metrics: Mapping[str, float]) -> None:
         pass
@@ -197,7 +205,11 @@ class _SetUp:
         spec = self._prepared.spec
         gamma = spec.hyperparameters.gamma
         return make_training_env(
-            spec.env, wrappers=spec.wrappers, gamma=gamma, before_step=self._stop
+            spec.env,
+            wrappers=spec.wrappers,
+            gamma=gamma,
+            layers=layers(self._prepared.interventions),
+            before_step=self._stop,
         )
 
     def _stop(self) -> None:

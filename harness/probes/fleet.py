@@ -75,11 +75,13 @@ class Party:
         label: Its name in the report.
         entry: `module:class` of its adapter.
         python: The interpreter it runs in.
+        intervention: What is changed of it, as for a run; empty for nothing.
     """
 
     label: str
     entry: str
     python: str = sys.executable
+    intervention: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,6 +142,7 @@ def _hear(
 ) -> Reply:
     names = ",".join(probe.name for probe in probes)
     command = [party.python, "-m", "harness.probes.worker", party.entry, names]
+    command += [party.intervention] if party.intervention else []
     environment = lend_project({"OMP_NUM_THREADS": "1"} | dict(os.environ))
     versions: tuple[str, ...] = ()
     results: dict[str, Result] = {}
@@ -209,7 +212,9 @@ def drifting(name: str, python: str) -> tuple[list[Party], dict[str, str]]:
     return [party(name, python, OTHER), party(name, None, HERE)], {}
 
 
-def party(name: str, python: str | None = None, label: str | None = None) -> Party:
+def party(
+    name: str, python: str | None = None, label: str | None = None, intervention: str = ""
+) -> Party:
     """One framework.
 
     Raises:
@@ -225,4 +230,5 @@ def party(name: str, python: str | None = None, label: str | None = None) -> Par
         adapter.check_installed()
     else:
         check_interpreter(python, name)
-    return Party(label or name, find_adapter(name).value, python or sys.executable)
+    entry = find_adapter(name).value
+    return Party(label or name, entry, python or sys.executable, intervention)

@@ -1,7 +1,7 @@
 """Puts probes to one framework in a process of its own, in whichever interpreter that is.
 
-`python -m harness.probes.worker MODULE:ADAPTER PROBE,PROBE,...` writes one JSON object per line:
-first the versions, then each result.
+`python -m harness.probes.worker MODULE:ADAPTER PROBE,PROBE,... [INTERVENTION]` writes one JSON
+object per line: first the versions, then each result.
 """
 
 import json
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from harness.contract.adapter import ENTRY_POINT_GROUP, Adapter
+from harness.contract.run_spec import JOINT
+from harness.interventions.catalogue import for_framework, replacement
 from harness.probes import registry
 from harness.probes.contract import Probeable
 from harness.probes.fleet import bare
@@ -21,7 +23,7 @@ from harness.probes.probe import Probe, put
 from harness.probes.results import Result, no_answer, plain
 
 
-def main(entry: str, names: list[str]) -> int:
+def main(entry: str, names: list[str], intervention: str = "") -> int:
     """Answers on standard output; whatever else is printed goes to standard error."""
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)
@@ -32,8 +34,11 @@ def main(entry: str, names: list[str]) -> int:
         _say(answers, {"versions": versions})
         lab = Lab(adapter)
         known = {probe.name: probe for probe in registry.PROBES}
-        for name in names:
-            _say(answers, {"result": plain(ask(known[name], lab))})
+        changes = for_framework(adapter.name) if intervention else {}
+        made = [changes[name] for name in intervention.split(JOINT)] if intervention else []
+        with replacement(made).made():
+            for name in names:
+                _say(answers, {"result": plain(ask(known[name], lab))})
     return 0
 
 
@@ -55,4 +60,4 @@ def _say(answers: IO[str], line: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2].split(",")))
+    sys.exit(main(sys.argv[1], sys.argv[2].split(","), *sys.argv[3:4]))

@@ -71,6 +71,7 @@ class Spec(Struct, frozen=True):
     wrappers: str = "none"
     n_envs: Positive = 1
     threads: Positive = 1
+    intervention: str = "none"
     python: str | None = None
 
 
@@ -144,6 +145,7 @@ class Record(Struct, frozen=True):
     native: dict[str, Any] = {}
     alignment: list[dict[str, Any]] = []
     cadence: dict[str, Count] = {}
+    interventions: dict[str, Any] = {}
     weights_sha256: str | None = None
     failure: str | None = None
     stopped_by: str | None = None

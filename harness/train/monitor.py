@@ -21,10 +21,11 @@ from harness.contract.events import (
     Metrics,
     TrainingError,
 )
-from harness.contract.run_spec import RunSpec
+from harness.interventions.catalogue import layers
 from harness.record.folder import RunFolder
 from harness.record.policy import StoredPolicy
 from harness.train.evaluation import Evaluator
+from harness.train.prepare import Prepared
 
 
 class TrainingMonitor:
@@ -33,9 +34,10 @@ class TrainingMonitor:
     It makes the environments, and sees that upstream takes the steps that were scheduled.
     """
 
-    def __init__(self, spec: RunSpec, folder: RunFolder) -> None:
+    def __init__(self, prepared: Prepared, folder: RunFolder) -> None:
         self.events = Events()
-        self._spec = spec
+        self._spec = spec = prepared.spec
+        self._layers = layers(prepared.interventions)
         self._weights: Callable[[], Weights] | None = None
         self._envs: list[gymnasium.Env[Any, Any]] = []
         self.evaluator = Evaluator(spec, self.events, lambda: frozen_normalizer(self._envs[0]))
@@ -72,8 +74,9 @@ class TrainingMonitor:
         if len(self._envs) == self._spec.n_envs:
             raise TrainingError(f"upstream makes more than n_envs={self._spec.n_envs} environments")
         gamma = self._spec.hyperparameters.gamma
+        spec, seam = self._spec, self.events.seam()
         env = make_training_env(
-            self._spec.env, wrappers=self._spec.wrappers, gamma=gamma, **self.events.seam()
+            spec.env, wrappers=spec.wrappers, gamma=gamma, layers=self._layers, **seam
         )
         if self._envs:
             share_statistics(self._envs[0], env)

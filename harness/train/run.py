@@ -11,6 +11,7 @@ from harness.contract.adapter import Adapter, Weights, adapter_code
 from harness.contract.events import TrainingError
 from harness.contract.fields import SpecError
 from harness.contract.watchers import watching
+from harness.interventions.catalogue import replacement
 from harness.record.folder import Heartbeat, RunFolder, past_attempts
 from harness.record.lease import FolderGone, Holder, LeaseLost
 from harness.record.provenance import provenance, weights_sha256
@@ -40,7 +41,7 @@ def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
         try:
             folder.hold_room()
             _begin(folder, started, attempts)
-            monitor = TrainingMonitor(prepared.spec, folder)
+            monitor = TrainingMonitor(prepared, folder)
             outcome = _train(prepared, adapter, monitor, folder)
         except KeyboardInterrupt as error:
             outcome = interruption(getattr(error, "by", "user"))
@@ -81,7 +82,8 @@ def _begin(folder: RunFolder, started: float, attempts: list[dict[str, Any]]) ->
 def _train(
     prepared: Prepared, adapter: Adapter, monitor: TrainingMonitor, folder: RunFolder
 ) -> dict[str, Any]:
-    with quietly(), watching(monitor.events):
+    changed = replacement(prepared.interventions)
+    with quietly(), changed.made(), watching(monitor.events):
         adapter.train(
             prepared.spec.algorithm, prepared.native, prepared.context, monitor.make_env, monitor
         )
