@@ -37,7 +37,8 @@ class Intervention:
         wrap: Layers around the training task, from the inside: `module:Class` and keyword
             arguments of each.
         source: Pieces of upstream's text that it replaces.
-        answers: What probes answer then: `as in the paper`, `as in FRAMEWORK`, or the number.
+        answers: What probes answer then: `as in the paper`, `as in FRAMEWORK`, other words that
+            the answer is told in, or a number or list of numbers.
         file: Where it stands.
     """
 

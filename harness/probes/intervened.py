@@ -109,7 +109,8 @@ def keeps(
     Args:
         probe: The question.
         answer: With the intervention.
-        promised: `as in the paper`, `as in FRAMEWORK`, or a number or list of numbers.
+        promised: `as in the paper`, `as in FRAMEWORK`, other words that the answer is told in, or
+            a number or list of numbers.
         answers: Of implementations as they are, by framework.
     """
     if answer is None or answer.unmeasured:
@@ -120,6 +121,8 @@ def keeps(
     if like is not None:
         other = answers.get(like)
         return other is not None and not other.unmeasured and same(probe, answer, other)
+    if isinstance(promised, str):
+        return promised == answer.meaning
     value = np.asarray(promised, float)
     return bool(np.allclose(np.ravel(answer.value), np.ravel(value), rtol=probe.tolerance))
 
