@@ -28,7 +28,7 @@ ROOMS = {
     },
     "harness.conformance": {
         *("envs", "harness.contract", "harness.record"),
-        *("harness.train", "harness.sweep.folders"),  # runs whole runs, as a sweep would
+        *("harness.train", "harness.sweep"),  # runs whole runs, as a sweep does
         "harness.policies",
         "harness.probes",  # what only targets see
     },
