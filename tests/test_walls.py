@@ -38,7 +38,7 @@ ROOMS = {
     },
     "harness.cli": {
         *("envs.tasks", "harness.contract", "harness.record", "harness.train", "harness.sweep"),
-        *("harness.policies", "harness.interventions"),
+        *("harness.policies", "harness.interventions", "harness.probes"),
     },
     "harness": {"harness.cli"},
     "adapters.torch_common": {"harness.contract", "harness.probes"},
