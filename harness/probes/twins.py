@@ -194,7 +194,7 @@ def _off_policy(
     # Cut from one world, so that both have the same numbers.
     whole, steps = setups.dictation(lab, ROWS + _LATEST + updates), ROWS + late + updates - 1
     world = dataclasses.replace(whole, rewards=whole.rewards[:steps], ends=whole.ends[:steps])
-    common = {"adam_eps": 1e-8, "tau": 0.005, "gamma": 0.99}
+    common: dict[str, Any] = {"adam_eps": 1e-8, "tau": 0.005, "gamma": 0.99}
     name = f"twins {algorithm} {updates}"
     return setups.off_policy(name, algorithm, world, weights, 0, **changes, **common)
 
