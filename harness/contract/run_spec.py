@@ -105,7 +105,8 @@ class RunSpec:
     @property
     def title(self) -> str:
         """Short name for people."""
-        return f"{self.framework} {self.algorithm} {self.env} {self.hps} seed={self.seed}"
+        changed = "" if self.intervention == NO_INTERVENTION else f"+{self.intervention}"
+        return f"{self.framework}{changed} {self.algorithm} {self.env} {self.hps} seed={self.seed}"
 
 
 def make_spec(
