@@ -18,6 +18,7 @@ from analysis.figures.panels import (
     Line,
     Margins,
     draw_lines,
+    end_inside,
     fit_axes,
     interval_words,
     legend,
@@ -95,6 +96,9 @@ def draw_curve_grid(grid: CurveGrid) -> Figure:
         legend(figure, styles)
         for axis, column in zip(axes[0], grid.columns, strict=True):
             axis.set_title(column)
+        step_axis(axes[0, 0], grid.lines)  # all panels share it
+        for axis in axes[-1]:
+            end_inside(axis)
         usual = usual_size(grid.lines)
         for row, panels, text in zip(axes, grid.panels, labels, strict=True):
             row_label(row[0], text)
@@ -102,7 +106,6 @@ def draw_curve_grid(grid: CurveGrid) -> Figure:
             for axis, lines in zip(row, panels, strict=True):
                 draw_lines(axis, lines, styles)
                 note_sizes(axis, lines, usual)
-                step_axis(axis, grid.lines)
                 if not lines:
                     axis.text(0.5, 0.5, "no run", ha="center", transform=axis.transAxes)
         height = figure.get_figheight()

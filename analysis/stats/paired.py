@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from analysis.stats.moments import Floats
 
@@ -43,8 +43,8 @@ def paired(first: Floats, second: Floats, level: float = 0.95) -> Paired:
     if n < 2:
         return Paired(n, mean, *[math.nan] * 4)
     error = float(away.std(ddof=1)) / math.sqrt(n)
-    half = error * float(stats.t.ppf((1 + level) / 2, n - 1))
-    p = float(2 * stats.t.sf(abs(mean) / error, n - 1)) if error else math.nan
+    half = error * float(special.stdtrit(n - 1, (1 + level) / 2))
+    p = float(2 * special.stdtr(n - 1, -abs(mean) / error)) if error else math.nan
     vary = min(float(first.std()), float(second.std())) > 0
     correlation = float(np.corrcoef(first, second)[0, 1]) if vary else math.nan
     return Paired(n, mean, mean - half, mean + half, p, correlation)

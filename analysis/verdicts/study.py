@@ -20,6 +20,8 @@ from analysis.verdicts.existence import Existence, existence
 from analysis.verdicts.groups import Group, groups_of_runs
 from analysis.verdicts.options import Options
 from analysis.verdicts.overall import Overall, overall
+from analysis.verdicts.paired import PairedVerdict, paired_verdicts
+from analysis.verdicts.pooling import PooledPair, pooled_pairs
 from analysis.verdicts.ranking import RankingVerdict, rankings
 from analysis.verdicts.reproduction import (
     ReproductionVerdict,
@@ -40,6 +42,8 @@ class StudyVerdicts:
         consistency: RQ2, pairs of frameworks.
         rankings: RQ3, order of the algorithms.
         existence: Whether frameworks differ at all, per study, algorithm and variant.
+        pooled: Pairs of frameworks over all tasks; no verdict hangs on it.
+        paired: Pairs of frameworks seed by seed; no verdict hangs on it.
         options: The settings behind the verdicts.
     """
 
@@ -48,6 +52,8 @@ class StudyVerdicts:
     consistency: tuple[PairVerdict, ...]
     rankings: tuple[RankingVerdict, ...]
     existence: tuple[Existence, ...]
+    pooled: tuple[PooledPair, ...]
+    paired: tuple[PairedVerdict, ...]
     options: Options
 
     @functools.cached_property
@@ -110,6 +116,8 @@ def _judge(
         pairs,
         rankings(groups, options),
         existence(pairs, options),
+        pooled_pairs(pairs),
+        paired_verdicts(pairs),
         options,
     )
 
