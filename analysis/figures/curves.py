@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 import matplotlib
 from matplotlib.figure import Figure
 
-from analysis.data.bounds import known_bounds
 from analysis.data.runs import Cell
 from analysis.figures.panels import (
     Line,
@@ -130,8 +129,8 @@ def lines_of_frameworks(material: Material, cell: Cell) -> tuple[Line, ...]:
 def make_line(material: Material, cell: Cell, framework: str, name: str) -> Line:
     """The line of a framework in a setting, called by its own name or by its algorithm's."""
     at = (cell, framework)
-    bounds = material.verdicts.options.range_of(cell.env) or known_bounds(cell.env)
-    return line_of(name, material.curves[at], material.finals[at], material.groups[at], bounds)
+    found = material.curves[at], material.finals[at], material.groups[at]
+    return line_of(name, *found, material.bounds[cell.env])
 
 
 def _consistency_sheet(material: Material, study: str, algorithm: str, variant: str) -> Sheet:

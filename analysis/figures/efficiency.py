@@ -7,12 +7,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from analysis.figures.frames import limits
 from analysis.figures.panels import Margins, end_inside, legend, panel_grid, step_ticks
 from analysis.figures.profiles import NO_DATA, by_setting, cells_of, scale_words
 from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.style import PAGE, looks, paper_settings
 from analysis.stats.efficiency import Efficiency
-from analysis.verdicts.curves import limits
 from analysis.verdicts.overall import Overall
 from analysis.verdicts.study import Material
 from analysis.words import file_name, label, recipe_label

@@ -14,10 +14,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
+from analysis.figures.frames import limits
 from analysis.figures.style import LARGE, SMALL, Look
 from analysis.stats.intervals import Interval
 from analysis.stats.moments import Floats
-from analysis.verdicts.curves import Curve, limits
+from analysis.verdicts.curves import Curve
 from analysis.verdicts.groups import Group
 from analysis.words import FORMULAS, label
 

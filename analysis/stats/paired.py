@@ -19,7 +19,8 @@ class Paired:
         low: Lower end of its interval; NaN below two pairs.
         high: Upper end.
         p: Two-sided p-value of "the mean difference is 0"; NaN where all differences are equal.
-        correlation: Pearson's, of the two samples; NaN where one does not vary.
+        correlation: Pearson's, of the two samples; NaN where one does not vary, and below three
+            pairs, where it can only be 1 or -1.
     """
 
     n: int
@@ -45,6 +46,6 @@ def paired(first: Floats, second: Floats, level: float = 0.95) -> Paired:
     error = float(away.std(ddof=1)) / math.sqrt(n)
     half = error * float(special.stdtrit(n - 1, (1 + level) / 2))
     p = float(2 * special.stdtr(n - 1, -abs(mean) / error)) if error else math.nan
-    vary = min(float(first.std()), float(second.std())) > 0
+    vary = n > 2 and min(float(first.std()), float(second.std())) > 0
     correlation = float(np.corrcoef(first, second)[0, 1]) if vary else math.nan
     return Paired(n, mean, mean - half, mean + half, p, correlation)
