@@ -79,22 +79,13 @@ def count_differences(
     """
     known = [pair for pair, p in zip(pairs, p_values, strict=True) if not np.isnan(p)]
     observed = sum(p < options.alpha for p in p_values)
-    settings = [_members(own) for own in _together(known)]
-    groups = [group for own in settings for group in own]
-    samples = [stack([group.moments for group in own]) for own in settings]
-    found = omnibus.plausible_deviations(samples)
-    places = {id(group): place for place, group in enumerate(groups)}
-    made_up = omnibus.simulated_counts(
-        np.array([group.n for group in groups], dtype=np.float64),
-        omnibus.Deviations(
-            np.concatenate([np.empty(0), *(item.usual for item in found)]),
-            np.concatenate([np.empty(0), *(item.unsure for item in found)]),
-        ),
-        [(places[id(first)], places[id(second)]) for first, second in known],
-        options.alpha,
-        np.random.default_rng(options.seed),
-        min(options.resamples, RESAMPLES),
-    )
+    rng = np.random.default_rng(options.seed)
+    resamples = min(options.resamples, RESAMPLES)
+    made_up = np.zeros(resamples, dtype=np.int64)
+    for setting in _together(known):
+        groups, places = _indexed(setting)
+        samples = omnibus.steadied(stack([group.moments for group in groups]))
+        made_up += omnibus.simulated_counts(samples, places, options.alpha, rng, resamples)
     return omnibus.count_test(observed, len(known), made_up)
 
 
@@ -119,6 +110,14 @@ def _together(pairs: Sequence[tuple[Group, Group]]) -> list[list[tuple[Group, Gr
     return [members for _, members in sets if members]
 
 
-def _members(pairs: Sequence[tuple[Group, Group]]) -> list[Group]:
-    """Every group once."""
-    return list({id(group): group for pair in pairs for group in pair}.values())
+def _indexed(
+    pairs: Sequence[tuple[Group, Group]],
+) -> tuple[list[Group], list[tuple[int, int]]]:
+    """Every group once, and each pair as places among them."""
+    places: dict[int, int] = {}
+    groups: list[Group] = []
+    for pair in pairs:
+        for group in pair:
+            if places.setdefault(id(group), len(groups)) == len(groups):
+                groups.append(group)
+    return groups, [(places[id(first)], places[id(second)]) for first, second in pairs]

@@ -19,7 +19,6 @@ from analysis.thesis.evidence import (
     key_of,
 )
 from analysis.thesis.page import deviations, published_page, thesis_claims
-from analysis.verdicts.existence import NONE
 from analysis.verdicts.options import Options
 from analysis.verdicts.study import groups_of_published, judge_published, material_of_published
 
@@ -121,7 +120,7 @@ def test_statements_follow_the_numbers(answers):
     shown = [claim for claim, verdict in after.items() if verdict == SUPPORTED]
     assert len([claim for claim in shown if before[claim] != SUPPORTED]) >= 5
     named = [claim for claim, verdict in before.items() if verdict == UNNAMED]
-    assert len(named) == 1
+    assert len(named) == 2
     assert all(after[claim] == SUPPORTED for claim in named)
 
 
@@ -135,10 +134,5 @@ def test_some_differences_exist_although_none_can_be_named(answers):
     sb3 = next(item for claim, item in found.items() if "stands out most" in claim)
     assert sb3.verdict == SUPPORTED
     assert "10 of 64 with Stable-Baselines3 and 0 of 32" in sb3.outcome
-    found = {item.algorithm: item for item in answers.existence}
-    assert {name: item.verdict for name, item in found.items()} == {
-        "ppo": UNNAMED,
-        "td3": UNNAMED,
-        "sac": NONE,
-    }
-    assert 0.05 < found["sac"].count.p < 0.08  # at the edge
+    verdicts = {item.algorithm: item.verdict for item in answers.existence}
+    assert set(verdicts.values()) == {UNNAMED}
