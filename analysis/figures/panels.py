@@ -14,10 +14,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
+from analysis.figures.frames import limits
 from analysis.figures.style import LARGE, SMALL, Look
 from analysis.stats.intervals import Interval
 from analysis.stats.moments import Floats
-from analysis.verdicts.curves import Curve, limits
+from analysis.verdicts.curves import Curve
 from analysis.verdicts.groups import Group
 from analysis.words import FORMULAS, label
 
@@ -230,21 +231,33 @@ def fit_axes(axis: Axes, lines: Sequence[Line]) -> None:
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
 
 
-def step_axis(axis: Axes, lines: Sequence[Line], most: int = 3) -> None:
-    """Axis of steps from 0 to the last evaluation of any line, which has a tick of its own.
+def step_axis(axis: Axes, lines: Sequence[Line]) -> None:
+    """Axis of steps from 0 to the last evaluation of any line.
 
     Args:
-        axis: Where to.
+        axis: Where to; panels that share its axis of steps get the same one.
         lines: All lines of panels that share the axis.
-        most: About how many ticks.
     """
-    end = max((float(line.steps[-1]) for line in lines if len(line.steps)), default=1.0)
-    even = MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(0, end)
+    step_ticks(axis, max((float(line.steps[-1]) for line in lines if len(line.steps)), default=1.0))
+
+
+def step_ticks(axis: Axes, end: float) -> None:
+    """Axis of steps from 0 to an end, which has a tick of its own.
+
+    Args:
+        axis: Where to; panels that share its axis of steps get the same one.
+        end: Last step.
+    """
+    even = MaxNLocator(3, steps=[1, 2, 5, 10]).tick_values(0, end)
     ticks = [*(tick for tick in even if 0 <= tick < 0.8 * end), end]
     words = EngFormatter(sep="")
     axis.set_xlim(0, end)
     axis.set_xticks(ticks, [words(float(f"{tick:.3g}")) for tick in ticks])
-    # Inside of its panel, so that it does not run into the next one's first tick.
+    end_inside(axis)
+
+
+def end_inside(axis: Axes) -> None:
+    """Moves the last label into its panel, so that it does not run into the next one's first."""
     for text in axis.get_xticklabels()[-1:]:
         text.set_horizontalalignment("right")
 
