@@ -104,6 +104,10 @@ class Lab:
             self._runs[experiment.name] = self._carry_out(experiment)
         return self._runs[experiment.name]
 
+    def forget_others(self, algorithm: str) -> None:
+        """Gives up the trainings of all other algorithms."""
+        self._runs = {n: r for n, r in self._runs.items() if r.experiment.algorithm == algorithm}
+
     def accepts(self, algorithm: str, changes: Mapping[str, Any], steps: int) -> bool:
         """Whether the framework takes settings for a training of so many steps."""
         task = Task(ENV_ID, 1, (-1.0,), (1.0,), 0)
