@@ -76,7 +76,8 @@ def _statements(parties: Sequence[Party], probes: Sequence[Probe], tell: Tell) -
     at_once = max(PROCESSES // len(rooms), 1)
     pool, hearings = ThreadPoolExecutor(len(rooms)), list[Hearing]()
     try:
-        hearings += [Hearing(room, probes, at_once) for room in rooms.values()]
+        for room in rooms.values():
+            hearings.append(Hearing(room, probes, at_once))
         heard = list(pool.map(lambda hearing: hearing.replies(tell), hearings))
     except BaseException:
         for hearing in hearings:

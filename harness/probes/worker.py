@@ -87,7 +87,8 @@ def shared_modules(tasks: Sequence[Task], names: Sequence[str]) -> list[str]:
             adapter = task.adapter()
         except Exception:  # its own process says so
             continue
-        counts.update({m for a in algorithms for m in training_modules(adapter, a)})
+        named = dict.fromkeys(m for a in algorithms for m in training_modules(adapter, a))
+        counts.update(list(named))
     return [module for module, count in counts.items() if count > 1]
 
 
@@ -110,10 +111,10 @@ def fork_each(tasks: Sequence[Task], at_once: int, begin: Callable[[Task], int])
                 _leave(task, complaints, begin)
             running[pid] = task, complaints
         pid, status = os.wait()
-        task, complaints = running.pop(pid)
-        with complaints, os.fdopen(task.file, "w") as answers:
+        ended, said = running.pop(pid)
+        with said, os.fdopen(ended.file, "w") as answers:
             code = os.waitstatus_to_exitcode(status)
-            _say(answers, {"ended": code, "words": last_line(complaints)})
+            _say(answers, {"ended": code, "words": last_line(said)})
 
 
 def _leave(task: Task, complaints: IO[bytes], begin: Callable[[Task], int]) -> None:
