@@ -21,7 +21,7 @@ ROOMS = {
     "harness.train": {"envs", "harness.contract", "harness.record", "harness.interventions"},
     "harness.sweep": {"harness.contract", "harness.record", "harness.train"},
     "harness.worker": {"harness.contract", "harness.record", "harness.train"},
-    "harness.forkserver": {"harness.train", "harness.worker"},
+    "harness.forkserver": {"harness.contract", "harness.train", "harness.worker"},
     "harness.probes": {
         *("envs.tasks", "harness.contract", "harness.record", "harness.cli.errors"),
         "harness.interventions",

@@ -10,7 +10,8 @@ from harness.contract.fields import SpecError
 from harness.contract.run_spec import JOINT
 from harness.interventions.catalogue import Intervention, chosen, for_framework
 from harness.probes.baseline import changed
-from harness.probes.fleet import Party, find, party
+from harness.probes.fleet import find, party
+from harness.probes.hearing import Party
 from harness.probes.probe import Probe, same
 from harness.probes.results import AGREES, Answer, Report
 
