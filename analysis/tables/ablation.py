@@ -95,6 +95,8 @@ def _effect(effect: Effect) -> str:
         return f"{effect.name} has no effect beyond the margin of {margin}: {size}."
     if effect.verdict == TOO_FEW:
         return f"{effect.name}: too few pairs of seeds to tell ({_counts(effect)})."
+    if effect.result.low == effect.result.high == 0:
+        return f"{effect.name} changed no return: it never came to bear in {_counts(effect)}."
     return f"{effect.name}: undecided, {size}."
 
 
