@@ -112,9 +112,9 @@ class Checkpoints:
         """
         self._make_folder()
         number = max([0, *self._numbers(_STATE), *self._numbers(_PIECES)]) + 1
-        known = (
-            {} if self._is_wasteful() else {d: p for k in self._kept.values() for d, p in k.items()}
-        )
+        known: dict[Digest, _Place] = {}
+        for pieces in () if self._is_wasteful() else self._kept.values():
+            known |= pieces
         packer = _Packer(number, known)
         name = f"{CHECKPOINT_FOLDER}/{number}"
         packed: list[Any] = []

@@ -144,6 +144,10 @@ class Keeper:
         if lacking and self._due < math.inf:
             self._cannot(lacking)
 
+    def hurry(self) -> None:
+        """Keeps the state at the next boundary, whatever the time, if it is kept at all."""
+        self._due = -math.inf if self._due < math.inf else self._due
+
     def boundary(self) -> None:
         """See `harness.contract.adapter.Monitor.boundary`."""
         if time.monotonic() >= self._due or self._stop.is_wanted:

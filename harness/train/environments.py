@@ -1,4 +1,4 @@
-"""What is kept of the environments of a training, so that it can go on in the middle of episodes."""
+"""What is kept of the environments of a training, which goes on in the middle of episodes."""
 
 import sys
 from collections.abc import Callable, Sequence

@@ -44,7 +44,7 @@ class TrainingMonitor:
             keeper: What keeps the state of the training, if anything does.
         """
         self.events = Events()
-        self._spec, self._folder, self._keeper = spec, folder, keeper
+        self._spec, self._folder, self.keeper = spec, folder, keeper
         self._boundary = keeper.boundary if keeper else _nothing
         self._weights: Callable[[], Weights] | None = None
         self._envs: list[gymnasium.Env[Any, Any]] = []
@@ -65,9 +65,9 @@ class TrainingMonitor:
     ) -> None:
         """Takes what follows the training."""
         self._weights = weights
-        if self._keeper:
+        if self.keeper:
             lacking = "" if resumable else f"the adapter of {self._spec.framework} {_SILENT}"
-            self._keeper.watch(self._parts(resumable), lacking)
+            self.keeper.watch(self._parts(resumable), lacking)
         self.events.tell(Attached(policy, weights))
 
     def boundary(self) -> None:
