@@ -104,6 +104,9 @@ def _difference(about: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     return ""
 
 
+_MISFITS = (NotLaidInError, LookupError, TypeError, ValueError, AttributeError, RuntimeError)
+
+
 class Keeper:
     """Keeps the state of a training at its boundaries; the first may lay one in."""
 
@@ -175,14 +178,7 @@ class Keeper:
         try:
             for name, part in self._parts.items():
                 part.lay_in(start.state[name])
-        except (
-            NotLaidInError,
-            KeyError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            RuntimeError,
-        ) as error:
+        except _MISFITS as error:
             raise CannotGoOnError(f"it does not fit ({error})") from error
 
     def _look(self) -> None:
