@@ -53,6 +53,9 @@ class RunState:
         rate: Steps per second of a run that is going on; None where it is not known.
         reason: Why it is not complete, in a line; empty where there is nothing to say.
         job: Slurm's job that has or had it last.
+        resumed_from: Step of the checkpoint that its last attempt went on from; None where that
+            began anew.
+        resumptions: How many attempts went on from a checkpoint.
     """
 
     folder: Path
@@ -68,6 +71,8 @@ class RunState:
     rate: float | None = None
     reason: str = ""
     job: str | None = None
+    resumed_from: int | None = None
+    resumptions: int = 0
 
     @property
     def title(self) -> str:
@@ -98,6 +103,7 @@ def assess(folder: Path, queue: Queue | None = None) -> RunState:
         if state == "running":
             # The job that has it is the holder's, and none where it is trained without one.
             job_id = holder.job or None if holder else None
+    resumed_from, resumptions = _went_on(record)
     return RunState(
         folder,
         state,
@@ -112,7 +118,17 @@ def assess(folder: Path, queue: Queue | None = None) -> RunState:
         _rate(record, beat) if record is not None and state == "running" else None,
         reason,
         job_id,
+        resumed_from,
+        resumptions,
     )
+
+
+def _went_on(record: Record | None) -> tuple[int | None, int]:
+    """Step of the checkpoint that the last attempt went on from, and how many attempts did."""
+    if record is None:
+        return None, 0
+    steps = [*(attempt.resumed_from for attempt in record.attempts), record.resumed_from]
+    return record.resumed_from, sum(step is not None for step in steps)
 
 
 def _look(folder: Path) -> tuple[Reading, Holder | None]:
@@ -179,7 +195,7 @@ def _rate(record: Record, beat: Beat | None) -> float | None:
     started = record.timings.started
     if beat is None or started is None or not 0 < beat.time - started < _FAR:
         return None
-    rate = _step(beat) / (beat.time - started)
+    rate = max(_step(beat) - (beat.resumed_from or 0), 0) / (beat.time - started)
     return rate if math.isfinite(rate) else None
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.record.files import visible
+from harness.record.lease import Beat
 from harness.sweep.eta import remaining_seconds
 from slurm.queue import Queue
 from slurm.states import FAILED, PASSED, STATES, RunState, last_preflight, study_folders
@@ -139,14 +140,24 @@ def _done(run: RunState) -> int:
 def _list_running(runs: list[RunState], longest: int) -> list[Any]:
     if not runs:
         return []
-    table = Table("running", "steps", "a second", "end", "job", box=None, header_style="bold")
+    heads = ("running", "steps", "a second", "end", "job", "")
+    table = Table(*heads, box=None, header_style="bold")
     for run in sorted(runs, key=lambda run: run.step - run.steps)[:longest]:
         end = _when(max(run.steps - run.step, 0) / run.rate) if run.rate else ""
         rate = f"{run.rate:.1f}" if run.rate else ""
         table.add_row(
-            _plain(run.title), f"{run.step:,} / {run.steps:,}", rate, end, _plain(run.job or "")
+            _plain(run.title),
+            f"{run.step:,} / {run.steps:,}",
+            rate,
+            end,
+            _plain(run.job or ""),
+            Text(_went_on(run), style="dim"),
         )
     return [table, *_rest(runs, longest), Text()]
+
+
+def _went_on(run: RunState) -> str:
+    return Beat(0, 0.0, 0.0, run.resumed_from, run.resumptions).went_on
 
 
 def _list_reasons(runs: list[RunState], longest: int) -> list[Any]:
@@ -155,7 +166,8 @@ def _list_reasons(runs: list[RunState], longest: int) -> list[Any]:
         :longest
     ]:
         line = Text(f"{run.state:<12}", style=_STYLES[run.state])
-        line.append(visible(f"{run.title}: {run.reason}") + "\n", style="default")
+        more = f" ({went_on})" if (went_on := _went_on(run)) else ""
+        line.append(visible(f"{run.title}: {run.reason}{more}") + "\n", style="default")
         line.append(visible(f"            {run.folder}"), style="dim")
         parts.append(line)
     return [*parts, *_rest(runs, longest), Text()] if parts else []

@@ -108,7 +108,9 @@ class RunFolder:
         }
 
     def lay_in(self, state: Mapping[str, Any]) -> None:
-        """Begins with the evaluations and the trace that `state` told of; after `clear`."""
+        """Goes on from the evaluations and the trace that `state` told of, and no others."""
+        self._trace.close()
+        del self._trace
         self._timesteps = list(state["timesteps"])
         self._returns, self._lengths = list(state["returns"]), list(state["lengths"])
         self._trace.lay_in(state["trace"])
@@ -116,7 +118,7 @@ class RunFolder:
             self._write_evaluations()
 
     def forget(self) -> None:
-        """Takes back what `lay_in` did."""
+        """Begins anew, without evaluations and trace."""
         self._timesteps, self._returns, self._lengths = [], [], []
         self._trace.close()
         del self._trace

@@ -76,6 +76,14 @@ class Beat(msgspec.Struct, frozen=True):
     resumed_from: Count | None = None
     resumptions: Count = 0
 
+    @property
+    def went_on(self) -> str:
+        """In a few words, from where and how often the run went on; empty where it did not."""
+        if self.resumed_from is None:
+            return ""
+        often = f", {self.resumptions} times so far" if self.resumptions > 1 else ""
+        return f"went on from step {self.resumed_from:,}{often}"
+
 
 class Holder(msgspec.Struct, frozen=True):
     """A process that holds a lease.

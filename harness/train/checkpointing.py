@@ -104,6 +104,9 @@ def _difference(about: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     return ""
 
 
+_MISFITS = (NotLaidInError, LookupError, TypeError, ValueError, AttributeError, RuntimeError)
+
+
 class Keeper:
     """Keeps the state of a training at its boundaries; the first may lay one in."""
 
@@ -131,7 +134,7 @@ class Keeper:
         self._stop, self._start = stop, start
         self._parts: Mapping[str, Part] = {}
         self._due = -math.inf if every else math.inf
-        self._is_able = False
+        self._is_able = self._hurries = False
 
     def watch(self, parts: Mapping[str, Part], lacking: str) -> None:
         """Learns what is to be kept.
@@ -146,7 +149,8 @@ class Keeper:
 
     def hurry(self) -> None:
         """Keeps the state at the next boundary, whatever the time, if it is kept at all."""
-        self._due = -math.inf if self._due < math.inf else self._due
+        if self._due < math.inf:
+            self._due, self._hurries = -math.inf, True
 
     def boundary(self) -> None:
         """See `harness.contract.adapter.Monitor.boundary`."""
@@ -159,13 +163,14 @@ class Keeper:
         if self._start is not None:
             self._lay_in(self._start)
             self._start = None
-        if not self._is_able:
+        is_first, hurries, self._hurries = not self._is_able, self._hurries, False
+        if is_first:
             self._look()
-        elif self._stop.is_wanted:
+        if self._stop.is_wanted:
             self._stop.take_time()
             self._save()
             self._stop.carry_out()
-        else:
+        elif self._is_able and (hurries or not is_first):
             self._save()
         self._due = self._due if self._due == math.inf else time.monotonic() + self._seconds
 
@@ -173,7 +178,7 @@ class Keeper:
         try:
             for name, part in self._parts.items():
                 part.lay_in(start.state[name])
-        except (NotLaidInError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except _MISFITS as error:
             raise CannotGoOnError(f"it does not fit ({error})") from error
 
     def _look(self) -> None:
