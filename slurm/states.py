@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from harness.cli.errors import RunsFailed
+from harness.record.checkpoints import last_kept
 from harness.record.files import Unusable, first_line, read_bounded
 from harness.record.layout import SLURM_FOLDER, find_runs, study_folder
 from harness.record.lease import Beat, Holder, read_beat, read_holder
@@ -56,6 +57,8 @@ class RunState:
         resumed_from: Step of the checkpoint that its last attempt went on from; None where that
             began anew.
         resumptions: How many attempts went on from a checkpoint.
+        kept: Step of the checkpoint that the next attempt will go on from; None where it will
+            begin anew, or the run is going on or complete.
     """
 
     folder: Path
@@ -73,6 +76,7 @@ class RunState:
     job: str | None = None
     resumed_from: int | None = None
     resumptions: int = 0
+    kept: int | None = None
 
     @property
     def title(self) -> str:
@@ -104,6 +108,9 @@ def assess(folder: Path, queue: Queue | None = None) -> RunState:
             # The job that has it is the holder's, and none where it is trained without one.
             job_id = holder.job or None if holder else None
     resumed_from, resumptions = _went_on(record)
+    kept = None if state in ("running", "completed") else last_kept(folder)
+    if kept is not None:
+        reason = "; ".join(filter(None, [reason, f"will go on from step {kept.step:,}"]))
     return RunState(
         folder,
         state,
@@ -120,6 +127,7 @@ def assess(folder: Path, queue: Queue | None = None) -> RunState:
         job_id,
         resumed_from,
         resumptions,
+        kept.step if kept else None,
     )
 
 
@@ -159,7 +167,7 @@ def _judge(
     if record.status == "failed":
         return "failed", failure
     if job is not None and job.is_alive:
-        return "queued", f"job {job.job_id} is {job.state}"
+        return "queued", "; ".join(filter(None, [f"job {job.job_id} is {job.state}", failure]))
     end = f"Slurm says {job.state}" if job else ""
     if record.status == "running":
         if job is not None and job.state == "TIMEOUT":

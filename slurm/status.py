@@ -89,7 +89,7 @@ def render(runs: Sequence[RunState], queue: Queue, root: Path, longest: int) -> 
         parts += _study(study, [run for run in runs if run.study == study])
     parts += [line for folder in study_folders(runs) for line in _preflight(folder)]
     parts += _list_running([run for run in runs if run.state == "running"], longest)
-    parts += _list_reasons([run for run in runs if run.state in _EXPLAINED], longest)
+    parts += _list_reasons([run for run in runs if _is_explained(run)], longest)
     if queue.asked:
         parts.append(Text(f"Slurm was asked through {', '.join(queue.asked)}.", style="dim"))
     else:
@@ -156,6 +156,11 @@ def _list_running(runs: list[RunState], longest: int) -> list[Any]:
     return [table, *_rest(runs, longest), Text()]
 
 
+def _is_explained(run: RunState) -> bool:
+    """Whether there is more to say than how many there are: also of one that comes back."""
+    return run.state in _EXPLAINED or (run.state == "queued" and run.kept is not None)
+
+
 def _went_on(run: RunState) -> str:
     return Beat(0, 0.0, 0.0, run.resumed_from, run.resumptions).went_on
 
@@ -165,7 +170,7 @@ def _list_reasons(runs: list[RunState], longest: int) -> list[Any]:
     for run in sorted(runs, key=lambda run: (list(STATES).index(run.state), str(run.folder)))[
         :longest
     ]:
-        line = Text(f"{run.state:<12}", style=_STYLES[run.state])
+        line = Text(f"{run.state:<12}", style=_STYLES.get(run.state, ""))
         more = f" ({went_on})" if (went_on := _went_on(run)) else ""
         line.append(visible(f"{run.title}: {run.reason}{more}") + "\n", style="default")
         line.append(visible(f"            {run.folder}"), style="dim")

@@ -1,7 +1,7 @@
 """Runs a CleanRL script as `__main__` with facades for what it imports.
 
-The script's text is executed unchanged, with a seam at the head of its loop. Its own `__import__` gives it the facades; the
-modules of the process stay as they are.
+The script's text is executed unchanged, with a seam at the head of its loop. Its own `__import__`
+gives it the facades; the modules of the process stay as they are.
 """
 
 import argparse

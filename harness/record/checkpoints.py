@@ -9,10 +9,12 @@ aside and moved into place under the run's lease, the second one last: before it
 no checkpoint. The last one and the one before it are kept.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping
-from typing import IO, Any
+from pathlib import Path
+from typing import IO, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -175,29 +177,10 @@ class Checkpoints:
             raise Unusable(f"is damaged: {path.name} cannot be read ({error.strerror})") from error
 
     def _content(self, number: int) -> _Content:
-        path = self._folder / f"{number}{_STATE}"
-        try:
-            guarded = read_bounded(path, _MOST_BYTES)
-        except OSError as error:
-            raise Unusable(f"cannot be read: {error.strerror}") from error
-        digest, raw = guarded[:32], guarded[32:]
-        if hashlib.sha256(raw).digest() != digest:
-            raise Unusable("is damaged: its checksum does not hold")
-        try:
-            content = msgspec.msgpack.decode(raw, type=_Content)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise Unusable("is of another version of this project") from error
-        if content.version != VERSION:
-            raise Unusable(
-                f"is of format {content.version}, and this version of the project knows {VERSION}"
-            )
-        return content
+        return _read(self._folder, number)
 
     def _numbers(self, suffix: str) -> list[int]:
-        if self._folder.is_symlink() or not self._folder.is_dir():
-            return []
-        names = [path.stem for path in self._folder.glob(f"*{suffix}")]
-        return [int(name) for name in names if name.isdecimal() and len(name) < 10]
+        return _numbers(self._folder, suffix)
 
     def _make_folder(self) -> None:
         if self._folder.is_symlink() or (self._folder.exists() and not self._folder.is_dir()):
@@ -226,6 +209,55 @@ class Checkpoints:
         for number in self._numbers(_PIECES):
             if number not in needed:
                 self._lease.remove(f"{CHECKPOINT_FOLDER}/{number}{_PIECES}")
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """The last checkpoint of a run, as anybody sees it.
+
+    Attributes:
+        number: Of the checkpoint.
+        step: Environment steps that had been taken.
+    """
+
+    number: int
+    step: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+def last_kept(folder: Path) -> Kept | None:
+    """The last checkpoint of the run in a folder that says of what step it is; arrays unread."""
+    checkpoints = folder / CHECKPOINT_FOLDER
+    for number in sorted(_numbers(checkpoints, _STATE), reverse=True):
+        with contextlib.suppress(Unusable, msgspec.ValidationError):
+            told = {"number": number, "step": _read(checkpoints, number).about.get("step")}
+            return msgspec.convert(told, Kept)
+    return None
+
+
+def _read(checkpoints: Path, number: int) -> _Content:
+    path = checkpoints / f"{number}{_STATE}"
+    try:
+        guarded = read_bounded(path, _MOST_BYTES)
+    except OSError as error:
+        raise Unusable(f"cannot be read: {error.strerror}") from error
+    digest, raw = guarded[:32], guarded[32:]
+    if hashlib.sha256(raw).digest() != digest:
+        raise Unusable("is damaged: its checksum does not hold")
+    try:
+        content = msgspec.msgpack.decode(raw, type=_Content)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Unusable("is of another version of this project") from error
+    if content.version != VERSION:
+        raise Unusable(
+            f"is of format {content.version}, and this version of the project knows {VERSION}"
+        )
+    return content
+
+
+def _numbers(checkpoints: Path, suffix: str) -> list[int]:
+    if checkpoints.is_symlink() or not checkpoints.is_dir():
+        return []
+    names = [path.stem for path in checkpoints.glob(f"*{suffix}")]
+    return [int(name) for name in names if name.isdecimal() and len(name) < 10]
 
 
 class _Packer:

@@ -13,6 +13,7 @@ import msgspec
 from harness.contract.adapter import Adapter
 from harness.contract.capture import NotCapturedError, NotLaidInError
 from harness.contract.run_spec import spec_to_dict
+from harness.record.batch_job import BatchJob
 from harness.record.checkpoints import Checkpoints, Loaded
 from harness.record.files import Unusable, plain_json
 from harness.record.lease import FolderGone, LeaseLost
@@ -104,6 +105,24 @@ def _difference(about: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     return ""
 
 
+def seconds_between(every: float, job: BatchJob | None, now: float) -> float:
+    """Seconds between checkpoints.
+
+    In a job that ends sooner there are some all the same, so that a run gets on even where a
+    warning finds it far from a place to go on from, or never comes.
+
+    Args:
+        every: Minutes that are asked for; 0 is never.
+        job: That the run is part of.
+        now: In seconds since 1970.
+    """
+    if not every:
+        return math.inf
+    left = job.limit_from - now if job else math.inf
+    return min(60 * every, max(left / _LEAST_OFTEN, _LEAST_APART))
+
+
+_LEAST_OFTEN, _LEAST_APART = 4, 10.0  # checkpoints until a job's limit, and seconds between them
 _MISFITS = (NotLaidInError, LookupError, TypeError, ValueError, AttributeError, RuntimeError)
 
 
@@ -130,7 +149,7 @@ class Keeper:
             say: Told in a sentence of what goes wrong.
         """
         self._checkpoints, self._about, self._say = checkpoints, about, say
-        self._seconds = 60 * every if every else math.inf
+        self._seconds = seconds_between(every, BatchJob.current(), time.time())
         self._stop, self._start = stop, start
         self._parts: Mapping[str, Part] = {}
         self._due = -math.inf if every else math.inf

@@ -23,7 +23,10 @@ EXIT_INTERRUPTED = 130
 SWEEP_ENDED = signal.SIGUSR1
 """Tells a run that not the user but an error ended its sweep."""
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2, SWEEP_ENDED)
+WARNING = signal.SIGUSR2
+"""Tells a batch system's job, and each process of it, that it will end soon."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, WARNING, SWEEP_ENDED)
 
 
 class Stopped(KeyboardInterrupt):
@@ -82,13 +85,24 @@ def reason_of(number: int) -> str:
 
 
 GRACE = 20.0
-"""Seconds for which a stop waits for a state that can be kept."""
+"""Seconds for which a stop waits for a state that can be kept, outside a job."""
+
+
+def patience(number: int) -> float:
+    """Seconds for which the stop that a signal asks for waits for a state that can be kept."""
+    job = BatchJob.current()
+    if job is None or number == signal.SIGINT:
+        return GRACE
+    # As much again is left to write the state, and as much to queue the job again. A job that
+    # is told to end has 30 s by Slurm's default.
+    return job.notice / 3 if number == WARNING else GRACE / 2
 
 
 class StopRequest:
     """A stop that waits, once it may, for the training to reach a place to go on from.
 
-    A second signal, or the end of the patience, stops the training wherever it is.
+    A second signal but another warning, or the end of the patience, stops the training wherever
+    it is.
     """
 
     def __init__(self) -> None:
@@ -137,11 +151,13 @@ class StopRequest:
                     signal.signal(number, _stop)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self._wanted is not None and number == WARNING:
+            return  # Slurm warns every process of a job, and the job warns its run
         if self._wanted is not None or not self._may_wait:
             _stop(number, frame)
         self._wanted = Stopped(reason_of(number))
         signal.signal(signal.SIGALRM, lambda *_: self.carry_out())
-        signal.setitimer(signal.ITIMER_REAL, GRACE)
+        signal.setitimer(signal.ITIMER_REAL, patience(number))
 
 
 def _ignore_signals() -> None:
