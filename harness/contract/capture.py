@@ -89,7 +89,7 @@ class Reader:
         """
         if type(value) in _PLAIN:
             return value
-        if id(value) in self._outside or isinstance(value, _CODE):
+        if id(value) in self._outside or isinstance(value, _CODE) or type(value) is object:
             return {_KIND: "code"}
         if isinstance(value, enum.Enum):
             return {_KIND: "enum", "class": _name(type(value)), "member": value.name}
@@ -131,7 +131,7 @@ class Reader:
         if isinstance(value, set | frozenset):
             return {_KIND: "set", **told, "parts": [_key(part, path) for part in value]}
         names = attributes(value)
-        if not names and not hasattr(value, "__dict__"):
+        if not (names or hasattr(value, "__dict__") or hasattr(value, "__slots__")):
             raise NotCapturedError(
                 f"{path.lstrip('.') or 'it'} is a {_name(type(value))}, whose state cannot be told"
             )
