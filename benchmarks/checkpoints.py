@@ -5,7 +5,7 @@
 A buffer of the size and types of Stable-Baselines3's for HalfCheetah, SAC's networks with Adam's
 moments, and as many new transitions between two checkpoints as `batch` says. Prints for each size:
 bytes and seconds of the first checkpoint, of the second, and of one around which the buffer wraps;
-seconds of reading it and laying it in; and the share of an interval of 20 minutes that the second one
+seconds of reading it and laying it in; and the share of an interval of 20 minutes that the second
 takes. Times are this machine's, with whatever else it does.
 """
 
