@@ -323,6 +323,7 @@ class _Pieces:
 def _cut(array: NDArray[Any]) -> Iterator[memoryview]:
     if not array.size:
         return
-    whole = memoryview(array.reshape(-1).view(np.uint8))
+    numbers: Any = array.reshape(-1).view(np.uint8)
+    whole = memoryview(numbers)
     for start in range(0, len(whole), PIECE):
         yield whole[start : start + PIECE]

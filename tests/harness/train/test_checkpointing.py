@@ -232,5 +232,5 @@ def test_minutes_between_checkpoints_are_checked_and_identify_nothing():
     del old["checkpoint_every"]
     assert spec_from_dict(old).checkpoint_every == CHECKPOINT_EVERY
     for wrong in (-1, "often", None, True, float("nan"), float("inf")):
-        with pytest.raises(SpecError, match="checkpoint_every=.* must be a number of minutes"):
+        with pytest.raises(SpecError, match=r"checkpoint_every=.* must be a number of minutes"):
             support.spec(checkpoint_every=wrong)
