@@ -42,7 +42,11 @@ def train_with_names(
         ),
         seam.resumable(),
     )
-    make = lambda: made.append(make_env()) or made[-1]  # noqa: E731
+
+    def make() -> Any:
+        made.append(make_env())
+        return made[-1]
+
     bridge.run(bridge.load(algorithm), script_arguments(native), make, monitor, names, seam)
 
 
