@@ -149,7 +149,10 @@ def _bare_recipe(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
     from harness.contract.recipes import load_recipe
 
     class Silent:
-        def attach(self, policy: Any, weights: Any, loadable: Any = None) -> None:
+        def attach(self, *what: Any) -> None:
+            pass
+
+        def boundary(self) -> None:
             pass
 
         def record(self, metrics: Any) -> None:

@@ -28,8 +28,12 @@ DEFAULTS: dict[str, Any] = {
     "threads": 1,
     "intervention": NO_INTERVENTION,
 }
+CHECKPOINT_EVERY = 20.0
+"""Minutes between checkpoints, where nobody says."""
+
 _FOLDER_NAMES = ("study", "framework", "env", "hps")
 _LONGEST_VARIANT = 120
+_MOST_MINUTES = 10**6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +62,8 @@ class RunSpec:
         overridden: Names of hyperparameters that differ from the recipe.
         python: Interpreter that trains, where it is not this one. No part of the identity:
             it names a place, not what is there.
+        checkpoint_every: Minutes between checkpoints; 0 is off. No part of the identity either:
+            a run that goes on from one ends as if it had not been interrupted.
     """
 
     hyperparameters: Hyperparameters
@@ -78,6 +84,7 @@ class RunSpec:
     n_envs: int = bounded(minimum=1, maximum=2**53)
     threads: int = bounded(minimum=1, maximum=2**53)
     intervention: str = bounded()
+    checkpoint_every: float = dataclasses.field(default=CHECKPOINT_EVERY, compare=False)
 
     @property
     def variant(self) -> str:
@@ -141,7 +148,13 @@ def make_spec(
     if checked["alignment"] == "thesis":
         _check_thesis_overrides(algorithm, requested, overridden)
     python = values.get("python") or None
-    return RunSpec(**checked, hyperparameters=requested, overridden=overridden, python=python)
+    return RunSpec(
+        **checked,
+        hyperparameters=requested,
+        overridden=overridden,
+        python=python,
+        checkpoint_every=_check_minutes(values.get("checkpoint_every", CHECKPOINT_EVERY)),
+    )
 
 
 def spec_to_dict(spec: RunSpec) -> dict[str, Any]:
@@ -159,7 +172,8 @@ def spec_from_dict(content: Any) -> RunSpec:
     if not isinstance(content, Mapping) or not content:
         raise SpecError("spec is missing.")
     # What was recorded before a field existed is as the field's default has it.
-    content = {**DEFAULTS, "python": None, "overridden": (), **content}
+    later = {"python": None, "overridden": (), "checkpoint_every": CHECKPOINT_EVERY}
+    content = {**DEFAULTS, **later, **content}
     lacking = [name for name in names if name not in content]
     surplus = [str(name) for name in content if name not in names]
     if lacking or surplus:
@@ -180,7 +194,11 @@ def spec_from_dict(content: Any) -> RunSpec:
     if not isinstance(python, str | None):
         raise SpecError(f"python={python!r} must be the path of an interpreter.")
     return RunSpec(
-        **checked, hyperparameters=requested, overridden=tuple(overridden), python=python
+        **checked,
+        hyperparameters=requested,
+        overridden=tuple(overridden),
+        python=python,
+        checkpoint_every=_check_minutes(content["checkpoint_every"]),
     )
 
 
@@ -202,6 +220,16 @@ def _check_fields(values: Mapping[str, Any]) -> dict[str, Any]:
         name: check(name, values[name], int if field.type is int else str, field.metadata)
         for name, field in fields.items()
     }
+
+
+def _check_minutes(value: Any) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= _MOST_MINUTES:
+        raise SpecError(
+            f"checkpoint_every={value!r} must be a number of minutes from 0, which is off, to "
+            f"{_MOST_MINUTES}."
+        )
+    return float(value)
 
 
 def _check_names(values: Mapping[str, Any]) -> None:

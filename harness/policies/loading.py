@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 
 from envs.make import make_training_env, normalizer
 from harness.cli.trust import code_of_specs
-from harness.contract.adapter import ENTRY_POINT_GROUP, Adapter, Loadable, Policy, Weights
+from harness.contract.adapter import (
+    ENTRY_POINT_GROUP,
+    Adapter,
+    Loadable,
+    Policy,
+    Resumable,
+    Weights,
+)
 from harness.contract.fields import SpecError
 from harness.contract.run_spec import RunSpec, spec_from_dict
 from harness.interventions.catalogue import layers, replacement
@@ -184,7 +191,11 @@ class _SetUp:
         raise SpecError(f"framework={framework} ended without a step of the task.")
 
     def attach(
-        self, policy: Policy, weights: Callable[[], Weights], loadable: Loadable | None = None
+        self,
+        policy: Policy,
+        weights: Callable[[], Weights],
+        loadable: Loadable | None = None,
+        resumable: Resumable | None = None,
     ) -> None:
         if loadable is None:
             raise NotLoadableError(
@@ -199,6 +210,9 @@ class _SetUp:
         self.policy, self.loadable = act, loadable
 
     def record(self, metrics: Mapping[str, float]) -> None:
+        pass
+
+    def boundary(self) -> None:
         pass
 
     def make_env(self) -> gymnasium.Env[Any, Any]:

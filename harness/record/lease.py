@@ -66,11 +66,23 @@ class Beat(msgspec.Struct, frozen=True):
         step: Environment steps so far.
         time: By its own clock, in seconds since 1970.
         period: Seconds until the next beat.
+        resumed_from: Step of the checkpoint that it went on from; None where it began anew.
+        resumptions: How many attempts at the run went on from a checkpoint, this one included.
     """
 
     step: Count
     time: Seconds
     period: Seconds
+    resumed_from: Count | None = None
+    resumptions: Count = 0
+
+    @property
+    def went_on(self) -> str:
+        """In a few words, from where and how often the run went on; empty where it did not."""
+        if self.resumed_from is None:
+            return ""
+        often = f", {self.resumptions} times so far" if self.resumptions > 1 else ""
+        return f"went on from step {self.resumed_from:,}{often}"
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -205,9 +217,17 @@ class Lease:
         self._guard(lambda: _rename(waypoint, self.folder / new))
 
     def remove(self, name: str) -> None:
-        """Deletes a file from the run folder, if it is there."""
-        self._guard(lambda: _rename(self.folder / name, self.staging / name))
-        _erase(self.staging / name)
+        """Deletes a file or a folder from the run folder, if it is there."""
+        waypoint = self.staging / Path(name).name
+        self._guard(lambda: _rename(self.folder / name, waypoint))
+        _erase(waypoint)
+
+    def make_folder(self, name: str) -> None:
+        """Makes a folder in the run folder, unless it is there."""
+        if not (self.folder / name).is_dir():
+            waypoint = self.staging / name
+            self._guard(lambda: waypoint.mkdir(exist_ok=True))
+            self._guard(lambda: _rename(waypoint, self.folder / name))
 
     def _guard(self, change: Callable[[], None]) -> None:
         try:

@@ -73,6 +73,7 @@ class Spec(Struct, frozen=True):
     threads: Positive = 1
     intervention: str = "none"
     python: str | None = None
+    checkpoint_every: float = 20.0
 
 
 class Steps(Struct, frozen=True):
@@ -104,6 +105,7 @@ class Attempt(Struct, frozen=True):
     host: str | None = None
     job: str | None = None
     stopped_by: str | None = None
+    resumed_from: Count | None = None
 
 
 class AdapterCode(Struct, frozen=True):
@@ -150,6 +152,8 @@ class Record(Struct, frozen=True):
     failure: str | None = None
     stopped_by: str | None = None
     attempts: list[Attempt] = []
+    resumed_from: Count | None = None
+    resumption: list[str] = []
     timings: Timings = Timings()
     provenance: Provenance = Provenance()
     files: dict[str, str] = {}

@@ -12,7 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from harness.record.lease import read_beat
+from harness.record.lease import Beat, read_beat
+from harness.record.reading import read_run
 from harness.sweep.eta import remaining_seconds
 from harness.train.prepare import Prepared
 
@@ -63,6 +64,8 @@ class SweepDisplay:
         self._ended[folder] = status
         count = f"[{len(self._ended)}/{len(self._runs)}]"
         text = f"{count} {status:<11} {self._runs[folder].spec.title}"
+        if went_on := went_on_of(folder):
+            text += f" ({went_on})"
         if failure:
             text += f"\n        {failure}\n        see {folder / 'log.txt'}"
         style = "" if status in _FINE else "red"
@@ -73,20 +76,23 @@ class SweepDisplay:
             self._live.update(self._draw())
 
     def _draw(self) -> Group:
-        steps = {
-            folder: beat.step
+        beats = {
+            folder: beat
             for folder in self._runs
             if folder not in self._ended and (beat := read_beat(folder))
         }
+        steps = {folder: beat.step for folder, beat in beats.items()}
         running = Table.grid(padding=(0, 2))
         for folder, step in steps.items():
-            self._observe(folder, step)
+            if step >= (beats[folder].resumed_from or 0):  # before, nothing has been laid in
+                self._observe(folder, step)
             run = self._runs[folder]
             running.add_row(
                 "  running",
                 run.spec.title,
                 ProgressBar(run.native.total_steps, step, width=20),
                 f"{step:,} / {run.native.total_steps:,} steps",
+                Text(beats[folder].went_on, style="dim"),
             )
         partial = sum(
             step / self._runs[folder].native.total_steps for folder, step in steps.items()
@@ -117,6 +123,15 @@ class SweepDisplay:
             if folder not in self._ended
         ]
         return remaining_seconds(left, self._speeds, self._jobs)
+
+
+def went_on_of(folder: Path) -> str:
+    """From where and how often a run that has ended went on; empty where it did not."""
+    record = read_run(folder).record
+    if record is None or record.resumed_from is None:
+        return ""
+    earlier = sum(attempt.resumed_from is not None for attempt in record.attempts)
+    return Beat(0, 0.0, 0.0, record.resumed_from, earlier + 1).went_on
 
 
 def _clock(seconds: float | None) -> str:
