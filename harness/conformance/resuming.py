@@ -139,7 +139,8 @@ def _execute(prepared: Prepared, folder: Path, kills: tuple[int, ...]) -> None:
 
     def deadly(monitor: TrainingMonitor) -> Any:
         env = make_env(monitor)
-        step = env.unwrapped.step
+        task: Any = env.unwrapped
+        step = task.step
 
         def dying(action: Any) -> Any:
             if monitor.steps + BEFORE in kills and monitor.keeper:
@@ -148,7 +149,7 @@ def _execute(prepared: Prepared, folder: Path, kills: tuple[int, ...]) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             return step(action)
 
-        env.unwrapped.step = dying
+        task.step = dying
         return env
 
     patched: Any = TrainingMonitor  # in this process, which ends with it
