@@ -11,8 +11,9 @@ import msgspec
 from harness.cli.errors import RunsFailed
 from harness.record.checkpoints import last_kept
 from harness.record.files import Unusable, first_line, read_bounded
+from harness.record.holder import Holder
 from harness.record.layout import SLURM_FOLDER, find_runs, study_folder
-from harness.record.lease import Beat, Holder, read_beat, read_holder
+from harness.record.lease import Beat, read_beat, read_holder
 from harness.record.reading import Reading, Record, read_run
 from slurm.arrays import read_records
 from slurm.queue import Job, Queue, ask
@@ -107,7 +108,6 @@ def assess(folder: Path, queue: Queue | None = None) -> RunState:
         if state == "running":
             # The job that has it is the holder's, and none where it is trained without one.
             job_id = holder.job or None if holder else None
-    resumed_from, resumptions = _went_on(record)
     kept = None if state in ("running", "completed") else last_kept(folder)
     if kept is not None:
         reason = "; ".join(filter(None, [reason, f"will go on from step {kept.step:,}"]))
@@ -125,18 +125,10 @@ def assess(folder: Path, queue: Queue | None = None) -> RunState:
         _rate(record, beat) if record is not None and state == "running" else None,
         reason,
         job_id,
-        resumed_from,
-        resumptions,
+        record.resumed_from if record else None,
+        record.resumptions if record else 0,
         kept.step if kept else None,
     )
-
-
-def _went_on(record: Record | None) -> tuple[int | None, int]:
-    """Step of the checkpoint that the last attempt went on from, and how many attempts did."""
-    if record is None:
-        return None, 0
-    steps = [*(attempt.resumed_from for attempt in record.attempts), record.resumed_from]
-    return record.resumed_from, sum(step is not None for step in steps)
 
 
 def _look(folder: Path) -> tuple[Reading, Holder | None]:

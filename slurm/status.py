@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.record.files import visible
-from harness.record.lease import Beat
+from harness.record.lease import went_on
 from harness.sweep.eta import remaining_seconds
 from slurm.queue import Queue
 from slurm.states import FAILED, PASSED, STATES, RunState, last_preflight, study_folders
@@ -162,7 +162,7 @@ def _is_explained(run: RunState) -> bool:
 
 
 def _went_on(run: RunState) -> str:
-    return Beat(0, 0.0, 0.0, run.resumed_from, run.resumptions).went_on
+    return went_on(run.resumed_from, run.resumptions)
 
 
 def _list_reasons(runs: list[RunState], longest: int) -> list[Any]:

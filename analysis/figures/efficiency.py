@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis.figures.frames import limits
-from analysis.figures.panels import Margins, end_inside, legend, panel_grid, step_ticks
+from analysis.figures.panels import Margins, draw_curve, end_inside, legend, panel_grid, step_ticks
 from analysis.figures.profiles import NO_DATA, by_setting, cells_of, scale_words
 from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.style import PAGE, looks, paper_settings
@@ -66,19 +66,8 @@ def draw(panels: Panels) -> Figure:
         for axis, (title, item) in zip(axes[0], panels, strict=True):
             axis.set_title(title)
             for name, curve in item.curves.items():
-                look = styles[name]
-                band = (curve.steps, curve.low, curve.high)
-                axis.fill_between(*band, color=look.color, alpha=0.15, linewidth=0)
-                axis.plot(
-                    curve.steps,
-                    curve.point,
-                    color=look.color,
-                    linestyle=look.line,
-                    linewidth=1.2,
-                    marker=look.marker,
-                    markersize=2.5,
-                    markevery=(2 * list(styles).index(name), 6),
-                )
+                band, marks = (curve.low, curve.high), (2 * list(styles).index(name), 6)
+                draw_curve(axis, styles[name], curve.steps, curve.point, band, 1.2, marks)
         step_ticks(axes[0, 0], max(float(curve.steps[-1]) for curve in curves))
         for axis in axes[-1]:
             end_inside(axis)

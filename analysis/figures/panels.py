@@ -199,23 +199,44 @@ def within(
 def draw_lines(axis: Axes, lines: Sequence[Line], styles: Mapping[str, Look]) -> None:
     """Curves with their bands; wide bands are paler."""
     for line in lines:
-        look = styles[line.name]
-        if np.isfinite(line.low).any():
-            axis.fill_between(
-                line.steps, line.low, line.high, color=look.color, alpha=0.15, linewidth=0
-            )
         every = max(1, len(line.steps) // 5)
         offset = list(styles).index(line.name) * every // max(1, len(styles))
-        axis.plot(
-            line.steps,
-            line.mean,
-            color=look.color,
-            linestyle=look.line,
-            linewidth=1.0,
-            marker=look.marker,
-            markersize=2.5,
-            markevery=(offset, every),
-        )
+        band = (line.low, line.high)
+        draw_curve(axis, styles[line.name], line.steps, line.mean, band, 1.0, (offset, every))
+
+
+def draw_curve(
+    axis: Axes,
+    look: Look,
+    steps: Floats,
+    middle: Floats,
+    band: tuple[Floats, Floats],
+    width: float,
+    marks: tuple[int, int],
+) -> None:
+    """One curve with its band, where it has one.
+
+    Args:
+        axis: Where to.
+        look: Its colour, dashes and mark.
+        steps: float[n].
+        middle: float[n].
+        band: Lower and upper ends, float[n] each.
+        width: Of the line, in points.
+        marks: First point that has a mark, and from one to the next.
+    """
+    if np.isfinite(band[0]).any():
+        axis.fill_between(steps, *band, color=look.color, alpha=0.15, linewidth=0)
+    axis.plot(
+        steps,
+        middle,
+        color=look.color,
+        linestyle=look.line,
+        linewidth=width,
+        marker=look.marker,
+        markersize=2.5,
+        markevery=marks,
+    )
 
 
 def fit_axes(axis: Axes, lines: Sequence[Line]) -> None:

@@ -11,7 +11,8 @@ from analysis.report.statements import (
     AnswerInWords,
     Sentence,
     answer,
-    by_variant,
+    ends_from_above,
+    main_first,
     p_text,
     plural,
     where,
@@ -36,15 +37,14 @@ def paired(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
         )
         return AnswerInWords("paired", question, Sentence(text, ()), (), (), 0)
     cells = [item.item.cell for item in items]
-    main = [item for item in items if verdicts.is_main(item.item.cell)]
-    aside = [item for item in items if not verdicts.is_main(item.item.cell)]
     alpha = verdicts.options.alpha
-    parts = []
-    for group, lead in ((main, ""), (aside, "Apart from these, ")):
-        for words, own in by_variant(group, cells, lambda item: item.item.cell):
-            text = f"{lead}{words}: {_counts(own, alpha)}. {_correlation(own)}"
-            parts.append(Sentence(text, links.of(_groups(own)), TABLE))
-    chosen = main or aside
+    chosen, begun = main_first(items, verdicts.is_main, lambda item: item.item.cell)
+    parts = [
+        Sentence(
+            f"{begin}: {_counts(own, alpha)}. {_correlation(own)}", links.of(_groups(own)), TABLE
+        )
+        for begin, own in begun
+    ]
     text = (
         f"In {plural(len(chosen), 'pair')} of frameworks, runs of equal seeds were evaluated from "
         f"the same initial states (n = {span(len(item.seeds) for item in chosen)} seeds each): "
@@ -96,12 +96,11 @@ def _finding(item: PairedVerdict, cells: Sequence[Cell], links: Links) -> Senten
     found = item.result
     first, second = item.item.first.framework, item.item.second.framework
     high, low = (first, second) if found.difference > 0 else (second, first)
-    sign = 1 if found.difference > 0 else -1
-    least, most = sorted((sign * found.low, sign * found.high))
+    interval = ends_from_above(found.difference, found.low, found.high)
     text = (
         f"{where(item.item.cell, cells)}: {label(high)} scores higher than {label(low)} by "
         f"{number(abs(found.difference))} on the same seeds (n = {found.n}), 95% interval "
-        f"[{number(least)}, {number(most)}], corrected {p_text(item.p_holm)}; by Welch's test "
+        f"{interval}, corrected {p_text(item.p_holm)}; by Welch's test "
         f"{p_text(item.item.p_holm)}; the verdict is {item.item.verdict}."
     )
     return Sentence(text, links.of(_groups([item])), TABLE)

@@ -8,7 +8,8 @@ from analysis.report.statements import (
     AnswerInWords,
     Sentence,
     answer,
-    by_variant,
+    ends_from_above,
+    main_first,
     p_text,
     plural,
     recipe_words,
@@ -34,15 +35,12 @@ def pooled(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
         )
         return AnswerInWords("pooled", question, Sentence(text, ()), (), (), 0)
     cells = [item.cell for item in items]
-    main = [item for item in items if verdicts.is_main(item.cell)]
-    aside = [item for item in items if not verdicts.is_main(item.cell)]
     alpha = verdicts.options.alpha
-    parts = []
-    for group, lead in ((main, ""), (aside, "Apart from these, ")):
-        for words, own in by_variant(group, cells, lambda item: item.cell):
-            text = f"{lead}{words}: {_counts(own, alpha)}."
-            parts.append(Sentence(text, links.of(_groups(own)), TABLE))
-    chosen = main or aside
+    chosen, begun = main_first(items, verdicts.is_main, lambda item: item.cell)
+    parts = [
+        Sentence(f"{begin}: {_counts(own, alpha)}.", links.of(_groups(own)), TABLE)
+        for begin, own in begun
+    ]
     text = (
         f"Of {plural(len(chosen), 'pair')} of frameworks under equal hyperparameters, each pooled "
         f"over {span(len(item.items) for item in chosen)} tasks: at {alpha:.0%}, "
@@ -76,12 +74,11 @@ def _finding(item: PooledPair, cells: Sequence[Cell], links: Links) -> Sentence:
     high, low = (first, second) if found.mean > 0 else (second, first)
     parts = [part for part in own_parts(cell, cells) if part]
     special = f" ({', '.join(parts)})" if parts else ""
-    sign = 1 if found.mean > 0 else -1
-    least, most = sorted((sign * found.low, sign * found.high))
+    interval = ends_from_above(found.mean, found.low, found.high)
     text = (
         f"{label(cell.algorithm)} under {recipe_words(cell.hps)}{special}: {label(high)} scores "
         f"higher than {label(low)} by {number(abs(found.mean))} of the way, 95% interval "
-        f"[{number(least)}, {number(most)}], over {len(item.items)} tasks, between which the "
+        f"{interval}, over {len(item.items)} tasks, between which the "
         f"difference varies with a deviation of {number(found.between)}; corrected "
         f"{p_text(item.p_holm)}. {sizes(_groups([item]))}"
     )

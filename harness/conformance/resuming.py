@@ -12,16 +12,15 @@ from typing import Any
 
 import pytest
 
-from harness.conformance.trainings import base_hyperparameters, task_of
+from harness.conformance.exits import prepared_run
 from harness.contract.adapter import Adapter, Resumable, load_adapter
-from harness.contract.run_spec import DEFAULTS, make_spec
 from harness.record.folder import RunFolder
 from harness.record.layout import CHECKPOINT_FOLDER, EVALUATIONS_FILE, TRACE_FILE
 from harness.record.lease import Lease
 from harness.record.reading import read_run
 from harness.sweep.folders import initialize
 from harness.train.monitor import TrainingMonitor
-from harness.train.prepare import Prepared, prepare
+from harness.train.prepare import Prepared
 from harness.train.run import execute
 
 STEPS = 192
@@ -113,22 +112,14 @@ def _listening(adapter: Any) -> tuple[Adapter, list[Resumable | None]]:
 def _initialized(
     framework: str, algorithm: str, wrappers: str, folder: Path, every: float
 ) -> Prepared:
-    base = dataclasses.asdict(base_hyperparameters(framework, algorithm))
-    asked = {
-        "study": "conformance",
-        "framework": framework,
-        "algorithm": algorithm,
-        "env": task_of(algorithm),
-        "hps": framework,
-        "seed": 0,
-        "steps": STEPS,
-        "alignment": "full",
-        "eval_every": 48,
-        "eval_episodes": 2,
-        "wrappers": wrappers,
-        "checkpoint_every": every,
-    }
-    prepared = prepare(make_spec(DEFAULTS | asked, base, base), load_adapter(framework))
+    prepared = prepared_run(
+        framework,
+        algorithm,
+        steps=STEPS,
+        eval_every=48,
+        wrappers=wrappers,
+        checkpoint_every=every,
+    )
     initialize(prepared, folder)
     return prepared
 

@@ -15,7 +15,7 @@ import yaml
 
 from harness.contract.adapter import find_adapter, installed_adapters
 from harness.contract.algorithms import ALGORITHMS, only_of
-from harness.contract.fields import SpecError, build, plain, unknown
+from harness.contract.fields import SpecError, build, unknown
 from harness.contract.run_spec import JOINT, NO_INTERVENTION
 from harness.interventions.source import Piece, Replacement, locate, overlapping
 
@@ -130,17 +130,25 @@ def for_framework(framework: str) -> dict[str, Intervention]:
     Raises:
         SpecError: A file holds what is no intervention; names file, entry and remedy.
     """
-    own = _package_folder(framework) / FILE
+    files = (Path(__file__).with_name(FILE), _package_folder(framework) / FILE)
+    there = tuple((file, file.stat().st_mtime_ns) for file in files if file.is_file())
+    return dict(_for_framework(framework, there))
+
+
+@functools.lru_cache(maxsize=32)
+def _for_framework(
+    framework: str, files: tuple[tuple[Path, int], ...]
+) -> Mapping[str, Intervention]:
+    # Kept, by when the files were changed: each run of a sweep asks.
     found: dict[str, Intervention] = {}
-    for file in (Path(__file__).with_name(FILE), own):
-        if file.is_file():
-            for name, entry in _parsed(file, file.stat().st_mtime_ns).items():
-                item = _read(name, entry, file, framework)
-                if framework not in item.frameworks:
-                    continue
-                if name in found:
-                    raise SpecError(f"{file}: {name} stands in {found[name].file}, too: rename it.")
-                found[name] = item
+    for file, _ in files:
+        for name, entry in _parsed(file).items():
+            item = _read(name, entry, file, framework)
+            if framework not in item.frameworks:
+                continue
+            if name in found:
+                raise SpecError(f"{file}: {name} stands in {found[name].file}, too: rename it.")
+            found[name] = item
     return found
 
 
@@ -150,8 +158,7 @@ def _package_folder(framework: str) -> Path:
     return Path(spec.origin).parent if spec and spec.origin else Path()
 
 
-@functools.lru_cache(maxsize=32)
-def _parsed(file: Path, changed: int) -> Mapping[str, Any]:
+def _parsed(file: Path) -> Mapping[str, Any]:
     try:
         content = yaml.safe_load(file.read_text())
     except yaml.YAMLError as error:
@@ -290,11 +297,3 @@ def with_settings(requested: Any, made: Sequence[Intervention]) -> Any:
         return requested
     content = {f.name: getattr(requested, f.name) for f in dataclasses.fields(requested)}
     return build(type(requested), content | values, "intervention")
-
-
-def describe(item: Intervention) -> str:
-    """What it changes, on one line for people."""
-    parts = [f"{field}={plain(value)}" for field, value in item.set.items()]
-    parts += [layer.partition(":")[2] for layer, _ in item.wrap]
-    parts += [piece.where for piece in item.source]
-    return ", ".join(parts)

@@ -6,8 +6,6 @@ all networks are there, it is stopped, and they get the weights that were kept.
 
 import contextlib
 import dataclasses
-import random
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -36,6 +34,7 @@ from harness.record.layout import POLICY_FILE
 from harness.record.policy import StoredPolicy
 from harness.record.provenance import weights_sha256
 from harness.record.reading import Reading, read_policy, read_run
+from harness.train import generators
 from harness.train.evaluation import episode_seeds
 from harness.train.notices import quietly
 from harness.train.prepare import Prepared, check_translation, prepare
@@ -238,13 +237,8 @@ class _SetUp:
 @contextlib.contextmanager
 def _as_it_was() -> Iterator[None]:
     """Puts global random states back that frameworks seed."""
-    python, array = random.getstate(), np.random.get_state()
-    torch = sys.modules.get("torch")
-    tensor = torch.get_rng_state() if torch else None
+    before = generators.read()
     try:
         yield
     finally:
-        random.setstate(python)
-        np.random.set_state(array)
-        if torch:
-            torch.set_rng_state(tensor)
+        generators.lay_in(before)

@@ -121,11 +121,15 @@ def compare(
         raise SpecError(f"--algorithm {algorithm}: twins are there for {', '.join(EXPERIMENTS)}.")
     if not 1 <= until <= MOST:
         raise SpecError(f"--until {until} must be from 1 to {MOST}.")
+    labs = [Lab(load_adapter(side.framework)) for side in (first, second)]
     found: list[Distance] = []
     most = 0.0
     for updates in _lengths(until, UNITS.get(algorithm, 1)):
-        one, other = (_weights(side, algorithm, updates) for side in (first, second))
-        copy = _weights(first, algorithm, updates, last_bit=True)
+        one, other = (
+            _weights(lab, side, algorithm, updates)
+            for lab, side in zip(labs, (first, second), strict=True)
+        )
+        copy = _weights(labs[0], first, algorithm, updates, last_bit=True)
         apart, network = _apart(one, other)
         most = max(most, _apart(one, copy)[0])
         found.append(Distance(updates, apart, network, most))
@@ -140,14 +144,16 @@ def _lengths(until: int, unit: int) -> Sequence[int]:
     return list(dict.fromkeys(-(-length // unit) * unit for length in wanted))
 
 
-def _weights(side: Side, algorithm: str, updates: int, last_bit: bool = False) -> dict[str, Any]:
+def _weights(
+    lab: Lab, side: Side, algorithm: str, updates: int, last_bit: bool = False
+) -> dict[str, Any]:
     """All networks after so many updates, by canonical name."""
-    lab = Lab(load_adapter(side.framework))
     with replacement(side.interventions).made():
         experiment = EXPERIMENTS[algorithm](lab, updates)
         if last_bit:
             moved = {name: _next(array) for name, array in experiment.weights.items()}
-            experiment = dataclasses.replace(experiment, weights=moved)
+            name = f"{experiment.name}, last bit"
+            experiment = dataclasses.replace(experiment, name=name, weights=moved)
         return dict(lab.run(experiment).record.final)
 
 

@@ -163,6 +163,12 @@ class Record(Struct, frozen=True):
     job: str | None = None
     checksum: str | UnsetType = UNSET
 
+    @property
+    def resumptions(self) -> int:
+        """How many attempts went on from a checkpoint, the last one included."""
+        steps = [*(attempt.resumed_from for attempt in self.attempts), self.resumed_from]
+        return sum(step is not None for step in steps)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reading:

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from harness.record.lease import Beat, read_beat
+from harness.record.lease import read_beat, went_on
 from harness.record.reading import read_run
 from harness.sweep.eta import remaining_seconds
 from harness.train.prepare import Prepared
@@ -64,8 +64,8 @@ class SweepDisplay:
         self._ended[folder] = status
         count = f"[{len(self._ended)}/{len(self._runs)}]"
         text = f"{count} {status:<11} {self._runs[folder].spec.title}"
-        if went_on := went_on_of(folder):
-            text += f" ({went_on})"
+        if words := went_on_of(folder):
+            text += f" ({words})"
         if failure:
             text += f"\n        {failure}\n        see {folder / 'log.txt'}"
         style = "" if status in _FINE else "red"
@@ -128,10 +128,7 @@ class SweepDisplay:
 def went_on_of(folder: Path) -> str:
     """From where and how often a run that has ended went on; empty where it did not."""
     record = read_run(folder).record
-    if record is None or record.resumed_from is None:
-        return ""
-    earlier = sum(attempt.resumed_from is not None for attempt in record.attempts)
-    return Beat(0, 0.0, 0.0, record.resumed_from, earlier + 1).went_on
+    return went_on(record.resumed_from, record.resumptions) if record else ""
 
 
 def _clock(seconds: float | None) -> str:

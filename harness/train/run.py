@@ -15,7 +15,8 @@ from harness.contract.watchers import watching
 from harness.interventions.catalogue import replacement
 from harness.record.checkpoints import Loaded
 from harness.record.folder import Heartbeat, RunFolder, past_attempts
-from harness.record.lease import FolderGone, Holder, LeaseLost
+from harness.record.holder import Holder
+from harness.record.lease import FolderGone, LeaseLost
 from harness.record.provenance import provenance, weights_sha256
 from harness.record.reading import read_run
 from harness.train import generators
