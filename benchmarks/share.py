@@ -16,8 +16,8 @@ and the longest hundredth of the calls, in which other work had the processor, c
 the others. What the clocks themselves cost is measured at a seam with nothing behind it, and taken
 off. Evaluation is work that was asked for and counts to neither side; its time is told apart, and
 so is what it takes to write the files after each. At the first boundary the harness looks once
-whether all of the training can be kept: that is told apart too, for it is once a run and not a step.
-What a checkpoint takes every 20 minutes, `checkpoints.py` tells.
+whether all of the training can be kept: that is told apart too, being once a run, not a step. What
+a checkpoint takes every 20 minutes, `checkpoints.py` tells.
 """
 
 import argparse
