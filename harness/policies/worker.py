@@ -43,17 +43,33 @@ def main() -> int:
         else:
             together = [[folder] for folder in request.folders]
         for folders in together:
-            try:
-                policies = [load(folder, trust=True) for folder in folders]
-                found = ACTIONS[request.action](policies, request.options)
-            except (SpecError, OSError) as error:
-                found = [{"failure": str(error)}] * len(folders)
-            for folder, answer in zip(folders, found, strict=True):
-                print(json.dumps({"folder": folder, **answer}), file=answers, flush=True)
+            for answer in _answers(request, folders):
+                print(json.dumps(answer), file=answers, flush=True)
     return 0
 
 
 Answers = list[dict[str, Any]]
+
+
+def _answers(request: Request, folders: Sequence[str]) -> Answers:
+    """One for each folder, or those of the folders that stand in the way."""
+    policies, failures = [], []
+    for folder in folders:
+        try:
+            policies.append(load(folder, trust=True))
+        except (SpecError, OSError) as error:
+            failures.append({"folder": folder, "failure": str(error)})
+    if not failures:
+        try:
+            found = ACTIONS[request.action](policies, request.options)
+        except (SpecError, OSError) as error:
+            failures.append({"folder": folders[0], "failure": str(error)})
+        else:
+            pairs = zip(folders, found, strict=True)
+            return [{"folder": folder, **answer} for folder, answer in pairs]
+    told = {answer["folder"] for answer in failures}
+    others = [folder for folder in folders if folder not in told]
+    return failures + [{"folder": folder, "failure": "not filmed either"} for folder in others]
 
 
 def _evaluate(policies: Sequence[LoadedPolicy], options: Mapping[str, Any]) -> Answers:
