@@ -25,12 +25,19 @@ NETWORKS: Mapping[str, Mapping[str, str]] = {
     "ppo": {"policy": "policy.actor", "value": "critic"},
     "td3": {"policy": "policy.actor", "policy_target": "actor_old.module"} | _CRITICS,
     "sac": {"policy": "policy.actor"} | _CRITICS,
+    "ddpg": {
+        "policy": "policy.actor",
+        "policy_target": "actor_old.module",
+        "critic1": "critic",
+        "critic1_target": "critic_old.module",
+    },
 }
 """Per algorithm: canonical networks to Tianshou's names."""
 HEADS = {
     "ppo": {"out": "mu.model.0"},
     "td3": {"out": "last.model.0"},
     "sac": {"mean": "mu.model.0", "std": "sigma.model.0"},
+    "ddpg": {"out": "last.model.0"},
 }
 """Per algorithm: layers that a policy ends with."""
 

@@ -97,24 +97,31 @@ def steps_of(run: Run, network: str) -> list[Step]:
 
 
 def critic_updates(run: Run) -> list[Step]:
-    """The first steps of both critics: two steps as one where each has an optimiser of its own.
+    """The first steps of all critics: two steps as one where each has an optimiser of its own.
 
     Raises:
         Unmeasured: There are none.
     """
     found: list[Step] = []
+    critics_of = set(critic_names(run))
     for step in run.record.steps:
-        if not step.before or not step.after or not {"critic1", "critic2"} & set(step.networks):
+        if not step.before or not step.after or not critics_of & set(step.networks):
             continue
-        half = found and not {"critic1", "critic2"} <= set(found[-1].networks)
+        half = found and not critics_of <= set(found[-1].networks)
         if half and step.networks[0] not in found[-1].networks:
             found[-1] = _together(found[-1], step)
         else:
             found.append(step)
-    found = [step for step in found if {"critic1", "critic2"} <= set(step.networks)]
+    found = [step for step in found if critics_of <= set(step.networks)]
     if not found:
-        raise Unmeasured("its optimisers took no step on both critics")
+        raise Unmeasured("its optimisers took no step on all critics")
     return found[:UPDATES]
+
+
+def critic_names(run: Run) -> tuple[str, ...]:
+    """Canonical names of the critics that are there, without their targets."""
+    there = {name.split(".")[0] for name in run.record.created}
+    return tuple(name for name in ("critic1", "critic2") if name in there)
 
 
 def _together(first: Step, second: Step) -> Step:

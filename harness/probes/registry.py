@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 from harness.contract.algorithms import PROBED as ALGORITHMS
 from harness.contract.fields import SpecError, unknown
-from harness.probes import ppo, sac, settings, td3
+from harness.probes import ddpg, ppo, sac, settings, td3
 from harness.probes.probe import Probe
 
 PROBES: tuple[Probe, ...] = tuple(
     probe
     for algorithm in ALGORITHMS
-    for probe in (*ppo.PROBES, *td3.PROBES, *sac.PROBES, *settings.PROBES)
+    for probe in (*ppo.PROBES, *td3.PROBES, *sac.PROBES, *ddpg.PROBES, *settings.PROBES)
     if probe.algorithm == algorithm
 )
 

@@ -137,7 +137,8 @@ def seldom(lab: Lab, algorithm: str, steps: int) -> dict[str, Any]:
 def steepen(weights: dict[str, Array], factor: float) -> None:
     """Multiplies the outputs of all critics but the targets, in place."""
     for name in ("critic1.out.weight", "critic2.out.weight"):
-        weights[name] = single(weights[name] * factor)
+        if name in weights:
+            weights[name] = single(weights[name] * factor)
 
 
 def with_copies(experiment: Experiment, copies: int) -> Experiment:
@@ -163,6 +164,7 @@ def own(lab: Lab, algorithm: str, number: int) -> Experiment:
         "ppo": {"rollout_steps": len(world.rewards) // 2, "minibatch_size": 4, "epochs": 1},
         "td3": OWN_OFF_POLICY,
         "sac": OWN_OFF_POLICY,
+        "ddpg": OWN_OFF_POLICY,
     }
     name, seed = f"{algorithm} own {number}", lab.seed * 100 + number
     return Experiment(name, algorithm, world, short[algorithm], snapshots=4, seed=seed)

@@ -11,6 +11,7 @@ from harness.contract.adapter import Adapter, Context, Setting
 from harness.contract.algorithms import PROBED as ALGORITHMS
 from harness.contract.recipes import load_recipe
 from harness.probes import setups
+from harness.probes.ddpg import trainings as ddpg_runs
 from harness.probes.lab import Lab
 from harness.probes.probe import Measurement, Probe, Unmeasured, listed
 from harness.probes.sac import trainings as sac_runs
@@ -19,7 +20,12 @@ from harness.probes.world import ENV_ID
 
 TASK = Task(ENV_ID, setups.OBSERVATIONS, setups.MINUS_UNIT, setups.UNIT, 0)
 STEPS = 10**6
-TRAININGS = {"td3": td3_runs.counting, "sac": sac_runs.counting}
+TRAININGS = {
+    "td3": td3_runs.counting,
+    "sac": sac_runs.counting,
+    "ddpg": ddpg_runs.counting,
+}
+"""Those of algorithms whose targets move by tau."""
 ELSEWHERE = ("hidden_sizes", "adam_eps", "clip_range_schedule", "target_entropy")
 """Fields that other probes measure."""
 FIELDS = {
@@ -92,7 +98,7 @@ def _probes(algorithm: str) -> Sequence[Probe]:
         listed(FIELDS[algorithm]),
         each=True,
     )
-    if algorithm == "ppo":
+    if algorithm not in TRAININGS:
         return (defaults,)
     tau = Probe(
         f"{algorithm}.tau_as_told",
