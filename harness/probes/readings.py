@@ -1,5 +1,6 @@
 """Reading answers off a run: what upstream's gradients say about its losses."""
 
+import contextlib
 import dataclasses
 
 import numpy as np
@@ -31,6 +32,7 @@ class Batch:
     ends: Array
 
 
+FOREIGN = "its networks were shown something else than observations of the run"
 UPDATES = 5
 """How many updates are read: what is stale, adds up or is reset shows after the first."""
 
@@ -46,7 +48,13 @@ def batch(run: Run, step: Step | None = None) -> Batch:
     step = critic_updates(run)[0] if step is None else step
     if not step.pairs:
         raise Unmeasured("its critics saw no minibatch")
-    found = [_transitions_of(run, pairs) for pairs in step.pairs]
+    found = []
+    for pairs in step.pairs:
+        # Some frameworks show critics what comes next without leaving gradients out.
+        with contextlib.suppress(Unmeasured):
+            found.append(_transitions_of(run, pairs))
+    if not found:
+        raise Unmeasured(FOREIGN)
     rows, actions, _ = min(found, key=lambda shown: shown[2])
     transitions = [run.transitions[row] for row in rows]
     return Batch(
@@ -80,7 +88,7 @@ def rows_shown(run: Run, observations: Array) -> NDArray[np.intp]:
     known = {t.observation.tobytes(): row for row, t in enumerate(run.transitions)}
     rows = [known.get(np.ascontiguousarray(o).tobytes(), -1) for o in observations]
     if -1 in rows:
-        raise Unmeasured("its networks were shown something else than observations of the run")
+        raise Unmeasured(FOREIGN)
     return np.array(rows, dtype=np.intp)
 
 

@@ -221,7 +221,8 @@ def dictated(world: World) -> Iterator[None]:
     d, turns, choices = world.dictation, Rotations(world), Choices(world)
 
     def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        return loc + scale * d.acting_noise[world.row]
+        noise = loc + scale * d.acting_noise[world.row]
+        return noise if size is None else _shaped(noise, size)
 
     def randn(*shape: int) -> Any:
         return normal(size=shape)
@@ -262,6 +263,13 @@ def dictated(world: World) -> Iterator[None]:
     finally:
         for name, function in originals.items():
             setattr(np.random, name, function)
+
+
+def _shaped(noise: Any, size: Any) -> Any:
+    # The same for all copies of the environment where more than one action is asked for.
+    shape = (size,) if isinstance(size, int | np.integer) else tuple(size)
+    fits = shape[-1:] == np.shape(noise)[-1:]
+    return np.array(np.broadcast_to(noise, shape)) if fits else noise
 
 
 class Choices:
