@@ -13,6 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from adapters.torch_common.places import Scalars
+from harness.probes.coins import COMPARISONS
 from harness.probes.world import Rotations, World
 
 RANDOM = frozenset(
@@ -40,6 +41,7 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._world, self._turns = world, Rotations(world)
         self._names: dict[Any, str] = {}
         self._backward: Any = None
+        self._coins: Any = None
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -72,6 +74,8 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = self._names.get(func)
         if name is None:
             name = self._names[func] = func.overloadpacket.__name__
+        if name in COMPARISONS and args[0] is self._coins:
+            self._world.compared(float(args[1]))
         if name not in RANDOM or not self._world.started:
             result = func(*args, **kwargs)
             self.scalars.note(result, args)
@@ -88,6 +92,9 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif name == "normal":
             mean, std = args[:2]
             result.copy_(mean + std * self._numbers("normal_", result))
+        elif self._world.dictation.choices and name == "rand":
+            result.fill_(self._world.dictation.coin)
+            self._coins = result
         elif name in ("rand", "rand_like"):
             result.copy_(self._numbers("uniform_", result))
         elif name == "randint":

@@ -29,7 +29,7 @@ def probe(algorithm: str, native: Native, context: Context, script: Script, watc
             script,
             watch,
             lambda: slots(algorithm, built[0].loss, context.task.action_size),
-            lambda: _rollout(rollouts[-1]) if algorithm == "ppo" else _replay(buffers[0]),
+            lambda: _rollout(rollouts[-1]) if algorithm == "ppo" else _replay(algorithm, buffers[0]),
             early=algorithm == "ppo",
         )
         with recorder.watching():
@@ -123,7 +123,7 @@ def _rollout(rollout: Any) -> Mapping[str, NDArray[Any]]:
     return _arrays(flat, names)
 
 
-def _replay(buffer: Any) -> Mapping[str, NDArray[Any]]:
+def _replay(algorithm: str, buffer: Any) -> Mapping[str, NDArray[Any]]:
     names = {
         "observations": "observation",
         "actions": "action",
@@ -131,7 +131,10 @@ def _replay(buffer: Any) -> Mapping[str, NDArray[Any]]:
         "next_observations": ("next", "observation"),
         "terminated": ("next", "terminated"),
     }
-    return _arrays(buffer[:], names)
+    found = _arrays(buffer[:], names)
+    if algorithm == "dqn":  # one of several is 1
+        found["actions"] = found["actions"].argmax(axis=-1).astype(float)
+    return found
 
 
 def _arrays(data: Any, names: Mapping[str, Any]) -> dict[str, NDArray[Any]]:

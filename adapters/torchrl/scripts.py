@@ -18,7 +18,17 @@ FILES = {
     "dqn": ("dqn/dqn_cartpole.py", "dqn/utils_cartpole.py"),
 }
 """Per algorithm: its script and what that imports."""
-COMPONENTS = ("ClipPPOLoss", "GAE", "Adam", "AdditiveGaussianModule", "TD3Loss", "SACLoss", "MLP")
+COMPONENTS = (
+    "ClipPPOLoss",
+    "GAE",
+    "Adam",
+    "AdditiveGaussianModule",
+    "TD3Loss",
+    "SACLoss",
+    "DDPGLoss",
+    "DQNLoss",
+    "MLP",
+)
 """Classes whose arguments are hyperparameters."""
 
 

@@ -48,6 +48,9 @@ def batch(run: Run, step: Step | None = None) -> Batch:
     step = critic_updates(run)[0] if step is None else step
     if not step.pairs:
         raise Unmeasured("its critics saw no minibatch")
+    if run.experiment.dictation.choices:
+        rows = _rows_chosen(run, step)
+        return _batch(run, rows, run.actions()[rows])
     found = []
     for pairs in step.pairs:
         # Some frameworks show critics what comes next without leaving gradients out.
@@ -56,6 +59,19 @@ def batch(run: Run, step: Step | None = None) -> Batch:
     if not found:
         raise Unmeasured(FOREIGN)
     rows, actions, _ = min(found, key=lambda shown: shown[2])
+    return _batch(run, rows, actions)
+
+
+def _rows_chosen(run: Run, step: Step) -> NDArray[np.intp]:
+    # What is predicted comes first: some frameworks show networks what comes next as well.
+    size = run.hyperparameters.batch_size
+    whole = [shown for shown in step.pairs if len(shown) == size]
+    if not whole:
+        raise Unmeasured("its network saw no minibatch")
+    return rows_shown(run, whole[0])
+
+
+def _batch(run: Run, rows: NDArray[np.intp], actions: Array) -> Batch:
     transitions = [run.transitions[row] for row in rows]
     return Batch(
         np.array([t.observation for t in transitions]),

@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from harness.contract.algorithms import ALGORITHMS
 from harness.probes.lab import Experiment, Lab
 from harness.probes.networks import draw_weights, single
 from harness.probes.results import Array
 from harness.probes.world import TERMINATED, TRUNCATED, Dictation
 
 OBSERVATIONS, ACTIONS = 16, 2
+CHOICES = 4
+"""Discrete actions."""
 ROWS = 24
 """Transitions in a minibatch, fewer than any network's hidden units."""
 
@@ -73,10 +76,26 @@ def dictation(
     return Dictation(**(fields | replaced), low=low, high=high)
 
 
+def choosing(lab: Lab, steps: int, ends: bool = True, **replaced: Any) -> Dictation:
+    """The same with choices in the place of actions.
+
+    Args:
+        lab: Has the seed of all numbers.
+        steps: Environment steps.
+        ends: Whether episodes end.
+        replaced: Fields of the dictation to use instead.
+    """
+    picks = np.random.default_rng([lab.seed, 2]).uniform(size=(steps, 1))
+    world = dictation(lab, steps, (), (), ends)
+    fields: dict[str, Any] = {"random_actions": picks, "choices": CHOICES} | replaced
+    return dataclasses.replace(world, **fields)
+
+
 def weights(lab: Lab, algorithm: str) -> dict[str, Array]:
     """Random weights of all networks."""
     generator = np.random.default_rng([lab.seed, 1])
-    return draw_weights(generator, algorithm, OBSERVATIONS, ACTIONS)
+    size = CHOICES if ALGORITHMS[algorithm].actions == "discrete" else ACTIONS
+    return draw_weights(generator, algorithm, OBSERVATIONS, size)
 
 
 def pass_through(weights: dict[str, Array], network: str, head: str, shift: float = 40.0) -> None:
@@ -159,12 +178,14 @@ def own(lab: Lab, algorithm: str, number: int) -> Experiment:
         algorithm: Name.
         number: Each has weights of its own; the first lasts for some updates.
     """
-    world = dictation(lab, 8 if number else 16)
+    discrete = ALGORITHMS[algorithm].actions == "discrete"
+    world = (choosing if discrete else dictation)(lab, 8 if number else 16)
     short: dict[str, dict[str, Any]] = {
         "ppo": {"rollout_steps": len(world.rewards) // 2, "minibatch_size": 4, "epochs": 1},
         "td3": OWN_OFF_POLICY,
         "sac": OWN_OFF_POLICY,
         "ddpg": OWN_OFF_POLICY,
+        "dqn": OWN_OFF_POLICY,
     }
     name, seed = f"{algorithm} own {number}", lab.seed * 100 + number
     return Experiment(name, algorithm, world, short[algorithm], snapshots=4, seed=seed)

@@ -19,6 +19,7 @@ from harness.probes.td3 import trainings as td3_runs
 from harness.probes.world import ENV_ID
 
 TASK = Task(ENV_ID, setups.OBSERVATIONS, setups.MINUS_UNIT, setups.UNIT, 0)
+CHOOSING = Task(ENV_ID, setups.OBSERVATIONS, (), (), 0, setups.CHOICES)
 STEPS = 10**6
 TRAININGS = {
     "td3": td3_runs.counting,
@@ -43,7 +44,8 @@ class DeclaresDefaults(Protocol):
 
 
 def _settings(lab: Lab, algorithm: str) -> dict[str, Setting]:
-    context = Context(TASK, STEPS, 0)
+    task = CHOOSING if ALGORITHMS[algorithm].actions == "discrete" else TASK
+    context = Context(task, STEPS, 0)
     recipe = load_recipe(algorithm, lab.adapter.name)
     own = lab.adapter.own_defaults(algorithm, recipe, context)
     native = lab.adapter.translate(algorithm, own, context)

@@ -31,7 +31,8 @@ def probes(
     Args:
         algorithm: Name.
         own: Short trainings with the framework's own settings, by number.
-        sizes: The paper's units: policy's two hidden layers, then value's or critics'.
+        sizes: The paper's units: policy's two hidden layers, then value's or critics'; empty
+            where it has none of such layers.
         size_source: Where they stand.
         gain: The authors' root mean square weight of a layer, by its name and shape.
         bias: The authors' root mean square bias times the root of the inputs; of all layers, or
@@ -40,6 +41,7 @@ def probes(
         source: Where that stands.
     """
     second = "value" if algorithm == "ppo" else "critic1"
+    first = ("policy",) if "policy" in NETWORKS[algorithm] else ()
     layers = _layers(algorithm, second)
 
     def created(lab: Lab) -> list[Mapping[str, Array]]:
@@ -47,7 +49,7 @@ def probes(
 
     def shapes(lab: Lab) -> Measurement:
         weights = created(lab)[0]
-        names = [f"{n}.{i}.bias" for n in ("policy", second) for i in (0, 1)]
+        names = [f"{n}.{i}.bias" for n in (*first, second) for i in (0, 1)]
         units = np.array([float(len(weights[name])) for name in names])
         return Measurement(units, np.array(sizes, float))
 
@@ -78,17 +80,18 @@ def probes(
         for n in ("policy", "value" if second == "value" else "critic")
         for i in (1, 2)
     ]
+    size = Probe(
+        name("network_sizes"),
+        "How many units have the hidden layers, by default?",
+        size_source,
+        "units: first and second layer of the policy, then of the "
+        + ("value network" if second == "value" else "critics"),
+        shapes,
+        listed(hidden),
+        counts=True,
+    )
     return (
-        Probe(
-            name("network_sizes"),
-            "How many units have the hidden layers, by default?",
-            size_source,
-            "units: first and second layer of the policy, then of the "
-            + ("value network" if second == "value" else "critics"),
-            shapes,
-            listed(hidden),
-            counts=True,
-        ),
+        *((size,) if sizes else ()),
         Probe(
             name("initial_weights"),
             "How large are weights at the start?",
@@ -124,7 +127,7 @@ def probes(
 def _layers(algorithm: str, second: str) -> list[str]:
     heads = ("mean", "std") if algorithm == "sac" else ("out",)
     policy = [f"policy.{layer}" for layer in ("0", "1", *heads)]
-    return policy + [f"{second}.{layer}" for layer in ("0", "1", "out")]
+    return policy * ("policy" in NETWORKS[algorithm]) + [f"{second}.{layer}" for layer in ("0", "1", "out")]
 
 
 def _scaled_biases(weights: Mapping[str, Array], layer: str) -> Array:

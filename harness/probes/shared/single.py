@@ -31,10 +31,13 @@ def predictions_and_pulls(run: Run, step: Step) -> tuple[Array, Array]:
         Both float[rows].
     """
     data, (_, activation) = batch(run, step), HIDDEN[run.experiment.algorithm]
-    inputs = np.hstack([data.observations, data.actions])
-    predictions = output(step.before, "critic1", inputs, activation)[:, 0]
-    gradients = output_gradient(step.gradients, step.before, "critic1", inputs, activation)[:, 0]
-    return predictions, gradients * len(gradients)
+    choosing = run.experiment.dictation.choices > 0
+    inputs = data.observations if choosing else np.hstack([data.observations, data.actions])
+    rows = np.arange(len(inputs))
+    taken = data.actions[:, 0].astype(int) if choosing else np.zeros_like(rows)
+    predictions = output(step.before, "critic1", inputs, activation)
+    gradients = output_gradient(step.gradients, step.before, "critic1", inputs, activation)
+    return predictions[rows, taken], gradients[rows, taken] * len(rows)
 
 
 def slopes(run: Run, step: Step) -> Array:
