@@ -74,8 +74,8 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = self._names.get(func)
         if name is None:
             name = self._names[func] = func.overloadpacket.__name__
-        if name in COMPARISONS and args[0] is self._coins:
-            self._world.compared(float(args[1]))
+        if self._coins is not None and name in COMPARISONS:
+            self._compare(*args)
         if name not in RANDOM or not self._world.started:
             result = func(*args, **kwargs)
             self.scalars.note(result, args)
@@ -104,6 +104,11 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif name == "randperm":
             result.copy_(torch.as_tensor(self._turns.next(args[0])))
         return result
+
+    def _compare(self, one: Any, other: Any) -> None:
+        # Torch may hand on the coins as another tensor on the same numbers.
+        if isinstance(one, torch.Tensor) and one.data_ptr() == self._coins.data_ptr():
+            self._world.compared(float(other))
 
     def _numbers(self, kind: str, like: torch.Tensor) -> torch.Tensor:
         d, row = self._world.dictation, self._world.row

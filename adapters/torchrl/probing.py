@@ -52,7 +52,8 @@ def slots(algorithm: str, loss: Any, action_size: int) -> dict[str, Slot]:
     found: dict[str, Slot] = {}
     if algorithm == "dqn":
         for suffix in ("", "_target"):
-            found |= _layers(_tensors(loss, "value_network", suffix), f"critic1{suffix}", "module.")
+            values = _tensors(loss, "value_network", suffix)
+            found |= _layers(values, f"critic1{suffix}", "module.0.module.")
         return found
     deterministic = algorithm in ("td3", "ddpg")
     actor = "module.0.module." if deterministic else "module.0.module.0."

@@ -10,7 +10,7 @@ from harness.probes.dqn.trainings import LOUD, NORM, PAPER
 from harness.probes.lab import Lab, Run
 from harness.probes.networks import RELU
 from harness.probes.probe import Measurement, Probe, listed, relation
-from harness.probes.readings import batch, critic_updates, rows_shown
+from harness.probes.readings import batch, critic_updates
 from harness.probes.results import Array, Axis
 from harness.probes.shared.critics import Reader
 from harness.probes.shared.single import predictions_and_pulls
@@ -126,11 +126,10 @@ def _rewards(lab: Lab) -> Measurement:
 def _head_pulls(lab: Lab) -> Measurement:
     run = trainings.dueling(lab)
     step = critic_updates(run)[0]
-    weights, (shown, *_) = step.before, step.pairs
-    rows = rows_shown(run, shown)
-    body = RELU(shown @ weights["critic1.0.weight"].T + weights["critic1.0.bias"])
+    weights, data = step.before, batch(run, step)
+    body = RELU(data.observations @ weights["critic1.0.weight"].T + weights["critic1.0.bias"])
     pulls = {head: _pull_of_head(step, body, head) for head in ("advantage", "value")}
-    taken = np.eye(pulls["advantage"].shape[1])[run.actions()[rows, 0].astype(int)]
+    taken = np.eye(pulls["advantage"].shape[1])[data.actions[:, 0].astype(int)]
     value = pulls["value"]
     hidden = RELU(body @ weights["critic1.advantage0.weight"].T + weights["critic1.advantage0.bias"])
     advantages = hidden @ weights["critic1.advantage.weight"].T + weights["critic1.advantage.bias"]

@@ -7,9 +7,9 @@ import numpy as np
 
 from harness.probes import setups
 from harness.probes.lab import Experiment, Lab, Run
-from harness.probes.networks import single
+from harness.probes.networks import HIDDEN, single
 from harness.probes.results import Array
-from harness.probes.setups import CHOICES, ROWS
+from harness.probes.setups import CHOICES, OBSERVATIONS, ROWS
 from harness.probes.world import Dictation
 
 PAPER = "Mnih et al. 2015 (Nature 518)"
@@ -25,6 +25,9 @@ FULL = 36
 NORM = 0.05
 """Norm that gradients are clipped at."""
 
+NEVER, SOON = 1000, 4
+"""Environment steps between copies to the target: more than there are, and few."""
+
 INITIAL, FINAL, LENGTH, WARM_UP, ROUND, STEPS = 0.8, 0.2, 30, 10, 5, 60
 """A schedule of exploration: shares of random actions, and environment steps."""
 RANDOM: dict[str, Any] = {
@@ -37,10 +40,10 @@ PLAIN: dict[str, Any] = {
     "learning_rate": 1e-3,
     "double_q": False,
     "max_grad_norm": None,
-    "target_update_interval": 4,
+    "target_update_interval": NEVER,
     "hidden_sizes": (120, 84),
 }
-"""Random actions, and the paper's target that is copied every fourth update."""
+"""Random actions, and the paper's target from a network that stays as it is."""
 
 
 def update(lab: Lab) -> Run:
@@ -48,9 +51,14 @@ def update(lab: Lab) -> Run:
     return lab.run(_update(lab, "update"))
 
 
+def moving(lab: Lab) -> Run:
+    """The same with a target that is copied every fourth step."""
+    return lab.run(_update(lab, "moving", target_update_interval=SOON))
+
+
 def by_default(lab: Lab) -> Run:
     """The same with the framework's own way to choose the next action, and its own clipping."""
-    experiment = _update(lab, "by default", 2)
+    experiment = _update(lab, "by default", 3)
     own = ("double_q", "max_grad_norm")
     changes = {name: value for name, value in experiment.changes.items() if name not in own}
     return lab.run(dataclasses.replace(experiment, changes=changes))
@@ -109,7 +117,19 @@ def rewarded(lab: Lab) -> Run:
 def dueling(lab: Lab) -> Run:
     """Some updates of a network with heads for the value and the advantages."""
     experiment = _update(lab, "dueling", 3, dueling=True)
-    return lab.run(dataclasses.replace(experiment, weights={}))
+    (first, second), generator = HIDDEN["dqn"][0], np.random.default_rng([lab.seed, 3])
+    shapes = {"0": (first, OBSERVATIONS)} | {
+        name: shape
+        for head, size in (("advantage", CHOICES), ("value", 1))
+        for name, shape in ((f"{head}0", (second, first)), (head, (size, second)))
+    }
+    weights = {}
+    for network in ("critic1", "critic1_target"):
+        for layer, (rows, columns) in shapes.items():
+            drawn = generator.normal(size=(rows, columns + 1)) * 1.4 / np.sqrt(columns)
+            weights[f"{network}.{layer}.weight"] = single(drawn[:, 1:])
+            weights[f"{network}.{layer}.bias"] = single(drawn[:, 0])
+    return lab.run(dataclasses.replace(experiment, weights=weights))
 
 
 def exploring(lab: Lab) -> Run:

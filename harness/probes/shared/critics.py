@@ -97,6 +97,7 @@ class Questions:
         half: Whether the paper's loss is half the squared error.
         reader: Reads an update.
         plain: The training whose slopes are read; None for `run`.
+        steps: Which updates are read.
     """
 
     algorithm: str
@@ -110,6 +111,7 @@ class Questions:
     half: bool
     reader: Reader = TWINS
     plain: Runner | None = None
+    steps: Callable[[Run], list[Step]] = critic_updates
 
     def probes(self) -> Sequence[Probe]:
         """All of them."""
@@ -197,7 +199,7 @@ class Questions:
         value: list[Array] = []
         expected: list[Array] = []
         others: dict[str, list[Array]] = {}
-        for step in _solvable(run):
+        for step in _solvable(run, self.steps(run)):
             rows = _rows(run, step, end)
             paper, known = self.target(run, step)
             value.append(self.reader.target(lab, run, step)[rows])
@@ -214,7 +216,7 @@ class Questions:
         def measure(lab: Lab) -> Measurement:
             run = self.run(lab)
             found, expected = zip(
-                *(self._weights_of(lab, run, step) for step in critic_updates(run)), strict=True
+                *(self._weights_of(lab, run, step) for step in self.steps(run)), strict=True
             )
             return Measurement(np.array(found), np.array(expected))
 
@@ -292,9 +294,9 @@ class Questions:
         )
 
 
-def _solvable(run: Run) -> list[Step]:
+def _solvable(run: Run, steps: Sequence[Step]) -> list[Step]:
     # Where a transition comes twice in a minibatch, only the sum of both pulls is known.
-    found = [s for s in critic_updates(run) if _distinct(batch(run, s).observations)]
+    found = [s for s in steps if _distinct(batch(run, s).observations)]
     if not found:
         raise Unmeasured("its minibatches hold transitions several times")
     return found
