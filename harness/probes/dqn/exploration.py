@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.probes.dqn import trainings
 from harness.probes.dqn.trainings import (
@@ -33,23 +34,23 @@ SAME = 1e-6
 
 
 def shares(run: Run) -> Array:
-    """Share of random actions at each step of a run, float[steps].
+    """Share of random actions at each step of a run whose coins are too large, float[steps].
 
-    Where nothing decides, an action is random if it is the one that was dictated.
+    Where an action is random all the same, nothing decided: the share is 1.
     """
-    d = run.experiment.dictation
     decided = dict(run.thresholds)
-    taken = run.actions()[:, 0]
-    picks = [d.pick(min(step, len(d.rewards) - 1)) for step in range(len(taken))]
-    by_action = np.array(picks) == taken
-    return np.array(
-        [np.clip(decided.get(step, float(by_action[step])), 0, 1) for step in range(len(taken))]
-    )
+    found = [decided.get(step, 0.0) for step in range(len(run.transitions))]
+    return np.where(_regardless(run), 1.0, np.clip(found, 0, 1))
 
 
 def undecided(run: Run) -> int:
-    """Leading steps in which no number decides whether an action is random."""
-    return min((steps for steps, _ in run.thresholds), default=len(run.transitions))
+    """Leading steps in which actions are random whatever the coins say."""
+    return int(np.argmin([*_regardless(run), False]))
+
+
+def _regardless(run: Run) -> NDArray[np.bool_]:
+    # No random choice is the greedy one there: that is always the first.
+    return np.asarray(run.actions()[:, 0] != 0)
 
 
 def line(steps: Array) -> Array:

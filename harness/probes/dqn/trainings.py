@@ -22,6 +22,8 @@ STEEP, LOUD = 4.0, 1e3
 """What values are multiplied by so that errors are above 1, and so that gradients are huge."""
 FULL = 36
 """Warm-up steps of a training whose buffer holds fewer transitions."""
+FAR = 50.0
+"""How far the value of the first choice is above the others."""
 NORM = 0.05
 """Norm that gradients are clipped at."""
 
@@ -143,8 +145,7 @@ def exploring(lab: Lab) -> Run:
         "target_update_interval": 4 * ROUND,
         "batch_size": 4,
     }
-    world = setups.choosing(lab, STEPS)
-    return lab.run(_experiment(lab, "exploring", world, 0, **changes))
+    return lab.run(_first_preferred(lab, "exploring", STEPS, **changes))
 
 
 def acting(lab: Lab) -> Run:
@@ -231,7 +232,15 @@ def _counting(lab: Lab, name: str, every: int, interval: int) -> Experiment:
         "env_steps_per_round": every,
         "target_update_interval": interval,
     }
-    return _experiment(lab, name, setups.choosing(lab, 48), 0, **changes)
+    return _first_preferred(lab, name, 48, **changes)
+
+
+def _first_preferred(lab: Lab, name: str, steps: int, **changes: Any) -> Experiment:
+    # The greedy choice is the first, a random one is another, and coins are too large for it.
+    weights, world = setups.weights(lab, "dqn"), setups.choosing(lab, steps, coin=0.999)
+    weights["critic1.out.bias"][0] += FAR
+    world.random_actions[:] = (1 + 3 * world.random_actions) / CHOICES
+    return _experiment(lab, name, world, 0, weights, **changes)
 
 
 def _experiment(
