@@ -29,7 +29,9 @@ def probe(algorithm: str, native: Native, context: Context, script: Script, watc
             script,
             watch,
             lambda: slots(algorithm, built[0].loss, context.task.action_size),
-            lambda: _rollout(rollouts[-1]) if algorithm == "ppo" else _replay(algorithm, buffers[0]),
+            lambda: (
+                _rollout(rollouts[-1]) if algorithm == "ppo" else _replay(algorithm, buffers[0])
+            ),
             early=algorithm == "ppo",
         )
         with recorder.watching():

@@ -19,7 +19,6 @@ from harness.probes.contract import Parameters, Probeable, Record, Script, Watch
 from harness.probes.results import Array
 from harness.probes.world import ENV_ID, Dictation, Draw, Transition, World
 
-
 TO_ONE = ((-1.0,), (1.0,), 0, 0)
 """Bounds, time limit and choices of a task with continuous actions."""
 

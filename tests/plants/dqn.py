@@ -8,7 +8,13 @@ from torchrl.objectives import DQNLoss, HardUpdate
 
 from tests.plants.planting import Plant, method, script
 
-TARGETS = ("target_weights", "critic_target", "t*ation_target", "target_by_default", "double_target")
+TARGETS = (
+    "target_weights",
+    "critic_target",
+    "t*ation_target",
+    "target_by_default",
+    "double_target",
+)
 LOSS = ("loss_numbers", "huber_loss", "critic_gradient_clipping", "reward_clipping")
 
 

@@ -131,7 +131,9 @@ def _head_pulls(lab: Lab) -> Measurement:
     pulls = {head: _pull_of_head(step, body, head) for head in ("advantage", "value")}
     taken = np.eye(pulls["advantage"].shape[1])[data.actions[:, 0].astype(int)]
     value = pulls["value"]
-    hidden = RELU(body @ weights["critic1.advantage0.weight"].T + weights["critic1.advantage0.bias"])
+    hidden = RELU(
+        body @ weights["critic1.advantage0.weight"].T + weights["critic1.advantage0.bias"]
+    )
     advantages = hidden @ weights["critic1.advantage.weight"].T + weights["critic1.advantage.bias"]
     best = np.eye(taken.shape[1])[advantages.argmax(axis=1)]
     others = {

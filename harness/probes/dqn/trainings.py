@@ -254,5 +254,3 @@ def _experiment(
     networks = setups.weights(lab, "dqn") if weights is None else weights
     settings = {"learning_starts": ROWS, **PLAIN, **changes}
     return setups.off_policy(f"dqn {name}", "dqn", world, networks, snapshots, **settings)
-
-

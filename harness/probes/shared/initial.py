@@ -127,7 +127,9 @@ def probes(
 def _layers(algorithm: str, second: str) -> list[str]:
     heads = ("mean", "std") if algorithm == "sac" else ("out",)
     policy = [f"policy.{layer}" for layer in ("0", "1", *heads)]
-    return policy * ("policy" in NETWORKS[algorithm]) + [f"{second}.{layer}" for layer in ("0", "1", "out")]
+    return policy * ("policy" in NETWORKS[algorithm]) + [
+        f"{second}.{layer}" for layer in ("0", "1", "out")
+    ]
 
 
 def _scaled_biases(weights: Mapping[str, Array], layer: str) -> Array:

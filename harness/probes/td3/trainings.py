@@ -105,13 +105,17 @@ def acting(lab: Lab, algorithm: str = "td3") -> Run:
 
 def beyond(lab: Lab, algorithm: str = "td3") -> Run:
     """Noise of a given size takes actions beyond both bounds of a wide range."""
-    return lab.run(_acting(lab, algorithm, "beyond", CENTRES, NOISES, exploration_noise=EXPLORATION))
+    return lab.run(
+        _acting(lab, algorithm, "beyond", CENTRES, NOISES, exploration_noise=EXPLORATION)
+    )
 
 
 def narrow(lab: Lab, algorithm: str = "td3") -> Run:
     """The same on a narrow range."""
     noise = {"exploration_noise": EXPLORATION}
-    return lab.run(_acting(lab, algorithm, "narrow", CENTRES, NOISES, NARROW_LOW, NARROW_HIGH, **noise))
+    return lab.run(
+        _acting(lab, algorithm, "narrow", CENTRES, NOISES, NARROW_LOW, NARROW_HIGH, **noise)
+    )
 
 
 def still(lab: Lab, algorithm: str = "td3") -> Run:
