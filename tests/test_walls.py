@@ -17,24 +17,28 @@ ROOMS = {
     "envs": set(),
     "harness.record": set(),
     "harness.contract": {"envs.tasks", "harness.record.layout"},
-    "harness.train": {"envs", "harness.contract", "harness.record"},
+    "harness.interventions": {"harness.contract"},
+    "harness.train": {"envs", "harness.contract", "harness.record", "harness.interventions"},
     "harness.sweep": {"harness.contract", "harness.record", "harness.train"},
     "harness.worker": {"harness.contract", "harness.record", "harness.train"},
-    "harness.forkserver": {"harness.train", "harness.worker"},
-    "harness.probes": {"envs.tasks", "harness.contract", "harness.record", "harness.cli.errors"},
+    "harness.forkserver": {"harness.contract", "harness.train", "harness.worker"},
+    "harness.probes": {
+        *("envs.tasks", "harness.contract", "harness.record", "harness.cli.errors"),
+        "harness.interventions",
+    },
     "harness.policies": {
         *("envs", "harness.contract", "harness.record", "harness.train"),
-        *("harness.sweep.process", "harness.cli.trust"),
+        *("harness.sweep.process", "harness.cli.trust", "harness.interventions"),
     },
     "harness.conformance": {
         *("envs", "harness.contract", "harness.record"),
-        *("harness.train", "harness.sweep.folders"),  # runs whole runs, as a sweep would
+        *("harness.train", "harness.sweep"),  # runs whole runs, as a sweep does
         "harness.policies",
         "harness.probes",  # what only targets see
     },
     "harness.cli": {
         *("envs.tasks", "harness.contract", "harness.record", "harness.train", "harness.sweep"),
-        "harness.policies",
+        *("harness.policies", "harness.interventions", "harness.probes"),
     },
     "harness": {"harness.cli"},
     "adapters.torch_common": {"harness.contract", "harness.probes"},

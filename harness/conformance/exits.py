@@ -26,6 +26,8 @@ from harness.record.folder import RunFolder
 from harness.record.lease import Lease
 from harness.record.reading import read_run
 from harness.sweep.folders import initialize
+from harness.sweep.preloaded import Preloaded
+from harness.sweep.process import Outcome, RunProcess
 from harness.train.prepare import Prepared, prepare
 from harness.train.run import execute
 
@@ -42,10 +44,10 @@ class ExitConformance:
 
     def test_recorded_run_in_a_fresh_process_ends_in_the_same_weights(self, algorithm: str) -> None:
         """Evaluation, recording, progress and whatever this process did before change nothing."""
-        done = _recorded(self.framework, algorithm)
+        done = recorded(self.framework, algorithm)
         reading = read_run(done.folder)
         run = reading.content
-        assert done.code == 0, run["failure"] or done.output
+        assert done.outcome.status == "completed", done.outcome.failure
         bare = train(self.framework, algorithm, done.prepared.hyperparameters)
         assert run["weights_sha256"] == bare.digest
         assert reading.complete, reading.reason
@@ -53,8 +55,8 @@ class ExitConformance:
 
     def test_learned_policy_plays_its_last_evaluation_again(self, algorithm: str) -> None:
         """What a run kept, laid into the framework's own networks, acts as it did."""
-        done = _recorded(self.framework, algorithm)
-        assert read_run(done.folder).complete, done.output
+        done = recorded(self.framework, algorithm)
+        assert read_run(done.folder).complete, done.outcome.failure
         try:
             policy = load(done.folder)
         except NotLoadableError as reason:
@@ -97,8 +99,13 @@ class ExitConformance:
             + f"cp {run}/run.json .; {sys.executable} -m harness.worker . >log.txt 2>&1 || true; "
             f"rm filler; cp -a . {run}"
         )
-        code, output = _run_alone([*_ON_A_SMALL_DISK, script])
-        assert code == 0, output
+        done = subprocess.run(
+            [*_ON_A_SMALL_DISK, script],
+            env=lend_project(dict(os.environ)),
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
         failure = _check_aftermath(run, "failed")["failure"]
         assert "No space left on device" in failure
 
@@ -114,42 +121,68 @@ class _Done:
 
     scratch: tempfile.TemporaryDirectory[str]  # removed with this
     prepared: Prepared
-    code: int
-    output: str
+    outcome: Outcome
 
     @property
     def folder(self) -> Path:
-        return Path(self.scratch.name) / "run"
+        return self.outcome.folder
 
 
 @functools.lru_cache(maxsize=16)
-def _recorded(framework: str, algorithm: str) -> _Done:
+def recorded(framework: str, algorithm: str) -> _Done:
+    """A run as a sweep makes it; results are kept for the next who asks."""
     scratch = tempfile.TemporaryDirectory()
     folder = Path(scratch.name) / "run"
     prepared = _initialized(framework, algorithm, task_of(algorithm), folder)
-    code, output = _run_alone([sys.executable, "-m", "harness.worker", str(folder)])
-    return _Done(scratch, prepared, code, output)
+    process = RunProcess(prepared.spec, folder, preloaded(framework))
+    outcome = process.outcome()
+    _check_nothing_is_left(read_run(folder).content["pid"])
+    return _Done(scratch, prepared, outcome)
+
+
+@functools.lru_cache(maxsize=4)
+def preloaded(framework: str) -> Preloaded:
+    """What starts a run of each algorithm in a process that only shares imports with others."""
+    adapter = load_adapter(framework)
+    supported = [name for name in ALGORITHMS if adapter.supports(name)]
+    specs = []
+    for name in supported:
+        with contextlib.suppress(Exception):  # its own tests say what is the matter
+            specs.append(_prepared(framework, name, task_of(name)).spec)
+    return Preloaded(specs)
 
 
 def _initialized(framework: str, algorithm: str, env_id: str, folder: Path) -> Prepared:
     """A pending run of the base hyperparameters in `folder`."""
+    prepared = _prepared(framework, algorithm, env_id)
+    initialize(prepared, folder)
+    return prepared
+
+
+def _prepared(framework: str, algorithm: str, env_id: str) -> Prepared:
+    return prepared_run(framework, algorithm, env=env_id, steps=STEPS, eval_every=32)
+
+
+def prepared_run(framework: str, algorithm: str, **asked: Any) -> Prepared:
+    """A run of the base hyperparameters on a scripted task.
+
+    Args:
+        framework: Name of the adapter.
+        algorithm: Name of the algorithm.
+        asked: Further values of its spec.
+    """
     base = dataclasses.asdict(base_hyperparameters(framework, algorithm))
-    asked = {
+    usual = {
         "study": "conformance",
         "framework": framework,
         "algorithm": algorithm,
-        "env": env_id,
+        "env": task_of(algorithm),
         "hps": framework,
         "seed": 0,
-        "steps": STEPS,
         "alignment": "full",
-        "eval_every": 32,
         "eval_episodes": 2,
     }
-    adapter = load_adapter(framework)
-    prepared = prepare(make_spec(DEFAULTS | asked, base, base), adapter)
-    initialize(prepared, folder)
-    return prepared
+    return prepare(make_spec(DEFAULTS | usual | asked, base, base), load_adapter(framework))
 
 
 def _execute(prepared: Prepared, folder: Path) -> str:
@@ -157,24 +190,11 @@ def _execute(prepared: Prepared, folder: Path) -> str:
         return execute(prepared, load_adapter(prepared.spec.framework), RunFolder(lease))
 
 
-def _run_alone(command: list[str]) -> tuple[int, str]:
-    """Exit code and output of a process that leaves no process behind."""
-    with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(
-            command,
-            env=lend_project(dict(os.environ)),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        process.wait()
-        output.seek(0)
-        text = output.read()
+def _check_nothing_is_left(session: int) -> None:
     deadline = time.monotonic() + 5
-    while left := _processes_of_session(process.pid):
+    while left := _processes_of_session(session):
         assert time.monotonic() < deadline, f"processes {left} are left"
         time.sleep(0.1)
-    return process.returncode, text
 
 
 def _processes_of_session(session: int) -> list[int]:

@@ -9,9 +9,9 @@ import pytest
 from envs.scripted import NARROW_ENV_ID
 from envs.tasks import load_task
 from harness.conformance.trainings import (
-    Circumstances,
     base_hyperparameters,
     observe,
+    task_of,
     train,
     with_value,
 )
@@ -90,7 +90,7 @@ class MeaningConformance:
         assert len(actions) >= _RANDOM, f"only {len(actions)} steps of warm-up could be had"
         distinct = len(np.unique(actions, axis=0))
         assert distinct > 0.9 * len(actions), f"{distinct} of {len(actions)} actions are distinct"
-        task = load_task(Circumstances().env_id)
+        task = load_task(task_of(off_policy_algorithm))
         shares = (actions - task.action_low) / (np.array(task.action_high) - task.action_low)
         assert np.abs(shares.mean(axis=0) - 0.5).max() < 0.15, "random actions lie on one side"
         # Uniform numbers have a deviation of 0.29 of their range.

@@ -21,6 +21,7 @@ from harness.contract.adapter import (
     MakeEnv,
     Native,
     Policy,
+    Resumable,
     Weights,
     load_adapter,
 )
@@ -31,9 +32,8 @@ from harness.contract.recipes import load_recipe
 from harness.contract.watchers import UnwatchedError, watching
 from harness.record.provenance import weights_sha256
 
-STEPS = 192
-
-
+# Two small rollouts, or as many steps of learning as of random actions.
+STEPS = 128
 TASKS = {"continuous": ENV_ID, "discrete": DISCRETE_ENV_ID}
 
 
@@ -210,12 +210,19 @@ class _Monitor:
         self.noise: list[NDArray[np.float32]] = []
 
     def attach(
-        self, policy: Policy, weights: Callable[[], Weights], loadable: Loadable | None = None
+        self,
+        policy: Policy,
+        weights: Callable[[], Weights],
+        loadable: Loadable | None = None,
+        resumable: Resumable | None = None,
     ) -> None:
         self.policy, self.weights = policy, weights
         self.events.tell(Attached(policy, weights))
 
     def record(self, metrics: Mapping[str, float]) -> None:
+        pass
+
+    def boundary(self) -> None:
         pass
 
     def before_action(self, observation: NDArray[Any], action: NDArray[np.float32]) -> None:

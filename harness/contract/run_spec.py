@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,10 @@ from harness.contract.adapter import load_adapter
 from harness.contract.algorithms import ALGORITHMS, UNUSABLE, Hyperparameters, only_of
 from harness.contract.fields import SpecError, bounded, build, check, plain
 from harness.record.layout import RESERVED, Place
+
+NO_INTERVENTION = "none"
+JOINT = "+"
+"""Between the names of interventions that are made together."""
 
 ALIGNMENTS = ("thesis", "full")
 WRAPPERS = ("none", "normalized")
@@ -21,9 +26,14 @@ DEFAULTS: dict[str, Any] = {
     "eval_episodes": 30,
     "evaluation_seed": 0,
     "threads": 1,
+    "intervention": NO_INTERVENTION,
 }
+CHECKPOINT_EVERY = 20.0
+"""Minutes between checkpoints, where nobody says."""
+
 _FOLDER_NAMES = ("study", "framework", "env", "hps")
 _LONGEST_VARIANT = 120
+_MOST_MINUTES = 10**6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,10 +56,14 @@ class RunSpec:
         wrappers: `none` or `normalized`.
         n_envs: Copies of the training environment that are stepped together.
         threads: Threads of numerical libraries; changes results in the last digits.
+        intervention: What is changed of everything else, by the names of `harness.interventions`
+            with `+` between them; `none` for nothing.
         hyperparameters: Unified hyperparameters, as asked for.
         overridden: Names of hyperparameters that differ from the recipe.
         python: Interpreter that trains, where it is not this one. No part of the identity:
             it names a place, not what is there.
+        checkpoint_every: Minutes between checkpoints; 0 is off. No part of the identity either:
+            a run that goes on from one ends as if it had not been interrupted.
     """
 
     hyperparameters: Hyperparameters
@@ -69,6 +83,8 @@ class RunSpec:
     wrappers: str = bounded(choices=WRAPPERS)
     n_envs: int = bounded(minimum=1, maximum=2**53)
     threads: int = bounded(minimum=1, maximum=2**53)
+    intervention: str = bounded()
+    checkpoint_every: float = dataclasses.field(default=CHECKPOINT_EVERY, compare=False)
 
     @property
     def variant(self) -> str:
@@ -96,7 +112,8 @@ class RunSpec:
     @property
     def title(self) -> str:
         """Short name for people."""
-        return f"{self.framework} {self.algorithm} {self.env} {self.hps} seed={self.seed}"
+        changed = "" if self.intervention == NO_INTERVENTION else f"+{self.intervention}"
+        return f"{self.framework}{changed} {self.algorithm} {self.env} {self.hps} seed={self.seed}"
 
 
 def make_spec(
@@ -131,7 +148,13 @@ def make_spec(
     if checked["alignment"] == "thesis":
         _check_thesis_overrides(algorithm, requested, overridden)
     python = values.get("python") or None
-    return RunSpec(**checked, hyperparameters=requested, overridden=overridden, python=python)
+    return RunSpec(
+        **checked,
+        hyperparameters=requested,
+        overridden=overridden,
+        python=python,
+        checkpoint_every=_check_minutes(values.get("checkpoint_every", CHECKPOINT_EVERY)),
+    )
 
 
 def spec_to_dict(spec: RunSpec) -> dict[str, Any]:
@@ -149,7 +172,8 @@ def spec_from_dict(content: Any) -> RunSpec:
     if not isinstance(content, Mapping) or not content:
         raise SpecError("spec is missing.")
     # What was recorded before a field existed is as the field's default has it.
-    content = {**DEFAULTS, "python": None, "overridden": (), **content}
+    later = {"python": None, "overridden": (), "checkpoint_every": CHECKPOINT_EVERY}
+    content = {**DEFAULTS, **later, **content}
     lacking = [name for name in names if name not in content]
     surplus = [str(name) for name in content if name not in names]
     if lacking or surplus:
@@ -170,7 +194,11 @@ def spec_from_dict(content: Any) -> RunSpec:
     if not isinstance(python, str | None):
         raise SpecError(f"python={python!r} must be the path of an interpreter.")
     return RunSpec(
-        **checked, hyperparameters=requested, overridden=tuple(overridden), python=python
+        **checked,
+        hyperparameters=requested,
+        overridden=tuple(overridden),
+        python=python,
+        checkpoint_every=_check_minutes(content["checkpoint_every"]),
     )
 
 
@@ -192,6 +220,16 @@ def _check_fields(values: Mapping[str, Any]) -> dict[str, Any]:
         name: check(name, values[name], int if field.type is int else str, field.metadata)
         for name, field in fields.items()
     }
+
+
+def _check_minutes(value: Any) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= _MOST_MINUTES:
+        raise SpecError(
+            f"checkpoint_every={value!r} must be a number of minutes from 0, which is off, to "
+            f"{_MOST_MINUTES}."
+        )
+    return float(value)
 
 
 def _check_names(values: Mapping[str, Any]) -> None:
@@ -217,6 +255,12 @@ def _check_folder_names(values: Mapping[str, Any]) -> None:
             )
         if not value or value.startswith(".") or "/" in value:
             raise SpecError(f"{name}={value!r} must be a name that can name a folder.")
+    intervention = values.get("intervention", NO_INTERVENTION)
+    if not re.fullmatch(r"[a-z0-9.+-]+", intervention):
+        raise SpecError(
+            f"intervention={intervention!r} must be {NO_INTERVENTION}, or names with {JOINT} "
+            "between them; parallax interventions lists them."
+        )
     if values["study"] in RESERVED:
         raise SpecError(f"study={values['study']!r} {RESERVED[values['study']]}: choose another.")
 

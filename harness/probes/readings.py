@@ -45,12 +45,16 @@ def batch(run: Run, step: Step | None = None) -> Batch:
     Raises:
         Unmeasured: Critics were shown something else than transitions of the run.
     """
-    step = critic_updates(run)[0] if step is None else step
+    chosen = critic_updates(run)[0] if step is None else step
+    return run.once(("batch", id(chosen)), lambda: (chosen, _batch(run, chosen)))[1]
+
+
+def _batch(run: Run, step: Step) -> Batch:
     if not step.pairs:
         raise Unmeasured("its critics saw no minibatch")
     if run.experiment.dictation.choices:
         rows = _rows_chosen(run, step)
-        return _batch(run, rows, run.actions()[rows])
+        return _of_rows(run, rows, run.actions()[rows])
     found = []
     for pairs in step.pairs:
         # Some frameworks show critics what comes next without leaving gradients out.
@@ -59,7 +63,7 @@ def batch(run: Run, step: Step | None = None) -> Batch:
     if not found:
         raise Unmeasured(FOREIGN)
     rows, actions, _ = min(found, key=lambda shown: shown[2])
-    return _batch(run, rows, actions)
+    return _of_rows(run, rows, actions)
 
 
 def _rows_chosen(run: Run, step: Step) -> NDArray[np.intp]:
@@ -71,7 +75,7 @@ def _rows_chosen(run: Run, step: Step) -> NDArray[np.intp]:
     return rows_shown(run, whole[0])
 
 
-def _batch(run: Run, rows: NDArray[np.intp], actions: Array) -> Batch:
+def _of_rows(run: Run, rows: NDArray[np.intp], actions: Array) -> Batch:
     transitions = [run.transitions[row] for row in rows]
     return Batch(
         np.array([t.observation for t in transitions]),
@@ -126,6 +130,13 @@ def critic_updates(run: Run) -> list[Step]:
     Raises:
         Unmeasured: There are none.
     """
+    found = run.once("critic updates", lambda: _critic_updates(run))
+    if not found:
+        raise Unmeasured("its optimisers took no step on all critics")
+    return found
+
+
+def _critic_updates(run: Run) -> list[Step]:
     found: list[Step] = []
     critics_of = set(critic_names(run))
     for step in run.record.steps:
@@ -136,10 +147,7 @@ def critic_updates(run: Run) -> list[Step]:
             found[-1] = _together(found[-1], step)
         else:
             found.append(step)
-    found = [step for step in found if critics_of <= set(step.networks)]
-    if not found:
-        raise Unmeasured("its optimisers took no step on all critics")
-    return found[:UPDATES]
+    return [step for step in found if critics_of <= set(step.networks)][:UPDATES]
 
 
 def critic_names(run: Run) -> tuple[str, ...]:
@@ -202,6 +210,11 @@ def critics(run: Run, step: Step) -> CriticReading:
     k (Q_i - y) with a common k; the two equations give k and y at each row. `slope` is there for
     rows where the critics differ.
     """
+    # The step is kept as well, so that no other gets its number.
+    return run.once(("critics", id(step)), lambda: (step, _critics(run, step)))[1]
+
+
+def _critics(run: Run, step: Step) -> CriticReading:
     data, (_, activation) = batch(run, step), HIDDEN[run.experiment.algorithm]
     inputs = np.hstack([data.observations, data.actions])
     names = ("critic1", "critic2")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from harness.contract.algorithms import ALGORITHMS
+from harness.contract.algorithms.base import field_names
 from harness.probes.lab import Experiment, Lab
 from harness.probes.networks import draw_weights, single
 from harness.probes.results import Array
@@ -92,10 +93,17 @@ def choosing(lab: Lab, steps: int, ends: bool = True, **replaced: Any) -> Dictat
 
 
 def weights(lab: Lab, algorithm: str) -> dict[str, Array]:
-    """Random weights of all networks."""
-    generator = np.random.default_rng([lab.seed, 1])
-    size = CHOICES if ALGORITHMS[algorithm].actions == "discrete" else ACTIONS
-    return draw_weights(generator, algorithm, OBSERVATIONS, size)
+    """Random weights of all networks; the arrays are everybody's and cannot be written to."""
+
+    def draw() -> dict[str, Array]:
+        generator = np.random.default_rng([lab.seed, 1])
+        size = CHOICES if ALGORITHMS[algorithm].actions == "discrete" else ACTIONS
+        found = draw_weights(generator, algorithm, OBSERVATIONS, size)
+        for array in found.values():
+            array.flags.writeable = False
+        return found
+
+    return dict(lab.once(("weights", algorithm), draw))
 
 
 def pass_through(weights: dict[str, Array], network: str, head: str, shift: float = 40.0) -> None:
@@ -148,9 +156,19 @@ def off_policy(
 
 
 def seldom(lab: Lab, algorithm: str, steps: int) -> dict[str, Any]:
-    """Settings with which there is one update after all steps, where the framework has them."""
+    """Settings with which there is one update after all steps, or at least few of the policy.
+
+    What the framework has of it: as little as possible, for nothing is read of these updates.
+    """
     rare: dict[str, Any] = {"env_steps_per_round": steps, "gradient_steps_per_round": 1}
-    return rare if lab.accepts(algorithm, rare, steps) else {}
+    late: dict[str, Any] = {"policy_delay": steps + 1}
+    known = set(field_names(ALGORITHMS[algorithm]))
+
+    def choose() -> dict[str, Any]:
+        possible = (s for s in (rare, late) if s.keys() <= known)
+        return next((s for s in possible if lab.accepts(algorithm, s, steps)), {})
+
+    return lab.once(("seldom", algorithm, steps), choose)
 
 
 def steepen(weights: dict[str, Array], factor: float) -> None:

@@ -5,6 +5,7 @@ Most of the first seconds of a run are imports, the same for every run of a fram
 
 import contextlib
 import functools
+import itertools
 import json
 import os
 import select
@@ -29,8 +30,8 @@ EXIT_UNKNOWN = 256
 _LOOK = 0.2  # seconds between two looks at whether a sweep goes on
 _LAST_WAIT = 5.0  # seconds for a server that has nothing left to do
 
-Kind = tuple[int, tuple[str, ...]]
-"""Threads and modules: what runs share that can be children of one server."""
+Kind = tuple[int, str]
+"""Threads and framework: what runs share that can be children of one server."""
 
 
 class Fork:
@@ -95,8 +96,10 @@ class Preloaded:
             specs: Runs that are to come, so that a server ends with the last that needs it.
             is_over: Asked while a server starts; it is ended where nobody waits for it anymore.
         """
-        kinds = Counter(kind for spec in specs if (kind := _kind(spec)))
+        listed = list(specs)
+        kinds = Counter(kind for spec in listed if (kind := _kind(spec)))
         self._due = Counter({kind: count for kind, count in kinds.items() if count > 1})
+        self._modules = {kind: _modules(listed, kind[1]) for kind in self._due}
         self._is_over = is_over
         self._servers: dict[Kind, _Server] = {}
         self._lock = threading.Lock()
@@ -133,7 +136,7 @@ class Preloaded:
             if kind is None or not self._due[kind]:
                 return None
             if kind not in self._servers:
-                self._servers[kind] = _Server(kind[1], environment)
+                self._servers[kind] = _Server(self._modules[kind], environment)
             server = self._servers[kind]
         try:
             return server.fork(arguments, log) if server.is_ready(self._is_over) else None
@@ -197,12 +200,18 @@ class _Server:
 
 def _kind(spec: RunSpec) -> Kind | None:
     """None for a run that needs a process of its own."""
-    if spec.python or not _can_watch():
-        return None
+    return None if spec.python or not _can_watch() else (spec.threads, spec.framework)
+
+
+def _modules(specs: Iterable[RunSpec], framework: str) -> tuple[str, ...]:
+    """What the trainings of a framework import, of all algorithms that it trains here."""
+    algorithms = dict.fromkeys(spec.algorithm for spec in specs if spec.framework == framework)
     try:
-        return spec.threads, training_modules(load_adapter(spec.framework), spec.algorithm)
+        adapter = load_adapter(framework)
     except SpecError:
-        return None  # its own process says so
+        return ()  # the run's own process says so
+    imported = (training_modules(adapter, algorithm) for algorithm in algorithms)
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(imported)))
 
 
 @functools.cache

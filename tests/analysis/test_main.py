@@ -3,6 +3,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from analysis.__main__ import main
@@ -12,14 +13,7 @@ FILES = ["comparison.csv", "comparison.md", "learning_curves.pdf", "learning_cur
 
 
 def command(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "analysis", *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return forked.run("analysis", *arguments, cwd=ROOT)
 
 
 def test_the_command_prints_the_table_and_says_where_files_are(results, make_run):

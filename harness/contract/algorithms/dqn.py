@@ -63,7 +63,7 @@ class DQN(OffPolicy):
         "target_update_interval": 8,  # a multiple of the rounds above
         "exploration_initial": 0.2,
         "exploration_final": 0.0,
-        "exploration_steps": 150,
+        "exploration_steps": 100,
         # Not far below what gradients are, so that less clips.
         "max_grad_norm": 10.0,
     }

@@ -2,13 +2,15 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import numpy as np
 
 from harness.probes import setups
-from harness.probes.lab import Lab, Run
+from harness.probes.lab import Experiment, Lab, Run
 from harness.probes.setups import HIGH, LOW, ROWS
 from harness.probes.td3 import trainings as td3
+from harness.probes.world import TERMINATED
 
 PAPER = "Lillicrap et al. 2016 (arXiv:1509.02971)"
 ALGORITHM = f"{PAPER}, algorithm 1"
@@ -46,21 +48,24 @@ def noisy(lab: Lab) -> Run:
 
 def process(lab: Lab) -> Run:
     """The same with an Ornstein-Uhlenbeck process of the paper's size."""
-    kind = {"exploration_noise_kind": "ornstein-uhlenbeck", "exploration_noise": SIGMA}
+    kind: dict[str, Any] = {
+        "exploration_noise_kind": "ornstein-uhlenbeck",
+        "exploration_noise": SIGMA,
+    }
     return lab.run(_noisy(lab, "process", kind))
 
 
-def _changed(lab: Lab, name: str, **changes: float) -> setups.Experiment:
+def _changed(lab: Lab, name: str, **changes: float) -> Experiment:
     experiment = update(lab).experiment
     changed = {**experiment.changes, **changes}
     return dataclasses.replace(experiment, name=f"ddpg {name}", changes=changed)
 
 
-def _noisy(lab: Lab, name: str, changes: dict[str, float | str]) -> setups.Experiment:
+def _noisy(lab: Lab, name: str, changes: dict[str, Any]) -> Experiment:
     weights = setups.weights(lab, "ddpg")
     setups.pass_through(weights, "policy", "out", shift=8.0)
     world = setups.dictation(lab, ROWS, LOW, HIGH)
     world.observations[:, 0] = world.resets[:, 0] = 0.0
-    world.ends[:] = np.where(np.arange(ROWS) == ROWS // 2, setups.TERMINATED, 0)
+    world.ends[:] = np.where(np.arange(ROWS) == ROWS // 2, TERMINATED, 0)
     settings = setups.seldom(lab, "ddpg", ROWS) | td3.FROZEN | {"batch_size": 2} | changes
     return setups.off_policy(f"ddpg {name}", "ddpg", world, weights, warm_up=0, **settings)

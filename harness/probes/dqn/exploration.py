@@ -61,7 +61,7 @@ def line(steps: Array) -> Array:
 def _schedule(lab: Lab) -> Measurement:
     run = trainings.exploring(lab)
     found = shares(run)[:STEPS]
-    steps = np.arange(len(found))
+    steps = np.arange(len(found), dtype=float)
     after = np.where(steps < WARM_UP, 1.0, line(steps))
     by_rounds = np.where(steps < WARM_UP, 1.0, line(steps // ROUND * ROUND))
     others = {
@@ -69,7 +69,7 @@ def _schedule(lab: Lab) -> Measurement:
         "it starts to fall after the warm-up": np.where(steps < WARM_UP, 1, line(steps - WARM_UP)),
         "it falls after each round of steps": by_rounds,
     }
-    axis = Axis("environment step", steps.astype(float))
+    axis = Axis("environment step", steps)
     return Measurement(found, after, axis, alternatives=others)
 
 

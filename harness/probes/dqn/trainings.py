@@ -238,7 +238,8 @@ def _counting(lab: Lab, name: str, every: int, interval: int) -> Experiment:
 def _first_preferred(lab: Lab, name: str, steps: int, **changes: Any) -> Experiment:
     # The greedy choice is the first, a random one is another, and coins are too large for it.
     weights, world = setups.weights(lab, "dqn"), setups.choosing(lab, steps, coin=0.999)
-    weights["critic1.out.bias"][0] += FAR
+    favoured = FAR * (np.arange(CHOICES) == 0)
+    weights["critic1.out.bias"] = single(weights["critic1.out.bias"] + favoured)
     world.random_actions[:] = (1 + 3 * world.random_actions) / CHOICES
     return _experiment(lab, name, world, 0, weights, **changes)
 

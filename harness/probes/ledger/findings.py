@@ -27,9 +27,9 @@ def parts(report: Report) -> Iterator[str]:
             label = ALGORITHMS[algorithm].label
             yield f"## {label}"
             yield ""
-            yield f"Where implementations of {label} differ from its paper, and no signature, no"
-            yield "command line and no recipe tells of it. Those that are not named do as it says,"
-            yield "or lack what the probe asks for."
+            yield f"Where implementations of {label} differ from its paper, and no signature and no"
+            yield "command line tells of it. Those that are not named do as it says, or lack what"
+            yield "the probe asks for; what is marked *our recipe* is this project's code there."
             yield ""
             yield HEAD
             yield from rows

@@ -1,7 +1,7 @@
 """Probes of defaults: what upstream itself declares, against the papers' values."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -12,7 +12,7 @@ from harness.contract.algorithms import PROBED as ALGORITHMS
 from harness.contract.recipes import load_recipe
 from harness.probes import setups
 from harness.probes.ddpg import trainings as ddpg_runs
-from harness.probes.lab import Lab
+from harness.probes.lab import Lab, Run
 from harness.probes.probe import Measurement, Probe, Unmeasured, listed
 from harness.probes.sac import trainings as sac_runs
 from harness.probes.td3 import trainings as td3_runs
@@ -21,7 +21,7 @@ from harness.probes.world import ENV_ID
 TASK = Task(ENV_ID, setups.OBSERVATIONS, setups.MINUS_UNIT, setups.UNIT, 0)
 CHOOSING = Task(ENV_ID, setups.OBSERVATIONS, (), (), 0, setups.CHOICES)
 STEPS = 10**6
-TRAININGS = {
+TRAININGS: dict[str, Callable[[Lab], Run]] = {
     "td3": td3_runs.counting,
     "sac": sac_runs.counting,
     "ddpg": ddpg_runs.counting,

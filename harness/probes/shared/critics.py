@@ -215,10 +215,19 @@ class Questions:
 
         def measure(lab: Lab) -> Measurement:
             run = self.run(lab)
-            found, expected = zip(
-                *(self._weights_of(lab, run, step) for step in self.steps(run)), strict=True
+            steps = self.steps(run)
+            drawn = (self.reader.target(lab, run, step) for step in steps)
+            found = np.array(
+                [self._weights_of(run, *pair) for pair in zip(steps, drawn, strict=True)]
             )
-            return Measurement(np.array(found), np.array(expected))
+            due = np.array([[weight for _, weight in self.terms(run, s).values()] for s in steps])
+            others: dict[str, list[Array]] = {}
+            for step in steps:
+                for name, target in self.target(run, step)[1].items():
+                    others.setdefault(name, []).append(self._weights_of(run, step, target))
+            return Measurement(
+                found, due, alternatives={name: np.array(each) for name, each in others.items()}
+            )
 
         return Probe(
             self._name("target_weights"),
@@ -229,12 +238,10 @@ class Questions:
             listed([f"weight of the {term}" for term in names]),
         )
 
-    def _weights_of(self, lab: Lab, run: Run, step: Step) -> tuple[Array, Array]:
+    def _weights_of(self, run: Run, step: Step, target: Array) -> Array:
         rows, known = _rows(run, step, 0), self.terms(run, step)
         basis = np.stack([term[rows] for term, _ in known.values()], axis=1)
-        target = self.reader.target(lab, run, step)[rows]
-        found = np.linalg.lstsq(basis, target, rcond=None)[0]
-        return np.asarray(found, float), np.array([weight for _, weight in known.values()])
+        return np.asarray(np.linalg.lstsq(basis, target[rows], rcond=None)[0], float)
 
     def _loss_factor(self) -> Probe:
         def measure(lab: Lab) -> Measurement:

@@ -24,7 +24,9 @@ from harness.probes.td3 import trainings
 from harness.probes.td3.trainings import CLIP, NOISE, PAPER
 
 
-def next_values(run: Run, step: Step, policy: str, suffix: str, std: float) -> tuple[Array, ...]:
+def next_values(
+    run: Run, step: Step, policy: str, suffix: str, std: float, cut: bool = True
+) -> tuple[Array, ...]:
     """All critics at the next action, each float[rows].
 
     Args:
@@ -33,12 +35,15 @@ def next_values(run: Run, step: Step, policy: str, suffix: str, std: float) -> t
         policy: Which one takes the action, by canonical name.
         suffix: Of the critics' names.
         std: Standard deviation of the noise on the action.
+        cut: Whether actions are kept within the bounds.
     """
     weights, data = step.before, batch(run, step)
     low, high = -np.ones(setups.ACTIONS), np.ones(setups.ACTIONS)
     mean = np.tanh(output(weights, policy, data.next_observations, RELU))
     noise = noise_of(run, step, len(mean))
-    action = formulas.smoothed_action(mean, noise, std, CLIP, low, high)
+    action = mean + formulas.smoothing_noise(noise, std, CLIP, low, high)
+    if cut:
+        action = np.clip(action, low, high)
     inputs = np.hstack([data.next_observations, action])
     names = (f"{name}{suffix}" for name in critic_names(run))
     return tuple(output(weights, name, inputs, RELU)[:, 0] for name in names)
@@ -48,9 +53,11 @@ def targets(run: Run, step: Step) -> Targets:
     """The paper's targets of an update, and others by what they are."""
     first, second = next_values(run, step, "policy_target", "_target", NOISE)
     still = next_values(run, step, "policy_target", "_target", 0.0)
+    beyond = next_values(run, step, "policy_target", "_target", NOISE, cut=False)
     online_policy = next_values(run, step, "policy", "_target", NOISE)
     online_critics = next_values(run, step, "policy_target", "", NOISE)
     values = twin_values(first, second) | {
+        "next actions that noise takes beyond the bounds are not cut": np.minimum(*beyond),
         "no noise in the next action": np.minimum(*still),
         "the online policy's next action": np.minimum(*online_policy),
         "the online critics' values": np.minimum(*online_critics),

@@ -14,10 +14,14 @@ from harness.record.provenance import weights_sha256
 
 ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
 CASES = {
-    "ppo": (4096, {"epochs": 3}, ["--update-epochs", "3"]),
-    "td3": (800, {"learning_starts": 500}, ["--learning-starts", "500"]),
-    "sac": (800, {"learning_starts": 500}, ["--learning-starts", "500"]),
-    "ddpg": (800, {"learning_starts": 500}, ["--learning-starts", "500"]),
+    "ppo": (
+        1024,
+        {"rollout_steps": 512, "minibatch_size": 16, "epochs": 2},
+        ["--num-steps", "512", "--update-epochs", "2"],  # in 32 minibatches, as by default
+    ),
+    "td3": (380, {"learning_starts": 300}, ["--learning-starts", "300"]),
+    "sac": (380, {"learning_starts": 300}, ["--learning-starts", "300"]),
+    "ddpg": (380, {"learning_starts": 300}, ["--learning-starts", "300"]),
     "dqn": (
         2000,
         {"learning_starts": 500, "exploration_steps": 1000},
@@ -40,7 +44,7 @@ def test_harness_changes_nothing(algorithm, wrappers, tmp_path):
         hyperparameters=unified,
         env=env,
         steps=steps,
-        eval_every=500,
+        eval_every=steps // 2,
         seed=5,
         wrappers=wrappers,
     )

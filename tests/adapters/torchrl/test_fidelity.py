@@ -9,14 +9,14 @@ import support
 
 from harness.record.provenance import weights_sha256
 
-ROUND = {"env_steps_per_round": 100, "gradient_steps_per_round": 100}
-OFF_POLICY = {"collector": {"init_random_frames": 200, "frames_per_batch": 100}}
+ROUND = {"env_steps_per_round": 50, "gradient_steps_per_round": 50}
+OFF_POLICY = {"collector": {"init_random_frames": 200, "frames_per_batch": 50}}
 # The last asks for one rollout and a half. The pendulum's actions range from -3 to 3.
 CASES = {
     "ppo": ("ppo", "Hopper-v4", 512, {"rollout_steps": 256, "epochs": 4}),
     "ppo, a part of a rollout": ("ppo", "Hopper-v4", 400, {"rollout_steps": 256, "epochs": 4}),
-    "td3": ("td3", "InvertedPendulum-v4", 400, {"learning_starts": 200, **ROUND}),
-    "sac": ("sac", "InvertedPendulum-v4", 400, {"learning_starts": 200, **ROUND}),
+    "td3": ("td3", "InvertedPendulum-v4", 300, {"learning_starts": 200, **ROUND}),
+    "sac": ("sac", "InvertedPendulum-v4", 300, {"learning_starts": 200, **ROUND}),
 }
 NATIVE = {"ppo": {"collector": {"frames_per_batch": 256}, "loss": {"ppo_epochs": 4}}}
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import forked
 import pytest
 from omegaconf import OmegaConf
 
@@ -15,10 +16,8 @@ from harness.sweep.eta import remaining_seconds
 TINY = ["hyperparameters.rollout_steps=128", "steps=256", "eval_every=128", "eval_episodes=2"]
 
 
-def harness(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "harness", *arguments], capture_output=True, text=True, **options
-    )
+def harness(*arguments, cwd=None):
+    return forked.run("harness", *arguments, cwd=cwd)
 
 
 def statuses(folder):
@@ -94,7 +93,14 @@ def reports(folder):
     return [top for top, _, files in os.walk(folder) if "progress.json" in files]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGHUP, marks=pytest.mark.long),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.long),
+    ],
+)
 def test_ctrl_c_and_a_closed_terminal_mark_runs_interrupted(number, tmp_path):
     arguments = ["--multirun", "seed=0,1,2", *TINY[:1], "steps=2000000", "eval_every=2000000"]
     process = subprocess.Popen(

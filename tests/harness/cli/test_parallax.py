@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import forked
 import pytest
 
 from harness.cli import parallax
@@ -30,7 +31,7 @@ def test_every_command_of_the_rooms_has_a_door():
 
 @pytest.mark.parametrize("name", parallax.names())
 def test_every_command_tells_its_options(name):
-    result = python("-m", "harness.cli", name, "--help")
+    result = forked.run("harness.cli", name, "--help")
     assert result.returncode == 0, result.stderr
     assert name in result.stdout and result.stderr == ""
 

@@ -1,11 +1,11 @@
 import json
 import shutil
-import subprocess
 import sys
 import time
 import venv
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 import support
@@ -30,8 +30,7 @@ def finished(tmp_path):
 
 
 def rerun(folder, *arguments):
-    command = [sys.executable, "-m", "harness", "rerun", str(folder), *arguments]
-    return subprocess.run(command, capture_output=True, text=True)
+    return forked.run("harness", "rerun", folder, *arguments)
 
 
 def test_run_again_is_identical(finished):

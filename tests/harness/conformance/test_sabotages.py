@@ -7,6 +7,7 @@ import pytest
 
 from envs.scripted import NARROW_ENV_ID
 from harness.conformance import AdapterConformance
+from harness.conformance.exits import preloaded, recorded
 from harness.conformance.trainings import kept, kept_observed
 from harness.contract import adapter
 
@@ -108,11 +109,12 @@ def sabotage(monkeypatch):
         monkeypatch.setenv("PYTHONPATH", str(TESTS))
         return framework
 
-    kept.cache_clear()
-    kept_observed.cache_clear()
+    caches = (kept, kept_observed, recorded, preloaded)
+    for cache in caches:
+        cache.cache_clear()
     yield replace
-    kept.cache_clear()
-    kept_observed.cache_clear()
+    for cache in caches:
+        cache.cache_clear()
 
 
 @pytest.mark.parametrize(("name", "check", "arguments", "message"), CASES)
