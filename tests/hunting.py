@@ -2,8 +2,8 @@
 
 `python -m tests.hunting` plants everything and prints the score. `python -m tests.hunting
 seeds 20` asks all implementations on 20 further seeds and prints which answers changed.
-`python -m tests.hunting misses` and `... fresh` plant what stands in those modules of
-`tests/plants`, and say whether the probe meant for each finds it, another one, or none.
+`python -m tests.hunting misses`, `... fresh` and `... fresh later` plant what stands in those
+modules of `tests/plants`, and say whether the probe meant for each finds it, another one, or none.
 """
 
 import dataclasses
@@ -220,6 +220,10 @@ def main(arguments) -> int:
             from tests.plants import fresh
 
             return tally(fresh.PLANTS)
+        case ["fresh", "later"]:
+            from tests.plants import fresh_later
+
+            return tally(fresh_later.PLANTS)
     return score()
 
 

@@ -84,7 +84,7 @@ PLANTS = (
         "np.random.rand() < 0.5 * self.exploration_rate",
         "exploration_schedule",
         "function",
-        0.4,
+        0.3,
         ("exploration_shape",),
         function="predict",
     ),

@@ -9,7 +9,7 @@ from harness.probes.dqn import trainings
 from harness.probes.dqn.trainings import LOUD, NORM, PAPER
 from harness.probes.lab import Lab, Run
 from harness.probes.networks import RELU
-from harness.probes.probe import Measurement, Probe, listed, relation
+from harness.probes.probe import Measurement, Probe, Unmeasured, listed, relation
 from harness.probes.readings import batch, critic_updates
 from harness.probes.results import Array, Axis
 from harness.probes.shared.critics import Reader
@@ -39,11 +39,17 @@ def errors_and_pulls(run: Run, step: Step) -> tuple[Array, Array]:
 
 
 def fitted(errors: Array, pulls: Array) -> tuple[float, float]:
-    """Pull per error near 0, and the error from which the pull is constant, 0 for none."""
+    """Pull per error near 0, and the error from which the pull is constant, 0 for none.
+
+    Raises:
+        Unmeasured: Nothing pulls.
+    """
     largest = np.abs(errors).max()
     near = (np.abs(errors) < NEAR * largest / 4) & (np.abs(errors) > FEW * largest / 4)
     near = near if near.any() else np.abs(errors) <= np.sort(np.abs(errors))[2]
     slope = float(np.median(pulls[near] / errors[near]))
+    if not slope:
+        raise Unmeasured("values of the actions that were taken are not drawn to anything")
     flat = np.abs(pulls) > BENT * np.abs(pulls).max()
     return slope, float(np.abs(pulls).max() / slope) if flat.sum() > 1 else 0.0
 

@@ -65,7 +65,7 @@ class Reader:
 
     Attributes:
         slopes: Second derivatives of the loss by predictions times the rows, float[some rows].
-        target: What predictions are drawn to, float[rows].
+        target: What predictions are drawn to, float[rows]; not a number where that shows nowhere.
     """
 
     slopes: Callable[[Run, Step], Array]
@@ -78,6 +78,7 @@ TWINS = Reader(
 """Two critics with one target tell both."""
 LOUD = 1e3
 """What rewards are multiplied by to see whether gradients are clipped."""
+LINEAR = "its loss is linear at these errors, so that none can be read off it"
 FIRST = f"in the first {UPDATES} updates"
 
 
@@ -200,14 +201,18 @@ class Questions:
         expected: list[Array] = []
         others: dict[str, list[Array]] = {}
         for step in _solvable(run, self.steps(run)):
-            rows = _rows(run, step, end)
+            target = self.reader.target(lab, run, step)
+            rows = _read(_rows(run, step, end), target)
             paper, known = self.target(run, step)
-            value.append(self.reader.target(lab, run, step)[rows])
+            value.append(target[rows])
             expected.append(paper[rows])
             for name, array in known.items():
                 others.setdefault(name, []).append(array[rows])
         joined = {name: np.concatenate(arrays) for name, arrays in others.items()}
-        return Measurement(np.concatenate(value), np.concatenate(expected), alternatives=joined)
+        found = np.concatenate(value)
+        if not len(found):
+            raise Unmeasured(LINEAR)
+        return Measurement(found, np.concatenate(expected), alternatives=joined)
 
     def weights(self) -> Probe:
         """What targets are summed from."""
@@ -239,7 +244,9 @@ class Questions:
         )
 
     def _weights_of(self, run: Run, step: Step, target: Array) -> Array:
-        rows, known = _rows(run, step, 0), self.terms(run, step)
+        rows, known = _read(_rows(run, step, 0), target), self.terms(run, step)
+        if len(rows) < len(known):
+            raise Unmeasured(LINEAR)
         basis = np.stack([term[rows] for term, _ in known.values()], axis=1)
         return np.asarray(np.linalg.lstsq(basis, target[rows], rcond=None)[0], float)
 
@@ -319,6 +326,11 @@ def _rows(run: Run, step: Step, end: int | None) -> NDArray[np.intp]:
     if not len(rows):
         raise Unmeasured("no such transition in the minibatch")
     return rows
+
+
+def _read(rows: NDArray[np.intp], target: Array) -> NDArray[np.intp]:
+    # Those of the rows whose target was read.
+    return rows[~np.isnan(target[rows])]
 
 
 def critics_seen_probe(algorithm: str, measure: Callable[[Lab], Measurement], paper: str) -> Probe:
