@@ -2,8 +2,8 @@
 
 `python -m tests.hunting` plants everything and prints the score. `python -m tests.hunting
 seeds 20` asks all implementations on 20 further seeds and prints which answers changed.
-`python -m tests.hunting misses` and `... fresh` plant what stands in those modules of
-`tests/plants`, and say whether the probe meant for each finds it, another one, or none.
+`python -m tests.hunting misses`, `... fresh` and `... fresh later` plant what stands in those
+modules of `tests/plants`, and say whether the probe meant for each finds it, another one, or none.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from harness.probes import registry
 from harness.probes.lab import Lab
 from harness.probes.probe import put, relate, same
 from harness.probes.results import AGREES, Answer
-from tests.plants import PLANTS, misses
+from tests.plants import LATER_PLANTS, PLANTS, misses
 
 CORE = {
     "ppo": "gae termination rollout_end value_target policy_gradient_direction std_gradient "
@@ -31,11 +31,18 @@ CORE = {
     "sac": "critic_loss_factor critic_target target_weights termination_target truncation_target "
     "target_update policy_terms critics_seen_by_policy stored_transition replay_sampling "
     "activation gradient_source optimizer_step",
+    "ddpg": "critic_loss_factor critic_target target_weights termination_target truncation_target "
+    "target_update policy_terms critics_seen_by_policy stored_transition replay_sampling "
+    "activation gradient_source optimizer_step exploration",
+    "dqn": "exploration_schedule exploration_shape greedy_action greedy_ties critic_loss "
+    "loss_numbers critic_target target_weights termination_target truncation_target "
+    "target_update counts stored_transition stored_action replay_sampling activation "
+    "gradient_source optimizer_step",
 }
 """Probes that need few trainings, and are put with each plant."""
 PROBES = {probe.name: probe for probe in registry.PROBES}
 FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou")
-ALGORITHMS = ("ppo", "td3", "sac")
+ALGORITHMS = ("ppo", "td3", "sac", "ddpg", "dqn")
 ROUNDING = 0.01
 """Largest relative error of a size that was measured."""
 
@@ -166,15 +173,15 @@ def _matches(name, patterns) -> bool:
 
 def score() -> int:
     """Plants everything; prints a line per plant and the score."""
-    right = 0
-    for plant in PLANTS:
+    right, plants = 0, (*PLANTS, *LATER_PLANTS)
+    for plant in plants:
         catch = hunt(plant, every(plant.algorithm))
         right += is_right(plant, catch)
         verdict = "found " if is_right(plant, catch) else "MISSED"
         print(f"{verdict} {plant.framework:8} {plant.algorithm} {plant.name}: {plant.probe}")
         print(f"       {catch.kind} {catch.size:.4g}; {catch.meaning}", *catch.others, flush=True)
-    print(f"{right} of {len(PLANTS)} plants found, named right and of the right size")
-    return 0 if right == len(PLANTS) else 1
+    print(f"{right} of {len(plants)} plants found, named right and of the right size")
+    return 0 if right == len(plants) else 1
 
 
 def seeds(count) -> int:
@@ -213,6 +220,10 @@ def main(arguments) -> int:
             from tests.plants import fresh
 
             return tally(fresh.PLANTS)
+        case ["fresh", "later"]:
+            from tests.plants import fresh_later
+
+            return tally(fresh_later.PLANTS)
     return score()
 
 

@@ -15,6 +15,13 @@ _CRITICS = {f"critic{i}{suffix}": f"qf{i}{suffix}" for i in (1, 2) for suffix in
 NETWORKS = {
     "td3": {"policy": "actor", "policy_target": "target_actor"} | _CRITICS,
     "sac": {"policy": "actor"} | _CRITICS,
+    "ddpg": {
+        "policy": "actor",
+        "policy_target": "target_actor",
+        "critic1": "qf1",
+        "critic1_target": "qf1_target",
+    },
+    "dqn": {"critic1": "q_network", "critic1_target": "target_network"},
 }
 """Per algorithm: canonical networks to the script's global names."""
 
@@ -48,10 +55,14 @@ def slots(algorithm: str, names: Mapping[str, Any]) -> dict[str, Slot]:
     found = {}
     for network, name in NETWORKS[algorithm].items():
         module = names[name]
+        if algorithm == "dqn":
+            sequence = module.network
+            found |= linears(network, {"0": sequence[0], "1": sequence[2], "out": sequence[4]})
+            continue
         layers = {"0": module.fc1, "1": module.fc2}
         if network.startswith("critic"):
             layers["out"] = module.fc3
-        elif algorithm == "td3":
+        elif algorithm != "sac":
             layers["out"] = module.fc_mu
         else:
             layers |= {"mean": module.fc_mean, "std": module.fc_logstd}

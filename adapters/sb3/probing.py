@@ -25,7 +25,18 @@ _TD3 = {
     for suffix in ("", "_target")
 } | _CRITICS
 _SAC = {"policy": ("actor.latent_pi.0", "actor.latent_pi.2", "actor.mu")} | _CRITICS
-MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {"ppo": _PPO, "td3": _TD3, "sac": _SAC}
+_DDPG = {name: layers for name, layers in _TD3.items() if not name.startswith("critic2")}
+_DQN = {
+    f"critic1{suffix}": tuple(f"q_net{suffix}.q_net.{j}" for j in (0, 2, 4))
+    for suffix in ("", "_target")
+}
+MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "ppo": _PPO,
+    "td3": _TD3,
+    "sac": _SAC,
+    "ddpg": _DDPG,
+    "dqn": _DQN,
+}
 """Per algorithm and canonical network: SB3's names of its two hidden layers and its output."""
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tianshou.algorithm import PPO
 
 from adapters.tianshou import train
-from adapters.torch_common.recording import Recorder, Slot, captured
+from adapters.torch_common.recording import Recorder, Slot, captured, linears
 from harness.contract.adapter import Context, Native
 from harness.probes.contract import Record, Script, Watch
 from harness.probes.world import Choices, World
@@ -25,12 +25,19 @@ NETWORKS: Mapping[str, Mapping[str, str]] = {
     "ppo": {"policy": "policy.actor", "value": "critic"},
     "td3": {"policy": "policy.actor", "policy_target": "actor_old.module"} | _CRITICS,
     "sac": {"policy": "policy.actor"} | _CRITICS,
+    "ddpg": {
+        "policy": "policy.actor",
+        "policy_target": "actor_old.module",
+        "critic1": "critic",
+        "critic1_target": "critic_old.module",
+    },
 }
 """Per algorithm: canonical networks to Tianshou's names."""
 HEADS = {
     "ppo": {"out": "mu.model.0"},
     "td3": {"out": "last.model.0"},
     "sac": {"mean": "mu.model.0", "std": "sigma.model.0"},
+    "ddpg": {"out": "last.model.0"},
 }
 """Per algorithm: layers that a policy ends with."""
 
@@ -58,7 +65,7 @@ def probe(algorithm: str, native: Native, context: Context, script: Script, watc
 
 
 def _tau(algorithm: str, model: Any) -> float:
-    return float("nan") if algorithm == "ppo" else float(model.tau)
+    return float(getattr(model, "tau", np.nan))
 
 
 @contextlib.contextmanager
@@ -78,6 +85,10 @@ def _dictate_choices(buffer: Any, world: World) -> None:
 
 def slots(algorithm: str, model: Any) -> dict[str, Slot]:
     """Canonical names to the model's tensors."""
+    if algorithm == "dqn":
+        return _values(model.policy.model, "critic1") | _values(
+            model.model_old.module, "critic1_target"
+        )
     found: dict[str, Slot] = {}
     for network, name in NETWORKS[algorithm].items():
         is_policy = network.startswith("policy")
@@ -91,6 +102,24 @@ def slots(algorithm: str, model: Any) -> dict[str, Slot]:
     if algorithm == "sac":
         found["temperature.log"] = Slot(model.alpha._log_alpha, np.newaxis)
     return found
+
+
+def _values(net: Any, network: str) -> dict[str, Slot]:
+    # A network of any depth; with heads of their own for the value and the advantages.
+    *hidden, last = _linear_layers(net.model)
+    if net.use_dueling:
+        hidden, last = [*hidden, last], None
+    layers = {str(number): layer for number, layer in enumerate(hidden)}
+    if last is not None:
+        return linears(network, layers | {"out": last})
+    for head, part in (("advantage", net.Q), ("value", net.V)):
+        before, final = _linear_layers(part)
+        layers |= {f"{head}0": before, head: final}
+    return linears(network, layers)
+
+
+def _linear_layers(mlp: Any) -> list[Any]:
+    return [layer for layer in mlp.model if isinstance(layer, torch.nn.Linear)]
 
 
 def _rollout(batch: Any) -> Mapping[str, NDArray[Any]]:

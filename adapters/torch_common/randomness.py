@@ -13,6 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from adapters.torch_common.places import Scalars
+from harness.probes.coins import COMPARISONS
 from harness.probes.world import Rotations, World
 
 RANDOM = frozenset(
@@ -40,6 +41,7 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._world, self._turns = world, Rotations(world)
         self._names: dict[Any, str] = {}
         self._backward: Any = None
+        self._coins: Any = None
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -72,6 +74,8 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = self._names.get(func)
         if name is None:
             name = self._names[func] = func.overloadpacket.__name__
+        if self._coins is not None and name in COMPARISONS:
+            self._compare(*args)
         if name not in RANDOM or not self._world.started:
             result = func(*args, **kwargs)
             self.scalars.note(result, args)
@@ -88,6 +92,9 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif name == "normal":
             mean, std = args[:2]
             result.copy_(mean + std * self._numbers("normal_", result))
+        elif self._world.dictation.choices and name == "rand":
+            result.fill_(self._world.dictation.coin)
+            self._coins = result
         elif name in ("rand", "rand_like"):
             result.copy_(self._numbers("uniform_", result))
         elif name == "randint":
@@ -97,6 +104,11 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif name == "randperm":
             result.copy_(torch.as_tensor(self._turns.next(args[0])))
         return result
+
+    def _compare(self, one: Any, other: Any) -> None:
+        # Torch may hand on the coins as another tensor on the same numbers.
+        if isinstance(one, torch.Tensor) and one.data_ptr() == self._coins.data_ptr():
+            self._world.compared(float(other))
 
     def _numbers(self, kind: str, like: torch.Tensor) -> torch.Tensor:
         d, row = self._world.dictation, self._world.row

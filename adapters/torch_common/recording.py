@@ -225,6 +225,8 @@ class Recorder:
         seen = np.array(_whole(event.inputs[0]).detach().numpy(), dtype=float)
         if event.layer.in_features == size:
             self._seen = seen.reshape(-1, size)
+            if world.choices and len(self._steps) < self._script.snapshots:
+                self._pairs.append(self._seen)
         elif len(self._steps) < self._script.snapshots:
             columns = self._slots["critic1.0.weight"].columns
             for pairs in seen.reshape(-1, *seen.shape[-2:]):

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.torch_common.recording import Recorder, Slot, captured
-from adapters.torchrl import loop, ppo, sac, td3
+from adapters.torchrl import ddpg, dqn, loop, ppo, sac, td3
 from harness.contract.adapter import Context, Native
 from harness.probes.contract import Record, Script, Watch
 
-MODULES: Mapping[str, Any] = {"ppo": ppo, "td3": td3, "sac": sac}
+MODULES: Mapping[str, Any] = {"ppo": ppo, "td3": td3, "sac": sac, "ddpg": ddpg, "dqn": dqn}
 _HIDDEN = ("0", "2")
 _LAST = "4"
 
@@ -29,13 +29,16 @@ def probe(algorithm: str, native: Native, context: Context, script: Script, watc
             script,
             watch,
             lambda: slots(algorithm, built[0].loss, context.task.action_size),
-            lambda: _rollout(rollouts[-1]) if algorithm == "ppo" else _replay(buffers[0]),
+            lambda: (
+                _rollout(rollouts[-1]) if algorithm == "ppo" else _replay(algorithm, buffers[0])
+            ),
             early=algorithm == "ppo",
         )
         with recorder.watching():
             MODULES[algorithm].train(native, context, script.world.make_env, watch)
     targets = getattr(built[0], "targets", None)
-    record = recorder.record({} if targets is None else {"tau": float(targets.eps)})
+    tau = getattr(targets, "eps", None)
+    record = recorder.record({} if tau is None else {"tau": float(tau)})
     if algorithm == "ppo":
         # The recipe reports means over a rollout; here is what each update reported.
         record = dataclasses.replace(record, metrics=tuple(map(_plain, reported)))
@@ -49,14 +52,25 @@ def _plain(metrics: Mapping[str, Any]) -> dict[str, float]:
 def slots(algorithm: str, loss: Any, action_size: int) -> dict[str, Slot]:
     """Canonical names to the tensors of the loss."""
     found: dict[str, Slot] = {}
-    actor = "module.0.module." if algorithm == "td3" else "module.0.module.0."
-    for suffix in ("", "_target") if algorithm == "td3" else ("",):
+    if algorithm == "dqn":
+        for suffix in ("", "_target"):
+            values = _tensors(loss, "value_network", suffix)
+            found |= _layers(values, f"critic1{suffix}", "module.0.module.")
+        return found
+    deterministic = algorithm in ("td3", "ddpg")
+    actor = "module.0.module." if deterministic else "module.0.module.0."
+    for suffix in ("", "_target") if deterministic else ("",):
         policy = _tensors(loss, "actor_network", suffix)
         found |= _layers(policy, f"policy{suffix}", actor, sac_rows=_rows(algorithm, action_size))
     if algorithm == "ppo":
         found["policy.log_std"] = Slot(policy["module.0.module.1.state_independent_scale"])
         return found | _layers(_tensors(loss, "critic_network", ""), "value", "module.")
     for suffix in ("", "_target"):
+        if algorithm == "ddpg":
+            critic = _tensors(loss, "value_network", suffix)
+            size = action_size
+            found |= _layers(critic, f"critic1{suffix}", "module.", action_size=size)
+            continue
         critics = _tensors(loss, "qvalue_network", suffix)
         for i in (0, 1):
             found |= _layers(critics, f"critic{i + 1}{suffix}", "module.", i, action_size)
@@ -112,7 +126,7 @@ def _rollout(rollout: Any) -> Mapping[str, NDArray[Any]]:
     return _arrays(flat, names)
 
 
-def _replay(buffer: Any) -> Mapping[str, NDArray[Any]]:
+def _replay(algorithm: str, buffer: Any) -> Mapping[str, NDArray[Any]]:
     names = {
         "observations": "observation",
         "actions": "action",
@@ -120,7 +134,10 @@ def _replay(buffer: Any) -> Mapping[str, NDArray[Any]]:
         "next_observations": ("next", "observation"),
         "terminated": ("next", "terminated"),
     }
-    return _arrays(buffer[:], names)
+    found = _arrays(buffer[:], names)
+    if algorithm == "dqn":  # one of several is 1
+        found["actions"] = found["actions"].argmax(axis=-1).astype(float)
+    return found
 
 
 def _arrays(data: Any, names: Mapping[str, Any]) -> dict[str, NDArray[Any]]:

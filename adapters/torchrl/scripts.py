@@ -14,9 +14,21 @@ FILES = {
     "ppo": ("ppo/ppo_mujoco.py", "ppo/utils_mujoco.py"),
     "td3": ("td3/td3.py", "td3/utils.py"),
     "sac": ("sac/sac.py", "sac/utils.py"),
+    "ddpg": ("ddpg/ddpg.py", "ddpg/utils.py"),
+    "dqn": ("dqn/dqn_cartpole.py", "dqn/utils_cartpole.py"),
 }
 """Per algorithm: its script and what that imports."""
-COMPONENTS = ("ClipPPOLoss", "GAE", "Adam", "AdditiveGaussianModule", "TD3Loss", "SACLoss", "MLP")
+COMPONENTS = (
+    "ClipPPOLoss",
+    "GAE",
+    "Adam",
+    "AdditiveGaussianModule",
+    "TD3Loss",
+    "SACLoss",
+    "DDPGLoss",
+    "DQNLoss",
+    "MLP",
+)
 """Classes whose arguments are hyperparameters."""
 
 

@@ -9,6 +9,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from harness.contract.algorithms import ALGORITHMS, UNUSABLE, only_of
 from harness.contract.fields import unknown
+from harness.contract.recipes import recipe_names
 from harness.contract.run_spec import RunSpec
 
 REFUSALS = (HydraException, OmegaConfBaseException)
@@ -22,6 +23,8 @@ _ELSEWHERE = {
 def explain(error: BaseException) -> str:
     """The error without what only concerns Hydra's own workings."""
     text = str(error)
+    if recipe := re.search(r"Could not find 'hyperparameters/([^/']+)/([^']+)'", text):
+        return _explain_recipe(*recipe.groups())
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         return _explain_choice(error.missing_cfg_file, error.options or ()) or _shortened(text)
     mistyped = re.match(r"Could not override '([^']+)'", text)
@@ -44,6 +47,11 @@ def _explain_choice(path: str, options: Sequence[str]) -> str:
         return f"algorithm={name} cannot be used ({UNUSABLE[name]})."
     other = _ELSEWHERE.get(group, "").format(name)
     return f"{unknown(f'{group}={name}', name, list(options))} {other}".strip()
+
+
+def _explain_recipe(algorithm: str, name: str) -> str:
+    known = recipe_names(algorithm) if algorithm in ALGORITHMS else []
+    return f"algorithm={algorithm} has no such recipe: {unknown(f'hps={name}', name, known)}"
 
 
 def _explain_name(name: str) -> str:

@@ -84,7 +84,12 @@ def new_package(name: str, parent: Path) -> list[Path]:
     module = f"parallax_{name}"
     skeleton = Skeleton(name, module, module, "tests")
     files = skeleton.files(f"{module}/hp_configs")
-    files["pyproject.toml"] = skeleton.fill("pyproject.toml")
+    files["pyproject.toml"] = skeleton.fill(
+        "pyproject.toml",
+        what="a framework",
+        group=_GROUP,
+        entry=f"{module}:{skeleton.class_name}",
+    )
     return write({parent / name / path: text for path, text in files.items()}, {})
 
 
@@ -219,6 +224,7 @@ class Skeleton:
             algorithm_module="harness.contract.algorithms",
             algorithm_class=cls.__name__,
             label=cls.label,
+            settings_file=f"{self.folder}/settings/{algorithm}.py",
             fields=_claims(algorithm),
         )
 

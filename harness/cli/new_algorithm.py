@@ -1,6 +1,7 @@
-"""`parallax new-algorithm NAME`: the skeleton of another algorithm, in a checkout of this project.
+"""`parallax new-algorithm NAME`: the skeleton of another algorithm.
 
-It is a description, recipes, and a module of settings in each framework that is named.
+It is a description, recipes, and a module of settings for each framework that is named, in a
+checkout of this project or in a package of its own.
 """
 
 import argparse
@@ -9,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.cli.new_adapter import Skeleton, add_entry, check_checkout, check_word, write
+from harness.contract.adapter import installed_adapters
 from harness.contract.algorithms import ALGORITHMS, ENTRY_POINT_GROUP
-from harness.contract.fields import SpecError
+from harness.contract.fields import SpecError, unknown
 
 DESCRIPTIONS = "harness/contract/algorithms"
 FAMILIES = ("on-policy", "off-policy")
@@ -45,22 +47,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("name", metavar="NAME", help="how the algorithm is called: algorithm=NAME")
     parser.add_argument("--family", choices=FAMILIES, default="off-policy")
     parser.add_argument("--actions", choices=["continuous", "discrete"], default="continuous")
+    parser.add_argument("--frameworks", nargs="*", default=[], help="adapters that will have it")
     parser.add_argument(
-        "--frameworks", nargs="*", default=[], help="adapters of the checkout that will have it"
+        "--package", action="store_true", help="make a package of its own instead, in --in/NAME"
     )
     parser.add_argument(
         "--in", dest="folder", type=Path, default=Path(), help="a checkout of this project"
     )
     options = parser.parse_args(arguments)
     try:
-        written = new_algorithm(
+        make = new_package if options.package else new_algorithm
+        written = make(
             options.name, options.folder, options.family, options.actions, options.frameworks
         )
     except SpecError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     print("\n".join(["Written:", *(f"  {path}" for path in written)]))
-    print(_next_steps(options.name, options.folder))
+    print(_next_steps(options.name, options.folder, options.package))
     return 0
 
 
@@ -83,20 +87,70 @@ def new_algorithm(
         SpecError: The name cannot be had, the folder is no checkout, it has no such adapter, or
             a file is in the way.
     """
-    check_word(name)
-    if name in ALGORITHMS or (root / DESCRIPTIONS / f"{name}.py").exists():
-        raise SpecError(f"NAME={name} is taken by an algorithm or its parts: choose another.")
-    project = check_checkout(root)
+    _check_name(name, root / DESCRIPTIONS / f"{name}.py")
+    project = check_checkout(root, ", or use --package for a package of your own")
     for framework in frameworks:
         _check_framework(framework, root)
-    files = {f"{DESCRIPTIONS}/{name}.py": _description(name, family, actions)}
-    for recipe in ("original", *frameworks):
-        files[f"hp_configs/{name}/{recipe}.yaml"] = _recipe(recipe, FIELDS[family])
+    description = f"{DESCRIPTIONS}/{name}.py"
+    files = {description: _description(name, family, actions, description)}
+    files |= _recipes(f"hp_configs/{name}", family, frameworks)
     for framework in frameworks:
-        files[f"adapters/{framework}/settings/{name}.py"] = _settings(name, framework, family)
+        file = f"adapters/{framework}/settings/{name}.py"
+        module = f"harness.contract.algorithms.{name}"
+        files[file] = _settings(name, framework, family, module, file)
     entry = f'{name} = "harness.contract.algorithms.{name}:{_class_name(name)}"'
     changed = add_entry(project.read_text(), ENTRY_POINT_GROUP, entry)
     return write({root / path: text for path, text in files.items()}, {project: changed})
+
+
+def new_package(
+    name: str, parent: Path, family: str, actions: str, frameworks: Sequence[str]
+) -> list[Path]:
+    """Writes an algorithm as a package of its own, into the new folder `parent / name`.
+
+    Args:
+        name: Name of the algorithm.
+        parent: Where the package's folder goes.
+        family: `on-policy` or `off-policy`.
+        actions: `continuous` or `discrete`.
+        frameworks: Installed ones that get a module of settings and a recipe.
+
+    Returns:
+        The files written.
+
+    Raises:
+        SpecError: The name cannot be had, a framework is not known, or a file is in the way.
+    """
+    _check_name(name)
+    for framework in frameworks:
+        if framework not in installed_adapters():
+            raise SpecError(
+                unknown(f"--frameworks {framework}", framework, list(installed_adapters()))
+            )
+    module = f"parallax_{name}"
+    file = f"{module}/description.py"
+    files = {
+        f"{module}/__init__.py": f'"""{_class_name(name)}, an algorithm of Parallax."""\n',
+        file: _description(name, family, actions, file),
+        "pyproject.toml": _skeleton(name).fill(
+            "pyproject.toml",
+            what="an algorithm",
+            group=ENTRY_POINT_GROUP,
+            module=module,
+            entry=f"{module}.description:{_class_name(name)}",
+        ),
+    }
+    files |= _recipes(f"{module}/hp_configs/{name}", family, frameworks)
+    for framework in frameworks:
+        path = f"{module}/{framework}_settings.py"
+        files[path] = _settings(name, framework, family, f"{module}.description", path)
+    return write({parent / name / path: text for path, text in files.items()}, {})
+
+
+def _check_name(name: str, *parts: Path) -> None:
+    check_word(name)
+    if name in ALGORITHMS or any(part.exists() for part in parts):
+        raise SpecError(f"NAME={name} is taken by an algorithm or its parts: choose another.")
 
 
 def _check_framework(framework: str, root: Path) -> None:
@@ -112,11 +166,16 @@ def _class_name(name: str) -> str:
     return name.upper() if len(name) <= 4 else "".join(map(str.capitalize, name.split("_")))
 
 
-def _description(name: str, family: str, actions: str) -> str:
+def _description(name: str, family: str, actions: str, file: str) -> str:
     template = f"algorithm_{family.replace('-', '_')}.py"
     return _skeleton(name).fill(
-        template, algorithm=name, algorithm_class=_class_name(name), actions=actions
+        template, description=file, algorithm_class=_class_name(name), actions=actions
     )
+
+
+def _recipes(folder: str, family: str, frameworks: Sequence[str]) -> dict[str, str]:
+    names = ("original", *frameworks)
+    return {f"{folder}/{recipe}.yaml": _recipe(recipe, FIELDS[family]) for recipe in names}
 
 
 def _recipe(recipe: str, values: Mapping[str, object]) -> str:
@@ -129,11 +188,11 @@ def _plain(value: object) -> str:
     return f"{value:.8f}".rstrip("0") if isinstance(value, float) else str(value)
 
 
-def _settings(name: str, framework: str, family: str) -> str:
+def _settings(name: str, framework: str, family: str, module: str, file: str) -> str:
     return _skeleton(framework).fill(
         "settings.py",
-        algorithm=name,
-        algorithm_module=f"harness.contract.algorithms.{name}",
+        algorithm_module=module,
+        settings_file=file,
         algorithm_class=_class_name(name),
         label=_class_name(name),
         fields="\n".join(f'    # t.aligned("{field}", "its option")' for field in FIELDS[family]),
@@ -144,9 +203,12 @@ def _skeleton(name: str) -> Skeleton:
     return Skeleton(name, f"adapters.{name}", f"adapters/{name}", f"tests/adapters/{name}")
 
 
-def _next_steps(name: str, folder: Path) -> str:
+def _next_steps(name: str, folder: Path, package: bool) -> str:
+    root = folder / name if package else folder
+    description = f"parallax_{name}/description" if package else f"{DESCRIPTIONS}/{name}"
     return f"""Next:
-  1. python -m pip install --no-deps --editable {folder}    (so that algorithm={name} is found)
-  2. fill in {folder / DESCRIPTIONS / name}.py, then the recipes, then each framework's settings
-  3. python -m pytest {folder}/tests/adapters -k {name}    (each failure names what to fill in)
+  1. python -m pip install --no-deps --editable {root}    (so that algorithm={name} is found)
+  2. fill in {root / description}.py, then the recipes, then each framework's settings
+  3. python -m pytest tests/adapters -k {name}    (in a checkout of this project; each failure
+     names what to fill in)
 docs/adding-an-algorithm.md tells each step."""

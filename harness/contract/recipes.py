@@ -1,6 +1,6 @@
-"""Hyperparameter files: those in `hp_configs/` and those that adapters bring along.
+"""Hyperparameter files: those in `hp_configs/` and those that packages bring along.
 
-An adapter's package may hold a folder `hp_configs/<algorithm>/` of its own.
+The package of an adapter or of an algorithm may hold a folder `hp_configs/<algorithm>/` of its own.
 """
 
 import copy
@@ -23,6 +23,8 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def recipe_files(algorithm: str) -> dict[str, Path]:
     """Recipe files of an algorithm by name, sorted; this project's own come first."""
     packages = ["hp_configs", *(entry.module for entry in installed_adapters().values())]
+    if algorithm in ALGORITHMS:
+        packages.append(ALGORITHMS[algorithm].__module__.partition(".")[0])
     files: dict[str, Path] = {}
     for package in packages:
         for folder in _folders(package):

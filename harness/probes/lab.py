@@ -12,6 +12,7 @@ import numpy as np
 
 from envs.tasks import Task
 from harness.contract.adapter import Adapter, Context, Native
+from harness.contract.algorithms import ALGORITHMS
 from harness.contract.fields import SpecError
 from harness.contract.recipes import load_recipe
 from harness.probes.contract import Parameters, Probeable, Record, Script, Watch
@@ -19,6 +20,8 @@ from harness.probes.results import Array
 from harness.probes.world import ENV_ID, Dictation, Draw, Transition, World
 
 T = TypeVar("T")
+TO_ONE = ((-1.0,), (1.0,), 0, 0)
+"""Bounds, time limit and choices of a task with continuous actions."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Run:
         transitions: What the environment saw.
         watch: What the framework reported, and its greedy policy.
         draws: Random whole numbers it asked for; see `World`.
+        thresholds: Shares of random actions, with environment steps taken before; see `World`.
         kept: What was made of it and is read again; see `once`.
     """
 
@@ -68,6 +72,7 @@ class Run:
     transitions: tuple[Transition, ...]
     watch: Watch
     draws: tuple[Draw, ...] = ()
+    thresholds: tuple[tuple[int, float], ...] = ()
     kept: dict[Hashable, Any] = dataclasses.field(default_factory=dict)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -129,7 +134,8 @@ class Lab:
 
     def accepts(self, algorithm: str, changes: Mapping[str, Any], steps: int) -> bool:
         """Whether the framework takes settings for a training of so many steps."""
-        task = Task(ENV_ID, 1, (-1.0,), (1.0,), 0)
+        bounds = ((), (), 0, 2) if ALGORITHMS[algorithm].actions == "discrete" else TO_ONE
+        task = Task(ENV_ID, 1, *bounds)
         try:
             self._translated(algorithm, Context(task, steps, 0), changes)
         except SpecError:
@@ -156,7 +162,13 @@ class Lab:
             record = self.adapter.probe(algorithm, native, context, script, watch)
         self._places.setdefault(algorithm, {}).update(record.places)
         return Run(
-            experiment, hyperparameters, record, tuple(world.transitions), watch, tuple(world.draws)
+            experiment,
+            hyperparameters,
+            record,
+            tuple(world.transitions),
+            watch,
+            tuple(world.draws),
+            tuple(world.thresholds),
         )
 
 

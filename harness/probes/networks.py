@@ -27,8 +27,23 @@ ACTIVATIONS: Mapping[str, Activation] = {
 }
 """Functions that hidden units are compared with."""
 
-HIDDEN = {"ppo": (64, TANH), "td3": (256, RELU), "sac": (256, RELU)}
-"""Units per hidden layer and activation that probes use, by algorithm."""
+HIDDEN: Mapping[str, tuple[tuple[int, int], Activation]] = {
+    "ppo": ((64, 64), TANH),
+    "td3": ((256, 256), RELU),
+    "sac": ((256, 256), RELU),
+    "ddpg": ((256, 256), RELU),
+    "dqn": ((120, 84), RELU),
+}
+"""Units of the two hidden layers and activation that probes use, by algorithm."""
+
+NETWORKS: Mapping[str, tuple[str, ...]] = {
+    "ppo": ("policy", "value"),
+    "td3": ("policy", "critic1", "critic2", "critic1_target", "critic2_target", "policy_target"),
+    "sac": ("policy", "critic1", "critic2", "critic1_target", "critic2_target"),
+    "ddpg": ("policy", "critic1", "critic1_target", "policy_target"),
+    "dqn": ("critic1", "critic1_target"),
+}
+"""Networks by algorithm."""
 
 
 def features(weights: Parameters, network: str, inputs: Array, activation: Activation) -> Array:
@@ -136,23 +151,27 @@ def draw_weights(
     observation_size: int,
     action_size: int,
 ) -> dict[str, Array]:
-    """Well-conditioned random weights of all of an algorithm's networks; targets differ."""
+    """Well-conditioned random weights of all of an algorithm's networks; targets differ.
+
+    Args:
+        generator: Of the numbers.
+        algorithm: Name.
+        observation_size: Number of observation dimensions.
+        action_size: Number of action dimensions, or of choices.
+    """
     heads: Mapping[str, Sequence[str]] = {
         "policy": ("mean", "std") if algorithm == "sac" else ("out",)
     }
-    if algorithm == "ppo":
-        networks = ["policy", "value"]
-    else:
-        networks = ["policy", "critic1", "critic2", "critic1_target", "critic2_target"]
-        networks += ["policy_target"] if algorithm == "td3" else []
-    units, _ = HIDDEN[algorithm]
+    networks, ((first, second), _) = NETWORKS[algorithm], HIDDEN[algorithm]
+    # Without a policy there are values of all choices.
+    choosing = "policy" not in networks
     weights: dict[str, Array] = {}
     for network in networks:
-        critic = network.startswith("critic")
-        inputs = observation_size + (action_size if critic else 0)
-        outputs = action_size if network.startswith("policy") else 1
-        layers = {"0": (units, inputs, 1.0), "1": (units, units, 1.4)}
-        layers |= dict.fromkeys(heads.get(network, ("out",)), (outputs, units, 0.5))
+        takes_actions = network.startswith("critic") and not choosing
+        inputs = observation_size + (action_size if takes_actions else 0)
+        outputs = action_size if network.startswith("policy") or choosing else 1
+        layers = {"0": (first, inputs, 1.0), "1": (second, first, 1.4)}
+        layers |= dict.fromkeys(heads.get(network, ("out",)), (outputs, second, 0.5))
         for name, (rows, columns, gain) in layers.items():
             scale = gain / np.sqrt(columns)
             weights[f"{network}.{name}.weight"] = scale * generator.normal(size=(rows, columns))

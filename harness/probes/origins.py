@@ -18,6 +18,10 @@ PARTS = {
         "target_noise_scale",
         "target_noise_clip",
         "gradient_clipping",
+        "exploration_kind",
+        "exploration_schedule",
+        "exploration_shape",
+        "target_by_default",
     ),
     LOOP: (
         "counts*",

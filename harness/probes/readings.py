@@ -1,5 +1,6 @@
 """Reading answers off a run: what upstream's gradients say about its losses."""
 
+import contextlib
 import dataclasses
 
 import numpy as np
@@ -31,6 +32,7 @@ class Batch:
     ends: Array
 
 
+FOREIGN = "its networks were shown something else than observations of the run"
 UPDATES = 5
 """How many updates are read: what is stale, adds up or is reset shows after the first."""
 
@@ -50,8 +52,30 @@ def batch(run: Run, step: Step | None = None) -> Batch:
 def _batch(run: Run, step: Step) -> Batch:
     if not step.pairs:
         raise Unmeasured("its critics saw no minibatch")
-    found = [_transitions_of(run, pairs) for pairs in step.pairs]
+    if run.experiment.dictation.choices:
+        rows = _rows_chosen(run, step)
+        return _of_rows(run, rows, run.actions()[rows])
+    found = []
+    for pairs in step.pairs:
+        # Some frameworks show critics what comes next without leaving gradients out.
+        with contextlib.suppress(Unmeasured):
+            found.append(_transitions_of(run, pairs))
+    if not found:
+        raise Unmeasured(FOREIGN)
     rows, actions, _ = min(found, key=lambda shown: shown[2])
+    return _of_rows(run, rows, actions)
+
+
+def _rows_chosen(run: Run, step: Step) -> NDArray[np.intp]:
+    # What is predicted comes first: some frameworks show networks what comes next as well.
+    size = run.hyperparameters.batch_size
+    whole = [shown for shown in step.pairs if len(shown) == size]
+    if not whole:
+        raise Unmeasured("its network saw no minibatch")
+    return rows_shown(run, whole[0])
+
+
+def _of_rows(run: Run, rows: NDArray[np.intp], actions: Array) -> Batch:
     transitions = [run.transitions[row] for row in rows]
     return Batch(
         np.array([t.observation for t in transitions]),
@@ -84,7 +108,7 @@ def rows_shown(run: Run, observations: Array) -> NDArray[np.intp]:
     known = {t.observation.tobytes(): row for row, t in enumerate(run.transitions)}
     rows = [known.get(np.ascontiguousarray(o).tobytes(), -1) for o in observations]
     if -1 in rows:
-        raise Unmeasured("its networks were shown something else than observations of the run")
+        raise Unmeasured(FOREIGN)
     return np.array(rows, dtype=np.intp)
 
 
@@ -101,28 +125,35 @@ def steps_of(run: Run, network: str) -> list[Step]:
 
 
 def critic_updates(run: Run) -> list[Step]:
-    """The first steps of both critics: two steps as one where each has an optimiser of its own.
+    """The first steps of all critics: two steps as one where each has an optimiser of its own.
 
     Raises:
         Unmeasured: There are none.
     """
     found = run.once("critic updates", lambda: _critic_updates(run))
     if not found:
-        raise Unmeasured("its optimisers took no step on both critics")
+        raise Unmeasured("its optimisers took no step on all critics")
     return found
 
 
 def _critic_updates(run: Run) -> list[Step]:
     found: list[Step] = []
+    critics_of = set(critic_names(run))
     for step in run.record.steps:
-        if not step.before or not step.after or not {"critic1", "critic2"} & set(step.networks):
+        if not step.before or not step.after or not critics_of & set(step.networks):
             continue
-        half = found and not {"critic1", "critic2"} <= set(found[-1].networks)
+        half = found and not critics_of <= set(found[-1].networks)
         if half and step.networks[0] not in found[-1].networks:
             found[-1] = _together(found[-1], step)
         else:
             found.append(step)
-    return [step for step in found if {"critic1", "critic2"} <= set(step.networks)][:UPDATES]
+    return [step for step in found if critics_of <= set(step.networks)][:UPDATES]
+
+
+def critic_names(run: Run) -> tuple[str, ...]:
+    """Canonical names of the critics that are there, without their targets."""
+    there = {name.split(".")[0] for name in run.record.created}
+    return tuple(name for name in ("critic1", "critic2") if name in there)
 
 
 def _together(first: Step, second: Step) -> Step:

@@ -1,17 +1,20 @@
 """All probes."""
 
 import difflib
+import itertools
 from collections.abc import Sequence
 
 from harness.contract.algorithms import PROBED as ALGORITHMS
 from harness.contract.fields import SpecError, unknown
-from harness.probes import ppo, sac, settings, td3
+from harness.probes import ddpg, dqn, ppo, sac, settings, td3
 from harness.probes.probe import Probe
 
 PROBES: tuple[Probe, ...] = tuple(
     probe
     for algorithm in ALGORITHMS
-    for probe in (*ppo.PROBES, *td3.PROBES, *sac.PROBES, *settings.PROBES)
+    for probe in itertools.chain(
+        *(own.PROBES for own in (ppo, td3, sac, ddpg, dqn)), settings.PROBES
+    )
     if probe.algorithm == algorithm
 )
 

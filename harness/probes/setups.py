@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from harness.contract.algorithms import ALGORITHMS
+from harness.contract.algorithms.base import field_names
 from harness.probes.lab import Experiment, Lab
 from harness.probes.networks import draw_weights, single
 from harness.probes.results import Array
 from harness.probes.world import TERMINATED, TRUNCATED, Dictation
 
 OBSERVATIONS, ACTIONS = 16, 2
+CHOICES = 4
+"""Discrete actions."""
 ROWS = 24
 """Transitions in a minibatch, fewer than any network's hidden units."""
 
@@ -73,12 +77,28 @@ def dictation(
     return Dictation(**(fields | replaced), low=low, high=high)
 
 
+def choosing(lab: Lab, steps: int, ends: bool = True, **replaced: Any) -> Dictation:
+    """The same with choices in the place of actions.
+
+    Args:
+        lab: Has the seed of all numbers.
+        steps: Environment steps.
+        ends: Whether episodes end.
+        replaced: Fields of the dictation to use instead.
+    """
+    picks = np.random.default_rng([lab.seed, 2]).uniform(size=(steps, 1))
+    world = dictation(lab, steps, (), (), ends)
+    fields: dict[str, Any] = {"random_actions": picks, "choices": CHOICES} | replaced
+    return dataclasses.replace(world, **fields)
+
+
 def weights(lab: Lab, algorithm: str) -> dict[str, Array]:
     """Random weights of all networks; the arrays are everybody's and cannot be written to."""
 
     def draw() -> dict[str, Array]:
         generator = np.random.default_rng([lab.seed, 1])
-        found = draw_weights(generator, algorithm, OBSERVATIONS, ACTIONS)
+        size = CHOICES if ALGORITHMS[algorithm].actions == "discrete" else ACTIONS
+        found = draw_weights(generator, algorithm, OBSERVATIONS, size)
         for array in found.values():
             array.flags.writeable = False
         return found
@@ -142,9 +162,11 @@ def seldom(lab: Lab, algorithm: str, steps: int) -> dict[str, Any]:
     """
     rare: dict[str, Any] = {"env_steps_per_round": steps, "gradient_steps_per_round": 1}
     late: dict[str, Any] = {"policy_delay": steps + 1}
+    known = set(field_names(ALGORITHMS[algorithm]))
 
     def choose() -> dict[str, Any]:
-        return next((s for s in (rare, late) if lab.accepts(algorithm, s, steps)), {})
+        possible = (s for s in (rare, late) if s.keys() <= known)
+        return next((s for s in possible if lab.accepts(algorithm, s, steps)), {})
 
     return lab.once(("seldom", algorithm, steps), choose)
 
@@ -152,7 +174,8 @@ def seldom(lab: Lab, algorithm: str, steps: int) -> dict[str, Any]:
 def steepen(weights: dict[str, Array], factor: float) -> None:
     """Multiplies the outputs of all critics but the targets, in place."""
     for name in ("critic1.out.weight", "critic2.out.weight"):
-        weights[name] = single(weights[name] * factor)
+        if name in weights:
+            weights[name] = single(weights[name] * factor)
 
 
 def with_copies(experiment: Experiment, copies: int) -> Experiment:
@@ -173,11 +196,14 @@ def own(lab: Lab, algorithm: str, number: int) -> Experiment:
         algorithm: Name.
         number: Each has weights of its own; the first lasts for some updates.
     """
-    world = dictation(lab, 8 if number else 16)
+    discrete = ALGORITHMS[algorithm].actions == "discrete"
+    world = (choosing if discrete else dictation)(lab, 8 if number else 16)
     short: dict[str, dict[str, Any]] = {
         "ppo": {"rollout_steps": len(world.rewards) // 2, "minibatch_size": 4, "epochs": 1},
         "td3": OWN_OFF_POLICY,
         "sac": OWN_OFF_POLICY,
+        "ddpg": OWN_OFF_POLICY,
+        "dqn": OWN_OFF_POLICY,
     }
     name, seed = f"{algorithm} own {number}", lab.seed * 100 + number
     return Experiment(name, algorithm, world, short[algorithm], snapshots=4, seed=seed)

@@ -6,6 +6,7 @@ NumPy's global random functions are dictated for as long.
 
 import contextlib
 import dataclasses
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from envs.tasks import Task
 from harness.contract.events import EpisodeBegin, Events
+from harness.probes import coins
 from harness.probes.results import Array
 
 TERMINATED, TRUNCATED = 1, 2
@@ -40,6 +42,9 @@ class Dictation:
         turning: Whether each minibatch is drawn with other whole numbers, and each environment
             step has other noise for batches of actions.
         repeated: How often each whole number comes in a row when many are drawn.
+        choices: Number of discrete actions; 0 where actions are continuous. Random actions are
+            then float[steps, 1], shares of the choices.
+        coin: The random number that decides whether an action is random.
     """
 
     observations: Array
@@ -53,11 +58,17 @@ class Dictation:
     high: tuple[float, ...]
     turning: bool = False
     repeated: int = 1
+    choices: int = 0
+    coin: float = 0.5
 
     @property
     def task(self) -> Task:
         """Sizes and bounds."""
-        return Task(ENV_ID, self.observations.shape[1], self.low, self.high, 0)
+        return Task(ENV_ID, self.observations.shape[1], self.low, self.high, 0, self.choices)
+
+    def pick(self, row: int) -> int:
+        """The random choice of a step."""
+        return int(self.random_actions[row, 0] * self.choices)
 
     def noise(self, steps: int) -> Array:
         """Noise for batches of actions after so many environment steps, float[rows, actions]."""
@@ -110,6 +121,7 @@ class World:
         events: Who is told of resets and steps, and the clock.
         copies: Environments made.
         draws: Random whole numbers asked for.
+        thresholds: What coins were compared with, with environment steps taken before.
         transitions: All steps, in order.
         started: Whether training has asked for the first observation after networks were made:
             whoever finds the networks says so.
@@ -120,6 +132,7 @@ class World:
         self.events = Events()
         self.copies = 0
         self.draws: list[Draw] = []
+        self.thresholds: list[tuple[int, float]] = []
         self._turns = 0
         self.transitions: list[Transition] = []
         self.started = False
@@ -140,11 +153,17 @@ class World:
 
     def whole_numbers(self, low: int, high: int, count: int) -> NDArray[np.int64]:
         """What stands for `count` random whole numbers from `low` to `high` - 1."""
+        if self.dictation.choices == high - low and count <= self.copies:
+            return np.full(count, low + self.dictation.pick(self.row))
         self.draws.append(Draw(self.steps, low, high, count))
         d, numbers = self.dictation, np.arange(count) // self.dictation.repeated
         if count > 1 and (d.turning or d.repeated > 1):
             numbers, self._turns = numbers + 7 * self._turns, self._turns + 1
         return low + numbers % (high - low)
+
+    def compared(self, threshold: float) -> None:
+        """Notes what a coin was compared with."""
+        self.thresholds.append((self.steps, threshold))
 
     def without_replacement(self, high: int, count: int) -> None:
         """Notes that `count` of 0 to `high` - 1 are drawn, each once at most."""
@@ -162,7 +181,7 @@ class DictatedEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         world.copies += 1
         self._before_step = world.events.stepper()
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
-        self.action_space: Any = DictatedBox(world)
+        self.action_space: Any = DictatedChoices(world) if d.choices else DictatedBox(world)
         self._observation = d.observations[0]
 
     def reset(self, **kwargs: Any) -> tuple[NDArray[np.float32], dict[str, Any]]:
@@ -210,6 +229,21 @@ class DictatedBox(gymnasium.spaces.Box):
         return world.dictation.low, world.dictation.high
 
 
+class DictatedChoices(gymnasium.spaces.Discrete):
+    """Choices whose samples are dictated."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        super().__init__(world.dictation.choices)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> np.int64:
+        """The random choice of the current step."""
+        return np.int64(self.world.dictation.pick(self.world.row))
+
+    def __deepcopy__(self, memo: Any) -> "DictatedChoices":
+        return DictatedChoices(self.world)
+
+
 @contextlib.contextmanager
 def dictated(world: World) -> Iterator[None]:
     """Replaces what frameworks draw from NumPy's global generator once training has begun.
@@ -221,7 +255,8 @@ def dictated(world: World) -> Iterator[None]:
     d, turns, choices = world.dictation, Rotations(world), Choices(world)
 
     def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        return loc + scale * d.acting_noise[world.row]
+        noise = loc + scale * d.acting_noise[world.row]
+        return noise if size is None else _shaped(noise, size)
 
     def randn(*shape: int) -> Any:
         return normal(size=shape)
@@ -254,14 +289,42 @@ def dictated(world: World) -> Iterator[None]:
         "permutation": permutation,
         "shuffle": shuffle,
     }
+    if d.choices:
+        replacements |= {"rand": _coins(world), "random": _coins(world)}
     originals = {name: getattr(np.random, name) for name in replacements}
+    single = random.random
     try:
+        if d.choices:
+            setattr(random, "random", _once_started(world, _coins(world), single))  # noqa: B010
         for name, function in replacements.items():
             setattr(np.random, name, _once_started(world, function, originals[name]))
         yield
     finally:
+        setattr(random, "random", single)  # noqa: B010
         for name, function in originals.items():
             setattr(np.random, name, function)
+
+
+def _coins(world: World) -> Callable[..., Any]:
+    # One number, one for each copy of the environment, or one for each choice of each copy.
+    d = world.dictation
+
+    def rand(*shape: int) -> Any:
+        match shape:
+            case ():
+                return coins.coin(d.coin, world.compared)
+            case (count,):
+                return coins.coins(d.coin, count, world.compared)
+        return coins.scores(d.pick(world.row), shape[0], shape[-1])
+
+    return rand
+
+
+def _shaped(noise: Any, size: Any) -> Any:
+    # The same for all copies of the environment where more than one action is asked for.
+    shape = (size,) if isinstance(size, int | np.integer) else tuple(size)
+    fits = shape[-1:] == np.shape(noise)[-1:]
+    return np.array(np.broadcast_to(noise, shape)) if fits else noise
 
 
 class Choices:

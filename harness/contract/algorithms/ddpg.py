@@ -40,6 +40,7 @@ class DDPG(OffPolicy):
 
     label: ClassVar[str] = "DDPG"
     actions: ClassVar[Actions] = "continuous"
+    asked_by_probes: ClassVar[bool] = True
     # What every framework exposes.
     thesis_fields: ClassVar[frozenset[str]] = frozenset(
         (

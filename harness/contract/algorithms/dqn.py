@@ -43,6 +43,7 @@ class DQN(OffPolicy):
 
     label: ClassVar[str] = "DQN"
     actions: ClassVar[Actions] = "discrete"
+    asked_by_probes: ClassVar[bool] = True
     # What every framework exposes.
     thesis_fields: ClassVar[frozenset[str]] = frozenset(
         (

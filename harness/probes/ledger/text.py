@@ -1,9 +1,10 @@
 """The ledger as a Markdown page."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from harness.contract.fields import SpecError
+from harness.probes.ledger import findings
 from harness.probes.ledger.statements import Statement
 from harness.probes.ledger.verdicts import (
     CONFIRMED,
@@ -13,12 +14,12 @@ from harness.probes.ledger.verdicts import (
     judge,
     unmentioned,
 )
-from harness.probes.results import RECIPE, Answer, Report, describe
+from harness.probes.results import RECIPE, Report
 
 FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
 """The implementations that the statements are about."""
 
-NAMES = {"cleanrl": "CleanRL", "sb3": "SB3", "torchrl": "TorchRL"}
+NAMES = {name: findings.NAMES[name] for name in FRAMEWORKS}
 
 HEAD = """# What is said of the implementations, and what they do
 
@@ -57,7 +58,8 @@ def page(report: Report, statements: Sequence[Statement]) -> str:
     for section in dict.fromkeys(statement.section for statement in statements):
         chosen = [v for v in verdicts if v.statement.section == section]
         lines += [f"## {section}", "", *table(chosen), ""]
-    return "\n".join([*lines, *_unmentioned(report, statements)]).rstrip() + "\n"
+    lines += [*_unmentioned(report, statements), "", *findings.parts(report)]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def check_complete(
@@ -139,13 +141,5 @@ def _unmentioned(report: Report, statements: Sequence[Statement]) -> Iterator[st
     yield "|---|---|---|"
     for result, answers in unmentioned(report, statements):
         known = {name: answer for name, answer in answers.items() if name in NAMES}
-        if known:
-            yield f"| `{result.probe}` | {result.question} | {_found(known)} |"
-
-
-def _found(answers: Mapping[str, Answer]) -> str:
-    texts: dict[str, list[str]] = {}
-    for name, answer in answers.items():
-        texts.setdefault(describe(answer), []).append(NAMES[name])
-    found = (f"{', '.join(names)}: {text}" for text, names in texts.items())
-    return "; ".join(found).replace("|", "/")
+        if known and findings.in_thesis(result.algorithm):
+            yield findings.row(result, known)

@@ -1,7 +1,7 @@
 """Probes of defaults: what upstream itself declares, against the papers' values."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,15 +11,22 @@ from harness.contract.adapter import Adapter, Context, Setting
 from harness.contract.algorithms import PROBED as ALGORITHMS
 from harness.contract.recipes import load_recipe
 from harness.probes import setups
-from harness.probes.lab import Lab
+from harness.probes.ddpg import trainings as ddpg_runs
+from harness.probes.lab import Lab, Run
 from harness.probes.probe import Measurement, Probe, Unmeasured, listed
 from harness.probes.sac import trainings as sac_runs
 from harness.probes.td3 import trainings as td3_runs
 from harness.probes.world import ENV_ID
 
 TASK = Task(ENV_ID, setups.OBSERVATIONS, setups.MINUS_UNIT, setups.UNIT, 0)
+CHOOSING = Task(ENV_ID, setups.OBSERVATIONS, (), (), 0, setups.CHOICES)
 STEPS = 10**6
-TRAININGS = {"td3": td3_runs.counting, "sac": sac_runs.counting}
+TRAININGS: dict[str, Callable[[Lab], Run]] = {
+    "td3": td3_runs.counting,
+    "sac": sac_runs.counting,
+    "ddpg": ddpg_runs.counting,
+}
+"""Those of algorithms whose targets move by tau."""
 ELSEWHERE = ("hidden_sizes", "adam_eps", "clip_range_schedule", "target_entropy")
 """Fields that other probes measure."""
 FIELDS = {
@@ -37,7 +44,8 @@ class DeclaresDefaults(Protocol):
 
 
 def _settings(lab: Lab, algorithm: str) -> dict[str, Setting]:
-    context = Context(TASK, STEPS, 0)
+    task = CHOOSING if ALGORITHMS[algorithm].actions == "discrete" else TASK
+    context = Context(task, STEPS, 0)
     recipe = load_recipe(algorithm, lab.adapter.name)
     own = lab.adapter.own_defaults(algorithm, recipe, context)
     native = lab.adapter.translate(algorithm, own, context)
@@ -92,7 +100,7 @@ def _probes(algorithm: str) -> Sequence[Probe]:
         listed(FIELDS[algorithm]),
         each=True,
     )
-    if algorithm == "ppo":
+    if algorithm not in TRAININGS:
         return (defaults,)
     tau = Probe(
         f"{algorithm}.tau_as_told",

@@ -32,8 +32,9 @@ def _stored_reward(lab: Lab) -> Measurement:
     return Measurement(run.record.stored["rewards"][rows], given, alternatives=others)
 
 
-def _exploration_unit(lab: Lab) -> Measurement:
-    noises, run = td3_runs.NOISES, td3_runs.beyond(lab)
+def exploration_unit(lab: Lab, algorithm: str = "td3") -> Measurement:
+    """Actions with noise of a given size, against the paper's."""
+    noises, run = td3_runs.NOISES, td3_runs.beyond(lab, algorithm)
     noisy = td3_runs.centres() + td3_runs.EXPLORATION * HALF * noises
     return Measurement(
         run.actions()[:, 0], np.clip(noisy, LOW[0], HIGH[0]), Axis("standard normal noise", noises)
@@ -85,7 +86,7 @@ PROBES: Sequence[Probe] = (
         "Which action is taken with noise of 0.1 of half the range, where it is from -1 to 3?",
         f"{td3_runs.PAPER}, section 6.1: noise on the action, kept within the bounds",
         "action, in action units",
-        _exploration_unit,
+        exploration_unit,
         relation("action"),
     ),
     Probe(

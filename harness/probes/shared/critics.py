@@ -1,4 +1,4 @@
-"""Probes of the critics of TD3 and SAC, of their targets, and what else they can be drawn to."""
+"""Probes of critics, of their targets, and what else they can be drawn to."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from harness.probes import formulas
 from harness.probes.contract import Step
 from harness.probes.lab import Lab, Run
+from harness.probes.networks import NETWORKS
 from harness.probes.probe import Measurement, Probe, Unmeasured, listed, relation
 from harness.probes.readings import UPDATES, batch, critic_updates, critics, polyak, spread
 from harness.probes.results import Array
@@ -56,8 +57,28 @@ def with_ends(
 
 
 Runner = Callable[[Lab], Run]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+    """How loss and target are read off an update of critics.
+
+    Attributes:
+        slopes: Second derivatives of the loss by predictions times the rows, float[some rows].
+        target: What predictions are drawn to, float[rows]; not a number where that shows nowhere.
+    """
+
+    slopes: Callable[[Run, Step], Array]
+    target: Callable[[Lab, Run, Step], Array]
+
+
+TWINS = Reader(
+    lambda run, step: critics(run, step).slope, lambda lab, run, step: critics(run, step).target
+)
+"""Two critics with one target tell both."""
 LOUD = 1e3
 """What rewards are multiplied by to see whether gradients are clipped."""
+LINEAR = "its loss is linear at these errors, so that none can be read off it"
 FIRST = f"in the first {UPDATES} updates"
 
 
@@ -66,7 +87,7 @@ class Questions:
     """The questions about the critics of one algorithm.
 
     Attributes:
-        algorithm: `td3` or `sac`.
+        algorithm: One with critics and their targets.
         run: Some updates on minibatches with all kinds of ends.
         loud: The same with huge rewards and steep critics.
         copies: The same on several copies of the environment.
@@ -75,6 +96,9 @@ class Questions:
         terms: What these targets are summed from, with the paper's weights, by name.
         paper: Citation of the critics' loss.
         half: Whether the paper's loss is half the squared error.
+        reader: Reads an update.
+        plain: The training whose slopes are read; None for `run`.
+        steps: Which updates are read.
     """
 
     algorithm: str
@@ -86,15 +110,18 @@ class Questions:
     terms: Callable[[Run, Step], Terms]
     paper: str
     half: bool
+    reader: Reader = TWINS
+    plain: Runner | None = None
+    steps: Callable[[Run], list[Step]] = critic_updates
 
     def probes(self) -> Sequence[Probe]:
         """All of them."""
         return (
             self._loss_factor(),
-            *self._targets(),
-            self._weights(),
+            *self.targets(),
+            self.weights(),
             self._clipping(),
-            self._moves(),
+            self.moves(),
         )
 
     def _name(self, part: str) -> str:
@@ -104,7 +131,7 @@ class Questions:
         self, name: str, question: str, source: str, words: str, measure: Runner, end: int | None
     ) -> Probe:
         def measured(lab: Lab) -> Measurement:
-            return self.drawn_to(measure(lab), end)
+            return self.drawn_to(lab, measure(lab), end)
 
         text = f"value target, in units of return, {FIRST}"
         # Where all rows count, those whose hidden units are hardest to tell apart do, too.
@@ -113,7 +140,8 @@ class Questions:
             self._name(name), question, source, text, measured, relation(words), tolerance=room
         )
 
-    def _targets(self) -> Sequence[Probe]:
+    def targets(self) -> Sequence[Probe]:
+        """What critics are drawn to, in the middle of episodes, at their ends, and elsewhere."""
         pardo = "Pardo et al. 2018 (arXiv:1712.00378), eq. 6: time goes on, so bootstrap"
         return (
             self._target(
@@ -158,10 +186,11 @@ class Questions:
             ),
         )
 
-    def drawn_to(self, run: Run, end: int | None) -> Measurement:
+    def drawn_to(self, lab: Lab, run: Run, end: int | None) -> Measurement:
         """Targets of the first updates against the paper's.
 
         Args:
+            lab: Where it was carried out.
             run: The training.
             end: How the steps ended that count; None for all.
 
@@ -171,23 +200,31 @@ class Questions:
         value: list[Array] = []
         expected: list[Array] = []
         others: dict[str, list[Array]] = {}
-        for step in _solvable(run):
-            rows = _rows(run, step, end)
+        for step in _solvable(run, self.steps(run)):
+            target = self.reader.target(lab, run, step)
+            rows = _read(_rows(run, step, end), target)
             paper, known = self.target(run, step)
-            value.append(critics(run, step).target[rows])
+            value.append(target[rows])
             expected.append(paper[rows])
             for name, array in known.items():
                 others.setdefault(name, []).append(array[rows])
         joined = {name: np.concatenate(arrays) for name, arrays in others.items()}
-        return Measurement(np.concatenate(value), np.concatenate(expected), alternatives=joined)
+        found = np.concatenate(value)
+        if not len(found):
+            raise Unmeasured(LINEAR)
+        return Measurement(found, np.concatenate(expected), alternatives=joined)
 
-    def _weights(self) -> Probe:
+    def weights(self) -> Probe:
+        """What targets are summed from."""
         names = ("reward", "next value", "log-probability")[: 3 if self.half else 2]
 
         def measure(lab: Lab) -> Measurement:
             run = self.run(lab)
-            steps = critic_updates(run)
-            found = np.array([self._weights_of(run, s, critics(run, s).target) for s in steps])
+            steps = self.steps(run)
+            drawn = (self.reader.target(lab, run, step) for step in steps)
+            found = np.array(
+                [self._weights_of(run, *pair) for pair in zip(steps, drawn, strict=True)]
+            )
             due = np.array([[weight for _, weight in self.terms(run, s).values()] for s in steps])
             others: dict[str, list[Array]] = {}
             for step in steps:
@@ -207,15 +244,18 @@ class Questions:
         )
 
     def _weights_of(self, run: Run, step: Step, target: Array) -> Array:
-        rows, known = _rows(run, step, 0), self.terms(run, step)
+        rows, known = _read(_rows(run, step, 0), target), self.terms(run, step)
+        if len(rows) < len(known):
+            raise Unmeasured(LINEAR)
         basis = np.stack([term[rows] for term, _ in known.values()], axis=1)
         return np.asarray(np.linalg.lstsq(basis, target[rows], rcond=None)[0], float)
 
     def _loss_factor(self) -> Probe:
         def measure(lab: Lab) -> Measurement:
             # The updates after the first show whether gradients are left over.
-            steps = critic_updates(self.run(lab))
-            measured = np.ravel([spread(critics(self.run(lab), step).slope) for step in steps])
+            run = (self.plain or self.run)(lab)
+            steps = critic_updates(run)
+            measured = np.ravel([spread(self.reader.slopes(run, step)) for step in steps])
             return Measurement(measured, np.full_like(measured, 1.0 if self.half else 2.0))
 
         return Probe(
@@ -230,10 +270,11 @@ class Questions:
 
     def _clipping(self) -> Probe:
         def pull(run: Run) -> Array:
-            return np.array([np.median(critics(run, s).slope) for s in critic_updates(run)[:2]])
+            slopes = (self.reader.slopes(run, step) for step in critic_updates(run)[:2])
+            return np.array([np.median(slope) for slope in slopes])
 
         def measure(lab: Lab) -> Measurement:
-            shares = pull(self.loud(lab)) / pull(self.run(lab))
+            shares = pull(self.loud(lab)) / pull((self.plain or self.run)(lab))
             return Measurement(shares, np.ones_like(shares))
 
         return Probe(
@@ -247,8 +288,10 @@ class Questions:
             tolerance=0.01,
         )
 
-    def _moves(self) -> Probe:
-        names = ["critic1", "critic2", "policy"][: 2 if self.half else 3]
+    def moves(self) -> Probe:
+        """How far targets move."""
+        there = NETWORKS[self.algorithm]
+        names = sorted(name for name in there if f"{name}_target" in there)
 
         def measure(lab: Lab) -> Measurement:
             run = self.run(lab)
@@ -265,9 +308,9 @@ class Questions:
         )
 
 
-def _solvable(run: Run) -> list[Step]:
+def _solvable(run: Run, steps: Sequence[Step]) -> list[Step]:
     # Where a transition comes twice in a minibatch, only the sum of both pulls is known.
-    found = [s for s in critic_updates(run) if _distinct(batch(run, s).observations)]
+    found = [s for s in steps if _distinct(batch(run, s).observations)]
     if not found:
         raise Unmeasured("its minibatches hold transitions several times")
     return found
@@ -283,6 +326,11 @@ def _rows(run: Run, step: Step, end: int | None) -> NDArray[np.intp]:
     if not len(rows):
         raise Unmeasured("no such transition in the minibatch")
     return rows
+
+
+def _read(rows: NDArray[np.intp], target: Array) -> NDArray[np.intp]:
+    # Those of the rows whose target was read.
+    return rows[~np.isnan(target[rows])]
 
 
 def critics_seen_probe(algorithm: str, measure: Callable[[Lab], Measurement], paper: str) -> Probe:

@@ -79,6 +79,8 @@ def inputs_of(run: Run, network: str, step: Step) -> Array:
     if not network.startswith("critic"):
         return step.observations
     data = batch(run, step)
+    if run.experiment.dictation.choices:
+        return data.observations
     return np.hstack([data.observations, data.actions])
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from harness.probes.lab import Lab, Run
+from harness.probes.networks import NETWORKS
 from harness.probes.probe import Measurement, Probe, listed, relation
 from harness.probes.results import Array
 
@@ -21,7 +22,7 @@ def probes(
     sizes: Sequence[int],
     size_source: str,
     gain: Gains,
-    bias: float,
+    bias: float | Callable[[str, int], float],
     orthogonal: bool,
     source: str,
 ) -> Sequence[Probe]:
@@ -30,14 +31,17 @@ def probes(
     Args:
         algorithm: Name.
         own: Short trainings with the framework's own settings, by number.
-        sizes: The paper's units: policy's two hidden layers, then value's or critics'.
+        sizes: The paper's units: policy's two hidden layers, then value's or critics'; empty
+            where it has none of such layers.
         size_source: Where they stand.
         gain: The authors' root mean square weight of a layer, by its name and shape.
-        bias: The authors' root mean square bias times the root of the inputs.
+        bias: The authors' root mean square bias times the root of the inputs; of all layers, or
+            by name and inputs.
         orthogonal: Whether their weights are orthogonal.
         source: Where that stands.
     """
     second = "value" if algorithm == "ppo" else "critic1"
+    first = ("policy",) if "policy" in NETWORKS[algorithm] else ()
     layers = _layers(algorithm, second)
 
     def created(lab: Lab) -> list[Mapping[str, Array]]:
@@ -45,7 +49,7 @@ def probes(
 
     def shapes(lab: Lab) -> Measurement:
         weights = created(lab)[0]
-        names = [f"{n}.{i}.bias" for n in ("policy", second) for i in (0, 1)]
+        names = [f"{n}.{i}.bias" for n in (*first, second) for i in (0, 1)]
         units = np.array([float(len(weights[name])) for name in names])
         return Measurement(units, np.array(sizes, float))
 
@@ -60,7 +64,9 @@ def probes(
             np.sqrt(np.mean([_scaled_biases(w, name) ** 2 for w in created(lab)]))
             for name in layers
         ]
-        return Measurement(np.array(value), np.full(len(value), bias))
+        inputs = {name: created(lab)[0][f"{name}.weight"].shape[1] for name in layers}
+        due = [bias(name, size) if callable(bias) else bias for name, size in inputs.items()]
+        return Measurement(np.array(value), np.array(due))
 
     def orthogonality(lab: Lab) -> Measurement:
         weights = created(lab)[0]
@@ -74,17 +80,18 @@ def probes(
         for n in ("policy", "value" if second == "value" else "critic")
         for i in (1, 2)
     ]
+    size = Probe(
+        name("network_sizes"),
+        "How many units have the hidden layers, by default?",
+        size_source,
+        "units: first and second layer of the policy, then of the "
+        + ("value network" if second == "value" else "critics"),
+        shapes,
+        listed(hidden),
+        counts=True,
+    )
     return (
-        Probe(
-            name("network_sizes"),
-            "How many units have the hidden layers, by default?",
-            size_source,
-            "units: first and second layer of the policy, then of the "
-            + ("value network" if second == "value" else "critics"),
-            shapes,
-            listed(hidden),
-            counts=True,
-        ),
+        *((size,) if sizes else ()),
         Probe(
             name("initial_weights"),
             "How large are weights at the start?",
@@ -120,13 +127,15 @@ def probes(
 def _layers(algorithm: str, second: str) -> list[str]:
     heads = ("mean", "std") if algorithm == "sac" else ("out",)
     policy = [f"policy.{layer}" for layer in ("0", "1", *heads)]
-    return policy + [f"{second}.{layer}" for layer in ("0", "1", "out")]
+    return policy * ("policy" in NETWORKS[algorithm]) + [
+        f"{second}.{layer}" for layer in ("0", "1", "out")
+    ]
 
 
 def _scaled_biases(weights: Mapping[str, Array], layer: str) -> Array:
     # Both critics are made alike, and one has but one bias in its last layer.
-    twins = (layer, layer.replace("critic1", "critic2"))
-    biases = np.concatenate([weights[f"{name}.bias"] for name in twins])
+    twins = (f"{name}.bias" for name in (layer, layer.replace("critic1", "critic2")))
+    biases = np.concatenate([weights[name] for name in twins if name in weights])
     return np.asarray(biases * np.sqrt(weights[f"{layer}.weight"].shape[1]))
 
 
@@ -152,24 +161,34 @@ def constant_start(
     return Probe(probe_name, question, source, "1", measure, relation("start"))
 
 
+QUESTION, START = "Do the critics differ at the start, and are", " at the start"
+
+
+def _differ(weights: Mapping[str, Array]) -> float:
+    return float(not np.array_equal(weights["critic1.0.weight"], weights["critic2.0.weight"]))
+
+
 def target_starts(algorithm: str, own: Own, source: str) -> Probe:
     """A probe of what target networks start from."""
-    copied = ("critic1", "critic2") + (("policy",) if algorithm == "td3" else ())
+    there = NETWORKS[algorithm]
+    copied = sorted(name for name in there if f"{name}_target" in there)
+    twins = "critic2" in there
 
     def measure(lab: Lab) -> Measurement:
         weights = own(lab, 0).record.created
-        differ = float(not np.array_equal(weights["critic1.0.weight"], weights["critic2.0.weight"]))
+        differ = [_differ(weights)] if twins else []
         same = [
             float(all(np.array_equal(a, weights[k.replace(n, f"{n}_target", 1)]) for k, a in pairs))
             for n in copied
             for pairs in [[(k, a) for k, a in weights.items() if k.split(".")[0] == n]]
         ]
-        return Measurement(np.array([differ, *same]), np.ones(1 + len(same)))
+        return Measurement(np.array([*differ, *same]), np.ones(len(differ) + len(same)))
 
-    names = ("critics differ", *(f"target of the {name} is a copy" for name in copied))
+    names = tuple(f"target of the {name} is a copy" for name in copied)
+    names = ("critics differ", *names) if twins else names
     return Probe(
         f"{algorithm}.initial_targets",
-        "Do the critics differ at the start, and are targets copies of their networks?",
+        f"{QUESTION if twins else 'Are'} targets copies of their networks{'' if twins else START}?",
         source,
         "0 no, 1 yes: " + ", ".join(names),
         measure,

@@ -22,6 +22,7 @@ def probes(
     rates: Mapping[str, float],
     eps: float,
     source: str,
+    decay: float = 0.0,
 ) -> Sequence[Probe]:
     """The probes of one algorithm.
 
@@ -32,6 +33,7 @@ def probes(
         rates: The paper's learning rates, by canonical network.
         eps: The authors' epsilon of Adam.
         source: Where these stand.
+        decay: The paper's weight decay of critics.
     """
     networks = tuple(rates)
 
@@ -41,7 +43,8 @@ def probes(
 
     def settings(lab: Lab) -> Measurement:
         value = np.array([[_held(own(lab), n, k) for k in SETTINGS] for n in networks])
-        expected = np.tile([eps, 0.9, 0.999, 0.0], (len(networks), 1))
+        decays = (decay if network.startswith("critic") else 0.0 for network in networks)
+        expected = np.array([[eps, 0.9, 0.999, decay_of] for decay_of in decays])
         return Measurement(value.ravel(), expected.ravel())
 
     def steps(lab: Lab) -> Measurement:
@@ -98,24 +101,30 @@ ROUNDING = 1e-3
 """Part of a step, as a share of its largest entry, that is rounding."""
 
 
-def adam_shares(run: Run, network: str) -> Array:
+def adam_shares(run: Run, network: str, penalty: float = 0.0) -> Array:
     """Lengths of the first steps along Adam's with the same gradients, as shares.
 
     Not a number where directions differ.
+
+    Args:
+        run: The training.
+        network: Canonical name.
+        penalty: Weight of half the squared weights, whose gradient is added.
     """
     adam, shares = formulas.Adam(), []
     for step in steps_of(run, network)[:UPDATES]:
         if step.after:
-            shares.append(_adam_share(adam, step, network))
+            shares.append(_adam_share(adam, step, network, penalty))
     return np.array(shares)
 
 
-def _adam_share(adam: formulas.Adam, step: Step, network: str) -> float:
+def _adam_share(adam: formulas.Adam, step: Step, network: str, penalty: float) -> float:
     names = [name for name in step.gradients if name.split(".")[0] == network]
     if not names:
         return float("nan")
+    pulls = {n: step.gradients[n] + penalty * step.before[n] for n in names}
     line = np.concatenate(
-        [adam.step(n, step.gradients[n], step.settings[network]).ravel() for n in names]
+        [adam.step(n, pull, step.settings[network]).ravel() for n, pull in pulls.items()]
     )
     taken = np.concatenate([(step.after[n] - step.before[n]).ravel() for n in names])
     share = float(taken @ line / (line @ line))

@@ -36,14 +36,14 @@ NEAR = 1e-4
 
 
 def probes(
-    algorithm: str, run: Callable[[Lab], Run], wide: Callable[[Lab], Run]
+    algorithm: str, run: Callable[[Lab], Run], wide: Callable[[Lab], Run] | None
 ) -> Sequence[Probe]:
     """The probes of one algorithm.
 
     Args:
-        algorithm: `td3` or `sac`.
+        algorithm: One with a replay buffer.
         run: Some steps with all kinds of ends.
-        wide: Some steps in which actions range from -1 to 3 and from -2 to 2.
+        wide: Some steps in which actions range from -1 to 3 and from -2 to 2; None for choices.
     """
 
     def transitions(lab: Lab) -> Measurement:
@@ -54,7 +54,12 @@ def probes(
         value, size = drawn(run(lab)), run(lab).hyperparameters.batch_size
         return Measurement(value, np.array([0.0, 0.0, float(size), 1.0]))
 
+    def choices(lab: Lab) -> Measurement:
+        stored = np.asarray(run(lab).record.stored["actions"], float).reshape(-1)
+        return Measurement(stored, run(lab).actions()[:, 0])
+
     def actions(lab: Lab) -> Measurement:
+        assert wide is not None
         fits = np.ravel([action_unit(wide(lab), dimension) for dimension in (0, 1)])
         return Measurement(fits, np.array([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]))
 
@@ -78,6 +83,16 @@ def probes(
             counts=True,
         ),
         Probe(
+            f"{algorithm}.stored_action",
+            "Which actions are stored?",
+            "the papers' algorithms: those that were taken",
+            "number of the action, at each step",
+            choices,
+            relation("stored action"),
+            counts=True,
+        )
+        if wide is None
+        else Probe(
             f"{algorithm}.stored_action",
             "Which action is stored, where actions range from -1 to 3 and from -2 to 2?",
             "the papers' algorithms: the action that was taken",

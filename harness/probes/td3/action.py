@@ -20,10 +20,11 @@ GENTLE = MIDDLE & (np.abs(NOISES) < 2)
 EDGES = ("lower bound 1", "upper bound 1", "lower bound 2", "upper bound 2")
 
 
-def _policy_action(lab: Lab) -> Measurement:
+def policy_action(lab: Lab, algorithm: str = "td3") -> Measurement:
+    """The policy's actions without noise, against tanh, scaled."""
     expected = (LOW[0] + HIGH[0]) / 2 + HALF * np.tanh(trainings.OUTPUTS)
     return Measurement(
-        trainings.still(lab).actions()[:, 0], expected, Axis("output", trainings.OUTPUTS)
+        trainings.still(lab, algorithm).actions()[:, 0], expected, Axis("output", trainings.OUTPUTS)
     )
 
 
@@ -35,13 +36,15 @@ def _exploration(lab: Lab) -> Measurement:
     )
 
 
-def _exploration_scale(lab: Lab) -> Measurement:
-    actions = trainings.acting(lab).actions()[:, 0]
+def exploration_scale(lab: Lab, algorithm: str = "td3") -> Measurement:
+    """How large the noise is by default."""
+    actions = trainings.acting(lab, algorithm).actions()[:, 0]
     return Measurement(np.array([_share(actions)]), np.array([EXPLORATION]))
 
 
-def _warm_up(lab: Lab) -> Measurement:
-    run = trainings.warming(lab)
+def warm_up(lab: Lab, algorithm: str = "td3") -> Measurement:
+    """Actions of the warm-up, against those of the action space."""
+    run = trainings.warming(lab, algorithm)
     count = run.hyperparameters.learning_starts - 1
     drawn = -1 + 2 * run.experiment.dictation.random_actions[:count]
     noise = EXPLORATION * run.experiment.dictation.acting_noise[:count]
@@ -100,7 +103,7 @@ PROBES: Sequence[Probe] = (
         "Which action does the policy take without noise, where actions range from -1 to 3?",
         f"{PAPER}, appendix C: tanh of the output, scaled to the range",
         "action, in action units",
-        _policy_action,
+        policy_action,
         relation("action"),
     ),
     Probe(
@@ -116,7 +119,7 @@ PROBES: Sequence[Probe] = (
         "How large is the exploration noise, by default?",
         f"{PAPER}, section 6.1: 0.1; authors' code: of half the action range",
         "standard deviation, as a share of half the action range",
-        _exploration_scale,
+        exploration_scale,
         relation("exploration noise"),
     ),
     Probe(
@@ -124,7 +127,7 @@ PROBES: Sequence[Probe] = (
         "Which actions are taken during the warm-up?",
         f"{PAPER}, section 6.1: drawn uniformly at random",
         "action, in action units",
-        _warm_up,
+        warm_up,
         relation("random action"),
     ),
     Probe(

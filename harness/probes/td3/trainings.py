@@ -1,4 +1,4 @@
-"""Trainings that TD3's probes read."""
+"""Trainings that probes of TD3 read, and of others with a policy that puts out actions."""
 
 import dataclasses
 from typing import Any
@@ -19,7 +19,17 @@ NOISE, CLIP, EXPLORATION = 0.2, 0.5, 0.1
 DELAY = 2
 RATES: dict[str, Any] = {"policy_learning_rate": 1e-3, "critic_learning_rate": 1e-3}
 FROZEN: dict[str, Any] = dict.fromkeys(RATES, setups.NO_LEARNING)
-SAME: dict[str, Any] = {**RATES, "target_policy_noise": NOISE, "target_noise_clip": CLIP}
+DELAYS = {"td3": DELAY, "ddpg": 1}
+"""Critic steps per policy step of the papers."""
+SETTINGS: dict[str, dict[str, Any]] = {
+    "td3": {"target_policy_noise": NOISE, "target_noise_clip": CLIP, "policy_delay": DELAY},
+    "ddpg": {"policy_weight_decay": 0.0, "critic_weight_decay": 0.0, "policy_delay": 1},
+}
+"""What makes all implementations of an algorithm the same."""
+BANDIT: dict[str, dict[str, Any]] = {"td3": {}, "ddpg": {"gamma": 0.0}}
+"""What makes the target of a single critic known: it is the reward."""
+KIND: dict[str, dict[str, Any]] = {"td3": {}, "ddpg": {"exploration_noise_kind": "gaussian"}}
+"""What makes exploration noise Gaussian."""
 FULL = 36
 """Warm-up steps of a training whose buffer holds fewer transitions."""
 LOUD = 1e3
@@ -33,47 +43,49 @@ NOISES = np.tile(np.linspace(-4.0, 4.0, ROWS // 3), 3)
 OUTPUTS = np.linspace(-3.0, 3.0, ROWS)
 
 
-def update(lab: Lab) -> Run:
+def update(lab: Lab, algorithm: str = "td3") -> Run:
     """Some updates with the paper's noise on actions from -1 to 1, each on another minibatch."""
-    return lab.run(_update(lab, "td3 update"))
+    return lab.run(_update(lab, algorithm, "update"))
 
 
-def exploring_update(lab: Lab) -> Run:
+def exploring_update(lab: Lab, algorithm: str = "td3") -> Run:
     """The same with much noise on actions that are taken, from after the warm-up on."""
-    experiment = _update(lab, "td3 exploring update")
+    experiment = _update(lab, algorithm, "exploring update")
     changes = {**experiment.changes, "exploration_noise": 0.5}
     return lab.run(dataclasses.replace(experiment, changes=changes))
 
 
-def loud(lab: Lab) -> Run:
+def loud(lab: Lab, algorithm: str = "td3") -> Run:
     """The same with huge rewards and steep critics."""
-    experiment = _update(lab, "td3 loud", 6)
+    experiment = _update(lab, algorithm, "loud", 6)
     weights = dict(experiment.weights)
     setups.steepen(weights, LOUD)
     experiment.dictation.rewards[:] *= LOUD
-    return lab.run(dataclasses.replace(experiment, weights=weights, snapshots=8))
+    changes = {**experiment.changes, **BANDIT[algorithm]}
+    return lab.run(dataclasses.replace(experiment, changes=changes, weights=weights, snapshots=8))
 
 
-def learning_copies(lab: Lab) -> Run:
+def learning_copies(lab: Lab, algorithm: str = "td3") -> Run:
     """The same on several copies of the environment."""
-    return lab.run(setups.with_copies(_update(lab, "td3 learning copies", 12), 4))
+    return lab.run(setups.with_copies(_update(lab, algorithm, "learning copies", 12), 4))
 
 
-def full(lab: Lab) -> Run:
+def full(lab: Lab, algorithm: str = "td3") -> Run:
     """A buffer that is full before the first update."""
-    experiment = _update(lab, "td3 full", FULL + 8 - ROWS)
+    experiment = _update(lab, algorithm, "full", FULL + 8 - ROWS)
     changes = {**experiment.changes, "learning_starts": FULL, "buffer_size": FULL - 9}
     return lab.run(dataclasses.replace(experiment, changes=changes))
 
 
-def _update(lab: Lab, name: str, more: int = 12) -> Experiment:
-    weights, world = setups.weights(lab, "td3"), setups.dictation(lab, ROWS + more)
+def _update(lab: Lab, algorithm: str, name: str, more: int = 12) -> Experiment:
+    weights, world = setups.weights(lab, algorithm), setups.dictation(lab, ROWS + more)
     # Next actions are near a bound in one dimension, so that noise takes many beyond it.
     bias = weights["policy_target.out.bias"]
     weights["policy_target.out.bias"] = single(bias + NEAR_THE_BOUND)
     world = dataclasses.replace(world, turning=True)
-    changes = {**SAME, "policy_delay": DELAY}
-    return setups.off_policy(name, "td3", world, weights, 24, **changes)
+    return setups.off_policy(
+        f"{algorithm} {name}", algorithm, world, weights, 24, **RATES, **SETTINGS[algorithm]
+    )
 
 
 def smoothing(lab: Lab, dimension: int = 0) -> Run:
@@ -92,46 +104,50 @@ def smoothing(lab: Lab, dimension: int = 0) -> Run:
     return lab.run(setups.off_policy(name, "td3", world, weights, 3, **RATES))
 
 
-def acting(lab: Lab) -> Run:
+def acting(lab: Lab, algorithm: str = "td3") -> Run:
     """The policy acts with dictated noise from the first step on and does not learn."""
-    return lab.run(_acting(lab, "td3 acting", CENTRES, NOISES))
+    return lab.run(_acting(lab, algorithm, "acting", CENTRES, NOISES))
 
 
-def beyond(lab: Lab) -> Run:
+def beyond(lab: Lab, algorithm: str = "td3") -> Run:
     """Noise of a given size takes actions beyond both bounds of a wide range."""
-    return lab.run(_acting(lab, "td3 beyond", CENTRES, NOISES, exploration_noise=EXPLORATION))
+    return lab.run(
+        _acting(lab, algorithm, "beyond", CENTRES, NOISES, exploration_noise=EXPLORATION)
+    )
 
 
-def narrow(lab: Lab) -> Run:
+def narrow(lab: Lab, algorithm: str = "td3") -> Run:
     """The same on a narrow range."""
     noise = {"exploration_noise": EXPLORATION}
-    return lab.run(_acting(lab, "td3 narrow", CENTRES, NOISES, NARROW_LOW, NARROW_HIGH, **noise))
+    return lab.run(
+        _acting(lab, algorithm, "narrow", CENTRES, NOISES, NARROW_LOW, NARROW_HIGH, **noise)
+    )
 
 
-def still(lab: Lab) -> Run:
+def still(lab: Lab, algorithm: str = "td3") -> Run:
     """The policy acts without noise."""
-    return lab.run(_acting(lab, "td3 still", OUTPUTS, np.zeros(ROWS)))
+    return lab.run(_acting(lab, algorithm, "still", OUTPUTS, np.zeros(ROWS)))
 
 
-def counting(lab: Lab) -> Run:
+def counting(lab: Lab, algorithm: str = "td3") -> Run:
     """Some updates after an odd number of random steps, without exploration noise."""
-    return lab.run(_counting(lab, "td3 counts", exploration_noise=0.0))
+    return lab.run(_counting(lab, algorithm, "counts", exploration_noise=0.0))
 
 
-def warming(lab: Lab) -> Run:
+def warming(lab: Lab, algorithm: str = "td3") -> Run:
     """The same with exploration noise."""
-    return lab.run(_counting(lab, "td3 warm-up", exploration_noise=EXPLORATION))
+    return lab.run(_counting(lab, algorithm, "warm-up", exploration_noise=EXPLORATION))
 
 
-def copies(lab: Lab) -> Run:
+def copies(lab: Lab, algorithm: str = "td3") -> Run:
     """Four copies of the environment and an update per transition."""
-    experiment = _counting(lab, "td3 copies", exploration_noise=0.0, learning_starts=12)
+    experiment = _counting(lab, algorithm, "copies", exploration_noise=0.0, learning_starts=12)
     return lab.run(setups.with_copies(experiment, 4))
 
 
-def own(lab: Lab, number: int = 0) -> Run:
+def own(lab: Lab, number: int = 0, algorithm: str = "td3") -> Run:
     """A short training with the framework's own settings and networks."""
-    return lab.run(setups.own(lab, "td3", number))
+    return lab.run(setups.own(lab, algorithm, number))
 
 
 def centres() -> Array:
@@ -141,6 +157,7 @@ def centres() -> Array:
 
 def _acting(
     lab: Lab,
+    algorithm: str,
     name: str,
     outputs: Array,
     noise: Array,
@@ -148,16 +165,23 @@ def _acting(
     high: tuple[float, ...] = HIGH,
     **changes: Any,
 ) -> Experiment:
-    weights = setups.weights(lab, "td3")
+    weights = setups.weights(lab, algorithm)
     setups.pass_through(weights, "policy", "out", shift=8.0)
     world = setups.dictation(lab, ROWS, low, high, ends=False)
     world.observations[:ROWS, 0] = outputs
     world.acting_noise[:] = noise[:, None]
-    settings = setups.seldom(lab, "td3", ROWS) | FROZEN | {"batch_size": 2} | changes
-    return setups.off_policy(name, "td3", world, weights, warm_up=0, **settings)
+    settings = setups.seldom(lab, algorithm, ROWS) | FROZEN | {"batch_size": 2} | KIND[algorithm]
+    settings |= changes
+    return setups.off_policy(
+        f"{algorithm} {name}", algorithm, world, weights, warm_up=0, **settings
+    )
 
 
-def _counting(lab: Lab, name: str, **changes: Any) -> Experiment:
+def _counting(lab: Lab, algorithm: str, name: str, **changes: Any) -> Experiment:
     world: Dictation = setups.dictation(lab, 32)
-    settings = {**FROZEN, "batch_size": 4, "policy_delay": DELAY, "tau": 0.05, **changes}
-    return setups.off_policy(name, "td3", world, setups.weights(lab, "td3"), warm_up=11, **settings)
+    fixed = {"batch_size": 4, "policy_delay": DELAYS[algorithm], "tau": 0.05}
+    settings = FROZEN | KIND[algorithm] | fixed | changes
+    weights = setups.weights(lab, algorithm)
+    return setups.off_policy(
+        f"{algorithm} {name}", algorithm, world, weights, warm_up=11, **settings
+    )

@@ -9,7 +9,14 @@ from harness.probes.contract import Parameters, Step
 from harness.probes.lab import Lab, Run
 from harness.probes.networks import RELU, input_gradient, output, output_gradient
 from harness.probes.probe import Measurement, Probe, listed
-from harness.probes.readings import UPDATES, batch, critic_updates, noise_of, steps_of
+from harness.probes.readings import (
+    UPDATES,
+    batch,
+    critic_names,
+    critic_updates,
+    noise_of,
+    steps_of,
+)
 from harness.probes.results import Array
 from harness.probes.shared import critics
 from harness.probes.shared.critics import Targets, Terms, twin_values, with_ends
@@ -17,10 +24,19 @@ from harness.probes.td3 import trainings
 from harness.probes.td3.trainings import CLIP, NOISE, PAPER
 
 
-def _next_values(
+def next_values(
     run: Run, step: Step, policy: str, suffix: str, std: float, cut: bool = True
-) -> tuple[Array, Array]:
-    # Both critics at the next action, with noise of some standard deviation.
+) -> tuple[Array, ...]:
+    """All critics at the next action, each float[rows].
+
+    Args:
+        run: The training.
+        step: Of the critics.
+        policy: Which one takes the action, by canonical name.
+        suffix: Of the critics' names.
+        std: Standard deviation of the noise on the action.
+        cut: Whether actions are kept within the bounds.
+    """
     weights, data = step.before, batch(run, step)
     low, high = -np.ones(setups.ACTIONS), np.ones(setups.ACTIONS)
     mean = np.tanh(output(weights, policy, data.next_observations, RELU))
@@ -29,17 +45,17 @@ def _next_values(
     if cut:
         action = np.clip(action, low, high)
     inputs = np.hstack([data.next_observations, action])
-    first, second = (output(weights, f"critic{i}{suffix}", inputs, RELU)[:, 0] for i in (1, 2))
-    return first, second
+    names = (f"{name}{suffix}" for name in critic_names(run))
+    return tuple(output(weights, name, inputs, RELU)[:, 0] for name in names)
 
 
 def targets(run: Run, step: Step) -> Targets:
     """The paper's targets of an update, and others by what they are."""
-    first, second = _next_values(run, step, "policy_target", "_target", NOISE)
-    still = _next_values(run, step, "policy_target", "_target", 0.0)
-    beyond = _next_values(run, step, "policy_target", "_target", NOISE, cut=False)
-    online_policy = _next_values(run, step, "policy", "_target", NOISE)
-    online_critics = _next_values(run, step, "policy_target", "", NOISE)
+    first, second = next_values(run, step, "policy_target", "_target", NOISE)
+    still = next_values(run, step, "policy_target", "_target", 0.0)
+    beyond = next_values(run, step, "policy_target", "_target", NOISE, cut=False)
+    online_policy = next_values(run, step, "policy", "_target", NOISE)
+    online_critics = next_values(run, step, "policy_target", "", NOISE)
     values = twin_values(first, second) | {
         "next actions that noise takes beyond the bounds are not cut": np.minimum(*beyond),
         "no noise in the next action": np.minimum(*still),
@@ -51,19 +67,21 @@ def targets(run: Run, step: Step) -> Targets:
 
 def terms(run: Run, step: Step) -> Terms:
     """What the paper's targets are summed from, with their weights."""
-    value = np.minimum(*_next_values(run, step, "policy_target", "_target", NOISE))
+    value = np.minimum(*next_values(run, step, "policy_target", "_target", NOISE))
     gamma = run.hyperparameters.gamma
     return {"reward": (batch(run, step).rewards, 1.0), "next value": (value, gamma)}
 
 
-def _policy_terms(lab: Lab) -> Measurement:
-    run = trainings.update(lab)
-    found = [policy_terms(run, step)[0] for step in steps_of(run, "policy")[:UPDATES]]
-    return Measurement(np.array(found), np.tile([1.0, 0.0], (len(found), 1)))
+def climbed(lab: Lab, algorithm: str = "td3") -> Measurement:
+    """Weights of the critics in what the policy climbs; the paper's is the first."""
+    run = trainings.update(lab, algorithm)
+    found = np.array([policy_terms(run, step)[0] for step in steps_of(run, "policy")[:UPDATES]])
+    return Measurement(found, np.tile(np.eye(1, found.shape[1]), (len(found), 1)))
 
 
-def _policy_clipping(lab: Lab) -> Measurement:
-    quiet, loud = (_policy_pull(of(lab)) for of in (trainings.update, trainings.loud))
+def policy_clipping(lab: Lab, algorithm: str = "td3") -> Measurement:
+    """Pull on the policy where critics are steep, as a share of what is due."""
+    quiet, loud = (_policy_pull(of(lab, algorithm)) for of in (trainings.update, trainings.loud))
     return Measurement(np.array([loud / quiet]), np.ones(1))
 
 
@@ -71,8 +89,9 @@ def _policy_pull(run: Run) -> float:
     return float(np.abs(policy_terms(run, steps_of(run, "policy")[0])[0]).sum())
 
 
-def _critics_seen(lab: Lab) -> Measurement:
-    run = trainings.update(lab)
+def critics_seen(lab: Lab, algorithm: str = "td3") -> Measurement:
+    """Whether the policy's step sees critics from before or after theirs."""
+    run = trainings.update(lab, algorithm)
     step = steps_of(run, "policy")[0]
     earlier = [s for s in critic_updates(run) if s.env_steps <= step.env_steps][-1]
     misfits = [policy_terms(run, step, seen)[1] for seen in (earlier.before, earlier.after)]
@@ -82,13 +101,14 @@ def _critics_seen(lab: Lab) -> Measurement:
 def policy_terms(
     run: Run, step: Step, critics_then: Parameters | None = None
 ) -> tuple[Array, float]:
-    """Weights of critic 1 and critic 2 in the policy's gradient, and what they leave."""
+    """Weights of all critics in the policy's gradient, and what they leave."""
     weights, seen = step.before if critics_then is None else critics_then, step.observations
     gradient = output_gradient(step.gradients, step.before, "policy", seen, RELU)
     action = np.tanh(output(step.before, "policy", seen, RELU))
     inputs, inner = np.hstack([seen, action]), 1 - action**2
     terms = [
-        -inner * input_gradient(weights, f"critic{i}", inputs)[:, -setups.ACTIONS :] for i in (1, 2)
+        -inner * input_gradient(weights, name, inputs)[:, -setups.ACTIONS :]
+        for name in critic_names(run)
     ]
     basis = np.stack([term.ravel() / len(action) for term in terms], axis=1)
     found = np.linalg.lstsq(basis, gradient.ravel(), rcond=None)[0]
@@ -113,9 +133,9 @@ PROBES: Sequence[Probe] = (
         "What does the policy climb?",
         f"{PAPER}, algorithm 1: the first critic",
         f"weight of the first and of the second critic, in the first {UPDATES} steps",
-        _policy_terms,
+        climbed,
         listed(("weight of the first critic", "of the second critic")),
     ),
-    critics.policy_clipping_probe("td3", _policy_clipping, f"{PAPER}, algorithm 1"),
-    critics.critics_seen_probe("td3", _critics_seen, f"{PAPER}, algorithm 1"),
+    critics.policy_clipping_probe("td3", policy_clipping, f"{PAPER}, algorithm 1"),
+    critics.critics_seen_probe("td3", critics_seen, f"{PAPER}, algorithm 1"),
 )

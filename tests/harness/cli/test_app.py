@@ -40,6 +40,7 @@ def statuses(folder):
         (["framework=sb4"], "framework=sb4 is not known. Did you mean sb3?"),
         (["algorithm=pp0"], "algorithm=pp0 is not known. Did you mean ppo?"),
         (["hps=orginal"], "hps=orginal is not known. Did you mean original?"),
+        (["hps=zoo"], "algorithm=ppo has no such recipe: hps=zoo is not known. Known: cleanrl"),
         (["study=thesi"], "Did you mean thesis?"),
         (["study=mine"], "A study of your own is named as study.name=mine."),
         (["hyperparameters.gama=0.9"], "Did you mean hyperparameters.gamma?"),

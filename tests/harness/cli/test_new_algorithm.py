@@ -1,5 +1,6 @@
 """From the command to a description that is found, and to settings that say what is missing."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -57,8 +58,14 @@ def snapshot(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def command(*arguments, cwd):
-    result = subprocess.run([sys.executable, *arguments], cwd=cwd, capture_output=True, text=True)
+def command(*arguments, cwd, path=()):
+    result = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=os.environ | ({"PYTHONPATH": os.pathsep.join(map(str, path))} if path else {}),
+        capture_output=True,
+        text=True,
+    )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 
@@ -84,6 +91,33 @@ def test_skeleton_is_found_and_says_what_is_missing(checkout, family, unfinished
         lines[2],
     ]
     assert lines[2].startswith(f"{description}: fill in {unfinished}(): ")
+
+
+def test_skeleton_in_a_package_is_found_with_its_settings_and_recipes(tmp_path):
+    arguments = ["--package", "--actions", "discrete", "--frameworks", "sb3"]
+    assert new_algorithm.main(["fresh", *arguments, "--in", str(tmp_path)]) == 0
+    package = tmp_path / "fresh"
+    sources = [str(path) for path in package.rglob("*.py")]
+    # How imports are sorted depends on which modules the package's own settings call its own.
+    style = ["--config", str(ROOT / "pyproject.toml"), "--extend-ignore", "I001"]
+    command("-m", "ruff", "check", *style, *sources, cwd=package)
+    ours, theirs = (
+        tomllib.loads((folder / "pyproject.toml").read_text())["project"]["entry-points"]
+        for folder in (ROOT, package)
+    )
+    register(package, ours | theirs)
+    assert command("-c", TRANSLATE, cwd=tmp_path, path=[package, ROOT]).splitlines() == [
+        "off-policy discrete True False",
+        "parallax_fresh/sb3_settings.py: fill in settings(): claim every hyperparameter of Fresh.",
+        "parallax_fresh/description.py: fill in target_updates(): say how often targets move.",
+    ]
+
+
+def test_a_package_for_a_framework_that_is_not_installed_is_refused(tmp_path, capsys):
+    arguments = ["fresh", "--package", "--in", str(tmp_path), "--frameworks", "sb4"]
+    assert new_algorithm.main(arguments) == 2
+    assert "--frameworks sb4 is not known. Did you mean sb3?" in capsys.readouterr().err
+    assert not (tmp_path / "fresh").exists()
 
 
 def test_only_the_table_of_algorithms_is_added_to_the_project(checkout):

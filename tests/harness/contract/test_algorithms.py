@@ -14,14 +14,15 @@ from harness.contract.run_spec import DEFAULTS, spec_from_dict, spec_to_dict
 from harness.train.prepare import prepare, resolve
 
 RECIPES = sorted([*support.NAMES, "original"])
+FURTHER = {"dqn": ["zoo"], "ddpg": ["zoo"]}
 FRAMEWORKS = support.frameworks()
 WIDE = {"continuous": "HalfCheetah-v4", "discrete": "CartPole-v1"}
 
 
 def test_each_framework_and_the_papers_have_recipes_in_field_order_with_sources():
     for algorithm, cls in ALGORITHMS.items():
-        assert recipe_names(algorithm) == RECIPES
-        for name in RECIPES:
+        assert recipe_names(algorithm) == sorted([*RECIPES, *FURTHER.get(algorithm, [])])
+        for name in recipe_names(algorithm):
             load_recipe(algorithm, name)
             fields = [field.name for field in dataclasses.fields(cls)]
             assert list(read_recipe(algorithm, name)) == fields

@@ -1,16 +1,16 @@
 import pytest
 
 from tests.hunting import core, find, hunt, is_right
-from tests.plants import PLANTS, misses
+from tests.plants import LATER_PLANTS, PLANTS, misses
 
 ENOUGH = 25
-SHARE = 6
+SHARE, FEW = 6, 9
 """One plant in so many is looked for in every run of the tests, the others in the long one."""
 
 
-def some(plants, name):
+def some(plants, name, share=SHARE):
     """Parameters: all plants, most of them for the long run."""
-    marks = [() if number % SHARE == 0 else pytest.mark.long for number in range(len(plants))]
+    marks = [() if number % share == 0 else pytest.mark.long for number in range(len(plants))]
     pairs = zip(plants, marks, strict=True)
     return [pytest.param(plant, id=name(plant), marks=mark) for plant, mark in pairs]
 
@@ -21,9 +21,18 @@ def test_a_plant_is_found_named_and_measured(plant):
     assert is_right(plant, catch), catch
 
 
+@pytest.mark.parametrize(
+    "plant", some(LATER_PLANTS, lambda p: f"{p.framework}-{p.algorithm}-{p.name}", FEW)
+)
+def test_a_plant_in_an_algorithm_that_joined_is_found_named_and_measured(plant):
+    catch = hunt(plant, core(plant.algorithm))
+    assert is_right(plant, catch), catch
+
+
 def test_plants_cover_all_algorithms_and_frameworks():
     assert len(PLANTS) >= ENOUGH
     assert len({(plant.framework, plant.algorithm) for plant in PLANTS}) == 9
+    assert len({(plant.framework, plant.algorithm) for plant in LATER_PLANTS}) == 8
     assert len({plant.probe for plant in PLANTS}) >= ENOUGH
 
 
