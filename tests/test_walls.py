@@ -17,7 +17,8 @@ ROOMS = {
     "envs": set(),
     "harness.record": set(),
     "harness.contract": {"envs.tasks", "harness.record.layout"},
-    "harness.train": {"envs", "harness.contract", "harness.record"},
+    "harness.diagnosis": {"harness.contract"},
+    "harness.train": {"envs", "harness.contract", "harness.record", "harness.diagnosis"},
     "harness.sweep": {"harness.contract", "harness.record", "harness.train"},
     "harness.worker": {"harness.contract", "harness.record", "harness.train"},
     "harness.forkserver": {"harness.train", "harness.worker"},
@@ -34,7 +35,7 @@ ROOMS = {
     },
     "harness.cli": {
         *("envs.tasks", "harness.contract", "harness.record", "harness.train", "harness.sweep"),
-        "harness.policies",
+        *("harness.policies", "harness.diagnosis"),
     },
     "harness": {"harness.cli"},
     "adapters.torch_common": {"harness.contract", "harness.probes"},

@@ -22,6 +22,8 @@ DEFAULTS: dict[str, Any] = {
     "evaluation_seed": 0,
     "threads": 1,
 }
+DIAGNOSIS = ("off", "on", "strict")
+UNWATCHED: Mapping[str, Any] = {"mode": "off"}
 _FOLDER_NAMES = ("study", "framework", "env", "hps")
 _LONGEST_VARIANT = 120
 
@@ -50,6 +52,9 @@ class RunSpec:
         overridden: Names of hyperparameters that differ from the recipe.
         python: Interpreter that trains, where it is not this one. No part of the identity:
             it names a place, not what is there.
+        diagnosis: Whether and how the training is watched: `mode` and, where they are not the
+            defaults, `thresholds` by check, `period` and `also`. No part of the identity: it
+            changes no result.
     """
 
     hyperparameters: Hyperparameters
@@ -69,6 +74,9 @@ class RunSpec:
     wrappers: str = bounded(choices=WRAPPERS)
     n_envs: int = bounded(minimum=1, maximum=2**53)
     threads: int = bounded(minimum=1, maximum=2**53)
+    diagnosis: Mapping[str, Any] = dataclasses.field(
+        default_factory=lambda: UNWATCHED, compare=False
+    )
 
     @property
     def variant(self) -> str:
@@ -131,7 +139,13 @@ def make_spec(
     if checked["alignment"] == "thesis":
         _check_thesis_overrides(algorithm, requested, overridden)
     python = values.get("python") or None
-    return RunSpec(**checked, hyperparameters=requested, overridden=overridden, python=python)
+    return RunSpec(
+        **checked,
+        hyperparameters=requested,
+        overridden=overridden,
+        python=python,
+        diagnosis=_check_diagnosis(values.get("diagnosis", UNWATCHED)),
+    )
 
 
 def spec_to_dict(spec: RunSpec) -> dict[str, Any]:
@@ -149,7 +163,7 @@ def spec_from_dict(content: Any) -> RunSpec:
     if not isinstance(content, Mapping) or not content:
         raise SpecError("spec is missing.")
     # What was recorded before a field existed is as the field's default has it.
-    content = {**DEFAULTS, "python": None, "overridden": (), **content}
+    content = {**DEFAULTS, "python": None, "overridden": (), "diagnosis": UNWATCHED, **content}
     lacking = [name for name in names if name not in content]
     surplus = [str(name) for name in content if name not in names]
     if lacking or surplus:
@@ -170,7 +184,11 @@ def spec_from_dict(content: Any) -> RunSpec:
     if not isinstance(python, str | None):
         raise SpecError(f"python={python!r} must be the path of an interpreter.")
     return RunSpec(
-        **checked, hyperparameters=requested, overridden=tuple(overridden), python=python
+        **checked,
+        hyperparameters=requested,
+        overridden=tuple(overridden),
+        python=python,
+        diagnosis=_check_diagnosis(content["diagnosis"]),
     )
 
 
@@ -206,6 +224,23 @@ def _check_names(values: Mapping[str, Any]) -> None:
             f"framework={values['framework']} has no algorithm={values['algorithm']}: choose "
             + ", ".join(name for name in ALGORITHMS if adapter.supports(name))
         )
+
+
+def _check_diagnosis(given: Any) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping) or given.get("mode") not in DIAGNOSIS:
+        mode = given.get("mode") if isinstance(given, Mapping) else given
+        raise SpecError(f"diagnosis={mode} must be one of {', '.join(DIAGNOSIS)}.")
+    also, period = given.get("also", ()), given.get("period")
+    if not isinstance(also, list | tuple) or not all(
+        isinstance(name, str) and ":" in name for name in also
+    ):
+        raise SpecError(f"diagnosis.also={plain(also)} must list checks as module:NAME.")
+    if period is not None and (not isinstance(period, int) or period < 1):
+        raise SpecError(f"diagnosis.period={plain(period)} must be null or 1 or more steps.")
+    for name, value in given.get("thresholds", {}).items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise SpecError(f"diagnosis.{name}.threshold={plain(value)} must be a number.")
+    return dict(given)
 
 
 def _check_folder_names(values: Mapping[str, Any]) -> None:

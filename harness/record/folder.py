@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from harness.record.files import bytes_writer, json_writer, plain_json
 from harness.record.layout import (
+    DIAGNOSIS_FILE,
     EVALUATIONS_FILE,
     LOG_FILE,
     POLICY_FILE,
@@ -82,7 +83,7 @@ class RunFolder:
 
     def clear(self) -> None:
         """Removes what an earlier attempt left."""
-        for name in (EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE):
+        for name in (EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE, DIAGNOSIS_FILE):
             self._lease.remove(name)
         self.tidy()
 
@@ -147,6 +148,10 @@ class RunFolder:
     def keep_policy(self, policy: StoredPolicy) -> None:
         """Writes what the run has learned."""
         self._write_guarded(POLICY_FILE, pack(policy))
+
+    def keep_diagnosis(self, report: Mapping[str, Any]) -> None:
+        """Writes what the diagnosis has found by now; no result is made of it."""
+        self._lease.write(DIAGNOSIS_FILE, json_writer(report))
 
     def heartbeat(self, step: int, period: float) -> None:
         """Tells others how far the run is and in how many seconds they hear of it again."""

@@ -14,6 +14,7 @@ TRACE_FILE = "trace.parquet"
 POLICY_FILE = "policy.npz"
 PROGRESS_FILE = "progress.json"
 LOG_FILE = "log.txt"
+DIAGNOSIS_FILE = "diagnosis.json"
 
 ANALYSIS_FOLDER = "analysis"
 SLURM_FOLDER = "slurm"

@@ -11,10 +11,12 @@ from harness.contract.adapter import Adapter, Weights, adapter_code
 from harness.contract.events import TrainingError
 from harness.contract.fields import SpecError
 from harness.contract.watchers import watching
+from harness.diagnosis.engine import Engine
 from harness.record.folder import Heartbeat, RunFolder, past_attempts
 from harness.record.lease import FolderGone, Holder, LeaseLost
 from harness.record.provenance import provenance, weights_sha256
 from harness.record.reading import read_run
+from harness.train.diagnosing import conclude, diagnose
 from harness.train.monitor import TrainingMonitor
 from harness.train.notices import quietly
 from harness.train.prepare import Prepared
@@ -35,12 +37,14 @@ def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
     code, attempts = adapter_code(record.content["adapter"]), past_attempts(record)
     folder.clear()
     monitor: TrainingMonitor | None = None
+    diagnosis: Engine | None = None
     outcome: dict[str, Any] = {"status": "failed"}
     with Heartbeat(folder, lambda: monitor.steps if monitor else 0):
         try:
             folder.hold_room()
             _begin(folder, started, attempts)
             monitor = TrainingMonitor(prepared.spec, folder)
+            diagnosis = diagnose(prepared, monitor, folder)
             outcome = _train(prepared, adapter, monitor, folder)
         except KeyboardInterrupt as error:
             outcome = interruption(getattr(error, "by", "user"))
@@ -53,6 +57,7 @@ def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
             outcome = {"status": "failed", "failure": _describe(error)}
         finally:
             with uninterrupted():
+                conclude(diagnosis, folder)
                 trouble = _finish_trace(folder)
                 if outcome["status"] == "completed":
                     outcome |= trouble
