@@ -23,6 +23,7 @@ _TRAINING = {
     "evaluate": ("harness.cli.policies:evaluate", "Plays episodes with what runs have learned"),
     "export": ("harness.cli.policies:export", "Writes policies as their framework's own files"),
     "video": ("harness.cli.policies:video", "Films policies, alone or side by side"),
+    "diagnose": ("harness.cli.diagnose:main", "Tells which faults were found while runs trained"),
     "free": ("harness.cli.free:main", "Ends the lease of a process that nobody can ask any more"),
     "probe": ("harness.probes.command:main", "Compares one update of each implementation"),
     "alignment": (f"{_TABLES}:print_alignment", "What each framework receives, and how"),

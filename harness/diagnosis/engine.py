@@ -1,5 +1,6 @@
 """Asks the checks as a training goes on, and keeps what they find: each once, with a count."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,9 +12,10 @@ from harness.contract.events import (
     Events,
     Metrics,
     OptimizerStepped,
+    TrainingError,
     Transition,
 )
-from harness.diagnosis.check import Check, Finding
+from harness.diagnosis.check import ERROR, Check, Finding
 from harness.diagnosis.collector import Collector
 from harness.diagnosis.networks import Networks
 from harness.diagnosis.signals import Array, Facts
@@ -105,6 +107,10 @@ class Engine:
         """
         self.close()
         self._look()
+
+    def without_policy(self) -> None:
+        """Has nothing asked of a policy, since there is none to ask."""
+        self._policy = None
 
     def close(self) -> None:
         """Leaves nothing hooked in."""
