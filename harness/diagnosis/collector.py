@@ -14,6 +14,7 @@ CHUNK = 256
 
 _TAIL = 10
 _ASKED = 64
+_COMPARED = 8  # as the policy that is asked is younger than the one that acted
 _BINS = 10
 _PUNCTUATION = re.compile(r"[^a-z0-9]")
 
@@ -81,7 +82,7 @@ class Collector:
         """
         rows = self._filled
         if self._facts.n_envs == 1 and rows > 16:
-            begin = max(1, rows - _ASKED)
+            begin = max(1, rows - _COMPARED)
             follows = ~self._ends[begin - 1 : rows - 1]
             seen = normalize(self._observations[begin - 1 : rows - 1][follows])
             if len(seen):

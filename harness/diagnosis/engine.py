@@ -25,6 +25,7 @@ LOOKS = 100
 SHORTEST_PERIOD = 64
 PERIOD_WITHOUT_END = 500
 _ACTING_STEPS = 3
+_TOLD_EVERY = 10  # looks, for who follows the last values
 _UNEVEN = 0.6180339887498949  # looks must not fall on the rhythm of target updates
 
 Say = Callable[[str], None]
@@ -36,7 +37,7 @@ class Engine:
     Attributes:
         findings: By id, in the order they were found.
         troubles: What could not be asked or watched, each told once.
-        changed: Called when there is a new finding.
+        changed: Called when there is a new finding, and every tenth look.
         changed: Called when there is a new finding.
     """
 
@@ -61,7 +62,7 @@ class Engine:
             strict: Whether a finding at error level ends the training.
             period: Environment steps between looks; None is a hundredth of the run.
             say: Told each finding and each trouble, once.
-            changed: Called when there is a new finding.
+            changed: Called when there is a new finding, and every tenth look.
             normalizer: Today's normalisation of observations, for the policy.
         """
         self.findings: dict[str, Finding] = {}
@@ -208,7 +209,7 @@ class Engine:
         new = [finding for check in list(self._checks) if (finding := self._ask(check))]
         for finding in new:
             self._say(finding.line())
-        if new:
+        if new or self._looks % _TOLD_EVERY == 0:
             self.changed()
         errors = [finding for finding in new if finding.level == ERROR]
         if self._strict and errors:

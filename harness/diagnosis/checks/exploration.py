@@ -28,16 +28,16 @@ def _factor(signals: Signals) -> Series:
 def wrong_way(signals: Signals, threshold: float) -> Seen | None:
     """Whether the share of random actions is low from the start, or grows."""
     series = _factor(signals)
-    if series.count < 4:
+    if series.count < 5:
         return None
-    first, last = series.first(3), series.last(5)
+    first, last = series.first(5), series.last(10)
     wanted = signals.facts.exploration
     if (wanted is None or wanted[0] >= 0.5) and first.max() < threshold:
         return Seen(
             f"Only {first.max():.0%} of the first actions are other than greedy ones.",
             float(first.max()),
         )
-    if series.count >= 10 and last.mean() - first.mean() > 2 * threshold:
+    if series.count >= 20 and last.mean() - first.mean() > 2 * threshold:
         return Seen(
             f"The share of random actions rose from {first.mean():.2f} to {last.mean():.2f}.",
             float(last.mean()),
@@ -49,7 +49,10 @@ def too_fast(signals: Signals, threshold: float) -> Seen | None:
     """Whether nine tenths of the way down are over within too small a share of the run."""
     steps, values = _factor(signals).all()
     total = signals.facts.steps
-    if len(values) < 6 or not total or values[0] < 0.3:
+    if len(values) < 10 or not total:
+        return None
+    values = np.convolve(values, np.full(3, 1 / 3), mode="valid")
+    if values[0] < 0.3:
         return None
     floor = float(np.min(values))
     low = values <= values[0] - 0.9 * (values[0] - floor)
@@ -166,7 +169,7 @@ CHECKS = (
         wrong_way,
         "exploration is missing, or its schedule runs backwards.",
         "exploration_initial=1, exploration_final below it.",
-        "a policy that changes within the 64 steps looked at makes more actions look random.",
+        "a policy that changes within the 8 steps looked at makes more actions look random.",
         _no_factor,
     ),
     Check(

@@ -75,11 +75,11 @@ FIRES = {
     ),
     "EXP_d1": (
         {"series": {"random_share": [0.0] * 5}},
-        {"series": {"random_share": [1.0, 0.9, 0.5, 0.1]}},
+        {"series": {"random_share": [1.0, 0.9, 0.5, 0.1, 0.1]}},
     ),
     "EXP_d2": (
-        {"series": {"random_share": [1.0, 0.1, *[0.05] * 8]}},
-        {"step": 10_000, "series": {"random_share": np.linspace(1, 0.05, 10)}},
+        {"series": {"random_share": [1.0, 0.2, *[0.05] * 12]}},
+        {"step": 10_000, "series": {"random_share": np.linspace(1, 0.05, 14)}},
     ),
     "NN_weight": (
         {"values": {"weights_finite": True, "first_weights": {"a": (0.0, 0.1, True)}}},
