@@ -250,9 +250,17 @@ def paired(weights: Weights) -> list[tuple[str, str]]:
     for name in weights:
         if "target" in name.lower():
             main = mains.get(_PUNCTUATION.sub("", name.lower().replace("target", "")))
+            main = main or _namesake(name, list(mains.values()))
             if main and weights[main].shape == weights[name].shape:
                 pairs.append((name, main))
     return pairs
+
+
+def _namesake(name: str, mains: list[str]) -> str | None:
+    """The only one that ends as a target's name does behind its network's name, if there is one."""
+    _, _, rest = name.partition(".")
+    alike = [main for main in mains if rest and main.partition(".")[2] == rest]
+    return alike[0] if len(alike) == 1 else None
 
 
 def _describe(matrices: dict[str, Array]) -> dict[str, tuple[float, float, bool]]:

@@ -117,7 +117,7 @@ class Facts:
     @property
     def half_range(self) -> Array:
         """Half the action range per dimension, float64[actions]."""
-        return (np.array(self.action_high) - np.array(self.action_low)) / 2
+        return np.asarray((np.array(self.action_high) - np.array(self.action_low)) / 2)
 
 
 @dataclasses.dataclass(frozen=True)

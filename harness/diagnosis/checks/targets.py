@@ -1,11 +1,14 @@
 """Table I, targets: recomputed by the formula, with tolerance, time limits no ends."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from harness.diagnosis.check import ERROR, THROUGHOUT, Check, Seen
 from harness.diagnosis.signals import Signals
 
-_VARIANTS = (
+_VARIANTS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("as if no episode ever ended", lambda r, g, v, t, c: r + g * v),
     ("without the discount factor", lambda r, g, v, t, c: r + v * (1 - t)),
     ("without the value of what follows", lambda r, g, v, t, c: r + 0 * v),

@@ -143,6 +143,8 @@ def test_readings():
     assert effective_rank(np.eye(8)) == 8
     weights = {"critic.0.bias": np.zeros(2), "critic_target.0.bias": np.zeros(2)}
     assert paired(weights) == [("critic_target.0.bias", "critic.0.bias")]
+    weights = {"q_network.0.bias": np.zeros(2), "target_network.0.bias": np.zeros(2)}
+    assert paired(weights) == [("target_network.0.bias", "q_network.0.bias")]
 
 
 def test_a_threshold_of_no_check_is_refused():
