@@ -8,7 +8,6 @@ from harness.contract.adapter import installed_adapters
 from harness.contract.algorithms import ALGORITHMS
 from harness.contract.recipes import read_recipe, recipe_names
 from harness.contract.run_spec import DIAGNOSIS
-from harness.diagnosis.registry import default_thresholds
 
 
 def group_names() -> dict[str, list[str]]:
@@ -29,6 +28,8 @@ def option(group: str, name: str) -> Mapping[str, Any]:
     if kind == "hyperparameters":
         return read_recipe(algorithm, name)
     if group == "diagnosis":
+        from harness.diagnosis.registry import default_thresholds  # help needs only names
+
         thresholds = {key: {"threshold": value} for key, value in default_thresholds().items()}
         return {"name": name, "period": None, "also": [], **thresholds}
     return {"name": name} | ({"python": None} if group == "framework" else {})

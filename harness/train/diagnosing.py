@@ -5,8 +5,6 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-import gymnasium
-
 from harness.contract.algorithms import Hyperparameters
 from harness.diagnosis.engine import Engine
 from harness.diagnosis.registry import all_checks, check_thresholds
@@ -59,6 +57,8 @@ def facts_of(prepared: Prepared) -> Facts:
     asked: Hyperparameters = prepared.hyperparameters
     known = {name: getattr(asked, name) for name in type(asked).__dataclass_fields__}
     exploration = known.get("exploration_initial"), known.get("exploration_final")
+    import gymnasium  # as late as the environments themselves
+
     declared = gymnasium.spec(spec.env)
     return Facts(
         algorithm=spec.algorithm,
