@@ -94,7 +94,7 @@ def harness_side(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
     importlib.import_module(f"adapters.{framework}.train")  # a one-off, not a cost per step
     prepared = prepare(spec, adapter)
     lease = Lease.acquire(Path(tempfile.mkdtemp()))
-    monitor = TrainingMonitor(spec, RunFolder(lease))
+    monitor = TrainingMonitor(prepared, RunFolder(lease))
     return lambda: adapter.train(
         algorithm, prepared.native, prepared.context, monitor.make_env, monitor
     )
@@ -149,7 +149,10 @@ def _bare_recipe(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
     from harness.contract.recipes import load_recipe
 
     class Silent:
-        def attach(self, policy: Any, weights: Any, loadable: Any = None) -> None:
+        def attach(self, *what: Any) -> None:
+            pass
+
+        def boundary(self) -> None:
             pass
 
         def record(self, metrics: Any) -> None:

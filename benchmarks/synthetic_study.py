@@ -95,6 +95,8 @@ def _spec(plan: Plan, size: Size, study: str) -> dict[str, object]:
         "wrappers": plan.wrappers,
         "n_envs": plan.n_envs,
         "threads": 1,
+        "intervention": "none",
+        "checkpoint_every": 20.0,
     }
 
 

@@ -1,6 +1,7 @@
 """How a training environment is made: the same for every framework."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import gymnasium
@@ -74,6 +75,7 @@ def make_training_env(
     before_reset: Callable[[], None] | None = None,
     after_episode: Callable[[float, int], None] | None = None,
     after_step: Callable[[Any, Any, Any, bool, bool], None] | None = None,
+    layers: Sequence[tuple[str, Mapping[str, Any]]] = (),
 ) -> gymnasium.Env[Any, Any]:
     """One training environment.
 
@@ -86,9 +88,13 @@ def make_training_env(
         before_reset: Called before each reset.
         after_episode: Called with the task's own return and length of each episode.
         after_step: Called with action, observation, reward, terminated and truncated of each step.
+        layers: Wrappers around the task that change it, from the inside: `module:Class` and
+            keyword arguments.
     """
     hooks = before_step, before_reset, after_episode, after_step
     env: gymnasium.Env[Any, Any] = StepHook(make(env_id), *hooks)
+    for layer, arguments in layers:
+        env = EntryPoint("layer", layer, "").load()(env, **arguments)
     if wrappers == "normalized":
         env = NormalizeObservation(env)
         env = gymnasium.wrappers.TransformObservation(env, _clip, env.observation_space)

@@ -6,7 +6,7 @@ from harness.cli.parallax import main
 
 _COMMANDS = (
     *("rerun", "evaluate", "export", "video", "free"),
-    *("probe", "new-adapter", "new-algorithm"),
+    *("probe", "interventions", "twins", "new-adapter", "new-algorithm"),
 )
 
 

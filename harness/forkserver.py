@@ -8,7 +8,6 @@ and must not share is given up in `_become_worker`; everything else in it is `ha
 
 import contextlib
 import dataclasses
-import importlib
 import json
 import os
 import select
@@ -18,6 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.contract.preloading import has_threads, preload
 from harness.train.notices import quietly
 from harness.train.stopping import SIGNALS
 
@@ -26,7 +26,6 @@ _LARGEST_REQUEST = 1 << 16
 _LARGEST_OUTPUT = 1 << 20
 # pyarrow imports it when it makes its first array, which every run does.
 _OWN_MODULES = ("harness.worker", "pandas")
-_ARROW_OPTIONS = "JE_ARROW_MALLOC_CONF"
 
 
 def main(control: socket.socket, modules: Sequence[str]) -> int:
@@ -38,8 +37,9 @@ def main(control: socket.socket, modules: Sequence[str]) -> int:
     for number in SIGNALS:
         # A batch system signals every process of a job; this one ends after those it has forked.
         signal.signal(number, signal.SIG_IGN)
-    _preload(modules)
-    if len(list(Path("/proc/self/task").iterdir())) != 1:
+    with quietly():
+        preload((*_OWN_MODULES, *modules))
+    if has_threads():
         print("An import has started a thread, which a fork would lose.", file=sys.stderr)
         return 1
     arguments = _serve(control)
@@ -49,19 +49,6 @@ def main(control: socket.socket, modules: Sequence[str]) -> int:
 
     sys.argv = [str(worker.__file__), *arguments]  # recorded as the run's command
     return worker.main(Path(arguments[0]), *arguments[1:])
-
-
-def _preload(modules: Sequence[str]) -> None:
-    before = os.environ.get(_ARROW_OPTIONS)
-    os.environ[_ARROW_OPTIONS] = "background_thread:false"  # read when pyarrow is loaded
-    with quietly():
-        for name in (*_OWN_MODULES, *modules):
-            # A run that needs what is missing says so itself.
-            with contextlib.suppress(ImportError):
-                importlib.import_module(name)
-    del os.environ[_ARROW_OPTIONS]
-    if before is not None:
-        os.environ[_ARROW_OPTIONS] = before
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,8 @@ from harness.contract.adapter import ENTRY_POINT_GROUP, Adapter
 from harness.contract.fields import SpecError
 from harness.contract.run_spec import spec_from_dict
 from harness.record.folder import Heartbeat, RunFolder
-from harness.record.lease import EXIT_COMPLETE, EXIT_NOT_MINE, Holder, Lease, LeaseHeld, LeaseLost
+from harness.record.holder import Holder
+from harness.record.lease import EXIT_COMPLETE, EXIT_NOT_MINE, Lease, LeaseHeld, LeaseLost
 from harness.record.reading import Reading, holds, read_run
 from harness.train.prepare import check_translation, prepare
 from harness.train.run import execute

@@ -12,6 +12,7 @@ from submitit.helpers import DelayedSubmission
 from harness.contract.fields import SpecError
 from harness.contract.run_spec import RunSpec, spec_from_dict
 from harness.record.batch_job import BatchJob
+from harness.record.checkpoints import Kept, last_kept
 from harness.record.folder import past_attempts
 from harness.record.lease import LeaseHeld, LeaseLost, read_holder
 from harness.record.reading import read_run
@@ -38,6 +39,7 @@ class RunJob:
         self._limits = limits
         self._current = ""
         self._run_started = 0.0
+        self._kept: Kept | None = None
 
     def __call__(self, folders: list[str]) -> None:
         """Runs what is not complete.
@@ -59,11 +61,14 @@ class RunJob:
     def checkpoint(self, folders: list[str]) -> DelayedSubmission | None:
         """Called by submitit on a warning; returns what comes back, None for nothing.
 
-        Whatever was under way starts anew: no run is carried on with a part missing.
+        A run that has kept its state in a place further than it began from always comes back,
+        and goes on there; any other starts anew, as often as the limits allow.
         """
         if self._current:
             self._stop(Path(self._current))
         left = [folder for folder in folders if _is_open(Path(folder))]
+        if self._current in left and self._has_got_on(Path(self._current)):
+            return DelayedSubmission(RunJob(self._limits), left)
         if reason_of(signal.SIGUSR2) == "preemption":
             job = BatchJob.current()
             if job is None or not comes_back(job.restart, self._limits):
@@ -87,6 +92,7 @@ class RunJob:
         except SpecError as error:
             return _refuse(folder, str(error))
         self._current, self._run_started = str(folder), time.time()
+        self._kept = last_kept(folder)
         try:
             process = RunProcess(spec, folder, preloaded, variables)
         except OSError as error:
@@ -106,7 +112,7 @@ class RunJob:
 
     def _stop(self, folder: Path) -> None:
         """Waits until the run under way has said why it ends; Slurm has warned it, too."""
-        deadline = time.monotonic() + self._limits.signal_seconds / 2
+        deadline = time.monotonic() + self._limits.signal_seconds * 2 / 3
         holder = read_holder(folder)
         job = BatchJob.current()
         if holder is None or job is None or holder.job != job.id:
@@ -120,6 +126,13 @@ class RunJob:
         while read_holder(folder) == holder and time.monotonic() < deadline:
             time.sleep(0.1)
 
+    def _has_got_on(self, folder: Path) -> bool:
+        """Whether the run under way has kept a state that is further than where it began."""
+        kept, record = last_kept(folder), read_run(folder).record
+        if kept is None or kept == self._kept or record is None:
+            return False
+        return kept.step > (record.resumed_from or 0)
+
     def _has_had_its_time(self, folder: Path) -> bool:
         stops = [attempt["stopped_by"] for attempt in past_attempts(read_run(folder))]
         return is_hopeless(time.time() - self._run_started, stops.count("time limit"), self._limits)
@@ -132,6 +145,7 @@ def _slurm_job(limits: JobLimits) -> BatchJob:
         id=f"{array}_{index}" if array else os.environ["SLURM_JOB_ID"],
         restart=int(os.environ.get("SLURM_RESTART_COUNT", "0")),
         limit_from=time.time() + seconds_to_warning(limits),
+        notice=limits.signal_seconds,
     )
 
 

@@ -15,8 +15,9 @@ class JobLimits:
         run_minutes: Time limit of one run.
         job_minutes: Time limit of the job.
         signal_seconds: How long before its end the job is warned.
-        timeout_restarts: How often a run that had its whole time is started again.
-        preemption_restarts: How often a preempted job is queued again.
+        timeout_restarts: How often a run that had its whole time and kept nothing of it is
+            started again.
+        preemption_restarts: How often a preempted job whose run kept nothing is queued again.
         malloc: The runs' memory allocator; see `allocator_variables`.
     """
 

@@ -149,11 +149,15 @@ def _print_limits(
     records: Mapping[Path, Sequence[Record]],
     settings: Mapping[Path, Settings],
 ) -> None:
-    """Says which runs had their whole time and get no more of it, so would end the same way."""
+    """Says which runs had their whole time and get no more of it, so would end the same way.
+
+    One that has kept its state goes on from there, and does not.
+    """
     again: collections.Counter[str] = collections.Counter()
     for study, new in settings.items():
         for run, spec in runs.items():
-            if run.state != "timeout" or study not in run.folder.parents:
+            goes_on = run.kept is not None
+            if run.state != "timeout" or goes_on or study not in run.folder.parents:
                 continue
             before = _minutes(run.folder, spec.algorithm, records[study])
             if before is not None and new.minutes(spec.algorithm) <= before:

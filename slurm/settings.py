@@ -36,7 +36,7 @@ class Settings:
         parallelism: Jobs at a time; 0 is no limit but the cluster's.
         runs_per_job: Runs that share a job, one after another, each with its time.
         signal_seconds: How long before its end a job is warned.
-        timeout_restarts: How often a run that had its whole time is started again.
+        timeout_restarts: How often one that had its time and kept nothing is started again.
         preemption_restarts: How often a preempted job asks to be queued again.
         malloc: Memory allocator of the runs: `none`, `tcmalloc`, or the path of a library.
     """

@@ -9,9 +9,11 @@ from pathlib import Path
 import msgspec
 
 from harness.cli.errors import RunsFailed
+from harness.record.checkpoints import last_kept
 from harness.record.files import Unusable, first_line, read_bounded
+from harness.record.holder import Holder
 from harness.record.layout import SLURM_FOLDER, find_runs, study_folder
-from harness.record.lease import Beat, Holder, read_beat, read_holder
+from harness.record.lease import Beat, read_beat, read_holder
 from harness.record.reading import Reading, Record, read_run
 from slurm.arrays import read_records
 from slurm.queue import Job, Queue, ask
@@ -53,6 +55,11 @@ class RunState:
         rate: Steps per second of a run that is going on; None where it is not known.
         reason: Why it is not complete, in a line; empty where there is nothing to say.
         job: Slurm's job that has or had it last.
+        resumed_from: Step of the checkpoint that its last attempt went on from; None where that
+            began anew.
+        resumptions: How many attempts went on from a checkpoint.
+        kept: Step of the checkpoint that the next attempt will go on from; None where it will
+            begin anew, or the run is going on or complete.
     """
 
     folder: Path
@@ -68,6 +75,9 @@ class RunState:
     rate: float | None = None
     reason: str = ""
     job: str | None = None
+    resumed_from: int | None = None
+    resumptions: int = 0
+    kept: int | None = None
 
     @property
     def title(self) -> str:
@@ -98,6 +108,9 @@ def assess(folder: Path, queue: Queue | None = None) -> RunState:
         if state == "running":
             # The job that has it is the holder's, and none where it is trained without one.
             job_id = holder.job or None if holder else None
+    kept = None if state in ("running", "completed") else last_kept(folder)
+    if kept is not None:
+        reason = "; ".join(filter(None, [reason, f"will go on from step {kept.step:,}"]))
     return RunState(
         folder,
         state,
@@ -112,6 +125,9 @@ def assess(folder: Path, queue: Queue | None = None) -> RunState:
         _rate(record, beat) if record is not None and state == "running" else None,
         reason,
         job_id,
+        record.resumed_from if record else None,
+        record.resumptions if record else 0,
+        kept.step if kept else None,
     )
 
 
@@ -146,7 +162,7 @@ def _judge(
     if record.status == "failed":
         return "failed", failure
     if job is not None and job.is_alive:
-        return "queued", f"job {job.job_id} is {job.state}"
+        return "queued", "; ".join(filter(None, [f"job {job.job_id} is {job.state}", failure]))
     end = f"Slurm says {job.state}" if job else ""
     if record.status == "running":
         if job is not None and job.state == "TIMEOUT":
@@ -182,7 +198,7 @@ def _rate(record: Record, beat: Beat | None) -> float | None:
     started = record.timings.started
     if beat is None or started is None or not 0 < beat.time - started < _FAR:
         return None
-    rate = _step(beat) / (beat.time - started)
+    rate = max(_step(beat) - (beat.resumed_from or 0), 0) / (beat.time - started)
     return rate if math.isfinite(rate) else None
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.record.files import visible
+from harness.record.lease import went_on
 from harness.sweep.eta import remaining_seconds
 from slurm.queue import Queue
 from slurm.states import FAILED, PASSED, STATES, RunState, last_preflight, study_folders
@@ -88,7 +89,7 @@ def render(runs: Sequence[RunState], queue: Queue, root: Path, longest: int) -> 
         parts += _study(study, [run for run in runs if run.study == study])
     parts += [line for folder in study_folders(runs) for line in _preflight(folder)]
     parts += _list_running([run for run in runs if run.state == "running"], longest)
-    parts += _list_reasons([run for run in runs if run.state in _EXPLAINED], longest)
+    parts += _list_reasons([run for run in runs if _is_explained(run)], longest)
     if queue.asked:
         parts.append(Text(f"Slurm was asked through {', '.join(queue.asked)}.", style="dim"))
     else:
@@ -139,14 +140,29 @@ def _done(run: RunState) -> int:
 def _list_running(runs: list[RunState], longest: int) -> list[Any]:
     if not runs:
         return []
-    table = Table("running", "steps", "a second", "end", "job", box=None, header_style="bold")
+    heads = ("running", "steps", "a second", "end", "job", "")
+    table = Table(*heads, box=None, header_style="bold")
     for run in sorted(runs, key=lambda run: run.step - run.steps)[:longest]:
         end = _when(max(run.steps - run.step, 0) / run.rate) if run.rate else ""
         rate = f"{run.rate:.1f}" if run.rate else ""
         table.add_row(
-            _plain(run.title), f"{run.step:,} / {run.steps:,}", rate, end, _plain(run.job or "")
+            _plain(run.title),
+            f"{run.step:,} / {run.steps:,}",
+            rate,
+            end,
+            _plain(run.job or ""),
+            Text(_went_on(run), style="dim"),
         )
     return [table, *_rest(runs, longest), Text()]
+
+
+def _is_explained(run: RunState) -> bool:
+    """Whether there is more to say than how many there are: also of one that comes back."""
+    return run.state in _EXPLAINED or (run.state == "queued" and run.kept is not None)
+
+
+def _went_on(run: RunState) -> str:
+    return went_on(run.resumed_from, run.resumptions)
 
 
 def _list_reasons(runs: list[RunState], longest: int) -> list[Any]:
@@ -154,8 +170,9 @@ def _list_reasons(runs: list[RunState], longest: int) -> list[Any]:
     for run in sorted(runs, key=lambda run: (list(STATES).index(run.state), str(run.folder)))[
         :longest
     ]:
-        line = Text(f"{run.state:<12}", style=_STYLES[run.state])
-        line.append(visible(f"{run.title}: {run.reason}") + "\n", style="default")
+        line = Text(f"{run.state:<12}", style=_STYLES.get(run.state, ""))
+        more = f" ({went_on})" if (went_on := _went_on(run)) else ""
+        line.append(visible(f"{run.title}: {run.reason}{more}") + "\n", style="default")
         line.append(visible(f"            {run.folder}"), style="dim")
         parts.append(line)
     return [*parts, *_rest(runs, longest), Text()] if parts else []

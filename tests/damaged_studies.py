@@ -14,7 +14,7 @@ from fuzz_oracle import Expectation, Template, expect, expect_healthy, read_json
 from fuzzing import Damage, damage
 from slurm_lab import Lab
 
-from harness.record.lease import Holder
+from harness.record.holder import Holder
 
 SCHEMA_1 = Path(__file__).with_name("data") / "schema_1" / "results"
 SETTINGS = {

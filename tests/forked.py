@@ -5,7 +5,6 @@ returns, and the streams and folder that it has, are the same.
 """
 
 import atexit
-import functools
 import json
 import os
 import subprocess
@@ -50,8 +49,18 @@ PRELOADED = (
 )
 
 
-@functools.cache
+class _Server:
+    process = None
+
+
 def _server():
+    # A test may have ended all processes that it found.
+    if _Server.process is None or _Server.process.poll() is not None:
+        _Server.process = _start()
+    return _Server.process
+
+
+def _start():
     process = subprocess.Popen(
         [sys.executable, "-c", _SERVER, *PRELOADED],
         cwd=Path(__file__).parent,

@@ -112,9 +112,11 @@ class Attaching(SB3Adapter):
         class Wrapped:
             record = monitor.record
 
-            def attach(self, policy, weights, loadable=None):
+            boundary = monitor.boundary
+
+            def attach(self, policy, weights, *parts):
                 monitor.attach(
-                    lambda x: outer.policy(policy, x), lambda: outer.weights(weights), loadable
+                    lambda x: outer.policy(policy, x), lambda: outer.weights(weights), *parts
                 )
 
         super().train(algorithm, native, context, make_env, Wrapped())

@@ -42,7 +42,8 @@ class Lab:
         info.mkdir(parents=True)
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: standin\nVersion: 0\n")
         (info / "entry_points.txt").write_text(ENTRY_POINTS)
-        shutil.copy(Path(__file__).with_name("standin.py"), site)
+        for name in ("standin.py", "lazy.py"):
+            shutil.copy(Path(__file__).with_name(name), site)
         base = cluster.environment() if cluster else os.environ
         path = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
         self.environment = base | {

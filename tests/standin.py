@@ -1,5 +1,7 @@
 """A framework that trains nothing, quickly, and has the accidents it is told to have.
 
+With `STANDIN_RESUMES` in the environment it hands out what a training goes on from.
+
 Each run follows orders in the folder `STANDIN_ORDERS`: the file `<algorithm>-<seed>` holds a word,
 `all` holds one for those that have no file, and without either a run waits. Runs leave the file
 `beats-<algorithm>-<seed>-<pid>` there with the times at which they did something, and a line in
@@ -16,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.contract.adapter import Native, Setting
+from harness.contract.adapter import Native, Resumable, Setting
 
 
 class StandinAdapter:
@@ -47,16 +49,34 @@ class StandinAdapter:
         rng = np.random.default_rng(context.seed)
         sizes = [env.observation_space.shape[0], env.action_space.shape[0]]
         weights = rng.normal(size=sizes).astype(np.float32)
-        monitor.attach(lambda observations: np.tanh(observations @ weights), lambda: {"w": weights})
+        step = [0]
+        monitor.attach(
+            lambda observations: np.tanh(observations @ weights),
+            lambda: {"w": weights},
+            None,
+            resumable(step, weights, rng) if "STANDIN_RESUMES" in os.environ else None,
+        )
         env.reset(seed=context.seed)
-        for step in range(context.steps):
-            if step == context.steps // 2:
+        while step[0] < context.steps:
+            monitor.boundary()
+            if step[0] == context.steps // 2:
                 follow_orders(key, weights)
             weights += 0.1 * rng.normal(size=sizes).astype(np.float32)
             _, _, terminated, truncated, _ = env.step(env.action_space.low)
             if terminated or truncated:
                 env.reset()
+            step[0] += 1
         tell(key, "end")
+
+
+def resumable(step, weights, rng):
+    def lay_in(state):
+        step[0], rng.bit_generator.state = state["step"], state["rng"]
+        weights[:] = state["weights"]
+
+    return Resumable(
+        lambda: {"step": step[0], "weights": weights, "rng": rng.bit_generator.state}, lay_in
+    )
 
 
 def tell(key, word):

@@ -18,14 +18,21 @@ ROOMS = {
     "harness.record": set(),
     "harness.contract": {"envs.tasks", "harness.record.layout"},
     "harness.diagnosis": {"harness.contract"},
-    "harness.train": {"envs", "harness.contract", "harness.record", "harness.diagnosis"},
+    "harness.interventions": {"harness.contract"},
+    "harness.train": {
+        *("envs", "harness.contract", "harness.record", "harness.diagnosis"),
+        "harness.interventions",
+    },
     "harness.sweep": {"harness.contract", "harness.record", "harness.train"},
     "harness.worker": {"harness.contract", "harness.record", "harness.train"},
-    "harness.forkserver": {"harness.train", "harness.worker"},
-    "harness.probes": {"envs.tasks", "harness.contract", "harness.record", "harness.cli.errors"},
+    "harness.forkserver": {"harness.contract", "harness.train", "harness.worker"},
+    "harness.probes": {
+        *("envs.tasks", "harness.contract", "harness.record", "harness.cli.errors"),
+        "harness.interventions",
+    },
     "harness.policies": {
         *("envs", "harness.contract", "harness.record", "harness.train"),
-        *("harness.sweep.process", "harness.cli.trust"),
+        *("harness.sweep.process", "harness.cli.trust", "harness.interventions"),
     },
     "harness.conformance": {
         *("envs", "harness.contract", "harness.record"),
@@ -35,7 +42,7 @@ ROOMS = {
     },
     "harness.cli": {
         *("envs.tasks", "harness.contract", "harness.record", "harness.train", "harness.sweep"),
-        *("harness.policies", "harness.diagnosis"),
+        *("harness.policies", "harness.diagnosis", "harness.interventions", "harness.probes"),
     },
     "harness": {"harness.cli"},
     "adapters.torch_common": {"harness.contract", "harness.probes"},

@@ -1,7 +1,7 @@
 """Runs a CleanRL script as `__main__` with facades for what it imports.
 
-The script's text is executed unchanged. Its own `__import__` gives it the facades; the
-modules of the process stay as they are.
+The script's text is executed unchanged, with a seam at the head of its loop. Its own `__import__`
+gives it the facades; the modules of the process stay as they are.
 """
 
 import argparse
@@ -14,7 +14,9 @@ import torch
 
 from adapters.cleanrl.facades import gym_facade, gymnasium_facade
 from adapters.cleanrl.scripts import read_script
+from adapters.cleanrl.seam import NAME, Seam, compiled
 from harness.contract.adapter import MakeEnv, Monitor
+from harness.contract.sources import rewritten
 
 METRICS = {
     "charts/learning_rate": "learning_rate",
@@ -42,7 +44,7 @@ def load(algorithm: str) -> CodeType:
         SpecError: It is missing or not the version that was tested.
     """
     path, source = read_script(algorithm)
-    return compile(source, str(path), "exec")
+    return compiled(rewritten(f"cleanrl.{path.stem}", source), str(path))
 
 
 def run(
@@ -51,6 +53,7 @@ def run(
     make_env: MakeEnv,
     monitor: Monitor,
     namespace: dict[str, Any],
+    seam: Seam,
 ) -> None:
     """Executes the script to its end.
 
@@ -60,6 +63,7 @@ def run(
         make_env: Makes the environment that the script trains on.
         monitor: Receives what the script writes to its SummaryWriter.
         namespace: Empty; becomes the script's global names, networks included.
+        seam: Hands the script's loop its numbers.
     """
     facades = {
         "argparse": _argparse_facade(arguments),
@@ -69,7 +73,9 @@ def run(
     }
     deterministic = torch.backends.cudnn.deterministic
     namespace.update(
-        __name__="__main__", __file__=code.co_filename, __builtins__=_builtins(facades)
+        __name__="__main__",
+        __file__=code.co_filename,
+        __builtins__={**_builtins(facades), NAME: seam},
     )
     try:
         exec(code, namespace)

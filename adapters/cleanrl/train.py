@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from adapters.cleanrl import bridge
+from adapters.cleanrl.seam import Seam
 from adapters.cleanrl.translate import SETTINGS, script_arguments
 from adapters.torch_common.parameters import copies, loadable
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native, Policy, Weights
@@ -30,7 +31,8 @@ def train_with_names(
     names: dict[str, Any],
 ) -> None:
     """Trains to the end, with the script's global names in `names`, where others can see them."""
-    policy = greedy_policy(algorithm, context, names)
+    policy, made = greedy_policy(algorithm, context, names), list[Any]()
+    seam = Seam(names, monitor.boundary, lambda: [monitor, *made])
     monitor.attach(
         policy,
         lambda: weights(algorithm, names),
@@ -38,8 +40,14 @@ def train_with_names(
             lambda: parameters(algorithm, names),
             lambda: {network: names[network].state_dict() for network in networks(algorithm)},
         ),
+        seam.resumable(),
     )
-    bridge.run(bridge.load(algorithm), script_arguments(native), make_env, monitor, names)
+
+    def make() -> Any:
+        made.append(make_env())
+        return made[-1]
+
+    bridge.run(bridge.load(algorithm), script_arguments(native), make, monitor, names, seam)
 
 
 def greedy_policy(algorithm: str, context: Context, names: Mapping[str, Any]) -> Policy:

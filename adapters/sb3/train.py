@@ -9,12 +9,14 @@ import torch
 from numpy.typing import NDArray
 from stable_baselines3.common import utils
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.monitor import Monitor as SB3Monitor
 from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from adapters.torch_common.parameters import copies, lay_in
+from adapters.torch_common.state import resumable
 from harness.contract.adapter import Context, Loadable, MakeEnv, Monitor, Native, Weights
 
 METRICS = {
@@ -54,18 +56,40 @@ class MonitorWriter(KVWriter):
         """Nothing is open."""
 
 
+class Rounds(BaseCallback):
+    """Tells the monitor of the head of SB3's loop: all steps so far are learned from."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__()
+        self._monitor = monitor
+
+    def _on_rollout_start(self) -> None:
+        self._monitor.boundary()
+
+    def _on_step(self) -> bool:
+        return True
+
+
 def train(
     algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
 ) -> None:
     """Trains to the end."""
-    model = build(algorithm, native, context, make_env)
+    made: list[Any] = []
+
+    def make() -> Any:
+        made.append(make_env())
+        return made[-1]
+
+    model = build(algorithm, native, context, make)
+    rounds = Rounds(monitor)
     model.set_logger(Logger(folder=None, output_formats=[MonitorWriter(monitor)]))
     monitor.attach(
         lambda observations: greedy(model, observations),
         lambda: weights(model),
         Loadable(lambda values: lay_in(parameters(model), values), model.save, ".zip"),
+        resumable({"model": model}, outside=lambda: [monitor, rounds, *made]),
     )
-    model.learn(total_timesteps=context.steps)
+    model.learn(total_timesteps=context.steps, callback=rounds)
 
 
 def build(algorithm: str, native: Native, context: Context, make_env: MakeEnv) -> BaseAlgorithm:

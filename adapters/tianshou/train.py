@@ -5,6 +5,7 @@ the same if only what came since the last question is looked at, and takes no lo
 buffer is full.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from tianshou.utils.torch_utils import policy_within_training_step, torch_train_
 from adapters.tianshou.build import build
 from adapters.tianshou.components import options
 from adapters.torch_common.parameters import copies, loadable
-from harness.contract.adapter import Context, MakeEnv, Monitor, Native, Weights
+from adapters.torch_common.state import resumable
+from harness.contract.adapter import Context, MakeEnv, Monitor, Native, Resumable, Weights
 from harness.contract.algorithms import ALGORITHMS
 from harness.contract.parts import load_part
 
@@ -105,7 +107,14 @@ def train(
 ) -> None:
     """Trains to the end."""
     settings = native.settings
-    envs = DummyVectorEnv([make_env] * context.n_envs)
+    made: list[Any] = []
+    parts: dict[str, Any] = {}
+
+    def make() -> Any:
+        made.append(make_env())
+        return made[-1]
+
+    envs = DummyVectorEnv([make] * context.n_envs)
     envs.seed(settings["seed"])
     seed_generators(settings["seed"])
     model = build(algorithm, settings, context.task)
@@ -113,20 +122,50 @@ def train(
         lambda observations: greedy(model, observations),
         lambda: weights(model),
         loadable(lambda: parameters(model), model.state_dict),
+        whole(parts, lambda: [monitor, *made]),
     )
     buffer = make_buffer(**options(settings, "ReplayBuffer"), n_envs=context.n_envs)
     collector = Collector(model, envs, buffer, exploration_noise=True)
     common = {"training_collector": collector, "verbose": False, "show_progress": False}
+    prepare = None
     if ALGORITHMS[algorithm].family == "on-policy":
         common |= options(settings, "OnPolicyTrainerParams")
-        params: Any = OnPolicyTrainerParams(**common, logger=MonitorLogger(monitor, every=1))
+        make_params: Any = OnPolicyTrainerParams
+        every = 1
     else:
         warm_up(collector, settings["Collector.collect.n_step"])
         common |= options(settings, "OffPolicyTrainerParams")
-        prepare = getattr(load_part("adapters.tianshou", algorithm), "each_step", None)
-        common["training_fn"] = prepare(model, settings) if prepare else None
-        params = OffPolicyTrainerParams(**common, logger=MonitorLogger(monitor, RECORD_EVERY))
-    model.run_training(params)
+        each_step = getattr(load_part("adapters.tianshou", algorithm), "each_step", None)
+        prepare = each_step(model, settings) if each_step else None
+        make_params, every = OffPolicyTrainerParams, RECORD_EVERY
+
+    def head(epoch: int, taken: int) -> None:
+        monitor.boundary()
+        if prepare:
+            prepare(epoch, parts["trainer"]._env_step)  # which may have been laid in just now
+
+    logger = MonitorLogger(monitor, every)
+    parts["trainer"] = model.create_trainer(make_params(**common, training_fn=head, logger=logger))
+    parts["trainer"].run()
+
+
+def whole(parts: Mapping[str, Any], outside: Callable[[], list[Any]]) -> Resumable:
+    """How a training goes on from its trainer, which holds everything else.
+
+    Args:
+        parts: Will hold the `trainer`.
+        outside: What the trainer holds and others keep.
+    """
+    generic = resumable(parts, outside)
+
+    def lay_in(state: Any) -> None:
+        trainer = parts["trainer"]
+        due = trainer.params.epoch_num_steps
+        generic.lay_in(state)
+        # The trainer counts the steps of the only epoch anew.
+        trainer.params.epoch_num_steps = due - trainer._env_step
+
+    return Resumable(generic.state, lay_in)
 
 
 def seed_generators(seed: int) -> None:

@@ -1,5 +1,6 @@
 """Names upstream's file and line that the running code is in."""
 
+import functools
 import sys
 from types import FrameType
 from typing import Any
@@ -25,12 +26,18 @@ def upstream_line() -> str:
     """The innermost line of a framework, as `package/file.py:line`; empty outside of any."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        _, found, place = frame.f_code.co_filename.rpartition(PACKAGES)
-        of_framework = found and place.split("/")[0] not in NOT_UPSTREAM
-        if of_framework and not any(part in place for part in PASSED_ON):
+        if place := _of_framework(frame.f_code.co_filename):
             return f"{place}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
+
+
+@functools.cache
+def _of_framework(file: str) -> str:
+    # Its place in the package; empty where it is no framework's, or only passes on.
+    _, found, place = file.rpartition(PACKAGES)
+    of_framework = found and place.split("/")[0] not in NOT_UPSTREAM
+    return place if of_framework and not any(part in place for part in PASSED_ON) else ""
 
 
 class Scalars:

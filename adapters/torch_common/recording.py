@@ -6,7 +6,7 @@ optimisers do is told by the same watcher that conformance listens to.
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -45,9 +45,8 @@ class Slot:
     index: Any = ...
     columns: NDArray[np.int64] | None = None
 
-    def read(self, gradient: NDArray[Any] | None = None) -> Array:
-        """The canonical array, or that of the gradient of the whole tensor when it is given."""
-        whole = self.tensor.detach().numpy() if gradient is None else gradient
+    def read(self, whole: NDArray[Any]) -> Array:
+        """The canonical array, where `whole` is the framework's, or its gradient."""
         array = np.array(whole[self.index], dtype=float)
         return array if self.columns is None else array[:, self.columns]
 
@@ -61,6 +60,41 @@ class Slot:
 
 
 Slots = Mapping[str, Slot]
+
+
+class Reader:
+    """Reads weights again and again: what has not changed is the same array as before.
+
+    Args of the constructor:
+        slots: Where they are.
+    """
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+        self._views: dict[str, tuple[int, NDArray[Any]]] = {}
+        self._last: dict[str, tuple[NDArray[Any], Array]] = {}
+
+    def read(self, names: Iterable[str] | None = None) -> dict[str, Array]:
+        """Canonical arrays, of all slots unless some are named; they cannot be written to."""
+        return {name: self._read(name) for name in (self._slots if names is None else names)}
+
+    def _read(self, name: str) -> Array:
+        slot = self._slots[name]
+        now = self._view(name, slot.tensor)[slot.index]
+        before, array = self._last.get(name, (None, None))
+        if before is None or array is None or not np.array_equal(before, now):
+            array = slot.read(self._view(name, slot.tensor))
+            array.flags.writeable = False
+            self._last[name] = np.array(now), array
+        return array
+
+    def _view(self, name: str, tensor: torch.Tensor) -> NDArray[Any]:
+        # The numbers of a tensor where they lie; making a view takes longer than a look.
+        place, view = self._views.get(name, (0, None))
+        if view is None or place != tensor.data_ptr():
+            view = tensor.detach().numpy()
+            self._views[name] = tensor.data_ptr(), view
+        return view
 
 
 def linears(network: str, layers: Mapping[str, Any]) -> dict[str, Slot]:
@@ -96,6 +130,7 @@ class Recorder:
         self._locate, self._stored, self._early = locate, stored, early
         self._targets = TargetWatch(self._events, self._read_targets)
         self._slots: Slots = {}
+        self._reader, self._targeted = Reader({}), tuple[str, ...]()
         self._created: Parameters = {}
         self._steps: list[Step] = []
         self._losses: list[Loss] = []
@@ -139,7 +174,7 @@ class Recorder:
             losses=tuple(self._losses),
             target_moves=tuple(self._moves),
             stored=self._rollouts[0] if self._rollouts else self._stored(),
-            final=self._read(),
+            final=self._reader.read(),
             metrics=tuple(self._watch.metrics),
             rollouts=tuple(self._rollouts),
             told=told or {},
@@ -153,20 +188,18 @@ class Recorder:
         if not self._slots:
             return
         self._script.world.started = True
-        self._created = self._read()
+        self._reader = Reader(self._slots)
+        self._targeted = tuple(
+            name for name in self._slots if "_target." in name and name.endswith(".out.weight")
+        )
+        self._created = self._reader.read()
         for name, array in self._script.weights.items():
             self._slots[name].write(array)
         self._targets.look()
 
-    def _read(self) -> Parameters:
-        return {name: slot.read() for name, slot in self._slots.items()}
-
     def _read_targets(self) -> dict[str, Array]:
-        return {
-            name.split(".")[0]: slot.read()
-            for name, slot in self._slots.items()
-            if "_target." in name and name.endswith(".out.weight")
-        }
+        found = self._reader.read(self._targeted)
+        return {name.split(".")[0]: array for name, array in found.items()}
 
     def _note_move(self, event: TargetUpdate) -> None:
         self._moves += [(self._events.steps, len(self._steps), name) for name in event.moved]
@@ -221,7 +254,7 @@ class Recorder:
             settings=settings,
             observations=self._seen,
             gradients=gradients,
-            before=self._read() if keep else {},
+            before=self._reader.read() if keep else {},
             after={},
             pairs=tuple(self._pairs),
         )
@@ -230,7 +263,7 @@ class Recorder:
 
     def _after(self, event: OptimizerStepped) -> None:
         if self._steps[-1].before:
-            self._steps[-1] = dataclasses.replace(self._steps[-1], after=self._read())
+            self._steps[-1] = dataclasses.replace(self._steps[-1], after=self._reader.read())
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:

@@ -17,6 +17,7 @@ class TorchRLAdapter:
 
     name = "torchrl"
     packages = ("torchrl", "tensordict", "torch")
+    rebuilt = ("adapters.torchrl",)
     recipe_parts = ("networks", "settings", "loop")
 
     def supports(self, algorithm: str) -> bool:

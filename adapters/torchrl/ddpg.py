@@ -17,8 +17,9 @@ from torchrl.modules import (
 from torchrl.objectives import DDPGLoss, SoftUpdate, group_optimizers
 
 from adapters.torchrl import loop
-from adapters.torchrl.loop import Means, action_spec, make_collector, seed_generators
+from adapters.torchrl.loop import Means, Progress, action_spec, make_collector, seed_generators
 from adapters.torchrl.networks import attach, deterministic_actor, greedy, q_network
+from adapters.torchrl.state import going_on
 from envs.tasks import Task
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 
@@ -60,10 +61,15 @@ def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor)
     components = build(settings, context.task)
     explorer = TensorDictSequential(components.actor, components.noise)
     transforms = InitTracker(), StepCounter(), DoubleToFloat(), RewardSum()
-    collector = make_collector(make_env, context.n_envs, explorer, settings, *transforms)
-    attach(monitor, greedy(components.actor), components.loss, NETWORKS)
-    means = Means()
-    for step, batch, is_last in loop.minibatches(collector, settings, components.noise.step):
+    collector = make_collector(
+        make_env, context.n_envs, explorer, settings, *transforms, boundary=monitor.boundary
+    )
+    buffer, progress, means = loop.make_buffer(settings), Progress(), Means()
+    state = going_on(collector, components, buffer, progress, means)
+    attach(monitor, greedy(components.actor), components.loss, NETWORKS, state)
+    for step, batch, is_last in loop.minibatches(
+        collector, buffer, progress, settings, components.noise.step
+    ):
         means.add(update(components, batch, step))
         if is_last and means.updates >= loop.RECORD_EVERY:
             monitor.record(means.take() | {"learning_rate": settings["Adam(actor).lr"]})

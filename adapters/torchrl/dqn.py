@@ -17,8 +17,9 @@ from torchrl.modules import MLP, EGreedyModule, QValueActor
 from torchrl.objectives import DQNLoss, HardUpdate
 
 from adapters.torchrl import loop
-from adapters.torchrl.loop import Means, make_collector, seed_generators
+from adapters.torchrl.loop import Means, Progress, make_collector, seed_generators
 from adapters.torchrl.networks import attach
+from adapters.torchrl.state import going_on
 from envs.tasks import Task
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 
@@ -53,11 +54,15 @@ def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor)
     components = build(settings, context.task)
     explorer = TensorDictSequential(components.actor, components.exploration)
     transforms = RewardSum(), StepCounter(), DoubleToFloat()
-    collector = make_collector(make_env, context.n_envs, explorer, settings, *transforms)
+    collector = make_collector(
+        make_env, context.n_envs, explorer, settings, *transforms, boundary=monitor.boundary
+    )
     policy = functools.partial(greedy, components.actor)
-    attach(monitor, policy, components.loss, NETWORKS)
-    means, lower = Means(), components.exploration.step
-    for step, batch, is_last in loop.minibatches(collector, settings, lower):
+    buffer, progress, means = loop.make_buffer(settings), Progress(), Means()
+    state = going_on(collector, components, buffer, progress, means)
+    attach(monitor, policy, components.loss, NETWORKS, state)
+    lower = components.exploration.step
+    for step, batch, is_last in loop.minibatches(collector, buffer, progress, settings, lower):
         means.add(update(components, batch, step))
         if is_last and means.updates >= loop.RECORD_EVERY:
             monitor.record(means.take() | {"learning_rate": settings["Adam.lr"]})

@@ -1,5 +1,6 @@
 """What the recipes share: the environment as TorchRL sees it, collecting, replay, averages."""
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -28,8 +29,9 @@ def make_collector(
     policy: TensorDictModuleBase,
     settings: Mapping[str, Any],
     *transforms: Transform,
+    boundary: Callable[[], None],
 ) -> Collector:
-    """A collector in this process on `n_envs` new environments.
+    """A collector in this process on `n_envs` new environments, which calls `boundary` each round.
 
     The environment is seeded before the collector is made: the collector resets it at once
     and would not notice a later reset.
@@ -44,6 +46,7 @@ def make_collector(
         init_random_frames=settings.get("Collector.init_random_frames"),
         auto_register_policy_transforms=False,
         device="cpu",
+        pre_collect_hook=boundary,
     )
 
 
@@ -73,8 +76,31 @@ RECORD_EVERY = 100
 """Gradient steps between records of the trace, at least."""
 
 
+@dataclasses.dataclass
+class Progress:
+    """How far a recipe's loop is.
+
+    Attributes:
+        collected: Environment steps that are in the buffer.
+        updates: Updates that were made.
+    """
+
+    collected: int = 0
+    updates: int = 0
+
+
+def make_buffer(settings: Mapping[str, Any]) -> TensorDictReplayBuffer:
+    """An empty replay buffer."""
+    return TensorDictReplayBuffer(
+        storage=LazyTensorStorage(settings["LazyTensorStorage.max_size"]),
+        batch_size=settings["TensorDictReplayBuffer.batch_size"],
+    )
+
+
 def minibatches(
     collector: Collector,
+    buffer: TensorDictReplayBuffer,
+    progress: Progress,
     settings: Mapping[str, Any],
     collected_frames: Callable[[int], None] = lambda frames: None,
 ) -> Iterator[tuple[int, TensorDictBase, bool]]:
@@ -85,26 +111,24 @@ def minibatches(
 
     Args:
         collector: Takes the environment steps.
-        settings: Of the replay buffer and the rounds.
+        buffer: Is filled with them.
+        progress: Is kept up to date.
+        settings: Of the rounds.
         collected_frames: Told how many steps each batch had, such as exploration that shrinks.
 
     Yields:
         Number of the update, from 1; a minibatch; whether it is the last before more steps.
     """
-    buffer = TensorDictReplayBuffer(
-        storage=LazyTensorStorage(settings["LazyTensorStorage.max_size"]),
-        batch_size=settings["TensorDictReplayBuffer.batch_size"],
-    )
-    updates, per_round, collected = 0, settings["script.num_updates"], 0
+    per_round = settings["script.num_updates"]
     for data in collector:
         collected_frames(data.numel())
         buffer.extend(data.reshape(-1))
-        collected += data.numel()
-        if collected < settings["Collector.init_random_frames"]:
+        progress.collected += data.numel()
+        if progress.collected < settings["Collector.init_random_frames"]:
             continue
         for index in range(per_round):
-            updates += 1
-            yield updates, buffer.sample(), index == per_round - 1
+            progress.updates += 1
+            yield progress.updates, buffer.sample(), index == per_round - 1
 
 
 class Means:

@@ -15,7 +15,7 @@ from torchrl.objectives import LossModule
 from adapters.torch_common.parameters import copies, loadable
 from adapters.torchrl.loop import action_spec
 from envs.tasks import Task
-from harness.contract.adapter import Monitor, Policy, Weights
+from harness.contract.adapter import Monitor, Policy, Resumable, Weights
 
 
 def q_network(settings: Mapping[str, Any], task: Task) -> ValueOperator:
@@ -60,7 +60,13 @@ def greedy(actor: ProbabilisticActor | TensorDictSequential) -> Policy:
     return policy
 
 
-def attach(monitor: Monitor, policy: Policy, loss: LossModule, networks: Sequence[str]) -> None:
+def attach(
+    monitor: Monitor,
+    policy: Policy,
+    loss: LossModule,
+    networks: Sequence[str],
+    resumable: Resumable,
+) -> None:
     """Hands over what follows a training.
 
     Args:
@@ -68,11 +74,13 @@ def attach(monitor: Monitor, policy: Policy, loss: LossModule, networks: Sequenc
         policy: The greedy policy.
         loss: Holds the parameters.
         networks: Names of what it holds, of targets as well.
+        resumable: How the training goes on.
     """
     monitor.attach(
         policy,
         lambda: weights(loss, networks),
         loadable(lambda: parameters(loss, networks), loss.state_dict),
+        resumable,
     )
 
 

@@ -15,8 +15,9 @@ from torchrl.modules import MLP, ProbabilisticActor, TanhNormal, ValueOperator
 from torchrl.objectives import ClipPPOLoss, group_optimizers
 from torchrl.objectives.value import GAE
 
-from adapters.torchrl.loop import Means, action_spec, make_collector, seed_generators
+from adapters.torchrl.loop import Means, Progress, action_spec, make_collector, seed_generators
 from adapters.torchrl.networks import attach, greedy
+from adapters.torchrl.state import going_on
 from envs.tasks import Task
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 
@@ -122,18 +123,21 @@ def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor)
     seed_generators(settings["seed"])
     components = build(settings, context.task)
     transforms = RewardSum(), StepCounter(), DoubleToFloat()
-    collector = make_collector(make_env, context.n_envs, components.actor, settings, *transforms)
-    attach(monitor, greedy(components.actor), components.loss, NETWORKS)
+    collector = make_collector(
+        make_env, context.n_envs, components.actor, settings, *transforms, boundary=monitor.boundary
+    )
     buffer = TensorDictReplayBuffer(
         storage=LazyTensorStorage(settings["Collector.frames_per_batch"]),
         sampler=SamplerWithoutReplacement(),
         batch_size=settings["TensorDictReplayBuffer.batch_size"],
     )
-    means, step = Means(), 0
+    means, progress = Means(), Progress()
+    state = going_on(collector, components, buffer, progress, means)
+    attach(monitor, greedy(components.actor), components.loss, NETWORKS, state)
     for rollout in collector:
         for batch in minibatches(components, buffer, rollout):
-            step += 1
-            means.add(update(components, batch, step))
+            progress.updates += 1
+            means.add(update(components, batch, progress.updates))
         monitor.record(means.take())
     collector.shutdown()
 

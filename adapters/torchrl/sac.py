@@ -13,8 +13,9 @@ from torchrl.modules import MLP, ProbabilisticActor, TanhNormal
 from torchrl.objectives import SACLoss, SoftUpdate, group_optimizers
 
 from adapters.torchrl import loop
-from adapters.torchrl.loop import Means, action_spec, make_collector, seed_generators
+from adapters.torchrl.loop import Means, Progress, action_spec, make_collector, seed_generators
 from adapters.torchrl.networks import attach, greedy, q_network
+from adapters.torchrl.state import going_on
 from envs.tasks import Task
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 
@@ -44,10 +45,13 @@ def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor)
     seed_generators(settings["seed"])
     components = build(settings, context.task)
     transforms = InitTracker(), StepCounter(), DoubleToFloat(), RewardSum()
-    collector = make_collector(make_env, context.n_envs, components.actor, settings, *transforms)
-    attach(monitor, greedy(components.actor), components.loss, NETWORKS)
-    means = Means()
-    for step, batch, is_last in loop.minibatches(collector, settings):
+    collector = make_collector(
+        make_env, context.n_envs, components.actor, settings, *transforms, boundary=monitor.boundary
+    )
+    buffer, progress, means = loop.make_buffer(settings), Progress(), Means()
+    state = going_on(collector, components, buffer, progress, means)
+    attach(monitor, greedy(components.actor), components.loss, NETWORKS, state)
+    for step, batch, is_last in loop.minibatches(collector, buffer, progress, settings):
         means.add(update(components, batch, step))
         if is_last and means.updates >= loop.RECORD_EVERY:
             monitor.record(

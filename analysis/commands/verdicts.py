@@ -25,8 +25,6 @@ from analysis.tables.verdicts import (
     to_csv,
 )
 from analysis.verdicts.consistency import PairVerdict
-from analysis.verdicts.paired import paired_verdicts
-from analysis.verdicts.pooling import pooled_pairs
 from analysis.verdicts.reproduction import ReproductionVerdict
 from analysis.verdicts.study import StudyVerdicts, judge_runs
 from harness.record.files import write_text
@@ -94,10 +92,8 @@ def write_tables(output: Path, verdicts: StudyVerdicts) -> list[Path]:
         "consistency.csv": [consistency_row(item) for item in verdicts.consistency],
         "ranking.csv": [row for item in verdicts.rankings for row in ranking_rows(item)],
         "existence.csv": [existence_row(item) for item in verdicts.existence],
-        "pooled.csv": [
-            row for pair in pooled_pairs(verdicts.consistency) for row in pooled_rows(pair)
-        ],
-        "paired.csv": [paired_row(item) for item in paired_verdicts(verdicts.consistency)],
+        "pooled.csv": [row for pair in verdicts.pooled for row in pooled_rows(pair)],
+        "paired.csv": [paired_row(item) for item in verdicts.paired],
     }
     for name, rows in tables.items():
         write_text(output / name, to_csv(rows))

@@ -15,7 +15,10 @@ from typing import Any
 from analysis.data.runs import Cell, Run
 
 # Besides hyperparameters; what a record does not tell counts as what the others tell.
-SETTINGS = ("alignment", "steps", "wrappers", "n_envs", "threads", "eval_every", "evaluation_seed")
+SETTINGS = (
+    *("alignment", "steps", "wrappers", "n_envs", "threads", "eval_every", "evaluation_seed"),
+    "intervention",
+)
 EPISODES = "eval_episodes"
 _MOST_NAMED = 3
 

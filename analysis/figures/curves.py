@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 import matplotlib
 from matplotlib.figure import Figure
 
-from analysis.data.bounds import known_bounds
 from analysis.data.runs import Cell
 from analysis.figures.panels import (
     Line,
     Margins,
     draw_lines,
+    end_inside,
     fit_axes,
     interval_words,
     legend,
@@ -95,6 +95,9 @@ def draw_curve_grid(grid: CurveGrid) -> Figure:
         legend(figure, styles)
         for axis, column in zip(axes[0], grid.columns, strict=True):
             axis.set_title(column)
+        step_axis(axes[0, 0], grid.lines)  # all panels share it
+        for axis in axes[-1]:
+            end_inside(axis)
         usual = usual_size(grid.lines)
         for row, panels, text in zip(axes, grid.panels, labels, strict=True):
             row_label(row[0], text)
@@ -102,7 +105,6 @@ def draw_curve_grid(grid: CurveGrid) -> Figure:
             for axis, lines in zip(row, panels, strict=True):
                 draw_lines(axis, lines, styles)
                 note_sizes(axis, lines, usual)
-                step_axis(axis, grid.lines)
                 if not lines:
                     axis.text(0.5, 0.5, "no run", ha="center", transform=axis.transAxes)
         height = figure.get_figheight()
@@ -127,8 +129,8 @@ def lines_of_frameworks(material: Material, cell: Cell) -> tuple[Line, ...]:
 def make_line(material: Material, cell: Cell, framework: str, name: str) -> Line:
     """The line of a framework in a setting, called by its own name or by its algorithm's."""
     at = (cell, framework)
-    bounds = material.verdicts.options.range_of(cell.env) or known_bounds(cell.env)
-    return line_of(name, material.curves[at], material.finals[at], material.groups[at], bounds)
+    found = material.curves[at], material.finals[at], material.groups[at]
+    return line_of(name, *found, material.bounds[cell.env])
 
 
 def _consistency_sheet(material: Material, study: str, algorithm: str, variant: str) -> Sheet:

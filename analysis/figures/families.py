@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from analysis.figures import (
     actions,
     curves,
+    efficiency,
     highlights,
     improvement,
     intervals,
@@ -52,6 +53,7 @@ FAMILIES = tuple(
             "median, mean, interquartile mean, optimality gap",
             profiles.aggregate_sheets,
         ),
+        ("efficiency", "interquartile mean over tasks, over steps", efficiency.sheets),
         ("improvement", "chance that one framework's run beats another's", improvement.sheets),
     )
 )

@@ -13,9 +13,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from analysis.data.bounds import known_bounds
+from analysis.figures.frames import y_range
 from analysis.figures.panels import within
 from analysis.figures.style import Look, looks, settings
-from analysis.verdicts.curves import Curve, Panel, y_range
+from analysis.verdicts.curves import Curve, Panel
 from analysis.words import FORMULAS, common_parts, own_parts
 
 _TITLE_WIDTH = 44  # characters, about the width of a panel

@@ -14,10 +14,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
+from analysis.figures.frames import limits
 from analysis.figures.style import LARGE, SMALL, Look
 from analysis.stats.intervals import Interval
 from analysis.stats.moments import Floats
-from analysis.verdicts.curves import Curve, limits
+from analysis.verdicts.curves import Curve
 from analysis.verdicts.groups import Group
 from analysis.words import FORMULAS, label
 
@@ -198,23 +199,44 @@ def within(
 def draw_lines(axis: Axes, lines: Sequence[Line], styles: Mapping[str, Look]) -> None:
     """Curves with their bands; wide bands are paler."""
     for line in lines:
-        look = styles[line.name]
-        if np.isfinite(line.low).any():
-            axis.fill_between(
-                line.steps, line.low, line.high, color=look.color, alpha=0.15, linewidth=0
-            )
         every = max(1, len(line.steps) // 5)
         offset = list(styles).index(line.name) * every // max(1, len(styles))
-        axis.plot(
-            line.steps,
-            line.mean,
-            color=look.color,
-            linestyle=look.line,
-            linewidth=1.0,
-            marker=look.marker,
-            markersize=2.5,
-            markevery=(offset, every),
-        )
+        band = (line.low, line.high)
+        draw_curve(axis, styles[line.name], line.steps, line.mean, band, 1.0, (offset, every))
+
+
+def draw_curve(
+    axis: Axes,
+    look: Look,
+    steps: Floats,
+    middle: Floats,
+    band: tuple[Floats, Floats],
+    width: float,
+    marks: tuple[int, int],
+) -> None:
+    """One curve with its band, where it has one.
+
+    Args:
+        axis: Where to.
+        look: Its colour, dashes and mark.
+        steps: float[n].
+        middle: float[n].
+        band: Lower and upper ends, float[n] each.
+        width: Of the line, in points.
+        marks: First point that has a mark, and from one to the next.
+    """
+    if np.isfinite(band[0]).any():
+        axis.fill_between(steps, *band, color=look.color, alpha=0.15, linewidth=0)
+    axis.plot(
+        steps,
+        middle,
+        color=look.color,
+        linestyle=look.line,
+        linewidth=width,
+        marker=look.marker,
+        markersize=2.5,
+        markevery=marks,
+    )
 
 
 def fit_axes(axis: Axes, lines: Sequence[Line]) -> None:
@@ -230,21 +252,33 @@ def fit_axes(axis: Axes, lines: Sequence[Line]) -> None:
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
 
 
-def step_axis(axis: Axes, lines: Sequence[Line], most: int = 3) -> None:
-    """Axis of steps from 0 to the last evaluation of any line, which has a tick of its own.
+def step_axis(axis: Axes, lines: Sequence[Line]) -> None:
+    """Axis of steps from 0 to the last evaluation of any line.
 
     Args:
-        axis: Where to.
+        axis: Where to; panels that share its axis of steps get the same one.
         lines: All lines of panels that share the axis.
-        most: About how many ticks.
     """
-    end = max((float(line.steps[-1]) for line in lines if len(line.steps)), default=1.0)
-    even = MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(0, end)
+    step_ticks(axis, max((float(line.steps[-1]) for line in lines if len(line.steps)), default=1.0))
+
+
+def step_ticks(axis: Axes, end: float) -> None:
+    """Axis of steps from 0 to an end, which has a tick of its own.
+
+    Args:
+        axis: Where to; panels that share its axis of steps get the same one.
+        end: Last step.
+    """
+    even = MaxNLocator(3, steps=[1, 2, 5, 10]).tick_values(0, end)
     ticks = [*(tick for tick in even if 0 <= tick < 0.8 * end), end]
     words = EngFormatter(sep="")
     axis.set_xlim(0, end)
     axis.set_xticks(ticks, [words(float(f"{tick:.3g}")) for tick in ticks])
-    # Inside of its panel, so that it does not run into the next one's first tick.
+    end_inside(axis)
+
+
+def end_inside(axis: Axes) -> None:
+    """Moves the last label into its panel, so that it does not run into the next one's first."""
     for text in axis.get_xticklabels()[-1:]:
         text.set_horizontalalignment("right")
 

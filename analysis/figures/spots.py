@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.markers import CARETLEFT, CARETRIGHT
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from analysis.figures.frames import limits
 from analysis.figures.panels import Line, short
 from analysis.figures.style import SMALL, Look
-from analysis.verdicts.curves import limits
 
 Spot = tuple[float, Line]  # height and what is drawn there
 

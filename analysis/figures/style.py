@@ -89,6 +89,7 @@ def paper_settings() -> Any:
         "ytick.labelsize": SMALL,
         "legend.fontsize": MEDIUM,
         "axes.titlepad": 3,
+        "axes.titley": 1.0,  # where they are anyway: looking for what is in their way takes long
         "axes.labelpad": 2,
         "axes.linewidth": 0.6,
         "grid.linewidth": 0.5,

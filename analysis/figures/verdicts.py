@@ -101,7 +101,8 @@ def draw(blocks: tuple[Block, ...], tasks: tuple[str, ...]) -> Figure:
     """Draws the matrix."""
     margins = Margins(left=1.42, top=0.68, bottom=0.06, across=0.12)
     width = margins.left + sum(0.46 * len(block.pairs) + 0.12 for block in blocks)
-    with matplotlib.rc_context(paper_settings()):
+    # Titles stand above the names of pairs.
+    with matplotlib.rc_context({**paper_settings(), "axes.titley": None}):
         figure, axes = panel_grid(
             1, len(blocks), min(PAGE, max(4.6, width)), 0.2 * len(tasks), margins, False, True
         )

@@ -11,6 +11,7 @@ from analysis.report.statements import (
     Sentence,
     answer,
     by_variant,
+    ends_from_above,
     p_text,
     plural,
     sizes,
@@ -141,7 +142,7 @@ def _finding(item: PairVerdict, cells: Sequence[Cell], links: Links) -> Sentence
     text = (
         f"{where(item.cell, cells)}: {_score(high)} and {_score(low)} are "
         f"{item.verdict}: they are {number(abs(item.difference))} apart, 95% interval "
-        f"{_ends(item)}, corrected {p_text(p)}."
+        f"{ends_from_above(item.difference, item.low, item.high)}, corrected {p_text(p)}."
     )
     if item.verdict == EQUIVALENT:
         way = f"{number(item.margin.zero)} to {number(item.margin.reference)}"
@@ -217,12 +218,6 @@ def _cause(
     text += f"{f', under {under}' if several else ''}; corrected {p_text(p)} or less."
     groups = [group for item in items for group in (item.first, item.second)]
     return Sentence(text, links.of(groups), "t-consistency", f"{name} {items[0].verdict}".strip())
-
-
-def _ends(item: PairVerdict) -> str:
-    sign = 1 if item.difference >= 0 else -1
-    low, high = sorted((sign * item.low, sign * item.high))
-    return f"[{number(low)}, {number(high)}]"
 
 
 def _score(group: Group) -> str:

@@ -13,6 +13,8 @@ from analysis.report import consistency, ranking, reproduction, study
 from analysis.report.consistency import consistency_table
 from analysis.report.links import Links, make_links
 from analysis.report.overall import overall_table
+from analysis.report.paired import paired, paired_table
+from analysis.report.pooled import pooled, pooled_table, pooled_tasks_table
 from analysis.report.ranking import ranking_table
 from analysis.report.reproduction import reproduction_table
 from analysis.report.statements import AnswerInWords, plural
@@ -97,6 +99,7 @@ class Content:
         reasons: Kinds of reasons why folders are not used, with counts.
         absent: Runs without a folder.
         answers: The three answers.
+        others: Answers from other looks at the pairs of frameworks, on which no verdict hangs.
         pictures: Figures by family.
         not_drawn: Figures without data.
         scores: Tables in the thesis' layout.
@@ -114,6 +117,7 @@ class Content:
     reasons: tuple[tuple[str, int], ...]
     absent: tuple[str, ...]
     answers: tuple[AnswerInWords, ...]
+    others: tuple[AnswerInWords, ...]
     pictures: Mapping[str, tuple[Picture, ...]]
     not_drawn: tuple[NotDrawn, ...]
     scores: tuple[ScoreTable, ...]
@@ -146,6 +150,7 @@ def gather_content(
     names = sorted({cell.study for cell in loaded.cells})
     sortable = [make(verdicts, links) for make in (reproduction_table, consistency_table)]
     sortable += [ranking_table(verdicts, links), overall_table(material.overall, verdicts, links)]
+    sortable += [make(verdicts, links) for make in (pooled_table, pooled_tasks_table, paired_table)]
     return Content(
         title=f"Parallax report: {', '.join(names)}",
         command=command,
@@ -160,6 +165,7 @@ def gather_content(
             consistency.consistency(verdicts, links),
             ranking.ranking(verdicts, links),
         ),
+        others=(pooled(verdicts, links), paired(verdicts, links)),
         pictures=draw_pictures(found, links, jobs, progress),
         not_drawn=tuple(
             item for items in found.values() for item in items if isinstance(item, NotDrawn)
@@ -178,7 +184,7 @@ SECTIONS = {
     "reproduction": ("reproduction",),
     "consistency": ("verdicts", "highlights", "intervals", "consistency"),
     "ranking": ("ranks", "ranking"),
-    "overall": ("aggregates", "improvement", "profiles"),
+    "overall": ("aggregates", "efficiency", "improvement", "profiles"),
     "environment": ("wrappers", "vectorised", "actions"),
 }
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from analysis.data.runs import Cell
 from analysis.verdicts.groups import Group
-from analysis.words import OWN, label, own_parts, span
+from analysis.words import OWN, label, number, own_parts, span
 
 Item = TypeVar("Item")
 
@@ -96,6 +96,44 @@ def by_variant(
         words = " with ".join(part for part in (label(cell.algorithm), ", ".join(parts)) if part)
         named.append((words, found[key]))
     return named
+
+
+def main_first(
+    items: Sequence[Item], is_main: Callable[[Cell], bool], cell_of: Callable[[Item], Cell]
+) -> tuple[list[Item], list[tuple[str, list[Item]]]]:
+    """What a headline is about, and everything by algorithm and variant.
+
+    Args:
+        items: What is told apart.
+        is_main: Whether a setting is of its study's main variant.
+        cell_of: The setting of an item.
+
+    Returns:
+        The items of main variants, or all where there are none; and all items in parts, each with
+        how its sentence begins.
+    """
+    cells = [cell_of(item) for item in items]
+    main = [item for item in items if is_main(cell_of(item))]
+    aside = [item for item in items if not is_main(cell_of(item))]
+    begun = [
+        (f"{lead}{words}", own)
+        for group, lead in ((main, ""), (aside, "Apart from these, "))
+        for words, own in by_variant(group, cells, cell_of)
+    ]
+    return main or aside, begun
+
+
+def ends_from_above(difference: float, low: float, high: float) -> str:
+    """Ends of an interval for "the higher less the lower", in brackets.
+
+    Args:
+        difference: Its middle, of either sign.
+        low: Lower end.
+        high: Upper end.
+    """
+    sign = 1 if difference >= 0 else -1
+    least, most = sorted((sign * low, sign * high))
+    return f"[{number(least)}, {number(most)}]"
 
 
 def recipe_words(hps: str) -> str:

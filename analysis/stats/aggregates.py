@@ -136,17 +136,24 @@ def _statistics(tasks: Tasks, counts: Counts, target: float) -> Floats:
     share = np.concatenate([np.full(len(task), 1 / len(task)) for task in tasks]) / len(tasks)
     gap = target - (np.minimum(values, target) * share) @ counts
     mean = (values * share) @ counts
-    return np.stack([np.median(means, axis=0), _iqm(tasks, counts), mean, gap])
+    return np.stack([np.median(means, axis=0), interquartile_mean(tasks, counts), mean, gap])
 
 
 _MOST_REPEATED = 2**40  # beyond that, tasks count alike but for rounding
 
 
-def _iqm(tasks: Tasks, counts: Counts) -> Floats:
+def interquartile_mean(tasks: Tasks, counts: Counts) -> Floats:
     """Mean of the middle half of all values, after cutting whole values as scipy does.
 
     Where tasks have unequal numbers of values, each value is taken as often as makes the tasks
     equally large.
+
+    Args:
+        tasks: One float[n] of values per task.
+        counts: int[all values, resamples], how often each occurs, as of `resample_counts`.
+
+    Returns:
+        float[resamples].
     """
     common = min(math.lcm(*map(len, tasks)), _MOST_REPEATED)
     often = np.concatenate([np.full(len(task), round(common / len(task))) for task in tasks])

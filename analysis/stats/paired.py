@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from analysis.stats.moments import Floats
 
@@ -19,7 +19,8 @@ class Paired:
         low: Lower end of its interval; NaN below two pairs.
         high: Upper end.
         p: Two-sided p-value of "the mean difference is 0"; NaN where all differences are equal.
-        correlation: Pearson's, of the two samples; NaN where one does not vary.
+        correlation: Pearson's, of the two samples; NaN where one does not vary, and below three
+            pairs, where it can only be 1 or -1.
     """
 
     n: int
@@ -43,8 +44,8 @@ def paired(first: Floats, second: Floats, level: float = 0.95) -> Paired:
     if n < 2:
         return Paired(n, mean, *[math.nan] * 4)
     error = float(away.std(ddof=1)) / math.sqrt(n)
-    half = error * float(stats.t.ppf((1 + level) / 2, n - 1))
-    p = float(2 * stats.t.sf(abs(mean) / error, n - 1)) if error else math.nan
-    vary = min(float(first.std()), float(second.std())) > 0
+    half = error * float(special.stdtrit(n - 1, (1 + level) / 2))
+    p = float(2 * special.stdtr(n - 1, -abs(mean) / error)) if error else math.nan
+    vary = n > 2 and min(float(first.std()), float(second.std())) > 0
     correlation = float(np.corrcoef(first, second)[0, 1]) if vary else math.nan
     return Paired(n, mean, mean - half, mean + half, p, correlation)

@@ -74,6 +74,8 @@ def paired_row(item: PairedVerdict) -> Row:
         "n_first": item.item.first.n,
         "n_second": item.item.second.n,
         "p_welch": item.item.p_welch,
+        "p_paired_holm": item.p_holm,
+        "p_welch_holm": item.item.p_holm,
     }
 
 
@@ -100,6 +102,7 @@ def pooled_rows(pair: PooledPair) -> list[Row]:
             "mean_high": found.high,
             "p_mean": found.p,
             "deviation_between_tasks": found.between,
+            "p_mean_holm": pair.p_holm,
         }
         for i, (item, scale) in enumerate(zip(pair.items, pair.scales, strict=True))
     ]

@@ -167,7 +167,7 @@ def _moved(pair: tuple[Group, Group], apart: int, wider: int) -> tuple[Moments, 
     return moved[0], moved[1]
 
 
-__all__ = ["DIFFERENT", "EQUIVALENT", "UNDECIDED", "PairVerdict", "consistency"]
+__all__ = ["DIFFERENT", "EQUIVALENT", "UNDECIDED", "PairVerdict", "consistency", "judge_family"]
 
 
 def consistency(groups: Sequence[Group], options: Options) -> tuple[PairVerdict, ...]:
@@ -195,7 +195,7 @@ def consistency(groups: Sequence[Group], options: Options) -> tuple[PairVerdict,
     verdicts: dict[int, PairVerdict] = {}
     for name in sorted(set(families)):
         members = [i for i, family in enumerate(families) if family == name]
-        found = _family_verdicts([pairs[i] for i in members], name, options)
+        found = judge_family([pairs[i] for i in members], name, options)
         verdicts.update(zip(members, found, strict=True))
     return tuple(verdicts[i] for i in range(len(pairs)))
 
@@ -210,9 +210,16 @@ def family_of(cell: Cell, kind: str) -> str:
     return f"pairs of {cell.algorithm}, {cell.hps}, {cell.env} in study {cell.study}{under}"
 
 
-def _family_verdicts(
+def judge_family(
     pairs: Sequence[tuple[Group, Group]], family: str, options: Options
 ) -> list[PairVerdict]:
+    """Verdicts on pairs, in their order, corrected over all of them.
+
+    Args:
+        pairs: At least one; each group has a score.
+        family: What they are called together.
+        options: Level, margins, ranges and the seed of the permutations.
+    """
     first, second = (stack([pair[side].moments for pair in pairs]) for side in (0, 1))
     margins = [margin_of(pair, options) for pair in pairs]
     sizes = np.array([margin.size for margin in margins])

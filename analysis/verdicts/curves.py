@@ -14,9 +14,6 @@ from analysis.stats.moments import Floats
 
 Steps = NDArray[np.int64]
 
-# Share of the data's own range that intervals may add above and below.
-_HEADROOM = 0.3
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Curve:
@@ -64,17 +61,21 @@ class Panel:
 
 def make_panels(loaded: Loaded, method: str, rng: np.random.Generator) -> tuple[Panel, ...]:
     """The curves of every setting that has a folder."""
-    panels = []
-    for cell in loaded.cells:
-        runs = [run for run in loaded.runs if run.id.cell == cell]
-        names = sorted({run.id.framework for run in runs})
-        own = {name: [run for run in runs if run.id.framework == name] for name in names}
-        curves = tuple(make_curve(name, own[name], method, rng) for name in names)
-        requested = collections.Counter(
-            item.id.framework for item in loaded.folders if item.id.cell == cell
+    runs: dict[Cell, dict[str, list[Run]]] = {cell: {} for cell in loaded.cells}
+    requested: dict[Cell, collections.Counter[str]] = {}
+    for item in loaded.folders:
+        cell, framework = item.id.cell, item.id.framework
+        requested.setdefault(cell, collections.Counter())[framework] += 1
+        if isinstance(item, Run):
+            runs[cell].setdefault(framework, []).append(item)
+    return tuple(
+        Panel(
+            cell,
+            tuple(make_curve(name, own[name], method, rng) for name in sorted(own)),
+            requested[cell],
         )
-        panels.append(Panel(cell, curves, requested))
-    return tuple(panels)
+        for cell, own in runs.items()
+    )
 
 
 def make_curve(framework: str, runs: Sequence[Run], method: str, rng: np.random.Generator) -> Curve:
@@ -91,39 +92,3 @@ def make_curve(framework: str, runs: Sequence[Run], method: str, rng: np.random.
     shared = np.array([returns[np.isin(at, steps)] for at, returns in seeds])
     left_out = sum(len(at) - len(steps) for at, _ in seeds)
     return Curve(framework, seeds, steps, *bounds(shared, method, rng), left_out)
-
-
-def y_range(curves: Sequence[Curve]) -> tuple[float, float, bool]:
-    """Limits of the return axis that keep the curves readable.
-
-    Args:
-        curves: At least one curve.
-
-    Returns:
-        Lower and upper limit, and whether they cut an interval off.
-    """
-    data = np.concatenate([returns for curve in curves for _, returns in curve.seeds])
-    ends = np.concatenate([end for curve in curves for end in (curve.low, curve.high)])
-    return limits(data, ends)
-
-
-def limits(data: Floats, ends: Floats, headroom: float = _HEADROOM) -> tuple[float, float, bool]:
-    """Limits of an axis that hold all data, and the ends of intervals unless they are far off.
-
-    Args:
-        data: float[n], n at least 1.
-        ends: float[m], ends of intervals; those that are NaN do not count.
-        headroom: Share of the data's range that intervals may add above and below.
-
-    Returns:
-        Lower and upper limit, and whether they cut an interval off.
-    """
-    ends = ends[np.isfinite(ends)]
-    bottom, top = float(data.min()), float(data.max())
-    room = headroom * (top - bottom) or max(1.0, 0.05 * abs(top))
-    reach_low = min(bottom, *ends) if len(ends) else bottom
-    reach_high = max(top, *ends) if len(ends) else top
-    cut = reach_low < bottom - room or reach_high > top + room
-    low, high = max(reach_low, bottom - room), min(reach_high, top + room)
-    edge = 0.05 * (high - low) or room
-    return float(low - edge), float(high + edge), bool(cut)

@@ -2,7 +2,7 @@
 
 import collections
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +79,7 @@ def groups_of_runs(loaded: Loaded) -> tuple[Group, ...]:
     found: dict[tuple[Cell, str], list[Run | Excluded]] = collections.defaultdict(list)
     for item in loaded.folders:
         found[item.id.cell, item.id.framework].append(item)
-    return tuple(_group(*key, found[key]) for key in sorted(found))
+    return tuple(group_of(*key, found[key]) for key in sorted(found))
 
 
 def by_cell(groups: Iterable[Group]) -> dict[Cell, tuple[Group, ...]]:
@@ -93,7 +93,8 @@ def by_cell(groups: Iterable[Group]) -> dict[Cell, tuple[Group, ...]]:
     }
 
 
-def _group(cell: Cell, framework: str, items: list[Run | Excluded]) -> Group:
+def group_of(cell: Cell, framework: str, items: Sequence[Run | Excluded]) -> Group:
+    """Everything that was found of one framework in one setting."""
     runs = sorted((item for item in items if isinstance(item, Run)), key=_seed)
     scores = np.array([run.final_score for run in runs], dtype=np.float64)
     return Group(

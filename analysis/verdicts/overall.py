@@ -1,15 +1,17 @@
-"""All tasks at once: aggregates, profiles and probability of improvement per framework.
+"""All tasks at once: aggregates, profiles, chance of improvement and progress per framework.
 
 Scores of different tasks are brought on one scale first: 0 and 1 per task.
 """
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from analysis.data.published import read_table, split_version
+from analysis.stats import efficiency
 from analysis.stats.aggregates import (
     Aggregates,
     Improvement,
@@ -111,6 +113,8 @@ class Overall:
         aggregates: Per framework; normalised scores.
         profiles: Per framework, at 81 thresholds from 0 to 2.
         improvement: Per pair of frameworks.
+        efficiency: Interquartile mean after so many steps, for frameworks whose runs share
+            evaluations.
         scales: What counted as 0 and 1 in each task.
         left_out: Tasks and frameworks that did not go in, with the reason.
     """
@@ -123,6 +127,7 @@ class Overall:
     aggregates: Aggregates
     profiles: Profiles
     improvement: Improvement
+    efficiency: efficiency.Efficiency
     scales: Mapping[str, Scale]
     left_out: tuple[str, ...]
 
@@ -165,6 +170,8 @@ def _overall(
     if not tasks:
         return None
     scores = {name: [_normalised(table[env][name], known[env]) for env in tasks] for name in names}
+    progress = {name: _progress([table[env][name] for env in tasks], known) for name in names}
+    told = {name: item for name, item in progress.items() if len(item[0])}
     rng = np.random.default_rng(options.seed)
     return Overall(
         *key,
@@ -172,6 +179,7 @@ def _overall(
         aggregate(scores, rng, options.resamples),
         profile(scores, np.linspace(0, TOP, THRESHOLDS), rng, options.resamples),
         improvement(scores, rng, options.resamples),
+        efficiency.efficiency(told, rng, min(options.resamples, efficiency.RESAMPLES)),
         {env: known[env] for env in tasks},
         tuple(left_out),
     )
@@ -180,3 +188,17 @@ def _overall(
 def _normalised(group: Group, scale: Scale) -> Floats:
     assert group.scores is not None
     return (group.scores - scale.zero) / (scale.one - scale.zero)
+
+
+def _progress(groups: Sequence[Group], known: Mapping[str, Scale]) -> tuple[Floats, list[Floats]]:
+    """Some of the steps at which every run was evaluated, and float[n, k] scores of each task."""
+    runs = [run for group in groups for run in group.runs]
+    shared = functools.reduce(np.intersect1d, [run.timesteps for run in runs])
+    steps = shared[efficiency.thinned(len(shared))]
+    scores = []
+    for group in groups:
+        scale = known[group.cell.env]
+        at = [run.results[np.searchsorted(run.timesteps, steps)] for run in group.runs]
+        returns = np.array([found.mean(axis=1) for found in at])
+        scores.append((returns - scale.zero) / (scale.one - scale.zero))
+    return steps.astype(np.float64), scores

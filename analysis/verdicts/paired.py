@@ -7,6 +7,7 @@ import numpy as np
 
 from analysis.data.runs import Run
 from analysis.stats.paired import Paired, paired
+from analysis.stats.pairwise import holm
 from analysis.verdicts.consistency import PairVerdict
 
 LEAST = 2  # pairs
@@ -20,11 +21,13 @@ class PairedVerdict:
         item: The verdict, which does not pair.
         seeds: Seeds that went in.
         result: The paired test.
+        p_holm: Its p-value, corrected over the pairs of the verdict's family that have one.
     """
 
     item: PairVerdict
     seeds: tuple[int, ...]
     result: Paired
+    p_holm: float
 
 
 def paired_verdicts(items: Sequence[PairVerdict]) -> tuple[PairedVerdict, ...]:
@@ -36,7 +39,7 @@ def paired_verdicts(items: Sequence[PairVerdict]) -> tuple[PairedVerdict, ...]:
     Args:
         items: Verdicts on pairs; those without two such seeds are left out.
     """
-    found = []
+    found: dict[str, list[tuple[PairVerdict, tuple[int, ...], Paired]]] = {}
     for item in items:
         first, second = (_by_states(group.runs) for group in (item.first, item.second))
         shared = sorted(set(first) & set(second))
@@ -44,8 +47,16 @@ def paired_verdicts(items: Sequence[PairVerdict]) -> tuple[PairedVerdict, ...]:
             one, two = (
                 np.array([runs[key].final_score for key in shared]) for runs in (first, second)
             )
-            found.append(PairedVerdict(item, tuple(key[0] for key in shared), paired(one, two)))
-    return tuple(found)
+            entry = item, tuple(key[0] for key in shared), paired(one, two)
+            found.setdefault(item.family, []).append(entry)
+    judged = {
+        id(item): PairedVerdict(item, seeds, result, float(p))
+        for family in found.values()
+        for (item, seeds, result), p in zip(
+            family, holm([result.p for _, _, result in family]), strict=True
+        )
+    }
+    return tuple(judged[id(item)] for item in items if id(item) in judged)
 
 
 def _by_states(runs: Sequence[Run]) -> dict[tuple[int, int, int, int], Run]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from analysis.data.bounds import known_bounds
 from analysis.data.published import read_table
 from analysis.data.runs import Cell, Loaded
 from analysis.stats.intervals import Interval, interval
@@ -20,6 +21,8 @@ from analysis.verdicts.existence import Existence, existence
 from analysis.verdicts.groups import Group, groups_of_runs
 from analysis.verdicts.options import Options
 from analysis.verdicts.overall import Overall, overall
+from analysis.verdicts.paired import PairedVerdict, paired_verdicts
+from analysis.verdicts.pooling import PooledPair, pooled_pairs
 from analysis.verdicts.ranking import RankingVerdict, rankings
 from analysis.verdicts.reproduction import (
     ReproductionVerdict,
@@ -40,6 +43,8 @@ class StudyVerdicts:
         consistency: RQ2, pairs of frameworks.
         rankings: RQ3, order of the algorithms.
         existence: Whether frameworks differ at all, per study, algorithm and variant.
+        pooled: Pairs of frameworks over all tasks; no verdict hangs on it.
+        paired: Pairs of frameworks seed by seed; no verdict hangs on it.
         options: The settings behind the verdicts.
     """
 
@@ -48,6 +53,8 @@ class StudyVerdicts:
     consistency: tuple[PairVerdict, ...]
     rankings: tuple[RankingVerdict, ...]
     existence: tuple[Existence, ...]
+    pooled: tuple[PooledPair, ...]
+    paired: tuple[PairedVerdict, ...]
     options: Options
 
     @functools.cached_property
@@ -110,6 +117,8 @@ def _judge(
         pairs,
         rankings(groups, options),
         existence(pairs, options),
+        pooled_pairs(pairs),
+        paired_verdicts(pairs),
         options,
     )
 
@@ -127,6 +136,7 @@ class Material:
         overall: Aggregates over tasks.
         curves: Learning curve of each setting and framework with a run.
         finals: Final score with its interval, for the same.
+        bounds: Least and largest return that there can be, of each task.
         method: Method of the intervals.
     """
 
@@ -135,6 +145,7 @@ class Material:
     overall: tuple[Overall, ...]
     curves: Mapping[tuple[Cell, str], Curve]
     finals: Mapping[tuple[Cell, str], Interval]
+    bounds: Mapping[str, tuple[float, float]]
     method: str
 
     @functools.cached_property
@@ -191,7 +202,14 @@ def gather(loaded: Loaded, options: Options, method: str = "t") -> Material:
         for group in verdicts.groups
         if group.scores is not None and group.n
     }
-    return Material(loaded, verdicts, overall(verdicts.groups, options), curves, finals, method)
+    aggregates = overall(verdicts.groups, options)
+    return Material(loaded, verdicts, aggregates, curves, finals, _bounds(verdicts), method)
+
+
+def _bounds(verdicts: StudyVerdicts) -> dict[str, tuple[float, float]]:
+    """What was given for a task, or else what its rewards allow."""
+    envs = {group.cell.env for group in verdicts.groups}
+    return {env: verdicts.options.range_of(env) or known_bounds(env) for env in sorted(envs)}
 
 
 def material_of_published(verdicts: StudyVerdicts) -> Material:
@@ -208,7 +226,8 @@ def material_of_published(verdicts: StudyVerdicts) -> Material:
         mean, n = float(group.moments.mean), group.n
         half = 1.96 * float(group.moments.sd) * math.sqrt(n - 1) / n  # as the tables print it
         finals[key] = Interval(mean, mean - half, mean + half, n, "thesis")
-    return Material(Loaded(Path(), (), ()), verdicts, (), curves, finals, "thesis")
+    nothing = Loaded(Path(), (), ())
+    return Material(nothing, verdicts, (), curves, finals, _bounds(verdicts), "thesis")
 
 
 def frameworks_of(keys: Iterable[tuple[Cell, str]]) -> list[str]:

@@ -1,8 +1,6 @@
 """`parallax diagnose RESULTS`: what the diagnosis found in many runs, check by check."""
 
 import argparse
-import dataclasses
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,26 +9,9 @@ from typing import Any
 from tabulate import tabulate
 
 from harness.contract.fields import SpecError
-from harness.record.files import Unusable, first_line, read_bounded, visible
-from harness.record.layout import DIAGNOSIS_FILE, find_runs, place_of
-
-_LARGEST = 2**22
-_LEVELS = ("error", "warning", "note")
-
-
-@dataclasses.dataclass(frozen=True)
-class Diagnosed:
-    """What a run folder says of its diagnosis.
-
-    Attributes:
-        folder: The run.
-        findings: One mapping each, as `diagnosis.json` has them.
-        reason: Why there are none to be read; empty where they were read.
-    """
-
-    folder: Path
-    findings: tuple[dict[str, Any], ...]
-    reason: str = ""
+from harness.record.diagnosis import LEVELS, Diagnosed, read_diagnosis
+from harness.record.files import visible
+from harness.record.layout import find_runs, place_of
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -62,7 +43,7 @@ def describe(root: Path, *, notes: bool) -> str:
     found = find_runs(root)
     if not found.runs:
         raise SpecError(f"{root} holds no runs.")
-    runs = [read(folder) for folder in found.runs]
+    runs = [read_diagnosis(folder) for folder in found.runs]
     watched = [run for run in runs if not run.reason]
     lines = [f"{len(runs)} runs, {len(watched)} of them with a diagnosis."]
     reasons = {run.reason for run in runs if run.reason}
@@ -70,36 +51,13 @@ def describe(root: Path, *, notes: bool) -> str:
         lines.append(f"{sum(run.reason == reason for run in runs)} without: {reason}.")
     if not watched:
         return "\n".join([*lines, "diagnosis=on has a training watched."])
-    levels = _LEVELS if notes else _LEVELS[:2]
+    levels = LEVELS if notes else LEVELS[:2]
     rows = list(_rows(watched, levels))
     if not rows:
         return "\n".join([*lines, "Nothing was found at these levels: " + ", ".join(levels) + "."])
     header = ("level", "check", "framework", "algorithm", "task", "runs", "of", "from step", "seen")
     table = tabulate(rows, header, disable_numparse=True)
     return "\n".join([*lines, "", table, "", *_words(watched, levels)])
-
-
-def read(folder: Path) -> Diagnosed:
-    """The findings of a run."""
-    try:
-        content = json.loads(read_bounded(folder / DIAGNOSIS_FILE, _LARGEST))
-        findings = content["findings"]
-        if not all(_is_finding(finding) for finding in findings):
-            raise ValueError("a finding lacks what findings have")
-        return Diagnosed(folder, tuple(findings))
-    except FileNotFoundError:
-        return Diagnosed(folder, (), "it was not asked for")
-    except (OSError, Unusable, ValueError, KeyError, TypeError, RecursionError) as error:
-        return Diagnosed(folder, (), f"{DIAGNOSIS_FILE} cannot be read ({first_line(error)})")
-
-
-def _is_finding(finding: Any) -> bool:
-    words = ("id", "name", "level", "seen", "causes", "remedies", "may_be_wrong")
-    return (
-        all(isinstance(finding.get(word), str) for word in words)
-        and isinstance(finding.get("first_step"), int)
-        and finding["level"] in _LEVELS
-    )
 
 
 def _rows(runs: Sequence[Diagnosed], levels: Sequence[str]) -> Iterable[tuple[str, ...]]:

@@ -13,8 +13,9 @@ from pathlib import Path
 from harness.cli.trust import says_yes
 from harness.contract.fields import SpecError
 from harness.record.files import visible
+from harness.record.holder import Holder
 from harness.record.layout import find_runs
-from harness.record.lease import Holder, free, read_beat, read_holder
+from harness.record.lease import free, read_beat, read_holder
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -27,6 +27,8 @@ _TRAINING = {
     "watch": ("harness.cli.watch:main", "Shows a run's last values and findings as it goes on"),
     "free": ("harness.cli.free:main", "Ends the lease of a process that nobody can ask any more"),
     "probe": ("harness.probes.command:main", "Compares one update of each implementation"),
+    "twins": ("harness.cli.twins:main", "Tells until when two implementations learn the same"),
+    "interventions": ("harness.cli.interventions:main", "Lists changes of exactly one thing"),
     "alignment": (f"{_TABLES}:print_alignment", "What each framework receives, and how"),
     "appendix": (f"{_TABLES}:print_appendix", "The same as tables for a paper's appendix"),
     "new-adapter": ("harness.cli.new_adapter:main", "Starts an adapter for another framework"),

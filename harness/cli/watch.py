@@ -10,8 +10,8 @@ from typing import Any
 
 from tabulate import tabulate
 
-from harness.cli.diagnose import read
 from harness.contract.fields import SpecError
+from harness.record.diagnosis import read_diagnosis
 from harness.record.files import Unusable, read_bounded, visible
 from harness.record.layout import DIAGNOSIS_FILE
 from harness.record.lease import read_beat
@@ -70,7 +70,7 @@ def page(folder: Path) -> tuple[str, bool]:
     beat = read_beat(folder)
     step = beat.step if beat else record.steps.taken
     lines = [f"{folder}: {record.status}, step {step} of {record.steps.scheduled}"]
-    run = read(folder)
+    run = read_diagnosis(folder)
     if run.reason:
         lines.append(f"No diagnosis: {run.reason}.")
     for finding in run.findings:

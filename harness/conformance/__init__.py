@@ -16,13 +16,17 @@ import dataclasses
 import pytest
 
 # Before the parts are imported, or failures do not say what was compared.
-_PARTS = ("cadence", "exits", "hyperparameters", "meanings", "seeds_and_bounds", "targets")
+_PARTS = (
+    *("cadence", "exits", "hyperparameters", "meanings"),
+    *("resuming", "seeds_and_bounds", "targets"),
+)
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
 from harness.conformance.cadence import CadenceConformance  # noqa: E402
 from harness.conformance.exits import ExitConformance  # noqa: E402
 from harness.conformance.hyperparameters import HyperparameterConformance  # noqa: E402
 from harness.conformance.meanings import MeaningConformance  # noqa: E402
+from harness.conformance.resuming import ResumingConformance  # noqa: E402
 from harness.conformance.seeds_and_bounds import LuckConformance  # noqa: E402
 from harness.conformance.targets import TargetConformance  # noqa: E402
 from harness.contract.adapter import load_adapter  # noqa: E402
@@ -36,6 +40,7 @@ class AdapterConformance(
     CadenceConformance,
     LuckConformance,
     ExitConformance,
+    ResumingConformance,
 ):
     """What every adapter must keep. Subclass it and set `framework`."""
 

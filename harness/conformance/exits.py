@@ -160,20 +160,29 @@ def _initialized(framework: str, algorithm: str, env_id: str, folder: Path) -> P
 
 
 def _prepared(framework: str, algorithm: str, env_id: str) -> Prepared:
+    return prepared_run(framework, algorithm, env=env_id, steps=STEPS, eval_every=32)
+
+
+def prepared_run(framework: str, algorithm: str, **asked: Any) -> Prepared:
+    """A run of the base hyperparameters on a scripted task.
+
+    Args:
+        framework: Name of the adapter.
+        algorithm: Name of the algorithm.
+        asked: Further values of its spec.
+    """
     base = dataclasses.asdict(base_hyperparameters(framework, algorithm))
-    asked = {
+    usual = {
         "study": "conformance",
         "framework": framework,
         "algorithm": algorithm,
-        "env": env_id,
+        "env": task_of(algorithm),
         "hps": framework,
         "seed": 0,
-        "steps": STEPS,
         "alignment": "full",
-        "eval_every": 32,
         "eval_episodes": 2,
     }
-    return prepare(make_spec(DEFAULTS | asked, base, base), load_adapter(framework))
+    return prepare(make_spec(DEFAULTS | usual | asked, base, base), load_adapter(framework))
 
 
 def _execute(prepared: Prepared, folder: Path) -> str:

@@ -21,6 +21,7 @@ from harness.contract.adapter import (
     MakeEnv,
     Native,
     Policy,
+    Resumable,
     Weights,
     load_adapter,
 )
@@ -209,12 +210,19 @@ class _Monitor:
         self.noise: list[NDArray[np.float32]] = []
 
     def attach(
-        self, policy: Policy, weights: Callable[[], Weights], loadable: Loadable | None = None
+        self,
+        policy: Policy,
+        weights: Callable[[], Weights],
+        loadable: Loadable | None = None,
+        resumable: Resumable | None = None,
     ) -> None:
         self.policy, self.weights = policy, weights
         self.events.tell(Attached(policy, weights))
 
     def record(self, metrics: Mapping[str, float]) -> None:
+        pass
+
+    def boundary(self) -> None:
         pass
 
     def before_action(self, observation: NDArray[Any], action: NDArray[np.float32]) -> None:

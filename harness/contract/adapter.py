@@ -57,6 +57,27 @@ class Loadable:
 
 
 @dataclasses.dataclass(frozen=True)
+class Resumable:
+    """Everything that a training goes on from, out of the framework's objects and into others.
+
+    The environments that `make_env` made, and the global generators of Python, numpy and PyTorch,
+    are kept by who made or seeded them for all; the rest is the adapter's: networks, optimisers,
+    schedules, buffers, counters, wrappers of its own, generators of its own.
+
+    Attributes:
+        state: What it is now, at a boundary (`Monitor.boundary`): nested dicts by text and lists
+            of plain values and arrays, as `harness.contract.capture` tells objects. The arrays may
+            be those that the training goes on with: they are written before the call of
+            `boundary` returns, and of a large one only what has changed since the last time.
+        lay_in: Gives the objects of a training that was just set up, at its first boundary, such
+            a state. Raises `harness.contract.capture.NotLaidInError` where it does not fit.
+    """
+
+    state: Callable[[], Any]
+    lay_in: Callable[[Any], None]
+
+
+@dataclasses.dataclass(frozen=True)
 class Context:
     """What a translation may know besides the hyperparameters.
 
@@ -128,6 +149,7 @@ class Monitor(Protocol):
         policy: Policy,
         weights: Callable[[], Weights],
         loadable: Loadable | None = None,
+        resumable: Resumable | None = None,
     ) -> None:
         """Hands over, before training, what must follow the training as it goes on.
 
@@ -136,6 +158,19 @@ class Monitor(Protocol):
             weights: Copies of all parameters as they are when it is called.
             loadable: How they are loaded again. Without it, what a run has learned is kept all
                 the same, as arrays that nobody can load into the framework.
+            resumable: How a training that was killed goes on. Without it, or where `boundary` is
+                never called, it starts again from its start.
+        """
+
+    def boundary(self) -> None:
+        """Called wherever the training could go on from its state alone, as often as may be.
+
+        That is at the head of its loop, when all updates are done that the steps so far led to,
+        and always at the same place of the code. At the first call the state of an earlier
+        process may be laid in; at any call it may be asked for. Costs next to nothing else.
+
+        Raises:
+            KeyboardInterrupt: The run was asked to end, and its state has been kept.
         """
 
     def record(self, metrics: Mapping[str, float]) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,10 @@ from harness.contract.adapter import load_adapter
 from harness.contract.algorithms import ALGORITHMS, UNUSABLE, Hyperparameters, only_of
 from harness.contract.fields import SpecError, bounded, build, check, plain
 from harness.record.layout import RESERVED, Place
+
+NO_INTERVENTION = "none"
+JOINT = "+"
+"""Between the names of interventions that are made together."""
 
 ALIGNMENTS = ("thesis", "full")
 WRAPPERS = ("none", "normalized")
@@ -21,11 +26,16 @@ DEFAULTS: dict[str, Any] = {
     "eval_episodes": 30,
     "evaluation_seed": 0,
     "threads": 1,
+    "intervention": NO_INTERVENTION,
 }
 DIAGNOSIS = ("off", "on", "strict")
 UNWATCHED: Mapping[str, Any] = {"mode": "off"}
+CHECKPOINT_EVERY = 20.0
+"""Minutes between checkpoints, where nobody says."""
+
 _FOLDER_NAMES = ("study", "framework", "env", "hps")
 _LONGEST_VARIANT = 120
+_MOST_MINUTES = 10**6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +58,8 @@ class RunSpec:
         wrappers: `none` or `normalized`.
         n_envs: Copies of the training environment that are stepped together.
         threads: Threads of numerical libraries; changes results in the last digits.
+        intervention: What is changed of everything else, by the names of `harness.interventions`
+            with `+` between them; `none` for nothing.
         hyperparameters: Unified hyperparameters, as asked for.
         overridden: Names of hyperparameters that differ from the recipe.
         python: Interpreter that trains, where it is not this one. No part of the identity:
@@ -55,6 +67,8 @@ class RunSpec:
         diagnosis: Whether and how the training is watched: `mode` and, where they are not the
             defaults, `thresholds` by check, `period` and `also`. No part of the identity: it
             changes no result.
+        checkpoint_every: Minutes between checkpoints; 0 is off. No part of the identity either:
+            a run that goes on from one ends as if it had not been interrupted.
     """
 
     hyperparameters: Hyperparameters
@@ -74,9 +88,11 @@ class RunSpec:
     wrappers: str = bounded(choices=WRAPPERS)
     n_envs: int = bounded(minimum=1, maximum=2**53)
     threads: int = bounded(minimum=1, maximum=2**53)
+    intervention: str = bounded()
     diagnosis: Mapping[str, Any] = dataclasses.field(
         default_factory=lambda: UNWATCHED, compare=False
     )
+    checkpoint_every: float = dataclasses.field(default=CHECKPOINT_EVERY, compare=False)
 
     @property
     def variant(self) -> str:
@@ -104,7 +120,8 @@ class RunSpec:
     @property
     def title(self) -> str:
         """Short name for people."""
-        return f"{self.framework} {self.algorithm} {self.env} {self.hps} seed={self.seed}"
+        changed = "" if self.intervention == NO_INTERVENTION else f"+{self.intervention}"
+        return f"{self.framework}{changed} {self.algorithm} {self.env} {self.hps} seed={self.seed}"
 
 
 def make_spec(
@@ -145,6 +162,7 @@ def make_spec(
         overridden=overridden,
         python=python,
         diagnosis=_check_diagnosis(values.get("diagnosis", UNWATCHED)),
+        checkpoint_every=_check_minutes(values.get("checkpoint_every", CHECKPOINT_EVERY)),
     )
 
 
@@ -163,7 +181,13 @@ def spec_from_dict(content: Any) -> RunSpec:
     if not isinstance(content, Mapping) or not content:
         raise SpecError("spec is missing.")
     # What was recorded before a field existed is as the field's default has it.
-    content = {**DEFAULTS, "python": None, "overridden": (), "diagnosis": UNWATCHED, **content}
+    later = {
+        "python": None,
+        "overridden": (),
+        "diagnosis": UNWATCHED,
+        "checkpoint_every": CHECKPOINT_EVERY,
+    }
+    content = {**DEFAULTS, **later, **content}
     lacking = [name for name in names if name not in content]
     surplus = [str(name) for name in content if name not in names]
     if lacking or surplus:
@@ -189,6 +213,7 @@ def spec_from_dict(content: Any) -> RunSpec:
         overridden=tuple(overridden),
         python=python,
         diagnosis=_check_diagnosis(content["diagnosis"]),
+        checkpoint_every=_check_minutes(content["checkpoint_every"]),
     )
 
 
@@ -210,6 +235,16 @@ def _check_fields(values: Mapping[str, Any]) -> dict[str, Any]:
         name: check(name, values[name], int if field.type is int else str, field.metadata)
         for name, field in fields.items()
     }
+
+
+def _check_minutes(value: Any) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= _MOST_MINUTES:
+        raise SpecError(
+            f"checkpoint_every={value!r} must be a number of minutes from 0, which is off, to "
+            f"{_MOST_MINUTES}."
+        )
+    return float(value)
 
 
 def _check_names(values: Mapping[str, Any]) -> None:
@@ -252,6 +287,12 @@ def _check_folder_names(values: Mapping[str, Any]) -> None:
             )
         if not value or value.startswith(".") or "/" in value:
             raise SpecError(f"{name}={value!r} must be a name that can name a folder.")
+    intervention = values.get("intervention", NO_INTERVENTION)
+    if not re.fullmatch(r"[a-z0-9.+-]+", intervention):
+        raise SpecError(
+            f"intervention={intervention!r} must be {NO_INTERVENTION}, or names with {JOINT} "
+            "between them; parallax interventions lists them."
+        )
     if values["study"] in RESERVED:
         raise SpecError(f"study={values['study']!r} {RESERVED[values['study']]}: choose another.")
 

@@ -112,11 +112,12 @@ class Collector:
             "weight_size", max((float(np.abs(v).mean()) for v in matrices.values()), default=0)
         )
         if not before:
-            signals.values["first_weights"] = _describe(matrices)
+            begun = "beginning" in signals.values  # else these are no first ones
+            signals.values["first_weights"] = _describe(matrices) if begun else {}
             signals.values["first_biases"] = {
                 name: float(np.abs(value).mean())
                 for name, value in now.items()
-                if name.endswith("bias") and value.size
+                if begun and name.endswith("bias") and value.size
             }
             self._pairs = paired(now)
             self._target_moved = signals.step
@@ -209,8 +210,8 @@ class Collector:
         # Some frameworks leave the clipping of Gaussian actions to the task.
         place = np.clip(place, 0.0, 1.0)
         bins = np.minimum((place * _BINS).astype(int), _BINS - 1)
-        counts = [np.bincount(column, minlength=_BINS) for column in bins.T]
-        signals.add("entropy", float(np.mean([entropy(count) for count in counts])))
+        spread = [entropy(np.bincount(column, minlength=_BINS)) for column in bins.T]
+        signals.add("entropy", float(np.mean(spread)))
         signals.add("action_std", float(place.std(axis=0).max() * 2))
         signals.add("at_bounds", float(((place < 1e-3) | (place > 1 - 1e-3)).mean()))
 

@@ -38,7 +38,6 @@ class Engine:
         findings: By id, in the order they were found.
         troubles: What could not be asked or watched, each told once.
         changed: Called when there is a new finding, and every tenth look.
-        changed: Called when there is a new finding.
     """
 
     def __init__(
@@ -52,6 +51,7 @@ class Engine:
         say: Say = print,
         changed: Callable[[], None] = lambda: None,
         normalizer: Callable[[], Callable[[Array], Array]] = lambda: lambda batch: batch,
+        begins: int = 0,
     ) -> None:
         """Does not watch yet.
 
@@ -64,6 +64,8 @@ class Engine:
             say: Told each finding and each trouble, once.
             changed: Called when there is a new finding, and every tenth look.
             normalizer: Today's normalisation of observations, for the policy.
+            begins: The step from which it watches; what needs the signal `beginning` is asked
+                only from 0.
         """
         self.findings: dict[str, Finding] = {}
         self.troubles: list[str] = []
@@ -80,7 +82,9 @@ class Engine:
         self._networks = Networks(self.signals)
         self._policy: Policy | None = None
         self._weights: Callable[[], Weights] | None = None
-        self._next, self._looks = float(self._period), 0
+        self._next, self._looks = float(begins + self._period), 0
+        if not begins:
+            self.signals.values["beginning"] = True
         self._update_due, self._updating, self._acting_until = True, False, 0
         self._follow_up = 0
         self._watches = True

@@ -213,7 +213,7 @@ class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
         if self._tell:
             told = Transition(0, action, observation, reward, terminated, truncated)
             self._tell(told)
-        return observation, reward, terminated, truncated, info  # type: ignore[return-value]
+        return observation, reward, terminated, truncated, info
 
 
 def _spaces(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:

@@ -6,8 +6,6 @@ all networks are there, it is stopped, and they get the weights that were kept.
 
 import contextlib
 import dataclasses
-import random
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -19,15 +17,24 @@ from numpy.typing import NDArray
 
 from envs.make import make_training_env, normalizer
 from harness.cli.trust import code_of_specs
-from harness.contract.adapter import ENTRY_POINT_GROUP, Adapter, Loadable, Policy, Weights
+from harness.contract.adapter import (
+    ENTRY_POINT_GROUP,
+    Adapter,
+    Loadable,
+    Policy,
+    Resumable,
+    Weights,
+)
 from harness.contract.fields import SpecError
 from harness.contract.run_spec import RunSpec, spec_from_dict
+from harness.interventions.catalogue import layers, replacement
 from harness.record.evaluations import Evaluations
 from harness.record.files import Unusable
 from harness.record.layout import POLICY_FILE
 from harness.record.policy import StoredPolicy
 from harness.record.provenance import weights_sha256
 from harness.record.reading import Reading, read_policy, read_run
+from harness.train import generators
 from harness.train.evaluation import episode_seeds
 from harness.train.notices import quietly
 from harness.train.prepare import Prepared, check_translation, prepare
@@ -169,35 +176,53 @@ class _SetUp:
     def __init__(self, prepared: Prepared, weights: Weights) -> None:
         self._prepared = prepared
         self._weights = weights
+        self._changed = replacement(prepared.interventions)
         self.policy: Policy | None = None
         self.loadable: Loadable | None = None
 
     def run(self, adapter: Adapter) -> None:
         run, framework = self._prepared, self._prepared.spec.framework
         try:
-            adapter.train(run.spec.algorithm, run.native, run.context, self.make_env, self)
+            with self._changed.made():
+                adapter.train(run.spec.algorithm, run.native, run.context, self.make_env, self)
         except _IsSetUp:
             return
         raise SpecError(f"framework={framework} ended without a step of the task.")
 
     def attach(
-        self, policy: Policy, weights: Callable[[], Weights], loadable: Loadable | None = None
+        self,
+        policy: Policy,
+        weights: Callable[[], Weights],
+        loadable: Loadable | None = None,
+        resumable: Resumable | None = None,
     ) -> None:
         if loadable is None:
             raise NotLoadableError(
                 f"framework={self._prepared.spec.framework}: its adapter does not tell how weights "
                 "are loaded (the third argument of monitor.attach)."
             )
-        self.policy, self.loadable = policy, loadable
+
+        def act(observations: NDArray[np.float32]) -> NDArray[Any]:
+            with self._changed.made():
+                return policy(observations)
+
+        self.policy, self.loadable = act, loadable
 
     def record(self, metrics: Mapping[str, float]) -> None:
+        pass
+
+    def boundary(self) -> None:
         pass
 
     def make_env(self) -> gymnasium.Env[Any, Any]:
         spec = self._prepared.spec
         gamma = spec.hyperparameters.gamma
         return make_training_env(
-            spec.env, wrappers=spec.wrappers, gamma=gamma, before_step=self._stop
+            spec.env,
+            wrappers=spec.wrappers,
+            gamma=gamma,
+            layers=layers(self._prepared.interventions),
+            before_step=self._stop,
         )
 
     def _stop(self) -> None:
@@ -212,13 +237,8 @@ class _SetUp:
 @contextlib.contextmanager
 def _as_it_was() -> Iterator[None]:
     """Puts global random states back that frameworks seed."""
-    python, array = random.getstate(), np.random.get_state()
-    torch = sys.modules.get("torch")
-    tensor = torch.get_rng_state() if torch else None
+    before = generators.read()
     try:
         yield
     finally:
-        random.setstate(python)
-        np.random.set_state(array)
-        if torch:
-            torch.set_rng_state(tensor)
+        generators.lay_in(before)

@@ -11,7 +11,7 @@ from typing import NoReturn, Self, TextIO
 from harness.cli.errors import HANDLED, exit_code
 from harness.contract.algorithms import PROBED as ALGORITHMS
 from harness.contract.fields import SpecError
-from harness.probes import baseline, fleet, registry
+from harness.probes import baseline, fleet, intervened, registry
 from harness.probes.baseline import merged
 from harness.probes.fleet import drifting, find
 from harness.probes.ledger import statements, text
@@ -37,6 +37,15 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser().parse_args(arguments)
     if options.update_baseline and not options.baseline:
         raise SpecError("--update-baseline needs --baseline FILE, the file to write.")
+    if options.intervention:
+        intervened.framework_of(options.intervention, options.frameworks)
+        given = [
+            name
+            for name in ("drift", "answers", "baseline", "python", "ledger")
+            if getattr(options, name)
+        ]
+        if given:
+            raise SpecError(f"--intervention asks about a change: drop --{given[0]}.")
     if options.drift:
         if options.answers:
             raise SpecError("--answers FILE asks nobody: drop --drift.")
@@ -83,6 +92,7 @@ def parser() -> argparse.ArgumentParser:
     add("--baseline", type=Path, metavar="FILE", help="compare with answers stored by --json")
     add("--update-baseline", action="store_true", help="store the answers in --baseline FILE")
     add("--drift", metavar="FRAMEWORK", help="compare its versions in this Python and --python")
+    add("--intervention", metavar="NAME", help="show what it changes; parallax interventions")
     add("--python", metavar="PATH", help="another interpreter, for one framework")
     return result
 
@@ -222,7 +232,7 @@ def run(options: argparse.Namespace) -> int:
     found = reread(probes, options) if options.answers else ask(probes, options)
     print("\n".join(terminal.lines(found, options.all)))
     write(files(found, options))
-    changed = compare(found, stored, options)
+    changed = compare(found, stored, options, probes)
     if any(answer.failed for result in found.results for answer in result.answers.values()):
         return FAILED
     return CHANGED if changed else SAME
@@ -255,6 +265,11 @@ def ask(probes: Sequence[Probe], options: argparse.Namespace) -> Report:
     """
     if options.drift:
         parties, not_probed = drifting(options.drift, options.python)
+    elif options.intervention:
+        framework = options.frameworks[0]
+        algorithms = list(dict.fromkeys(probe.algorithm for probe in probes))
+        parties = intervened.parties(options.intervention, framework, algorithms)
+        not_probed = {}
     else:
         parties, not_probed = find(options.frameworks, options.python)
     check_ledger(options, [p.label for p in parties], [probe.name for probe in probes])
@@ -262,8 +277,17 @@ def ask(probes: Sequence[Probe], options: argparse.Namespace) -> Report:
         return fleet.ask(parties, probes, progress.tell, not_probed)
 
 
-def compare(found: Report, stored: Report | None, options: argparse.Namespace) -> bool:
+def compare(
+    found: Report,
+    stored: Report | None,
+    options: argparse.Namespace,
+    probes: Sequence[Probe],
+) -> bool:
     """Prints what changed against the stored answers, and stores the new ones if asked to."""
+    if options.intervention:
+        said = intervened.lines(found, options.frameworks[0], options.intervention, probes)
+        print("", *said, sep="\n")
+        return False
     if options.drift:
         print("", *baseline.version_lines(found), sep="\n")
         return bool(baseline.version_changes(found))

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.contract.adapter import Context, Loadable, Native, Policy, Weights
+from harness.contract.adapter import Context, Loadable, Native, Policy, Resumable, Weights
 from harness.probes.results import Array
 from harness.probes.world import World
 
@@ -138,10 +138,17 @@ class Watch:
         self.policy: Policy | None = None
 
     def attach(
-        self, policy: Policy, weights: Callable[[], Weights], loadable: Loadable | None = None
+        self,
+        policy: Policy,
+        weights: Callable[[], Weights],
+        loadable: Loadable | None = None,
+        resumable: Resumable | None = None,
     ) -> None:
         """Keeps the policy."""
         self.policy = policy
+
+    def boundary(self) -> None:
+        """Takes no notice."""
 
     def record(self, metrics: Mapping[str, float]) -> None:
         """Keeps the metrics."""

@@ -4,29 +4,20 @@ Here is which implementations are asked, and how their answers come together.
 """
 
 import dataclasses
-import json
-import os
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Any
 
 import numpy as np
 
 from harness.contract.adapter import find_adapter, installed_adapters, load_adapter
 from harness.contract.fields import SpecError, unknown
-from harness.contract.interpreter import check_interpreter, lend_project
+from harness.contract.interpreter import check_interpreter
 from harness.probes.contract import Probeable
-from harness.probes.probe import Probe, alike
-from harness.probes.results import Answer, Axis, Report, Result, no_answer, result_from_json
-
-
-def died(probe: Probe, why: str) -> Result:
-    """The result of a process that ended before it answered."""
-    return bare(probe, {"": no_answer(why, failed=True)}, None)
+from harness.probes.hearing import Hearing, Party, Reply, Tell
+from harness.probes.probe import Probe, bare
+from harness.probes.results import Answer, Axis, Report, Result
 
 
 def merge(probe: Probe, results: Mapping[str, Result]) -> Result:
@@ -47,52 +38,7 @@ def _own_axis(answer: Answer, result: Result, common: Axis | None) -> Answer:
     return answer if same else dataclasses.replace(answer, along=result.axis.values)
 
 
-def bare(probe: Probe, answers: Mapping[str, Answer], axis: Axis | None) -> Result:
-    """A result with what the probe says of itself."""
-    return Result(
-        probe=probe.name,
-        algorithm=probe.algorithm,
-        question=probe.question,
-        citation=probe.citation,
-        quantity=probe.quantity,
-        axis=axis,
-        answers=answers,
-        groups=alike(probe, answers),
-    )
-
-
 PROCESSES = 2
-
-Tell = Callable[[str], None]
-"""Is told, once per answer, what was answered."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Party:
-    """One implementation that is asked.
-
-    Attributes:
-        label: Its name in the report.
-        entry: `module:class` of its adapter.
-        python: The interpreter it runs in.
-    """
-
-    label: str
-    entry: str
-    python: str = sys.executable
-
-
-@dataclasses.dataclass(frozen=True)
-class Reply:
-    """What one implementation answered.
-
-    Attributes:
-        versions: Of its packages, `name version`.
-        results: By probe; each has one answer at most.
-    """
-
-    versions: tuple[str, ...]
-    results: Mapping[str, Result]
 
 
 def ask(
@@ -110,67 +56,40 @@ def ask(
         not_probed: What the report says about implementations that were left out.
     """
     started = time.perf_counter()
-    pool = ThreadPoolExecutor(PROCESSES)
-    children: list[subprocess.Popen[bytes]] = []
-    try:
-        # The last begins first: TorchRL takes as long as the other two together.
-        futures = [pool.submit(_hear, party, probes, tell, children) for party in reversed(parties)]
-        statements = [future.result() for future in reversed(futures)]
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for child in children:
-            child.kill()
-        raise
-    finally:
-        pool.shutdown()
+    statements = _statements(parties, probes, tell)
     labels = [party.label for party in parties]
     return Report(
         results=tuple(
-            merge(p, {n: s.results[p.name] for n, s in zip(labels, statements, strict=True)})
-            for p in probes
+            merge(p, {label: statements[label].results[p.name] for label in labels}) for p in probes
         ),
-        versions={label: said.versions for label, said in zip(labels, statements, strict=True)},
+        versions={label: statements[label].versions for label in labels},
         not_probed=not_probed or {},
         seconds=time.perf_counter() - started,
     )
 
 
-def _hear(
-    party: Party, probes: Sequence[Probe], tell: Tell, children: list[subprocess.Popen[bytes]]
-) -> Reply:
-    names = ",".join(probe.name for probe in probes)
-    command = [party.python, "-m", "harness.probes.worker", party.entry, names]
-    environment = lend_project({"OMP_NUM_THREADS": "1"} | dict(os.environ))
-    versions: tuple[str, ...] = ()
-    results: dict[str, Result] = {}
-    with tempfile.TemporaryFile() as complaints:
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=complaints,
-        )
-        children.append(process)
-        assert process.stdout is not None
-        for text in process.stdout:
-            line: Mapping[str, Any] = json.loads(text)
-            if "versions" in line:
-                versions = tuple(line["versions"])
-            else:
-                result = result_from_json(line["result"])
-                results[result.probe] = result
-                tell(f"{party.label} {result.probe}")
-        if process.wait():
-            why = f"its process ended with code {process.returncode}: {_last_line(complaints)}"
-            results |= {p.name: died(p, why) for p in probes if p.name not in results}
-    return Reply(versions, results)
-
-
-def _last_line(file: IO[bytes]) -> str:
-    file.seek(0)
-    lines = file.read().decode(errors="replace").strip().splitlines()
-    return lines[-1][:200] if lines else "it said nothing"
+def _statements(parties: Sequence[Party], probes: Sequence[Probe], tell: Tell) -> dict[str, Reply]:
+    # The last begins first: TorchRL takes longest.
+    rooms: dict[str, list[Party]] = {}
+    for party in reversed(parties):
+        rooms.setdefault(party.python, []).append(party)
+    at_once = max(PROCESSES // len(rooms), 1)
+    pool, hearings = ThreadPoolExecutor(len(rooms)), list[Hearing]()
+    try:
+        for room in rooms.values():
+            hearings.append(Hearing(room, probes, at_once))
+        heard = list(pool.map(lambda hearing: hearing.replies(tell), hearings))
+    except BaseException:
+        for hearing in hearings:
+            hearing.end()
+        raise
+    finally:
+        pool.shutdown()
+    return {
+        party.label: reply
+        for room, replies in zip(rooms.values(), heard, strict=True)
+        for party, reply in zip(room, replies, strict=True)
+    }
 
 
 OTHER, HERE = "other", "here"
@@ -209,7 +128,9 @@ def drifting(name: str, python: str) -> tuple[list[Party], dict[str, str]]:
     return [party(name, python, OTHER), party(name, None, HERE)], {}
 
 
-def party(name: str, python: str | None = None, label: str | None = None) -> Party:
+def party(
+    name: str, python: str | None = None, label: str | None = None, intervention: str = ""
+) -> Party:
     """One framework.
 
     Raises:
@@ -225,4 +146,5 @@ def party(name: str, python: str | None = None, label: str | None = None) -> Par
         adapter.check_installed()
     else:
         check_interpreter(python, name)
-    return Party(label or name, find_adapter(name).value, python or sys.executable)
+    entry = find_adapter(name).value
+    return Party(label or name, entry, python or sys.executable, intervention)

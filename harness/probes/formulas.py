@@ -67,8 +67,12 @@ def smoothed_action(
         low: Smallest action.
         high: Largest action.
     """
-    half = (high - low) / 2
-    return np.asarray(np.clip(mean + half * np.clip(noise * std, -clip, clip), low, high))
+    return np.asarray(np.clip(mean + smoothing_noise(noise, std, clip, low, high), low, high))
+
+
+def smoothing_noise(noise: Array, std: float, clip: float, low: Array, high: Array) -> Array:
+    """What is added to TD3's target action, in action units; see `smoothed_action`."""
+    return np.asarray((high - low) / 2 * np.clip(noise * std, -clip, clip))
 
 
 def gae(

@@ -5,8 +5,8 @@ import dataclasses
 import io
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from harness.contract.recipes import load_recipe
 from harness.probes.contract import Parameters, Probeable, Record, Script, Watch
 from harness.probes.results import Array
 from harness.probes.world import ENV_ID, Dictation, Draw, Transition, World
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Run:
         transitions: What the environment saw.
         watch: What the framework reported, and its greedy policy.
         draws: Random whole numbers it asked for; see `World`.
+        kept: What was made of it and is read again; see `once`.
     """
 
     experiment: Experiment
@@ -65,6 +68,14 @@ class Run:
     transitions: tuple[Transition, ...]
     watch: Watch
     draws: tuple[Draw, ...] = ()
+    kept: dict[Hashable, Any] = dataclasses.field(default_factory=dict)
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` makes, made at the first call with this key and kept."""
+        if key not in self.kept:
+            self.kept[key] = make()
+        found: T = self.kept[key]
+        return found
 
     @property
     def weights(self) -> Parameters:
@@ -89,6 +100,7 @@ class Lab:
         self.seed = seed
         self._runs: dict[str, Run] = {}
         self._places: dict[str, dict[str, str]] = {}
+        self._kept: dict[Hashable, Any] = {}
 
     def place(self, algorithm: str, event: str) -> str:
         """Upstream's file and line at which something happens; empty where that is not known."""
@@ -103,6 +115,17 @@ class Lab:
         if experiment.name not in self._runs:
             self._runs[experiment.name] = self._carry_out(experiment)
         return self._runs[experiment.name]
+
+    def forget_others(self, algorithm: str) -> None:
+        """Gives up the trainings of all other algorithms."""
+        self._runs = {n: r for n, r in self._runs.items() if r.experiment.algorithm == algorithm}
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` makes, made at the first call with this key and kept."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        found: T = self._kept[key]
+        return found
 
     def accepts(self, algorithm: str, changes: Mapping[str, Any], steps: int) -> bool:
         """Whether the framework takes settings for a training of so many steps."""

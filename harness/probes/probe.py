@@ -138,14 +138,20 @@ def put(probe: Probe, labs: Mapping[str, Lab]) -> Result:
         else:
             answers[name] = _located(probe, lab, _answer(probe, measured[name]))
     axes = [measurement.axis for measurement in measured.values()]
+    in_order = {name: answers[name] for name in labs if name in answers}
+    return bare(probe, in_order, axes[0] if axes else None)
+
+
+def bare(probe: Probe, answers: Mapping[str, Answer], axis: Axis | None) -> Result:
+    """A result with what the probe says of itself."""
     return Result(
         probe=probe.name,
         algorithm=probe.algorithm,
         question=probe.question,
         citation=probe.citation,
         quantity=probe.quantity,
-        axis=axes[0] if axes else None,
-        answers={name: answers[name] for name in labs if name in answers},
+        axis=axis,
+        answers=answers,
         groups=alike(probe, answers),
     )
 

@@ -43,7 +43,11 @@ def batch(run: Run, step: Step | None = None) -> Batch:
     Raises:
         Unmeasured: Critics were shown something else than transitions of the run.
     """
-    step = critic_updates(run)[0] if step is None else step
+    chosen = critic_updates(run)[0] if step is None else step
+    return run.once(("batch", id(chosen)), lambda: (chosen, _batch(run, chosen)))[1]
+
+
+def _batch(run: Run, step: Step) -> Batch:
     if not step.pairs:
         raise Unmeasured("its critics saw no minibatch")
     found = [_transitions_of(run, pairs) for pairs in step.pairs]
@@ -102,6 +106,13 @@ def critic_updates(run: Run) -> list[Step]:
     Raises:
         Unmeasured: There are none.
     """
+    found = run.once("critic updates", lambda: _critic_updates(run))
+    if not found:
+        raise Unmeasured("its optimisers took no step on both critics")
+    return found
+
+
+def _critic_updates(run: Run) -> list[Step]:
     found: list[Step] = []
     for step in run.record.steps:
         if not step.before or not step.after or not {"critic1", "critic2"} & set(step.networks):
@@ -111,10 +122,7 @@ def critic_updates(run: Run) -> list[Step]:
             found[-1] = _together(found[-1], step)
         else:
             found.append(step)
-    found = [step for step in found if {"critic1", "critic2"} <= set(step.networks)]
-    if not found:
-        raise Unmeasured("its optimisers took no step on both critics")
-    return found[:UPDATES]
+    return [step for step in found if {"critic1", "critic2"} <= set(step.networks)][:UPDATES]
 
 
 def _together(first: Step, second: Step) -> Step:
@@ -171,6 +179,11 @@ def critics(run: Run, step: Step) -> CriticReading:
     k (Q_i - y) with a common k; the two equations give k and y at each row. `slope` is there for
     rows where the critics differ.
     """
+    # The step is kept as well, so that no other gets its number.
+    return run.once(("critics", id(step)), lambda: (step, _critics(run, step)))[1]
+
+
+def _critics(run: Run, step: Step) -> CriticReading:
     data, (_, activation) = batch(run, step), HIDDEN[run.experiment.algorithm]
     inputs = np.hstack([data.observations, data.actions])
     names = ("critic1", "critic2")

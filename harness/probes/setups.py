@@ -74,9 +74,16 @@ def dictation(
 
 
 def weights(lab: Lab, algorithm: str) -> dict[str, Array]:
-    """Random weights of all networks."""
-    generator = np.random.default_rng([lab.seed, 1])
-    return draw_weights(generator, algorithm, OBSERVATIONS, ACTIONS)
+    """Random weights of all networks; the arrays are everybody's and cannot be written to."""
+
+    def draw() -> dict[str, Array]:
+        generator = np.random.default_rng([lab.seed, 1])
+        found = draw_weights(generator, algorithm, OBSERVATIONS, ACTIONS)
+        for array in found.values():
+            array.flags.writeable = False
+        return found
+
+    return dict(lab.once(("weights", algorithm), draw))
 
 
 def pass_through(weights: dict[str, Array], network: str, head: str, shift: float = 40.0) -> None:
@@ -129,9 +136,17 @@ def off_policy(
 
 
 def seldom(lab: Lab, algorithm: str, steps: int) -> dict[str, Any]:
-    """Settings with which there is one update after all steps, where the framework has them."""
+    """Settings with which there is one update after all steps, or at least few of the policy.
+
+    What the framework has of it: as little as possible, for nothing is read of these updates.
+    """
     rare: dict[str, Any] = {"env_steps_per_round": steps, "gradient_steps_per_round": 1}
-    return rare if lab.accepts(algorithm, rare, steps) else {}
+    late: dict[str, Any] = {"policy_delay": steps + 1}
+
+    def choose() -> dict[str, Any]:
+        return next((s for s in (rare, late) if lab.accepts(algorithm, s, steps)), {})
+
+    return lab.once(("seldom", algorithm, steps), choose)
 
 
 def steepen(weights: dict[str, Array], factor: float) -> None:

@@ -9,6 +9,7 @@ import math
 import os
 
 _ID, _RESTART, _LIMIT = "PARALLAX_JOB", "PARALLAX_RESTART", "PARALLAX_LIMIT"
+_NOTICE = "PARALLAX_NOTICE"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,11 +21,13 @@ class BatchJob:
         restart: How often the batch system had started it again.
         limit_from: When a warning can be about its time limit at the earliest, in seconds since
             1970; one that comes before is about a preemption.
+        notice: Seconds from a warning to the end.
     """
 
     id: str
     restart: int = 0
     limit_from: float = math.inf
+    notice: float = 60.0
 
     @classmethod
     def current(cls) -> "BatchJob | None":
@@ -35,6 +38,7 @@ class BatchJob:
             id=os.environ[_ID],
             restart=int(os.environ.get(_RESTART, "0")),
             limit_from=float(os.environ.get(_LIMIT, "inf")),
+            notice=float(os.environ.get(_NOTICE, "60")),
         )
 
     def announce(self) -> None:
@@ -42,3 +46,4 @@ class BatchJob:
         os.environ[_ID] = self.id
         os.environ[_RESTART] = str(self.restart)
         os.environ[_LIMIT] = str(self.limit_from)
+        os.environ[_NOTICE] = str(self.notice)

@@ -18,8 +18,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.record.checkpoints import Checkpoints
 from harness.record.files import bytes_writer, json_writer, plain_json
 from harness.record.layout import (
+    CHECKPOINT_FOLDER,
     DIAGNOSIS_FILE,
     EVALUATIONS_FILE,
     LOG_FILE,
@@ -71,6 +73,7 @@ class RunFolder:
         self._lengths: list[NDArray[Any]] = []
         self._hashes: dict[str, str] = {}
         self._sizes: dict[str, int] = {}
+        self.checkpoints = Checkpoints(lease)
 
     @functools.cached_property
     def _trace(self) -> TraceWriter:
@@ -82,16 +85,47 @@ class RunFolder:
         return len(self._timesteps)
 
     def clear(self) -> None:
-        """Removes what an earlier attempt left."""
-        for name in (EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE, DIAGNOSIS_FILE):
+        """Removes what an earlier attempt left, but the checkpoints and what was found by then."""
+        for name in (EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE):
             self._lease.remove(name)
-        self.tidy()
+        self._tidy(CHECKPOINT_FOLDER)
 
     def tidy(self) -> None:
         """Removes what only a living process needs; nothing that a complete run consists of."""
+        self._tidy()
+
+    def _tidy(self, *spared: str) -> None:
         for name in leftovers(self.path):
-            if not name.startswith(LEASE_FOLDER):  # which goes with the lease
+            if not name.startswith(LEASE_FOLDER) and name not in spared:  # the lease goes by itself
                 self._lease.remove(name)
+
+    def state(self) -> dict[str, Any]:
+        """Evaluations and trace so far, as plain values and arrays."""
+        return {
+            "timesteps": list(self._timesteps),
+            "returns": [np.array(returns) for returns in self._returns],
+            "lengths": [np.array(lengths) for lengths in self._lengths],
+            "trace": self._trace.state(),
+        }
+
+    def lay_in(self, state: Mapping[str, Any]) -> None:
+        """Goes on from the evaluations and the trace that `state` told of, and no others."""
+        self._trace.close()
+        del self._trace
+        self._timesteps = list(state["timesteps"])
+        self._returns, self._lengths = list(state["returns"]), list(state["lengths"])
+        self._trace.lay_in(state["trace"])
+        if self._timesteps:
+            self._write_evaluations()
+
+    def forget(self) -> None:
+        """Begins anew, without evaluations and trace."""
+        self._timesteps, self._returns, self._lengths = [], [], []
+        self._trace.close()
+        del self._trace
+        self._hashes.clear()
+        self._sizes.clear()
+        self._lease.remove(EVALUATIONS_FILE)
 
     def set_aside(self) -> None:
         """Keeps the files of a damaged run under other names, should somebody mend them."""
@@ -123,6 +157,10 @@ class RunFolder:
         self._timesteps.append(step)
         self._returns.append(returns)
         self._lengths.append(lengths)
+        self._write_evaluations()
+        self.flush()
+
+    def _write_evaluations(self) -> None:
         file = io.BytesIO()
         np.savez(
             file,
@@ -131,7 +169,6 @@ class RunFolder:
             ep_lengths=np.stack(self._lengths).astype(np.int32),
         )
         self._write_guarded(EVALUATIONS_FILE, file.getvalue())
-        self.flush()
 
     def flush(self) -> None:
         """Appends to the trace what is new."""
@@ -149,14 +186,27 @@ class RunFolder:
         """Writes what the run has learned."""
         self._write_guarded(POLICY_FILE, pack(policy))
 
+    def forget_diagnosis(self) -> None:
+        """Removes what an attempt has found whose steps are taken anew."""
+        self._lease.remove(DIAGNOSIS_FILE)
+
     def keep_diagnosis(self, report: Mapping[str, Any]) -> None:
         """Writes what the diagnosis has found by now; no result is made of it."""
         self._lease.write(DIAGNOSIS_FILE, json_writer(report))
 
     def heartbeat(self, step: int, period: float) -> None:
         """Tells others how far the run is and in how many seconds they hear of it again."""
-        beat = {"step": step, "time": time.time(), "period": period}
+        beat = {"step": step, "time": time.time(), "period": period} | self._went_on()
         self._lease.write(PROGRESS_FILE, json_writer(beat))
+
+    def _went_on(self) -> dict[str, int]:
+        """From which step this attempt went on, and how often one did."""
+        step = self.content.get("resumed_from")
+        if step is None:
+            return {}
+        past = self.content.get("attempts", ())
+        earlier = sum(attempt.get("resumed_from") is not None for attempt in past)
+        return {"resumed_from": step, "resumptions": earlier + 1}
 
     def stop_heartbeat(self) -> None:
         """Removes what `heartbeat` wrote."""
@@ -193,7 +243,8 @@ def leftovers(folder: Path) -> list[str]:
         names = sorted(entry.name for entry in os.scandir(folder))
     except OSError:
         return []
-    passing, begins = (_RESERVE, PROGRESS_FILE), (LOG_PREFIX, LEASE_FOLDER)
+    passing = (_RESERVE, PROGRESS_FILE, CHECKPOINT_FOLDER)
+    begins = (LOG_PREFIX, LEASE_FOLDER)
     return [name for name in names if name in passing or name.startswith(begins)]
 
 
@@ -215,6 +266,7 @@ def past_attempts(reading: Reading) -> list[dict[str, Any]]:
         "host": record.host,
         "job": record.job,
         "stopped_by": record.stopped_by,
+        "resumed_from": record.resumed_from,
     }
     return [*attempts, last]
 

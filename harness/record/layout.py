@@ -15,6 +15,7 @@ POLICY_FILE = "policy.npz"
 PROGRESS_FILE = "progress.json"
 LOG_FILE = "log.txt"
 DIAGNOSIS_FILE = "diagnosis.json"
+CHECKPOINT_FOLDER = "checkpoint"
 
 ANALYSIS_FOLDER = "analysis"
 SLURM_FOLDER = "slurm"

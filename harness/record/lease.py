@@ -11,7 +11,6 @@ its heartbeat change.
 
 import errno
 import os
-import platform
 import secrets
 import shutil
 import time
@@ -22,8 +21,8 @@ from typing import IO, Annotated
 
 import msgspec
 
-from harness.record.batch_job import BatchJob
 from harness.record.files import Unusable, read_bounded, write_atomically
+from harness.record.holder import Holder
 from harness.record.layout import PROGRESS_FILE
 
 EXIT_NOT_MINE = 75
@@ -66,79 +65,33 @@ class Beat(msgspec.Struct, frozen=True):
         step: Environment steps so far.
         time: By its own clock, in seconds since 1970.
         period: Seconds until the next beat.
+        resumed_from: Step of the checkpoint that it went on from; None where it began anew.
+        resumptions: How many attempts at the run went on from a checkpoint, this one included.
     """
 
     step: Count
     time: Seconds
     period: Seconds
-
-
-class Holder(msgspec.Struct, frozen=True):
-    """A process that holds a lease.
-
-    Attributes:
-        token: Name of the lease.
-        host: Its machine, for people.
-        machine: The same for programs: changes when the machine is started again.
-        pid: Its process id.
-        born: When the process started, in the machine's own count; tells reused ids apart.
-        job: The batch system's name of its job; empty outside one.
-        restart: How often the batch system had started the job again.
-        time: When it took the lease by its own clock, in seconds since 1970.
-    """
-
-    token: str = ""
-    host: str = "an unknown host"
-    machine: str = ""
-    pid: int = 0
-    born: str = ""
-    job: str = ""
-    restart: int = 0
-    time: float = 0.0
-
-    @classmethod
-    def here(cls, token: str) -> "Holder":
-        """This process."""
-        job = BatchJob.current()
-        return cls(
-            token=token,
-            host=platform.node(),
-            machine=_machine(),
-            pid=os.getpid(),
-            born=_born(os.getpid()) or "",
-            job=job.id if job else "",
-            restart=job.restart if job else 0,
-            time=time.time(),
-        )
-
-    def describe(self) -> str:
-        """One phrase for people."""
-        if not self.machine:
-            return "a process that left no readable name"
-        job = f" in job {self.job}" if self.job else ""
-        return f"process {self.pid} on {self.host}{job}"
+    resumed_from: Count | None = None
+    resumptions: Count = 0
 
     @property
-    def is_local(self) -> bool:
-        """Whether its process can be looked for: it is on this machine, and not hidden."""
-        return self.machine != "" and self.machine == _machine() and not _is_hidden(self.pid)
+    def went_on(self) -> str:
+        """In a few words, from where and how often the run went on; empty where it did not."""
+        return went_on(self.resumed_from, self.resumptions)
 
-    def is_superseded_by(self, other: "Holder") -> bool:
-        """Whether the batch system has started `other` in this one's place."""
-        return self.job != "" and self.job == other.job and self.restart < other.restart
 
-    def is_running(self) -> bool:
-        """Whether the process of a local holder exists."""
-        born = _born(self.pid)
-        if born is None:
-            return not Path("/proc/self/stat").exists() and _answers(self.pid)
-        return born == self.born
+def went_on(step: int | None, times: int) -> str:
+    """In a few words, from where and how often a run went on; empty where it did not.
 
-    def wait_for_end(self, folder: Path) -> None:
-        """Gives one that has lost its lease the time to notice: it looks at every heartbeat."""
-        deadline = time.monotonic() + 1.5 * _period(folder) + 2
-        while time.monotonic() < deadline and (not self.is_local or self.is_running()):
-            time.sleep(0.1)
+    Args:
+        step: Of the checkpoint that the last attempt went on from; None where it began anew.
+        times: How many attempts went on from one.
+    """
+    if step is None:
+        return ""
+    often = f", {times} times so far" if times > 1 else ""
+    return f"went on from step {step:,}{often}"
 
 
 class Lease:
@@ -170,7 +123,7 @@ class Lease:
                 raise LeaseHeld(f"{holder.describe()} is running it")
             _revoke(folder, holder.token)
             if superseded:
-                holder.wait_for_end(folder)
+                _wait_for_end(holder, folder)
         token = secrets.token_hex(8)
         if not _claim(folder, token):
             raise LeaseHeld("another process has just started it")
@@ -205,9 +158,17 @@ class Lease:
         self._guard(lambda: _rename(waypoint, self.folder / new))
 
     def remove(self, name: str) -> None:
-        """Deletes a file from the run folder, if it is there."""
-        self._guard(lambda: _rename(self.folder / name, self.staging / name))
-        _erase(self.staging / name)
+        """Deletes a file or a folder from the run folder, if it is there."""
+        waypoint = self.staging / Path(name).name
+        self._guard(lambda: _rename(self.folder / name, waypoint))
+        _erase(waypoint)
+
+    def make_folder(self, name: str) -> None:
+        """Makes a folder in the run folder, unless it is there."""
+        if not (self.folder / name).is_dir():
+            waypoint = self.staging / name
+            self._guard(lambda: waypoint.mkdir(exist_ok=True))
+            self._guard(lambda: _rename(waypoint, self.folder / name))
 
     def _guard(self, change: Callable[[], None]) -> None:
         try:
@@ -321,54 +282,15 @@ def _period(folder: Path) -> float:
     return min(max(beat.period, 0.0), LONGEST_PERIOD) if beat else LONGEST_PERIOD
 
 
+def _wait_for_end(holder: Holder, folder: Path) -> None:
+    """Gives one that has lost its lease the time to notice: it looks at every heartbeat."""
+    deadline = time.monotonic() + 1.5 * _period(folder) + 2
+    while time.monotonic() < deadline and (not holder.is_local or holder.is_running()):
+        time.sleep(0.1)
+
+
 def _patience(folder: Path) -> float:
     return 3 * _period(folder) + _SLACK
-
-
-def _machine() -> str:
-    """Name, start and process namespace: what process ids mean something in."""
-    parts = [platform.node()]
-    try:
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
-        parts.append(str(Path("/proc/self/ns/pid").readlink()))
-    except OSError:
-        parts.append("")
-    return " ".join(parts)
-
-
-def _born(pid: int) -> str | None:
-    """A process's start time; None where there is no such process, or none but a zombie."""
-    try:
-        content = Path(f"/proc/{pid}/stat").read_bytes()  # a name need not be text
-    except OSError:
-        return None
-    fields = content.rpartition(b")")[2].decode().split()
-    return None if fields[0] in ("Z", "X") else fields[19]
-
-
-def _is_hidden(pid: int) -> bool:
-    """Whether the system keeps the process, which is another user's, from being looked at."""
-    if pid <= 0 or Path(f"/proc/{pid}/stat").exists():
-        return False
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return False
-
-
-def _answers(pid: int) -> bool:
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _claim(folder: Path, token: str) -> bool:

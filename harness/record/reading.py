@@ -71,7 +71,9 @@ class Spec(Struct, frozen=True):
     wrappers: str = "none"
     n_envs: Positive = 1
     threads: Positive = 1
+    intervention: str = "none"
     python: str | None = None
+    checkpoint_every: float = 20.0
 
 
 class Steps(Struct, frozen=True):
@@ -103,6 +105,7 @@ class Attempt(Struct, frozen=True):
     host: str | None = None
     job: str | None = None
     stopped_by: str | None = None
+    resumed_from: Count | None = None
 
 
 class AdapterCode(Struct, frozen=True):
@@ -144,10 +147,13 @@ class Record(Struct, frozen=True):
     native: dict[str, Any] = {}
     alignment: list[dict[str, Any]] = []
     cadence: dict[str, Count] = {}
+    interventions: dict[str, Any] = {}
     weights_sha256: str | None = None
     failure: str | None = None
     stopped_by: str | None = None
     attempts: list[Attempt] = []
+    resumed_from: Count | None = None
+    resumption: list[str] = []
     timings: Timings = Timings()
     provenance: Provenance = Provenance()
     files: dict[str, str] = {}
@@ -156,6 +162,12 @@ class Record(Struct, frozen=True):
     host: str | None = None
     job: str | None = None
     checksum: str | UnsetType = UNSET
+
+    @property
+    def resumptions(self) -> int:
+        """How many attempts went on from a checkpoint, the last one included."""
+        steps = [*(attempt.resumed_from for attempt in self.attempts), self.resumed_from]
+        return sum(step is not None for step in steps)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

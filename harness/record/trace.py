@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 
@@ -66,6 +67,26 @@ class TraceWriter:
             self._writer.write_batch(pyarrow.record_batch(columns, schema=_SCHEMA))
             self._steps, self._metrics, self._values = [], [], []
         self._sink.flush()
+
+    def state(self) -> dict[str, Any]:
+        """Everything so far, as plain values and arrays; what is appended together stays so."""
+        stream = np.empty(0, np.uint8)
+        if self._sink is not None:
+            self._sink.flush()
+            stream = np.fromfile(self._path, np.uint8)
+        steps, values = np.array(self._steps, np.int64), np.array(self._values, np.float64)
+        return {"stream": stream, "steps": steps, "metrics": list(self._metrics), "values": values}
+
+    def lay_in(self, state: Mapping[str, Any]) -> None:
+        """Begins with what `state` told of another writer; nothing may have been recorded yet."""
+        if len(state["stream"]):
+            self.append()
+            with pyarrow.ipc.open_stream(pyarrow.py_buffer(state["stream"].tobytes())) as stream:
+                for batch in stream:
+                    self._writer.write_batch(batch)
+            self._sink.flush()
+        self._steps, self._values = state["steps"].tolist(), state["values"].tolist()
+        self._metrics = list(state["metrics"])
 
     def close(self) -> None:
         """Ends the stream."""

@@ -12,7 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from harness.record.lease import read_beat
+from harness.record.lease import read_beat, went_on
+from harness.record.reading import read_run
 from harness.sweep.eta import remaining_seconds
 from harness.train.prepare import Prepared
 
@@ -63,6 +64,8 @@ class SweepDisplay:
         self._ended[folder] = status
         count = f"[{len(self._ended)}/{len(self._runs)}]"
         text = f"{count} {status:<11} {self._runs[folder].spec.title}"
+        if words := went_on_of(folder):
+            text += f" ({words})"
         if failure:
             text += f"\n        {failure}\n        see {folder / 'log.txt'}"
         style = "" if status in _FINE else "red"
@@ -73,20 +76,23 @@ class SweepDisplay:
             self._live.update(self._draw())
 
     def _draw(self) -> Group:
-        steps = {
-            folder: beat.step
+        beats = {
+            folder: beat
             for folder in self._runs
             if folder not in self._ended and (beat := read_beat(folder))
         }
+        steps = {folder: beat.step for folder, beat in beats.items()}
         running = Table.grid(padding=(0, 2))
         for folder, step in steps.items():
-            self._observe(folder, step)
+            if step >= (beats[folder].resumed_from or 0):  # before, nothing has been laid in
+                self._observe(folder, step)
             run = self._runs[folder]
             running.add_row(
                 "  running",
                 run.spec.title,
                 ProgressBar(run.native.total_steps, step, width=20),
                 f"{step:,} / {run.native.total_steps:,} steps",
+                Text(beats[folder].went_on, style="dim"),
             )
         partial = sum(
             step / self._runs[folder].native.total_steps for folder, step in steps.items()
@@ -117,6 +123,12 @@ class SweepDisplay:
             if folder not in self._ended
         ]
         return remaining_seconds(left, self._speeds, self._jobs)
+
+
+def went_on_of(folder: Path) -> str:
+    """From where and how often a run that has ended went on; empty where it did not."""
+    record = read_run(folder).record
+    return went_on(record.resumed_from, record.resumptions) if record else ""
 
 
 def _clock(seconds: float | None) -> str:

@@ -1,27 +1,65 @@
 """Has a run watched by the diagnosis, and its findings kept in the run folder and the log."""
 
 import contextlib
+import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.contract.algorithms import Hyperparameters
 from harness.diagnosis.engine import Engine
 from harness.diagnosis.registry import all_checks, check_thresholds
 from harness.diagnosis.signals import Facts
+from harness.record.diagnosis import read_diagnosis
 from harness.record.folder import RunFolder
 from harness.record.lease import FolderGone, LeaseLost
 from harness.train.monitor import TrainingMonitor
 from harness.train.prepare import Prepared
 
+WENT_ON = (
+    "the diagnosis starts anew at step {step}, where the run went on: what compares with a run's "
+    "beginning is not asked; {count} findings of before are kept."
+)
 
-def diagnose(prepared: Prepared, monitor: TrainingMonitor, folder: RunFolder) -> Engine | None:
+
+@dataclasses.dataclass(frozen=True)
+class Diagnosing:
+    """One attempt's diagnosis, and what those before it had found."""
+
+    engine: Engine
+    mode: str
+    earlier: tuple[dict[str, Any], ...]
+
+    def keep(self, folder: RunFolder) -> None:
+        """Writes the report by now."""
+        report = {"mode": self.mode} | self.engine.report()
+        report["findings"] = together(self.earlier, report["findings"])
+        try:
+            folder.keep_diagnosis(report)
+        except (LeaseLost, FolderGone):
+            raise
+        except OSError as error:  # a full disk: what was found is in the log
+            with contextlib.suppress(OSError):
+                self.engine.trouble(f"diagnosis.json cannot be written: {error.strerror}")
+
+
+def diagnose(
+    prepared: Prepared, monitor: TrainingMonitor, folder: RunFolder, begins: int = 0
+) -> Diagnosing | None:
     """Joins a training; None where nobody wants that.
+
+    Args:
+        prepared: The run.
+        monitor: What it reports to.
+        folder: Where the report is kept.
+        begins: The step from which it goes on; 0 is its start.
 
     Raises:
         SpecError: A threshold is that of no check.
     """
     settings = prepared.spec.diagnosis
+    if not begins:
+        folder.forget_diagnosis()
     if settings["mode"] == "off":
         return None
     checks, troubles = all_checks(settings.get("also", ()))
@@ -36,19 +74,39 @@ def diagnose(prepared: Prepared, monitor: TrainingMonitor, folder: RunFolder) ->
         period=settings.get("period"),
         say=functools.partial(print, flush=True),
         normalizer=monitor.normalizer,
+        begins=begins,
     )
-    engine.changed = lambda: _keep(engine, folder)
+    earlier = read_diagnosis(folder.path).findings if begins else ()
+    diagnosing = Diagnosing(engine, settings["mode"], earlier)
+    engine.changed = lambda: diagnosing.keep(folder)
     for trouble in troubles:
         engine.trouble(trouble)
+    if begins:
+        engine.trouble(WENT_ON.format(step=begins, count=len(earlier)))
     engine.subscribe(monitor.events)
-    return engine
+    return diagnosing
 
 
-def conclude(engine: Engine | None, folder: RunFolder) -> None:
+def conclude(diagnosing: Diagnosing | None, folder: RunFolder) -> None:
     """Writes the last report, however the training ended."""
-    if engine is not None:
-        engine.close()
-        _keep(engine, folder)
+    if diagnosing is not None:
+        diagnosing.engine.close()
+        diagnosing.keep(folder)
+
+
+def together(
+    earlier: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Findings of several attempts at a run, each once: first steps, and counts added up."""
+    found = {finding["id"]: dict(finding) for finding in earlier}
+    for finding in now:
+        before = found.get(finding["id"])
+        if before is None:
+            found[finding["id"]] = dict(finding)
+        else:
+            before["count"] += finding["count"]
+            before["last_step"] = max(before["last_step"], finding["last_step"])
+    return list(found.values())
 
 
 def facts_of(prepared: Prepared) -> Facts:
@@ -79,14 +137,3 @@ def facts_of(prepared: Prepared) -> Facts:
         n_envs=spec.n_envs,
         hyperparameters=known,
     )
-
-
-def _keep(engine: Engine, folder: RunFolder) -> None:
-    report: dict[str, Any] = {"mode": folder.content["spec"]["diagnosis"]["mode"]}
-    try:
-        folder.keep_diagnosis(report | engine.report())
-    except (LeaseLost, FolderGone):
-        raise
-    except OSError as error:  # a full disk: what was found is in the log
-        with contextlib.suppress(OSError):
-            engine.trouble(f"diagnosis.json cannot be written: {error.strerror}")

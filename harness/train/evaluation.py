@@ -5,7 +5,7 @@ Complete episodes are played side by side, one forward pass per step for all.
 
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,6 +44,15 @@ class Evaluator:
         events.subscribe(Attached, self._attach)
         events.subscribe(EnvStep, self._before_step)
         events.subscribe(End, self._evaluate)
+
+    def state(self) -> dict[str, Any]:
+        """How far it is."""
+        return {"done": self._done, "next": self._next, "seconds": self.seconds}
+
+    def lay_in(self, state: Mapping[str, Any]) -> None:
+        """Goes on from there."""
+        self._done, self._next = state["done"], state["next"]
+        self.seconds = state["seconds"]
 
     def _attach(self, event: Attached) -> None:
         self._policy = event.policy

@@ -11,7 +11,7 @@ from envs.make import (
     observation_statistics,
     share_statistics,
 )
-from harness.contract.adapter import Loadable, Policy, Weights
+from harness.contract.adapter import Loadable, Policy, Resumable, Weights
 from harness.contract.events import (
     Attached,
     End,
@@ -21,10 +21,13 @@ from harness.contract.events import (
     Metrics,
     TrainingError,
 )
-from harness.contract.run_spec import RunSpec
+from harness.interventions.catalogue import layers
 from harness.record.folder import RunFolder
 from harness.record.policy import StoredPolicy
+from harness.train import environments, generators
+from harness.train.checkpointing import Keeper, Part
 from harness.train.evaluation import Evaluator
+from harness.train.prepare import Prepared
 
 
 class TrainingMonitor:
@@ -33,9 +36,19 @@ class TrainingMonitor:
     It makes the environments, and sees that upstream takes the steps that were scheduled.
     """
 
-    def __init__(self, spec: RunSpec, folder: RunFolder) -> None:
+    def __init__(self, prepared: Prepared, folder: RunFolder, keeper: Keeper | None = None) -> None:
+        """Listens to nothing yet.
+
+        Args:
+            prepared: The run.
+            folder: What keeps what happens.
+            keeper: What keeps the state of the training, if anything does.
+        """
         self.events = Events()
-        self._spec = spec
+        self._spec = spec = prepared.spec
+        self._layers = layers(prepared.interventions)
+        self._folder, self.keeper = folder, keeper
+        self._boundary = keeper.boundary if keeper else _nothing
         self._weights: Callable[[], Weights] | None = None
         self._envs: list[gymnasium.Env[Any, Any]] = []
         self.evaluator = Evaluator(spec, self.events, self.normalizer)
@@ -47,11 +60,39 @@ class TrainingMonitor:
         return self.events.steps
 
     def attach(
-        self, policy: Policy, weights: Callable[[], Weights], loadable: Loadable | None = None
+        self,
+        policy: Policy,
+        weights: Callable[[], Weights],
+        loadable: Loadable | None = None,
+        resumable: Resumable | None = None,
     ) -> None:
         """Takes what follows the training."""
         self._weights = weights
+        if self.keeper:
+            lacking = "" if resumable else f"the adapter of {self._spec.framework} {_SILENT}"
+            self.keeper.watch(self._parts(resumable), lacking)
         self.events.tell(Attached(policy, weights))
+
+    def boundary(self) -> None:
+        """Keeps the state of the training, if it is time to; at first, may lay one in."""
+        self._boundary()
+
+    def _parts(self, resumable: Resumable | None) -> dict[str, Part]:
+        """All that a training goes on from; random generators come last."""
+        return {
+            "clock": Part(lambda: self.steps, self._set_clock),
+            "evaluations": Part(self.evaluator.state, self.evaluator.lay_in),
+            "records": Part(self._folder.state, self._folder.lay_in),
+            **({"adapter": Part(resumable.state, resumable.lay_in)} if resumable else {}),
+            "environments": Part(
+                lambda: environments.read(self._envs),
+                lambda state: environments.lay_in(self._envs, state),
+            ),
+            "generators": Part(generators.read, generators.lay_in),
+        }
+
+    def _set_clock(self, steps: int) -> None:
+        self.events.steps = steps
 
     def weights(self) -> Weights:
         """All parameters as they are now."""
@@ -76,8 +117,9 @@ class TrainingMonitor:
         if len(self._envs) == self._spec.n_envs:
             raise TrainingError(f"upstream makes more than n_envs={self._spec.n_envs} environments")
         gamma = self._spec.hyperparameters.gamma
+        spec, seam = self._spec, self.events.seam()
         env = make_training_env(
-            self._spec.env, wrappers=self._spec.wrappers, gamma=gamma, **self.events.seam()
+            spec.env, wrappers=spec.wrappers, gamma=gamma, layers=self._layers, **seam
         )
         if self._envs:
             share_statistics(self._envs[0], env)
@@ -95,6 +137,13 @@ class TrainingMonitor:
                 f"upstream took {self.steps} environment steps where {scheduled_steps} were due"
             )
         self.events.tell(End())
+
+
+_SILENT = "does not hand out its state (the fourth argument of monitor.attach)"
+
+
+def _nothing() -> None:
+    pass
 
 
 def keep(folder: RunFolder, events: Events) -> None:

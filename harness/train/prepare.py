@@ -13,6 +13,7 @@ from harness.contract.fields import SpecError
 from harness.contract.interpreter import check_interpreter
 from harness.contract.recipes import load_recipe, recipe_names
 from harness.contract.run_spec import RunSpec
+from harness.interventions.catalogue import Intervention, chosen, with_settings
 from harness.record.files import plain_json
 
 
@@ -25,12 +26,14 @@ class Prepared:
         context: What the translation knows of task and run.
         hyperparameters: Unified hyperparameters that the framework is held to.
         native: The same in the framework's own terms.
+        interventions: What is changed of everything else.
     """
 
     spec: RunSpec
     context: Context
     hyperparameters: Hyperparameters
     native: Native
+    interventions: tuple[Intervention, ...] = ()
 
 
 def prepare(spec: RunSpec, adapter: Adapter) -> Prepared:
@@ -58,11 +61,13 @@ def prepare(spec: RunSpec, adapter: Adapter) -> Prepared:
             f"env={spec.env} has {task.actions} actions, and algorithm={spec.algorithm} chooses "
             f"{type(spec.hyperparameters).actions} ones: use {choose}, or another task."
         )
+    made = chosen(spec.intervention, spec.framework, spec.algorithm)
     context = Context(task=task, steps=spec.steps, seed=spec.seed, n_envs=spec.n_envs)
     requested = spec.hyperparameters
     if spec.hps == adapter.name:
         requested = in_own_units(adapter, spec.algorithm, requested, spec.overridden, context)
     hyperparameters = resolve(adapter, spec.algorithm, requested, spec.alignment, context)
+    hyperparameters = with_settings(hyperparameters, made)
     try:
         native = adapter.translate(spec.algorithm, hyperparameters, context)
     except SpecError as error:
@@ -72,7 +77,7 @@ def prepare(spec: RunSpec, adapter: Adapter) -> Prepared:
             f"{error} Change the value, or use alignment=thesis, which leaves what not every "
             "framework exposes at the framework's own default."
         ) from error
-    return Prepared(spec, context, hyperparameters, native)
+    return Prepared(spec, context, hyperparameters, native, made)
 
 
 def resolve(
@@ -118,11 +123,13 @@ def in_own_units(
 
 def translated(prepared: Prepared) -> dict[str, Any]:
     """What decides what trains."""
-    return {
+    decisive = {
         "hyperparameters": dataclasses.asdict(prepared.hyperparameters),
         "native": dict(prepared.native.settings),
         "cadence": dataclasses.asdict(prepared.native.cadence),
     }
+    changes = {item.name: item.told() for item in prepared.interventions}
+    return decisive | ({"interventions": changes} if changes else {})
 
 
 def check_translation(prepared: Prepared, recorded: Mapping[str, Any]) -> None:

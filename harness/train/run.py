@@ -1,6 +1,7 @@
 """Executes one run in this process, from a pending folder to a finished one."""
 
 import contextlib
+import sys
 import time
 import traceback
 from typing import Any
@@ -11,16 +12,20 @@ from harness.contract.adapter import Adapter, Weights, adapter_code
 from harness.contract.events import TrainingError
 from harness.contract.fields import SpecError
 from harness.contract.watchers import watching
-from harness.diagnosis.engine import Engine
+from harness.interventions.catalogue import replacement
+from harness.record.checkpoints import Loaded
 from harness.record.folder import Heartbeat, RunFolder, past_attempts
-from harness.record.lease import FolderGone, Holder, LeaseLost
+from harness.record.holder import Holder
+from harness.record.lease import FolderGone, LeaseLost
 from harness.record.provenance import provenance, weights_sha256
 from harness.record.reading import read_run
-from harness.train.diagnosing import conclude, diagnose
+from harness.train import generators
+from harness.train.checkpointing import CannotGoOnError, Keeper, identity, starts
+from harness.train.diagnosing import Diagnosing, conclude, diagnose
 from harness.train.monitor import TrainingMonitor
 from harness.train.notices import quietly
 from harness.train.prepare import Prepared
-from harness.train.stopping import interruption, uninterrupted
+from harness.train.stopping import StopRequest, interruption, uninterrupted
 
 
 def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
@@ -36,16 +41,13 @@ def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
     started, record = time.time(), read_run(folder.path)
     code, attempts = adapter_code(record.content["adapter"]), past_attempts(record)
     folder.clear()
-    monitor: TrainingMonitor | None = None
-    diagnosis: Engine | None = None
+    attempt = _Attempt(prepared, adapter, folder, identity(prepared, adapter, code), started)
     outcome: dict[str, Any] = {"status": "failed"}
-    with Heartbeat(folder, lambda: monitor.steps if monitor else 0):
+    with Heartbeat(folder, lambda: attempt.steps):
         try:
             folder.hold_room()
             _begin(folder, started, attempts)
-            monitor = TrainingMonitor(prepared.spec, folder)
-            diagnosis = diagnose(prepared, monitor, folder)
-            outcome = _train(prepared, adapter, monitor, folder)
+            outcome = attempt.carry_out()
         except KeyboardInterrupt as error:
             outcome = interruption(getattr(error, "by", "user"))
             raise
@@ -57,7 +59,7 @@ def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
             outcome = {"status": "failed", "failure": _describe(error)}
         finally:
             with uninterrupted():
-                conclude(diagnosis, folder)
+                conclude(attempt.diagnosis, folder)
                 trouble = _finish_trace(folder)
                 if outcome["status"] == "completed":
                     outcome |= trouble
@@ -65,7 +67,9 @@ def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
                     "sources": dict(adapter.sources(prepared.spec.algorithm)),
                     "adapter": code,
                 }
-                _conclude(folder, monitor, outcome, started)
+                _conclude(folder, attempt, outcome)
+                if outcome["status"] == "completed":
+                    folder.checkpoints.remove()
     return str(outcome["status"])
 
 
@@ -76,6 +80,8 @@ def _begin(folder: RunFolder, started: float, attempts: list[dict[str, Any]]) ->
         failure=None,
         stopped_by=None,
         attempts=attempts,
+        resumed_from=None,
+        resumption=[],
         timings={"started": started},
         pid=me.pid,
         host=me.host,
@@ -83,18 +89,79 @@ def _begin(folder: RunFolder, started: float, attempts: list[dict[str, Any]]) ->
     )
 
 
-def _train(
-    prepared: Prepared, adapter: Adapter, monitor: TrainingMonitor, folder: RunFolder
-) -> dict[str, Any]:
-    with quietly(), watching(monitor.events):
-        adapter.train(
-            prepared.spec.algorithm, prepared.native, prepared.context, monitor.make_env, monitor
-        )
-    monitor.finish(prepared.native.total_steps)
-    learned = monitor.learned()
-    _check_finite(learned.weights)
-    folder.keep_policy(learned)
-    return {"status": "completed", "weights_sha256": weights_sha256(learned.weights)}
+class _Attempt:
+    """One attempt at a run: from a checkpoint, or from its start."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        adapter: Adapter,
+        folder: RunFolder,
+        own: dict[str, Any],
+        started: float,
+    ) -> None:
+        self._prepared, self._adapter, self._folder, self._own = prepared, adapter, folder, own
+        self.started, self._earlier = started, 0.0
+        self.monitor: TrainingMonitor | None = None
+        self.diagnosis: Diagnosing | None = None
+        self.notes: list[str] = []
+
+    @property
+    def steps(self) -> int:
+        """Environment steps so far."""
+        return self.monitor.steps if self.monitor else 0
+
+    @property
+    def seconds(self) -> float:
+        """For which what has been kept was trained, by all attempts that it comes from."""
+        return self._earlier + time.time() - self.started
+
+    def carry_out(self) -> dict[str, Any]:
+        """Trains to the end, from the best state that fits."""
+        every, stop = self._prepared.spec.checkpoint_every, StopRequest()
+        if not every:
+            return self._train(None, 0, stop)
+        before = generators.read()
+        for start in starts(self._folder.checkpoints, self._own, self._say):
+            try:
+                return self._train(start, every, stop)
+            except CannotGoOnError as error:
+                assert start is not None
+                conclude(self.diagnosis, self._folder)
+                self._say(f"Checkpoint {start.number} cannot be gone on from: {error}.")
+                self._folder.forget()
+                generators.lay_in(before)
+        raise AssertionError("a start always fits")
+
+    def _train(self, start: Loaded | None, every: float, stop: StopRequest) -> dict[str, Any]:
+        prepared, folder = self._prepared, self._folder
+        self._earlier = start.about["seconds"] if start else 0.0
+        folder.update_run(resumed_from=start.about["step"] if start else None)
+        keeper = Keeper(folder.checkpoints, self._about, every, stop, start, self._say)
+        self.monitor = monitor = TrainingMonitor(prepared, folder, keeper)
+        self.diagnosis = diagnose(prepared, monitor, folder, start.about["step"] if start else 0)
+        changed = replacement(prepared.interventions)
+        with quietly(), changed.made(), watching(monitor.events), stop.listening():
+            self._adapter.train(
+                prepared.spec.algorithm,
+                prepared.native,
+                prepared.context,
+                monitor.make_env,
+                monitor,
+            )
+        monitor.finish(prepared.native.total_steps)
+        learned = monitor.learned()
+        _check_finite(learned.weights)
+        folder.keep_policy(learned)
+        return {"status": "completed", "weights_sha256": weights_sha256(learned.weights)}
+
+    def _about(self) -> dict[str, Any]:
+        return {"identity": self._own, "step": self.steps, "seconds": self.seconds}
+
+    def _say(self, text: str) -> None:
+        self.notes.append(text)
+        with contextlib.suppress(OSError):  # the log may be on a full disk
+            print(text, file=sys.stderr, flush=True)
 
 
 def _check_finite(weights: Weights) -> None:
@@ -119,21 +186,16 @@ def _finish_trace(folder: RunFolder) -> dict[str, Any]:
     return {}
 
 
-def _conclude(
-    folder: RunFolder,
-    monitor: TrainingMonitor | None,
-    outcome: dict[str, Any],
-    started: float,
-) -> None:
-    ended = time.time()
-    taken = monitor.steps if monitor else 0
+def _conclude(folder: RunFolder, attempt: _Attempt, outcome: dict[str, Any]) -> None:
+    seconds, monitor = attempt.seconds, attempt.monitor
     folder.update_run(
         **outcome,
-        steps=folder.content["steps"] | {"taken": taken},
+        steps=folder.content["steps"] | {"taken": attempt.steps},
+        resumption=attempt.notes,
         timings={
-            "started": started,
-            "ended": ended,
-            "seconds": ended - started,
+            "started": attempt.started,
+            "ended": time.time(),
+            "seconds": seconds,
             "evaluation_seconds": monitor.evaluator.seconds if monitor else 0.0,
         },
     )

@@ -7,7 +7,10 @@ from torchrl.objectives import SoftUpdate, TD3Loss
 
 from tests.plants.planting import Plant, method, script
 
-TARGETS = ("target_weights", "critic_target", "termination_target", "truncation_target")
+TARGETS = (
+    *("target_weights", "critic_target", "termination_target", "truncation_target"),
+    *("target_with_copies", "full_buffer_target"),
+)
 
 
 def _sb3_td3(name, old, new, probe, kind, size=None, also=()):

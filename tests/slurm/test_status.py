@@ -12,7 +12,7 @@ import recorded
 from rich.console import Console
 from slurm_fakes import FakeSlurm, a_record
 
-from harness.record.lease import Holder
+from harness.record.holder import Holder
 from harness.record.reading import read_run
 from slurm.queue import Job, Queue, ask
 from slurm.states import assess

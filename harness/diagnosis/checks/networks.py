@@ -50,9 +50,9 @@ def linear(signals: Signals, threshold: float) -> Seen | None:
 
 def biases(signals: Signals, threshold: float) -> Seen | None:
     """Whether biases are numbers, start small, and stay small."""
-    worst = max(signals.values["first_biases"].items(), key=lambda item: item[1])
-    if worst[1] > threshold:
-        return Seen(f"{worst[0]} begins at {worst[1]:.3g} on average.", worst[1])
+    for name, first in signals.values["first_biases"].items():
+        if first > threshold:
+            return Seen(f"{name} begins at {first:.3g} on average.", first)
     size = signals.series["bias_size"].latest
     if size > 1e3 * threshold:
         return Seen(f"Biases have grown to {size:.3g} on average.", size, ERROR)
@@ -259,7 +259,7 @@ CHECKS = (
         "losses diverge",
         THROUGHOUT,
         WARNING,
-        ("loss",),
+        ("beginning", "loss"),
         1e4,
         "own: growth of the median of 32; losses of bootstrapped values need not fall, so that the "
         "paper's question whether they do means nothing",

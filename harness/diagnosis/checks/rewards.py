@@ -87,7 +87,7 @@ CHECKS = (
         "early returns do not vary",
         EARLY,
         WARNING,
-        ("return",),
+        ("beginning", "return"),
         1e-3,
         "own: relative spread of at least 15 returns; RLExplorer 0.1 in reward units",
         vary_not,

@@ -11,23 +11,29 @@ from harness.contract.fields import SpecError
 
 FILE = Path(__file__).with_name("statements.yaml")
 TAKES = ("all", "smallest", "largest", "first", "last")
-CHECKS = ("equals", "above", "below", "paper", "factor", "offset", "like", "unlike", "says", "set")
+TEXTS = ("text", "absent")
+CHECKS = (
+    *("equals", "above", "below", "paper", "factor", "offset", "like", "unlike", "says", "set"),
+    *TEXTS,
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """What one probe must have measured for a statement to be true.
+    """What one probe must have measured, or a file must hold, for a statement to be true.
 
     Attributes:
-        probe: Its name.
+        probe: Its name; empty where a file is read.
         who: Frameworks that the statement is about.
         kind: One of `CHECKS`: the numbers equal, are above or below a number; the answer is the
             paper's or is not; is a factor of it or an offset away; is like or unlike that of
-            another framework; its meaning contains a text; the probe's setting can be set or not.
+            another framework; its meaning contains a text; the probe's setting can be set or not;
+            the file holds a text or does not.
         value: What for.
         take: Which of the answer's numbers: one of `TAKES`, or their places or names.
         unit: What the numbers are divided by before they are compared and shown.
         tolerance: Largest relative difference that counts as equal.
+        file: Upstream's, by its path in the distribution.
     """
 
     probe: str
@@ -37,6 +43,7 @@ class Check:
     take: str | tuple[int | str, ...] = "all"
     unit: float = 1.0
     tolerance: float = 1e-3
+    file: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,13 +94,15 @@ def _check(entry: Mapping[str, Any], says: str) -> Check:
     kinds = [kind for kind in CHECKS if kind in fields]
     if len(kinds) != 1:
         raise SpecError(f"ledger: a check of {says!r} needs exactly one of {', '.join(CHECKS)}.")
+    if (kinds[0] in TEXTS) != ("file" in fields) or ("probe" in fields) == ("file" in fields):
+        raise SpecError(f"ledger: a check of {says!r} needs a probe, or a file and its text.")
     if "take" in fields and kinds[0] not in ("equals", "above", "below"):
         raise SpecError(f"ledger: {kinds[0]} of {says!r} is about a whole answer: drop take.")
     take = fields.pop("take", "all")
     if isinstance(take, str) and take not in TAKES:
         raise SpecError(f"ledger: take: {take} of {says!r} must be one of {', '.join(TAKES)}.")
     return Check(
-        probe=fields.pop("probe"),
+        probe=fields.pop("probe", ""),
         who=tuple(fields.pop("who")),
         kind=kinds[0],
         value=fields.pop(kinds[0]),

@@ -13,7 +13,7 @@ from harness.probes.ledger.verdicts import (
     judge,
     unmentioned,
 )
-from harness.probes.results import Answer, Report, describe
+from harness.probes.results import RECIPE, Answer, Report, describe
 
 FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
 """The implementations that the statements are about."""
@@ -23,22 +23,24 @@ NAMES = {"cleanrl": "CleanRL", "sb3": "SB3", "torchrl": "TorchRL"}
 HEAD = """# What is said of the implementations, and what they do
 
 The thesis *How stable are baselines?* compares PPO, TD3 and SAC in Stable-Baselines3 (SB3),
-CleanRL and TorchRL by reading their code. Here is every statement of its section 5, in our words,
-with what [probes](probes.md) measured when they let that code take a step. No verdict is written
-by hand:
+CleanRL and TorchRL by reading their code. Here is every statement on the code in its sections 5
+and 6 and its appendices C and D, in our words, with what [probes](probes.md) measured when they let
+that code take a step. No verdict is written by hand:
 
     parallax probe --ledger docs/differences.md
 
 computes each from the answers. *Confirmed*: every check of the statement holds. *Refuted*: one
 does not; what was found stands beside it. *Not testable*: no probe can tell, or the installed
-package does not have what the statement is about. Notes in round brackets are ours. Square
-brackets say how an answer differs from the paper's: `x 2` a multiple, `+ 0.5` an offset, `f`
-another function, with the largest difference, `#` another count.
+package does not have what the statement is about. Where a statement is about what stands in
+upstream's text, the text is read, and file and line stand beside the verdict. Notes in round
+brackets are ours. Square brackets say how an answer differs from the paper's: `x 2` a multiple,
+`+ 0.5` an offset, `f` another function, with the largest difference, `#` another count.
 
 TorchRL's wheel holds its training scripts, without their configuration files. What they do beside
 its components, such as initialisation and schedules, is rebuilt here
 ([torchrl-recipes.md](torchrl-recipes.md)) and marked *our recipe*; tests run the scripts themselves
-and find the same weights, bit for bit.
+and find the same weights, bit for bit. No verdict rests on what a recipe does: the text of the
+scripts decides, and what it leaves to a configuration file is not testable.
 """
 
 
@@ -69,7 +71,7 @@ def check_complete(
     missing = [name for name in FRAMEWORKS if name not in implementations]
     if missing:
         raise SpecError(f"--ledger needs answers of {', '.join(missing)}, too.")
-    needed = {check.probe for statement in statements for check in statement.checks}
+    needed = {check.probe for s in statements for check in s.checks if check.probe}
     lacking = sorted(needed - set(probes))
     if lacking:
         raise SpecError(
@@ -89,7 +91,7 @@ def table(verdicts: Sequence[Verdict]) -> Iterator[str]:
 def row(verdict: Verdict) -> str:
     """One verdict."""
     statement = verdict.statement
-    probes = dict.fromkeys(f"`{check.probe}`" for check in statement.checks)
+    probes = dict.fromkeys(f"`{check.probe}`" for check in statement.checks if check.probe)
     word = f"**{verdict.word}**" if verdict.word == REFUTED else verdict.word
     measured = statement.untestable or "; ".join(_measured(verdict))
     if statement.note:
@@ -102,9 +104,9 @@ def _measured(verdict: Verdict) -> Iterator[str]:
     # Frameworks that say the same stand together; where one check fails, only what fails.
     findings = verdict.findings
     if verdict.word == REFUTED:
-        findings = tuple(finding for finding in findings if finding.holds is False)
+        findings = tuple(f for f in findings if f.holds is False and f.source != RECIPE)
     elif verdict.word == UNTESTABLE:
-        findings = tuple(finding for finding in findings if finding.holds is None)
+        findings = tuple(f for f in findings if f.holds is None or f.source == RECIPE)
     texts: dict[str, list[str]] = {}
     for finding in findings:
         names = texts.setdefault(finding.shown, [])

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from harness.probes.ledger.statements import TAKES, Check, Statement
+from harness.probes.ledger.texts import line_of
 from harness.probes.results import (
     AGREES,
     FACTOR,
     OFFSET,
+    RECIPE,
     Answer,
     Array,
     Report,
@@ -18,6 +20,8 @@ from harness.probes.results import (
     entry_names,
 )
 
+PROBE, TEXT = "probe", "text"
+"""What a finding rests on, beside `RECIPE`."""
 YES_NO = "0 no, 1 yes"
 FEW, SMALL = 4, 1e-7
 """Most numbers that are shown beside an answer that is the paper's; what is shown as 0."""
@@ -31,16 +35,43 @@ class Finding:
         framework: Name.
         holds: Whether the check holds; None where the probe has no answer.
         shown: What was measured, in a few words.
+        source: What it rests on: `PROBE`, `TEXT`, or `RECIPE`, which decides nothing on upstream.
     """
 
     framework: str
     holds: bool | None
     shown: str
+    source: str = PROBE
 
 
-def find(check: Check, result: Result) -> list[Finding]:
-    """What a check finds, one entry per framework."""
-    return [_find(check, result, name) for name in check.who]
+def find(check: Check, results: Mapping[str, Result]) -> list[Finding]:
+    """What a check finds, one entry per framework.
+
+    Raises:
+        KeyError: The check's probe was not asked.
+    """
+    if check.file:
+        return [_read(check, name) for name in check.who]
+    result = results[check.probe]
+    return [_of_recipe(check, _find(check, result, name), result) for name in check.who]
+
+
+def _read(check: Check, name: str) -> Finding:
+    line = line_of(name, check.file, str(check.value))
+    place = check.file.removeprefix("sota-implementations/")
+    if line is None:
+        return Finding(name, None, f"{place} is not installed", TEXT)
+    shown = f"{place}:{line}: `{check.value}`" if line else f"{place} has no `{check.value}`"
+    return Finding(name, bool(line) == (check.kind == "text"), shown, TEXT)
+
+
+def _of_recipe(check: Check, finding: Finding, result: Result) -> Finding:
+    compared = [str(check.value)] if check.kind in ("like", "unlike") else []
+    answers = (result.answers.get(name) for name in (finding.framework, *compared))
+    if not any(answer is not None and answer.origin == RECIPE for answer in answers):
+        return finding
+    shown = finding.shown.removesuffix("[our recipe]").rstrip()
+    return dataclasses.replace(finding, shown=f"our recipe: {shown}", source=RECIPE)
 
 
 def _find(check: Check, result: Result, name: str) -> Finding:
@@ -150,6 +181,9 @@ class Verdict:
 def judge(statement: Statement, results: Mapping[str, Result]) -> Verdict:
     """Confirmed where all checks hold, refuted where one does not.
 
+    What this project's recipes do decides nothing: a statement that rests on it alone, for one of
+    the frameworks, is not testable.
+
     Args:
         statement: With checks, or with the reason why it has none.
         results: By probe.
@@ -159,8 +193,13 @@ def judge(statement: Statement, results: Mapping[str, Result]) -> Verdict:
     """
     if statement.untestable:
         return Verdict(statement, UNTESTABLE)
-    findings = tuple(f for check in statement.checks for f in find(check, results[check.probe]))
-    held = {finding.holds for finding in findings}
+    findings = tuple(f for check in statement.checks for f in find(check, results))
+    read = {f.framework for f in findings if f.source == TEXT}
+    held = {
+        None if f.source == RECIPE else f.holds
+        for f in findings
+        if not (f.source == RECIPE and f.framework in read)
+    }
     word = REFUTED if False in held else UNTESTABLE if None in held else CONFIRMED
     return Verdict(statement, word, findings)
 

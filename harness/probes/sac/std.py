@@ -37,6 +37,10 @@ def measured_std(lab: Lab, raw: Array, name: str) -> Array:
 
 def raw_for(lab: Lab, std: float) -> float:
     """What the network must put out for a standard deviation, on this implementation's map."""
+    return lab.once(("raw for", std), lambda: _search(lab, std))
+
+
+def _search(lab: Lab, std: float) -> float:
     raw, noise = -1.0, 0.3
     for width, points in SEARCH:
         grid = single(np.linspace(raw - width, raw + width, points))
@@ -52,6 +56,10 @@ AROUND, POINTS = 1.5, 31
 
 def std_near(lab: Lab) -> Callable[[Array], Array]:
     """The implementation's map from its network's output to a standard deviation, near `STD`."""
+    return lab.once("std near", lambda: _near(lab))
+
+
+def _near(lab: Lab) -> Callable[[Array], Array]:
     middle = raw_for(lab, STD)
     grid = single(np.linspace(middle - AROUND, middle + AROUND, POINTS))
     actions = np.abs(_acts(lab, grid, np.full_like(grid, 0.3), "sac std around"))

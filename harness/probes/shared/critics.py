@@ -186,10 +186,16 @@ class Questions:
 
         def measure(lab: Lab) -> Measurement:
             run = self.run(lab)
-            found, expected = zip(
-                *(self._weights_of(run, step) for step in critic_updates(run)), strict=True
+            steps = critic_updates(run)
+            found = np.array([self._weights_of(run, s, critics(run, s).target) for s in steps])
+            due = np.array([[weight for _, weight in self.terms(run, s).values()] for s in steps])
+            others: dict[str, list[Array]] = {}
+            for step in steps:
+                for name, target in self.target(run, step)[1].items():
+                    others.setdefault(name, []).append(self._weights_of(run, step, target))
+            return Measurement(
+                found, due, alternatives={name: np.array(each) for name, each in others.items()}
             )
-            return Measurement(np.array(found), np.array(expected))
 
         return Probe(
             self._name("target_weights"),
@@ -200,11 +206,10 @@ class Questions:
             listed([f"weight of the {term}" for term in names]),
         )
 
-    def _weights_of(self, run: Run, step: Step) -> tuple[Array, Array]:
+    def _weights_of(self, run: Run, step: Step, target: Array) -> Array:
         rows, known = _rows(run, step, 0), self.terms(run, step)
         basis = np.stack([term[rows] for term, _ in known.values()], axis=1)
-        found = np.linalg.lstsq(basis, critics(run, step).target[rows], rcond=None)[0]
-        return np.asarray(found, float), np.array([weight for _, weight in known.values()])
+        return np.asarray(np.linalg.lstsq(basis, target[rows], rcond=None)[0], float)
 
     def _loss_factor(self) -> Probe:
         def measure(lab: Lab) -> Measurement:

@@ -7,6 +7,7 @@ import numpy as np
 
 from harness.probes import setups
 from harness.probes.lab import Experiment, Lab, Run
+from harness.probes.networks import single
 from harness.probes.results import Array
 from harness.probes.setups import HALF, HIGH, LOW, NARROW_HIGH, NARROW_LOW, ROWS
 from harness.probes.world import Dictation
@@ -24,6 +25,8 @@ FULL = 36
 LOUD = 1e3
 """What rewards and critics are multiplied by to see whether gradients are clipped."""
 
+NEAR_THE_BOUND = np.array([3.0, 0.0])
+"""Added to the output of the target policy."""
 CENTRES = np.repeat([0.0, 1.5, -1.5], ROWS // 3)
 """Policy before tanh: rows in the middle of the range, and rows near its ends."""
 NOISES = np.tile(np.linspace(-4.0, 4.0, ROWS // 3), 3)
@@ -65,6 +68,9 @@ def full(lab: Lab) -> Run:
 
 def _update(lab: Lab, name: str, more: int = 12) -> Experiment:
     weights, world = setups.weights(lab, "td3"), setups.dictation(lab, ROWS + more)
+    # Next actions are near a bound in one dimension, so that noise takes many beyond it.
+    bias = weights["policy_target.out.bias"]
+    weights["policy_target.out.bias"] = single(bias + NEAR_THE_BOUND)
     world = dataclasses.replace(world, turning=True)
     changes = {**SAME, "policy_delay": DELAY}
     return setups.off_policy(name, "td3", world, weights, 24, **changes)

@@ -17,13 +17,17 @@ from harness.probes.td3 import trainings
 from harness.probes.td3.trainings import CLIP, NOISE, PAPER
 
 
-def _next_values(run: Run, step: Step, policy: str, suffix: str, std: float) -> tuple[Array, Array]:
+def _next_values(
+    run: Run, step: Step, policy: str, suffix: str, std: float, cut: bool = True
+) -> tuple[Array, Array]:
     # Both critics at the next action, with noise of some standard deviation.
     weights, data = step.before, batch(run, step)
     low, high = -np.ones(setups.ACTIONS), np.ones(setups.ACTIONS)
     mean = np.tanh(output(weights, policy, data.next_observations, RELU))
     noise = noise_of(run, step, len(mean))
-    action = formulas.smoothed_action(mean, noise, std, CLIP, low, high)
+    action = mean + formulas.smoothing_noise(noise, std, CLIP, low, high)
+    if cut:
+        action = np.clip(action, low, high)
     inputs = np.hstack([data.next_observations, action])
     first, second = (output(weights, f"critic{i}{suffix}", inputs, RELU)[:, 0] for i in (1, 2))
     return first, second
@@ -33,9 +37,11 @@ def targets(run: Run, step: Step) -> Targets:
     """The paper's targets of an update, and others by what they are."""
     first, second = _next_values(run, step, "policy_target", "_target", NOISE)
     still = _next_values(run, step, "policy_target", "_target", 0.0)
+    beyond = _next_values(run, step, "policy_target", "_target", NOISE, cut=False)
     online_policy = _next_values(run, step, "policy", "_target", NOISE)
     online_critics = _next_values(run, step, "policy_target", "", NOISE)
     values = twin_values(first, second) | {
+        "next actions that noise takes beyond the bounds are not cut": np.minimum(*beyond),
         "no noise in the next action": np.minimum(*still),
         "the online policy's next action": np.minimum(*online_policy),
         "the online critics' values": np.minimum(*online_critics),

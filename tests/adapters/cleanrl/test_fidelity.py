@@ -14,7 +14,11 @@ from harness.record.provenance import weights_sha256
 
 ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
 CASES = {
-    "ppo": (4096, {"epochs": 1}, ["--update-epochs", "1"]),
+    "ppo": (
+        1024,
+        {"rollout_steps": 512, "minibatch_size": 16, "epochs": 2},
+        ["--num-steps", "512", "--update-epochs", "2"],  # in 32 minibatches, as by default
+    ),
     "td3": (380, {"learning_starts": 300}, ["--learning-starts", "300"]),
     "sac": (380, {"learning_starts": 300}, ["--learning-starts", "300"]),
     "ddpg": (380, {"learning_starts": 300}, ["--learning-starts", "300"]),

@@ -14,7 +14,7 @@ from harness.record.provenance import weights_sha256
 ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
 NOISE = NormalActionNoise(np.zeros(3), 0.1 * np.ones(3))
 CASES = {
-    "ppo": (4096, {"epochs": 1}, {"n_epochs": 1}),
+    "ppo": (1024, {"rollout_steps": 512, "epochs": 2}, {"n_steps": 512, "n_epochs": 2}),
     "td3": (180, {}, {}),
     "sac": (180, {}, {}),
     "ddpg": (180, {"exploration_noise": 0.1}, {"action_noise": NOISE}),

@@ -44,7 +44,7 @@ def train(algorithm, env_id, seed, steps, n_envs=1, **arguments):
     }
 
 
-def train_ppo(envs, seed, steps, epochs=10):
+def train_ppo(envs, seed, steps, epochs=10, rollout=2048):
     spaces = envs.observation_space[0], envs.action_space[0]
     shape, action_shape = (space.shape for space in spaces)
     body = Net(state_shape=shape, hidden_sizes=[64, 64], activation=torch.nn.Tanh)
@@ -62,7 +62,7 @@ def train_ppo(envs, seed, steps, epochs=10):
         if isinstance(module, torch.nn.Linear):
             module.weight.data.copy_(0.01 * module.weight.data)
     optim = AdamOptimizerFactory(lr=3e-4).with_lr_scheduler_factory(
-        LRSchedulerFactoryLinear(1, steps, 2048)
+        LRSchedulerFactoryLinear(1, steps, rollout)
     )
     policy = ProbabilisticActorPolicy(
         actor=actor,
@@ -93,7 +93,7 @@ def train_ppo(envs, seed, steps, epochs=10):
         epoch_num_steps=steps,
         update_step_num_repetitions=epochs,
         batch_size=64,
-        collection_step_num_env_steps=2048,
+        collection_step_num_env_steps=rollout,
         **QUIET,
     )
     model.run_training(params)

@@ -13,7 +13,7 @@ pytest.importorskip("tianshou")
 
 ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
 CASES = {
-    "ppo": (4096, {"epochs": 1}, {"epochs": 1}),
+    "ppo": (1024, {"rollout_steps": 512, "epochs": 2}, {"rollout": 512, "epochs": 2}),
     "td3": (380, {"learning_starts": 300}, {"start_timesteps": 300}),
     "sac": (380, {"learning_starts": 300}, {"start_timesteps": 300}),
     "ddpg": (380, {"learning_starts": 300}, {"start_timesteps": 300}),

@@ -50,8 +50,11 @@ class FakeMonitor:
         self.env_id, self.every = env_id, every
         self.steps, self.envs, self.records, self.choices = 0, 0, [], []
 
-    def attach(self, policy, weights, loadable=None):
+    def attach(self, policy, weights, loadable=None, resumable=None):
         self.policy, self.weights = policy, weights
+
+    def boundary(self):
+        pass
 
     def record(self, metrics):
         self.records.append(metrics)

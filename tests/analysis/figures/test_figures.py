@@ -159,3 +159,22 @@ def test_another_process_gives_the_same_bytes_whatever_its_hash_seed(results, ma
         found.append({path.name: path.read_bytes() for path in output.iterdir()})
     assert len(found[0]) == 6
     assert found[0] == found[1]
+
+
+def test_sample_efficiency_is_told_at_the_evaluations_that_all_runs_of_a_framework_share(
+    results, make_run
+):
+    for seed in range(2):
+        make_run(env="Hopper-v4", framework="sb3", seed=seed, score=1000)
+        make_run(env="Hopper-v4", framework="cleanrl", seed=seed, timesteps=[0, 5_000, 20_480])
+        at, end = [1 - seed, 7_000 + seed, 20_480 + seed], 20_480 + seed
+        make_run(env="Hopper-v4", framework="torchrl", seed=seed, timesteps=at, scheduled=end)
+    (sheet,) = sheets_of(gather(load(results), Options(resamples=50)), "efficiency")
+    ((_, found),) = sheet.draw.args[0]
+    assert {name: list(curve.steps)[-1] for name, curve in found.curves.items()} == {
+        "cleanrl": 20_480.0,
+        "sb3": 20_480.0,
+    }
+    assert len(found.curves["cleanrl"].steps) == 3
+    assert "share no evaluation: TorchRL under" in sheet.caption
+    assert pixels(render(sheet, ["png"], 40)["png"]).std() > 0.05

@@ -3,10 +3,11 @@ import numpy as np
 import pytest
 
 from analysis.data.load import load
+from analysis.figures.frames import y_range
 from analysis.figures.learning_curves import arrange, caption, draw_curves, panel_title
 from analysis.figures.sheet import save
 from analysis.figures.style import algorithm_looks, looks
-from analysis.verdicts.curves import make_panels, y_range
+from analysis.verdicts.curves import make_panels
 
 
 def panels_of(results, method="t"):

@@ -66,9 +66,8 @@ def test_intervals_end_where_no_return_can_be_unless_one_was_there(material):
     key = next(k for k in material.groups if material.groups[k].n > 2)
     cell, name = key
     low, high = -math.inf, float(material.groups[key].scores.max())
-    options = dataclasses.replace(material.verdicts.options, ranges=((cell.env, -1e9, high),))
-    verdicts = dataclasses.replace(material.verdicts, options=options)
-    bounded = make_line(dataclasses.replace(material, verdicts=verdicts), cell, name, name)
+    bounds = {**material.bounds, cell.env: (-1e9, high)}
+    bounded = make_line(dataclasses.replace(material, bounds=bounds), cell, name, name)
     assert material.finals[key].high > high
     assert bounded.final.high == high
     assert bounded.final.low == material.finals[key].low

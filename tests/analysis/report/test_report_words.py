@@ -5,6 +5,8 @@ import pytest
 from analysis.data.load import load
 from analysis.report.consistency import consistency
 from analysis.report.links import make_links
+from analysis.report.paired import paired, paired_table
+from analysis.report.pooled import pooled, pooled_table, pooled_tasks_table
 from analysis.report.ranking import ranking
 from analysis.report.reproduction import reproduction
 from analysis.report.study import parts, read_provenance
@@ -125,3 +127,35 @@ def test_provenance_lists_what_an_adapter_of_its_own_package_requires(results, m
     first, *others = read_provenance(load(results).runs).rows
     assert first[0].startswith("adapter of ") and first[1].startswith("my-adapter 0.3, files ")
     assert others == [("some_rl", "1.2", 1), ("torch", "2.13.0", 1)]
+
+
+def test_pooled_and_paired_answers_tell_their_sizes_and_rest_on_runs(results, make_run, tmp_path):
+    for env in ("Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4"):
+        for seed in range(4):
+            luck = (7 * seed) % 4
+            make_run(env=env, framework="sb3", seed=seed, score=1500 + 40 * seed)
+            make_run(env=env, framework="cleanrl", seed=seed, score=500 + 40 * seed + luck)
+    answers = judge_runs(load(results), Options(resamples=50))
+    links = make_links(answers, tmp_path)
+    for word, tables in ((pooled, (pooled_table, pooled_tasks_table)), (paired, (paired_table,))):
+        answer = word(answers, links)
+        for statement in (answer.headline, *answer.parts, *answer.findings):
+            assert statement.groups, statement.text
+        assert [len(make(answers, links).rows) for make in tables][-1] == 4
+    over, seeds = pooled(answers, links), paired(answers, links)
+    assert "each pooled over 4 tasks: at 5%, the mean" in over.headline.text
+    assert "other than 0 in 1 of 1" in over.headline.text
+    assert "SB3 scores higher than CleanRL by" in over.findings[0].text
+    assert "n = 4 runs used per mean." in over.findings[0].text
+    assert "(n = 4 seeds each): at 5%, 4 of 4 differ by the paired test" in seeds.headline.text
+    assert "is 1.00 in the middle" in seeds.headline.text
+    assert "on the same seeds (n = 4)" in seeds.findings[0].text
+
+
+def test_nothing_to_pool_or_to_pair_is_said(results, make_run, tmp_path):
+    make_run()
+    answers = judge_runs(load(results), Options())
+    links = make_links(answers, tmp_path)
+    assert "No two frameworks share 4 tasks" in pooled(answers, links).headline.text
+    assert "No two frameworks have 2 equal seeds" in paired(answers, links).headline.text
+    assert not pooled_table(answers, links).rows and not paired_table(answers, links).rows

@@ -58,6 +58,17 @@ def test_the_permutation_test_tries_every_split_of_five_and_five():
     assert p == pytest.approx(2 / math.comb(10, 5))
 
 
+@pytest.mark.parametrize("sizes", [(2, 2), (3, 5), (5, 5), (6, 3)])
+def test_exact_permutation_p_values_are_scipys(sizes):
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        first, second = (rng.normal(n, 1, n).round(seed % 2) for n in sizes)
+        theirs = stats.permutation_test(
+            (first, second), pairwise._welch_statistic, vectorized=True, n_resamples=np.inf
+        )
+        assert pairwise.permutation_p(first, second, rng) == float(theirs.pvalue)
+
+
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_the_permutation_test_of_constant_samples_counts_splits_like_any_other(n):
     p = pairwise.permutation_p(np.full(n, 7.0), np.full(n, 8.0), np.random.default_rng(0))

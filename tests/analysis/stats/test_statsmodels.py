@@ -13,7 +13,7 @@ from analysis.stats import effects, pairwise
 from analysis.stats.moments import moments
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(p=hnp.arrays(np.float64, st.integers(1, 30), elements=st.floats(0, 1)))
 def test_holm(p):
     np.testing.assert_allclose(pairwise.holm(p), multipletests(p, method="holm")[1], atol=1e-12)
@@ -38,7 +38,7 @@ def test_welchs_interval(seed):
     assert tuple(map(float, pairwise.limits(item))) == pytest.approx((low, high))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(gap=st.floats(0.1, 3), n=st.integers(3, 40), alpha=st.floats(0.001, 0.1))
 def test_power_with_equal_deviations(gap, n, alpha):
     ours = float(effects.difference_power(gap, (1.0, 1.0), n, alpha))

@@ -94,7 +94,12 @@ def reports(folder):
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+    "number",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGHUP, marks=pytest.mark.long),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.long),
+    ],
 )
 def test_ctrl_c_and_a_closed_terminal_mark_runs_interrupted(number, tmp_path):
     arguments = ["--multirun", "seed=0,1,2", *TINY[:1], "steps=2000000", "eval_every=2000000"]

@@ -6,8 +6,9 @@ import json
 import pytest
 import support
 
-from harness.cli.diagnose import describe, read
+from harness.cli.diagnose import describe
 from harness.contract.run_spec import spec_from_dict, spec_to_dict
+from harness.record.diagnosis import read_diagnosis
 
 SMALL = {"sb3": ("ppo", {"rollout_steps": 64, "minibatch_size": 32, "epochs": 2})}
 SMALL["cleanrl"] = ("dqn", {"learning_starts": 64, "batch_size": 16, "buffer_size": 500})
@@ -36,7 +37,7 @@ def test_the_folder_tells_what_was_found(both):
     report = json.loads((on / "diagnosis.json").read_text())
     assert report["mode"] == "on" and report["looks"] >= 2 and not report["troubles"]
     assert report["asked"]["NN_gradient"] and report["asked"]["NN_weight"]
-    assert read(on).reason == "" and "not asked for" in read(off).reason
+    assert read_diagnosis(on).reason == "" and "not asked for" in read_diagnosis(off).reason
     assert "1 runs, 1 of them with a diagnosis" in describe(on, notes=True)
 
 
@@ -56,6 +57,6 @@ def test_a_damaged_report_is_told_and_no_more(both):
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     try:
-        assert "cannot be read" in read(folder).reason
+        assert "cannot be read" in read_diagnosis(folder).reason
     finally:
         path.write_bytes(whole)

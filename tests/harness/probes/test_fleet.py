@@ -20,6 +20,23 @@ def test_a_process_that_dies_leaves_failed_answers():
     assert told == []
 
 
+def test_implementations_of_one_interpreter_are_forked_and_die_alone():
+    parties = [fleet.Party("one", "no.such:Adapter"), fleet.Party("two", "json:NoAdapter")]
+    report = fleet.ask(parties, PROBES, print)
+    for result in report.results:
+        assert "ModuleNotFoundError" in result.answers["one"].unmeasured
+        assert "AttributeError" in result.answers["two"].unmeasured
+
+
+def test_trainings_of_other_algorithms_are_given_up():
+    lab = Lab(types.SimpleNamespace(name="x"))
+    for name, algorithm in (("a", "ppo"), ("b", "sac")):
+        experiment = types.SimpleNamespace(algorithm=algorithm)
+        lab._runs[name] = types.SimpleNamespace(experiment=experiment)
+    lab.forget_others("sac")
+    assert list(lab._runs) == ["b"]
+
+
 def test_an_error_in_a_probe_is_a_failed_answer():
     def broken(lab: Lab) -> Measurement:
         raise ZeroDivisionError("at the third step")

@@ -97,11 +97,48 @@ def test_malformed_statements_are_refused(tmp_path, entry, words):
         statements.read(path)
 
 
+def of_recipe(number):
+    return dataclasses.replace(answer(number), origin="recipe")
+
+
+def test_a_recipe_decides_nothing_and_upstreams_text_does():
+    check = statements.Check("ppo.x", ("torchrl",), "equals", 1)
+    results = {"ppo.x": result(torchrl=of_recipe(1))}
+
+    def word(*checks):
+        return verdicts.judge(statements.Statement("s", "p", "so", checks), results).word
+
+    def reads(kind, value):
+        return statements.Check("", ("torchrl",), kind, value, file="torchrl/__init__.py")
+
+    assert word(check) == "not testable"
+    assert word(check, reads("text", "from  torchrl")) == "confirmed"
+    assert word(check, reads("absent", "import torch")) == "refuted"
+    assert word(check, reads("text", "no such words")) == "refuted"
+    missing = statements.Check("", ("torchrl",), "text", "x", file="torchrl/nowhere.py")
+    assert word(missing) == "not testable"
+
+
+def test_an_answer_that_is_like_a_recipes_decides_nothing():
+    check = {"kind": "like", "value": "b"}
+    assert verdict(check, a=answer(1), b=answer(1)).word == "confirmed"
+    assert verdict(check, a=answer(1), b=of_recipe(1)).word == "not testable"
+
+
+@pytest.mark.parametrize("check", [{"text": "x"}, {"file": "x", "probe": "ppo.x", "text": "x"}])
+def test_a_text_needs_a_file_and_no_probe(check, tmp_path):
+    path = tmp_path / "statements.yaml"
+    entry = {"place": "p", "says": "so", "checks": [{"who": ["sb3"], **check}]}
+    path.write_text(yaml.safe_dump({"s": [entry]}))
+    with pytest.raises(SpecError, match="needs a probe, or a file and its text"):
+        statements.read(path)
+
+
 def test_every_statement_names_known_probes_and_implementations():
     known = {probe.name for probe in PROBES}
     for statement in statements.read():
         for check in statement.checks:
-            assert check.probe in known, statement.says
+            assert check.file or check.probe in known, statement.says
             assert set(check.who) <= set(text.FRAMEWORKS), statement.says
 
 

@@ -128,7 +128,7 @@ def test_stale_lease_changes_nothing(restarted, tmp_path, monkeypatch):
     monkeypatch.setenv("PARALLAX_RESTART", "0")
     old = Lease.acquire(tmp_path)
     monkeypatch.setenv("PARALLAX_RESTART", "1")
-    monkeypatch.setattr("harness.record.lease.Holder.wait_for_end", lambda self, folder: None)
+    monkeypatch.setattr("harness.record.lease._wait_for_end", lambda holder, folder: None)
     with Lease.acquire(tmp_path) as new:
         new.write("result", text(b"new"))
         for stale in (

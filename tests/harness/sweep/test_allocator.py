@@ -33,6 +33,7 @@ def test_what_cannot_be_had_is_refused_with_the_remedy(value, words):
         allocator_variables("malloc", value)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not is_there(), reason="libtcmalloc_minimal.so.4 is not installed")
 def test_results_are_the_same_with_another_allocator(tmp_path):
     settings = {"learning_starts": 70, "batch_size": 8}

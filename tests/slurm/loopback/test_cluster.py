@@ -43,8 +43,11 @@ def test_controller_and_node_survive_being_killed(cluster):
 def test_nothing_is_left_after_the_end(scratch):
     with Cluster(scratch, nodes=1) as cluster:
         ask(cluster, "sbatch", "--wrap=sleep 1000", "--output=/dev/null")
-        wait_until(lambda: socket_owners(cluster.layout.spool))
-        pids = {int(path.read_text()) for path in cluster.layout.run.glob("*.pid")}
-        pids |= descendants(socket_owners(cluster.layout.spool))
-    assert len(pids) >= 5
+
+        def of_it():
+            daemons = {int(path.read_text()) for path in cluster.layout.run.glob("*.pid")}
+            return daemons | descendants(socket_owners(cluster.layout.spool))
+
+        wait_until(lambda: len(of_it()) >= 5)  # the job's own come last
+        pids = of_it()
     wait_until(lambda: not any(map(is_running, pids)), patience=10)

@@ -1,0 +1,102 @@
+"""What keeping the state of a training costs, and what going on from it does.
+
+    python benchmarks/checkpoints.py [transitions=100000,1000000] [batch=20000]
+
+A buffer of the size and types of Stable-Baselines3's for HalfCheetah, SAC's networks with Adam's
+moments, and as many new transitions between two checkpoints as `batch` says. Prints for each size:
+bytes and seconds of the first checkpoint, of the second, and of one around which the buffer wraps;
+seconds of reading it and laying it in; and the share of an interval of 20 minutes that the second
+takes. Times are this machine's, with whatever else it does.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.spaces import Box
+from stable_baselines3.common.buffers import ReplayBuffer
+
+from adapters.torch_common.state import resumable
+from harness.record.checkpoints import Checkpoints
+from harness.record.lease import Lease
+
+OBSERVATIONS, ACTIONS = 17, 6
+INTERVAL = 20 * 60  # seconds
+
+
+def main(arguments: list[str]) -> None:
+    """Measures each size."""
+    given = dict(argument.split("=", 1) for argument in arguments)
+    batch = int(given.get("batch", 20_000))
+    for size in map(int, given.get("transitions", "100000,1000000").split(",")):
+        with tempfile.TemporaryDirectory() as folder, Lease.acquire(Path(folder)) as lease:
+            measure(size, batch, Checkpoints(lease))
+
+
+def measure(size: int, batch: int, kept: Checkpoints) -> None:
+    """Prints what a buffer of `size` transitions costs."""
+    parts = make(size)
+    whole = resumable(parts)
+    fill(parts["buffer"], size - batch)
+    print(f"{size:,} transitions, {batch:,} of them new at each checkpoint")
+    save(kept, whole.state, "first checkpoint")
+    fill(parts["buffer"], batch)
+    seconds = save(kept, whole.state, "second checkpoint")
+    fill(parts["buffer"], batch)
+    save(kept, whole.state, "around the end of the buffer")
+    started = time.monotonic()
+    loaded = kept.load(kept.numbers()[0])
+    read = time.monotonic() - started
+    resumable(make(size)).lay_in(loaded.state)
+    print(f"    going on from it: {read:.2f} s to read, {time.monotonic() - started:.2f} s in all")
+    print(f"    the second one takes {seconds / INTERVAL:.3%} of an interval of 20 minutes")
+
+
+def make(size: int) -> dict[str, Any]:
+    """What a training of SAC holds that is large."""
+    observation = Box(-np.inf, np.inf, (OBSERVATIONS,), np.float64)
+    buffer = ReplayBuffer(size, observation, Box(-1, 1, (ACTIONS,), np.float32), device="cpu")
+    sizes = [(OBSERVATIONS, 2 * ACTIONS), *[(OBSERVATIONS + ACTIONS, 1)] * 4]
+    networks = torch.nn.ModuleList(_mlp(*ends) for ends in sizes)
+    optimizer = torch.optim.Adam(networks.parameters())
+    sum(parameter.sum() for parameter in networks.parameters()).backward()
+    optimizer.step()
+    return {"networks": networks, "optimizer": optimizer, "buffer": buffer}
+
+
+def _mlp(inputs: int, outputs: int) -> torch.nn.Module:
+    layer = torch.nn.Linear
+    return torch.nn.Sequential(layer(inputs, 256), layer(256, 256), layer(256, outputs))
+
+
+def fill(buffer: ReplayBuffer, rows: int) -> None:
+    """Writes `rows` transitions where the buffer would, and moves its position."""
+    rng = np.random.default_rng(buffer.pos)
+    where = np.arange(buffer.pos, buffer.pos + rows) % buffer.buffer_size
+    for array in (buffer.observations, buffer.next_observations, buffer.actions, buffer.rewards):
+        array[where] = rng.normal(size=(rows, *array.shape[1:]))
+    buffer.full |= buffer.pos + rows >= buffer.buffer_size
+    buffer.pos = (buffer.pos + rows) % buffer.buffer_size
+
+
+def save(kept: Checkpoints, state: Callable[[], Any], name: str) -> float:
+    """Keeps a state and prints what it took; returns the seconds."""
+    started = time.monotonic()
+    saved = kept.save({}, state())
+    seconds = time.monotonic() - started
+    mib = 2**20
+    print(
+        f"    {name}: {saved.new_bytes / mib:.1f} of {saved.state_bytes / mib:.1f} MiB written, "
+        f"{seconds:.2f} s",
+        flush=True,
+    )
+    return seconds
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,171 @@
+"""Kills trainings at random times and compares what is left with trainings that nobody disturbed.
+
+    python benchmarks/kills.py --kills 3 --frameworks cleanrl --algorithms ppo,td3,sac,dqn,ddpg
+
+Each implementation trains once undisturbed, then again in processes that get SIGKILL, which nothing
+can catch, after a random part of the time that an undisturbed training takes, wherever they are
+then: in a step, an update, an evaluation or while a checkpoint is written. Whatever comes next goes
+on from what was kept. The hash of the weights and the bytes of evaluations and trace must be the
+same in the end; the exit code is 1 where they are not.
+"""
+
+import argparse
+import dataclasses
+import importlib
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from harness.conformance.trainings import base_hyperparameters
+from harness.contract.adapter import installed_adapters, load_adapter, training_modules
+from harness.contract.algorithms import ALGORITHMS
+from harness.contract.run_spec import DEFAULTS, RunSpec, make_spec
+from harness.record.folder import RunFolder
+from harness.record.lease import Lease
+from harness.record.reading import read_run
+from harness.sweep.folders import initialize
+from harness.train.prepare import Prepared, prepare
+from harness.train.run import execute
+
+ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
+CHECKPOINTS = 20
+"""In an undisturbed training, about."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What became of one training.
+
+    Attributes:
+        kills: Processes of it that were killed.
+        resumed: Steps from which attempts went on; None where one began anew.
+        same: Whether weights, evaluations and trace are those of the undisturbed one.
+        notes: Why a checkpoint could not be used, if so.
+    """
+
+    kills: int
+    resumed: list[int | None]
+    same: bool
+    notes: list[str]
+
+
+def main() -> int:
+    """Prints a row per implementation and a count."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--frameworks", default=",".join(sorted(installed_adapters())))
+    parser.add_argument("--algorithms", default=",".join(ALGORITHMS))
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--wrappers", default="none")
+    parser.add_argument("--n-envs", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0, help="of the times of the kills")
+    asked = parser.parse_args()
+    rng, outcomes = np.random.default_rng(asked.seed), []
+    print("| framework | algorithm | kills | went on from steps | same bytes |", flush=True)
+    print("|---|---|---|---|---|", flush=True)
+    for framework in asked.frameworks.split(","):
+        adapter = load_adapter(framework)
+        for algorithm in filter(adapter.supports, asked.algorithms.split(",")):
+            for module in training_modules(adapter, algorithm):
+                importlib.import_module(module)  # once, for all processes that are to be killed
+            spec = a_spec(framework, algorithm, asked)
+            outcome = killed(spec, asked.kills, rng)
+            outcomes.append(outcome)
+            steps = ", ".join("its start" if s is None else f"{s:,}" for s in outcome.resumed)
+            row = [framework, algorithm, outcome.kills, steps, "yes" if outcome.same else "NO"]
+            print(f"| {' | '.join(map(str, row))} |", *outcome.notes, flush=True)
+    same = sum(outcome.kills for outcome in outcomes if outcome.same)
+    total = sum(outcome.kills for outcome in outcomes)
+    print(f"\n{same} of {total} kills are in trainings that ended byte-equal.")
+    return 0 if all(outcome.same for outcome in outcomes) else 1
+
+
+def a_spec(framework: str, algorithm: str, asked: argparse.Namespace) -> RunSpec:
+    """A training that is short, but updates, evaluates and ends episodes many times."""
+    base = dataclasses.asdict(base_hyperparameters(framework, algorithm))
+    values = {
+        "study": "kills",
+        "framework": framework,
+        "algorithm": algorithm,
+        "env": ENVS[ALGORITHMS[algorithm].actions],
+        "hps": framework,
+        "seed": 3,
+        "steps": asked.steps,
+        "alignment": "full",
+        "eval_every": asked.steps // 4,
+        "eval_episodes": 2,
+        "wrappers": asked.wrappers,
+        "n_envs": asked.n_envs,
+    }
+    return make_spec(DEFAULTS | values, base, base)
+
+
+def killed(spec: RunSpec, kills: int, rng: np.random.Generator) -> Outcome:
+    """Trains undisturbed, then with kills, and compares."""
+    with tempfile.TemporaryDirectory() as scratch:
+        whole, broken = Path(scratch) / "whole", Path(scratch) / "broken"
+        prepared = begun(spec, 0.0, whole)
+        attempt(prepared, whole, None)  # also loads what the second one need not
+        record = read_run(whole).record
+        assert record is not None and record.status == "completed", read_run(whole).reason
+        seconds = record.timings.seconds or 1.0
+        prepared = begun(spec, seconds / 60 / CHECKPOINTS, broken)
+        done, resumed, notes = 0, [], []
+        complete = False
+        while not complete:
+            part = rng.uniform(0, seconds / (kills + 1) * 2) if done < kills else None
+            done += attempt(prepared, broken, part)
+            reading = read_run(broken)
+            complete = reading.complete
+            resumed.append(reading.content["resumed_from"])
+            notes += reading.content["resumption"]
+            assert complete or part is not None, reading.reason
+        return Outcome(done, resumed[1:], result(whole) == result(broken), notes)
+
+
+def begun(spec: RunSpec, every: float, folder: Path) -> Prepared:
+    """The run, its folder set up."""
+    spec = dataclasses.replace(spec, checkpoint_every=every)
+    prepared = prepare(spec, load_adapter(spec.framework))
+    initialize(prepared, folder)
+    return prepared
+
+
+def attempt(prepared: Prepared, folder: Path, seconds: float | None) -> bool:
+    """Trains in a process of its own that is killed after some seconds; returns whether it was."""
+    child = os.fork()
+    if child == 0:
+        try:
+            with Lease.acquire(folder) as lease:
+                silence(folder)
+                execute(prepared, load_adapter(prepared.spec.framework), RunFolder(lease))
+        finally:
+            os._exit(0)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def silence(folder: Path) -> None:
+    """Lets a process say what it says in a file beside the run."""
+    log = os.open(folder.with_suffix(".txt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for number in (1, 2):
+        os.dup2(log, number)
+
+
+def result(folder: Path) -> tuple[str | None, bytes, bytes]:
+    """Hash of the weights, evaluations and trace."""
+    record = read_run(folder).record
+    digest = record.weights_sha256 if record else None
+    files = [(folder / name).read_bytes() for name in ("evaluations.npz", "trace.parquet")]
+    return digest, files[0], files[1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Tasks of which one thing is changed: layers that interventions put around the training task."""
+
+from typing import Any
+
+import gymnasium
+
+
+class ScaledReward(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Multiplies every reward."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], factor: float) -> None:
+        """Wraps `env`.
+
+        Args:
+            env: The task.
+            factor: What rewards are multiplied by.
+        """
+        super().__init__(env)
+        self._factor = factor
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Takes a step."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return observation, self._factor * float(reward), terminated, truncated, info
+
+
+class SparseReward(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Gives the rewards of several steps at once, and 0 in between.
+
+    What has gathered is given at the last step of an episode at the latest, so that the return of
+    an episode stays what it was.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], every: int) -> None:
+        """Wraps `env`.
+
+        Args:
+            env: The task.
+            every: Steps between two rewards.
+        """
+        super().__init__(env)
+        self._every = every
+        self._steps, self._gathered = 0, 0.0
+
+    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode."""
+        self._steps, self._gathered = 0, 0.0
+        return self.env.reset(**arguments)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Takes a step."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._steps += 1
+        self._gathered += float(reward)
+        given = 0.0
+        if self._steps % self._every == 0 or terminated or truncated:
+            given, self._gathered = self._gathered, 0.0
+        return observation, given, terminated, truncated, info
+
+
+class FixedStart(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Starts every episode from the same state."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], seed: int) -> None:
+        """Wraps `env`.
+
+        Args:
+            env: The task.
+            seed: Of the initial state.
+        """
+        super().__init__(env)
+        self._seed = seed
+
+    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode; the seed asked for is not the one that is used."""
+        return self.env.reset(**{**arguments, "seed": self._seed})

@@ -1,0 +1,108 @@
+"""`parallax twins`: do two implementations learn the same from the same, and up to where?"""
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.cli.errors import HANDLED, exit_code
+from harness.contract.fields import SpecError
+from harness.contract.run_spec import NO_INTERVENTION
+from harness.interventions.catalogue import chosen
+from harness.probes.twins import EXPERIMENTS, MOST, Distance, Side, Twins, compare
+from harness.record.files import write_text
+
+_EXITS = """exit codes:
+  0  no further apart than rounding, up to the end
+  1  they part
+  2  bad input
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line.
+
+    Returns:
+        0 where the two are equal to rounding up to the end; 1 where they part; 2 for bad input.
+    """
+    try:
+        options = _parser().parse_args(arguments)
+        one, two = _sides(options)
+        print(f"{one.label} and {two.label}, {options.algorithm}:")
+        print(f"{'updates':>8}  {'apart':>9}  {'rounding':>9}  where")
+        found = compare(one, two, options.algorithm, options.until, lambda d: print(_line(d)))
+        print(_verdict(found))
+        if options.json:
+            write_text(options.json, json.dumps(_plain(found), indent=1) + "\n")
+    except HANDLED as error:
+        return exit_code(error)
+    return 1 if found.parted else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="parallax twins",
+        description="Lets two implementations learn from the same weights, minibatches and random "
+        "numbers, each in its own code, until they part.",
+        epilog=_EXITS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--frameworks", required=True, metavar="A,B", help="two, such as sb3,cleanrl")
+    add("--algorithm", required=True, help=f"one of {', '.join(EXPERIMENTS)}")
+    add(
+        "--interventions",
+        metavar="A,B",
+        help="what is changed of each, in the same order; none for nothing, + joins several",
+    )
+    add("--until", type=int, default=200, help=f"updates, at most {MOST} (default: %(default)s)")
+    add("--json", type=Path, metavar="FILE", help="write the distances")
+    return parser
+
+
+def _sides(options: argparse.Namespace) -> list[Side]:
+    names = options.frameworks.split(",")
+    if len(names) != 2:
+        raise SpecError(f"--frameworks {options.frameworks} must name two, such as sb3,cleanrl.")
+    changes = (options.interventions or f"{NO_INTERVENTION},{NO_INTERVENTION}").split(",")
+    if len(changes) != 2:
+        raise SpecError(
+            f"--interventions {options.interventions} must name one for each framework, such as "
+            f"half-value-loss,{NO_INTERVENTION}."
+        )
+    return [
+        Side(name, chosen(change, name, options.algorithm))
+        for name, change in zip(names, changes, strict=True)
+    ]
+
+
+def _line(item: Distance) -> str:
+    where = item.network if item.apart else ""
+    return f"{item.updates:>8}  {item.apart:>9.2g}  {item.rounding:>9.2g}  {where}"
+
+
+def _verdict(found: Twins) -> str:
+    last = found.distances[-1]
+    if found.parted is None:
+        how = "to the last bit" if not any(d.apart for d in found.distances) else "to rounding"
+        return f"Equal {how} over {last.updates} updates."
+    names = f"{found.first.framework},{found.second.framework}"
+    equal = [item.updates for item in found.distances if item.is_rounding]
+    start = f"Equal to rounding up to update {equal[-1]}" if equal else "Never equal"
+    return (
+        f"{start}; at update {last.updates} the {last.network} is {last.apart:.2g} of its largest "
+        f"weight apart, where rounding makes {last.rounding:.2g}.\n"
+        f"parallax probe --algorithm {found.algorithm} --frameworks {names} tells what differs."
+    )
+
+
+def _plain(found: Twins) -> dict[str, object]:
+    return {
+        "first": found.first.label,
+        "second": found.second.label,
+        "algorithm": found.algorithm,
+        "equal": found.parted is None,
+        "distances": [dataclasses.asdict(item) for item in found.distances],
+    }

@@ -1,0 +1,299 @@
+"""Interventions: changes of exactly one thing, as data, and where they are found.
+
+They stand in files `interventions.yaml`: this project's own beside this module, for what every
+framework has, and one in the package of each adapter, for that framework's own code.
+"""
+
+import dataclasses
+import functools
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.contract.adapter import find_adapter, installed_adapters
+from harness.contract.algorithms import ALGORITHMS, only_of
+from harness.contract.fields import SpecError, build, unknown
+from harness.contract.run_spec import JOINT, NO_INTERVENTION
+from harness.interventions.source import Piece, Replacement, locate, overlapping
+
+FILE = "interventions.yaml"
+_ENTRY = {"does", "algorithms", "frameworks", "set", "wrap", "source", "answers"}
+_PIECE = {"module", "function", "find", "replace"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Intervention:
+    """One change.
+
+    Attributes:
+        name: Its name on the command line.
+        does: What it does, in a sentence.
+        frameworks: That it is for.
+        algorithms: That it is for.
+        set: Hyperparameters that it sets, in the unified schema.
+        wrap: Layers around the training task, from the inside: `module:Class` and keyword
+            arguments of each.
+        source: Pieces of upstream's text that it replaces.
+        answers: What probes answer then: `as in the paper`, `as in FRAMEWORK`, other words that
+            the answer is told in, or a number or list of numbers.
+        file: Where it stands.
+    """
+
+    name: str
+    does: str
+    frameworks: tuple[str, ...]
+    algorithms: tuple[str, ...]
+    set: Mapping[str, Any]
+    wrap: tuple[tuple[str, Mapping[str, Any]], ...]
+    source: tuple[Piece, ...]
+    answers: Mapping[str, Any]
+    file: Path
+
+    @property
+    def kind(self) -> str:
+        """`source`, `environment` or `hyperparameter`, by the deepest thing that it changes."""
+        if self.source:
+            return "source"
+        return "environment" if self.wrap else "hyperparameter"
+
+    def told(self) -> dict[str, Any]:
+        """Its full text as plain data, for `run.json`."""
+        return {
+            "does": self.does,
+            "set": dict(self.set),
+            "wrap": [{"layer": layer, **arguments} for layer, arguments in self.wrap],
+            "source": [dataclasses.asdict(piece) for piece in self.source],
+        }
+
+
+def chosen(text: str, framework: str, algorithm: str) -> tuple[Intervention, ...]:
+    """The interventions that a run names.
+
+    Args:
+        text: `none`, or names with `+` between them.
+        framework: Of the run.
+        algorithm: Of the run.
+
+    Raises:
+        SpecError: One is not known, not for this framework or algorithm, not in the installed
+            version, or touches what another one touches.
+    """
+    if text == NO_INTERVENTION:
+        return ()
+    named = [_for_run(name, framework, algorithm) for name in text.split(JOINT)]
+    twice = [item.name for item in named if named.count(item) > 1]
+    if twice:
+        raise SpecError(f"intervention={text} names {twice[0]} twice.")
+    fields = [(field, item.name) for item in named for field in item.set]
+    for number, (field, name) in enumerate(fields):
+        for other, second in fields[:number]:
+            if field == other:
+                raise SpecError(f"intervention={text}: {second} and {name} both set {field}.")
+    if clash := overlapping([(item.name, piece) for item in named for piece in item.source]):
+        raise SpecError(f"intervention={text}: {clash}.")
+    return tuple(named)
+
+
+def _for_run(name: str, framework: str, algorithm: str) -> Intervention:
+    known = for_framework(framework)
+    if name not in known:
+        elsewhere = [other for other in installed_adapters() if name in for_framework(other)]
+        if elsewhere:
+            raise SpecError(
+                f"intervention={name} is for framework={' or '.join(elsewhere)}, "
+                f"not for {framework}."
+            )
+        raise SpecError(
+            unknown(f"intervention={name}", name, [NO_INTERVENTION, *known])
+            + " parallax interventions tells what each does."
+        )
+    found = known[name]
+    if algorithm not in found.algorithms:
+        raise SpecError(
+            f"intervention={name} is for algorithm={' or '.join(found.algorithms)}, "
+            f"not for {algorithm}."
+        )
+    for piece in found.source:
+        try:
+            locate(piece)
+        except SpecError as error:
+            raise SpecError(f"intervention={name} cannot be made: {error}") from error
+    return found
+
+
+def for_framework(framework: str) -> dict[str, Intervention]:
+    """All interventions for a framework, by name.
+
+    Raises:
+        SpecError: A file holds what is no intervention; names file, entry and remedy.
+    """
+    files = (Path(__file__).with_name(FILE), _package_folder(framework) / FILE)
+    there = tuple((file, file.stat().st_mtime_ns) for file in files if file.is_file())
+    return dict(_for_framework(framework, there))
+
+
+@functools.lru_cache(maxsize=32)
+def _for_framework(
+    framework: str, files: tuple[tuple[Path, int], ...]
+) -> Mapping[str, Intervention]:
+    # Kept, by when the files were changed: each run of a sweep asks.
+    found: dict[str, Intervention] = {}
+    for file, _ in files:
+        for name, entry in _parsed(file).items():
+            item = _read(name, entry, file, framework)
+            if framework not in item.frameworks:
+                continue
+            if name in found:
+                raise SpecError(f"{file}: {name} stands in {found[name].file}, too: rename it.")
+            found[name] = item
+    return found
+
+
+def _package_folder(framework: str) -> Path:
+    module = find_adapter(framework).module
+    spec = importlib.util.find_spec(module)
+    return Path(spec.origin).parent if spec and spec.origin else Path()
+
+
+def _parsed(file: Path) -> Mapping[str, Any]:
+    try:
+        content = yaml.safe_load(file.read_text())
+    except yaml.YAMLError as error:
+        raise SpecError(f"{file} is no YAML: {' '.join(str(error).split())}") from error
+    if content is None:
+        return {}
+    if not isinstance(content, Mapping):
+        raise SpecError(f"{file} must hold a mapping of names to interventions.")
+    return content
+
+
+def _read(name: str, entry: Any, file: Path, framework: str) -> Intervention:
+    where = f"{file}: {name}"
+    if not _is_name(name):
+        raise SpecError(f"{where} must be named by small letters, digits, dots and hyphens.")
+    if not isinstance(entry, Mapping):
+        raise SpecError(f"{where} must be a mapping with {', '.join(sorted(_ENTRY))}.")
+    for key in entry:
+        if key not in _ENTRY:
+            raise SpecError(f"{where}: {unknown(key, key, sorted(_ENTRY))}")
+    if not entry.get("does"):
+        raise SpecError(f"{where}: `does` is missing: say in a sentence what it does.")
+    algorithms = _words(where, "algorithms", entry.get("algorithms", list(ALGORITHMS)))
+    for algorithm in algorithms:
+        if algorithm not in ALGORITHMS:
+            raise SpecError(f"{where}: {unknown(algorithm, algorithm, list(ALGORITHMS))}")
+    result = Intervention(
+        name=name,
+        does=" ".join(str(entry["does"]).split()),
+        frameworks=_words(where, "frameworks", entry.get("frameworks", [framework])),
+        algorithms=algorithms,
+        set=_settings(where, entry.get("set", {}), algorithms),
+        wrap=tuple(_layer(where, layer) for layer in _list(where, "wrap", entry.get("wrap", []))),
+        source=tuple(
+            _piece(where, piece, framework)
+            for piece in _list(where, "source", entry.get("source", []))
+        ),
+        answers=_mapping(where, "answers", entry.get("answers", {})),
+        file=file,
+    )
+    if not (result.set or result.wrap or result.source):
+        raise SpecError(f"{where} changes nothing: give it `set`, `wrap` or `source`.")
+    return result
+
+
+def _is_name(name: Any) -> bool:
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789.-"
+    return isinstance(name, str) and bool(name) and set(name) <= set(letters)
+
+
+def _words(where: str, key: str, value: Any) -> tuple[str, ...]:
+    return tuple(str(item) for item in _list(where, key, value))
+
+
+def _list(where: str, key: str, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise SpecError(f"{where}: {key}={value!r} must be a list.")
+    return value
+
+
+def _mapping(where: str, key: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise SpecError(f"{where}: {key}={value!r} must be a mapping.")
+    return value
+
+
+def _settings(where: str, value: Any, algorithms: Sequence[str]) -> Mapping[str, Any]:
+    settings = _mapping(where, "set", value)
+    for field in settings:
+        for algorithm in algorithms:
+            known = [known.name for known in dataclasses.fields(ALGORITHMS[algorithm])]
+            if field not in known:
+                hint = only_of(field) or unknown(field, field, known)
+                raise SpecError(f"{where}: set.{field} is no field of {algorithm}: {hint}")
+    return {field: tuple(v) if isinstance(v, list) else v for field, v in settings.items()}
+
+
+def _layer(where: str, value: Any) -> tuple[str, Mapping[str, Any]]:
+    arguments = dict(_mapping(where, "wrap", value))
+    layer = arguments.pop("layer", None)
+    if not isinstance(layer, str) or layer.count(":") != 1:
+        raise SpecError(f"{where}: wrap needs `layer`, as module:Class, not {layer!r}.")
+    return layer, arguments
+
+
+def _piece(where: str, value: Any, framework: str) -> Piece:
+    content = _mapping(where, "source", value)
+    for key in content:
+        if key not in _PIECE:
+            raise SpecError(f"{where}: source: {unknown(str(key), str(key), sorted(_PIECE))}")
+    lacking = [key for key in ("module", "find", "replace") if key not in content]
+    if lacking:
+        raise SpecError(f"{where}: source lacks {', '.join(lacking)}.")
+    piece = Piece(**{"function": ""} | {key: str(text) for key, text in content.items()})
+    ours = find_adapter(framework)
+    allowed = upstream_modules(framework)
+    if not any(piece.module == name or piece.module.startswith(f"{name}.") for name in allowed):
+        raise SpecError(
+            f"{where}: {piece.module} is none of {ours.name}'s own modules: name one below "
+            f"{', '.join(allowed)}."
+        )
+    if not piece.find.strip():
+        raise SpecError(f"{where}: source.find is empty: give the exact piece to look for.")
+    return piece
+
+
+def upstream_modules(framework: str) -> tuple[str, ...]:
+    """Modules whose text an intervention may change: upstream's, and what stands for its scripts.
+
+    They are those of the adapter's `packages`, but for PyTorch, and its `rebuilt` modules.
+    """
+    adapter = find_adapter(framework).load()
+    names = getattr(adapter, "packages", ())
+    packages = [name.replace("-", "_") for name in names if name != "torch"]
+    return (*packages, *getattr(adapter, "rebuilt", ()))
+
+
+def replacement(made: Sequence[Intervention]) -> Replacement:
+    """What interventions replace in upstream's code, together."""
+    return Replacement([piece for item in made for piece in item.source])
+
+
+def layers(made: Sequence[Intervention]) -> list[tuple[str, Mapping[str, Any]]]:
+    """What interventions put around the training task, from the inside."""
+    return [layer for item in made for layer in item.wrap]
+
+
+def with_settings(requested: Any, made: Sequence[Intervention]) -> Any:
+    """Hyperparameters with what interventions set, converted and checked as others are.
+
+    Raises:
+        SpecError: A value cannot be used.
+    """
+    values = {field: value for item in made for field, value in item.set.items()}
+    if not values:
+        return requested
+    content = {f.name: getattr(requested, f.name) for f in dataclasses.fields(requested)}
+    return build(type(requested), content | values, "intervention")

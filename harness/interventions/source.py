@@ -1,0 +1,278 @@
+"""A piece of upstream's source that is replaced while a training runs, and nothing else.
+
+The piece is looked for in the text of the installed file, which nobody has to import for that. When
+it is applied, the function keeps its identity and gets other code, so that whoever has imported it
+by name runs the changed code as well; afterwards it has its own again. No file is written.
+"""
+
+import ast
+import contextlib
+import dataclasses
+import functools
+import importlib
+import importlib.util
+import inspect
+import itertools
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+from harness.contract.fields import SpecError
+from harness.contract.sources import rewriting
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """What is replaced, and by what.
+
+    Attributes:
+        module: Dotted name of upstream's module, or of a script that is run as a whole.
+        function: Qualified name of a function in it, such as `TD3.train`; empty for a script.
+        find: The exact text, which the function or script holds once. How far it is indented as
+            a whole does not matter.
+        replace: The text that takes its place, indented as `find` is.
+    """
+
+    module: str
+    function: str
+    find: str
+    replace: str
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return f"{self.module}:{self.function}" if self.function else self.module
+
+
+@dataclasses.dataclass(frozen=True)
+class Spot:
+    """Where a piece is in the installed file.
+
+    Attributes:
+        path: The file.
+        start: First character of the piece in the file's text.
+        end: The one behind its last.
+        replacement: What takes its place, indented as the piece is there.
+    """
+
+    path: Path
+    start: int
+    end: int
+    replacement: str
+
+
+def locate(piece: Piece) -> Spot:
+    """Finds a piece in the installed version; nothing is imported but packages above the module.
+
+    Raises:
+        SpecError: The module, the function or the piece is not there, the piece is there more
+            than once, or the function would not be Python with the replacement.
+    """
+    path = file_of(piece.module)
+    return _located(piece, path, path.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=256)
+def _located(piece: Piece, path: Path, changed: int) -> Spot:
+    # Kept: to parse upstream's file takes 10 ms, and each run of a sweep asks several times.
+    text = path.read_text()
+    start, end = _extent(piece, text)
+    found = [
+        (at, at + len(old), new)
+        for old, new in _indented(piece)
+        for at in _occurrences(old, text, start, end)
+    ]
+    if len(found) != 1:
+        how = "is not there" if not found else f"is there {len(found)} times"
+        raise SpecError(
+            f"{piece.where}: the piece {_shown(piece.find)} {how}: it must match once in the "
+            f"installed version of {piece.module.partition('.')[0]} ({path.name})."
+        )
+    spot = Spot(path, *found[0])
+    _check_syntax(piece, text[start : spot.start] + spot.replacement + text[spot.end : end])
+    return spot
+
+
+def file_of(module: str) -> Path:
+    """The file of a module or script, found without importing it.
+
+    Raises:
+        SpecError: There is none.
+    """
+    top, *below = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        spec = None
+    for folder in (spec.submodule_search_locations if spec else None) or ():
+        inner = Path(folder).joinpath(*below)
+        for path in (
+            inner.with_name(f"{inner.name}.py") if below else inner,
+            inner / "__init__.py",
+        ):
+            if path.is_file():
+                return path
+    if spec is not None and not below and spec.origin:
+        return Path(spec.origin)
+    raise SpecError(f"{module}: no such module is installed.")
+
+
+def overlapping(pieces: Sequence[tuple[str, Piece]]) -> str:
+    """Says which two touch the same text; empty where none do.
+
+    Args:
+        pieces: Each with the name of what it belongs to.
+
+    Raises:
+        SpecError: One cannot be found.
+    """
+    spots = sorted(
+        ((locate(piece), name, piece) for name, piece in pieces),
+        key=lambda item: (str(item[0].path), item[0].start, item[0].end),
+    )
+    for (one, first, piece), (other, second, _) in itertools.pairwise(spots):
+        if one.path == other.path and other.start < one.end:
+            return f"{first} and {second} change the same piece of {piece.where}"
+    return ""
+
+
+class Replacement:
+    """Upstream with pieces replaced, while it is entered; nobody else sees it afterwards."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        """Finds the pieces and compiles what they are in; nothing is changed yet.
+
+        Raises:
+            SpecError: A piece cannot be found or replaced.
+        """
+        functions: dict[tuple[str, str], list[Spot]] = {}
+        self._scripts: dict[str, list[Spot]] = {}
+        for piece in pieces:
+            spot = locate(piece)
+            if piece.function:
+                functions.setdefault((piece.module, piece.function), []).append(spot)
+            else:
+                self._scripts.setdefault(piece.module, []).append(spot)
+        self._codes: list[tuple[FunctionType, CodeType]] = []
+        for (module, name), spots in functions.items():
+            function, path = _function(module, name), spots[0].path
+            tree = ast.parse(_edited(path.read_text(), spots))
+            self._codes.append((function, _code(tree, name, function.__code__, str(path))))
+
+    @contextlib.contextmanager
+    def made(self) -> Iterator[None]:
+        """Within, functions have their other code, and scripts are executed with other text."""
+        former = [(function, function.__code__) for function, _ in self._codes]
+        with contextlib.ExitStack() as stack:
+            if self._scripts:
+                stack.enter_context(rewriting(self._rewrite))
+            try:
+                for function, code in self._codes:
+                    function.__code__ = code
+                yield
+            finally:
+                for function, code in former:
+                    function.__code__ = code
+
+    def _rewrite(self, name: str, text: str) -> str:
+        return _edited(text, self._scripts.get(name, ()))
+
+
+def _function(module: str, name: str) -> FunctionType:
+    owner: Any = importlib.import_module(module)
+    *outer, last = name.split(".")
+    for part in outer:
+        owner = getattr(owner, part)
+    found = inspect.getattr_static(owner, last)
+    found = getattr(found, "fget", None) or getattr(found, "__func__", found)
+    found = inspect.unwrap(found)
+    if not isinstance(found, FunctionType):
+        kind = type(found).__name__
+        raise SpecError(f"{module}:{name} is a {kind}, whose code cannot be replaced.")
+    return found
+
+
+def _code(tree: ast.Module, name: str, former: CodeType, path: str) -> CodeType:
+    """The code of a function in a changed file; the file is compiled, and not executed."""
+    flags = former.co_flags & _FUTURE
+    code = compile(tree, path, "exec", flags=flags, dont_inherit=True)
+    for part in name.split("."):
+        inner = [c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == part]
+        code = inner[-1]
+    if code.co_freevars != former.co_freevars:
+        raise SpecError(
+            f"{path}: {name} would use other names of the functions around it "
+            f"({', '.join(code.co_freevars) or 'none'}, not {', '.join(former.co_freevars)})."
+        )
+    assert isinstance(code, CodeType)
+    return code
+
+
+_FUTURE = 0x1000000  # `from __future__ import annotations`; the others are always on
+
+
+def _extent(piece: Piece, text: str) -> tuple[int, int]:
+    """First character and end of the function's body, or of the whole text."""
+    if not piece.function:
+        return 0, len(text)
+    body: list[ast.stmt] = ast.parse(text).body
+    node: ast.stmt | None = None
+    for part in piece.function.split("."):
+        named = [n for n in body if isinstance(n, _NAMED) and n.name == part]
+        if not named:
+            raise SpecError(f"{piece.where}: no such function is in the installed version.")
+        node = named[-1]
+        body = node.body
+    if not isinstance(node, ast.FunctionDef):
+        raise SpecError(f"{piece.where} is no plain function.")
+    lines = text.splitlines(keepends=True)
+    # What is before the body is evaluated when the module is imported, which is over by then.
+    start = sum(map(len, lines[: node.body[0].lineno - 1]))
+    return start, sum(map(len, lines[: node.end_lineno]))
+
+
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def _indented(piece: Piece) -> list[tuple[str, str]]:
+    """Text and replacement at every depth at which the piece may stand; one line as it is."""
+    find, replace = piece.find.rstrip("\n"), piece.replace.rstrip("\n")
+    if "\n" not in find and "\n" not in replace:
+        return [(find, replace)]
+    find, replace = textwrap.dedent(find), textwrap.dedent(replace)
+    depths = [" " * depth for depth in range(0, 44, 4)]
+    # From the line's start to its end, so that a depth is one and not a part of another.
+    return [
+        ("\n" + textwrap.indent(find, space) + "\n", "\n" + textwrap.indent(replace, space) + "\n")
+        for space in depths
+    ]
+
+
+def _occurrences(old: str, text: str, start: int, end: int) -> Iterator[int]:
+    at = text.find(old, max(start - 1, 0), end)
+    while at >= 0:
+        yield at
+        at = text.find(old, at + 1, end)
+
+
+def _edited(text: str, spots: Sequence[Spot]) -> str:
+    for spot in sorted(spots, key=lambda spot: spot.start, reverse=True):
+        text = text[: spot.start] + spot.replacement + text[spot.end :]
+    return text
+
+
+def _check_syntax(piece: Piece, changed: str) -> None:
+    try:
+        ast.parse(textwrap.dedent(changed))
+    except SyntaxError as error:
+        raise SpecError(
+            f"{piece.where}: with {_shown(piece.replace)} in place of {_shown(piece.find)} it "
+            f"is no Python any more ({error.msg})."
+        ) from error
+
+
+def _shown(text: str) -> str:
+    line = " ".join(text.split())
+    return f"'{line if len(line) < 70 else line[:67] + '...'}'"

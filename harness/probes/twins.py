@@ -1,0 +1,234 @@
+"""Two implementations that learn the same from the same: how far apart they are, and from where.
+
+Both start from the same weights and learn, update after update, from the same minibatch with the
+same random numbers, each in its own code. What remains between them is rounding, if every known
+difference has been taken away; how fast rounding alone grows shows a copy of the first one, of
+whose weights the last bit was changed.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.contract.adapter import load_adapter
+from harness.contract.fields import SpecError
+from harness.interventions.catalogue import Intervention, replacement
+from harness.probes import setups
+from harness.probes.lab import Experiment, Lab
+from harness.probes.ppo import trainings as ppo
+from harness.probes.sac.std import same_policy, std_near
+from harness.probes.setups import ROWS
+from harness.probes.world import TERMINATED
+
+LENGTHS = (1, 2, 3, 4, 6, 10, 20, 50, 100, 200, 500, 1000, 2000)
+"""Updates after which weights are compared."""
+MOST = 2000
+"""Updates that two can be followed for."""
+ROOM = 100.0
+"""How many times further apart than rounding alone two may be."""
+LEAST = 1e-6
+"""Differences, as a share of the largest weight, that are rounding whatever the copy does."""
+_RATE = 1e-3
+_LATEST = 4  # steps behind the warm-up at which a first update may come
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """One implementation.
+
+    Attributes:
+        framework: Its name.
+        interventions: What is changed of it.
+    """
+
+    framework: str
+    interventions: tuple[Intervention, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """For messages."""
+        return "+".join((self.framework, *(item.name for item in self.interventions)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Distance:
+    """How far apart weights are after some updates.
+
+    Attributes:
+        updates: Updates of the critics, or of PPO's networks.
+        apart: Largest difference of the two implementations, as a share of the largest weight of
+            its network.
+        network: Where that is.
+        rounding: The same of two copies of the first one that differ in the last bit: the most
+            up to here, since it grows, and by chance not evenly.
+    """
+
+    updates: int
+    apart: float
+    network: str
+    rounding: float
+
+    @property
+    def is_rounding(self) -> bool:
+        """Whether the two are no further apart than rounding makes them."""
+        return self.apart <= max(LEAST, ROOM * self.rounding)
+
+
+@dataclasses.dataclass(frozen=True)
+class Twins:
+    """What became of two implementations.
+
+    Attributes:
+        first: One.
+        second: The other.
+        algorithm: What they trained.
+        distances: After more and more updates; none behind the first that is more than rounding.
+    """
+
+    first: Side
+    second: Side
+    algorithm: str
+    distances: tuple[Distance, ...]
+
+    @property
+    def parted(self) -> Distance | None:
+        """The first distance that is more than rounding; None where all are rounding."""
+        return next((item for item in self.distances if not item.is_rounding), None)
+
+
+def compare(
+    first: Side,
+    second: Side,
+    algorithm: str,
+    until: int,
+    tell: Callable[[Distance], object] = lambda distance: None,
+) -> Twins:
+    """Lets two implementations learn until they part, or for so many updates.
+
+    Args:
+        first: One; also whose copy with another last bit shows how rounding grows.
+        second: The other.
+        algorithm: `ppo`, `td3` or `sac`.
+        until: Most updates, at most `MOST`.
+        tell: Is told of each distance.
+
+    Raises:
+        SpecError: A framework refuses the common settings, or the algorithm has no twins.
+    """
+    if algorithm not in EXPERIMENTS:
+        raise SpecError(f"--algorithm {algorithm}: twins are there for {', '.join(EXPERIMENTS)}.")
+    if not 1 <= until <= MOST:
+        raise SpecError(f"--until {until} must be from 1 to {MOST}.")
+    labs = [Lab(load_adapter(side.framework)) for side in (first, second)]
+    found: list[Distance] = []
+    most = 0.0
+    for updates in _lengths(until, UNITS.get(algorithm, 1)):
+        one, other = (
+            _weights(lab, side, algorithm, updates)
+            for lab, side in zip(labs, (first, second), strict=True)
+        )
+        copy = _weights(labs[0], first, algorithm, updates, last_bit=True)
+        apart, network = _apart(one, other)
+        most = max(most, _apart(one, copy)[0])
+        found.append(Distance(updates, apart, network, most))
+        tell(found[-1])
+        if not found[-1].is_rounding:
+            break
+    return Twins(first, second, algorithm, tuple(found))
+
+
+def _lengths(until: int, unit: int) -> Sequence[int]:
+    wanted = [*(length for length in LENGTHS if length < until), until]
+    return list(dict.fromkeys(-(-length // unit) * unit for length in wanted))
+
+
+def _weights(
+    lab: Lab, side: Side, algorithm: str, updates: int, last_bit: bool = False
+) -> dict[str, Any]:
+    """All networks after so many updates, by canonical name."""
+    with replacement(side.interventions).made():
+        experiment = EXPERIMENTS[algorithm](lab, updates)
+        if last_bit:
+            moved = {name: _next(array) for name, array in experiment.weights.items()}
+            name = f"{experiment.name}, last bit"
+            experiment = dataclasses.replace(experiment, name=name, weights=moved)
+        return dict(lab.run(experiment).record.final)
+
+
+def _next(array: Any) -> Any:
+    single = np.asarray(array, np.float32)
+    return np.nextafter(single, np.float32(np.inf)).astype(np.asarray(array).dtype)
+
+
+def _apart(one: dict[str, Any], other: dict[str, Any]) -> tuple[float, str]:
+    """Largest difference as a share of the network's largest weight, and in which network."""
+    networks = sorted({name.split(".")[0] for name in one.keys() & other.keys()})
+    if not networks:
+        raise SpecError("the two implementations have no network of the same name.")
+    found = []
+    for network in networks:
+        names = [name for name in one.keys() & other.keys() if name.split(".")[0] == network]
+        largest = max(float(np.abs(one[name]).max()) for name in names)
+        away = max(float(np.abs(one[name] - other[name]).max()) for name in names)
+        found.append((away / max(largest, 1e-12), network))
+    return max(found)
+
+
+def _td3(lab: Lab, updates: int) -> Experiment:
+    changes = {
+        **dict.fromkeys(("policy_learning_rate", "critic_learning_rate"), _RATE),
+        **{"target_policy_noise": 0.2, "target_noise_clip": 0.5, "policy_delay": 2},
+    }
+    return _off_policy(lab, "td3", updates, setups.weights(lab, "td3"), changes)
+
+
+def _sac(lab: Lab, updates: int) -> Experiment:
+    rates = ("policy_learning_rate", "critic_learning_rate", "temperature_learning_rate")
+    changes = {**dict.fromkeys(rates, _RATE), "policy_delay": 1}
+    weights = same_policy(lab, setups.weights(lab, "sac"))
+    experiment = _off_policy(lab, "sac", updates, weights, changes)
+    return dataclasses.replace(experiment, std=std_near(lab))
+
+
+def _off_policy(
+    lab: Lab, algorithm: str, updates: int, weights: dict[str, Any], changes: dict[str, Any]
+) -> Experiment:
+    # One more step where a framework learns from the step behind learning_starts on.
+    late = _first_update(lab, algorithm, weights, changes)
+    # Cut from one world, so that both have the same numbers.
+    whole, steps = setups.dictation(lab, ROWS + _LATEST + updates), ROWS + late + updates - 1
+    world = dataclasses.replace(whole, rewards=whole.rewards[:steps], ends=whole.ends[:steps])
+    common: dict[str, Any] = {"adam_eps": 1e-8, "tau": 0.005, "gamma": 0.99}
+    name = f"twins {algorithm} {updates}"
+    return setups.off_policy(name, algorithm, world, weights, 0, **changes, **common)
+
+
+def _first_update(lab: Lab, algorithm: str, weights: Any, changes: dict[str, Any]) -> int:
+    """How many steps behind the warm-up a framework's first update comes."""
+    world = setups.dictation(lab, ROWS + _LATEST)
+    probe = setups.off_policy(f"twins {algorithm} first", algorithm, world, weights, 0, **changes)
+    steps = lab.run(probe).record.steps
+    if not steps:
+        raise SpecError(f"framework={lab.adapter.name} made no update of {algorithm}.")
+    return steps[0].env_steps - ROWS
+
+
+def _ppo(lab: Lab, updates: int) -> Experiment:
+    """Each rollout is learned from in four updates; no episode ends by a time limit."""
+    whole = setups.dictation(lab, _PPO_STEPS)
+    steps = updates // _PPO_UPDATES * ppo.ROLLOUT
+    ends = np.where(whole.ends > 0, TERMINATED, 0)[:steps]
+    world = dataclasses.replace(whole, rewards=whole.rewards[:steps], ends=ends)
+    common: dict[str, Any] = {"learning_rate": _RATE, "adam_eps": 1e-5}
+    experiment = ppo.experiment(lab, f"twins {updates}", world, **common)
+    return dataclasses.replace(experiment, snapshots=0)
+
+
+_PPO_UPDATES = 4  # two minibatches in each of two epochs
+_PPO_STEPS = (MOST // _PPO_UPDATES + 1) * ppo.ROLLOUT
+
+UNITS = {"ppo": _PPO_UPDATES}
+"""Updates that come together, where it is not one."""
+EXPERIMENTS: dict[str, Callable[[Lab, int], Experiment]] = {"ppo": _ppo, "td3": _td3, "sac": _sac}

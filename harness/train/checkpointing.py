@@ -1,0 +1,230 @@
+"""When the state of a training is kept, what it consists of, and from which one a run goes on."""
+
+import dataclasses
+import importlib.metadata
+import math
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from harness.contract.adapter import Adapter
+from harness.contract.capture import NotCapturedError, NotLaidInError
+from harness.contract.run_spec import spec_to_dict
+from harness.record.batch_job import BatchJob
+from harness.record.checkpoints import Checkpoints, Loaded
+from harness.record.files import Unusable, plain_json
+from harness.record.lease import FolderGone, LeaseLost
+from harness.train.prepare import Prepared, translated
+from harness.train.stopping import StopRequest
+
+LIBRARIES = ("numpy", "torch", "gymnasium", "mujoco")
+"""Whose versions decide what a state means, besides the packages that an adapter names."""
+
+_NOT_COMPARED = ("study", "python", "checkpoint_every", "diagnosis")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Something that a training goes on from: told as plain values and arrays, and laid in."""
+
+    state: Callable[[], Any]
+    lay_in: Callable[[Any], None]
+
+
+class CannotGoOnError(Exception):
+    """A state did not fit; the training that it was laid into must not be gone on with."""
+
+
+def identity(prepared: Prepared, adapter: Adapter, code: Mapping[str, Any]) -> dict[str, Any]:
+    """What must be the same when a run goes on, by the name under which a difference is told.
+
+    Args:
+        prepared: The run.
+        adapter: Of its framework.
+        code: Which code that is, as `adapter_code` tells.
+    """
+    names = (*LIBRARIES, *getattr(adapter, "packages", ()))
+    versions = {name: _version(name) for name in dict.fromkeys(names)}
+    asked = {k: v for k, v in spec_to_dict(prepared.spec).items() if k not in _NOT_COMPARED}
+    content = {
+        "settings": asked,
+        "translation": translated(prepared),
+        "adapter": dict(code["files"]),
+        "packages": {n: version for n, version in versions.items() if version},
+        "python": platform.python_version(),
+    }
+    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(plain_json(content)))
+    return decoded
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def starts(
+    checkpoints: Checkpoints, own: Mapping[str, Any], say: Callable[[str], None]
+) -> Iterator[Loaded | None]:
+    """What a run can go on from, the best first; the last is None, its start.
+
+    Args:
+        checkpoints: Of the run.
+        own: Its `identity` now.
+        say: Told in a sentence why one cannot be used.
+    """
+    for number in checkpoints.numbers():
+        try:
+            if refusal := _difference(checkpoints.about(number), own):
+                say(f"Checkpoint {number} cannot be gone on from: {refusal}.")
+                continue
+            loaded = checkpoints.load(number)
+        except Unusable as error:
+            say(f"Checkpoint {number} cannot be gone on from: it {error}.")
+            continue
+        yield loaded
+    yield None
+
+
+def _difference(about: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    then = about.get("identity", {})
+    for part, now in own.items():
+        before = then.get(part)
+        if before == now:
+            continue
+        if isinstance(before, dict) and isinstance(now, dict):
+            name = min(n for n in before.keys() | now.keys() if before.get(n) != now.get(n))
+            if part == "adapter":
+                return f"{name} of the adapter is another one now"
+            return f"{part}: {name} was {before.get(name)} and is {now.get(name)}"
+        return f"{part} was {before} and is {now}"
+    return ""
+
+
+def seconds_between(every: float, job: BatchJob | None, now: float) -> float:
+    """Seconds between checkpoints.
+
+    In a job that ends sooner there are some all the same, so that a run gets on even where a
+    warning finds it far from a place to go on from, or never comes.
+
+    Args:
+        every: Minutes that are asked for; 0 is never.
+        job: That the run is part of.
+        now: In seconds since 1970.
+    """
+    if not every:
+        return math.inf
+    left = job.limit_from - now if job else math.inf
+    return min(60 * every, max(left / _LEAST_OFTEN, _LEAST_APART))
+
+
+_LEAST_OFTEN, _LEAST_APART = 4, 10.0  # checkpoints until a job's limit, and seconds between them
+_MISFITS = (NotLaidInError, LookupError, TypeError, ValueError, AttributeError, RuntimeError)
+
+
+class Keeper:
+    """Keeps the state of a training at its boundaries; the first may lay one in."""
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        about: Callable[[], dict[str, Any]],
+        every: float,
+        stop: StopRequest,
+        start: Loaded | None,
+        say: Callable[[str], None],
+    ) -> None:
+        """Keeps nothing yet.
+
+        Args:
+            checkpoints: Where it is kept.
+            about: What is said of a checkpoint: the run's `identity`, and the `step`.
+            every: Minutes between checkpoints; 0 is never.
+            stop: Asks for one more, and the end.
+            start: What is laid in at the first boundary.
+            say: Told in a sentence of what goes wrong.
+        """
+        self._checkpoints, self._about, self._say = checkpoints, about, say
+        self._seconds = seconds_between(every, BatchJob.current(), time.time())
+        self._stop, self._start = stop, start
+        self._parts: Mapping[str, Part] = {}
+        self._due = -math.inf if every else math.inf
+        self._is_able = self._hurries = False
+
+    def watch(self, parts: Mapping[str, Part], lacking: str) -> None:
+        """Learns what is to be kept.
+
+        Args:
+            parts: All of it, by name; what comes first is laid in first.
+            lacking: Why it is not all of it, if it is not.
+        """
+        self._parts = parts
+        if lacking and self._due < math.inf:
+            self._cannot(lacking)
+
+    def hurry(self) -> None:
+        """Keeps the state at the next boundary, whatever the time, if it is kept at all."""
+        if self._due < math.inf:
+            self._due, self._hurries = -math.inf, True
+
+    def boundary(self) -> None:
+        """See `harness.contract.adapter.Monitor.boundary`."""
+        if time.monotonic() >= self._due or self._stop.is_wanted:
+            self._act()
+
+    def _act(self) -> None:
+        if self._due == math.inf:
+            self._stop.carry_out()
+        if self._start is not None:
+            self._lay_in(self._start)
+            self._start = None
+        is_first, hurries, self._hurries = not self._is_able, self._hurries, False
+        if is_first:
+            self._look()
+        if self._stop.is_wanted:
+            self._stop.take_time()
+            self._save()
+            self._stop.carry_out()
+        elif self._is_able and (hurries or not is_first):
+            self._save()
+        self._due = self._due if self._due == math.inf else time.monotonic() + self._seconds
+
+    def _lay_in(self, start: Loaded) -> None:
+        try:
+            for name, part in self._parts.items():
+                part.lay_in(start.state[name])
+        except _MISFITS as error:
+            raise CannotGoOnError(f"it does not fit ({error})") from error
+
+    def _look(self) -> None:
+        """Whether all of it can be told, asked once at the first boundary."""
+        try:
+            for part in self._parts.values():
+                part.state()
+        except NotCapturedError as error:
+            self._cannot(str(error))
+            return
+        self._is_able = True
+        self._stop.may_wait()
+
+    def _cannot(self, why: str) -> None:
+        self._due = math.inf
+        self._say(f"The run keeps no checkpoints and would start again from its start: {why}.")
+
+    def _save(self) -> None:
+        about = self._about()
+        try:
+            self._checkpoints.save(about, {n: part.state() for n, part in self._parts.items()})
+        except (LeaseLost, FolderGone):
+            raise
+        except NotCapturedError as error:
+            self._cannot(str(error))
+        except OSError as error:
+            self._say(
+                f"At step {about['step']:,} no checkpoint could be written ({error.strerror}); "
+                "the training goes on, and the one before stays."
+            )

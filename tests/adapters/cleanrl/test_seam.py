@@ -1,0 +1,100 @@
+"""The seam at the head of a script's loop: where it is, and what goes through it."""
+
+import numpy as np
+import pytest
+import torch
+
+from adapters.cleanrl.scripts import read_script
+from adapters.cleanrl.seam import NAME, Seam, compiled
+from harness.contract.algorithms import ALGORITHMS
+from harness.contract.capture import NotLaidInError
+
+SCRIPT = """
+import numpy as np
+import torch
+if __name__ == "__main__":
+    rng = np.random.default_rng(3)
+    network = torch.nn.Linear(2, 1)
+    seen, total = [], 0.0
+    for step in range(6):
+        seen.append(step)
+        total = noise = total + rng.normal()
+        with torch.no_grad():
+            network.weight += total
+    done = True
+"""
+
+
+class KilledError(Exception):
+    pass
+
+
+class Boundary:
+    """Takes the state at a step, kills at another one, and may lay a state in at the first."""
+
+    def __init__(self, take=None, kill=None, lay_in=None):
+        self.take, self.kill, self.state, self.calls = take, kill, lay_in, 0
+        self.names = {"__name__": "__main__"}
+        self.seam = Seam(self.names, self, lambda: [])
+        self.names["__builtins__"] = vars(__import__("builtins")) | {NAME: self.seam}
+        torch.manual_seed(0)
+
+    def __call__(self):
+        if self.state is not None and self.calls == 0:
+            self.seam.resumable().lay_in(self.state)
+        if self.calls == self.take:
+            self.state = self.seam.resumable().state()
+            # What the training goes on with may change these arrays.
+            self.state["names"]["network"] = copied(self.state["names"]["network"])
+        if self.calls == self.kill:
+            raise KilledError
+        self.calls += 1
+
+    def run(self):
+        exec(compiled(SCRIPT, "script.py"), self.names)
+        return self
+
+
+def copied(state):
+    if isinstance(state, dict):
+        return {name: copied(part) for name, part in state.items()}
+    if isinstance(state, list):
+        return [copied(part) for part in state]
+    return state.copy() if isinstance(state, np.ndarray) else state
+
+
+def test_loop_goes_on_with_what_its_names_were():
+    whole = Boundary().run()
+    broken = Boundary(take=2, kill=3)
+    with pytest.raises(KilledError):
+        broken.run()
+    resumed = Boundary(lay_in=broken.state).run()
+    assert (whole.calls, resumed.calls) == (6, 4) and resumed.names["done"]
+    assert resumed.names["seen"] == whole.names["seen"] == list(range(6))
+    assert resumed.names["total"] == resumed.names["noise"] == whole.names["total"]
+    assert torch.equal(resumed.names["network"].weight, whole.names["network"].weight)
+
+
+def test_name_that_cannot_be_made_again_is_told():
+    seam = Seam({}, lambda: None, lambda: [])
+    with pytest.raises(NotLaidInError, match="helper is not there"):
+        seam.resumable().lay_in({"at": 1, "names": {"helper": {"kind": "code"}}})
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_script_has_its_one_loop_and_its_own_lines(algorithm):
+    path, source = read_script(algorithm)
+    code, plain = compiled(source, str(path)), compile(source, str(path), "exec")
+    assert NAME in code.co_names and NAME not in plain.co_names
+    assert lines(code) == lines(plain)
+
+
+def lines(code):
+    return {line for _, _, line in code.co_lines() if line}
+
+
+@pytest.mark.parametrize("loops", [0, 2])
+def test_script_with_another_number_of_loops_is_refused(loops):
+    source = "if True:\n    pass\n" + "    for i in range(2): pass\n" * loops
+    with pytest.raises(ValueError, match=f"has {loops} loops"):
+        compiled(source, "script.py")

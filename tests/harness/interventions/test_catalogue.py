@@ -1,0 +1,133 @@
+"""What stands in the catalogue, and what is refused before any training."""
+
+import dataclasses
+
+import pytest
+import support
+
+from harness.contract.adapter import load_adapter
+from harness.contract.fields import SpecError
+from harness.interventions import catalogue
+from harness.interventions.catalogue import chosen, for_framework, replacement
+from harness.probes.intervened import keeps
+from harness.probes.lab import Lab
+from harness.probes.registry import PROBES
+from tests.hunting import FRAMEWORKS, answer, unplanted
+
+PROBE = {probe.name: probe for probe in PROBES}
+# Each of another kind of piece: a function, a method of a policy, a script.
+QUICK = {("sb3", "whole-critic-loss"), ("cleanrl", "half-critic-loss")}
+ENTRIES = [
+    pytest.param(
+        framework,
+        name,
+        id=f"{framework}-{name}",
+        marks=() if (framework, name) in QUICK else pytest.mark.long,
+    )
+    for framework in FRAMEWORKS
+    for name, item in for_framework(framework).items()
+    if item.answers
+]
+
+
+@pytest.mark.parametrize(("framework", "name"), ENTRIES)
+def test_an_entry_makes_probes_answer_what_it_promises(framework, name):
+    item = for_framework(framework)[name]
+    for probe, promised in item.answers.items():
+        others = {other: unplanted(other, probe) for other in FRAMEWORKS if other in str(promised)}
+        before = unplanted(framework, probe)
+        with replacement([item]).made():
+            found = answer(Lab(load_adapter(framework)), probe)
+        assert not keeps(PROBE[probe], before, promised, others), f"{probe} answered so before"
+        assert keeps(PROBE[probe], found, promised, others), f"{probe}: {found}"
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_every_piece_is_in_the_installed_version_once(framework):
+    for name, item in for_framework(framework).items():
+        for algorithm in item.algorithms:
+            assert chosen(name, framework, algorithm) == (item,)
+        assert not item.source or item.answers, f"{name} says nothing that could be checked"
+
+
+@pytest.mark.parametrize(
+    ("text", "framework", "algorithm", "message"),
+    [
+        ("half-value-los", "sb3", "ppo", "is not known. Did you mean half-value-loss"),
+        ("half-value-loss", "cleanrl", "ppo", "is for framework=sb3, not for cleanrl"),
+        ("half-value-loss", "sb3", "sac", "is for algorithm=ppo, not for sac"),
+        ("half-value-loss+half-value-loss", "sb3", "ppo", "names half-value-loss twice"),
+        (
+            "half-value-loss+larger-value-loss",
+            "sb3",
+            "ppo",
+            "half-value-loss and larger-value-loss change the same piece of stable_baselines3",
+        ),
+    ],
+)
+def test_what_cannot_be_made_is_one_message_before_training(text, framework, algorithm, message):
+    with pytest.raises(SpecError, match=message.replace("+", r"\+")):
+        chosen(text, framework, algorithm)
+
+
+ENTRY = """
+mine:
+  does: Something.
+  algorithms: [td3]
+  source:
+    - module: stable_baselines3.td3.td3
+      function: TD3.train
+      find: {find}
+      replace: {replace}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (ENTRY.format(find="nothing of the kind", replace="x"), "is not there: it must match once"),
+        (ENTRY.format(find="self", replace="x"), "times: it must match once"),
+        (
+            ENTRY.format(find="'gradient_steps):'", replace="'gradient_steps)'"),
+            "no Python any more",
+        ),
+        (ENTRY.format(find="''", replace="x"), "source.find is empty"),
+        (ENTRY.replace("stable_baselines3.td3.td3", "numpy.linalg"), "none of sb3's own modules"),
+        (ENTRY.replace("TD3.train", "TD3.learning"), "no such function"),
+        (ENTRY.replace("td3.td3", "td3.td4"), "no such module is installed"),
+        (ENTRY.replace("does: Something.", "does: ''"), "`does` is missing"),
+        (ENTRY.replace("[td3]", "[td4]"), "td4 is not known. Did you mean td3"),
+        (ENTRY.replace("find:", "fnd:"), "fnd is not known. Did you mean find"),
+        ("mine: {does: Nothing.}", "changes nothing: give it `set`, `wrap` or `source`"),
+        ("mine: {does: Sets., algorithms: [td3], set: {gae_lambda: 1}}", "is no field of td3"),
+        ("mine: {does: Wraps., wrap: [{layer: Nothing}]}", "wrap needs `layer`, as module:Class"),
+        ("Mine: {does: Sets., set: {gamma: 1}}", "must be named by small letters"),
+        ("mine: [", "is no YAML"),
+        ("[]", "must hold a mapping"),
+    ],
+)
+def test_bad_entries_are_refused_with_file_entry_and_remedy(text, message, tmp_path, monkeypatch):
+    (tmp_path / catalogue.FILE).write_text(text)
+    monkeypatch.setattr(catalogue, "_package_folder", lambda framework: tmp_path)
+    with pytest.raises(SpecError, match=message) as caught:
+        chosen("mine", "sb3", "td3")
+    if "installed" not in message and "match" not in message:
+        assert str(tmp_path) in str(caught.value) or "mine" in str(caught.value)
+
+
+def test_two_that_set_one_hyperparameter_are_refused(tmp_path, monkeypatch):
+    both = "one: {does: Sets., set: {gamma: 1}}\ntwo: {does: Sets., set: {gamma: 0.5}}"
+    (tmp_path / catalogue.FILE).write_text(both)
+    monkeypatch.setattr(catalogue, "_package_folder", lambda framework: tmp_path)
+    with pytest.raises(SpecError, match="one and two both set gamma"):
+        chosen("one+two", "sb3", "td3")
+
+
+def test_it_is_a_part_of_what_a_run_is(tmp_path):
+    plain = support.spec("sb3", "sac", alignment="full")
+    changed = dataclasses.replace(plain, intervention="whole-critic-loss")
+    assert "intervention" not in plain.variant
+    assert changed.variant.endswith(",intervention=whole-critic-loss")
+    assert plain.folder(tmp_path) != changed.folder(tmp_path)
+    with pytest.raises(SpecError, match=r"intervention='\.\./x' must be none"):
+        support.spec("sb3", "sac", intervention="../x")

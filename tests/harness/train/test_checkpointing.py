@@ -1,0 +1,236 @@
+"""A run that ended early goes on from what it kept, and says from where and why."""
+
+import dataclasses
+import os
+import signal
+
+import numpy as np
+import pytest
+import support
+
+from envs.scripted import ENV_ID
+from harness.contract.adapter import Resumable, load_adapter
+from harness.contract.capture import NotLaidInError, Reader, Writer
+from harness.contract.fields import SpecError
+from harness.contract.run_spec import CHECKPOINT_EVERY, spec_from_dict, spec_to_dict
+from harness.record.folder import RunFolder
+from harness.record.lease import Lease
+from harness.record.reading import read_run
+from harness.sweep.folders import initialize
+from harness.train import stopping
+from harness.train.prepare import prepare
+from harness.train.run import execute
+
+STEPS, ROUND = 96, 8
+OFTEN = 1e-9  # minutes: every boundary
+
+
+class Wanderer:
+    """Learns nothing with its own and numpy's generator; may have an accident at some step."""
+
+    def __init__(self, accident=None, at=0, hands_out=True, fits=lambda state: True):
+        self.accident, self.at, self.hands_out, self.fits = accident, at, hands_out, fits
+
+    def sources(self, algorithm):
+        return {}
+
+    def state(self):
+        return Reader().read(self.learner)
+
+    def lay_in(self, state):
+        if not self.fits(state):
+            raise NotLaidInError("on purpose")
+        Writer().write(self.learner, state)
+
+    def train(self, algorithm, native, context, make_env, monitor):
+        np.random.seed(context.seed)
+        env = make_env()
+        weights = np.zeros((3, 2), np.float32)
+        rng = np.random.default_rng(context.seed)
+        seen, _ = env.reset(seed=context.seed)
+        self.learner = {"weights": weights, "rng": rng, "taken": 0, "seen": seen}
+        monitor.attach(
+            lambda observations: np.tanh(observations @ self.learner["weights"]),
+            lambda: {"w": self.learner["weights"].copy()},
+            None,
+            Resumable(self.state, self.lay_in) if self.hands_out else None,
+        )
+        while self.learner["taken"] < context.steps:
+            monitor.boundary()
+            for _ in range(ROUND):
+                if self.learner["taken"] == self.at and self.accident:
+                    self.accident()
+                self.step(env)
+            monitor.record({"norm": float(np.square(self.learner["weights"]).sum())})
+
+    def step(self, env):
+        learner = self.learner
+        action = learner["seen"][:2] + learner["rng"].normal(size=2) + np.random.normal()
+        learner["seen"], reward, terminated, truncated, _ = env.step(action.astype(np.float32))
+        learner["weights"] += np.float32(0.1 * reward) * learner["rng"].normal(size=(3, 2))
+        learner["taken"] += 1
+        if terminated or truncated:
+            learner["seen"], _ = env.reset()
+
+
+def a_run(tmp_path, every=OFTEN, **changes):
+    spec = support.spec(env=ENV_ID, steps=STEPS, eval_every=20, checkpoint_every=every, **changes)
+    prepared = prepare(spec, load_adapter("sb3"))
+    native = dataclasses.replace(prepared.native, total_steps=STEPS)
+    return dataclasses.replace(prepared, native=native), tmp_path / "run"
+
+
+def go(prepared, folder, **wanderer):
+    initialize(prepared, folder)
+    with Lease.acquire(folder) as lease:
+        execute(prepared, Wanderer(**wanderer), RunFolder(lease))
+    return read_run(folder).content
+
+
+def fail():
+    raise ZeroDivisionError
+
+
+FILES = ("evaluations.npz", "trace.parquet", "policy.npz")
+
+
+@pytest.fixture(scope="module", params=["none", "normalized"])
+def wrappers(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def undisturbed(wrappers, tmp_path_factory):
+    prepared, folder = a_run(tmp_path_factory.mktemp("run"), every=0, wrappers=wrappers)
+    content = go(prepared, folder)
+    assert content["status"] == "completed" and content["resumed_from"] is None
+    return content["weights_sha256"], [(folder / name).read_bytes() for name in FILES]
+
+
+def result(folder):
+    digest = read_run(folder).content["weights_sha256"]
+    return digest, [(folder / name).read_bytes() for name in FILES]
+
+
+def test_run_goes_on_from_its_last_checkpoint(wrappers, undisturbed, tmp_path):
+    prepared, folder = a_run(tmp_path, wrappers=wrappers)
+    assert go(prepared, folder, accident=fail, at=30)["status"] == "failed"
+    assert (folder / "checkpoint").is_dir()
+    go(prepared, folder, accident=fail, at=61)
+    content = go(prepared, folder)
+    assert result(folder) == undisturbed
+    assert [attempt["resumed_from"] for attempt in content["attempts"]] == [None, 24]
+    assert content["resumed_from"] == 56 and content["resumption"] == []
+    assert not (folder / "checkpoint").exists()
+    assert (
+        content["timings"]["seconds"] > content["timings"]["ended"] - content["timings"]["started"]
+    )
+
+
+def harm(folder, number):
+    file = folder / "checkpoint" / f"{number}.state"
+    raw = bytearray(file.read_bytes())
+    raw[-7] ^= 1
+    file.write_bytes(raw)
+
+
+def newest(folder):
+    return max(int(file.stem) for file in (folder / "checkpoint").glob("*.state"))
+
+
+@pytest.mark.parametrize("wrappers", ["none"], scope="module", indirect=True)
+class TestOddStarts:
+    def test_damaged_checkpoint_is_refused_and_the_one_before_taken(self, undisturbed, tmp_path):
+        prepared, folder = a_run(tmp_path)
+        go(prepared, folder, accident=fail, at=50)
+        harm(folder, newest(folder))
+        content = go(prepared, folder)
+        assert content["resumed_from"] == 40 and result(folder) == undisturbed
+        assert "is damaged: its checksum does not hold" in content["resumption"][0]
+
+    def test_both_damaged_leave_the_start(self, undisturbed, tmp_path):
+        prepared, folder = a_run(tmp_path)
+        go(prepared, folder, accident=fail, at=50)
+        harm(folder, newest(folder)), harm(folder, newest(folder) - 1)
+        content = go(prepared, folder)
+        assert content["resumed_from"] is None and result(folder) == undisturbed
+        assert len(content["resumption"]) == 2
+
+    def test_state_that_does_not_fit_is_left_for_the_one_before(self, undisturbed, tmp_path):
+        prepared, folder = a_run(tmp_path)
+        go(prepared, folder, accident=fail, at=50)
+        taken = lambda state: dict(state["pairs"])["taken"]  # noqa: E731
+        content = go(prepared, folder, fits=lambda state: taken(state) < 48)
+        assert content["resumed_from"] == 40 and result(folder) == undisturbed
+        assert "does not fit (on purpose)" in content["resumption"][0]
+
+    def test_other_versions_and_settings_are_refused_by_name(
+        self, undisturbed, tmp_path, monkeypatch
+    ):
+        prepared, folder = a_run(tmp_path)
+        version = "harness.train.checkpointing._version"
+        with monkeypatch.context() as patch:
+            patch.setattr(version, lambda name: "0.1" if name == "numpy" else "1")
+            go(prepared, folder, accident=fail, at=50)
+        with monkeypatch.context() as patch:
+            patch.setattr(version, lambda name: "1")
+            content = go(prepared, folder)
+        assert content["resumed_from"] is None and result(folder) == undisturbed
+        assert "packages: numpy was 0.1 and is 1" in content["resumption"][0]
+
+    def test_full_disk_lets_the_training_go_on(self, undisturbed, tmp_path, monkeypatch):
+        write = Lease.write
+
+        def full(self, name, content):
+            if name.startswith("checkpoint/") and not name.startswith("checkpoint/1."):
+                raise OSError(28, "No space left on device")
+            write(self, name, content)
+
+        prepared, folder = a_run(tmp_path)
+        monkeypatch.setattr(Lease, "write", full)
+        go(prepared, folder, accident=fail, at=50)
+        content = read_run(folder).content
+        assert "At step 16 no checkpoint could be written (No space" in content["resumption"][0]
+        content = go(prepared, folder)
+        assert content["resumed_from"] == 8 and result(folder) == undisturbed
+
+    def test_switched_off_it_keeps_nothing_and_begins_anew(self, undisturbed, tmp_path):
+        prepared, folder = a_run(tmp_path)
+        go(prepared, folder, accident=fail, at=50)
+        off, _ = a_run(tmp_path, every=0)
+        assert go(off, folder)["resumed_from"] is None
+        assert result(folder) == undisturbed and not (folder / "checkpoint").exists()
+
+    def test_adapter_without_the_part_says_that_it_begins_anew(self, undisturbed, tmp_path):
+        prepared, folder = a_run(tmp_path)
+        go(prepared, folder, accident=fail, at=50, hands_out=False)
+        assert not (folder / "checkpoint").exists()
+        content = go(prepared, folder, hands_out=False)
+        assert content["resumed_from"] is None and result(folder) == undisturbed
+        assert "adapter of sb3 does not hand out its state" in content["resumption"][0]
+
+    def test_stop_waits_for_a_checkpoint(self, undisturbed, tmp_path):
+        prepared, folder = a_run(tmp_path, every=1000)
+        before = {number: signal.getsignal(number) for number in stopping.SIGNALS}
+        stopping.stop_on_signals()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                go(prepared, folder, accident=lambda: os.kill(os.getpid(), signal.SIGTERM), at=30)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        content = read_run(folder).content
+        assert (content["status"], content["steps"]["taken"]) == ("interrupted", 32)
+        assert go(prepared, folder)["resumed_from"] == 32 and result(folder) == undisturbed
+
+
+def test_minutes_between_checkpoints_are_checked_and_identify_nothing():
+    one, other = (support.spec(checkpoint_every=minutes) for minutes in (0, 2.5))
+    assert one == other and one.variant == other.variant
+    assert spec_from_dict(spec_to_dict(other)).checkpoint_every == 2.5
+    old = spec_to_dict(one)
+    del old["checkpoint_every"]
+    assert spec_from_dict(old).checkpoint_every == CHECKPOINT_EVERY
+    for wrong in (-1, "often", None, True, float("nan"), float("inf")):
+        with pytest.raises(SpecError, match=r"checkpoint_every=.* must be a number of minutes"):
+            support.spec(checkpoint_every=wrong)

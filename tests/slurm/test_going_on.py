@@ -1,0 +1,124 @@
+"""Which jobs come back after a warning, and what is told of runs that will go on."""
+
+import dataclasses
+import time
+
+import pytest
+from rich.console import Console
+from slurm_fakes import a_record, a_run
+
+from harness.contract.run_spec import spec_from_dict
+from harness.record.checkpoints import Checkpoints, last_kept
+from harness.record.files import write_json
+from harness.record.lease import Lease
+from harness.record.reading import read_run
+from slurm.job import JobLimits, RunJob
+from slurm.queue import Job, Queue
+from slurm.resubmit import _print_limits
+from slurm.settings import load_settings
+from slurm.states import assess
+from slurm.status import render
+
+LIMITS = JobLimits(60, 60, 120, 0, 0)
+STOPPED = {"stopped_by": "time limit", "failure": "stopped at the job's time limit"}
+
+
+def keep(folder, *steps):
+    with Lease.acquire(folder) as lease:
+        checkpoints = Checkpoints(lease)
+        for step in steps:
+            checkpoints.save({"step": step}, {})
+
+
+def change(folder, **changes):
+    write_json(folder / "run.json", read_run(folder).content | changes)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return a_run(tmp_path, "interrupted")
+
+
+@pytest.fixture(params=["time limit", "preemption"])
+def warned(request, folder, monkeypatch):
+    """A job that has had its time with a run that was stopped; it began from step 300."""
+    at = time.time() + (-1 if request.param == "time limit" else 1000)
+    monkeypatch.setenv("PARALLAX_JOB", "77")
+    monkeypatch.setenv("PARALLAX_LIMIT", str(at))
+    change(folder, stopped_by=request.param, resumed_from=300, timings={"started": at - 3600})
+    keep(folder, 300)
+    job = RunJob(LIMITS)
+    job._current, job._run_started, job._kept = str(folder), at - 3600, last_kept(folder)
+    return job
+
+
+def comes_back(job, folder):
+    back = job.checkpoint([str(folder)])
+    return back is not None and back.args == ([str(folder)],)
+
+
+def test_run_that_got_on_comes_back_whatever_the_limits_say(warned, folder):
+    keep(folder, 301)
+    assert comes_back(warned, folder)
+
+
+def test_run_that_kept_the_place_where_it_began_does_not_come_back_for_ever(warned, folder):
+    keep(folder, 300)
+    assert not comes_back(warned, folder)
+
+
+def test_run_that_never_began_does_not_live_on_what_an_earlier_attempt_kept(warned, folder):
+    change(folder, resumed_from=None)  # of the attempt that kept step 300
+    assert not comes_back(warned, folder)
+
+
+def test_run_without_checkpoints_comes_back_as_often_as_the_limits_say(warned, folder):
+    with Lease.acquire(folder) as lease:
+        Checkpoints(lease).remove()
+    assert not comes_back(warned, folder)
+    warned._limits = dataclasses.replace(LIMITS, timeout_restarts=1, preemption_restarts=1)
+    assert comes_back(warned, folder)
+
+
+def test_last_kept_is_the_last_that_is_whole(folder):
+    assert last_kept(folder) is None
+    keep(folder, 5, 9)
+    assert (last_kept(folder).number, last_kept(folder).step) == (2, 9)
+    state = folder / "checkpoint" / "2.state"
+    state.write_bytes(state.read_bytes()[:-1])
+    assert (last_kept(folder).number, last_kept(folder).step) == (1, 5)
+    keep(folder, 5, -3)
+    assert last_kept(folder).step == 5
+
+
+def shown(run):
+    console = Console(width=200, record=True)
+    console.print(render([run], Queue({}, ()), run.folder, 10))
+    return console.export_text()
+
+
+def test_status_tells_from_where_a_run_that_waits_will_go_on(folder):
+    change(folder, **STOPPED)
+    keep(folder, 1234)
+    queued = assess(folder, Queue({folder: Job("5_1", "PENDING")}, ("squeue",)))
+    assert (queued.state, queued.kept) == ("queued", 1234)
+    words = "job 5_1 is PENDING; stopped at the job's time limit; will go on from step 1,234"
+    assert queued.reason == words and words in shown(queued)
+    left = assess(folder)
+    assert left.state == "timeout" and left.reason.endswith("; will go on from step 1,234")
+
+
+def test_only_runs_that_kept_nothing_are_said_to_end_the_same_way(folder, capsys):
+    change(folder, **STOPPED)
+    study = folder.parents[5]
+    record = a_record(study, "a", [[folder]])
+    spec, settings = record_spec(folder), load_settings("default", {})
+    _print_limits({assess(folder): spec}, {study: [record]}, {study: settings})
+    assert "1 runs were stopped at their time limit" in capsys.readouterr().out
+    keep(folder, 7)
+    _print_limits({assess(folder): spec}, {study: [record]}, {study: settings})
+    assert capsys.readouterr().out == ""
+
+
+def record_spec(folder):
+    return spec_from_dict(read_run(folder).spec)

@@ -1,0 +1,79 @@
+"""Runs that need several limits of their jobs come back by themselves, and lose nothing."""
+
+import json
+import os
+
+import pytest
+from slurm_lab import Lab, wait_until
+
+pytestmark = pytest.mark.long
+
+LIMIT = "hydra.launcher.time.td3='00:01:00'"
+SLURM = ["hydra/launcher=slurm", "hydra.launcher.preflight=false", "hydra.launcher.mem_gb=1", LIMIT]
+TASK = ["env.name=lazy:Lazy-v0", "algorithm=td3", "eval_episodes=1"]
+SMALL = [f"hyperparameters.{text}" for text in ("learning_starts=50", "batch_size=16")]
+STUDIES = {
+    "standin": ["framework=standin", "steps=300", "eval_every=100"],
+    "real": ["framework=sb3,cleanrl", "steps=300", "eval_every=100", *SMALL],
+}
+SECONDS = "0.35"
+"""Of a step, as long as a training lasts on the cluster: 115 s in all, of which a limit has 45."""
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_runs_that_need_three_limits_end_as_on_one_machine(study, tmp_path, cluster):
+    lab, local = Lab(tmp_path / "queued", cluster), Lab(tmp_path / "local")
+    for one in (lab, local):
+        one.order("go")
+        one.environment["STANDIN_RESUMES"] = "1"
+    lab.environment["LAZY_SECONDS"] = SECONDS
+    lab.sweep(*SLURM, *TASK, *STUDIES[study])
+    local.sweep(*TASK, *STUDIES[study])
+    wait_until(lambda: came_back(lab), patience=300)
+    wait_until(lambda: not lab.queue(), patience=1200)
+    assert {run["state"] for run in lab.status()["runs"]} == {"completed"}
+    for record in lab_records(lab):
+        check_attempts(record)
+    assert left(lab) == left(local) and len(left(lab)) == 2 * len(lab_records(lab))
+
+
+def came_back(lab):
+    """Whether `status` says of a run that waits from which step it will go on."""
+    waiting = [run for run in lab.status()["runs"] if run["state"] == "queued" and run["kept"]]
+    if not waiting:
+        return False
+    words = f"will go on from step {waiting[0]['kept']:,}"
+    assert waiting[0]["reason"].endswith(f"; {words}"), waiting[0]
+    return words in lab.python("slurm", "status", str(lab.results)) or lab_has_moved(lab, waiting)
+
+
+def lab_has_moved(lab, waiting):
+    """Between two looks a job may have begun."""
+    now = {run["folder"]: run for run in lab.status()["runs"]}
+    return now[waiting[0]["folder"]]["state"] != "queued"
+
+
+def check_attempts(record):
+    attempts = record["attempts"]
+    assert len(attempts) >= 2, attempts
+    # On a busy machine the notice may not be enough to say why; what was kept counts then, too.
+    stops = {attempt["stopped_by"] for attempt in attempts}
+    assert "time limit" in stops and stops <= {"time limit", None}, attempts
+    went_on = [*(attempt["resumed_from"] for attempt in attempts[1:]), record["resumed_from"]]
+    assert went_on == sorted(set(went_on)) and went_on[0] > 0, went_on
+    assert record["resumption"] == []
+
+
+def lab_records(lab):
+    return [json.loads(file.read_text()) for file in sorted(lab.results.rglob("run.json"))]
+
+
+def left(lab):
+    """Evaluations and trace of every run, with the hash of its weights."""
+    found = {}
+    for folder in (file.parent for file in lab.results.rglob("run.json")):
+        digest = json.loads((folder / "run.json").read_text())["weights_sha256"]
+        for name in ("evaluations.npz", "trace.parquet"):
+            place = os.fspath((folder / name).relative_to(lab.results))
+            found[place] = (digest, (folder / name).read_bytes())
+    return found
