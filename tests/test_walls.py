@@ -17,7 +17,7 @@ ROOMS = {
     "envs": set(),
     "harness.record": set(),
     "harness.contract": {"envs.tasks", "harness.record.layout"},
-    "harness.diagnosis": {"harness.contract"},
+    "harness.diagnosis": {"harness.contract", "harness.probes.formulas"},
     "harness.interventions": {"harness.contract"},
     "harness.train": {
         *("envs", "harness.contract", "harness.record", "harness.diagnosis"),

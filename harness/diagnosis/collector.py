@@ -63,6 +63,11 @@ class Collector:
         if self._filled == CHUNK:
             self._chunk()
 
+    def recent(self) -> Array:
+        """Observations of the last steps, at most 256, float64[n, observations]."""
+        full = self.signals.step > CHUNK and "finite" in self.signals.series
+        return self._observations if full else self._observations[: self._filled]
+
     def metrics(self, told: Metrics) -> None:
         """Notes what the training reports."""
         for name, value in told.values.items():
@@ -149,7 +154,7 @@ class Collector:
         signals.add("return", total)
         signals.add("length", length)
         if not truncated:
-            signals.values["ended_by_task"] = True
+            signals.values["ended_by_task"] = signals.values.get("ended_by_task", 0) + 1
         rows = self._rows_of(copy, min(_TAIL, length))
         ended = Episode(
             *(signals.step, total, length, truncated),

@@ -79,7 +79,7 @@ class Engine:
         self._normalizer = normalizer
         self._period = period or default_period(facts.steps)
         self._collector = Collector(facts)
-        self._networks = Networks(self.signals)
+        self._networks = Networks(self.signals, self._collector.recent)
         self._policy: Policy | None = None
         self._weights: Callable[[], Weights] | None = None
         self._next, self._looks = float(begins + self._period), 0

@@ -179,7 +179,67 @@ class Diagnosis:
         sizes = {name: len(array) for name, array in arrays.items()}
         if len(set(sizes.values())) > 1:
             raise ValueError(f"targets have lengths {sizes}: give one number per transition.")
-        engine.signals.values["targets"] = arrays | {"gamma": engine.signals.facts.gamma}
+        values = engine.signals.values
+        rows = len(arrays["rewards"])
+        values["targets"] = arrays | {"gamma": engine.signals.facts.gamma, "rows": rows}
+        told, ends = values.get("targets_told", (0, 0.0))
+        values["targets_told"] = told + rows, ends + float(arrays["terminated"].sum())
+
+    def returns(self, rewards: Any, returns: Any) -> None:
+        """Has the discounted returns of one whole episode recomputed, up to scale and offset.
+
+        Args:
+            rewards: Of its steps in order, [steps].
+            returns: That you computed, [steps].
+
+        Raises:
+            ValueError: They are not of one length, or `gamma` was not said.
+        """
+        told = {"rewards": _plain(rewards), "returns": _plain(returns)}
+        self._tell("returns", told, {})
+
+    def advantages(
+        self,
+        rewards: Any,
+        values: Any,
+        next_values: Any,
+        terminated: Any,
+        ended: Any,
+        advantages: Any,
+        gae_lambda: float,
+    ) -> None:
+        """Has generalised advantage estimates recomputed, standardised or as they are.
+
+        Args:
+            rewards: Of successive steps of one environment, [steps].
+            values: Of the states before each step, [steps].
+            next_values: Of the states after each step, before any reset, [steps].
+            terminated: Whether the task ended, time limits not included, [steps].
+            ended: Whether the episode ended in any way, [steps].
+            advantages: That you computed, [steps].
+            gae_lambda: Weight of longer sums.
+
+        Raises:
+            ValueError: They are not of one length, or `gamma` was not said.
+        """
+        told = {
+            "rewards": _plain(rewards),
+            "values": _plain(values),
+            "next_values": _plain(next_values),
+            "terminated": _plain(terminated),
+            "ended": _plain(ended),
+            "advantages": _plain(advantages),
+        }
+        self._tell("advantages", told, {"gae_lambda": gae_lambda})
+
+    def _tell(self, name: str, arrays: dict[str, Any], more: dict[str, Any]) -> None:
+        signals = self._started().signals
+        if signals.facts.gamma is None:
+            raise ValueError(f"say gamma to have {name} recomputed: Diagnosis(gamma=...).")
+        sizes = {key: len(array) for key, array in arrays.items()}
+        if len(set(sizes.values())) > 1:
+            raise ValueError(f"{name} have lengths {sizes}: give one number per step.")
+        signals.values[name] = arrays | more | {"gamma": signals.facts.gamma}
 
     def report(self) -> dict[str, Any]:
         """What `diagnosis.json` of a run has: findings, what was asked, last values."""

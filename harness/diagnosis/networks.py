@@ -30,8 +30,15 @@ class Networks:
     Outside of a window nothing is hooked in. Nothing is told to the training's own events.
     """
 
-    def __init__(self, signals: Signals) -> None:
-        self._signals = signals
+    def __init__(self, signals: Signals, recent: Callable[[], Array]) -> None:
+        """Watches nothing yet.
+
+        Args:
+            signals: What is seen goes there.
+            recent: The observations of the last steps, float[n, observations].
+        """
+        self._signals, self._recent = signals, recent
+        self._looks_at_batch = False
         self._hooks: contextlib.ExitStack | None = None
         self._policy_places: set[int] = set()
         self._gathering = False
@@ -78,6 +85,7 @@ class Networks:
         events.subscribe(Backward, self._differentiates)
         events.subscribe(OptimizerStep, self._steps_now)
         self._layers, self._steps, self._before = [], 0, read()
+        self._looks_at_batch = not self._signals.facts.normalized
         self._enter(events)
 
     def stepped(self, read: Callable[[], Weights]) -> bool:
@@ -122,7 +130,25 @@ class Networks:
             return
         given = _array(forward.inputs[0])
         if given is not None and given.ndim == 2 and given.shape[0] > 1:
+            if self._looks_at_batch and given.shape[0] > self._signals.facts.n_envs:
+                self._replayed(given[:_ROWS])
             self._layers.append((forward.layer, given[:_ROWS].copy(), forward.places))
+
+    def _replayed(self, batch: Array) -> None:
+        """Holds the first minibatch of a window against the observations of the last steps."""
+        recent = self._recent()
+        if not len(recent) or batch.shape[1] < recent.shape[1]:
+            return
+        self._looks_at_batch = False
+        recent = recent.astype(np.float32)
+        states = batch[:, : recent.shape[1]].astype(np.float32)
+        known = {row.tobytes() for row in recent}
+        self._signals.add(
+            "replay_recent", sum(row.tobytes() in known for row in states) / len(states)
+        )
+        spread = np.maximum(recent.std(axis=0), 1e-6 + 1e-3 * np.abs(recent).max(axis=0))
+        shift = np.abs(states.mean(axis=0) - recent.mean(axis=0)) / spread
+        self._signals.add("replay_shift", float(shift.mean()))
 
     def _differentiates(self, backward: Backward) -> None:
         self._signals.add("loss", backward.loss)

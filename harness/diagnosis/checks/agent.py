@@ -32,6 +32,18 @@ def not_updated(signals: Signals, threshold: float) -> Seen | None:
     )
 
 
+def seldom(signals: Signals, threshold: float) -> Seen | None:
+    """Whether targets stand still for so large a share of the run while the network learns."""
+    steps, age = signals.facts.steps, signals.series["target_age"].latest
+    if not steps or age < 500 or age <= threshold * steps:
+        return None
+    return Seen(
+        f"Target networks have not changed for {age:.0f} steps, {age / steps:.0%} of the run, "
+        "while the networks that they follow learned.",
+        age / steps,
+    )
+
+
 def never_lags(signals: Signals, threshold: float) -> Seen | None:
     """Whether targets equalled the main network in so many looks that followed each other."""
     series = signals.series["target_equal"]
@@ -94,6 +106,20 @@ CHECKS = (
         "the update of the target is missing, or its interval is longer than the run allows.",
         "call the update; lower target_update_interval, or raise tau.",
         "an interval that is meant to be long, and that the diagnosis does not know.",
+        _needs_targets,
+    ),
+    Check(
+        "AGT_d1_seldom",
+        "target networks are updated seldom",
+        THROUGHOUT,
+        WARNING,
+        ("target_age",),
+        0.1,
+        "own: share of the run; Mnih et al. (2015) update every 0.02% of theirs",
+        seldom,
+        "the interval of target updates is long for so short a run.",
+        "lower target_update_interval, or raise tau.",
+        "runs of a few hundred steps.",
         _needs_targets,
     ),
     Check(

@@ -30,18 +30,16 @@ def wrong_way(signals: Signals, threshold: float) -> Seen | None:
     series = _factor(signals)
     if series.count < 5:
         return None
-    first, last = series.first(5), series.last(10)
+    first = series.first(5)
     wanted = signals.facts.exploration
     if (wanted is None or wanted[0] >= 0.5) and first.max() < threshold:
         return Seen(
             f"Only {first.max():.0%} of the first actions are other than greedy ones.",
             float(first.max()),
         )
-    if series.count >= 20 and last.mean() - first.mean() > 2 * threshold:
-        return Seen(
-            f"The share of random actions rose from {first.mean():.2f} to {last.mean():.2f}.",
-            float(last.mean()),
-        )
+    begin, end = series.first(10).mean(), series.last(20).mean()
+    if series.count >= 30 and end - begin > 2.5 * threshold:
+        return Seen(f"The share of random actions rose from {begin:.2f} to {end:.2f}.", float(end))
     return None
 
 

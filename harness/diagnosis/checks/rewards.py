@@ -77,6 +77,40 @@ def goes_silent(signals: Signals, threshold: float) -> Seen | None:
     )
 
 
+def _off_policy(facts: Facts) -> str:
+    if facts.algorithm and "buffer_size" not in facts.hyperparameters:
+        return "the algorithm replays nothing"
+    return ""
+
+
+def not_replayed(signals: Signals, threshold: float) -> Seen | None:
+    """Whether minibatches hold the last steps only, long after there was more to learn from."""
+    if signals.step < 2048 or not signals.has("replay_recent"):
+        return None
+    told = signals.values.get("targets")
+    if told is not None and told["rows"] < 4:
+        return Seen(f"Each update learns from {told['rows']} transitions.", float(told["rows"]))
+    last = signals.series["replay_recent"].last(5)
+    if len(last) < 5 or last.min() < threshold:
+        return None
+    return Seen(
+        f"{last.mean():.0%} of the states in minibatches are among the last 256 (5 looks).",
+        float(last.mean()),
+    )
+
+
+def stale(signals: Signals, threshold: float) -> Seen | None:
+    """Whether replayed states lie far from those that the policy meets now."""
+    last = signals.series["replay_shift"].last(5)
+    if len(last) < 5 or np.median(last) <= threshold:
+        return None
+    value = float(np.median(last))
+    return Seen(
+        f"Replayed states lie {value:.1f} deviations from those of the last 256 steps (median).",
+        value,
+    )
+
+
 def _solvable(facts: Facts) -> str:
     return "" if facts.reward_threshold is not None else "the task declares no reward threshold"
 
@@ -134,6 +168,34 @@ CHECKS = (
         "a discount factor of 1, or none in the targets.",
         "gamma=0.99.",
         "tasks with short episodes that surely end.",
+    ),
+    Check(
+        "RPL",
+        "updates learn from the last steps only",
+        THROUGHOUT,
+        WARNING,
+        ("replay_recent",),
+        0.9,
+        "own: share of a minibatch's states that are among the last 256, after 2048 steps",
+        not_replayed,
+        "the replay buffer is missing, tiny, or not drawn from evenly.",
+        "draw minibatches from all that is stored; raise buffer_size.",
+        "algorithms that learn from what is new on purpose.",
+        _off_policy,
+    ),
+    Check(
+        "RPL_stale",
+        "replayed states lie far from those met now",
+        THROUGHOUT,
+        NOTE,
+        ("replay_shift",),
+        3.0,
+        "own: distance of means in deviations of the last 256 states; median of 5 windows",
+        stale,
+        "the policy has moved on, and the buffer holds what it did long ago.",
+        "lower buffer_size, or prefer what is new.",
+        "learning itself moves the states that are met; a note, no fault.",
+        _off_policy,
     ),
     Check(
         "MET",
