@@ -81,6 +81,8 @@ def healthy(options: argparse.Namespace) -> None:
     """Trains healthy runs and keeps what their checks were shown; those there are stay."""
     import diagnosis_recorder as recorder
 
+    from harness.contract.fields import SpecError
+
     options.keep.mkdir(parents=True, exist_ok=True)
     # In mixed order, so that what there is by now stands for all.
     pairs = _healthy(options)
@@ -91,7 +93,11 @@ def healthy(options: argparse.Namespace) -> None:
             continue
         begun = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
-            content, report = _run(*setting, seed, Path(folder), "on", recorded=True)
+            try:
+                content, report = _run(*setting, seed, Path(folder), "on", recorded=True)
+            except SpecError as error:
+                print(f"{setting}: {error}", flush=True)
+                continue
             returns = _returns(Path(folder))
         recorder.save(
             path,
@@ -228,6 +234,7 @@ def _run(
     sound = {name: value for name, value in SOUND.items() if name in values}
     if framework == "cleanrl":  # which fixes some
         fixed = ("hidden_sizes", "env_steps_per_round", "gradient_steps_per_round")
+        fixed += ("initial_temperature",)
         sound = {name: value for name, value in sound.items() if name not in fixed}
     values |= sound
     if algorithm == "dqn":

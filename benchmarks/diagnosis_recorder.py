@@ -26,6 +26,7 @@ def keep(signals: Signals, threshold: float) -> Seen | None:
             metrics={name: _copied(series) for name, series in signals.metrics.items()},
             values=dict(signals.values),
             episodes=copy.copy(signals.episodes),
+            told=None,
         )
     )
     return None

@@ -69,7 +69,8 @@ def diagnosis_settings(values: Any) -> dict[str, Any]:
         if given != defaults.get(name):
             thresholds[name] = given
     kept = {"also": values.get("also"), "period": values.get("period"), "thresholds": thresholds}
-    return {"mode": values.get("name")} | {key: value for key, value in kept.items() if value}
+    asked = {key: value for key, value in kept.items() if value not in (None, [], {})}
+    return {"mode": values.get("name")} | asked
 
 
 def _name(values: Mapping[str, Any], group: str) -> Any:

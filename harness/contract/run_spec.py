@@ -28,6 +28,7 @@ DEFAULTS: dict[str, Any] = {
     "threads": 1,
     "intervention": NO_INTERVENTION,
 }
+LOGGERS = ("none", "tensorboard", "wandb")
 DIAGNOSIS = ("off", "on", "strict")
 UNWATCHED: Mapping[str, Any] = {"mode": "off"}
 CHECKPOINT_EVERY = 20.0
@@ -67,6 +68,8 @@ class RunSpec:
         diagnosis: Whether and how the training is watched: `mode` and, where they are not the
             defaults, `thresholds` by check, `period` and `also`. No part of the identity: it
             changes no result.
+        logger: In whose files values are written besides the trace: `none`, `tensorboard` or
+            `wandb`. No part of the identity.
         checkpoint_every: Minutes between checkpoints; 0 is off. No part of the identity either:
             a run that goes on from one ends as if it had not been interrupted.
     """
@@ -92,6 +95,7 @@ class RunSpec:
     diagnosis: Mapping[str, Any] = dataclasses.field(
         default_factory=lambda: UNWATCHED, compare=False
     )
+    logger: str = dataclasses.field(default="none", compare=False)
     checkpoint_every: float = dataclasses.field(default=CHECKPOINT_EVERY, compare=False)
 
     @property
@@ -162,6 +166,7 @@ def make_spec(
         overridden=overridden,
         python=python,
         diagnosis=_check_diagnosis(values.get("diagnosis", UNWATCHED)),
+        logger=_check_logger(values.get("logger", "none")),
         checkpoint_every=_check_minutes(values.get("checkpoint_every", CHECKPOINT_EVERY)),
     )
 
@@ -185,6 +190,7 @@ def spec_from_dict(content: Any) -> RunSpec:
         "python": None,
         "overridden": (),
         "diagnosis": UNWATCHED,
+        "logger": "none",
         "checkpoint_every": CHECKPOINT_EVERY,
     }
     content = {**DEFAULTS, **later, **content}
@@ -213,6 +219,7 @@ def spec_from_dict(content: Any) -> RunSpec:
         overridden=tuple(overridden),
         python=python,
         diagnosis=_check_diagnosis(content["diagnosis"]),
+        logger=_check_logger(content["logger"]),
         checkpoint_every=_check_minutes(content["checkpoint_every"]),
     )
 
@@ -245,6 +252,12 @@ def _check_minutes(value: Any) -> float:
             f"{_MOST_MINUTES}."
         )
     return float(value)
+
+
+def _check_logger(value: Any) -> str:
+    if value not in LOGGERS:
+        raise SpecError(f"logger={plain(value)} must be one of {', '.join(LOGGERS)}.")
+    return str(value)
 
 
 def _check_names(values: Mapping[str, Any]) -> None:

@@ -270,15 +270,21 @@ def _namesake(name: str, mains: list[str]) -> str | None:
 
 
 def _describe(matrices: dict[str, Array]) -> dict[str, tuple[float, float, bool]]:
-    """Per matrix its deviation times the root of its inputs, its mean size, and equal units."""
-    return {
-        name: (
-            float(value.std() * np.sqrt(value[0].size)),
+    """Per matrix its deviation times the root of its inputs, its mean size, and equal units.
+
+    Three dimensions are several matrices in one, as where critics are computed together.
+    """
+    described = {}
+    for name, value in matrices.items():
+        inputs = value.shape[-1] if value.ndim == 3 else value[0].size
+        units = value if value.ndim == 3 else value.reshape(1, len(value), -1)
+        alike = units.shape[1] > 1 and np.ptp(units, axis=1).max() == 0
+        described[name] = (
+            float(value.std() * np.sqrt(inputs)),
             float(np.abs(value).mean()),
-            bool(len(value) > 1 and np.abs(value).max() > 0 and np.ptp(value, axis=0).max() == 0),
+            bool(alike and np.abs(value).max() > 0),
         )
-        for name, value in matrices.items()
-    }
+    return described
 
 
 def _shown(observations: Array) -> Array:

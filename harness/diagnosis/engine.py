@@ -26,6 +26,7 @@ SHORTEST_PERIOD = 64
 PERIOD_WITHOUT_END = 500
 _ACTING_STEPS = 3
 _TOLD_EVERY = 10  # looks, for who follows the last values
+_CURVE = 64  # points of a signal in the report, at most
 _UNEVEN = 0.6180339887498949  # looks must not fall on the rhythm of target updates
 
 Say = Callable[[str], None]
@@ -134,7 +135,12 @@ class Engine:
             "meaningless": dict(self._meaningless),
             "troubles": list(self.troubles),
             "signals": {
-                name: {"step": signals.step, "last": series.latest, "count": series.count}
+                name: {
+                    "step": signals.step,
+                    "last": series.latest,
+                    "count": series.count,
+                    "curve": series.curve(_CURVE),
+                }
                 for name, series in {**signals.series, **signals.metrics}.items()
             },
         }

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,12 @@ class Series:
         """Values with begin <= step <= end, among those kept of the whole run."""
         steps, values = self.all()
         return np.asarray(values[(steps >= begin) & (steps <= end)])
+
+    def curve(self, most: int) -> list[tuple[int, float]]:
+        """The whole run in at most so many of its values, the last one among them."""
+        every = -(-len(self._thinned) // most)
+        points = self._thinned[:: max(every, 1)]
+        return [*points[: most - 1], self._last[-1]] if points[-1] != self._last[-1] else points
 
     @property
     def latest(self) -> float:
@@ -152,6 +158,7 @@ class Signals:
         values: Single readings by name.
         episodes: The last ones, at most 20, in the order they ended.
         metrics: What the training reports, by its name in the trace.
+        told: Told each value of a series: step, name and value.
     """
 
     facts: Facts
@@ -160,10 +167,13 @@ class Signals:
     values: dict[str, Any] = dataclasses.field(default_factory=dict)
     episodes: deque[Episode] = dataclasses.field(default_factory=lambda: deque(maxlen=20))
     metrics: dict[str, Series] = dataclasses.field(default_factory=dict)
+    told: Callable[[int, str, float], None] | None = None
 
     def add(self, name: str, value: float) -> None:
         """Adds a value to a series at the current step."""
         self.series.setdefault(name, Series()).add(self.step, value)
+        if self.told:
+            self.told(self.step, name, value)
 
     def has(self, name: str) -> bool:
         """Whether anything is known under a name."""

@@ -25,6 +25,7 @@ from harness.record.layout import (
     DIAGNOSIS_FILE,
     EVALUATIONS_FILE,
     LOG_FILE,
+    LOGGER_FOLDERS,
     POLICY_FILE,
     PROGRESS_FILE,
     RUN_FILE,
@@ -187,8 +188,9 @@ class RunFolder:
         self._write_guarded(POLICY_FILE, pack(policy))
 
     def forget_diagnosis(self) -> None:
-        """Removes what an attempt has found whose steps are taken anew."""
-        self._lease.remove(DIAGNOSIS_FILE)
+        """Removes what was found by an attempt whose steps are taken anew, and loggers' files."""
+        for name in (DIAGNOSIS_FILE, *LOGGER_FOLDERS):
+            self._lease.remove(name)
 
     def keep_diagnosis(self, report: Mapping[str, Any]) -> None:
         """Writes what the diagnosis has found by now; no result is made of it."""

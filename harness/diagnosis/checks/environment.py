@@ -117,7 +117,7 @@ def _poor(signals: Signals) -> bool:
 def always_cut(signals: Signals, threshold: float) -> Seen | None:
     """Whether all recent episodes were cut off, with the same return as the first ones."""
     last = list(signals.episodes)[-10:]
-    if len(last) < 10 or not all(episode.truncated for episode in last):
+    if signals.series["return"].count < 20 or not all(episode.truncated for episode in last):
         return None
     first = signals.series["return"].first(10)
     recent = np.array([episode.episode_return for episode in last])

@@ -156,8 +156,9 @@ CHECKS = (
         THROUGHOUT,
         WARNING,
         ("activations_finite",),
-        0.5,
-        "TheDeepChecker: half of a layer; median of 5 windows",
+        0.8,
+        "own: sound runs have layers of which half is dead, which is TheDeepChecker's bound; median "
+        "of 5 windows",
         activations,
         "a learning rate that is too high, or inputs that are not scaled.",
         "lower the learning rates; wrappers=normalized.",
