@@ -5,14 +5,17 @@
 prints the table in docs/statistics.md: for each shape of returns and number of seeds the rate by
 two one-sided tests alone, as they were used before, and by the rule, which also bounds what runs
 that were not seen could make of the means. Each case has a difference of at least the margin.
+Then, for the same cases, the rate at any of several looks: without precaution, and by the rule for
+stopping, which holds the same bound.
 """
 
 import argparse
 import dataclasses
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,12 +27,16 @@ from analysis.stats.moments import moments
 from analysis.verdicts.equivalence import margin_of, unseen_p
 from analysis.verdicts.groups import Group
 from analysis.verdicts.options import Options
+from analysis.verdicts.stopping import Looks, stopping_verdicts
 
 # PPO on InvertedPendulum: scores from 0 to 1000, 6.37 by random actions, 980 published.
 CELL = Cell("simulated", "InvertedPendulum-v4", "ppo", "original", "")
 OPTIONS = Options()
 SEEDS = (3, 5, 10, 20, 30, 40, 60)
+PLANS = (Looks(5, 30), Looks(10, 60), Looks(20, 120))
 LEVEL = 0.05
+# The same p-values of equivalence, without the permutations that "different" would ask for.
+QUICK = dataclasses.replace(OPTIONS, alpha=1e-300)
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 
@@ -118,36 +125,83 @@ def rates(case: Case, n: int, repeats: int) -> tuple[float, float]:
     before = after = 0
     for _ in range(repeats):
         pair = group("a", case.first(rng, n)), group("b", case.second(rng, n))
-        item = pairwise.contrast([pair[0].moments], [pair[1].moments])
-        if float(pairwise.equivalence_p(item, margin_of(pair, OPTIONS).size)) >= LEVEL:
+        if _alone(*pair) >= LEVEL:
             continue
         before += 1
         after += unseen_p(pair, OPTIONS) < LEVEL
     return before / repeats, after / repeats
 
 
+def _alone(first: Group, second: Group) -> float:
+    item = pairwise.contrast([first.moments], [second.moments])
+    return float(pairwise.equivalence_p(item, margin_of((first, second), OPTIONS).size))
+
+
+def looked_at(case: Case, looks: Looks, repeats: int) -> tuple[float, float]:
+    """Share called equivalent at some look: by the tests alone at each, and by the rule."""
+    rng = np.random.default_rng((looks.most, zlib.crc32(case.name.encode())))
+    before = after = 0
+    for _ in range(repeats):
+        scores = case.first(rng, looks.most), case.second(rng, looks.most)
+        before += any(
+            _alone(group("a", scores[0][:n]), group("b", scores[1][:n])) < LEVEL
+            for n in looks.sizes(looks.most)
+        )
+        pair = group("a", scores[0]), group("b", scores[1])
+        after += stopping_verdicts(pair, QUICK, looks)[0].p_equivalence < LEVEL
+    return before / repeats, after / repeats
+
+
 def main() -> int:
-    """Prints the table."""
+    """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=2_000)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--looks", type=int, default=300, help="pairs looked at repeatedly")
+    options = parser.parse_args()
     margin = margin_of((group("a", np.ones(2)),), OPTIONS).size
-    print(f"Before / by the rule, {repeats:,} pairs each, margin {margin:.1f} of 0 to 1000\n")
-    print(f"| returns | {' | '.join(f'n = {n}' for n in SEEDS)} |")
-    print(f"|{'---|' * (len(SEEDS) + 1)}")
+    print(
+        f"Before / by the rule, {options.repeats:,} pairs each, margin {margin:.1f} of 0 to 1000\n"
+    )
+    worst = _print(rates, SEEDS, [f"n = {n}" for n in SEEDS], options.repeats)
+    _tell(worst, options.repeats)
+    print(
+        f"\nLooked at repeatedly: alone / by the rule for stopping, {options.looks:,} pairs each\n"
+    )
+    heads = [f"every {plan.batch} up to {plan.most}" for plan in PLANS]
+    worst = _print(looked_at, PLANS, heads, options.looks)
+    _tell(worst, options.looks)
+    return 0
+
+
+At = TypeVar("At")
+
+
+def _print(
+    rate: Callable[[Case, At, int], tuple[float, float]],
+    at: Sequence[At],
+    heads: Sequence[str],
+    repeats: int,
+) -> float:
+    """Prints a table, and returns the largest rate of a false word by the rule."""
+    margin = margin_of((group("a", np.ones(2)),), OPTIONS).size
+    print(f"| returns | {' | '.join(heads)} |")
+    print(f"|{'---|' * (len(heads) + 1)}")
     worst = 0.0
     for case in cases(margin):
-        found = [rates(case, n, repeats) for n in SEEDS]
+        found = [rate(case, item, repeats) for item in at]
         worst = max(worst, *(after for _, after in found))
         cells = " | ".join(f"{before:.0%} / {after:.1%}" for before, after in found)
         print(f"| {case.name} | {cells} |", flush=True)
     for case in alike():
-        found = [rates(case, n, repeats // 10) for n in SEEDS]
+        found = [rate(case, item, max(repeats // 10, 100)) for item in at]
         cells = " | ".join(f"{before:.0%} / {after:.0%}" for before, after in found)
         print(f"| {case.name} | {cells} |", flush=True)
+    return worst
+
+
+def _tell(worst: float, repeats: int) -> None:
     error = (LEVEL * (1 - LEVEL) / repeats) ** 0.5
     print(f"\nLargest rate of a false word by the rule: {worst:.1%}, standard error {error:.1%}")
-    return 0
 
 
 if __name__ == "__main__":

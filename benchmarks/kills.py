@@ -122,8 +122,9 @@ def killed(spec: RunSpec, kills: int, rng: np.random.Generator) -> Outcome:
             done += attempt(prepared, broken, part)
             reading = read_run(broken)
             complete = reading.complete
-            resumed.append(reading.content["resumed_from"])
-            notes += reading.content["resumption"]
+            # An attempt that was killed before it said where it went on from has said nothing.
+            resumed.append(reading.content.get("resumed_from"))
+            notes += reading.content.get("resumption", ())
             assert complete or part is not None, reading.reason
         return Outcome(done, resumed[1:], result(whole) == result(broken), notes)
 

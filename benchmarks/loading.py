@@ -3,7 +3,8 @@
     python benchmarks/loading.py
 
 writes 1,440 runs of 300 evaluations x 30 episodes to a temporary folder (about 110 MB), the size
-of the thesis' study, and reads them in a process of its own.
+of the thesis' study, and reads them in a process of its own. With `--seeds 50
+--evaluations 30` they are ten times as many, in as many bytes.
 """
 
 import argparse
@@ -34,17 +35,19 @@ EVALUATIONS, EPISODES, STEPS = 300, 30, 3_000_000
 def main() -> int:
     """Writes the folder and measures, or measures when called by itself."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--evaluations", type=int, default=EVALUATIONS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
-    folder = parser.parse_args().folder
-    if folder:
-        print(json.dumps(measure(Path(folder))))
+    asked = parser.parse_args()
+    if asked.folder:
+        print(json.dumps(measure(Path(asked.folder))))
         return 0
     with tempfile.TemporaryDirectory() as place:
-        count = write_study(Path(place))
+        count = write_study(Path(place), asked.seeds, asked.evaluations)
         command = [sys.executable, __file__, "--folder", place]
         found = json.loads(subprocess.check_output(command, text=True))
     assert found["used"] == count, found
-    print(f"{count} runs of {EVALUATIONS} evaluations x {EPISODES} episodes")
+    print(f"{count:,} runs of {asked.evaluations} evaluations x {EPISODES} episodes")
     for name in ("load", "answers"):
         wall, cpu = found[name]
         print(f"{name:<8} {wall:6.2f} s, {cpu:6.2f} CPU s")
@@ -65,21 +68,23 @@ def measure(folder: Path) -> dict[str, Any]:
     return {**found, "used": loaded.used, "memory": memory}
 
 
-def write_study(folder: Path) -> int:
-    """Writes every run of 3 frameworks x 3 algorithms x 8 tasks x 4 settings x 5 seeds."""
+def write_study(folder: Path, seeds: int, evaluations: int) -> int:
+    """Writes every run of 3 frameworks x 3 algorithms x 8 tasks x 4 settings x the seeds."""
     rng, count = np.random.default_rng(0), 0
     for task in TASKS:
         for algorithm in ("ppo", "td3", "sac"):
             for hps in (*FRAMEWORKS, "original"):
                 for framework in FRAMEWORKS:
-                    for seed in range(5):
+                    for seed in range(seeds):
                         place = (f"{task}-v4", algorithm, hps, framework)
-                        _write_run(folder, place, seed, rng)
+                        _write_run(folder, place, seed, evaluations, rng)
                         count += 1
     return count
 
 
-def _write_run(root: Path, place: tuple[str, ...], seed: int, rng: np.random.Generator) -> None:
+def _write_run(
+    root: Path, place: tuple[str, ...], seed: int, evaluations: int, rng: np.random.Generator
+) -> None:
     env, algorithm, hps, framework = place
     folder = root.joinpath("thesis", *place, f"steps={STEPS}", f"seed={seed}")
     folder.mkdir(parents=True)
@@ -90,8 +95,8 @@ def _write_run(root: Path, place: tuple[str, ...], seed: int, rng: np.random.Gen
     # As much besides as a real run.json holds.
     record["alignment"] = [{"name": f"field {i}", "text": "x" * 60} for i in range(60)]
     (folder / "run.json").write_text(json.dumps(record, indent=2))
-    timesteps = np.arange(1, EVALUATIONS + 1, dtype=np.int64) * (STEPS // EVALUATIONS)
-    shape = (EVALUATIONS, EPISODES)
+    timesteps = np.arange(1, evaluations + 1, dtype=np.int64) * (STEPS // evaluations)
+    shape = (evaluations, EPISODES)
     results = 1000 * (timesteps / STEPS)[:, None] + rng.normal(0, 100, shape)
     np.savez(
         folder / "evaluations.npz",

@@ -7,14 +7,17 @@ every seam between the harness and upstream's code:
 
 - step: the hook directly on the task, which counts steps and episodes, without the task itself;
 - record: values for the trace;
+- boundary: whether a checkpoint is due, at each place where the training could be gone on from;
 - heartbeat: the thread that tells how far the run is.
 
-Their sum over the rest of the training is the share. Steps and records take microseconds, less than
-reading the clock of CPU time takes on some machines: they are timed with the clock of the wall,
-each call, and the longest hundredth of the calls, in which other work had the processor, counts as
-the mean of the others. What the clocks themselves cost is measured at a seam with nothing behind
-it, and taken off. Evaluation is work that was asked for and counts to neither side; its time is
-told apart, and so is what it takes to write the files after each.
+Their sum over the rest of the training is the share. These take microseconds, less than reading
+the clock of CPU time takes on some machines: they are timed with the clock of the wall, each call,
+and the longest hundredth of the calls, in which other work had the processor, counts as the mean of
+the others. What the clocks themselves cost is measured at a seam with nothing behind it, and taken
+off. Evaluation is work that was asked for and counts to neither side; its time is told apart, and
+so is what it takes to write the files after each. At the first boundary the harness looks once
+whether all of the training can be kept: that is told apart too, being once a run, not a step. What
+a checkpoint takes every 20 minutes, `checkpoints.py` tells.
 """
 
 import argparse
@@ -99,7 +102,10 @@ def main() -> int:
         print(json.dumps(result))
         return 0
     head = f"{'':<14}{'n':>3}{'training':>10}{'share %':>9}  {'least to largest':<17}"
-    print(f"{head}{'step µs':>9}{'record µs':>10}{'beat µs':>9}{'eval. s':>9}{'files ms':>9}")
+    print(
+        f"{head}{'step µs':>9}{'record µs':>10}{'bound. µs':>10}{'beat µs':>9}"
+        f"{'look ms':>9}{'eval. s':>9}{'files ms':>9}"
+    )
     for framework in options.frameworks:
         for algorithm in options.algorithms:
             found = [_in_process(framework, algorithm, options.env) for _ in range(options.repeats)]
@@ -135,14 +141,17 @@ def measure(framework: str, algorithm: str, env: str) -> dict[str, float]:
     assert content["status"] == "completed", content["failure"]
     cost = cost_of_a_seam(time.perf_counter_ns)
     step = seams.seconds("step") - cost * steps
-    ours = step + seams.seconds("record") + beats.seconds("heartbeat")
+    within = step + seams.seconds("record") + seams.seconds("boundary")
+    ours = within + beats.seconds("heartbeat")
     # The one evaluation comes after the training.
-    rest = rare.seconds("train") - step - seams.seconds("record")
+    rest = rare.seconds("train") - within - seams.seconds("look")
     return {
         "training": rest,
         "share": ours / rest,
         "step": step / steps,
         "record": seams.each("record"),
+        "boundary": seams.each("boundary"),
+        "look": seams.seconds("look"),
         "heartbeat": beats.each("heartbeat"),
         "evaluation": rare.seconds("evaluation"),
         "files": rare.each("files"),
@@ -153,6 +162,8 @@ def _watch(adapter: Any, seams: Seams, rare: Seams, beats: Seams) -> None:
     """Puts clocks at the seams of the harness in this process."""
     import envs.make
     from harness.record.folder import Heartbeat, RunFolder
+    from harness.train.checkpointing import Keeper
+    from harness.train.evaluation import Evaluator
     from harness.train.monitor import TrainingMonitor
 
     made = envs.make.make
@@ -166,7 +177,9 @@ def _watch(adapter: Any, seams: Seams, rare: Seams, beats: Seams) -> None:
     watched: tuple[tuple[Seams, Any, str, str], ...] = (
         (seams, envs.make.StepHook, "step", "step"),
         (seams, RunFolder, "record", "record"),
-        (rare, TrainingMonitor, "_evaluate", "evaluation"),
+        (seams, TrainingMonitor, "boundary", "boundary"),
+        (seams, Keeper, "_act", "look"),
+        (rare, Evaluator, "_evaluate", "evaluation"),
         (rare, RunFolder, "add_evaluation", "files"),
         (rare, type(adapter), "train", "train"),
         (beats, Heartbeat, "_beat", "heartbeat"),
@@ -183,7 +196,8 @@ def _line(title: str, found: list[dict[str, float]]) -> str:
     return (
         f"{title:<14}{len(found):>3}{middle('training', 1):>10.2f}{middle('share', 100):>9.3f}  "
         f"{f'{min(shares):.3f} to {max(shares):.3f}':<17}{middle('step', 1e6):>9.2f}"
-        f"{middle('record', 1e6):>10.1f}{middle('heartbeat', 1e6):>9.0f}"
+        f"{middle('record', 1e6):>10.1f}{middle('boundary', 1e6):>10.2f}"
+        f"{middle('heartbeat', 1e6):>9.0f}{middle('look', 1e3):>9.1f}"
         f"{middle('evaluation', 1):>9.2f}{middle('files', 1e3):>9.2f}"
     )
 

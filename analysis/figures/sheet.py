@@ -1,6 +1,8 @@
 """A figure before it is drawn, many drawn at once, and their files: the same bytes each time."""
 
+import contextlib
 import dataclasses
+import gc
 import io
 import multiprocessing
 import os
@@ -97,9 +99,27 @@ def render(sheet: Sheet, kinds: Sequence[str] = ("png", "pdf"), dpi: int = PNG_D
         kinds: `png`, `pdf` or both.
         dpi: Resolution of a PNG.
     """
-    with matplotlib.rc_context(paper_settings()):
-        figure = sheet.draw()
-        return {kind: to_bytes(figure, kind, dpi) for kind in kinds}
+    with matplotlib.rc_context(paper_settings()), _collecting_rarely():
+        return _files(sheet.draw(), kinds, dpi)
+
+
+def _files(figure: Figure, kinds: Sequence[str], dpi: int) -> Files:
+    return {kind: to_bytes(figure, kind, dpi) for kind in kinds}
+
+
+@contextlib.contextmanager
+def _collecting_rarely() -> Iterator[None]:
+    """Looks for garbage after a figure, not within it: a fifth of the time of drawing one."""
+    on = gc.isenabled()
+    gc.freeze()  # nothing that was there before is garbage of the figure
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.collect()
+        gc.unfreeze()
+        if on:
+            gc.enable()
 
 
 def render_all(

@@ -4,8 +4,7 @@ import pytest
 
 # The loops, networks and settings of TD3 and DQN are those of the two algorithms that wait.
 WAITING = ("sac", "ddpg")
-# A training takes these two frameworks longest: of an algorithm that waits they show only this.
-SLOW = ("torchrl", "tianshou")
+# Of an algorithm that waits only this is shown, and that its weights are those of upstream alone.
 SHOWN = (
     "test_every_hyperparameter_is_declared",
     "test_recorded_run_in_a_fresh_process_ends_in_the_same_weights",
@@ -14,8 +13,6 @@ SHOWN = (
     "test_learning_rates_reach_their_networks",
     "test_targets_start_equal_to_their_networks",
 )
-# One training for each hyperparameter.
-MANY = "test_hyperparameter_is_honoured_or_refused"
 # Three processes each; normalising wrappers are kept in the same way with every algorithm.
 KILLED = "test_run_that_is_killed_ends_as_one_that_is_not"
 # What is tried is this project's own writing, with any framework.
@@ -38,6 +35,4 @@ def waits(item):
     if item.originalname == KILLED and parameters["wrappers"] == "normalized":
         return True
     algorithms = {value for name, value in parameters.items() if name.endswith("algorithm")}
-    if not algorithms & set(WAITING):
-        return False
-    return item.originalname == MANY or (framework in SLOW and item.originalname not in SHOWN)
+    return bool(algorithms & set(WAITING)) and item.originalname not in SHOWN

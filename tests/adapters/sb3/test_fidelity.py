@@ -15,9 +15,9 @@ ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
 NOISE = NormalActionNoise(np.zeros(3), 0.1 * np.ones(3))
 CASES = {
     "ppo": (1024, {"rollout_steps": 512, "epochs": 2}, {"n_steps": 512, "n_epochs": 2}),
-    "td3": (180, {}, {}),
-    "sac": (180, {}, {}),
-    "ddpg": (180, {"exploration_noise": 0.1}, {"action_noise": NOISE}),
+    "td3": (140, {}, {}),
+    "sac": (140, {}, {}),
+    "ddpg": (140, {"exploration_noise": 0.1}, {"action_noise": NOISE}),
     "dqn": (
         1300,
         {"exploration_steps": 130, "target_update_interval": 300},

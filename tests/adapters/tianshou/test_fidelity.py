@@ -14,9 +14,9 @@ pytest.importorskip("tianshou")
 ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
 CASES = {
     "ppo": (1024, {"rollout_steps": 512, "epochs": 2}, {"rollout": 512, "epochs": 2}),
-    "td3": (380, {"learning_starts": 300}, {"start_timesteps": 300}),
-    "sac": (380, {"learning_starts": 300}, {"start_timesteps": 300}),
-    "ddpg": (380, {"learning_starts": 300}, {"start_timesteps": 300}),
+    "td3": (340, {"learning_starts": 300}, {"start_timesteps": 300}),
+    "sac": (340, {"learning_starts": 300}, {"start_timesteps": 300}),
+    "ddpg": (340, {"learning_starts": 300}, {"start_timesteps": 300}),
     "dqn": (1500, {"target_update_interval": 500}, {"target_freq": 50}),
 }
 

@@ -15,8 +15,8 @@ OFF_POLICY = {"collector": {"init_random_frames": 200, "frames_per_batch": 50}}
 CASES = {
     "ppo": ("ppo", "Hopper-v4", 512, {"rollout_steps": 256, "epochs": 4}),
     "ppo, a part of a rollout": ("ppo", "Hopper-v4", 400, {"rollout_steps": 256, "epochs": 4}),
-    "td3": ("td3", "InvertedPendulum-v4", 300, {"learning_starts": 200, **ROUND}),
-    "sac": ("sac", "InvertedPendulum-v4", 300, {"learning_starts": 200, **ROUND}),
+    "td3": ("td3", "InvertedPendulum-v4", 250, {"learning_starts": 200, **ROUND}),
+    "sac": ("sac", "InvertedPendulum-v4", 250, {"learning_starts": 200, **ROUND}),
 }
 NATIVE = {"ppo": {"collector": {"frames_per_batch": 256}, "loss": {"ppo_epochs": 4}}}
 

@@ -88,6 +88,7 @@ def test_skeleton_in_a_checkout_says_what_is_missing(checkout):
     assert "1 passed" in outcomes(tests, [checkout], select)[1]
 
 
+@pytest.mark.long
 def test_skeleton_in_a_package_says_what_is_missing(tmp_path):
     assert new_adapter.main(["stranger", "--package", "--in", str(tmp_path)]) == 0
     project, site = tmp_path / "stranger", tmp_path / "site"
