@@ -100,7 +100,7 @@ def join(logger: str, folder: Path, events: Events, say: Callable[[str], None]) 
     if logger == "none":
         return None
     try:
-        sink: Sink = {"tensorboard": _TensorBoard, "wandb": _Wandb}[logger](folder)
+        sink: Sink = _TensorBoard(folder) if logger == "tensorboard" else _Wandb(folder)
     except Exception as error:
         say(f"logger={logger} cannot begin: {type(error).__name__}: {error}")
         return None

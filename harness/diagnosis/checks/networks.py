@@ -157,8 +157,7 @@ CHECKS = (
         WARNING,
         ("activations_finite",),
         0.8,
-        "own: sound runs have layers of which half is dead, which is TheDeepChecker's bound; median "
-        "of 5 windows",
+        "own: half of a layer, TheDeepChecker's bound, is dead in sound runs; median of 5 windows",
         activations,
         "a learning rate that is too high, or inputs that are not scaled.",
         "lower the learning rates; wrappers=normalized.",

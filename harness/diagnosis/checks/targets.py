@@ -43,19 +43,19 @@ def ends_missing(signals: Signals, threshold: float) -> Seen | None:
 def advantages(signals: Signals, threshold: float) -> Seen | None:
     """Whether advantages are generalised advantage estimates, standardised or as they are."""
     given = signals.values["advantages"]
-    stored = [given[name] for name in ("rewards", "values", "next_values", "terminated", "ended")]
+    reward, value, following = given["rewards"], given["values"], given["next_values"]
+    ended, cut = given["terminated"], given["ended"]
     gamma, lam, told = given["gamma"], given["gae_lambda"], given["advantages"]
-    right = gae(*stored, gamma, lam)
+    right = gae(reward, value, following, ended, cut, gamma, lam)
     if _same(told, standardised(right), threshold):
         return None
-    reward, value, following, ended, cut = stored
     none = np.zeros_like(ended)
     variants = {
         "as if no episode ever ended": gae(reward, value, following, none, none, gamma, lam),
         "with time limits taken for ends": gae(reward, value, following, cut, cut, gamma, lam),
-        "without the discount factor": gae(*stored, 1.0, lam),
-        "with gae_lambda=1": gae(*stored, gamma, 1.0),
-        "with gae_lambda=0": gae(*stored, gamma, 0.0),
+        "without the discount factor": gae(reward, value, following, ended, cut, 1.0, lam),
+        "with gae_lambda=1": gae(reward, value, following, ended, cut, gamma, 1.0),
+        "with gae_lambda=0": gae(reward, value, following, ended, cut, gamma, 0.0),
         "with the values of the states left instead of those reached": gae(
             reward, value, value, ended, cut, gamma, lam
         ),
