@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -117,7 +118,10 @@ def facts_of(prepared: Prepared) -> Facts:
     exploration = known.get("exploration_initial"), known.get("exploration_final")
     import gymnasium  # as late as the environments themselves
 
-    declared = gymnasium.spec(spec.env)
+    module, _, name = spec.env.rpartition(":")
+    if module:  # a task of one's own, which its module registers
+        importlib.import_module(module)
+    declared = gymnasium.spec(name)
     return Facts(
         algorithm=spec.algorithm,
         steps=prepared.native.total_steps,
