@@ -115,7 +115,7 @@ CHECKS = (
         WARNING,
         ("target_age",),
         0.1,
-        "own: share of the run; Mnih et al. (2015) update every 0.02% of theirs",
+        "own: share of the run",
         seldom,
         "the interval of target updates is long for so short a run.",
         "lower target_update_interval, or raise tau.",

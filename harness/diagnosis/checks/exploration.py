@@ -56,6 +56,9 @@ def too_fast(signals: Signals, threshold: float) -> Seen | None:
     low = values <= values[0] - 0.9 * (values[0] - floor)
     if values[0] - floor < 0.3 or not low.any():
         return None
+    after = values[int(np.argmax(low)) :]
+    if len(after) < 8 or after.mean() > floor + 0.15:  # it has not stayed there: chance
+        return None
     begun = max(signals.facts.learning_starts, 0)
     arrived = int(steps[np.argmax(low)])
     share = (arrived - begun) / total
