@@ -34,7 +34,11 @@ class Links:
 
     def folder(self, path: Path) -> str:
         """Relative address of a run folder, as seen from the page."""
-        return urllib.parse.quote(os.fsencode(os.path.relpath(path, self.page_folder))) + "/"
+        return self.file(path) + "/"
+
+    def file(self, path: Path) -> str:
+        """Relative address of a file, as seen from the page."""
+        return urllib.parse.quote(os.fsencode(os.path.relpath(path, self.page_folder)))
 
 
 def make_links(verdicts: StudyVerdicts, page_folder: Path) -> Links:

@@ -105,6 +105,7 @@ class Content:
         scores: Tables in the thesis' layout.
         tables: Sortable tables by name.
         runs: Every run folder.
+        films: Name and address of each film beside them.
         links: Numbers of groups.
     """
 
@@ -123,6 +124,7 @@ class Content:
     scores: tuple[ScoreTable, ...]
     tables: Mapping[str, SortableTable]
     runs: tuple[RunRow, ...]
+    films: tuple[tuple[str, str], ...]
     links: Links
 
 
@@ -173,6 +175,7 @@ def gather_content(
         scores=score_tables(verdicts, material.method),
         tables={table.name: table for table in sortable},
         runs=run_rows(loaded, links),
+        films=study.films(loaded, links),
         links=links,
     )
 

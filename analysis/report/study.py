@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 from analysis.data.runs import Excluded, Loaded, Run, absent_runs
+from analysis.report.links import Links
 from analysis.words import recipes
 from harness.record import reading
 
@@ -176,3 +177,9 @@ def _facts(found: reading.Provenance, framework: str) -> list[tuple[str, str]]:
         dirty = " with changes" if found.commit.get("dirty") else ""
         facts.append(("commit", f"{str(found.commit['commit'])[:12]}{dirty}"))
     return facts
+
+
+def films(loaded: Loaded, links: Links) -> tuple[tuple[str, str], ...]:
+    """Name below the results folder and relative address of each film that lies there."""
+    found = sorted(loaded.root.rglob("*.mp4"))
+    return tuple((str(path.relative_to(loaded.root)), links.file(path)) for path in found)

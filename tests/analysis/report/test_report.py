@@ -5,6 +5,9 @@ import urllib.parse
 import pytest
 
 from analysis.__main__ import main
+from analysis.data.load import load
+from analysis.report.links import Links
+from analysis.report.study import films
 
 
 class Page(html.parser.HTMLParser):
@@ -59,6 +62,15 @@ def test_every_run_folder_is_linked_by_a_relative_address(page, report, study):
     found = {(report.parent / urllib.parse.unquote(link)).resolve() for link in links}
     assert found == {path.parent for path in study.resolve().rglob("run.json")}
     assert not any(link.startswith(("/", "file:")) for link in links)
+
+
+def test_films_are_linked_where_they_are(results, make_run):
+    film = make_run() / "best of.mp4"
+    film.touch()
+    page = Links({}, results / "analysis")
+    ((name, address),) = films(load(results), page)
+    assert name == str(film.relative_to(results))
+    assert (page.page_folder / urllib.parse.unquote(address)).resolve() == film.resolve()
 
 
 def test_the_page_says_what_is_missing_and_why(page):
