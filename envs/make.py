@@ -29,6 +29,7 @@ class StepHook(gymnasium.Wrapper[Any, Any, Any, Any]):
         before_step: Callable[[], None],
         before_reset: Callable[[], None] | None = None,
         after_episode: Callable[[float, int], None] | None = None,
+        after_step: Callable[[Any, Any, Any, bool, bool], None] | None = None,
     ) -> None:
         """Wraps `env`.
 
@@ -37,10 +38,12 @@ class StepHook(gymnasium.Wrapper[Any, Any, Any, Any]):
             before_step: Called before each step.
             before_reset: Called before each reset.
             after_episode: Called with return and length of each finished episode.
+            after_step: Called with action, observation, reward, terminated and truncated of
+                each step.
         """
         super().__init__(env)
         self._before_step, self._before_reset = before_step, before_reset
-        self._after_episode = after_episode
+        self._after_episode, self._after_step = after_episode, after_step
         self._return, self._length = 0.0, 0
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -56,6 +59,8 @@ class StepHook(gymnasium.Wrapper[Any, Any, Any, Any]):
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._return += float(reward)
         self._length += 1
+        if self._after_step:
+            self._after_step(action, observation, reward, terminated, truncated)
         if (terminated or truncated) and self._after_episode:
             self._after_episode(self._return, self._length)
         return observation, reward, terminated, truncated, info
@@ -69,6 +74,7 @@ def make_training_env(
     before_step: Callable[[], None],
     before_reset: Callable[[], None] | None = None,
     after_episode: Callable[[float, int], None] | None = None,
+    after_step: Callable[[Any, Any, Any, bool, bool], None] | None = None,
     layers: Sequence[tuple[str, Mapping[str, Any]]] = (),
 ) -> gymnasium.Env[Any, Any]:
     """One training environment.
@@ -81,10 +87,12 @@ def make_training_env(
         before_step: Called before each step of the task.
         before_reset: Called before each reset.
         after_episode: Called with the task's own return and length of each episode.
+        after_step: Called with action, observation, reward, terminated and truncated of each step.
         layers: Wrappers around the task that change it, from the inside: `module:Class` and
             keyword arguments.
     """
-    env: gymnasium.Env[Any, Any] = StepHook(make(env_id), before_step, before_reset, after_episode)
+    hooks = before_step, before_reset, after_episode, after_step
+    env: gymnasium.Env[Any, Any] = StepHook(make(env_id), *hooks)
     for layer, arguments in layers:
         env = EntryPoint("layer", layer, "").load()(env, **arguments)
     if wrappers == "normalized":

@@ -17,8 +17,12 @@ ROOMS = {
     "envs": set(),
     "harness.record": set(),
     "harness.contract": {"envs.tasks", "harness.record.layout"},
+    "harness.diagnosis": {"harness.contract", "harness.probes.formulas"},
     "harness.interventions": {"harness.contract"},
-    "harness.train": {"envs", "harness.contract", "harness.record", "harness.interventions"},
+    "harness.train": {
+        *("envs", "harness.contract", "harness.record", "harness.diagnosis"),
+        "harness.interventions",
+    },
     "harness.sweep": {"harness.contract", "harness.record", "harness.train"},
     "harness.worker": {"harness.contract", "harness.record", "harness.train"},
     "harness.forkserver": {"harness.contract", "harness.train", "harness.worker"},
@@ -38,7 +42,7 @@ ROOMS = {
     },
     "harness.cli": {
         *("envs.tasks", "harness.contract", "harness.record", "harness.train", "harness.sweep"),
-        *("harness.policies", "harness.interventions", "harness.probes"),
+        *("harness.policies", "harness.diagnosis", "harness.interventions", "harness.probes"),
     },
     "harness": {"harness.cli"},
     "adapters.torch_common": {"harness.contract", "harness.probes"},

@@ -15,7 +15,7 @@ from harness.record.layout import Place, results_dir_of
 
 # What the command names by itself; every other entry of a run's spec is passed on as it is.
 _NAMED = {"study", "env", "algorithm", "hps", "framework", "seed", "python"}
-_NAMED |= {"checkpoint_every"}  # where and how, not what
+_NAMED |= {"checkpoint_every", "diagnosis", "logger"}  # where and how, not what
 _HYPERPARAMETERS = {"hyperparameters", "overridden"}
 
 _PLAIN = re.compile(r"[\w./-]+")

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from harness.cli.errors import RunsFailed, exit_code
 from harness.contract.fields import SpecError
 from harness.contract.run_spec import RunSpec, make_spec
+from harness.diagnosis.registry import default_thresholds
 from harness.sweep.allocator import NONE
 from harness.sweep.process import Outcome
 from harness.sweep.sweep import run_all
@@ -49,10 +50,27 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
     """
     flat = dict(values) | {name: _name(values, name) for name in _NAMED}
     flat["python"] = values["framework"].get("python")
+    flat["diagnosis"] = diagnosis_settings(values.get("diagnosis"))
     spec = make_spec(flat, values["hyperparameters"], values["recipe"])
     if not values["results_dir"]:
         raise SpecError("results_dir is empty: name a folder.")
     return spec, Path(values["results_dir"])
+
+
+def diagnosis_settings(values: Any) -> dict[str, Any]:
+    """What of the group `diagnosis` is not as it is without a word."""
+    if not isinstance(values, Mapping):
+        return {"mode": values if values is not None else "off"}
+    rest = {key: value for key, value in values.items() if key not in ("name", "also", "period")}
+    defaults = default_thresholds()
+    thresholds = {}
+    for name, value in rest.items():
+        given = value.get("threshold") if isinstance(value, Mapping) else value
+        if given != defaults.get(name):
+            thresholds[name] = given
+    kept = {"also": values.get("also"), "period": values.get("period"), "thresholds": thresholds}
+    asked = {key: value for key, value in kept.items() if value not in (None, [], {})}
+    return {"mode": values.get("name")} | asked
 
 
 def _name(values: Mapping[str, Any], group: str) -> Any:

@@ -23,6 +23,8 @@ _TRAINING = {
     "evaluate": ("harness.cli.policies:evaluate", "Plays episodes with what runs have learned"),
     "export": ("harness.cli.policies:export", "Writes policies as their framework's own files"),
     "video": ("harness.cli.policies:video", "Films policies, alone or side by side"),
+    "diagnose": ("harness.cli.diagnose:main", "Tells which faults were found while runs trained"),
+    "watch": ("harness.cli.watch:main", "Shows a run's last values and findings as it goes on"),
     "free": ("harness.cli.free:main", "Ends the lease of a process that nobody can ask any more"),
     "probe": ("harness.probes.command:main", "Compares one update of each implementation"),
     "twins": ("harness.cli.twins:main", "Tells until when two implementations learn the same"),

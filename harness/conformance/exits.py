@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import json
 import os
 import shutil
 import subprocess
@@ -32,6 +33,7 @@ from harness.train.prepare import Prepared, prepare
 from harness.train.run import execute
 
 FILES = {"run.json", "evaluations.npz", "trace.parquet", "policy.npz", "log.txt"}
+FILES |= {"diagnosis.json"}
 # A disk of its own for one process and its children; no rights are needed for that.
 _ON_A_SMALL_DISK = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec")
 _SMALL_DISK = "mount -t tmpfs -o size=512k none {folder}; cd {folder}; "
@@ -43,7 +45,7 @@ class ExitConformance:
     framework: str
 
     def test_recorded_run_in_a_fresh_process_ends_in_the_same_weights(self, algorithm: str) -> None:
-        """Evaluation, recording, progress and whatever this process did before change nothing."""
+        """Evaluation, recording, diagnosis and whatever this process did before change nothing."""
         done = recorded(self.framework, algorithm)
         reading = read_run(done.folder)
         run = reading.content
@@ -52,6 +54,16 @@ class ExitConformance:
         assert run["weights_sha256"] == bare.digest
         assert reading.complete, reading.reason
         assert {file.name for file in done.folder.iterdir()} <= FILES
+
+    def test_diagnosis_watches_the_run(self, algorithm: str) -> None:
+        """It looks at environment, policy and networks, and nothing of it fails."""
+        done = recorded(self.framework, algorithm)
+        assert done.outcome.status == "completed", done.outcome.failure
+        report = json.loads((done.folder / "diagnosis.json").read_text())
+        assert not report["troubles"]
+        wanted = {"return", "weight_size", "gradient_norm", "shift_round"}
+        assert wanted <= report["signals"].keys()
+        assert report["asked"]["NN_gradient"] and report["asked"]["NN_weight"]
 
     def test_learned_policy_plays_its_last_evaluation_again(self, algorithm: str) -> None:
         """What a run kept, laid into the framework's own networks, acts as it did."""
@@ -133,7 +145,8 @@ def recorded(framework: str, algorithm: str) -> _Done:
     """A run as a sweep makes it; results are kept for the next who asks."""
     scratch = tempfile.TemporaryDirectory()
     folder = Path(scratch.name) / "run"
-    prepared = _initialized(framework, algorithm, task_of(algorithm), folder)
+    watched = {"diagnosis": {"mode": "on", "period": 16}}
+    prepared = _initialized(framework, algorithm, task_of(algorithm), folder, **watched)
     process = RunProcess(prepared.spec, folder, preloaded(framework))
     outcome = process.outcome()
     _check_nothing_is_left(read_run(folder).content["pid"])
@@ -152,15 +165,18 @@ def preloaded(framework: str) -> Preloaded:
     return Preloaded(specs)
 
 
-def _initialized(framework: str, algorithm: str, env_id: str, folder: Path) -> Prepared:
+def _initialized(
+    framework: str, algorithm: str, env_id: str, folder: Path, **asked: Any
+) -> Prepared:
     """A pending run of the base hyperparameters in `folder`."""
-    prepared = _prepared(framework, algorithm, env_id)
+    prepared = _prepared(framework, algorithm, env_id, **asked)
     initialize(prepared, folder)
     return prepared
 
 
-def _prepared(framework: str, algorithm: str, env_id: str) -> Prepared:
-    return prepared_run(framework, algorithm, env=env_id, steps=STEPS, eval_every=32)
+def _prepared(framework: str, algorithm: str, env_id: str, **asked: Any) -> Prepared:
+    usual = {"env": env_id, "steps": STEPS, "eval_every": 32}
+    return prepared_run(framework, algorithm, **usual | asked)
 
 
 def prepared_run(framework: str, algorithm: str, **asked: Any) -> Prepared:

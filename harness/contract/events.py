@@ -10,7 +10,7 @@ with its first subscriber.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,26 @@ class EpisodeBegin:
 
 class EnvStep:
     """An environment is about to take a step, which `Events.steps` does not count yet."""
+
+
+class Transition(NamedTuple):  # made at every step, where a frozen dataclass costs four times this
+    """An environment has taken a step; arrays are the task's own and must be copied to be kept.
+
+    Attributes:
+        copy: Which of the environments it was, from 0.
+        action: What the task received.
+        observation: What followed.
+        reward: The task's own.
+        terminated: Whether the task ended.
+        truncated: Whether the episode was cut off.
+    """
+
+    copy: int
+    action: Any
+    observation: Any
+    reward: Any
+    terminated: bool
+    truncated: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +192,7 @@ class Events:
     """
 
     def __init__(self) -> None:
-        self.steps = 0
+        self.steps, self._copies = 0, 0
         self._subscribers: dict[type[Any], list[Callable[[Any], None]]] = {}
         self._settled: set[type[Any]] = set()
 
@@ -223,8 +243,13 @@ class Events:
     def seam(self) -> dict[str, Any]:
         """Arguments of `envs.make.make_training_env`, through which the environment tells."""
         begin, end = self.teller(EpisodeBegin), self.teller(EpisodeEnd)
+        transition, copy = self.teller(Transition), self._copies
+        self._copies += 1
         return {
             "before_step": self.stepper(),
             "before_reset": (lambda: begin(EpisodeBegin())) if begin else None,
             "after_episode": (lambda *episode: end(EpisodeEnd(*episode))) if end else None,
+            "after_step": (lambda *step: transition(Transition(copy, *step)))
+            if transition
+            else None,
         }

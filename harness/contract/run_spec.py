@@ -28,6 +28,9 @@ DEFAULTS: dict[str, Any] = {
     "threads": 1,
     "intervention": NO_INTERVENTION,
 }
+LOGGERS = ("none", "tensorboard", "wandb")
+DIAGNOSIS = ("off", "on", "strict")
+UNWATCHED: Mapping[str, Any] = {"mode": "off"}
 CHECKPOINT_EVERY = 20.0
 """Minutes between checkpoints, where nobody says."""
 
@@ -62,6 +65,11 @@ class RunSpec:
         overridden: Names of hyperparameters that differ from the recipe.
         python: Interpreter that trains, where it is not this one. No part of the identity:
             it names a place, not what is there.
+        diagnosis: Whether and how the training is watched: `mode` and, where they are not the
+            defaults, `thresholds` by check, `period` and `also`. No part of the identity: it
+            changes no result.
+        logger: In whose files values are written besides the trace: `none`, `tensorboard` or
+            `wandb`. No part of the identity.
         checkpoint_every: Minutes between checkpoints; 0 is off. No part of the identity either:
             a run that goes on from one ends as if it had not been interrupted.
     """
@@ -84,6 +92,10 @@ class RunSpec:
     n_envs: int = bounded(minimum=1, maximum=2**53)
     threads: int = bounded(minimum=1, maximum=2**53)
     intervention: str = bounded()
+    diagnosis: Mapping[str, Any] = dataclasses.field(
+        default_factory=lambda: UNWATCHED, compare=False
+    )
+    logger: str = dataclasses.field(default="none", compare=False)
     checkpoint_every: float = dataclasses.field(default=CHECKPOINT_EVERY, compare=False)
 
     @property
@@ -153,6 +165,8 @@ def make_spec(
         hyperparameters=requested,
         overridden=overridden,
         python=python,
+        diagnosis=_check_diagnosis(values.get("diagnosis", UNWATCHED)),
+        logger=_check_logger(values.get("logger", "none")),
         checkpoint_every=_check_minutes(values.get("checkpoint_every", CHECKPOINT_EVERY)),
     )
 
@@ -172,7 +186,13 @@ def spec_from_dict(content: Any) -> RunSpec:
     if not isinstance(content, Mapping) or not content:
         raise SpecError("spec is missing.")
     # What was recorded before a field existed is as the field's default has it.
-    later = {"python": None, "overridden": (), "checkpoint_every": CHECKPOINT_EVERY}
+    later = {
+        "python": None,
+        "overridden": (),
+        "diagnosis": UNWATCHED,
+        "logger": "none",
+        "checkpoint_every": CHECKPOINT_EVERY,
+    }
     content = {**DEFAULTS, **later, **content}
     lacking = [name for name in names if name not in content]
     surplus = [str(name) for name in content if name not in names]
@@ -198,6 +218,8 @@ def spec_from_dict(content: Any) -> RunSpec:
         hyperparameters=requested,
         overridden=tuple(overridden),
         python=python,
+        diagnosis=_check_diagnosis(content["diagnosis"]),
+        logger=_check_logger(content["logger"]),
         checkpoint_every=_check_minutes(content["checkpoint_every"]),
     )
 
@@ -232,6 +254,12 @@ def _check_minutes(value: Any) -> float:
     return float(value)
 
 
+def _check_logger(value: Any) -> str:
+    if value not in LOGGERS:
+        raise SpecError(f"logger={plain(value)} must be one of {', '.join(LOGGERS)}.")
+    return str(value)
+
+
 def _check_names(values: Mapping[str, Any]) -> None:
     _check_folder_names(values)
     for name in _FOLDER_NAMES:
@@ -244,6 +272,23 @@ def _check_names(values: Mapping[str, Any]) -> None:
             f"framework={values['framework']} has no algorithm={values['algorithm']}: choose "
             + ", ".join(name for name in ALGORITHMS if adapter.supports(name))
         )
+
+
+def _check_diagnosis(given: Any) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping) or given.get("mode") not in DIAGNOSIS:
+        mode = given.get("mode") if isinstance(given, Mapping) else given
+        raise SpecError(f"diagnosis={mode} must be one of {', '.join(DIAGNOSIS)}.")
+    also, period = given.get("also", ()), given.get("period")
+    if not isinstance(also, list | tuple) or not all(
+        isinstance(name, str) and ":" in name for name in also
+    ):
+        raise SpecError(f"diagnosis.also={plain(also)} must list checks as module:NAME.")
+    if period is not None and (not isinstance(period, int) or period < 1):
+        raise SpecError(f"diagnosis.period={plain(period)} must be null or 1 or more steps.")
+    for name, value in given.get("thresholds", {}).items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise SpecError(f"diagnosis.{name}.threshold={plain(value)} must be a number.")
+    return dict(given)
 
 
 def _check_folder_names(values: Mapping[str, Any]) -> None:

@@ -22,8 +22,10 @@ from harness.record.checkpoints import Checkpoints
 from harness.record.files import bytes_writer, json_writer, plain_json
 from harness.record.layout import (
     CHECKPOINT_FOLDER,
+    DIAGNOSIS_FILE,
     EVALUATIONS_FILE,
     LOG_FILE,
+    LOGGER_FOLDERS,
     POLICY_FILE,
     PROGRESS_FILE,
     RUN_FILE,
@@ -84,7 +86,7 @@ class RunFolder:
         return len(self._timesteps)
 
     def clear(self) -> None:
-        """Removes what an earlier attempt left, but the checkpoints."""
+        """Removes what an earlier attempt left, but the checkpoints and what was found by then."""
         for name in (EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE):
             self._lease.remove(name)
         self._tidy(CHECKPOINT_FOLDER)
@@ -184,6 +186,15 @@ class RunFolder:
     def keep_policy(self, policy: StoredPolicy) -> None:
         """Writes what the run has learned."""
         self._write_guarded(POLICY_FILE, pack(policy))
+
+    def forget_diagnosis(self) -> None:
+        """Removes what was found by an attempt whose steps are taken anew, and loggers' files."""
+        for name in (DIAGNOSIS_FILE, *LOGGER_FOLDERS):
+            self._lease.remove(name)
+
+    def keep_diagnosis(self, report: Mapping[str, Any]) -> None:
+        """Writes what the diagnosis has found by now; no result is made of it."""
+        self._lease.write(DIAGNOSIS_FILE, json_writer(report))
 
     def heartbeat(self, step: int, period: float) -> None:
         """Tells others how far the run is and in how many seconds they hear of it again."""

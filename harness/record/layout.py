@@ -14,6 +14,8 @@ TRACE_FILE = "trace.parquet"
 POLICY_FILE = "policy.npz"
 PROGRESS_FILE = "progress.json"
 LOG_FILE = "log.txt"
+DIAGNOSIS_FILE = "diagnosis.json"
+LOGGER_FOLDERS = ("tensorboard", "wandb")
 CHECKPOINT_FOLDER = "checkpoint"
 
 ANALYSIS_FOLDER = "analysis"

@@ -12,6 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from harness.record.diagnosis import read_diagnosis
+from harness.record.files import visible
 from harness.record.lease import read_beat, went_on
 from harness.record.reading import read_run
 from harness.sweep.eta import remaining_seconds
@@ -25,13 +27,15 @@ _FINE = ("completed", "skipped")
 class SweepDisplay:
     """One bar over all runs, a line per run in progress, and a line per run that ended.
 
-    Without a terminal only the lines of ended runs are printed.
+    Without a terminal only the lines of ended runs are printed, and what a diagnosis found.
     """
 
     def __init__(self, pending: Mapping[Path, Prepared], jobs: int) -> None:
         self._runs = pending
         self._jobs = jobs
         self._ended: dict[Path, str] = {}
+        self._found: dict[Path, set[str]] = {}
+        self._printing = threading.Lock()
         self._first: dict[Path, tuple[int, float]] = {}
         self._speeds: dict[tuple[str, str], float] = {}
         self._console = Console(highlight=False)
@@ -42,8 +46,10 @@ class SweepDisplay:
 
     def __enter__(self) -> "SweepDisplay":
         """Starts drawing."""
+        is_watched = any(run.spec.diagnosis["mode"] != "off" for run in self._runs.values())
         if self._console.is_terminal:
             self._live.start()
+        if self._console.is_terminal or is_watched:
             self._thread.start()
         return self
 
@@ -57,10 +63,12 @@ class SweepDisplay:
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join()
+        if self._console.is_terminal:
             self._live.stop()
 
     def finished(self, folder: Path, status: str, failure: str | None) -> None:
         """Prints that a run has ended."""
+        self._tell_findings(folder)
         self._ended[folder] = status
         count = f"[{len(self._ended)}/{len(self._runs)}]"
         text = f"{count} {status:<11} {self._runs[folder].spec.title}"
@@ -73,7 +81,28 @@ class SweepDisplay:
 
     def _refresh(self) -> None:
         while not self._closing.wait(_REFRESH_SECONDS):
-            self._live.update(self._draw())
+            for folder in self._runs:
+                if folder not in self._ended:
+                    self._tell_findings(folder)
+            if self._console.is_terminal:
+                self._live.update(self._draw())
+
+    def _tell_findings(self, folder: Path) -> None:
+        """Prints errors and warnings of a run that were not printed before."""
+        spec = self._runs[folder].spec
+        if spec.diagnosis["mode"] == "off":
+            return
+        with self._printing:
+            told = self._found.setdefault(folder, set())
+            for finding in read_diagnosis(folder).findings:
+                if finding["level"] != "note" and finding["id"] not in told:
+                    told.add(finding["id"])
+                    text = (
+                        f"        {finding['level']} {finding['id']} at step "
+                        f"{finding['first_step']:,} of {spec.title}: {finding['seen']}"
+                    )
+                    style = "red" if finding["level"] == "error" else "yellow"
+                    self._console.print(Text(visible(text), style=style), soft_wrap=True)
 
     def _draw(self) -> Group:
         beats = {

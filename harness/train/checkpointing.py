@@ -23,7 +23,7 @@ from harness.train.stopping import StopRequest
 LIBRARIES = ("numpy", "torch", "gymnasium", "mujoco")
 """Whose versions decide what a state means, besides the packages that an adapter names."""
 
-_NOT_COMPARED = ("study", "python", "checkpoint_every")
+_NOT_COMPARED = ("study", "python", "checkpoint_every", "diagnosis", "logger")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -51,7 +51,7 @@ class TrainingMonitor:
         self._boundary = keeper.boundary if keeper else _nothing
         self._weights: Callable[[], Weights] | None = None
         self._envs: list[gymnasium.Env[Any, Any]] = []
-        self.evaluator = Evaluator(spec, self.events, lambda: frozen_normalizer(self._envs[0]))
+        self.evaluator = Evaluator(spec, self.events, self.normalizer)
         keep(folder, self.events)
 
     @property
@@ -107,6 +107,10 @@ class TrainingMonitor:
     def record(self, metrics: Mapping[str, float]) -> None:
         """Tells of values for the trace."""
         self.events.tell(Metrics(metrics))
+
+    def normalizer(self) -> Callable[[Any], Any]:
+        """Today's normalisation of observations, as a function."""
+        return frozen_normalizer(self._envs[0])
 
     def make_env(self) -> gymnasium.Env[Any, Any]:
         """The next of the `n_envs` training environments."""

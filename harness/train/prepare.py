@@ -15,6 +15,7 @@ from harness.contract.recipes import load_recipe, recipe_names
 from harness.contract.run_spec import RunSpec
 from harness.interventions.catalogue import Intervention, chosen, with_settings
 from harness.record.files import plain_json
+from harness.train.loggers import check_logger
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +45,7 @@ def prepare(spec: RunSpec, adapter: Adapter) -> Prepared:
     """
     if spec.python is None:
         adapter.check_installed()
+        check_logger(spec.logger)
     else:
         check_interpreter(spec.python, spec.framework)
     try:

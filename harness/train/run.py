@@ -21,6 +21,8 @@ from harness.record.provenance import provenance, weights_sha256
 from harness.record.reading import read_run
 from harness.train import generators
 from harness.train.checkpointing import CannotGoOnError, Keeper, identity, starts
+from harness.train.diagnosing import Diagnosing, conclude, diagnose
+from harness.train.loggers import Logging, join
 from harness.train.monitor import TrainingMonitor
 from harness.train.notices import quietly
 from harness.train.prepare import Prepared
@@ -58,6 +60,7 @@ def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
             outcome = {"status": "failed", "failure": _describe(error)}
         finally:
             with uninterrupted():
+                attempt.close()
                 trouble = _finish_trace(folder)
                 if outcome["status"] == "completed":
                     outcome |= trouble
@@ -101,6 +104,8 @@ class _Attempt:
         self._prepared, self._adapter, self._folder, self._own = prepared, adapter, folder, own
         self.started, self._earlier = started, 0.0
         self.monitor: TrainingMonitor | None = None
+        self.diagnosis: Diagnosing | None = None
+        self.logging: Logging | None = None
         self.notes: list[str] = []
 
     @property
@@ -124,6 +129,7 @@ class _Attempt:
                 return self._train(start, every, stop)
             except CannotGoOnError as error:
                 assert start is not None
+                self.close()
                 self._say(f"Checkpoint {start.number} cannot be gone on from: {error}.")
                 self._folder.forget()
                 generators.lay_in(before)
@@ -135,6 +141,11 @@ class _Attempt:
         folder.update_run(resumed_from=start.about["step"] if start else None)
         keeper = Keeper(folder.checkpoints, self._about, every, stop, start, self._say)
         self.monitor = monitor = TrainingMonitor(prepared, folder, keeper)
+        begins = start.about["step"] if start else 0
+        self.diagnosis = diagnose(prepared, monitor, folder, begins)
+        self.logging = join(prepared.spec.logger, folder.path, monitor.events, self._say)
+        if self.logging and self.diagnosis:
+            self.diagnosis.engine.signals.told = self.logging.signals
         changed = replacement(prepared.interventions)
         with quietly(), changed.made(), watching(monitor.events), stop.listening():
             self._adapter.train(
@@ -149,6 +160,12 @@ class _Attempt:
         _check_finite(learned.weights)
         folder.keep_policy(learned)
         return {"status": "completed", "weights_sha256": weights_sha256(learned.weights)}
+
+    def close(self) -> None:
+        """Writes what the diagnosis has found, and ends the logger's files."""
+        conclude(self.diagnosis, self._folder)
+        if self.logging:
+            self.logging.close()
 
     def _about(self) -> dict[str, Any]:
         return {"identity": self._own, "step": self.steps, "seconds": self.seconds}

@@ -1,0 +1,273 @@
+"""How good the diagnosis is and what it costs: faults found, false alarms, CPU time.
+
+    python benchmarks/diagnosis.py faults --seeds 4     injected faults, and their healthy twin
+    python benchmarks/diagnosis.py healthy --seeds 2    false alarms in short runs of frameworks
+    python benchmarks/diagnosis.py cost --repeats 5     CPU time, watched over not watched
+
+Runs with an even seed are the half on which thresholds may be set; those with an odd seed judge.
+"""
+
+import argparse
+import collections
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[name] = "1"
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+HALVES = {0: "set on", 1: "judged on"}
+FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou")
+ALGORITHMS = ("ppo", "dqn", "sac", "td3", "ddpg")
+TASKS = {
+    "continuous": ("InvertedPendulum-v4", "Pendulum-v1", "Reacher-v4"),
+    "discrete": ("CartPole-v1",),
+}
+"""The first for all, the others in turn."""
+
+
+def main() -> None:
+    """Measures what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("faults", "healthy", "judge", "cost"))
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, default=Path("/tmp/diagnosis-healthy"))
+    parser.add_argument("--notes", action="store_true")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--frameworks", nargs="*", default=FRAMEWORKS)
+    parser.add_argument("--algorithms", nargs="*", default=ALGORITHMS)
+    options = parser.parse_args()
+    import torch
+
+    torch.set_num_threads(1)
+    {"faults": faults, "healthy": healthy, "judge": judge, "cost": cost}[options.what](options)
+
+
+def faults(options: argparse.Namespace) -> None:
+    """Which injected faults are found by their check, and what the twin is told of."""
+    from faulty_programs.dqn import FAULTS, train
+
+    print(f"DQN on CartPole, {options.steps} steps, {options.seeds} seeds")
+    alarms: dict[int, list[dict[str, str]]] = {0: [], 1: []}
+    for fault in [None, *FAULTS]:
+        hits: dict[int, list[bool]] = {0: [], 1: []}
+        for seed in range(options.seeds):
+            found, _ = train(fault, seed=seed, steps=options.steps)
+            if fault is None:
+                alarms[seed % 2].append({name: f.level for name, f in found.items()})
+            else:
+                hits[seed % 2].append(FAULTS[fault] in found)
+        if fault:
+            counts = "  ".join(f"{HALVES[h]}: {sum(x)} of {len(x)}" for h, x in hits.items())
+            print(f"{fault:<24}{FAULTS[fault]:<12}{counts}", flush=True)
+    _tell_alarms("healthy twin", alarms)
+
+
+def healthy(options: argparse.Namespace) -> None:
+    """Trains healthy runs and keeps what their checks were shown; those there are stay."""
+    import diagnosis_recorder as recorder
+
+    from harness.contract.fields import SpecError
+
+    options.keep.mkdir(parents=True, exist_ok=True)
+    # In mixed order, so that what there is by now stands for all.
+    pairs = _healthy(options)
+    random.Random(0).shuffle(pairs)
+    for setting, seed in pairs:
+        path = options.keep / ("-".join((*setting, str(seed))) + ".pickle.gz")
+        if path.exists():
+            continue
+        begun = time.process_time()
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                content, report = _run(*setting, seed, Path(folder), "on", recorded=True)
+            except SpecError as error:
+                print(f"{setting}: {error}", flush=True)
+                continue
+            returns = _returns(Path(folder))
+        recorder.save(
+            path,
+            {
+                "setting": setting,
+                "seed": seed,
+                "returns": returns,
+                "status": content["status"],
+                "troubles": report["troubles"],
+            },
+        )
+        found = {one["id"]: one["level"] for one in report["findings"]}
+        seconds = time.process_time() - begun
+        print(f"{' '.join(setting)} {seed}: {content['status']} {returns} {seconds:.0f} s")
+        print(f"    {found} {report['troubles']}", flush=True)
+    judge(options)
+
+
+def _healthy(options: argparse.Namespace) -> list[tuple[tuple[str, str, str], int]]:
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    more = range(seeds.stop, seeds.stop + options.seeds)
+    return [
+        (setting, seed)
+        for setting in _settings(options)
+        for seed in (*seeds, *(more if setting[1] == "dqn" else ()))  # DQN has one task
+    ]
+
+
+def judge(options: argparse.Namespace) -> None:
+    """False alarms per healthy run, by today's checks and thresholds, of what was kept."""
+    import diagnosis_recorder as recorder
+
+    alarms: dict[int, list[dict[str, str]]] = {0: [], 1: []}
+    for about, shown in recorder.saved(options.keep):
+        found = recorder.asked_again(shown)
+        alarms[about["seed"] % 2].append({name: level for name, (level, _, _) in found.items()})
+        for name, (level, step, text) in found.items():
+            if level != "note" or options.notes:
+                place = " ".join(about["setting"])
+                print(f"{place} {about['seed']} {about['returns']}: {level} {name} {step} {text}")
+    _tell_alarms("healthy", alarms)
+
+
+def _returns(folder: Path) -> str:
+    import numpy as np
+
+    path = next(folder.rglob("evaluations.npz"), None)
+    if path is None:
+        return "no evaluation"
+    with np.load(path) as file:
+        means = file["results"].mean(axis=1)
+    return f"{means[0]:.4g} to {means[-1]:.4g}"
+
+
+def cost(options: argparse.Namespace) -> None:
+    """CPU time of watched runs over that of runs that are not, in pairs in turn."""
+    for framework, algorithm, task in _settings(options):
+        if task == "Pendulum-v1":
+            continue
+        ratios = []
+        for repeat in range(options.repeats + 1):
+            seconds = {}
+            for mode in ("off", "on") if repeat % 2 else ("on", "off"):
+                with tempfile.TemporaryDirectory() as folder:
+                    begun = time.process_time()
+                    steps = options.steps
+                    _run(framework, algorithm, task, 0, Path(folder), mode, steps=steps)
+                    seconds[mode] = time.process_time() - begun
+            if repeat:  # the first pair imports the framework
+                ratios.append(seconds["on"] / seconds["off"])
+        middle = statistics.median(ratios)
+        spread = f"{min(ratios):.3f} to {max(ratios):.3f}"
+        print(f"{framework:<10}{algorithm:<6}{task:<22}{middle:.3f} ({spread}), n={len(ratios)}")
+
+
+def _settings(options: argparse.Namespace) -> list[tuple[str, str, str]]:
+    """Two tasks for each framework and algorithm; for continuous actions the second ones vary."""
+    from harness.contract.algorithms import ALGORITHMS as KNOWN
+
+    found = []
+    for f, framework in enumerate(FRAMEWORKS):
+        for a, algorithm in enumerate(ALGORITHMS):
+            if framework not in options.frameworks or algorithm not in options.algorithms:
+                continue
+            first, *others = TASKS[KNOWN[algorithm].actions]
+            tasks = (first, others[(f + a) % len(others)]) if others else (first,)
+            found += [(framework, algorithm, task) for task in tasks]
+    return found
+
+
+STEPS = {"ppo": 8192, "dqn": 4000}
+SOUND: dict[str, Any] = {
+    "learning_rate": 5e-4,
+    "policy_learning_rate": 1e-3,
+    "critic_learning_rate": 1e-3,
+    "temperature_learning_rate": 1e-3,
+    "initial_temperature": 0.2,
+    "hidden_sizes": (64, 64),
+    "batch_size": 64,
+    "buffer_size": 50_000,
+    "learning_starts": 500,
+    "rollout_steps": 1024,
+    "minibatch_size": 64,
+    "epochs": 10,
+    "exploration_initial": 1.0,
+    "exploration_final": 0.05,
+    "exploration_steps": 5000,
+    "target_update_interval": 1,
+    "env_steps_per_round": 2,
+    "gradient_steps_per_round": 1,
+    "exploration_noise": 0.1,
+    "gamma": 0.99,
+}
+
+
+def _run(
+    framework: str,
+    algorithm: str,
+    task: str,
+    seed: int,
+    folder: Path,
+    mode: str,
+    *,
+    recorded: bool = False,
+    steps: int = 0,
+) -> tuple[Any, Any]:
+    """One run with values that are known to learn within few steps."""
+    import support
+
+    from harness.conformance.trainings import base_hyperparameters
+
+    steps = steps or STEPS.get(algorithm, 2400)
+    values = dataclasses.asdict(base_hyperparameters(framework, algorithm))
+    sound = {name: value for name, value in SOUND.items() if name in values}
+    if framework == "cleanrl":  # which fixes some
+        fixed = ("hidden_sizes", "env_steps_per_round", "gradient_steps_per_round")
+        fixed += ("initial_temperature",)
+        sound = {name: value for name, value in sound.items() if name not in fixed}
+    values |= sound
+    if algorithm == "dqn":
+        values |= {"target_update_interval": 250}
+        values |= {"exploration_steps": steps // 2}
+    elif "tau" in values:
+        values |= {"tau": 0.01}
+    if algorithm == "ppo":
+        values |= {"learning_rate": 1e-3}
+    evaluations = {"eval_every": steps // 4, "eval_episodes": 3}
+    spec = support.spec(
+        *(framework, algorithm),
+        hyperparameters=values,
+        alignment="full",
+        **evaluations | {"env": task, "steps": steps, "seed": seed},
+    )
+    also = {"also": ("diagnosis_recorder:RECORDER",)} if recorded else {}
+    spec = dataclasses.replace(spec, diagnosis={"mode": mode, **also}, checkpoint_every=0.0)
+    with contextlib.redirect_stdout(io.StringIO()):
+        place, content = support.run(spec, folder)
+    path = place / "diagnosis.json"
+    return content, json.loads(path.read_text()) if path.exists() else None
+
+
+def _tell_alarms(what: str, alarms: dict[int, list[dict[str, str]]]) -> None:
+    for half, runs in alarms.items():
+        for level in ("error", "warning", "note"):
+            hit = collections.Counter(n for run in runs for n, at in run.items() if at == level)
+            touched = sum(level in run.values() for run in runs)
+            print(
+                f"{what}, {HALVES[half]}: {touched} of {len(runs)} runs with {level}s {dict(hit)}"
+            )
+
+
+if __name__ == "__main__":
+    main()

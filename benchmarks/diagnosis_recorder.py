@@ -1,0 +1,77 @@
+"""A check that finds nothing and keeps what all checks are shown, so that they can be asked again.
+
+Signals of a whole run are some hundred copies that share their numbers, a megabyte or so packed.
+"""
+
+import copy
+import dataclasses
+import gzip
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.diagnosis.check import THROUGHOUT, WARNING, Check, Seen
+from harness.diagnosis.registry import own_checks
+from harness.diagnosis.signals import Series, Signals
+
+SHOWN: list[Signals] = []
+
+
+def keep(signals: Signals, threshold: float) -> Seen | None:
+    """Keeps a copy of what there is at this look."""
+    SHOWN.append(
+        dataclasses.replace(
+            signals,
+            series={name: _copied(series) for name, series in signals.series.items()},
+            metrics={name: _copied(series) for name, series in signals.metrics.items()},
+            values=dict(signals.values),
+            episodes=copy.copy(signals.episodes),
+            told=None,
+        )
+    )
+    return None
+
+
+def _copied(series: Series) -> Series:
+    new = copy.copy(series)
+    new.__dict__ = {
+        name: copy.copy(value) if isinstance(value, list) or hasattr(value, "maxlen") else value
+        for name, value in series.__dict__.items()
+    }
+    return new
+
+
+RECORDER = Check(
+    *("RECORDER", "keeps signals", THROUGHOUT, WARNING, (), 0.0, "none", keep, "none", "none"),
+    "never",
+)
+
+
+def save(path: Path, about: dict[str, object]) -> None:
+    """Writes what was shown since the last time."""
+    with gzip.open(path, "wb", compresslevel=3) as file:
+        pickle.dump((about, SHOWN), file)
+    SHOWN.clear()
+
+
+def saved(folder: Path) -> Iterator[tuple[dict[str, object], list[Signals]]]:
+    """What was written there by `save`, in the order of names."""
+    for path in sorted(folder.glob("*.pickle.gz")):
+        with gzip.open(path, "rb") as file:
+            yield pickle.load(file)
+
+
+def asked_again(shown: list[Signals]) -> dict[str, tuple[str, int, str]]:
+    """Level, first step and words of what today's checks find in it, by id."""
+    found: dict[str, tuple[str, int, str]] = {}
+    facts = shown[0].facts if shown else None
+    for check in own_checks():
+        if facts is None or check.unless(facts):
+            continue
+        for signals in shown:
+            if check.is_due(signals) and all(signals.has(name) for name in check.needs):
+                seen = check.ask(signals, check.threshold)
+                if seen:
+                    found[check.id] = seen.level or check.level, signals.step, seen.text
+                    break
+    return found

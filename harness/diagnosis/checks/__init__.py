@@ -1,0 +1,1 @@
+"""All checks, one file per subject."""

@@ -1,0 +1,284 @@
+"""Table I, exploration and actions. Entropies are shares of their maximum."""
+
+import numpy as np
+
+from harness.diagnosis.check import EARLY, LATE, THROUGHOUT, WARNING, Check, Seen
+from harness.diagnosis.signals import Facts, Series, Signals, fluctuation
+
+ENTROPY = (
+    "entropy of 256 successive actions over its maximum; for continuous actions that of ten equal "
+    "bins per dimension, mean over dimensions, which needs no density and is the same for Gaussian "
+    "and deterministic policies with noise"
+)
+
+
+def _no_factor(facts: Facts) -> str:
+    if facts.choices == 0:
+        return "there is no share of random actions; the entropy of actions is asked instead"
+    if facts.constant_exploration:
+        return "the share of random actions is constant by choice"
+    return ""
+
+
+def _factor(signals: Signals) -> Series:
+    told = signals.metrics.get("exploration")
+    return told or signals.series["random_share"]
+
+
+def wrong_way(signals: Signals, threshold: float) -> Seen | None:
+    """Whether the share of random actions is low from the start, or grows."""
+    series = _factor(signals)
+    if series.count < 5:
+        return None
+    first = series.first(5)
+    wanted = signals.facts.exploration
+    if (wanted is None or wanted[0] >= 0.5) and first.max() < threshold:
+        return Seen(
+            f"Only {first.max():.0%} of the first actions are other than greedy ones.",
+            float(first.max()),
+        )
+    begin, end = series.first(10).mean(), series.last(20).mean()
+    if series.count >= 30 and end - begin > 2.5 * threshold:
+        return Seen(f"The share of random actions rose from {begin:.2f} to {end:.2f}.", float(end))
+    return None
+
+
+def too_fast(signals: Signals, threshold: float) -> Seen | None:
+    """Whether nine tenths of the way down are over within too small a share of the run."""
+    steps, values = _factor(signals).all()
+    total = signals.facts.steps
+    if len(values) < 10 or not total:
+        return None
+    values = np.convolve(values, np.full(3, 1 / 3), mode="valid")
+    if values[0] < 0.3:
+        return None
+    floor = float(np.min(values))
+    low = values <= values[0] - 0.9 * (values[0] - floor)
+    if values[0] - floor < 0.3 or not low.any():
+        return None
+    after = values[int(np.argmax(low)) :]
+    if len(after) < 8 or after.mean() > floor + 0.15:  # it has not stayed there: chance
+        return None
+    begun = max(signals.facts.learning_starts, 0)
+    arrived = int(steps[np.argmax(low)])
+    share = (arrived - begun) / total
+    if arrived <= begun or share >= threshold:
+        return None
+    return Seen(
+        f"The share of random actions fell from {values[0]:.2f} to {floor:.2f} within {arrived} of "
+        f"{total} steps.",
+        share,
+    )
+
+
+def starts_low(signals: Signals, threshold: float) -> Seen | None:
+    """Whether the first actions are always the same."""
+    first = signals.series["entropy"].first(3)
+    if len(first) < 3 or first.mean() >= threshold:
+        return None
+    return Seen(f"The entropy of the first actions is {first.mean():.2f}.", float(first.mean()))
+
+
+def rises(signals: Signals, threshold: float) -> Seen | None:
+    """Whether the entropy rises early by more than a threshold."""
+    values = signals.series["entropy"].first(64)
+    if len(values) < 6:
+        return None
+    change = float(values[-3:].mean() - values[:3].mean())
+    return (
+        Seen(f"The entropy of actions rose by {change:.2f} early on.", change)
+        if change > threshold
+        else None
+    )
+
+
+def flat(signals: Signals, threshold: float) -> Seen | None:
+    """Whether the entropy does not move at all early on."""
+    values = signals.series["entropy"].first(64)
+    if len(values) < 10 or np.ptp(values) >= threshold:
+        return None
+    return Seen(
+        f"The entropy of actions stays at {values.mean():.3f} (its range is {np.ptp(values):.1g}).",
+        float(np.ptp(values)),
+    )
+
+
+def drops(signals: Signals, threshold: float) -> Seen | None:
+    """Whether so large a share of the last second differences is below -0.1."""
+    values = signals.series["entropy"].last(10)
+    if len(values) < 10:
+        return None
+    share = float((np.gradient(np.gradient(values)) < -0.1).mean())
+    return (
+        Seen(f"The entropy of actions falls abruptly in {share:.0%} of the last looks.", share)
+        if share >= threshold
+        else None
+    )
+
+
+def fluctuates(signals: Signals, threshold: float) -> Seen | None:
+    """Whether the last ten entropies lie far from their own line."""
+    values = signals.series["entropy"].last(10)
+    if len(values) < 10:
+        return None
+    distance = fluctuation(values)
+    return (
+        Seen(f"The entropy of actions fluctuates by {distance:.2f} around its line.", distance)
+        if distance > threshold
+        else None
+    )
+
+
+def stagnates(signals: Signals, threshold: float) -> Seen | None:
+    """Whether one action is taken all the time, in four chunks in a row."""
+    if "top_action" in signals.series:
+        last = signals.series["top_action"].last(4)
+        if len(last) == 4 and last.min() > threshold:
+            return Seen(f"One action is {last.mean():.0%} of the last 1024.", float(last.mean()))
+        return None
+    last = signals.series["action_std"].last(4)
+    if len(last) == 4 and last.max() < 0.05 * (1 - threshold):
+        return Seen(
+            f"Actions hardly vary: their deviation is {last.max():.2g} half ranges.",
+            float(last.max()),
+        )
+    return None
+
+
+def at_bounds(signals: Signals, threshold: float) -> Seen | None:
+    """Whether actions lie at their bounds, in four chunks in a row."""
+    last = signals.series["at_bounds"].last(4)
+    if len(last) < 4 or last.min() <= threshold:
+        return None
+    return Seen(f"{last.mean():.0%} of the last 1024 actions lie at a bound.", float(last.mean()))
+
+
+def _continuous(facts: Facts) -> str:
+    return "actions are choices" if facts.choices else ""
+
+
+CHECKS = (
+    Check(
+        "EXP_d1",
+        "too few random actions at first, or more and more",
+        THROUGHOUT,
+        WARNING,
+        ("beginning", "random_share"),
+        0.2,
+        "own: share of actions that are not the greedy ones, as the paper's factor is not told by "
+        "every framework",
+        wrong_way,
+        "exploration is missing, or its schedule runs backwards.",
+        "exploration_initial=1, exploration_final below it.",
+        "a policy that changes within the 8 steps looked at makes more actions look random.",
+        _no_factor,
+    ),
+    Check(
+        "EXP_d2",
+        "the share of random actions falls too fast",
+        THROUGHOUT,
+        WARNING,
+        ("beginning", "random_share"),
+        0.03,
+        "own: share of the run; the paper's 0.22 per call depends on how often it is called",
+        too_fast,
+        "the decay is per step where it was meant per episode, or its factor is too small.",
+        "raise exploration_steps.",
+        "tasks that are solved within a few episodes.",
+        _no_factor,
+    ),
+    Check(
+        "ACN_d0",
+        "actions vary little from the start",
+        EARLY,
+        WARNING,
+        ("beginning", "entropy"),
+        0.3,
+        f"RLExplorer 0.3, there in nats; here the {ENTROPY}",
+        starts_low,
+        "the policy begins at one answer: a bad initialisation, or no noise.",
+        "raise exploration noise, ent_coef or exploration_initial; see NN_weight and NN_bias.",
+        "tasks whose action range is far larger than what they need.",
+    ),
+    Check(
+        "ACN_d1",
+        "actions become more random early on",
+        EARLY,
+        WARNING,
+        ("beginning", "entropy"),
+        0.4,
+        f"own, of the {ENTROPY}; RLExplorer: slope 0.1 in nats",
+        rises,
+        "the entropy bonus outweighs the reward, or exploration grows.",
+        "lower ent_coef or initial_temperature; see EXP_d1.",
+        "a policy that begins deterministic and learns to explore, as SAC's may.",
+    ),
+    Check(
+        "ACN_d2",
+        "the randomness of actions does not move",
+        EARLY,
+        WARNING,
+        ("beginning", "entropy"),
+        1e-3,
+        "RLExplorer 1e-3 for the slope; here for the range of at least 10 values",
+        flat,
+        "nothing is learned: no updates, or gradients that do not reach the policy.",
+        "see NN_gradient; lower learning_starts.",
+        "a policy that is right from the start.",
+    ),
+    Check(
+        "ACN_d3",
+        "the randomness of actions falls abruptly",
+        LATE,
+        WARNING,
+        ("entropy",),
+        0.3,
+        "RLExplorer 0.2, there in nats; late, as the paper says",
+        drops,
+        "the policy collapses late.",
+        "lower the learning rates; raise ent_coef.",
+        "short episodes whose phases need other actions.",
+    ),
+    Check(
+        "ACN_d4",
+        "the randomness of actions fluctuates",
+        THROUGHOUT,
+        WARNING,
+        ("entropy",),
+        0.25,
+        "own, of shares; RLExplorer 0.1 in nats around a line of the whole series",
+        fluctuates,
+        "the policy jumps between answers.",
+        "lower the learning rates, raise batch_size, lower tau.",
+        "episodes of very different kind.",
+    ),
+    Check(
+        "ACN_d5",
+        "one action is taken all the time",
+        THROUGHOUT,
+        WARNING,
+        ("entropy",),
+        0.95,
+        "own: in 4 chunks of 256; RLExplorer 0.8 of all argmax actions",
+        stagnates,
+        "the policy has collapsed.",
+        "more exploration; lower the learning rates; see NN_activation.",
+        "tasks in which one action is right for long.",
+    ),
+    Check(
+        "BND",
+        "actions are stuck at their bounds",
+        THROUGHOUT,
+        WARNING,
+        ("at_bounds",),
+        0.95,
+        "own: in 4 chunks of 256",
+        at_bounds,
+        "the policy's output saturates: too high a learning rate, or observations that are not "
+        "scaled.",
+        "lower policy_learning_rate; wrappers=normalized.",
+        "tasks whose best control is at the bounds.",
+        _continuous,
+    ),
+)
+"""What is asked of exploration and actions."""

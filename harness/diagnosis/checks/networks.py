@@ -1,0 +1,299 @@
+"""The paper's questions about networks, and more of the kind."""
+
+import numpy as np
+
+from harness.diagnosis.check import ERROR, THROUGHOUT, WARNING, Check, Seen
+from harness.diagnosis.signals import Facts, Signals
+
+
+def _last_median(signals: Signals, name: str, count: int = 5) -> float | None:
+    values = signals.series[name].last(count)
+    return float(np.median(values)) if len(values) == count else None
+
+
+def activations(signals: Signals, threshold: float) -> Seen | None:
+    """Whether activations are numbers, and not dead or saturated in so large a share of units."""
+    if not signals.values["activations_finite"]:
+        return Seen("An activation is not finite.", 0.0, ERROR)
+    for name, words in (("dead", "are zero"), ("saturated", "are at the end of their range")):
+        if name in signals.series:
+            share = _last_median(signals, name)
+            if share is not None and share > threshold:
+                return Seen(f"{share:.0%} of the units of a layer {words} for all inputs.", share)
+    return None
+
+
+def dormant(signals: Signals, threshold: float) -> Seen | None:
+    """Whether so large a share of a layer's units sleeps."""
+    share = _last_median(signals, "dormant")
+    if share is None or share <= threshold:
+        return None
+    return Seen(f"{share:.0%} of the units of a layer are dormant.", share)
+
+
+def rank(signals: Signals, threshold: float) -> Seen | None:
+    """Whether features span few directions."""
+    share = _last_median(signals, "rank", 3)
+    if share is None or share >= threshold:
+        return None
+    return Seen(f"Features of a layer span {share:.1%} of the directions they could.", share)
+
+
+def linear(signals: Signals, threshold: float) -> Seen | None:
+    """Whether a linear layer feeds another one directly, in nearly all cases looked at."""
+    values = signals.series["linear_after_linear"]
+    share = float(values.first(64).max(initial=0.0))
+    if values.count < 4 or share < threshold:
+        return None
+    return Seen("A linear layer's output goes into another linear layer as it is.", share)
+
+
+def biases(signals: Signals, threshold: float) -> Seen | None:
+    """Whether biases are numbers, start small, and stay small."""
+    for name, first in signals.values["first_biases"].items():
+        if first > threshold:
+            return Seen(f"{name} begins at {first:.3g} on average.", first)
+    size = signals.series["bias_size"].latest
+    if size > 1e3 * threshold:
+        return Seen(f"Biases have grown to {size:.3g} on average.", size, ERROR)
+    return None
+
+
+def weights(signals: Signals, threshold: float) -> Seen | None:
+    """Whether weights are numbers and start at a sound size, units apart from each other."""
+    if not signals.values["weights_finite"]:
+        return Seen("A weight is not finite.", 0.0, ERROR)
+    for name, (spread, mean, equal) in signals.values["first_weights"].items():
+        if equal:
+            return Seen(f"All units of {name} begin with the same weights.", 0.0, ERROR)
+        if max(spread, mean) > threshold:
+            return Seen(
+                f"{name} begins with weights {max(spread, mean):.3g} times as large as one over "
+                "the root of its inputs.",
+                max(spread, mean),
+            )
+    return None
+
+
+def gradients(signals: Signals, threshold: float) -> Seen | None:
+    """Whether gradients are numbers, and neither vanish nor explode."""
+    values = signals.series["gradient_norm"].last(64)
+    if not np.isfinite(values).all():
+        return Seen("A gradient is not finite.", float("inf"), ERROR)
+    if len(values) < 16:
+        return None
+    middle = float(np.median(values))
+    if middle > threshold:
+        return Seen(f"Gradients explode: their norm is {middle:.3g} (median of 16).", middle)
+    if middle < 1e-3 / threshold:
+        return Seen(f"Gradients vanish: their norm is {middle:.3g} (median of 16).", middle)
+    return None
+
+
+def unreached(signals: Signals, threshold: float) -> Seen | None:
+    """Whether gradients never reached some parameters of an optimiser, in so many of its steps."""
+    missed = [count for count in signals.values["unreached"].values() if count >= threshold]
+    if not missed:
+        return None
+    total = signals.values["parameters"]
+    return Seen(
+        f"{len(missed)} of {total} parameters of optimisers got no gradient in any of "
+        f"{min(missed)} steps.",
+        len(missed),
+    )
+
+
+def losses(signals: Signals, threshold: float) -> Seen | None:
+    """Whether losses are numbers and do not grow by orders of magnitude."""
+    series = signals.series["loss"]
+    last = series.last(32)
+    if not np.isfinite(last).all():
+        return Seen("A loss is not finite.", float("inf"), ERROR)
+    if series.count < 128:
+        return None
+    before, now = float(np.median(np.abs(series.first(64)))), float(np.median(np.abs(last)))
+    if now <= threshold * max(before, 1e-2):
+        return None
+    return Seen(f"Losses have grown from {before:.3g} to {now:.3g} (medians).", now)
+
+
+def moves(signals: Signals, threshold: float) -> Seen | None:
+    """Whether one update changes a layer by so large a share of its size."""
+    ratio = _last_median(signals, "update_ratio")
+    if ratio is None or ratio <= threshold:
+        return None
+    return Seen(f"An optimiser step changes a layer by {ratio:.1%} of its size.", ratio)
+
+
+def overestimates(signals: Signals, threshold: float) -> Seen | None:
+    """Whether predicted values exceed what the largest reward for ever would be worth."""
+    facts = signals.facts
+    value = _last_median(signals, "value_size")
+    if value is None or facts.gamma is None or facts.gamma >= 1:
+        return None
+    reward = signals.values["reward_max"]
+    if "temperature" in signals.metrics or facts.algorithm == "sac":
+        told = signals.metrics.get("temperature")
+        reward += 2 * len(facts.action_low) * (told.latest if told else 1.0)
+    bound = max(reward, 1e-3) / (1 - facts.gamma)
+    if value <= threshold * bound:
+        return None
+    return Seen(
+        f"Predicted values are {value:.3g}, and {bound:.3g} is all that rewards so far could add "
+        "up to.",
+        value / bound,
+    )
+
+
+def _task_rewards(facts: Facts) -> str:
+    return "the learner sees other rewards than the task's (wrappers)" if facts.normalized else ""
+
+
+CHECKS = (
+    Check(
+        "NN_activation",
+        "units are dead or saturated",
+        THROUGHOUT,
+        WARNING,
+        ("activations_finite",),
+        0.8,
+        "own: half of a layer, TheDeepChecker's bound, is dead in sound runs; median of 5 windows",
+        activations,
+        "a learning rate that is too high, or inputs that are not scaled.",
+        "lower the learning rates; wrappers=normalized.",
+        "wide layers on tasks that need few units.",
+    ),
+    Check(
+        "NN_dormant",
+        "units sleep",
+        THROUGHOUT,
+        WARNING,
+        ("dormant",),
+        0.7,
+        "own share; the 0.025 that makes a unit dormant is Sokar et al.'s",
+        dormant,
+        "targets that moved for long, or too high a learning rate.",
+        "lower the learning rates; fewer gradient steps per step.",
+        "wide layers on tasks that need few units.",
+    ),
+    Check(
+        "NN_rank",
+        "features have collapsed",
+        THROUGHOUT,
+        WARNING,
+        ("rank",),
+        0.02,
+        "own; effective rank as Kumar et al. define it",
+        rank,
+        "bootstrapping from few transitions for long.",
+        "lower the learning rates; fewer gradient steps per step; larger buffer_size.",
+        "tasks with few observations: their features have a low rank from the start.",
+    ),
+    Check(
+        "NN_linear",
+        "no nonlinearity between layers",
+        THROUGHOUT,
+        WARNING,
+        ("linear_after_linear",),
+        1.0,
+        "own: outputs equal the next inputs to 1e-3",
+        linear,
+        "the activation function is missing.",
+        "put one between the layers.",
+        "a linear bottleneck on purpose.",
+    ),
+    Check(
+        "NN_bias",
+        "biases begin large or diverge",
+        THROUGHOUT,
+        WARNING,
+        ("first_biases", "bias_size"),
+        1.0,
+        "own; RLExplorer advises zeros",
+        biases,
+        "an initialisation that was mixed up, or divergence.",
+        "begin at zero, as frameworks do; lower the learning rates.",
+        "a head whose bias is set to a known mean.",
+    ),
+    Check(
+        "NN_weight",
+        "weights begin badly or diverge",
+        THROUGHOUT,
+        WARNING,
+        ("first_weights",),
+        4.0,
+        "own; orthogonal initialisation has 1.4, He's 1.4, Glorot's about 1",
+        weights,
+        "an initialisation that was mixed up, or divergence.",
+        "use the framework's initialisation; lower the learning rates.",
+        "layers that look up embeddings.",
+    ),
+    Check(
+        "NN_gradient",
+        "gradients vanish or explode",
+        THROUGHOUT,
+        WARNING,
+        ("gradient_norm",),
+        1e4,
+        "own: 1e4 above and 1e-7 below, of the whole norm; TheDeepChecker 1e6 and 1e-6 of means",
+        gradients,
+        "rewards or targets that are not scaled, or a loss that does not depend on the network.",
+        "max_grad_norm; wrappers=normalized; lower the learning rates.",
+        "losses of tasks with very large rewards.",
+    ),
+    Check(
+        "NN_unreached",
+        "gradients never reach parameters",
+        THROUGHOUT,
+        ERROR,
+        ("unreached",),
+        24.0,
+        "own: 24 steps of the optimiser in three windows",
+        unreached,
+        "a detached tensor, or parameters of another network in the optimiser.",
+        "look where the graph is cut; give the optimiser what is trained.",
+        "parts of a network that are not used on purpose; units that are all dead.",
+    ),
+    Check(
+        "NN_loss",
+        "losses diverge",
+        THROUGHOUT,
+        WARNING,
+        ("beginning", "loss"),
+        1e4,
+        "own: growth of the median of 32; losses of bootstrapped values need not fall, so that the "
+        "paper's question whether they do means nothing",
+        losses,
+        "values that feed on themselves.",
+        "lower the learning rates and tau; check targets (QTR_d1) and gamma.",
+        "rewards that come late and are large.",
+    ),
+    Check(
+        "NN_update",
+        "one step changes weights a lot",
+        THROUGHOUT,
+        WARNING,
+        ("update_ratio",),
+        0.1,
+        "TheDeepChecker: the ratio's logarithm above -1; median of 5 windows",
+        moves,
+        "a learning rate that is too high.",
+        "lower the learning rates.",
+        "layers that begin near zero, as heads of policies do.",
+    ),
+    Check(
+        "OVR",
+        "values exceed what rewards can add up to",
+        THROUGHOUT,
+        WARNING,
+        ("value_size", "reward_max"),
+        2.0,
+        "own: twice the bound max|r|/(1-gamma)",
+        overestimates,
+        "critics that overestimate and feed on it, or targets without gamma or ends of episodes.",
+        "lower tau and the learning rates; double_q; check targets (QTR_d1).",
+        "rewards that have not been met yet but are predicted rightly.",
+        _task_rewards,
+    ),
+)
+"""What is asked of networks."""

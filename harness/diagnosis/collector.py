@@ -1,0 +1,291 @@
+"""Signals of environment and actions, from the events of a training."""
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from harness.contract.adapter import Policy, Weights
+from harness.contract.events import Metrics, Transition
+from harness.diagnosis.signals import Array, Episode, Facts, Series, Signals
+
+CHUNK = 256
+"""Environment steps that are summed up together."""
+
+_TAIL = 10
+_ASKED = 64
+_COMPARED = 8  # as the policy that is asked is younger than the one that acted
+_BINS = 10
+_PUNCTUATION = re.compile(r"[^a-z0-9]")
+
+
+class Collector:
+    """Keeps the last steps in arrays of fixed size and sums them up, chunk by chunk.
+
+    It draws no random number. What it asks of the policy is what evaluations ask.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self.signals = Signals(facts)
+        self._facts = facts
+        self._filled = 0
+        self._observations: Array = np.zeros((0, 0))
+        self._actions: Array = np.zeros((0, 0))
+        self._rewards = np.zeros(CHUNK)
+        self._copies = np.zeros(CHUNK, np.int64)
+        self._ends = np.zeros(CHUNK, np.bool_)
+        self._tails: dict[int, list[int]] = {}
+        self._running: dict[int, tuple[float, int]] = {}
+        self._before: Array | None = None
+        self._asked: Array | None = None
+        self._greedy: Array | None = None
+        self._last_weights: Weights = {}
+        self._pairs: list[tuple[str, str]] = []
+        self._target_moved = 0
+        self._metric_gaps: dict[str, float] = {}
+
+    def transition(self, told: Transition) -> None:
+        """Notes a step."""
+        row, copy = self._filled, told.copy
+        if not len(self._observations):
+            self._begin(told)
+        self._observations[row] = told.observation
+        self._actions[row] = told.action
+        self._rewards[row] = reward = float(told.reward)
+        self._copies[row] = copy
+        self._ends[row] = ended = bool(told.terminated or told.truncated)
+        total, length = self._running.get(copy, (0.0, 0))
+        total, length = total + reward, length + 1
+        self._running[copy] = (0.0, 0) if ended else (total, length)
+        self._filled = row + 1
+        if ended:
+            self._episode(copy, total, length, not told.terminated)
+        if self._filled == CHUNK:
+            self._chunk()
+
+    def recent(self) -> Array:
+        """Observations of the last steps, at most 256, float64[n, observations]."""
+        full = self.signals.step > CHUNK and "finite" in self.signals.series
+        return self._observations if full else self._observations[: self._filled]
+
+    def metrics(self, told: Metrics) -> None:
+        """Notes what the training reports."""
+        for name, value in told.values.items():
+            series = self.signals.metrics.setdefault(name, Series())
+            last = self.signals.values.setdefault("metric_steps", {})
+            if name in last:
+                gap = self.signals.step - last[name]
+                self._metric_gaps[name] = max(gap, self._metric_gaps.get(name, 0))
+            last[name] = self.signals.step
+            self.signals.values["metric_gaps"] = self._metric_gaps
+            series.add(self.signals.step, value)
+
+    def ask(self, policy: Policy, normalize: Callable[[Array], Array]) -> None:
+        """Asks the greedy policy about the last steps, and about the same ones as before.
+
+        The action at row t answers the observation of row t - 1 of the same environment.
+        """
+        rows = self._filled
+        if self._facts.n_envs == 1 and rows > 16:
+            begin = max(1, rows - _COMPARED)
+            follows = ~self._ends[begin - 1 : rows - 1]
+            seen = normalize(self._observations[begin - 1 : rows - 1][follows])
+            if len(seen):
+                taken = self._actions[begin:rows][follows]
+                self._compare(np.asarray(policy(_shown(seen))), taken)
+        if self._asked is None and rows > 16:
+            self._asked = _shown(normalize(self._observations[:rows][-_ASKED:]))
+            self.signals.values["probe"] = self._asked
+        if self._asked is not None:
+            self._shift(np.asarray(policy(self._asked)))
+
+    def forget_shift(self) -> None:
+        """Has the next `ask` not be compared with the one before."""
+        self._greedy = None
+
+    def weights(self, now: Weights) -> None:
+        """Looks at all parameters: size, growth, and targets against what they follow."""
+        before, self._last_weights = self._last_weights, now
+        signals = self.signals
+        finite = all(np.isfinite(value).all() for value in now.values())
+        signals.values["weights_finite"] = finite
+        biases = [v for name, v in now.items() if name.endswith("bias") and v.size]
+        if biases:
+            signals.add("bias_size", max(float(np.abs(value).mean()) for value in biases))
+        matrices = {n: v for n, v in now.items() if v.ndim >= 2 and "target" not in n}
+        signals.add(
+            "weight_size", max((float(np.abs(v).mean()) for v in matrices.values()), default=0)
+        )
+        if not before:
+            begun = "beginning" in signals.values  # else these are no first ones
+            signals.values["first_weights"] = _describe(matrices) if begun else {}
+            signals.values["first_biases"] = {
+                name: float(np.abs(value).mean())
+                for name, value in now.items()
+                if begun and name.endswith("bias") and value.size
+            }
+            self._pairs = paired(now)
+            self._target_moved = signals.step
+            return
+        if self._pairs:
+            self._targets(before, now)
+
+    def _targets(self, before: Weights, now: Weights) -> None:
+        targets, mains = zip(*self._pairs, strict=True)
+        moved = any(not np.array_equal(before[n], now[n]) for n in mains)
+        target_moved = any(not np.array_equal(before[n], now[n]) for n in targets)
+        if target_moved or not moved:
+            self._target_moved = self.signals.step
+        if moved:
+            self.signals.add("target_age", self.signals.step - self._target_moved)
+            same = all(np.allclose(now[t], now[m], rtol=1e-5, atol=1e-7) for t, m in self._pairs)
+            self.signals.add("target_equal", float(same))
+
+    def _begin(self, told: Transition) -> None:
+        self._observations = np.zeros((CHUNK, np.asarray(told.observation).size))
+        self._actions = np.zeros((CHUNK, max(np.asarray(told.action).size, 1)))
+
+    def _rows_of(self, copy: int, count: int) -> Array:
+        rows = np.flatnonzero(self._copies[: self._filled] == copy)
+        return rows[-count:]
+
+    def _episode(self, copy: int, total: float, length: int, truncated: bool) -> None:
+        signals = self.signals
+        signals.add("return", total)
+        signals.add("length", length)
+        if not truncated:
+            signals.values["ended_by_task"] = signals.values.get("ended_by_task", 0) + 1
+        rows = self._rows_of(copy, min(_TAIL, length))
+        ended = Episode(
+            *(signals.step, total, length, truncated),
+            *(self._observations[rows].copy(), self._actions[rows].copy()),
+        )
+        signals.episodes.append(ended)
+
+    def _chunk(self) -> None:
+        signals, observations, rewards = self.signals, self._observations, self._rewards
+        self._filled = 0
+        finite = np.isfinite(observations).all() and np.isfinite(rewards).all()
+        signals.add("finite", float(finite))
+        if not finite:
+            return
+        signals.add("observation_size", float(np.abs(observations).max()))
+        signals.add("observation_std", float(observations.std(axis=0).max()))
+        signals.add("reward_size", float(np.abs(rewards).max()))
+        signals.values["reward_max"] = max(
+            signals.values.get("reward_max", 0.0), float(np.abs(rewards).max())
+        )
+        self._stuck(observations)
+        self._bounds(observations)
+        if signals.step > self._facts.learning_starts + CHUNK:
+            self._acted()
+
+    def _bounds(self, observations: Array) -> None:
+        low, high = self._facts.observation_low, self._facts.observation_high
+        if low is None or high is None or low.size != observations.shape[1]:
+            return
+        room = 1e-5 * np.maximum(1.0, np.abs(np.where(np.isfinite(low), low, 0)))
+        outside = (observations < low.ravel() - room) | (observations > high.ravel() + room)
+        self.signals.add("outside_space", float(outside.any(axis=1).mean()))
+
+    def _stuck(self, observations: Array) -> None:
+        if self._facts.n_envs > 1:
+            return
+        scale = np.abs(observations).max(axis=0) + 1e-12
+        same = (np.abs(np.diff(observations, axis=0)) <= 1e-9 * scale).all(axis=1)
+        same &= ~self._ends[:-1]
+        longest = run = 0
+        for flag in same:
+            run = run + 1 if flag else 0
+            longest = max(longest, run)
+        self.signals.add("same_observation_run", longest)
+
+    def _acted(self) -> None:
+        facts, signals = self._facts, self.signals
+        actions = self._actions
+        if facts.choices:
+            counts = np.bincount(actions[:, 0].astype(int), minlength=facts.choices)
+            signals.add("entropy", entropy(counts))
+            signals.add("top_action", float(counts.max() / counts.sum()))
+            return
+        low, high = np.array(facts.action_low), np.array(facts.action_high)
+        if low.size != actions.shape[1] or not np.isfinite(high - low).all():
+            return
+        place = (actions - low) / (high - low)
+        # Some frameworks leave the clipping of Gaussian actions to the task.
+        place = np.clip(place, 0.0, 1.0)
+        bins = np.minimum((place * _BINS).astype(int), _BINS - 1)
+        spread = [entropy(np.bincount(column, minlength=_BINS)) for column in bins.T]
+        signals.add("entropy", float(np.mean(spread)))
+        signals.add("action_std", float(place.std(axis=0).max() * 2))
+        signals.add("at_bounds", float(((place < 1e-3) | (place > 1 - 1e-3)).mean()))
+
+    def _compare(self, greedy: Array, taken: Array) -> None:
+        facts = self._facts
+        if facts.choices:
+            differs = float((greedy.reshape(-1) != taken[:, 0]).mean())
+            share = differs * facts.choices / (facts.choices - 1) if facts.choices > 1 else 0.0
+            self.signals.add("random_share", min(share, 1.0))
+        elif greedy.shape == taken.shape:
+            distance = np.abs(greedy - taken) / facts.half_range
+            self.signals.add("noise", float(distance.mean()))
+
+    def _shift(self, greedy: Array) -> None:
+        before, self._greedy = self._greedy, greedy
+        if before is None:
+            return
+        if self._facts.choices:
+            self.signals.add("shift_round", float((greedy != before).mean()))
+        else:
+            change = np.abs(greedy - before) / self._facts.half_range
+            self.signals.add("shift_round", float(change.mean()))
+
+
+def entropy(counts: Array) -> float:
+    """Of counts, divided by its maximum: 0 is always the same, 1 is evenly spread."""
+    shares = counts[counts > 0] / counts.sum()
+    if len(counts) < 2:
+        return 0.0
+    return float(-(shares * np.log(shares)).sum() / np.log(len(counts)))
+
+
+def paired(weights: Weights) -> list[tuple[str, str]]:
+    """Names of parameters of targets with the names of those that they follow."""
+    mains = {_PUNCTUATION.sub("", n.lower()): n for n in weights if "target" not in n.lower()}
+    pairs = []
+    for name in weights:
+        if "target" in name.lower():
+            main = mains.get(_PUNCTUATION.sub("", name.lower().replace("target", "")))
+            main = main or _namesake(name, list(mains.values()))
+            if main and weights[main].shape == weights[name].shape:
+                pairs.append((name, main))
+    return pairs
+
+
+def _namesake(name: str, mains: list[str]) -> str | None:
+    """The only one that ends as a target's name does behind its network's name, if there is one."""
+    _, _, rest = name.partition(".")
+    alike = [main for main in mains if rest and main.partition(".")[2] == rest]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _describe(matrices: dict[str, Array]) -> dict[str, tuple[float, float, bool]]:
+    """Per matrix its deviation times the root of its inputs, its mean size, and equal units.
+
+    Three dimensions are several matrices in one, as where critics are computed together.
+    """
+    described = {}
+    for name, value in matrices.items():
+        inputs = value.shape[-1] if value.ndim == 3 else value[0].size
+        units = value if value.ndim == 3 else value.reshape(1, len(value), -1)
+        alike = units.shape[1] > 1 and np.ptp(units, axis=1).max() == 0
+        described[name] = (
+            float(value.std() * np.sqrt(inputs)),
+            float(np.abs(value).mean()),
+            bool(alike and np.abs(value).max() > 0),
+        )
+    return described
+
+
+def _shown(observations: Array) -> Array:
+    return np.nan_to_num(np.array(observations, np.float32, order="C"))

@@ -1,0 +1,260 @@
+"""Asks the checks as a training goes on, and keeps what they find: each once, with a count."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from harness.contract.adapter import Policy, Weights
+from harness.contract.events import (
+    Attached,
+    End,
+    EnvStep,
+    Events,
+    Metrics,
+    OptimizerStepped,
+    TrainingError,
+    Transition,
+)
+from harness.diagnosis.check import ERROR, Check, Finding
+from harness.diagnosis.collector import Collector
+from harness.diagnosis.networks import Networks
+from harness.diagnosis.signals import Array, Facts
+
+SCHEMA = 1
+LOOKS = 100
+SHORTEST_PERIOD = 64
+PERIOD_WITHOUT_END = 500
+_ACTING_STEPS = 3
+_TOLD_EVERY = 10  # looks, for who follows the last values
+_CURVE = 64  # points of a signal in the report, at most
+_UNEVEN = 0.6180339887498949  # looks must not fall on the rhythm of target updates
+
+Say = Callable[[str], None]
+
+
+class Engine:
+    """One training's diagnosis.
+
+    Attributes:
+        findings: By id, in the order they were found.
+        troubles: What could not be asked or watched, each told once.
+        changed: Called when there is a new finding, and every tenth look.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        checks: Sequence[Check],
+        thresholds: Mapping[str, float],
+        *,
+        strict: bool = False,
+        period: int | None = None,
+        say: Say = print,
+        changed: Callable[[], None] = lambda: None,
+        normalizer: Callable[[], Callable[[Array], Array]] = lambda: lambda batch: batch,
+        begins: int = 0,
+    ) -> None:
+        """Does not watch yet.
+
+        Args:
+            facts: Of the training.
+            checks: To ask.
+            thresholds: By id of a check, where it is not the default.
+            strict: Whether a finding at error level ends the training.
+            period: Environment steps between looks; None is a hundredth of the run.
+            say: Told each finding and each trouble, once.
+            changed: Called when there is a new finding, and every tenth look.
+            normalizer: Today's normalisation of observations, for the policy.
+            begins: The step from which it watches; what needs the signal `beginning` is asked
+                only from 0.
+        """
+        self.findings: dict[str, Finding] = {}
+        self.troubles: list[str] = []
+        self._facts, self._strict, self._say, self.changed = facts, strict, say, changed
+        self._thresholds = {check.id: thresholds.get(check.id, check.threshold) for check in checks}
+        self._meaningless = {
+            check.id: reason for check in checks if (reason := check.unless(facts))
+        }
+        self._checks = [check for check in checks if check.id not in self._meaningless]
+        self._asked = dict.fromkeys((check.id for check in self._checks), 0)
+        self._normalizer = normalizer
+        self._period = period or default_period(facts.steps)
+        self._collector = Collector(facts)
+        self._networks = Networks(self.signals, self._collector.recent)
+        self._policy: Policy | None = None
+        self._weights: Callable[[], Weights] | None = None
+        self._next, self._looks = float(begins + self._period), 0
+        if not begins:
+            self.signals.values["beginning"] = True
+        self._update_due, self._updating, self._acting_until = True, False, 0
+        self._follow_up = 0
+        self._watches = True
+
+    @property
+    def signals(self) -> Any:
+        """What is known by now."""
+        return self._collector.signals
+
+    def subscribe(self, events: Events) -> None:
+        """Joins a training."""
+        self._events = events
+        events.subscribe(Attached, self._attach)
+        events.subscribe(Metrics, self._collector.metrics)
+        events.subscribe(EnvStep, self._before_step)
+        events.subscribe(Transition, self._collector.transition)
+        events.subscribe(OptimizerStepped, self._stepped)
+        events.subscribe(End, lambda _: self.end())
+
+    def end(self) -> None:
+        """Looks a last time, and leaves nothing hooked in.
+
+        Raises:
+            TrainingError: A finding at error level, where such end the training.
+        """
+        self.close()
+        self._look()
+
+    def without_policy(self) -> None:
+        """Has nothing asked of a policy, since there is none to ask."""
+        self._policy = None
+
+    def close(self) -> None:
+        """Leaves nothing hooked in."""
+        self._networks.close()
+
+    def report(self) -> dict[str, Any]:
+        """Plain data for `diagnosis.json`."""
+        signals = self.signals
+        return {
+            "schema": SCHEMA,
+            "step": signals.step,
+            "looks": self._looks,
+            "period": self._period,
+            "findings": [dict(finding.told()) for finding in self.findings.values()],
+            "asked": dict(self._asked),
+            "meaningless": dict(self._meaningless),
+            "troubles": list(self.troubles),
+            "signals": {
+                name: {
+                    "step": signals.step,
+                    "last": series.latest,
+                    "count": series.count,
+                    "curve": series.curve(_CURVE),
+                }
+                for name, series in {**signals.series, **signals.metrics}.items()
+            },
+        }
+
+    def trouble(self, text: str) -> None:
+        """Tells, once, what could not be asked or watched."""
+        if text not in self.troubles:
+            self.troubles.append(text)
+            self._say(f"[diagnosis] {text}")
+
+    def _attach(self, attached: Attached) -> None:
+        self._policy, self._weights = attached.policy, attached.weights
+
+    def _before_step(self, event: EnvStep) -> None:
+        step = self._events.steps
+        self.signals.step = step
+        if step >= self._next:
+            self._look()
+            self._schedule(step)
+        elif self._follow_up and step >= self._follow_up:
+            self._follow_up = 0
+            self._ask_policy()
+            self._collector.forget_shift()
+        if self._acting_until and step >= self._acting_until:
+            self._acting_until = 0
+            self._networks.close_acting()
+
+    def _schedule(self, step: int) -> None:
+        self._looks += 1
+        # Between half and one and a half periods, one on average.
+        self._next = step + self._period * (0.5 + math.fmod(self._looks * _UNEVEN, 1.0))
+        self._update_due, self._follow_up = True, step + self._facts.n_envs
+        if self._watches and not self._networks.is_open:
+            self._guard(lambda: self._networks.open_acting(self._policy))
+            if self._networks.is_open:
+                self._acting_until = step + _ACTING_STEPS * self._facts.n_envs
+
+    def _stepped(self, event: OptimizerStepped) -> None:
+        weights = self._weights
+        if weights is None or not self._watches:
+            return
+        if self._updating:
+            self._guard(lambda: self._count_update(weights))
+        elif self._update_due and not self._networks.is_open:
+            self._update_due, self._updating = False, True
+            self._guard(lambda: self._networks.open_update(weights))
+
+    def _count_update(self, weights: Callable[[], Weights]) -> None:
+        self._updating = not self._networks.stepped(weights)
+
+    def _guard(self, watch: Callable[[], None]) -> None:
+        try:
+            watch()
+        except Exception as error:
+            self._watches = self._updating = False
+            self._networks.close()
+            self.trouble(f"networks are not watched: {type(error).__name__}: {error}")
+
+    def _ask_policy(self) -> None:
+        if self._policy is None:
+            return
+        try:
+            self._collector.ask(self._policy, self._normalizer())
+        except Exception as error:
+            self._policy = None
+            self.trouble(f"the policy cannot be asked: {type(error).__name__}: {error}")
+
+    def _look(self) -> None:
+        self._ask_policy()
+        if self._weights is not None:
+            try:
+                self._collector.weights(self._weights())
+            except Exception as error:
+                self._weights = None
+                self.trouble(f"weights cannot be read: {type(error).__name__}: {error}")
+        new = [finding for check in list(self._checks) if (finding := self._ask(check))]
+        for finding in new:
+            self._say(finding.line())
+        if new or self._looks % _TOLD_EVERY == 0:
+            self.changed()
+        errors = [finding for finding in new if finding.level == ERROR]
+        if self._strict and errors:
+            worst = errors[0]
+            raise TrainingError(
+                f"diagnosis=strict ended the run: {worst.check.id} ({worst.check.name}) at step "
+                f"{worst.first_step}: {worst.seen.text} diagnosis=on would go on."
+            )
+
+    def _ask(self, check: Check) -> Finding | None:
+        """What is found for the first time."""
+        signals = self.signals
+        if not check.is_due(signals) or not all(signals.has(name) for name in check.needs):
+            return None
+        self._asked[check.id] += 1
+        threshold = self._thresholds[check.id]
+        try:
+            seen = check.ask(signals, threshold)
+        except Exception as error:
+            self._checks.remove(check)
+            said = f"{type(error).__name__}: {error}"
+            self.trouble(f"{check.id} failed and is asked no more: {said}")
+            return None
+        if seen is None:
+            return None
+        step, found = signals.step, self.findings.get(check.id)
+        if found:
+            found.count += 1
+            found.last_step = step
+            return None
+        level = seen.level or check.level
+        self.findings[check.id] = Finding(check, level, step, step, 1, seen, threshold)
+        return self.findings[check.id]
+
+
+def default_period(steps: int | None) -> int:
+    """Environment steps between looks: a hundredth of the run, and 64 at least."""
+    return max(SHORTEST_PERIOD, steps // LOOKS) if steps else PERIOD_WITHOUT_END

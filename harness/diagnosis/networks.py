@@ -1,0 +1,255 @@
+"""Signals of networks, read in short windows through the watchers of numerical libraries."""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from harness.contract.adapter import Policy, Weights
+from harness.contract.events import Backward, Events, Forward, OptimizerStep
+from harness.contract.watchers import watching
+from harness.diagnosis.signals import Array, Signals
+
+UPDATES = 8
+"""Optimiser steps in a window: two to three updates of an algorithm with three optimisers."""
+
+_ROWS = 64
+_LAYERS = 24
+DORMANT = 0.025
+"""A unit sleeps below this share of its layer's mean activation (Sokar et al. 2023)."""
+
+_KEPT = 0.01  # of the singular values' sum is left out, as Kumar et al. (2021) do
+_DEAD = 1e-5
+_FLAT = 0.98
+
+
+class Networks:
+    """Opens and closes the windows, and makes signals of what was seen in them.
+
+    Outside of a window nothing is hooked in. Nothing is told to the training's own events.
+    """
+
+    def __init__(self, signals: Signals, recent: Callable[[], Array]) -> None:
+        """Watches nothing yet.
+
+        Args:
+            signals: What is seen goes there.
+            recent: The observations of the last steps, float[n, observations].
+        """
+        self._signals, self._recent = signals, recent
+        self._looks_at_batch = False
+        self._hooks: contextlib.ExitStack | None = None
+        self._policy_places: set[int] = set()
+        self._gathering = False
+        self._acting: set[int] = set()
+        self._layers: list[tuple[Any, Array, tuple[int, ...]]] = []
+        self._without: dict[int, int] = {}
+        self._reached: set[int] = set()
+        self._windows = 0
+        self._before: Weights = {}
+        self._steps = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a window is open."""
+        return self._hooks is not None
+
+    def open_acting(self, policy: Policy | None) -> None:
+        """Watches which networks choose actions; knows those of the policy by asking it."""
+        probe = self._signals.values.get("probe")
+        if policy is None or probe is None:
+            return
+        events = Events()
+        events.subscribe(Forward, self._chosen)
+        self._acting = set()
+        self._enter(events)
+        self._gathering, self._policy_places = True, set()
+        try:
+            policy(probe[:1])
+        finally:
+            self._gathering = False
+
+    def close_acting(self) -> None:
+        """Tells whether networks chose actions without the policy's own."""
+        self._leave()
+        if self._acting and self._policy_places:
+            own = bool(self._acting & self._policy_places)
+            self._signals.add("acts_by_itself", float(own))
+            self._signals.values["policy_places"] = frozenset(self._policy_places)
+
+    def open_update(self, read: Callable[[], Weights]) -> None:
+        """Watches the next optimiser steps."""
+        events = Events()
+        events.subscribe(Forward, self._computes)
+        events.subscribe(Backward, self._differentiates)
+        events.subscribe(OptimizerStep, self._steps_now)
+        self._layers, self._steps, self._before = [], 0, read()
+        self._looks_at_batch = not self._signals.facts.normalized
+        self._enter(events)
+
+    def stepped(self, read: Callable[[], Weights]) -> bool:
+        """Counts an optimiser's step; closes the window and tells so where it was the last."""
+        self._steps += 1
+        if self._steps < UPDATES:
+            return False
+        self._leave()
+        self._windows += 1
+        self._moved(self._before, read())
+        self._read_layers()
+        self._layers, self._before = [], {}
+        return True
+
+    def close(self) -> None:
+        """Leaves nothing hooked in."""
+        self._leave()
+
+    def _enter(self, events: Events) -> None:
+        self._hooks = contextlib.ExitStack()
+        self._hooks.enter_context(watching(events))
+
+    def _leave(self) -> None:
+        if self._hooks is not None:
+            hooks, self._hooks = self._hooks, None
+            hooks.close()
+
+    def _chosen(self, forward: Forward) -> None:
+        if self._gathering:
+            self._policy_places.update(forward.places)
+            return
+        shape = getattr(next(iter(forward.inputs), None), "shape", ())
+        rows = int(np.prod(shape[:-1])) if len(shape) > 1 else 1
+        if forward.places and rows <= self._signals.facts.n_envs:
+            self._acting.update(forward.places)
+
+    def _computes(self, forward: Forward) -> None:
+        if len(self._layers) >= _LAYERS or not forward.places or not forward.inputs:
+            return
+        weight = getattr(forward.layer, "weight", None)
+        if weight is None or getattr(weight, "ndim", 0) != 2:
+            return
+        given = _array(forward.inputs[0])
+        if given is not None and given.ndim == 2 and given.shape[0] > 1:
+            if self._looks_at_batch and given.shape[0] > self._signals.facts.n_envs:
+                self._replayed(given[:_ROWS])
+            self._layers.append((forward.layer, given[:_ROWS].copy(), forward.places))
+
+    def _replayed(self, batch: Array) -> None:
+        """Holds the first minibatch of a window against the observations of the last steps."""
+        recent = self._recent()
+        if not len(recent) or batch.shape[1] < recent.shape[1]:
+            return
+        self._looks_at_batch = False
+        recent = recent.astype(np.float32)
+        states = batch[:, : recent.shape[1]].astype(np.float32)
+        known = {row.tobytes() for row in recent}
+        self._signals.add(
+            "replay_recent", sum(row.tobytes() in known for row in states) / len(states)
+        )
+        spread = np.maximum(recent.std(axis=0), 1e-6 + 1e-3 * np.abs(recent).max(axis=0))
+        shift = np.abs(states.mean(axis=0) - recent.mean(axis=0)) / spread
+        self._signals.add("replay_shift", float(shift.mean()))
+
+    def _differentiates(self, backward: Backward) -> None:
+        self._signals.add("loss", backward.loss)
+
+    def _steps_now(self, step: OptimizerStep) -> None:
+        squares, trained = 0.0, 0
+        for parameter in (p for group in step.groups for p in group.parameters):
+            place = parameter.place
+            gradient = parameter.gradient() if parameter.gradient else None
+            if gradient is None or not gradient.any():
+                if place not in self._reached:
+                    self._without[place] = self._without.get(place, 0) + 1
+                continue
+            self._reached.add(place)
+            self._without.pop(place, None)
+            trained += 1
+            flat = gradient.ravel()
+            squares += float(np.dot(flat, flat))
+        if trained:
+            self._signals.add("gradient_norm", float(np.sqrt(squares)))
+        self._signals.values["unreached"] = self._without
+        self._signals.values["parameters"] = len(self._without) + len(self._reached)
+
+    def _moved(self, before: Weights, after: Weights) -> None:
+        ratios = [
+            float(np.linalg.norm(after[name] - old) / norm)
+            for name, old in before.items()
+            if "target" not in name and old.ndim >= 2 and (norm := np.linalg.norm(old)) > 0
+        ]
+        if ratios:
+            self._signals.add("update_ratio", max(ratios) / UPDATES)
+
+    def _read_layers(self) -> None:
+        dead, dormant, flat, ranks, values = [], [], [], [], []
+        policy = self._signals.values.get("policy_places", frozenset())
+        broken = False
+        for (layer, given, _), (following, hidden, places) in zip(
+            self._layers, self._layers[1:], strict=False
+        ):
+            weight = _array(layer.weight)
+            fits = weight is not None and weight.shape[0] == hidden.shape[1]
+            if weight is None or not fits or len(given) != len(hidden):
+                continue
+            broken |= not np.isfinite(hidden).all()
+            if broken:
+                continue
+            self._linear(layer, weight, given, hidden)
+            size = np.abs(hidden)
+            dead.append(float((np.percentile(size, 95, axis=0) < _DEAD).mean()))
+            mean = size.mean(axis=0)
+            dormant.append(float((mean <= DORMANT * max(mean.mean(), 1e-30)).mean()))
+            if size.max() <= 1.0 and hidden.min() < -0.5:
+                flat.append(float(((size > _FLAT).mean(axis=0) > 0.95).mean()))
+            if self._windows % 5 == 1:
+                ranks.append(effective_rank(hidden) / min(hidden.shape))
+            values += self._values(following, hidden, places, policy)
+        signals = self._signals
+        signals.values["activations_finite"] = not broken
+        for name, readings in (("dead", dead), ("dormant", dormant), ("saturated", flat)):
+            if readings:
+                signals.add(name, max(readings))
+        if ranks:
+            signals.add("rank", min(ranks))
+        if values:
+            signals.add("value_size", max(values))
+
+    def _linear(self, layer: Any, weight: Array, given: Array, hidden: Array) -> None:
+        bias = _array(getattr(layer, "bias", None))
+        out = given @ weight.T + (0.0 if bias is None else bias)
+        # Weights may have moved since, by an update: many windows are asked, the first ones count.
+        scale = max(float(np.abs(out).max()), 1e-12)
+        same = bool(np.abs(out - hidden).max() <= 1e-3 * scale and (hidden < 0).any())
+        self._signals.add("linear_after_linear", float(same))
+
+    def _values(
+        self, layer: Any, hidden: Array, places: tuple[int, ...], policy: frozenset[int]
+    ) -> list[float]:
+        weight, bias = _array(layer.weight), _array(getattr(layer, "bias", None))
+        choices = self._signals.facts.choices
+        if weight is None or weight.shape[0] not in {1, choices or 1}:
+            return []
+        if not choices and (not policy or policy.intersection(places)):
+            return []  # an actor of one dimension looks like a critic
+        out = hidden @ weight.T + (0.0 if bias is None else bias)
+        return [float(np.abs(out).mean())]
+
+
+def effective_rank(features: Array) -> int:
+    """How many singular values make up 99% of their sum (Kumar et al. 2021, arXiv:2010.14498).
+
+    Args:
+        features: float[rows, units].
+    """
+    singular = np.linalg.svd(features, compute_uv=False)
+    total = singular.sum()
+    return int((np.cumsum(singular) < (1 - _KEPT) * total).sum()) + 1 if total > 0 else 0
+
+
+def _array(tensor: Any) -> Array | None:
+    """A library's array as NumPy's; None for what is none, as inside of a vectorised call."""
+    try:
+        return np.asarray(tensor.detach().cpu().numpy())
+    except (AttributeError, RuntimeError, TypeError):
+        return None

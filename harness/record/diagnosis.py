@@ -1,0 +1,58 @@
+"""What `diagnosis.json` of a run folder says, read with care."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from harness.record.files import Unusable, first_line, read_bounded
+from harness.record.layout import DIAGNOSIS_FILE
+
+LEVELS = ("error", "warning", "note")
+_LARGEST = 2**22
+_WORDS = ("id", "name", "level", "seen", "causes", "remedies", "may_be_wrong")
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagnosed:
+    """What a run folder says of its diagnosis.
+
+    Attributes:
+        folder: The run.
+        findings: One mapping each, as `diagnosis.json` has them.
+        curves: By a signal's name its steps and values, thinned out.
+        reason: Why there is nothing to be read; empty where it was read.
+    """
+
+    folder: Path
+    findings: tuple[dict[str, Any], ...] = ()
+    curves: dict[str, tuple[tuple[int, float], ...]] = dataclasses.field(default_factory=dict)
+    reason: str = ""
+
+
+def read_diagnosis(folder: Path) -> Diagnosed:
+    """The findings of a run; never raises for what a file says."""
+    try:
+        content = json.loads(read_bounded(folder / DIAGNOSIS_FILE, _LARGEST))
+        findings = tuple(content["findings"])
+        if not all(_is_finding(finding) for finding in findings):
+            raise ValueError("a finding lacks what findings have")
+        curves = {
+            str(name): tuple((int(step), float(value)) for step, value in told.get("curve", ()))
+            for name, told in content.get("signals", {}).items()
+        }
+        return Diagnosed(folder, findings, curves)
+    except FileNotFoundError:
+        return Diagnosed(folder, reason="it was not asked for")
+    except (OSError, Unusable, ValueError, LookupError, TypeError, AttributeError) as error:
+        return Diagnosed(folder, reason=f"{DIAGNOSIS_FILE} cannot be read ({first_line(error)})")
+    except RecursionError:
+        return Diagnosed(folder, reason=f"{DIAGNOSIS_FILE} cannot be read (it is nested too deep)")
+
+
+def _is_finding(finding: Any) -> bool:
+    return (
+        all(isinstance(finding.get(word), str) for word in _WORDS)
+        and all(isinstance(finding.get(name), int) for name in ("first_step", "last_step", "count"))
+        and finding["level"] in LEVELS
+    )

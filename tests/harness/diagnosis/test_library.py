@@ -1,0 +1,74 @@
+"""A program of one's own, watched; the faulty ones are found, and nothing is changed."""
+
+import gymnasium
+import numpy as np
+import pytest
+from faulty_programs.dqn import FAULTS, train
+
+from harness.contract.events import TrainingError
+from harness.diagnosis import Check, Diagnosis, Seen
+
+STEPS = 700
+
+
+@pytest.fixture(scope="module")
+def healthy():
+    lines = []
+    return *train(steps=STEPS, say=lines.append), lines
+
+
+def test_weights_are_the_same_to_the_last_bit(healthy):
+    _, weights, _ = healthy
+    _, unwatched = train(steps=STEPS, watched=False)
+    assert all(np.array_equal(a, b) for a, b in zip(weights, unwatched, strict=True))
+
+
+def test_the_healthy_twin_has_none_of_the_faults(healthy):
+    found, _, lines = healthy
+    assert not set(FAULTS.values()) & set(found)
+    assert not [finding for finding in found.values() if finding.level == "error"]
+    assert not [line for line in lines if "not watched" in line or "failed" in line]
+
+
+@pytest.mark.parametrize(
+    "fault", ["target_acts", "target_never_updated", "ends_ignored", "weights"]
+)
+def test_a_fault_is_found(fault):
+    found, _ = train(fault, steps=STEPS)
+    assert FAULTS[fault] in found
+
+
+def test_strict_ends_the_program():
+    with pytest.raises(TrainingError, match="QTR_d1"):
+        train("ends_ignored", steps=STEPS, strict=True)
+
+
+def broken(signals, threshold):
+    raise ZeroDivisionError("of mine")
+
+
+def seen(signals, threshold):
+    return Seen("It is there.", 1.0)
+
+
+def own(name, ask):
+    words = ("causes", "remedies", "may be wrong")
+    return Check(name, "mine", "throughout", "warning", ("return",), 0.0, "own", ask, *words)
+
+
+def test_a_check_that_raises_is_told_once_and_the_others_go_on():
+    lines = []
+    diagnosis = Diagnosis(
+        steps=600, also=[own("broken", broken), own("seen", seen)], say=lines.append
+    )
+    env = diagnosis.wrap(gymnasium.make("CartPole-v1"))
+    env.reset(seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(600):
+        if any(env.step(int(rng.integers(2)))[2:4]):
+            env.reset()
+    found = {finding.check.id: finding for finding in diagnosis.finish()}
+    assert found["seen"].count > 1
+    assert len([line for line in lines if "of mine" in line]) == 1
+    assert len([line for line in lines if "It is there" in line]) == 1
+    assert diagnosis.report()["troubles"]

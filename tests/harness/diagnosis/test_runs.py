@@ -1,0 +1,62 @@
+"""Runs of frameworks, watched: the same weights, and a diagnosis in the folder."""
+
+import dataclasses
+import json
+
+import pytest
+import support
+
+from harness.cli.diagnose import describe
+from harness.contract.run_spec import spec_from_dict, spec_to_dict
+from harness.record.diagnosis import read_diagnosis
+
+SMALL = {"sb3": ("ppo", {"rollout_steps": 64, "minibatch_size": 32, "epochs": 2})}
+SMALL["cleanrl"] = ("dqn", {"learning_starts": 64, "batch_size": 16, "buffer_size": 500})
+
+
+@pytest.fixture(scope="module", params=support.frameworks("sb3", "cleanrl"))
+def both(request, tmp_path_factory):
+    algorithm, values = SMALL[request.param]
+    spec = support.spec(request.param, algorithm, hyperparameters=values, steps=320, eval_every=320)
+    runs = []
+    for mode in ("off", "on"):
+        one = dataclasses.replace(spec, diagnosis={"mode": mode})
+        runs.append(support.run(one, tmp_path_factory.mktemp(mode)))
+    return runs
+
+
+def test_weights_are_the_same_to_the_last_bit(both):
+    (_, off), (_, on) = both
+    assert off["status"] == on["status"] == "completed", (off["failure"], on["failure"])
+    assert off["weights_sha256"] == on["weights_sha256"]
+
+
+def test_the_folder_tells_what_was_found(both):
+    (off, _), (on, _) = both
+    assert not (off / "diagnosis.json").exists()
+    report = json.loads((on / "diagnosis.json").read_text())
+    assert report["mode"] == "on" and report["looks"] >= 2 and not report["troubles"]
+    assert report["asked"]["NN_gradient"] and report["asked"]["NN_weight"]
+    assert read_diagnosis(on).reason == "" and "not asked for" in read_diagnosis(off).reason
+    assert "1 runs, 1 of them with a diagnosis" in describe(on, notes=True)
+
+
+def test_it_is_no_part_of_the_identity(both, tmp_path):
+    plain = support.spec()
+    watched = dataclasses.replace(plain, diagnosis={"mode": "strict"})
+    assert plain == watched and plain.folder(tmp_path) == watched.folder(tmp_path)
+    recorded = spec_to_dict(watched)
+    assert spec_from_dict(recorded).diagnosis == {"mode": "strict"}
+    del recorded["diagnosis"]  # as older folders are
+    assert spec_from_dict(recorded).diagnosis == {"mode": "off"}
+
+
+def test_a_damaged_report_is_told_and_no_more(both):
+    folder = both[1][0]
+    path = folder / "diagnosis.json"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    try:
+        assert "cannot be read" in read_diagnosis(folder).reason
+    finally:
+        path.write_bytes(whole)
