@@ -21,12 +21,18 @@ from harness.sweep.sweep import run_all
 PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
 
 
-@pytest.fixture
-def finished(tmp_path):
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
     spec = support.spec(hyperparameters=PPO, steps=256, eval_every=128)
-    (outcome,) = run_all([spec], tmp_path, n_jobs=1)
+    (outcome,) = run_all([spec], tmp_path_factory.mktemp("results"), n_jobs=1)
     assert outcome.status == "completed"
     return outcome.folder
+
+
+@pytest.fixture
+def finished(done, tmp_path):
+    """A run of one's own, to be changed."""
+    return shutil.copytree(done, tmp_path / "finished")
 
 
 def rerun(folder, *arguments):
