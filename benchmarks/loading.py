@@ -68,7 +68,7 @@ def measure(folder: Path) -> dict[str, Any]:
     return {**found, "used": loaded.used, "memory": memory}
 
 
-def write_study(folder: Path, seeds: int, evaluations: int) -> int:
+def write_study(folder: Path, seeds: int = 5, evaluations: int = EVALUATIONS) -> int:
     """Writes every run of 3 frameworks x 3 algorithms x 8 tasks x 4 settings x the seeds."""
     rng, count = np.random.default_rng(0), 0
     for task in TASKS:

@@ -96,6 +96,8 @@ def _spec(plan: Plan, size: Size, study: str) -> dict[str, object]:
         "n_envs": plan.n_envs,
         "threads": 1,
         "intervention": "none",
+        "diagnosis": {"mode": "off"},
+        "logger": "none",
         "checkpoint_every": 20.0,
     }
 

@@ -132,7 +132,7 @@ def overestimates(signals: Signals, threshold: float) -> Seen | None:
     if value is None or facts.gamma is None or facts.gamma >= 1:
         return None
     reward = signals.values["reward_max"]
-    if "temperature" in signals.metrics or facts.algorithm == "sac":
+    if "temperature" in signals.metrics or "target_entropy" in facts.hyperparameters:
         told = signals.metrics.get("temperature")
         reward += 2 * len(facts.action_low) * (told.latest if told else 1.0)
     bound = max(reward, 1e-3) / (1 - facts.gamma)
