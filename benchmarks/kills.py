@@ -17,7 +17,9 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -63,6 +65,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--wrappers", default="none")
     parser.add_argument("--n-envs", type=int, default=1)
+    parser.add_argument("--diagnosis", default="off", help="of the trainings that are killed")
     parser.add_argument("--seed", type=int, default=0, help="of the times of the kills")
     asked = parser.parse_args()
     rng, outcomes = np.random.default_rng(asked.seed), []
@@ -74,7 +77,7 @@ def main() -> int:
             for module in training_modules(adapter, algorithm):
                 importlib.import_module(module)  # once, for all processes that are to be killed
             spec = a_spec(framework, algorithm, asked)
-            outcome = killed(spec, asked.kills, rng)
+            outcome = killed(spec, asked.kills, rng, {"mode": asked.diagnosis})
             outcomes.append(outcome)
             steps = ", ".join("its start" if s is None else f"{s:,}" for s in outcome.resumed)
             row = [framework, algorithm, outcome.kills, steps, "yes" if outcome.same else "NO"]
@@ -105,8 +108,10 @@ def a_spec(framework: str, algorithm: str, asked: argparse.Namespace) -> RunSpec
     return make_spec(DEFAULTS | values, base, base)
 
 
-def killed(spec: RunSpec, kills: int, rng: np.random.Generator) -> Outcome:
-    """Trains undisturbed, then with kills, and compares."""
+def killed(
+    spec: RunSpec, kills: int, rng: np.random.Generator, diagnosis: Mapping[str, Any]
+) -> Outcome:
+    """Trains undisturbed and not diagnosed, then with kills, and compares."""
     with tempfile.TemporaryDirectory() as scratch:
         whole, broken = Path(scratch) / "whole", Path(scratch) / "broken"
         prepared = begun(spec, 0.0, whole)
@@ -114,7 +119,8 @@ def killed(spec: RunSpec, kills: int, rng: np.random.Generator) -> Outcome:
         record = read_run(whole).record
         assert record is not None and record.status == "completed", read_run(whole).reason
         seconds = record.timings.seconds or 1.0
-        prepared = begun(spec, seconds / 60 / CHECKPOINTS, broken)
+        watched = dataclasses.replace(spec, diagnosis=diagnosis)
+        prepared = begun(watched, seconds / 60 / CHECKPOINTS, broken)
         done, resumed, notes = 0, [], []
         complete = False
         while not complete:
