@@ -4,7 +4,9 @@ import collections
 import dataclasses
 import hashlib
 import math
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from analysis.data.runs import Excluded, Loaded, Run, absent_runs
 from analysis.report.links import Links
@@ -181,5 +183,11 @@ def _facts(found: reading.Provenance, framework: str) -> list[tuple[str, str]]:
 
 def films(loaded: Loaded, links: Links) -> tuple[tuple[str, str], ...]:
     """Name below the results folder and relative address of each film that lies there."""
-    found = sorted(loaded.root.rglob("*.mp4"))
+    # Unlike rglob, walk passes over folders that a run has just given up.
+    found = sorted(
+        Path(top, name)
+        for top, _, names in os.walk(loaded.root)
+        for name in names
+        if name.endswith(".mp4")
+    )
     return tuple((str(path.relative_to(loaded.root)), links.file(path)) for path in found)
