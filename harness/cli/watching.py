@@ -7,13 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from harness.contract.fields import SpecError
 from harness.record.diagnosis import read_diagnosis
-from harness.record.layout import EVALUATIONS_FILE
-from harness.record.lease import read_beat
-from harness.record.reading import read_run
+from harness.record.files import Unusable
+from harness.record.lease import read_beat, read_holder
+from harness.record.reading import Record, read_evaluations, read_run
 
 Curve = tuple[tuple[int, float], ...]
 
@@ -38,7 +36,7 @@ class Watched:
 
     Attributes:
         folder: Its folder.
-        status: As `run.json` has it.
+        status: As `run.json` has it; `left` where it says `running` and nobody trains it.
         step: Environment steps taken.
         steps: Those it is to take.
         findings: One mapping each, as `diagnosis.json` has them.
@@ -66,10 +64,9 @@ def look(folder: Path) -> Watched:
     Raises:
         SpecError: The folder is no run's.
     """
-    reading = read_run(folder)
-    record = reading.record
-    if record is None:
-        raise SpecError(f"{folder} is no run's folder that can be read: {reading.reason}.")
+    record, left = _record(folder), _is_left(folder)
+    if left:
+        record = _record(folder)  # it may have ended between the two looks
     beat = read_beat(folder)
     run = read_diagnosis(folder)
     curves = dict(run.curves) | {"evaluation": _evaluations(folder)}
@@ -78,19 +75,35 @@ def look(folder: Path) -> Watched:
         key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name),
     )
     return Watched(
-        *(folder, record.status, beat.step if beat else record.steps.taken),
-        *(record.steps.scheduled, run.findings, {name: curves[name] for name in names}),
-        run.reason,
+        folder=folder,
+        status="left" if left and record.status == "running" else record.status,
+        step=beat.step if beat else record.steps.taken,
+        steps=record.steps.scheduled,
+        findings=run.findings,
+        curves={name: curves[name] for name in names},
+        reason=run.reason,
     )
+
+
+def _record(folder: Path) -> Record:
+    reading = read_run(folder)
+    if reading.record is None:
+        raise SpecError(f"{folder} is no run's folder that can be read: {reading.reason}.")
+    return reading.record
+
+
+def _is_left(folder: Path) -> bool:
+    holder = read_holder(folder)
+    return holder is None or (holder.is_local and not holder.is_running())
 
 
 def _evaluations(folder: Path) -> Curve:
     try:
-        with np.load(folder / EVALUATIONS_FILE, allow_pickle=False) as file:
-            means = file["results"].mean(axis=1)
-            return tuple(zip(map(int, file["timesteps"]), map(float, means), strict=True))
-    except (OSError, ValueError, KeyError, EOFError, AttributeError, TypeError):
+        found = read_evaluations(folder)
+    except Unusable:
         return ()
+    means = found.results.mean(axis=1)
+    return tuple(zip(map(int, found.timesteps), map(float, means), strict=True))
 
 
 def lines_of(watched: Watched, width: int) -> Iterator[str]:

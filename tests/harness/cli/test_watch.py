@@ -1,0 +1,59 @@
+"""Following a run: its curves, its end, and a run that nobody trains any more."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import recorded
+
+from harness.cli.watch import main
+from harness.cli.watching import bars, look
+from harness.record.lease import Lease
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    return recorded.complete_run(tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.fixture
+def folder(original, tmp_path):
+    return Path(shutil.copytree(original, tmp_path / "seed=0"))
+
+
+def told(folder, status):
+    path = folder / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"status": status}))
+
+
+def test_an_ended_run_is_shown_once_and_as_a_page(folder, capsys, tmp_path):
+    page = tmp_path / "run.html"
+    assert main([str(folder), "--html", str(page)]) == 0
+    assert "completed, step" in capsys.readouterr().out
+    assert "evaluation" in page.read_text() and "refresh" not in page.read_text()
+    assert look(folder).curves["evaluation"]
+
+
+def test_a_run_that_nobody_trains_is_not_waited_for(folder, capsys):
+    told(folder, "running")
+    assert main([str(folder)]) == 0
+    assert "left, step" in capsys.readouterr().out
+
+
+def test_a_run_goes_on_as_long_as_somebody_holds_it(folder):
+    told(folder, "running")
+    with Lease.acquire(folder):
+        assert look(folder).status == "running" and look(folder).goes_on
+
+
+def test_no_run_and_damaged_evaluations(folder, tmp_path, capsys):
+    (folder / "evaluations.npz").write_bytes(b"PK")
+    assert "evaluation" not in look(folder).curves
+    assert main([str(tmp_path / "nothing")]) == 2
+    assert "is no run's folder" in capsys.readouterr().err
+
+
+def test_bars_are_high_where_the_curve_is():
+    drawn = bars(((1, 0.0), (50, 5.0), (100, 10.0), (60, float("nan"))), 100, 3)
+    assert drawn[0] < drawn[1] < drawn[2]
