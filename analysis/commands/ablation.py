@@ -1,12 +1,12 @@
 """What each change of one thing does to the return, and how much of a gap it explains."""
 
 import argparse
-from pathlib import Path
 
 from rich.text import Text
 
 from analysis.commands.shell import (
     CommandError,
+    add_folder_arguments,
     add_verdict_arguments,
     load_results,
     make_console,
@@ -26,8 +26,7 @@ TABLE = "ablation.csv"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
-    parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
-    parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
+    add_folder_arguments(parser)
     add_verdict_arguments(parser)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from rich.text import Text
 
-from analysis.commands.shell import load_results, make_console, writing_to
+from analysis.commands.shell import add_folder_arguments, load_results, make_console, writing_to
 from analysis.figures.learning_curves import draw_curves
 from analysis.figures.sheet import save
 from analysis.stats.intervals import METHODS
@@ -23,11 +23,10 @@ _BOOTSTRAP_SEED = 0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
-    parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
+    add_folder_arguments(parser)
     parser.add_argument(
         "--interval", choices=METHODS, default="t", help="method of the 95%% intervals (default: t)"
     )
-    parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from analysis.commands.shell import (
     CommandError,
+    add_folder_arguments,
     add_verdict_arguments,
     load_results,
     make_console,
@@ -33,7 +34,7 @@ SCRIPT, TABLE = "plan.sh", "stopping.csv"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
-    parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
+    add_folder_arguments(parser)
     parser.add_argument("--most", type=int, default=30, help="seeds per framework (default: 30)")
     parser.add_argument("--batch", type=int, default=5, help="seeds added at once (default: 5)")
     parser.add_argument(
@@ -44,7 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replace-failed", action="store_true", help="new seeds in place of failed ones"
     )
-    parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
     add_verdict_arguments(parser)
 
 

@@ -4,12 +4,12 @@ import argparse
 import importlib.metadata
 import platform
 import shlex
-from pathlib import Path
 
 from rich.text import Text
 
 from analysis.commands.figures import add_interval_argument, add_jobs_argument
 from analysis.commands.shell import (
+    add_folder_arguments,
     add_verdict_arguments,
     load_results,
     make_console,
@@ -33,8 +33,7 @@ _NAMES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
-    parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
-    parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
+    add_folder_arguments(parser)
     add_interval_argument(parser)
     add_jobs_argument(parser)
     add_verdict_arguments(parser)

@@ -16,6 +16,7 @@ from rich.progress import track
 from analysis.data.load import load
 from analysis.data.runs import Loaded
 from analysis.verdicts.options import FAMILIES, MARGINS, Options
+from harness.record.layout import ANALYSIS_FOLDER
 
 _WIDEST = 100  # columns
 T = TypeVar("T")
@@ -68,6 +69,12 @@ def make_console() -> Console:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # where a terminal lacks a character
     return Console(width=min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns))
+
+
+def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares which runs are meant and where what is made of them goes."""
+    parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
+    parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
 
 
 def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:

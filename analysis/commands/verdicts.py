@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.text import Text
 
 from analysis.commands.shell import (
+    add_folder_arguments,
     add_verdict_arguments,
     load_results,
     make_console,
@@ -33,8 +34,7 @@ from harness.record.layout import ANALYSIS_FOLDER
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
-    parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
-    parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
+    add_folder_arguments(parser)
     add_verdict_arguments(parser)
 
 

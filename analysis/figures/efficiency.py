@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.figures.frames import limits
 from analysis.figures.panels import Margins, draw_curve, end_inside, legend, panel_grid, step_ticks
-from analysis.figures.profiles import NO_DATA, by_setting, cells_of, scale_words
+from analysis.figures.profiles import NO_DATA, cells_of, pages, scale_words
 from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.style import PAGE, looks, paper_settings
 from analysis.stats.efficiency import Efficiency
@@ -22,12 +22,8 @@ Panels = tuple[tuple[str, Efficiency], ...]  # title and curves
 
 def sheets(material: Material) -> list[Sheet | NotDrawn]:
     """One figure per algorithm, with a panel for each set of hyperparameters."""
-    found = [
-        (setting, [item for item in items if item.efficiency.curves])
-        for setting, items in by_setting(material)
-    ]
-    pages = [_sheet(material, *setting, items) for setting, items in found if items]
-    return [*pages] or [NotDrawn("efficiency", f"{NO_DATA}, at steps that all runs share")]
+    nothing = NotDrawn("efficiency", f"{NO_DATA}, at steps that all runs share")
+    return pages(material, _sheet, nothing, lambda item: item.efficiency.curves)
 
 
 def _sheet(

@@ -6,7 +6,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from analysis.figures.panels import Margins, panel_grid
-from analysis.figures.profiles import NO_DATA, by_setting, cells_of, scale_words
+from analysis.figures.profiles import NO_DATA, cells_of, pages, scale_words
 from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.style import PAGE, SMALL, paper_settings
 from analysis.stats.aggregates import Improvement
@@ -19,12 +19,8 @@ Panels = tuple[tuple[str, Improvement], ...]  # title and chances
 
 def sheets(material: Material) -> list[Sheet | NotDrawn]:
     """One figure per algorithm, with a panel for each set of hyperparameters."""
-    found = [
-        (setting, [item for item in items if item.improvement.pairs])
-        for setting, items in by_setting(material)
-    ]
-    pages = [_sheet(material, *setting, items) for setting, items in found if items]
-    return [*pages] or [NotDrawn("improvement", f"{NO_DATA}, or there is one framework")]
+    nothing = NotDrawn("improvement", f"{NO_DATA}, or there is one framework")
+    return pages(material, _sheet, nothing, lambda item: item.improvement.pairs)
 
 
 def _sheet(

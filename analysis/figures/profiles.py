@@ -5,7 +5,7 @@ mean, mean and optimality gap with intervals.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import matplotlib
 import numpy as np
@@ -26,9 +26,28 @@ NO_DATA = "no set of hyperparameters has a task with a scale that all frameworks
 
 def sheets(material: Material) -> list[Sheet | NotDrawn]:
     """One figure per algorithm, with a panel for each set of hyperparameters."""
-    return [_sheet(material, *setting, items) for setting, items in by_setting(material)] or [
-        NotDrawn("profiles", NO_DATA)
+    return pages(material, _sheet, NotDrawn("profiles", NO_DATA))
+
+
+def pages(
+    material: Material,
+    draw: Callable[[Material, str, str, str, list[Overall]], Sheet],
+    nothing: NotDrawn,
+    holds: Callable[[Overall], object] = bool,
+) -> list[Sheet | NotDrawn]:
+    """One figure for each study, algorithm and variant.
+
+    Args:
+        material: Holds the aggregates.
+        draw: Makes a figure of a study, algorithm and variant, and its aggregates.
+        nothing: What there is in place of figures where there are none.
+        holds: Whether there is anything to draw of an aggregate.
+    """
+    found = [
+        (setting, [item for item in items if holds(item)])
+        for setting, items in by_setting(material)
     ]
+    return [draw(material, *setting, items) for setting, items in found if items] or [nothing]
 
 
 def by_setting(material: Material) -> list[tuple[tuple[str, str, str], list[Overall]]]:
@@ -137,9 +156,7 @@ _TITLES = {
 
 def aggregate_sheets(material: Material) -> list[Sheet | NotDrawn]:
     """One figure per algorithm."""
-    return [
-        _aggregate_sheet(material, *setting, items) for setting, items in by_setting(material)
-    ] or [NotDrawn("aggregates", NO_DATA)]
+    return pages(material, _aggregate_sheet, NotDrawn("aggregates", NO_DATA))
 
 
 def _aggregate_sheet(
