@@ -44,8 +44,9 @@ class TianshouAdapter:
         return translate(algorithm, hyperparameters, context)
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
-        """What trains; torch's optimisers load its compiler."""
-        return ("adapters.tianshou.train", f"adapters.tianshou.{algorithm}", "torch._dynamo")
+        """What trains, and what it compiles; torch's optimisers load torch's compiler."""
+        own = ("train", algorithm, "compiled")
+        return (*(f"adapters.tianshou.{name}" for name in own), "torch._dynamo")
 
     def train(
         self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor

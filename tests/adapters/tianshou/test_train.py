@@ -1,9 +1,11 @@
 """What the adapter puts around Tianshou's classes."""
 
+import collections
 import dataclasses
 
 import numpy as np
 import pytest
+import support
 
 pytest.importorskip("tianshou")
 
@@ -13,6 +15,7 @@ from tianshou.utils.torch_utils import policy_within_training_step
 
 from adapters.tianshou import TianshouAdapter
 from adapters.tianshou.build import build
+from adapters.tianshou.compiled import CALLS, loop
 from adapters.tianshou.train import greedy, make_buffer, metrics, weights
 from envs.tasks import load_task
 from harness.contract.adapter import Context
@@ -98,3 +101,27 @@ def test_metrics_have_one_name_across_frameworks():
         "loss/critic": 3.0,
         "temperature": 0.5,
     }
+
+
+SMALL = {
+    "ppo": {"rollout_steps": 32, "minibatch_size": 16, "epochs": 1},
+    "td3": {"learning_starts": 32, "batch_size": 16, "buffer_size": 100},
+}
+
+
+@pytest.mark.parametrize("n_envs", [1, 2])
+@pytest.mark.parametrize("algorithm", SMALL)
+def test_trainings_find_compiled_what_processes_share(algorithm, n_envs, tmp_path):
+    spec = support.spec(
+        "tianshou",
+        algorithm,
+        hyperparameters=SMALL[algorithm],
+        steps=64,
+        eval_every=64,
+        n_envs=n_envs,
+    )
+    _, told = support.run(spec, tmp_path)
+    assert told["status"] == "completed", told["failure"]
+    kinds = collections.Counter((module, name) for module, name, _ in CALLS)
+    found = {place: len(loop(*place).signatures) for place in kinds}
+    assert found == kinds
