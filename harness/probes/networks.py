@@ -113,6 +113,7 @@ def back_propagated(
     inputs: Array,
     activation: Activation,
     pulls: Mapping[str, Array],
+    above: float = 0.0,
 ) -> dict[str, Array]:
     """Gradients of all weights and biases for given gradients by the outputs of each head.
 
@@ -122,19 +123,21 @@ def back_propagated(
         inputs: The minibatch, float[rows, inputs].
         activation: ReLU or tanh.
         pulls: By head, float[rows, outputs].
+        above: What the input of a ReLU unit exceeds where gradients pass.
     """
-    layers, hidden = [inputs], inputs
+    layers, hidden, slopes = [inputs], inputs, []
     for layer in ("0", "1"):
         name = f"{network}.{layer}"
-        hidden = activation(hidden @ weights[f"{name}.weight"].T + weights[f"{name}.bias"])
+        before = hidden @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+        hidden = activation(before)
         layers.append(hidden)
+        slopes.append(1 - hidden**2 if activation is TANH else before > above)
     found = _layer_gradients(network, {head: (pull, hidden) for head, pull in pulls.items()})
     flow: Array = np.zeros_like(hidden)
     for head, pull in pulls.items():
         flow = flow + pull @ weights[f"{network}.{head}.weight"]
     for layer in ("1", "0"):
-        hidden = layers[int(layer) + 1]
-        flow = flow * (1 - hidden**2 if activation is TANH else hidden > 0)
+        flow = flow * slopes[int(layer)]
         found |= _layer_gradients(network, {layer: (flow, layers[int(layer)])})
         flow = flow @ weights[f"{network}.{layer}.weight"]
     return found

@@ -13,6 +13,7 @@ from harness.probes.readings import UPDATES, batch, critic_updates, steps_of
 from harness.probes.results import Array, Axis, Comparison
 
 GRID = np.linspace(-3.0, 3.0, 25)
+_ROUNDING = 1e-6  # of what goes into a unit
 
 
 def probes(
@@ -121,9 +122,17 @@ def _largest_rest(run: Run, network: str, activation: Activation) -> float:
     for step in updates_of(run, network):
         seen = inputs_of(run, network, step)
         pulls = _pulls(run, network, step, activation)
-        expected = back_propagated(step.before, network, seen, activation, pulls)
-        rests += [_apart(array, step.gradients[name]) for name, array in expected.items()]
+        # Rounding decides whether a gradient passes a unit that is hardly on or off.
+        either = [
+            back_propagated(step.before, network, seen, activation, pulls, above)
+            for above in (-_ROUNDING, _ROUNDING)
+        ]
+        rests.append(min(_furthest(expected, step.gradients) for expected in either))
     return max(rests)
+
+
+def _furthest(expected: Parameters, found: Parameters) -> float:
+    return max(_apart(array, found[name]) for name, array in expected.items())
 
 
 def _apart(one: Array, other: Array) -> float:
