@@ -60,11 +60,12 @@ PROBES: tuple[Probe, ...] = (
     *initial.probes(
         "ddpg",
         trainings.own,
-        (400, 300, 400, 300),
-        f"{PAPER}, section 7: 400 and 300",
-        _weight,
-        _bias,
-        orthogonal=False,
-        source=f"{PAPER}, section 7: uniform within 1/sqrt(inputs), the last layer within 0.003",
+        initial.Start(
+            _weight,
+            _bias,
+            f"{PAPER}, section 7: uniform within 1/sqrt(inputs), the last layer within 0.003",
+            sizes=(400, 300, 400, 300),
+            size_source=f"{PAPER}, section 7: 400 and 300",
+        ),
     ),
 )

@@ -27,11 +27,10 @@ PROBES: tuple[Probe, ...] = (
     *initial.probes(
         "dqn",
         trainings.own,
-        (),
-        "",
-        lambda name, shape: 1 / np.sqrt(3 * shape[1]),
-        1 / np.sqrt(3),
-        orthogonal=False,
-        source=f"{CODE}: as Torch makes a linear layer, uniform",
+        initial.Start(
+            lambda name, shape: 1 / np.sqrt(3 * shape[1]),
+            1 / np.sqrt(3),
+            f"{CODE}: as Torch makes a linear layer, uniform",
+        ),
     ),
 )

@@ -55,11 +55,13 @@ PROBES: tuple[Probe, ...] = (
     *initial.probes(
         "ppo",
         trainings.own,
-        (64, 64, 64, 64),
-        f"{PAPER}, section 6.1: 64 and 64",
-        _orthogonal,
-        0.0,
-        orthogonal=True,
-        source=f"{CODE}: orthogonal, gain sqrt(2), 0.01 for the policy's last layer, no bias",
+        initial.Start(
+            _orthogonal,
+            0.0,
+            f"{CODE}: orthogonal, gain sqrt(2), 0.01 for the policy's last layer, no bias",
+            orthogonal=True,
+            sizes=(64, 64, 64, 64),
+            size_source=f"{PAPER}, section 6.1: 64 and 64",
+        ),
     ),
 )

@@ -55,11 +55,12 @@ PROBES: tuple[Probe, ...] = (
     *initial.probes(
         "sac",
         trainings.own,
-        (256, 256, 256, 256),
-        f"{APPENDIX}: 256 and 256",
-        lambda name, shape: float(np.sqrt(2 / sum(shape))),
-        0.0,
-        orthogonal=False,
-        source=f"{CODE}: as Keras makes a layer, Glorot uniform and no bias",
+        initial.Start(
+            lambda name, shape: float(np.sqrt(2 / sum(shape))),
+            0.0,
+            f"{CODE}: as Keras makes a layer, Glorot uniform and no bias",
+            sizes=(256, 256, 256, 256),
+            size_source=f"{APPENDIX}: 256 and 256",
+        ),
     ),
 )

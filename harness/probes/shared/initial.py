@@ -1,5 +1,6 @@
 """Probes of what is there at the start: networks, learned numbers, target networks."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -16,29 +17,36 @@ Own = Callable[[Lab, int], Run]
 Gains = Callable[[str, tuple[int, ...]], float]
 
 
-def probes(
-    algorithm: str,
-    own: Own,
-    sizes: Sequence[int],
-    size_source: str,
-    gain: Gains,
-    bias: float | Callable[[str, int], float],
-    orthogonal: bool,
-    source: str,
-) -> Sequence[Probe]:
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """What an algorithm's authors begin with.
+
+    Attributes:
+        gain: Root mean square weight of a layer, by its name and shape.
+        bias: Root mean square bias times the root of the inputs; of all layers, or by name and
+            inputs.
+        source: Where both stand.
+        orthogonal: Whether weights are orthogonal.
+        sizes: Units: policy's two hidden layers, then value's or critics'; empty where there are
+            none of such layers.
+        size_source: Where they stand.
+    """
+
+    gain: Gains
+    bias: float | Callable[[str, int], float]
+    source: str
+    orthogonal: bool = False
+    sizes: tuple[int, ...] = ()
+    size_source: str = ""
+
+
+def probes(algorithm: str, own: Own, start: Start) -> Sequence[Probe]:
     """The probes of one algorithm.
 
     Args:
         algorithm: Name.
         own: Short trainings with the framework's own settings, by number.
-        sizes: The paper's units: policy's two hidden layers, then value's or critics'; empty
-            where it has none of such layers.
-        size_source: Where they stand.
-        gain: The authors' root mean square weight of a layer, by its name and shape.
-        bias: The authors' root mean square bias times the root of the inputs; of all layers, or
-            by name and inputs.
-        orthogonal: Whether their weights are orthogonal.
-        source: Where that stands.
+        start: The authors'.
     """
     second = "value" if algorithm == "ppo" else "critic1"
     first = ("policy",) if "policy" in NETWORKS[algorithm] else ()
@@ -51,12 +59,14 @@ def probes(
         weights = created(lab)[0]
         names = [f"{n}.{i}.bias" for n in (*first, second) for i in (0, 1)]
         units = np.array([float(len(weights[name])) for name in names])
-        return Measurement(units, np.array(sizes, float))
+        return Measurement(units, np.array(start.sizes, float))
 
     def gains(lab: Lab) -> Measurement:
         arrays = [[w[f"{name}.weight"] for w in created(lab)] for name in layers]
         value = np.array([np.sqrt(np.mean(np.square(a))) for a in arrays])
-        expected = np.array([gain(n, a[0].shape) for n, a in zip(layers, arrays, strict=True)])
+        expected = np.array(
+            [start.gain(n, a[0].shape) for n, a in zip(layers, arrays, strict=True)]
+        )
         return Measurement(value, expected)
 
     def biases(lab: Lab) -> Measurement:
@@ -65,6 +75,7 @@ def probes(
             for name in layers
         ]
         inputs = {name: created(lab)[0][f"{name}.weight"].shape[1] for name in layers}
+        bias = start.bias
         due = [bias(name, size) if callable(bias) else bias for name, size in inputs.items()]
         return Measurement(np.array(value), np.array(due))
 
@@ -72,7 +83,9 @@ def probes(
         weights = created(lab)[0]
         found = [_is_orthogonal(weights[f"{name}.weight"]) for name in layers]
         wide = np.array([len(weights[f"{name}.weight"]) > 1 for name in layers])
-        return Measurement(np.array(found, float)[wide], np.full(wide.sum(), float(orthogonal)))
+        return Measurement(
+            np.array(found, float)[wide], np.full(wide.sum(), float(start.orthogonal))
+        )
 
     name = f"{algorithm}.{{}}".format
     hidden = [
@@ -83,7 +96,7 @@ def probes(
     size = Probe(
         name("network_sizes"),
         "How many units have the hidden layers, by default?",
-        size_source,
+        start.size_source,
         "units: first and second layer of the policy, then of the "
         + ("value network" if second == "value" else "critics"),
         shapes,
@@ -91,11 +104,11 @@ def probes(
         counts=True,
     )
     return (
-        *((size,) if sizes else ()),
+        *((size,) if start.sizes else ()),
         Probe(
             name("initial_weights"),
             "How large are weights at the start?",
-            source,
+            start.source,
             "root mean square per layer: " + ", ".join(layers),
             gains,
             listed(layers),
@@ -105,7 +118,7 @@ def probes(
         Probe(
             name("initial_biases"),
             "How large are biases at the start?",
-            source,
+            start.source,
             "root mean square per layer times the root of its inputs: " + ", ".join(layers),
             biases,
             listed(layers),
@@ -115,7 +128,7 @@ def probes(
         Probe(
             name("initial_orthogonality"),
             "Are the weights of a layer orthogonal at the start?",
-            source,
+            start.source,
             "0 no, 1 yes, per layer with more than one output",
             orthogonality,
             _orthogonal_words,

@@ -43,11 +43,12 @@ PROBES: tuple[Probe, ...] = (
     *initial.probes(
         "td3",
         trainings.own,
-        (400, 300, 400, 300),
-        f"{PAPER}, appendix C: 400 and 300",
-        lambda name, shape: 1 / np.sqrt(3 * shape[1]),
-        1 / np.sqrt(3),
-        orthogonal=False,
-        source=f"{CODE}: as PyTorch makes a linear layer, uniform",
+        initial.Start(
+            lambda name, shape: 1 / np.sqrt(3 * shape[1]),
+            1 / np.sqrt(3),
+            f"{CODE}: as PyTorch makes a linear layer, uniform",
+            sizes=(400, 300, 400, 300),
+            size_source=f"{PAPER}, appendix C: 400 and 300",
+        ),
     ),
 )
