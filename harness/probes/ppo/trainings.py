@@ -21,6 +21,8 @@ ANNEALED_EPOCHS = 5
 LONG_MINIBATCH, LONG_MINIBATCHES = 36, 6
 FAR = 10.0
 """Standard normal numbers that take samples beyond all bounds."""
+AWAY = np.float32(5.0)
+"""Where values lie in the long training."""
 LOUD = 1e3
 """What rewards are multiplied by to see whether gradients are clipped."""
 PLAIN: dict[str, Any] = {
@@ -86,7 +88,11 @@ def normalising(lab: Lab) -> Run:
 
 
 def long(lab: Lab) -> Run:
-    """Many minibatches of one epoch, so that there are ratios of all sizes; clipped values."""
+    """Many minibatches of one epoch, so that there are ratios of all sizes; clipped values.
+
+    Values lie so far from 0 that a small error in one takes it across the bounds of its change;
+    rewards are what leaves errors and advantages as they would be around 0.
+    """
     rollout = LONG_MINIBATCHES * LONG_MINIBATCH
     changes: dict[str, Any] = {
         "rollout_steps": rollout,
@@ -95,7 +101,11 @@ def long(lab: Lab) -> Run:
         "learning_rate": 0.006,
         "value_clip_range": CLIP,
     }
-    return lab.run(experiment(lab, "long", _terminating(lab, rollout), **changes))
+    world = _terminating(lab, rollout)
+    world.rewards[:] += AWAY * (1 - GAMMA * (world.ends == 0))
+    made = experiment(lab, "long", world, **changes)
+    weights = {**made.weights, "value.out.bias": made.weights["value.out.bias"] + AWAY}
+    return lab.run(dataclasses.replace(made, weights=weights))
 
 
 def entropic(lab: Lab) -> Run:
