@@ -8,6 +8,7 @@ import numpy as np
 from harness.contract.fields import SpecError
 from harness.probes import origins
 from harness.probes.lab import Lab
+from harness.probes.likeness import likeness
 from harness.probes.results import (
     AGREES,
     COUNT,
@@ -236,7 +237,9 @@ def relation(subject: str) -> Words:
             return f"{subject}: {value:.4g}, the paper's is {paper:.4g}"
         if comparison.kind == OFFSET:
             return f"{subject}: the paper's {comparison.size:+.4g}"
-        return f"{subject}: another function of its inputs, up to {comparison.size:.3g} away"
+        found, due = np.asarray(measurement.value), np.asarray(measurement.expected)
+        form = likeness(found, due) or "another function of its inputs"
+        return f"{subject}: {form}, up to {comparison.size:.3g} away"
 
     return words
 

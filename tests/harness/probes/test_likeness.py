@@ -1,0 +1,46 @@
+"""What numbers that are another function have in common with the paper's."""
+
+import numpy as np
+import pytest
+
+from harness.probes.likeness import likeness
+
+E = np.random.default_rng(0).normal(size=24)
+FIRST = np.arange(24) < 9
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.minimum(E, 0.5), f"at most 0.5, for {np.sum(E > 0.5)} of 24"),
+        (np.maximum(E, -0.25), f"at least -0.25, for {np.sum(E < -0.25)} of 24"),
+        (np.clip(E, -0.5, 0.75), "between -0.5 and 0.75, for"),
+        (np.where(FIRST, 0, E), "0, for 9 of 24"),
+        (np.where(FIRST, 3.0, E), "3, for 9 of 24"),
+        (np.where(FIRST, 2 * E, E), "2 times the paper's, for 9 of 24"),
+        (np.where(FIRST, E + 7, E), "the paper's +7, for 9 of 24"),
+        (np.where(FIRST, E**2 + 5, E), "another function of its inputs, for 9 of 24"),
+        (E[::-1], "the paper's numbers in another order"),
+        (3 * E + 8, "3 times the paper's +8"),
+        (np.full(24, 40.0), "40 whatever the inputs"),
+        (np.where(FIRST, 2, 5) * (E + 10), ""),
+        (E**2 + 5, ""),
+    ],
+)
+def test_forms(value, words):
+    told = likeness(value, E)
+    assert told.startswith(words) if words else told == ""
+
+
+def test_forms_of_numbers_away_from_zero():
+    far = np.abs(E) + 1
+    assert likeness(np.where(FIRST, 2, 5) * far, far) == (
+        "5 times the paper's, for 15 of 24, and 2 times"
+    )
+    assert likeness(np.where(FIRST, -1, 1) * far, far) == "-1 times the paper's, for 9 of 24"
+
+
+def test_nothing_is_said_of_few_numbers_or_none():
+    assert likeness(E[:5] + E[1:6], E[:5]) == ""
+    assert likeness(np.full(24, np.nan), E) == ""
+    assert likeness(E[:7], E) == ""
