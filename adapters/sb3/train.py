@@ -15,6 +15,7 @@ from stable_baselines3.common.monitor import Monitor as SB3Monitor
 from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.vec_env import DummyVecEnv
 
+from adapters.sb3.images import Convolutions
 from adapters.torch_common.parameters import copies, lay_in
 from adapters.torch_common.state import resumable
 from harness.contract.adapter import Context, Loadable, MakeEnv, Monitor, Native, Weights
@@ -98,7 +99,8 @@ def build(algorithm: str, native: Native, context: Context, make_env: MakeEnv) -
     # What SB3 itself does to a single environment, for any number of them.
     envs = DummyVecEnv([lambda: SB3Monitor(make_env())] * context.n_envs)
     arguments = resolve(native.settings, context.task.action_size)
-    return model_class("MlpPolicy", envs, **arguments)
+    # The same class but for the features extractor, which is ours for images.
+    return model_class("CnnPolicy" if context.task.image else "MlpPolicy", envs, **arguments)
 
 
 def resolve(settings: Mapping[str, Any], action_size: int) -> dict[str, Any]:
@@ -121,6 +123,8 @@ def _object(value: Any, action_size: int) -> Any:
             return linear(*arguments)
         case {"NormalActionNoise": sigma}:
             return NormalActionNoise(np.zeros(action_size), sigma * np.ones(action_size))
+        case {"Convolutions": _}:
+            return Convolutions
         case {"OrnsteinUhlenbeckActionNoise": sigma}:
             return OrnsteinUhlenbeckActionNoise(np.zeros(action_size), sigma * np.ones(action_size))
     return value
