@@ -95,7 +95,10 @@ def make(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
         warnings.filterwarnings("ignore", message=".*is out of date.*")
         try:
             minatar.prepare(env_id)
-            env = gymnasium.make(env_id, **kwargs)
+            # Gymnasium's checker finds fault with how games are drawn, which users can do nothing
+            # about and which `Drawn` mends.
+            unchecked = {"disable_env_checker": True} if minatar.is_game(env_id) else {}
+            env = gymnasium.make(env_id, **unchecked | kwargs)
         except Exception as error:  # whatever the code of the task raises
             reason = str(error) or type(error).__name__
             raise TaskError(f"env={env_id} cannot be made: {reason}") from error
