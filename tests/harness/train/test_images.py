@@ -1,6 +1,8 @@
 """Runs on a game of MinAtar, from the command line's values to folders, policies and figures."""
 
 import dataclasses
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -40,6 +42,27 @@ def test_run_is_complete_and_its_policy_plays_again(framework, tmp_path):
     assert same_returns(evaluate_under(policy, Conditions()), last_returns(policy))
     actions = policy(np.zeros((2, *load_task(ENV).image)))
     assert actions.dtype == np.int64 and actions.shape == (2,)
+
+
+ALONE = """
+import sys
+import numpy as np
+sys.modules |= dict.fromkeys(("adapters", "harness", "envs"))  # which is None: not to be had
+from stable_baselines3 import DQN
+image = np.load(sys.argv[2])
+print(*DQN.load(sys.argv[1]).predict(image, deterministic=True)[0])
+"""
+
+
+def test_exported_policy_of_sb3_loads_without_this_project(tmp_path):
+    folder, _ = support.run(spec("sb3"), tmp_path / "results")
+    policy = load(folder)
+    policy.save(tmp_path / "policy.zip")
+    shown = np.random.default_rng(0).integers(0, 2, (9, *load_task(ENV).image)).astype(np.float32)
+    np.save(tmp_path / "shown.npy", shown)
+    files = [str(tmp_path / name) for name in ("policy.zip", "shown.npy")]
+    done = subprocess.run([sys.executable, "-c", ALONE, *files], capture_output=True, text=True)
+    assert done.stdout.split() == [str(action) for action in policy(shown)], done.stderr
 
 
 @pytest.mark.parametrize("framework", support.frameworks(*FRAMEWORKS))
