@@ -1,17 +1,24 @@
 """Returns of uniformly random actions, the zero of normalised scores.
 
     python benchmarks/random_scores.py > analysis/data/published/random.csv
+    python benchmarks/random_scores.py MinAtar/Breakout-v1      # the rows of some tasks only
 
 Each task is played for 300 episodes from seeds 0 to 299; it takes some minutes. LunarLander needs
-the extra `box2d`.
+the extra `box2d`, the games of MinAtar `minatar`.
 """
 
 import csv
 import sys
 import warnings
+from importlib.metadata import version as version_of
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from envs import minatar
 
 MUJOCO = (
     "HalfCheetah",
@@ -30,6 +37,10 @@ TASKS = (
     ("Acrobot", "v1"),
     ("MountainCar", "v0"),
     ("LunarLander", "v3"),
+    *(
+        (f"MinAtar/{game}", "v1")
+        for game in ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
+    ),
 )
 EPISODES = 300
 COLUMNS = (
@@ -40,7 +51,9 @@ COLUMNS = (
 
 def play(env_id: str) -> np.ndarray:
     """Return of each episode."""
+    minatar.prepare(env_id)
     env = gym.make(env_id)
+    env = minatar.Independent(env) if minatar.is_game(env_id) else env
     returns = np.zeros(EPISODES)
     for episode in range(EPISODES):
         env.action_space.seed(episode)
@@ -61,11 +74,15 @@ def main() -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(COLUMNS)
     source = f"benchmarks/random_scores.py, gymnasium {gym.__version__}"
+    wanted = sys.argv[1:] or [f"{task}-{version}" for task, version in TASKS]
     for task, version in TASKS:
+        if f"{task}-{version}" not in wanted:
+            continue
         returns = play(f"{task}-{version}")
         mean, sd = f"{returns.mean():.2f}", f"{returns.std(ddof=1):.2f}"
+        package = f", MinAtar {version_of('MinAtar')}" if minatar.is_game(task) else ""
         row = ["random", task, version, "", "gymnasium", "mean over episodes", 0, mean, sd]
-        writer.writerow([*row, "sd", EPISODES, source, "spread over episodes"])
+        writer.writerow([*row, "sd", EPISODES, source + package, "spread over episodes"])
         print(f"{task}-{version}: {mean} +- {sd}", file=sys.stderr)
 
 

@@ -7,6 +7,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.minatar import Independent, is_game
 from envs.raw.stepping import RawLockstep
 from envs.raw.tasks import raw_task
 from envs.tasks import make
@@ -26,7 +27,7 @@ class Lockstep(Protocol):
             seeds: One per copy, as for Gymnasium's `reset`.
 
         Returns:
-            Observations float64[N, observations].
+            Observations float64[N, observations], or [N, channels, height, width] of images.
 
         Raises:
             ValueError: There is not one seed per copy.
@@ -64,7 +65,8 @@ def make_lockstep(env_id: str, n: int, **options: Any) -> Lockstep:
     task = raw_task(env.spec)
     if task is not None:
         return RawLockstep(env, task, n)
-    return GymnasiumLockstep([env, *(make(env_id, **options) for _ in range(n - 1))])
+    envs = [env, *(make(env_id, **options) for _ in range(n - 1))]
+    return GymnasiumLockstep([Independent(env) for env in envs] if is_game(env_id) else envs)
 
 
 class GymnasiumLockstep:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 ENV_ID = "envs.scripted:ParallaxScripted-v0"
 NARROW_ENV_ID = "envs.scripted:ParallaxScriptedNarrow-v0"
 SKEWED_ENV_ID = "envs.scripted:ParallaxScriptedSkewed-v0"
+IMAGE_ENV_ID = "envs.scripted:ParallaxScriptedImages-v0"
 DISCRETE_ENV_ID = "envs.scripted:ParallaxScriptedDiscrete-v0"
 _FAULTS = ("raises", "nan", "interrupts", "fills")
 FAULT_ENV_IDS = {
@@ -28,6 +29,7 @@ FAULT_STEP = 100
 TIME_LIMIT = 10
 PUSHES = np.array([[-1.0, -1.0], [1.0, -1.0], [0.0, 1.0]])
 """What each choice of the discrete task does, as two actions within +-1."""
+_IMAGE = 6, 5  # height and width
 _LARGEST_DISK = 2**23  # bytes; a larger one is never filled
 
 
@@ -104,6 +106,35 @@ class ScriptedEnv(gymnasium.Env[NDArray[np.float64], Any]):
                 os.kill(os.getpid(), signal.SIGINT)
 
 
+class ScriptedImagesEnv(ScriptedEnv):
+    """The same with three choices, shown as an image of booleans: a bar per number of its state."""
+
+    def __init__(self) -> None:
+        """Makes the task."""
+        super().__init__(discrete=True)
+        kind: Any = np.bool_
+        self.observation_space = gymnasium.spaces.Box(0, 1, (*_IMAGE, 3), kind)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Starts from three standard normal numbers."""
+        state, info = super().reset(seed=seed, options=options)
+        return _bars(state), info
+
+    def step(self, action: Any) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+        """Moves the state, and pays for staying near zero."""
+        state, *rest = super().step(action)
+        return (_bars(state), *rest)  # type: ignore[return-value]
+
+
+def _bars(state: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """An image bool[height, width, 3]; the height of a bar is where a number is from -2 to 2."""
+    height, width = _IMAGE
+    levels = np.linspace(-2, 2, height)[:, np.newaxis, np.newaxis]
+    return np.repeat(levels < state, width, axis=1)
+
+
 def _fill_disk() -> None:
     with suppress(OSError), Path("filler").open("wb", buffering=0) as file:
         for _ in range(_LARGEST_DISK // 512):
@@ -123,6 +154,11 @@ _register(ENV_ID)
 _register(NARROW_ENV_ID, low=-0.4, high=0.4)
 _register(SKEWED_ENV_ID, low=-1.0, high=3.0)
 _register(DISCRETE_ENV_ID, discrete=True)
+gymnasium.register(
+    IMAGE_ENV_ID.partition(":")[2],
+    entry_point="envs.scripted:ScriptedImagesEnv",
+    max_episode_steps=TIME_LIMIT,
+)
 for _fault in _FAULTS:
     _register(FAULT_ENV_IDS[_fault], fault=_fault)
     _register(DISCRETE_FAULT_ENV_IDS[_fault], fault=_fault, discrete=True)

@@ -22,12 +22,17 @@ _MUJOCO = [
     "Swimmer",
     "Walker2d",
 ]
+# The games of MinAtar, which need the extra `minatar`; their observations are images.
+IMAGE_TASK_IDS: tuple[str, ...] = tuple(
+    f"MinAtar/{game}-v1" for game in ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
+)
 # Gymnasium's classic control tasks, and LunarLander, which needs the extra `box2d`.
 DISCRETE_TASK_IDS: tuple[str, ...] = (
     "CartPole-v1",
     "Acrobot-v1",
     "MountainCar-v0",
     "LunarLander-v3",
+    *IMAGE_TASK_IDS,
 )
 TASK_IDS: tuple[str, ...] = (
     *(f"{name}-{version}" for name in _MUJOCO for version in ("v4", "v5")),
@@ -46,11 +51,12 @@ class Task:
 
     Attributes:
         env_id: Gymnasium's name.
-        observation_size: Number of observation dimensions.
+        observation_size: Number of observation dimensions, of all that an image has.
         action_low: Smallest action per dimension, in action units; none for choices.
         action_high: Largest action per dimension, in action units; none for choices.
         max_episode_steps: Time limit in steps; 0 is none.
         choices: Number of discrete actions, 0 up to it; 0 where actions are continuous.
+        image: Channels, height and width where observations are images; empty where they are flat.
     """
 
     env_id: str
@@ -59,6 +65,7 @@ class Task:
     action_high: tuple[float, ...]
     max_episode_steps: int
     choices: int = 0
+    image: tuple[int, ...] = ()
 
     @property
     def actions(self) -> str:
@@ -74,19 +81,29 @@ class Task:
 def make(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
     """`gymnasium.make` without the notices that v4 tasks are out of date.
 
+    Images of booleans are shown as `envs.images.FloatImages` tells.
+
     Raises:
         TaskError: The environment does not exist or cannot be made.
     """
     import gymnasium  # the table of tasks is wanted where none is made, as in help
 
+    from envs import images, minatar
+
     silence_mujoco()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*is out of date.*")
         try:
-            return gymnasium.make(env_id, **kwargs)
+            minatar.prepare(env_id)
+            # Gymnasium's checker finds fault with how games are drawn, which users can do nothing
+            # about and which `Drawn` mends.
+            unchecked = {"disable_env_checker": True} if minatar.is_game(env_id) else {}
+            env = gymnasium.make(env_id, **unchecked | kwargs)
         except Exception as error:  # whatever the code of the task raises
             reason = str(error) or type(error).__name__
             raise TaskError(f"env={env_id} cannot be made: {reason}") from error
+    env = minatar.Drawn(env) if minatar.is_game(env_id) else env
+    return images.FloatImages(env) if images.is_boolean_image(env.observation_space) else env
 
 
 @functools.lru_cache
@@ -102,17 +119,24 @@ def load_task(env_id: str, **options: Any) -> Task:
     """
     from gymnasium.spaces import Box, Discrete
 
+    from envs.images import FloatImages
+
     env = make(env_id, **options)
     try:
         observations, actions = env.observation_space, env.action_space
-        if not isinstance(observations, Box) or len(observations.shape) != 1:
-            raise TaskError(f"env={env_id} has observations {observations}; a flat Box is needed.")
+        image = env.shape if isinstance(env, FloatImages) else ()
+        if not isinstance(observations, Box) or (len(observations.shape) != 1 and not image):
+            raise TaskError(
+                f"env={env_id} has observations {observations}; a flat Box is needed, or images of "
+                "booleans, height x width x channels, as MinAtar's. A task of your own can flatten "
+                "what it shows (gymnasium.wrappers.FlattenObservation)."
+            )
         limit = (env.spec.max_episode_steps if env.spec else None) or 0
         size = int(np.prod(observations.shape))
         if isinstance(actions, Discrete):
             if actions.start != 0:
                 raise TaskError(f"env={env_id} has actions {actions}; they must begin at 0.")
-            return Task(env_id, size, (), (), limit, choices=int(actions.n))
+            return Task(env_id, size, (), (), limit, choices=int(actions.n), image=image)
         if not isinstance(actions, Box) or len(actions.shape) != 1:
             raise TaskError(
                 f"env={env_id} has actions {actions}; a flat Box or Discrete is needed."
@@ -120,7 +144,7 @@ def load_task(env_id: str, **options: Any) -> Task:
         if not actions.is_bounded():
             raise TaskError(f"env={env_id} has unbounded actions {actions}; give them bounds.")
         low, high = (tuple(map(float, bound)) for bound in (actions.low, actions.high))
-        return Task(env_id, size, low, high, limit)
+        return Task(env_id, size, low, high, limit, image=image)
     finally:
         env.close()
 

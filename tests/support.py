@@ -4,6 +4,8 @@ import configparser
 import tomllib
 from pathlib import Path
 
+import gymnasium
+import numpy as np
 import pytest
 
 from harness.contract.adapter import load_adapter
@@ -77,3 +79,12 @@ def run(a_spec, results_dir):
     with Lease.acquire(folder) as lease:
         execute(prepared, load_adapter(a_spec.framework), RunFolder(lease))
     return folder, read_run(folder).content
+
+
+def as_torch_sees(env):
+    """A game of MinAtar as float32[channels, height, width], written without this project."""
+    height, width, channels = env.observation_space.shape
+    space = gymnasium.spaces.Box(0.0, 1.0, (channels, height, width), np.float32)
+    return gymnasium.wrappers.TransformObservation(
+        env, lambda seen: seen.transpose(2, 0, 1).astype(np.float32), space
+    )

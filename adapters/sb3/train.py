@@ -1,8 +1,10 @@
 """Trains with SB3's public classes; nothing of SB3 is replaced."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import stable_baselines3
 import torch
@@ -15,6 +17,8 @@ from stable_baselines3.common.monitor import Monitor as SB3Monitor
 from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.vec_env import DummyVecEnv
 
+from adapters.sb3 import images
+from adapters.torch_common import convolutions
 from adapters.torch_common.parameters import copies, lay_in
 from adapters.torch_common.state import resumable
 from harness.contract.adapter import Context, Loadable, MakeEnv, Monitor, Native, Weights
@@ -86,7 +90,11 @@ def train(
     monitor.attach(
         lambda observations: greedy(model, observations),
         lambda: weights(model),
-        Loadable(lambda values: lay_in(parameters(model), values), model.save, ".zip"),
+        Loadable(
+            lambda values: lay_in(parameters(model), values),
+            lambda path: save(model, path),
+            ".zip",
+        ),
         resumable({"model": model}, outside=lambda: [monitor, rounds, *made]),
     )
     model.learn(total_timesteps=context.steps, callback=rounds)
@@ -98,7 +106,8 @@ def build(algorithm: str, native: Native, context: Context, make_env: MakeEnv) -
     # What SB3 itself does to a single environment, for any number of them.
     envs = DummyVecEnv([lambda: SB3Monitor(make_env())] * context.n_envs)
     arguments = resolve(native.settings, context.task.action_size)
-    return model_class("MlpPolicy", envs, **arguments)
+    # The same class but for the features extractor, which is ours for images.
+    return model_class("CnnPolicy" if context.task.image else "MlpPolicy", envs, **arguments)
 
 
 def resolve(settings: Mapping[str, Any], action_size: int) -> dict[str, Any]:
@@ -121,9 +130,23 @@ def _object(value: Any, action_size: int) -> Any:
             return linear(*arguments)
         case {"NormalActionNoise": sigma}:
             return NormalActionNoise(np.zeros(action_size), sigma * np.ones(action_size))
+        case {"Convolutions": _}:
+            return images.Convolutions
         case {"OrnsteinUhlenbeckActionNoise": sigma}:
             return OrnsteinUhlenbeckActionNoise(np.zeros(action_size), sigma * np.ones(action_size))
     return value
+
+
+def save(model: BaseAlgorithm, path: Path) -> None:
+    """Writes SB3's own file; what it holds of ours is in it, and need not be installed to load."""
+    own = (images, convolutions)
+    for module in own:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        model.save(path)
+    finally:
+        for module in own:
+            cloudpickle.unregister_pickle_by_value(module)
 
 
 def greedy(model: BaseAlgorithm, observations: NDArray[np.float32]) -> NDArray[Any]:

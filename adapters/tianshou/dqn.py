@@ -9,6 +9,8 @@ from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
 from tianshou.utils.net.common import Net
 
 from adapters.tianshou.components import Settings, adam, options
+from adapters.tianshou.images import Convolutions
+from adapters.torch_common.convolutions import features
 from envs.tasks import Task
 
 Policy = DiscreteQLearningPolicy[Any]
@@ -24,15 +26,23 @@ def build(settings: Settings, task: Task) -> DQN[Policy]:
     return DQN(policy=policy, optim=adam(settings), **options(settings, "DQN"))
 
 
-def _network(settings: Settings, task: Task) -> Net:
+def _network(settings: Settings, task: Task) -> Net | Convolutions:
+    filters = options(settings, "Convolutions").get("filters")
+    if filters is None:
+        return _values(settings, task.observation_size, task.choices)
+    values = _values(settings, features(task.image, filters), task.choices)
+    return Convolutions(task.image, filters, values)
+
+
+def _values(settings: Settings, inputs: int, choices: int) -> Net:
     arguments = options(settings, "Net")
     sizes, heads = arguments["hidden_sizes"], None
     if arguments.pop("dueling_param"):
         *sizes, last = sizes
         heads = tuple({"hidden_sizes": [last]} for _ in range(2))
     return Net(
-        state_shape=task.observation_size,
-        action_shape=task.choices,
+        state_shape=inputs,
+        action_shape=choices,
         hidden_sizes=sizes,
         dueling_param=heads,
     )

@@ -13,15 +13,17 @@ from tensordict.nn import TensorDictSequential
 from torch import nn
 from torchrl.data import Composite, OneHot
 from torchrl.envs import DoubleToFloat, RewardSum, StepCounter
-from torchrl.modules import MLP, EGreedyModule, QValueActor
+from torchrl.modules import MLP, ConvNet, EGreedyModule, QValueActor
 from torchrl.objectives import DQNLoss, HardUpdate
 
+from adapters.torch_common.convolutions import features
 from adapters.torchrl import loop
 from adapters.torchrl.loop import Means, Progress, make_collector, seed_generators
 from adapters.torchrl.networks import attach
 from adapters.torchrl.state import going_on
 from envs.tasks import Task
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
+from harness.contract.algorithms.dqn import KERNEL
 
 NETWORKS = ("value_network", "target_value_network")
 
@@ -72,13 +74,7 @@ def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor)
 def build(settings: Mapping[str, Any], task: Task) -> Components:
     """Network, loss and optimiser as they are before the first update."""
     spec = Composite(action=OneHot(task.choices))
-    network = MLP(
-        task.observation_size,
-        task.choices,
-        num_cells=settings["MLP.num_cells"],
-        activation_class=nn.ReLU,
-    )
-    actor = QValueActor(module=network, spec=spec, in_keys=["observation"])
+    actor = QValueActor(module=_network(settings, task), spec=spec, in_keys=["observation"])
     exploration = EGreedyModule(
         spec,
         eps_init=settings["EGreedyModule.eps_init"],
@@ -99,6 +95,19 @@ def build(settings: Mapping[str, Any], task: Task) -> Components:
     targets = HardUpdate(loss, value_network_update_interval=interval)
     max_norm = settings["clip_grad_norm_.max_norm"]
     return Components(actor, exploration, loss, optimizer, targets, max_norm)
+
+
+def _network(settings: Mapping[str, Any], task: Task) -> MLP | nn.Sequential:
+    """Values of the actions, ReLU, torch's initialisation; images go through convolutions first."""
+    filters, cells = settings.get("ConvNet.num_cells"), settings["MLP.num_cells"]
+    inputs = task.observation_size if filters is None else features(task.image, filters)
+    values = MLP(inputs, task.choices, num_cells=cells, activation_class=nn.ReLU)
+    if filters is None:
+        return values
+    images = ConvNet(
+        task.image[0], num_cells=filters, kernel_sizes=KERNEL, activation_class=nn.ReLU
+    )
+    return nn.Sequential(images, values)
 
 
 def update(components: Components, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:

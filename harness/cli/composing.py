@@ -174,7 +174,8 @@ class Hydra:
         return {
             path: _raw(found.config)
             for path, found in self._files.items()
-            if path.partition("/")[0] in GROUPS and not found.header.get("package")
+            if (group := path.partition("/")[0]) in GROUPS
+            and found.header.get("package") in (None, group)
         }
 
     @functools.cached_property

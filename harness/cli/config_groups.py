@@ -42,4 +42,7 @@ def register() -> None:
     store = ConfigStore.instance()
     for group, names in group_names().items():
         for name in names:
-            store.store(group=group, name=name, node=dict(option(group, name)))
+            # A slash in an option's name is a folder to Hydra, which would be a place of its own.
+            above, _, last = f"{group}/{name}".rpartition("/")
+            package = group if above != group else None
+            store.store(group=above, name=last, node=dict(option(group, name)), package=package)

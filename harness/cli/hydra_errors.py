@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
+from envs.tasks import TASK_IDS
 from harness.contract.algorithms import ALGORITHMS, UNUSABLE, only_of
 from harness.contract.fields import unknown
 from harness.contract.recipes import recipe_names
@@ -41,6 +42,9 @@ def _explain_choice(path: str, options: Sequence[str]) -> str:
     group, _, name = path.rpartition("/")
     if group.startswith("hyperparameters/"):
         group = "hps"
+    if group.startswith("env/"):  # a slash in the name of a task is a folder to Hydra
+        group, _, name = path.partition("/")
+        options = TASK_IDS
     if not options or not group:
         return ""
     if group == "algorithm" and name in UNUSABLE:

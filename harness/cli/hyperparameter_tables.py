@@ -81,6 +81,7 @@ def columns(
             if hps == name:
                 asked = in_own_units(adapter, algorithm, requested, (), context)
             effective = resolve(adapter, algorithm, asked, alignment, context)
+            effective = effective.on_task(context.task)
             native = adapter.translate(algorithm, effective, context)
         except SpecError as error:
             result.append(Column(name, {}, str(error)))

@@ -237,8 +237,8 @@ def _table(answers: Sequence[Answer], runs: Mapping[Path, RunSpec]) -> str:
 def _target(output: Path, folder: Path, runs: Mapping[Path, RunSpec]) -> Path:
     """Where a run's file goes: named after what tells the runs apart."""
     spec = runs[folder]
-    parts = (spec.study, spec.env, spec.algorithm, spec.hps, spec.framework, spec.variant)
-    return output.joinpath(*parts, f"seed={spec.seed}.file")
+    place = spec.folder(output)
+    return place.with_name(f"{place.name}.file")
 
 
 def _exit(error: BaseException) -> int:

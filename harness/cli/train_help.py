@@ -5,6 +5,7 @@ It is Hydra's own answer to the letter; with further words on the command line H
 
 import re
 import string
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -25,10 +26,21 @@ def train_help() -> str:
     template = layout["template"].replace("${hydra.help.header}", layout["header"])
     return string.Template(template).substitute(
         APP_CONFIG_GROUPS="".join(
-            f"{group}: {', '.join(sorted(names))}\n" for group, names in sorted(groups.items())
+            f"{group}: {', '.join(sorted(names))}\n"
+            for group, names in sorted(_by_folder(groups).items())
         ),
         CONFIG=yaml.dump(values, Dumper=yaml.SafeDumper, sort_keys=False, allow_unicode=True),
     )
+
+
+def _by_folder(groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The groups as Hydra lists them, to whom a slash in an option's name is a folder."""
+    found: dict[str, list[str]] = {}
+    for group, names in groups.items():
+        for name in names:
+            above, _, last = f"{group}/{name}".rpartition("/")
+            found.setdefault(above, []).append(last)
+    return found
 
 
 def _composed(defaults: list[Any], values: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import pytest
 
 # Before the parts are imported, or failures do not say what was compared.
 _PARTS = (
-    *("cadence", "exits", "hyperparameters", "meanings"),
+    *("cadence", "exits", "hyperparameters", "images", "meanings"),
     *("resuming", "seeds_and_bounds", "targets"),
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
@@ -25,6 +25,7 @@ pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 from harness.conformance.cadence import CadenceConformance  # noqa: E402
 from harness.conformance.exits import ExitConformance  # noqa: E402
 from harness.conformance.hyperparameters import HyperparameterConformance  # noqa: E402
+from harness.conformance.images import ImageConformance  # noqa: E402
 from harness.conformance.meanings import MeaningConformance  # noqa: E402
 from harness.conformance.resuming import ResumingConformance  # noqa: E402
 from harness.conformance.seeds_and_bounds import LuckConformance  # noqa: E402
@@ -41,6 +42,7 @@ class AdapterConformance(
     LuckConformance,
     ExitConformance,
     ResumingConformance,
+    ImageConformance,
 ):
     """What every adapter must keep. Subclass it and set `framework`."""
 
@@ -66,3 +68,6 @@ class AdapterConformance(
         if "noisy_algorithm" in names:
             noisy = [a for a in supported if "exploration_noise" in field_names(ALGORITHMS[a])]
             metafunc.parametrize("noisy_algorithm", noisy)
+        if "image_algorithm" in names:
+            seeing = [a for a in supported if "conv_filters" in field_names(ALGORITHMS[a])]
+            metafunc.parametrize("image_algorithm", seeing)

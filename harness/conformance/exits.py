@@ -141,12 +141,19 @@ class _Done:
 
 
 @functools.lru_cache(maxsize=16)
-def recorded(framework: str, algorithm: str) -> _Done:
-    """A run as a sweep makes it; results are kept for the next who asks."""
+def recorded(framework: str, algorithm: str, env_id: str | None = None) -> _Done:
+    """A run as a sweep makes it; results are kept for the next who asks.
+
+    Args:
+        framework: Name of the adapter.
+        algorithm: Name of the algorithm.
+        env_id: The scripted task; unless given, the one whose actions are of the algorithm's kind.
+    """
     scratch = tempfile.TemporaryDirectory()
     folder = Path(scratch.name) / "run"
     watched = {"diagnosis": {"mode": "on", "period": 16}}
-    prepared = _initialized(framework, algorithm, task_of(algorithm), folder, **watched)
+    task = env_id or task_of(algorithm)
+    prepared = _initialized(framework, algorithm, task, folder, **watched)
     process = RunProcess(prepared.spec, folder, preloaded(framework))
     outcome = process.outcome()
     _check_nothing_is_left(read_run(folder).content["pid"])

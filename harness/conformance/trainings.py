@@ -148,6 +148,11 @@ _SOME = np.linspace(-20, 20, 15, dtype=np.float32).reshape(5, 3)
 """Observations near and far, float32[5, 3]."""
 
 
+def _images(count: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Images of zeros and ones, float32[count, channels, height, width]."""
+    return np.random.default_rng(0).integers(0, 2, (count, *shape)).astype(np.float32)
+
+
 @dataclasses.dataclass(frozen=True)
 class Trained:
     """What one training left.
@@ -271,17 +276,19 @@ def trained_anew(
     assert weights, "no parameters were handed over"
     task = around.context.task
     half = 1.0 if task.choices else (task.action_high[0] - task.action_low[0]) / 2
+    some = _images(len(_SOME), task.image) if task.image else _SOME
+    far = _images(len(_FAR), task.image) if task.image else _FAR
     return Trained(
         weights=weights,
         digest=weights_sha256(weights),
         steps=monitor.events.steps,
         scheduled=native.total_steps,
         actions=np.concatenate([np.array(task.actions) for task in monitor.tasks if task.actions]),
-        greedy=monitor.policy(_SOME),
+        greedy=monitor.policy(some),
         noise=np.array(monitor.noise, np.float32) / half,
-        greedy_reversed=monitor.policy(_SOME[::-1].copy())[::-1],
+        greedy_reversed=monitor.policy(some[::-1].copy())[::-1],
         starts=np.array([copy.start for copy in monitor.copies if copy.start is not None]),
-        far=monitor.policy(_FAR),
+        far=monitor.policy(far),
     )
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from envs.tasks import Task
 from harness.contract.algorithms import Cadence, Hyperparameters
-from harness.contract.fields import SpecError, plain, unknown
+from harness.contract.fields import REQUIRED, SpecError, plain, unknown
 
 if TYPE_CHECKING:
     import gymnasium
@@ -362,6 +362,16 @@ class Translation:
         """
         self._fixed(field, value, "tied", note)
 
+    def convolutions(self, name: str, task: Task, note: str = "") -> None:
+        """Sets the public option `name` to `conv_filters` where observations are images.
+
+        Elsewhere there are none.
+        """
+        if task.image:
+            self.aligned("conv_filters", name, list(self.value("conv_filters")), note)
+        else:
+            self.constant("conv_filters", None, "its observations are no images")
+
     def refuse(self, field: str, reason: str) -> None:
         """Notes that the asked value of `field` cannot be honoured."""
         self._refusals.append(
@@ -389,6 +399,7 @@ class Translation:
         Raises:
             SpecError: Lists every value that cannot be honoured.
         """
+        self._hold_to_what_was_before()
         if self._refusals:
             raise SpecError("; ".join(self._refusals) + ".")
         unclaimed = set(self._values) - set(self._rows)
@@ -399,6 +410,13 @@ class Translation:
         if cadence is None:
             cadence = self._hyperparameters.cadence(total_steps)
         return Native(self._settings, rows, total_steps, counted, cadence)
+
+    def _hold_to_what_was_before(self) -> None:
+        # Adapters that are older than a field do what was done before there was one.
+        for field in dataclasses.fields(self._hyperparameters):
+            before = field.metadata.get("before", REQUIRED)
+            if field.name not in self._rows and before is not REQUIRED:
+                self.constant(field.name, before)
 
     def _fixed(self, field: str, value: Any, kind: str, note: str) -> None:
         self._rows[field] = Setting(field, value, kind, "", value, note)

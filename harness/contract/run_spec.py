@@ -10,7 +10,7 @@ from typing import Any
 from harness.contract.adapter import load_adapter
 from harness.contract.algorithms import ALGORITHMS, UNUSABLE, Hyperparameters, only_of
 from harness.contract.fields import SpecError, bounded, build, check, plain
-from harness.record.layout import RESERVED, Place
+from harness.record.layout import RESERVED, SLASH, Place
 
 NO_INTERVENTION = "none"
 JOINT = "+"
@@ -298,7 +298,9 @@ def _check_folder_names(values: Mapping[str, Any]) -> None:
                 f"{name}={value!r} holds characters that cannot be shown, such as a tab or a "
                 "line's end: leave them out."
             )
-        if not value or value.startswith(".") or "/" in value:
+        # A slash in the name of a task parts its namespace off; its folder has another sign there.
+        parts = value.split("/", 1) if name == "env" and SLASH not in value else [value]
+        if not all(part and not part.startswith(".") and "/" not in part for part in parts):
             raise SpecError(f"{name}={value!r} must be a name that can name a folder.")
     intervention = values.get("intervention", NO_INTERVENTION)
     if not re.fullmatch(r"[a-z0-9.+-]+", intervention):

@@ -30,6 +30,7 @@ class Collector:
         self._facts = facts
         self._filled = 0
         self._observations: Array = np.zeros((0, 0))
+        self._shape: tuple[int, ...] = (0,)
         self._actions: Array = np.zeros((0, 0))
         self._rewards = np.zeros(CHUNK)
         self._copies = np.zeros(CHUNK, np.int64)
@@ -49,7 +50,7 @@ class Collector:
         row, copy = self._filled, told.copy
         if not len(self._observations):
             self._begin(told)
-        self._observations[row] = told.observation
+        self._observations[row] = np.ravel(told.observation)
         self._actions[row] = told.action
         self._rewards[row] = reward = float(told.reward)
         self._copies[row] = copy
@@ -64,9 +65,13 @@ class Collector:
             self._chunk()
 
     def recent(self) -> Array:
-        """Observations of the last steps, at most 256, float64[n, observations]."""
+        """Observations of the last steps, at most 256, float64[n, ...] as they were shown."""
         full = self.signals.step > CHUNK and "finite" in self.signals.series
-        return self._observations if full else self._observations[: self._filled]
+        return self._as_shown(self._observations if full else self._observations[: self._filled])
+
+    def _as_shown(self, rows: Array) -> Array:
+        """Images, which are kept as rows, as the policy takes them."""
+        return rows.reshape(len(rows), *self._shape)
 
     def metrics(self, told: Metrics) -> None:
         """Notes what the training reports."""
@@ -89,12 +94,12 @@ class Collector:
         if self._facts.n_envs == 1 and rows > 16:
             begin = max(1, rows - _COMPARED)
             follows = ~self._ends[begin - 1 : rows - 1]
-            seen = normalize(self._observations[begin - 1 : rows - 1][follows])
+            seen = normalize(self._as_shown(self._observations[begin - 1 : rows - 1][follows]))
             if len(seen):
                 taken = self._actions[begin:rows][follows]
                 self._compare(np.asarray(policy(_shown(seen))), taken)
         if self._asked is None and rows > 16:
-            self._asked = _shown(normalize(self._observations[:rows][-_ASKED:]))
+            self._asked = _shown(normalize(self._as_shown(self._observations[:rows][-_ASKED:])))
             self.signals.values["probe"] = self._asked
         if self._asked is not None:
             self._shift(np.asarray(policy(self._asked)))
@@ -142,7 +147,8 @@ class Collector:
             self.signals.add("target_equal", float(same))
 
     def _begin(self, told: Transition) -> None:
-        self._observations = np.zeros((CHUNK, np.asarray(told.observation).size))
+        shown = np.asarray(told.observation)
+        self._observations, self._shape = np.zeros((CHUNK, shown.size)), shown.shape or (1,)
         self._actions = np.zeros((CHUNK, max(np.asarray(told.action).size, 1)))
 
     def _rows_of(self, copy: int, count: int) -> Array:

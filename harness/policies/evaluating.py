@@ -70,7 +70,7 @@ def _check_spaces(env_id: str, options: Mapping[str, Any]) -> None:
     if not options:
         return
     before, after = load_task(env_id), load_task(env_id, **options)
-    for name in ("observation_size", "action_low", "action_high", "choices"):
+    for name in ("observation_size", "image", "action_low", "action_high", "choices"):
         old, new = getattr(before, name), getattr(after, name)
         if old != new:
             told = ", ".join(f"env.{key}={value}" for key, value in options.items())

@@ -1,6 +1,7 @@
 """Where runs lie: `<study>/<env>/<algorithm>/<hps>/<framework>/<variant>/seed=<n>`.
 
-This is the one place that takes such a path apart and puts it together.
+A slash in the name of a task, as in `MinAtar/Breakout-v1`, is a `~` in that of its folder. This
+is the one place that takes such a path apart and puts it together.
 """
 
 import dataclasses
@@ -25,6 +26,9 @@ RESERVED = {
     SLURM_FOLDER: "is where submissions and their logs go",
 }
 """Names that no study can have, since folders of that name hold no runs, and why."""
+
+SLASH = "~"
+"""What stands for a slash in the name of a folder."""
 
 _SEED_FOLDER = re.compile(r"seed=(\d{1,20})")
 _ABOVE = ("study", "env", "algorithm", "hps", "framework", "variant")
@@ -54,7 +58,13 @@ class Place:
 
     def below(self, results_dir: Path) -> Path:
         """The run folder in a folder of results."""
-        return results_dir.joinpath(*(getattr(self, name) for name in _ABOVE), f"seed={self.seed}")
+        names = (folder_name(getattr(self, name)) for name in _ABOVE)
+        return results_dir.joinpath(*names, f"seed={self.seed}")
+
+
+def folder_name(name: str) -> str:
+    """A task's or other name as that of a folder."""
+    return name.replace("/", SLASH)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +92,7 @@ class Found:
 def place_of(folder: Path) -> Place:
     """What the path of a run folder tells."""
     *above, name = (("?",) * 7 + folder.parts[1:])[-7:]
+    above[1] = above[1].replace(SLASH, "/")
     return Place(*above, seed=seed_of(name))  # type: ignore[arg-type,misc]
 
 

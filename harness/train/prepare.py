@@ -69,11 +69,11 @@ def prepare(spec: RunSpec, adapter: Adapter) -> Prepared:
     if spec.hps == adapter.name:
         requested = in_own_units(adapter, spec.algorithm, requested, spec.overridden, context)
     hyperparameters = resolve(adapter, spec.algorithm, requested, spec.alignment, context)
-    hyperparameters = with_settings(hyperparameters, made)
+    hyperparameters = with_settings(hyperparameters, made).on_task(task)
     try:
         native = adapter.translate(spec.algorithm, hyperparameters, context)
     except SpecError as error:
-        if spec.alignment == "thesis":
+        if spec.alignment == "thesis" or "hyperparameters." not in str(error):
             raise
         raise SpecError(
             f"{error} Change the value, or use alignment=thesis, which leaves what not every "

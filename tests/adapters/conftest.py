@@ -15,6 +15,8 @@ SHOWN = (
 )
 # Three processes each; normalising wrappers are kept in the same way with every algorithm.
 KILLED = "test_run_that_is_killed_ends_as_one_that_is_not"
+# The states of other frameworks are told in the same way with images, which only buffers notice.
+KILLED_ON_IMAGES = "test_run_on_images_that_is_killed_ends_as_one_that_is_not"
 # What is tried is this project's own writing, with any framework.
 OURS = "test_full_disk_leaves_a_failed_run_that_says_so"
 
@@ -29,7 +31,7 @@ def pytest_collection_modifyitems(items):
 def waits(item):
     """Whether a conformance check of an adapter of this project waits for the long run."""
     framework = item.path.parent.name
-    if item.originalname == OURS:
+    if item.originalname in (OURS, KILLED_ON_IMAGES):
         return framework != "sb3"
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     if item.originalname == KILLED and parameters["wrappers"] == "normalized":

@@ -6,6 +6,7 @@ from typing import Any
 from adapters.cleanrl.settings.common import finish, one_environment, times
 from harness.contract.adapter import Context, Native, Translation
 from harness.contract.algorithms import DQN
+from harness.contract.fields import SpecError
 
 SCRIPT = (
     "dqn.py",
@@ -38,8 +39,20 @@ def settings(t: Translation, hp: DQN, context: Context) -> Native:
     t.constant("max_grad_norm", None)
     t.constant("adam_eps", 1e-8)
     t.constant("hidden_sizes", (120, 84))
+    _no_images(t, context)
     t.constant("bootstrap_truncation", True)
     return finish(t, hp, context, **_counts(hp, context))
+
+
+def _no_images(t: Translation, context: Context) -> None:
+    t.constant("conv_filters", None, "the script's network is its own")
+    if context.task.image:
+        raise SpecError(
+            f"env={context.task.env_id} shows images, for which framework=cleanrl has no script: "
+            "dqn.py builds linear layers for flat observations, and dqn_atari.py plays Atari's "
+            "emulator, asks it for lives and meanings of actions, and resizes frames to 84 by 84. "
+            "Use framework=sb3, torchrl or tianshou, or another task."
+        )
 
 
 def _counts(hp: DQN, context: Context) -> dict[str, int]:

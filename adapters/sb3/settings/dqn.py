@@ -1,6 +1,7 @@
 """DQN."""
 
 import math
+from typing import Any
 
 from adapters.sb3.settings.common import off_policy, rounds_of_all_copies
 from harness.contract.adapter import Context, Native, Translation
@@ -28,7 +29,18 @@ def settings(t: Translation, hp: DQN, context: Context) -> Native:
     t.constant("huber_delta", 1.0)
     norm = math.inf if hp.max_grad_norm is None else hp.max_grad_norm
     t.aligned("max_grad_norm", "max_grad_norm", norm, note="inf is off")
+    _images(t, context)
     return off_policy(t, hp, context, target_updates=_target_updates(hp, context))
+
+
+def _images(t: Translation, context: Context) -> None:
+    """A features extractor of ours for images, which need no scaling by 255."""
+    note = "3 by 3, in a features extractor of one's own"
+    t.convolutions("policy_kwargs.features_extractor_kwargs.filters", context.task, note)
+    if context.task.image:
+        extractor: dict[str, Any] = {"Convolutions": []}
+        t.extra(**{"policy_kwargs.features_extractor_class": extractor})
+        t.extra(**{"policy_kwargs.normalize_images": False})
 
 
 def _target_updates(hp: DQN, context: Context) -> int:

@@ -36,6 +36,7 @@ def settings(t: Translation, hp: DQN, context: Context) -> Native:
     t.aligned("dueling", "Net.dueling_param", hp.dueling, note="heads with the last layer's size")
     t.aligned("huber_delta", "DQN.huber_loss_delta")
     t.constant("max_grad_norm", None)
+    t.convolutions("Convolutions.filters", context.task, "3 by 3, in a network of one's own")
     off_policy(t, hp, context, "DQN")
     updates = late_cadence(hp, context).gradient_steps
     moves = max(updates - 1, 0) // (interval or 1)

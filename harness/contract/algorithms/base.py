@@ -2,9 +2,11 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from envs.tasks import Task
 from harness.contract.algorithms.cadence import Cadence, Family
+from harness.contract.fields import SpecError
 
 Actions = Literal["continuous", "discrete"]
 """What an action is: numbers within bounds, or one of so many choices."""
@@ -46,6 +48,19 @@ class Hyperparameters:
         @property
         def gamma(self) -> float:
             """Discount factor per environment step."""
+
+    def on_task(self, task: Task) -> Self:
+        """These values with what they leave to the task filled in.
+
+        Raises:
+            SpecError: They cannot be used on it.
+        """
+        if task.image:
+            raise SpecError(
+                f"env={task.env_id} shows images, and {self.label} takes none: use another task, "
+                "or an algorithm with conv_filters among its hyperparameters, such as dqn."
+            )
+        return self
 
     def cadence(self, steps: int) -> Cadence:
         """What these values make of `steps` environment transitions."""

@@ -2,11 +2,17 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
+from envs.tasks import Task
 from harness.contract.algorithms.base import Actions
 from harness.contract.algorithms.off_policy import OffPolicy
-from harness.contract.fields import bounded
+from harness.contract.fields import SpecError, bounded, plain
+
+FILTERS = (16,)
+"""Of MinAtar's own agents (Young and Tian 2019, arXiv:1903.03176)."""
+KERNEL = 3
+"""Side of a convolution's kernel; it moves by 1 and adds no border."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +43,10 @@ class DQN(OffPolicy):
         huber_delta: Error from which the loss is linear; null is a squared loss.
         max_grad_norm: Gradient norm to clip at; null is off.
         adam_eps: Adam's denominator constant.
-        hidden_sizes: Units per hidden layer.
+        hidden_sizes: Units per hidden layer, after the convolutions if there are some.
+        conv_filters: Filters of each convolution of 3 by 3, by steps of 1 and without a border,
+            where observations are images; null is [16] there, as in the paper on MinAtar
+            (Young and Tian 2019, arXiv:1903.03176), and all that there is elsewhere.
         bootstrap_truncation: Whether a time limit is bootstrapped through.
     """
 
@@ -80,6 +89,7 @@ class DQN(OffPolicy):
         "dueling": (True, False),
         "huber_delta": (0.05, 1.0, None),
         "max_grad_norm": (0.01,),
+        "conv_filters": ((4,), None),
     }
 
     learning_rate: float = bounded(above=0)
@@ -100,7 +110,28 @@ class DQN(OffPolicy):
     max_grad_norm: float | None = bounded(above=0)
     adam_eps: float = bounded(above=0)
     hidden_sizes: tuple[int, ...] = bounded(minimum=1, filled=True)
+    conv_filters: tuple[int, ...] | None = bounded(minimum=1, filled=True, before=None)
     bootstrap_truncation: bool = bounded()
+
+    def on_task(self, task: Task) -> Self:
+        """Convolutions where observations are images, and none elsewhere."""
+        told = f"hyperparameters.conv_filters={plain(self.conv_filters)}"
+        if not task.image:
+            if self.conv_filters is not None:
+                raise SpecError(
+                    f"{told} would have no effect: env={task.env_id} shows no images. "
+                    "Leave it null."
+                )
+            return self
+        filters = self.conv_filters or FILTERS
+        lost = (KERNEL - 1) * len(filters)
+        if min(task.image[1:]) <= lost:
+            height, width = task.image[1:]
+            raise SpecError(
+                f"{told}: {len(filters)} convolutions leave nothing of env={task.env_id}, whose "
+                f"images are {height} by {width}. Use at most {(min(height, width) - 1) // 2}."
+            )
+        return dataclasses.replace(self, conv_filters=filters)
 
     def target_updates(self, critic_steps: int) -> int:
         """How often the target network moves, at most once in a round."""

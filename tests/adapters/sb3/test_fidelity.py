@@ -6,12 +6,15 @@ import pytest
 import stable_baselines3
 import support
 from stable_baselines3.common.noise import NormalActionNoise
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from torch import nn
 
 from adapters.sb3.train import weights
 from harness.contract.algorithms import ALGORITHMS
 from harness.record.provenance import weights_sha256
 
 ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
+GAME = "MinAtar/Breakout-v1"
 NOISE = NormalActionNoise(np.zeros(3), 0.1 * np.ones(3))
 CASES = {
     "ppo": (1024, {"rollout_steps": 512, "epochs": 2}, {"n_steps": 512, "n_epochs": 2}),
@@ -48,4 +51,31 @@ def test_harness_changes_nothing(algorithm, tmp_path):
     )
     model.learn(steps)
     assert run["status"] == "completed"
+    assert run["weights_sha256"] == weights_sha256(weights(model))
+
+
+class Extractor(BaseFeaturesExtractor):
+    """A user's own, as SB3's guide on custom networks has it."""
+
+    def __init__(self, space):
+        super().__init__(space, 16 * 8 * 8)
+        parts = nn.Conv2d(space.shape[0], 16, kernel_size=3), nn.ReLU(), nn.Flatten()
+        self.layers = nn.Sequential(*parts)
+
+    def forward(self, observations):
+        return self.layers(observations)
+
+
+def test_harness_changes_nothing_on_images(tmp_path):
+    pytest.importorskip("minatar")
+    unified = {"learning_starts": 100, "target_update_interval": 100, "buffer_size": 1000}
+    native = unified | {"exploration_fraction": 0.5, "policy_kwargs": {"net_arch": [16]}}
+    unified |= {"exploration_steps": 150, "hidden_sizes": [16]}
+    values = {"env": GAME, "steps": 300, "eval_every": 100, "seed": 5, "alignment": "full"}
+    _, run = support.run(support.spec("sb3", "dqn", hyperparameters=unified, **values), tmp_path)
+    assert run["status"] == "completed", run["failure"]
+    native["policy_kwargs"] |= {"features_extractor_class": Extractor, "normalize_images": False}
+    env = support.as_torch_sees(gymnasium.make(GAME))
+    model = stable_baselines3.DQN("CnnPolicy", env, seed=5, device="cpu", **native)
+    model.learn(300)
     assert run["weights_sha256"] == weights_sha256(weights(model))

@@ -13,7 +13,7 @@ from tianshou.data import Collector, ReplayBuffer, VectorReplayBuffer
 from tianshou.env import DummyVectorEnv
 from tianshou.exploration import GaussianNoise
 from tianshou.trainer import OffPolicyTrainerParams, OnPolicyTrainerParams
-from tianshou.utils.net.common import ActorCritic, Net
+from tianshou.utils.net.common import ActionReprNetWithVectorOutput, ActorCritic, Net
 from tianshou.utils.net.continuous import (
     ContinuousActorDeterministic,
     ContinuousActorProbabilistic,
@@ -24,9 +24,9 @@ from torch.distributions import Independent, Normal
 QUIET = {"verbose": False, "show_progress": False}
 
 
-def train(algorithm, env_id, seed, steps, n_envs=1, **arguments):
+def train(algorithm, env_id, seed, steps, n_envs=1, make=gymnasium.make, **arguments):
     """Trains and returns the weights; what is not named is the example's own value."""
-    envs = DummyVectorEnv([lambda: gymnasium.make(env_id)] * n_envs)
+    envs = DummyVectorEnv([lambda: make(env_id)] * n_envs)
     envs.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
@@ -159,10 +159,27 @@ def train_ddpg(envs, seed, steps, start_timesteps=25_000):
     return run_off_policy(model, envs, seed, steps, start_timesteps)
 
 
+class Seeing(ActionReprNetWithVectorOutput):
+    """A user's own network for images."""
+
+    def __init__(self, values):
+        super().__init__(values.output_dim)
+        convolution = torch.nn.Conv2d(4, 16, 3)
+        self.layers = torch.nn.Sequential(convolution, torch.nn.ReLU(), torch.nn.Flatten())
+        self.values = values
+
+    def forward(self, obs, state=None, info=None):
+        return self.values(self.layers(torch.as_tensor(obs)), state, info)
+
+
 def train_dqn(envs, seed, steps, target_freq=320):
+    images = len(envs.observation_space[0].shape) == 3
     shapes = {"state_shape": envs.observation_space[0].shape, "action_shape": 2}
+    if images:
+        shapes = {"state_shape": 16 * 8 * 8, "action_shape": envs.action_space[0].n}
+    values = Net(**shapes, hidden_sizes=[128, 128, 128])
     policy = DiscreteQLearningPolicy(
-        model=Net(**shapes, hidden_sizes=[128, 128, 128]),
+        model=Seeing(values) if images else values,
         action_space=envs.action_space[0],
         eps_training=0.1,
     )

@@ -72,6 +72,14 @@ def test_runs_are_those_that_hydra_composes_one_by_one():
     assert [spec.evaluation_seed for spec in specs[3:]] == [3, 5]
 
 
+def test_slash_in_the_name_of_a_task_is_no_place_of_its_own():
+    names = ["CartPole-v1", "MinAtar/Breakout-v1", "MinAtar/Freeway-v1"]
+    jobs = [["algorithm=dqn", "hps=sb3", f"env={name}"] for name in names]
+    with sweep(overrides=["seed=1,2"]) as (loader, master):
+        assert [spec.env for spec in check(loader, master, jobs)] == names
+        assert outcome(lambda: check(loader, master, [["env=MinAtar/Nothing-v1"]])) == "refused"
+
+
 FRAMEWORKS = st.sampled_from(["framework=sb3", "framework=cleanrl", "framework=nobody"])
 ENVS = st.sampled_from(["env=Ant-v4", "env=Hopper-v4", "env=Reacher-v5", "env=null"])
 SEEDS = st.sampled_from(["seed=0", "seed=7", "seed=007", "seed=1e3", "seed=-1", "++seed=4"])

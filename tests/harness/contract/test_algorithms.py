@@ -14,7 +14,7 @@ from harness.contract.run_spec import DEFAULTS, spec_from_dict, spec_to_dict
 from harness.train.prepare import prepare, resolve
 
 RECIPES = sorted([*support.NAMES, "original"])
-FURTHER = {"dqn": ["zoo"], "ddpg": ["zoo"]}
+FURTHER = {"dqn": ["minatar", "zoo"], "ddpg": ["zoo"]}
 FRAMEWORKS = support.frameworks()
 WIDE = {"continuous": "HalfCheetah-v4", "discrete": "CartPole-v1"}
 

@@ -54,6 +54,9 @@ def test_folder_that_may_not_be_listed_is_told(results):
 def test_path_and_place_are_inverse(results):
     place = Place("s", "E-v0", "ppo", "h", "sb3", "steps=3", 7)
     assert place_of(place.below(results)) == place
+    spaced = Place("s", "Space/E-v0", "ppo", "h", "sb3", "steps=3", 7)
+    assert place_of(spaced.below(results)) == spaced
+    assert len(spaced.below(results).parts) == len(place.below(results).parts)
     assert place_of(results / "seed=3").seed == 3
 
 

@@ -1,0 +1,35 @@
+"""Observations that are images of booleans, as networks take them: float32, channels first."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+
+def is_boolean_image(space: gymnasium.Space[Any]) -> bool:
+    """Whether observations are bool[height, width, channels]."""
+    return (
+        isinstance(space, gymnasium.spaces.Box)
+        and space.dtype == np.bool_
+        and len(space.shape) == 3
+    )
+
+
+class FloatImages(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Shows bool[height, width, channels] as float32[channels, height, width] of 0 and 1.
+
+    Nothing is lost, and nothing is left to frameworks: torch's convolutions take channels first,
+    and what is between 0 and 1 already needs no scaling by 255.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        """Wraps a task whose observations are images of booleans."""
+        super().__init__(env)
+        height, width, channels = env.observation_space.shape or ()
+        self.shape = channels, height, width
+        self.observation_space = gymnasium.spaces.Box(0.0, 1.0, self.shape, np.float32)
+
+    def observation(self, observation: Any) -> NDArray[np.float32]:
+        """An image as networks take it."""
+        return np.ascontiguousarray(np.moveaxis(observation, -1, 0), np.float32)

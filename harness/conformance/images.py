@@ -1,0 +1,70 @@
+"""Tasks whose observations are images: learned from with a convolution, or refused by name."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envs.scripted import IMAGE_ENV_ID
+from harness.conformance.exits import prepared_run, recorded
+from harness.conformance.resuming import check_killed_run
+from harness.conformance.trainings import train
+from harness.contract.algorithms.dqn import KERNEL
+from harness.contract.fields import SpecError
+from harness.policies.evaluating import Conditions, evaluate_under, last_returns, same_returns
+from harness.policies.loading import NotLoadableError, load
+from harness.record.reading import read_run
+
+
+class ImageConformance:
+    """Algorithms with `conv_filters`, on a scripted task that shows images of booleans."""
+
+    framework: str
+
+    def test_images_are_learned_from_or_refused(self, image_algorithm: str) -> None:
+        """A run in a process of its own ends as one here, and its policy plays again."""
+        _skip_if_refused(self.framework, image_algorithm)
+        done = recorded(self.framework, image_algorithm, IMAGE_ENV_ID)
+        assert done.outcome.status == "completed", done.outcome.failure
+        hyperparameters = done.prepared.hyperparameters
+        bare = train(self.framework, image_algorithm, hyperparameters, env_id=IMAGE_ENV_ID)
+        assert read_run(done.folder).content["weights_sha256"] == bare.digest
+        try:
+            policy = load(done.folder)
+        except NotLoadableError as reason:
+            pytest.skip(str(reason))
+        assert same_returns(evaluate_under(policy, Conditions()), last_returns(policy))
+
+    def test_conv_filters_reach_every_network(self, image_algorithm: str) -> None:
+        """Networks and targets have the kernels asked for, over all channels, and they learn."""
+        prepared = _skip_if_refused(self.framework, image_algorithm)
+        channels = prepared.context.task.image[0]
+        asked: Any = dataclasses.replace(prepared.hyperparameters, conv_filters=(4, 5))
+        around = {"env_id": IMAGE_ENV_ID}
+        weights = train(self.framework, image_algorithm, asked, **around).weights
+        kernels = {name: value for name, value in weights.items() if value.ndim == 4}
+        shapes = {value.shape for value in kernels.values()}
+        assert shapes == {(4, channels, KERNEL, KERNEL), (5, 4, KERNEL, KERNEL)}
+        assert any("target" in name for name in kernels)
+        before: Any = dataclasses.replace(asked, learning_starts=10**6)
+        unlearned = train(self.framework, image_algorithm, before, **around).weights
+        online = [name for name in kernels if "target" not in name]
+        assert all((kernels[name] != unlearned[name]).any() for name in online)
+
+    def test_run_on_images_that_is_killed_ends_as_one_that_is_not(
+        self, image_algorithm: str, tmp_path: Path
+    ) -> None:
+        """Weights, evaluations and trace are the same to the last byte."""
+        _skip_if_refused(self.framework, image_algorithm)
+        check_killed_run(self.framework, image_algorithm, tmp_path / "run", env=IMAGE_ENV_ID)
+
+
+def _skip_if_refused(framework: str, algorithm: str) -> Any:
+    """The prepared run; where the framework takes no images, its refusal must say of what."""
+    try:
+        return prepared_run(framework, algorithm, env=IMAGE_ENV_ID, steps=128, eval_every=32)
+    except SpecError as refusal:
+        named = IMAGE_ENV_ID in str(refusal) or "conv_filters" in str(refusal)
+        assert named and framework in str(refusal), f"the refusal does not say of what: {refusal}"
+        pytest.skip(f"refused by name: {refusal}")

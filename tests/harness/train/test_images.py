@@ -1,0 +1,118 @@
+"""Runs on a game of MinAtar, from the command line's values to folders, policies and figures."""
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import support
+
+from envs.tasks import load_task, make
+from harness.contract.adapter import Context, load_adapter
+from harness.contract.fields import SpecError
+from harness.contract.recipes import load_recipe
+from harness.policies.evaluating import Conditions, evaluate_under, last_returns, same_returns
+from harness.policies.loading import load
+from harness.record.layout import find_runs
+from harness.record.reading import read_run
+from harness.train.prepare import prepare
+
+pytest.importorskip("minatar")
+ENV = "MinAtar/Breakout-v1"
+SMALL = {"learning_starts": 100, "buffer_size": 500, "hidden_sizes": [16], "batch_size": 8}
+FRAMEWORKS = ("sb3", "torchrl", "tianshou")
+
+
+def spec(framework, hyperparameters=None, **changes):
+    values = {"env": ENV, "alignment": "full", "steps": 160, "eval_every": 80} | changes
+    return support.spec(framework, "dqn", "minatar", SMALL | (hyperparameters or {}), **values)
+
+
+@pytest.mark.parametrize("framework", support.frameworks(*FRAMEWORKS))
+def test_run_is_complete_and_its_policy_plays_again(framework, tmp_path):
+    folder, content = support.run(spec(framework), tmp_path)
+    assert content["status"] == "completed", content["failure"]
+    assert content["hyperparameters"]["conv_filters"] == [16]
+    assert find_runs(tmp_path).runs == (folder,)
+    assert folder.relative_to(tmp_path).parts[1] == "MinAtar~Breakout-v1"
+    reading = read_run(folder)
+    assert reading.complete and reading.place.env == ENV
+    policy = load(folder)
+    assert same_returns(evaluate_under(policy, Conditions()), last_returns(policy))
+    actions = policy(np.zeros((2, *load_task(ENV).image)))
+    assert actions.dtype == np.int64 and actions.shape == (2,)
+
+
+ALONE = """
+import sys
+import numpy as np
+sys.modules |= dict.fromkeys(("adapters", "harness", "envs"))  # which is None: not to be had
+from stable_baselines3 import DQN
+image = np.load(sys.argv[2])
+print(*DQN.load(sys.argv[1]).predict(image, deterministic=True)[0])
+"""
+
+
+def test_exported_policy_of_sb3_loads_without_this_project(tmp_path):
+    folder, _ = support.run(spec("sb3"), tmp_path / "results")
+    policy = load(folder)
+    policy.save(tmp_path / "policy.zip")
+    shown = np.random.default_rng(0).integers(0, 2, (9, *load_task(ENV).image)).astype(np.float32)
+    np.save(tmp_path / "shown.npy", shown)
+    files = [str(tmp_path / name) for name in ("policy.zip", "shown.npy")]
+    done = subprocess.run([sys.executable, "-c", ALONE, *files], capture_output=True, text=True)
+    assert done.stdout.split() == [str(action) for action in policy(shown)], done.stderr
+
+
+@pytest.mark.parametrize("framework", support.frameworks(*FRAMEWORKS))
+def test_network_is_that_of_the_paper_on_minatar(framework):
+    prepared = prepare(spec(framework, SMALL | {"hidden_sizes": [128]}), load_adapter(framework))
+    task, native = prepared.context.task, prepared.native
+    if framework == "sb3":
+        from adapters.sb3.train import build
+
+        network = build("dqn", native, prepared.context, lambda: make(ENV)).policy.q_net
+    elif framework == "tianshou":
+        from adapters.tianshou.build import build
+
+        network = build("dqn", native.settings, task).policy.model
+    else:
+        from adapters.torchrl.dqn import build
+
+        network = build(native.settings, task).actor
+    shapes = {tuple(value.shape) for value in network.parameters()}
+    assert shapes == {(16, 4, 3, 3), (16,), (128, 1024), (128,), (3, 128), (3,)}
+
+
+def test_convolutions_are_part_of_the_runs_identity():
+    plain, other = (
+        support.spec("sb3", "dqn", "minatar", changed, env=ENV, alignment="full")
+        for changed in ({}, {"conv_filters": [8]})
+    )
+    assert "conv_filters" not in plain.variant and "conv_filters=[8]" in other.variant
+
+
+def test_what_cannot_be_is_refused_by_name():
+    refusals = [
+        (spec("cleanrl"), "framework=cleanrl has no script"),
+        (spec("sb3", {"conv_filters": [8] * 5}), "5 convolutions leave nothing"),
+        (spec("sb3", {"conv_filters": [8]}, env="CartPole-v1"), r"\[8\] would have no effect"),
+    ]
+    for asked, message in refusals:
+        with pytest.raises(SpecError, match=message) as refusal:
+            prepare(asked, load_adapter(asked.framework))
+        assert asked.env in str(refusal.value)
+    with pytest.raises(SpecError, match="shows images, and PPO takes none"):
+        load_recipe("ppo", "sb3").on_task(load_task(ENV))
+
+
+def test_dueling_heads_stand_on_convolutions():
+    pytest.importorskip("tianshou")
+    from adapters.tianshou.build import build
+
+    recipe = dataclasses.replace(load_recipe("dqn", "minatar"), dueling=True, conv_filters=(4,))
+    context = Context(load_task(ENV), 1000, 0)
+    settings = load_adapter("tianshou").translate("dqn", recipe, context).settings
+    shapes = {tuple(v.shape) for v in build("dqn", settings, context.task).policy.parameters()}
+    assert {(4, 4, 3, 3), (128, 256), (3, 128), (1, 128)} <= shapes
