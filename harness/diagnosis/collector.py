@@ -34,8 +34,8 @@ class Collector:
         self._rewards = np.zeros(CHUNK)
         self._copies = np.zeros(CHUNK, np.int64)
         self._ends = np.zeros(CHUNK, np.bool_)
-        self._tails: dict[int, list[int]] = {}
-        self._running: dict[int, tuple[float, int]] = {}
+        self._totals = [0.0] * max(facts.n_envs, 1)
+        self._lengths = [0] * max(facts.n_envs, 1)
         self._before: Array | None = None
         self._asked: Array | None = None
         self._greedy: Array | None = None
@@ -45,22 +45,22 @@ class Collector:
         self._metric_gaps: dict[str, float] = {}
 
     def transition(self, told: Transition) -> None:
-        """Notes a step."""
-        row, copy = self._filled, told.copy
+        """Notes a step; called at each, so that it does next to nothing."""
+        copy, action, observation, reward, terminated, truncated = told
+        row = self._filled
         if not len(self._observations):
             self._begin(told)
-        self._observations[row] = told.observation
-        self._actions[row] = told.action
-        self._rewards[row] = reward = float(told.reward)
+        self._observations[row] = observation
+        self._actions[row] = action
+        self._rewards[row] = reward
         self._copies[row] = copy
-        self._ends[row] = ended = bool(told.terminated or told.truncated)
-        total, length = self._running.get(copy, (0.0, 0))
-        total, length = total + reward, length + 1
-        self._running[copy] = (0.0, 0) if ended else (total, length)
+        self._totals[copy] += float(reward)
+        self._lengths[copy] += 1
+        self._ends[row] = ended = terminated or truncated
         self._filled = row + 1
         if ended:
-            self._episode(copy, total, length, not told.terminated)
-        if self._filled == CHUNK:
+            self._episode(copy, not terminated)
+        if row + 1 == CHUNK:
             self._chunk()
 
     def recent(self) -> Array:
@@ -81,26 +81,32 @@ class Collector:
             series.add(self.signals.step, value)
 
     def ask(self, policy: Policy, normalize: Callable[[Array], Array]) -> None:
-        """Asks the greedy policy about the last steps, and about the same ones as before.
+        """Asks the greedy policy about the last steps and about the same states as before, at once.
 
         The action at row t answers the observation of row t - 1 of the same environment.
         """
         rows = self._filled
-        if self._facts.n_envs == 1 and rows > 16:
-            begin = max(1, rows - _COMPARED)
-            follows = ~self._ends[begin - 1 : rows - 1]
-            seen = normalize(self._observations[begin - 1 : rows - 1][follows])
-            if len(seen):
-                taken = self._actions[begin:rows][follows]
-                self._compare(np.asarray(policy(_shown(seen))), taken)
         if self._asked is None and rows > 16:
             self._asked = _shown(normalize(self._observations[:rows][-_ASKED:]))
             self.signals.values["probe"] = self._asked
+        if self._asked is None:
+            return
+        seen = taken = np.zeros((0, 0))
+        if self._facts.n_envs == 1 and rows > 16:
+            begin = max(1, rows - _COMPARED)
+            follows = ~self._ends[begin - 1 : rows - 1]
+            seen = _shown(normalize(self._observations[begin - 1 : rows - 1][follows]))
+            taken = self._actions[begin:rows][follows]
+        batch = np.concatenate([self._asked, seen]) if len(seen) else self._asked
+        greedy = np.asarray(policy(batch))
+        self._shift(greedy[: len(self._asked)])
+        if len(seen):
+            self._compare(greedy[len(self._asked) :], taken)
+
+    def ask_again(self, policy: Policy) -> None:
+        """Asks about the same states as `ask` did a round of updates before."""
         if self._asked is not None:
             self._shift(np.asarray(policy(self._asked)))
-
-    def forget_shift(self) -> None:
-        """Has the next `ask` not be compared with the one before."""
         self._greedy = None
 
     def weights(self, now: Weights) -> None:
@@ -149,8 +155,9 @@ class Collector:
         rows = np.flatnonzero(self._copies[: self._filled] == copy)
         return rows[-count:]
 
-    def _episode(self, copy: int, total: float, length: int, truncated: bool) -> None:
-        signals = self.signals
+    def _episode(self, copy: int, truncated: bool) -> None:
+        signals, total, length = self.signals, self._totals[copy], self._lengths[copy]
+        self._totals[copy], self._lengths[copy] = 0.0, 0
         signals.add("return", total)
         signals.add("length", length)
         if not truncated:
