@@ -1,6 +1,6 @@
 """How good the diagnosis is and what it costs: faults found, false alarms, CPU time.
 
-    python benchmarks/diagnosis.py faults --seeds 4     injected faults, and their healthy twin
+    python benchmarks/diagnosis.py faults               faulty programs, and their healthy twins
     python benchmarks/diagnosis.py healthy --seeds 2    false alarms in short runs of frameworks
     python benchmarks/diagnosis.py cost --repeats 5     CPU time, watched over not watched
     python benchmarks/diagnosis.py share                its own share of the time of a training
@@ -49,7 +49,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, default=Path("diagnosis-healthy"))
+    parser.add_argument("--keep", type=Path, default=Path("results/diagnosis-healthy"))
+    parser.add_argument("--programs", nargs="*", help="numbers of posts; all without")
     parser.add_argument("--notes", action="store_true")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--frameworks", nargs="*", default=FRAMEWORKS)
@@ -62,23 +63,35 @@ def main() -> None:
 
 
 def faults(options: argparse.Namespace) -> None:
-    """Which injected faults are found by their check, and what the twin is told of."""
-    from faulty_programs.dqn import FAULTS, train
+    """Which faults their check finds, and whether it finds them in the healthy twin, too."""
+    from faulty_programs.programs import PROGRAMS, TWINS
 
-    print(f"DQN on CartPole, {options.steps} steps, {options.seeds} seeds")
-    alarms: dict[int, list[dict[str, str]]] = {0: [], 1: []}
-    for fault in [None, *FAULTS]:
-        hits: dict[int, list[bool]] = {0: [], 1: []}
-        for seed in range(options.seeds):
-            found, _ = train(fault, seed=seed, steps=options.steps)
-            if fault is None:
-                alarms[seed % 2].append({name: f.level for name, f in found.items()})
-            else:
-                hits[seed % 2].append(FAULTS[fault] in found)
-        if fault:
-            counts = "  ".join(f"{HALVES[h]}: {sum(x)} of {len(x)}" for h, x in hits.items())
-            print(f"{fault:<24}{FAULTS[fault]:<12}{counts}", flush=True)
-    _tell_alarms("healthy twin", alarms)
+    names = {id(twin): name for name, twin in TWINS.items()}
+    wanted = [p for p in PROGRAMS if not options.programs or p.post in options.programs]
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    told: dict[int, list[dict[str, Any]]] = {}
+    for twin in {id(program.twin): program.twin for program in wanted}.values():
+        told[id(twin)] = [twin(seed=seed)[0] for seed in seeds]
+    print(f"{len(seeds)} runs each; what the twin is told: errors and warnings in all its runs")
+    found = 0
+    for program in wanted:
+        runs = [program.twin(program.fault, seed=seed)[0] for seed in seeds]
+        hits, healthy = (
+            [run[program.check] for run in one if program.check in run]
+            for one in (runs, told[id(program.twin)])
+        )
+        found += len(hits) == len(runs) and not healthy
+        print(
+            f"{program.post:<12}{names[id(program.twin)]:<26}{program.words:<42}"
+            f"{program.check:<15}{len(hits)} of {len(runs)}, twin {len(healthy)}"
+        )
+        print(f"            {hits[0].seen.text if hits else 'not found'}", flush=True)
+    print(f"{found} of {len(wanted)} found in all runs and in none of the twin's")
+    for key, runs in told.items():
+        counts = collections.Counter(
+            f"{f.level} {name}" for run in runs for name, f in run.items() if f.level != "note"
+        )
+        print(f"healthy {names[key]}: {dict(counts)}")
 
 
 def healthy(options: argparse.Namespace) -> None:
@@ -215,7 +228,7 @@ def _settings(options: argparse.Namespace) -> list[tuple[str, str, str]]:
     return found
 
 
-STEPS = {"ppo": 4096, "dqn": 2000}
+STEPS = {"ppo": 3072, "dqn": 1600}
 SOUND: dict[str, Any] = {
     "learning_rate": 5e-4,
     "policy_learning_rate": 1e-3,
@@ -258,8 +271,8 @@ def _run(
 
     also: dict[str, Any] = {"also": ("diagnosis_recorder:RECORDER",)} if recorded else {}
     if recorded:  # as many looks as a longer run has by now
-        also["period"] = STEPS.get(algorithm, 1500) // 40
-    steps = steps or STEPS.get(algorithm, 1500)
+        also["period"] = STEPS.get(algorithm, 1200) // 40
+    steps = steps or STEPS.get(algorithm, 1200)
     values = dataclasses.asdict(base_hyperparameters(framework, algorithm))
     sound = {name: value for name, value in SOUND.items() if name in values}
     if framework == "cleanrl":  # which fixes some
@@ -274,7 +287,7 @@ def _run(
         values |= {"tau": 0.01}
     if algorithm == "ppo":
         values |= {"learning_rate": 1e-3}
-    evaluations = {"eval_every": steps // 4, "eval_episodes": 3}
+    evaluations = {"eval_every": steps // 2, "eval_episodes": 2}
     spec = support.spec(
         *(framework, algorithm),
         hyperparameters=values,

@@ -29,7 +29,8 @@ class Collector:
         self.signals = Signals(facts)
         self._facts = facts
         self._filled = 0
-        self._observations: Array = np.zeros((0, 0))
+        self._shaped: Array = np.zeros((0, 0))
+        self._observations: Array = self._shaped  # the same numbers, a row each
         self._actions: Array = np.zeros((0, 0))
         self._rewards = np.zeros(CHUNK)
         self._copies = np.zeros(CHUNK, np.int64)
@@ -48,9 +49,9 @@ class Collector:
         """Notes a step; called at each, so that it does next to nothing."""
         copy, action, observation, reward, terminated, truncated = told
         row = self._filled
-        if not len(self._observations):
+        if not len(self._shaped):
             self._begin(told)
-        self._observations[row] = observation
+        self._shaped[row] = observation
         self._actions[row] = action
         self._rewards[row] = reward
         self._copies[row] = copy
@@ -87,7 +88,7 @@ class Collector:
         """
         rows = self._filled
         if self._asked is None and rows > 16:
-            self._asked = _shown(normalize(self._observations[:rows][-_ASKED:]))
+            self._asked = _shown(normalize(self._shaped[:rows][-_ASKED:]))
             self.signals.values["probe"] = self._asked
         if self._asked is None:
             return
@@ -95,7 +96,7 @@ class Collector:
         if self._facts.n_envs == 1 and rows > 16:
             begin = max(1, rows - _COMPARED)
             follows = ~self._ends[begin - 1 : rows - 1]
-            seen = _shown(normalize(self._observations[begin - 1 : rows - 1][follows]))
+            seen = _shown(normalize(self._shaped[begin - 1 : rows - 1][follows]))
             taken = self._actions[begin:rows][follows]
         batch = np.concatenate([self._asked, seen]) if len(seen) else self._asked
         greedy = np.asarray(policy(batch))
@@ -148,7 +149,8 @@ class Collector:
             self.signals.add("target_equal", float(same))
 
     def _begin(self, told: Transition) -> None:
-        self._observations = np.zeros((CHUNK, np.asarray(told.observation).size))
+        self._shaped = np.zeros((CHUNK, *np.shape(told.observation)))
+        self._observations = self._shaped.reshape(CHUNK, -1)
         self._actions = np.zeros((CHUNK, max(np.asarray(told.action).size, 1)))
 
     def _rows_of(self, copy: int, count: int) -> Array:

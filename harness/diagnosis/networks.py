@@ -49,7 +49,7 @@ class Networks:
         self._acting: set[int] = set()
         self._layers: list[tuple[Any, Array, tuple[int, ...]]] = []
         self._directly: list[bool] = []
-        self._forwards = 0
+        self._forwards, self._largest = 0, 0
         self._without: dict[int, int] = {}
         self._zero: dict[int, int] = {}
         self._reached: set[int] = set()
@@ -96,7 +96,7 @@ class Networks:
         layers.subscribe(Forward, self._computes)
         events.subscribe(Backward, self._differentiates)
         events.subscribe(OptimizerStep, self._steps_now)
-        self._layers, self._directly, self._forwards = [], [], 0
+        self._layers, self._directly, self._forwards, self._largest = [], [], 0, 0
         self._steps, self._before = 0, read()
         self._looks_at_batch = not self._signals.facts.normalized
         self._enter(events)
@@ -148,7 +148,9 @@ class Networks:
         dimensions = getattr(getattr(forward.layer, "weight", None), "ndim", 0)
         if dimensions >= 2 and (directly := forward.directly()) is not None:
             self._directly.append(directly)
+            self._largest = max(self._largest, len(forward.inputs[0]))
         if dimensions != 2:
+            self._looks_at_batch &= dimensions < 2  # features of images are no states
             return
         given = _array(forward.inputs[0])
         if given is not None and given.ndim == 2 and given.shape[0] > 1:
@@ -235,6 +237,7 @@ class Networks:
         signals.values["activations_finite"] = not broken
         if self._directly:
             signals.add("linear_after_linear", float(any(self._directly)))
+            signals.add("batch_rows", self._largest)
         for name, readings in (("dead", dead), ("dormant", dormant), ("saturated", flat)):
             if readings:
                 signals.add(name, max(readings))
