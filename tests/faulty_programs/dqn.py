@@ -36,7 +36,7 @@ BATCH, STARTS, TARGET_INTERVAL, UNITS = 32, 100, 100, 32
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What is learned: the environment's name, the steps of an episode, and how often updates are."""
+    """What is learned: its name, the steps of an episode at most, and steps between updates."""
 
     name: str = "CartPole-v1"
     limit: int | None = None
