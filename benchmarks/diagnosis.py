@@ -1,8 +1,9 @@
 """How good the diagnosis is and what it costs: faults found, false alarms, CPU time.
 
-    python benchmarks/diagnosis.py faults --seeds 4     injected faults, and their healthy twin
+    python benchmarks/diagnosis.py faults               faulty programs, and their healthy twins
     python benchmarks/diagnosis.py healthy --seeds 2    false alarms in short runs of frameworks
     python benchmarks/diagnosis.py cost --repeats 5     CPU time, watched over not watched
+    python benchmarks/diagnosis.py share                its own share of the time of a training
 
 Runs with an even seed are the half on which thresholds may be set; those with an odd seed judge.
 """
@@ -26,8 +27,11 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
+import diagnosis_seams
+
+MODES = ("faults", "healthy", "judge", "cost", "share")
 HALVES = {0: "set on", 1: "judged on"}
 FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou")
 ALGORITHMS = ("ppo", "dqn", "sac", "td3", "ddpg")
@@ -41,11 +45,12 @@ TASKS = {
 def main() -> None:
     """Measures what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("faults", "healthy", "judge", "cost"))
+    parser.add_argument("what", choices=list(MODES))
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, default=Path("/tmp/diagnosis-healthy"))
+    parser.add_argument("--keep", type=Path, default=Path("results/diagnosis-healthy"))
+    parser.add_argument("--programs", nargs="*", help="numbers of posts; all without")
     parser.add_argument("--notes", action="store_true")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--frameworks", nargs="*", default=FRAMEWORKS)
@@ -54,27 +59,39 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    {"faults": faults, "healthy": healthy, "judge": judge, "cost": cost}[options.what](options)
+    globals()[options.what](options)
 
 
 def faults(options: argparse.Namespace) -> None:
-    """Which injected faults are found by their check, and what the twin is told of."""
-    from faulty_programs.dqn import FAULTS, train
+    """Which faults their check finds, and whether it finds them in the healthy twin, too."""
+    from faulty_programs.programs import PROGRAMS, TWINS
 
-    print(f"DQN on CartPole, {options.steps} steps, {options.seeds} seeds")
-    alarms: dict[int, list[dict[str, str]]] = {0: [], 1: []}
-    for fault in [None, *FAULTS]:
-        hits: dict[int, list[bool]] = {0: [], 1: []}
-        for seed in range(options.seeds):
-            found, _ = train(fault, seed=seed, steps=options.steps)
-            if fault is None:
-                alarms[seed % 2].append({name: f.level for name, f in found.items()})
-            else:
-                hits[seed % 2].append(FAULTS[fault] in found)
-        if fault:
-            counts = "  ".join(f"{HALVES[h]}: {sum(x)} of {len(x)}" for h, x in hits.items())
-            print(f"{fault:<24}{FAULTS[fault]:<12}{counts}", flush=True)
-    _tell_alarms("healthy twin", alarms)
+    names = {id(twin): name for name, twin in TWINS.items()}
+    wanted = [p for p in PROGRAMS if not options.programs or p.post in options.programs]
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    told: dict[int, list[dict[str, Any]]] = {}
+    for twin in {id(program.twin): program.twin for program in wanted}.values():
+        told[id(twin)] = [twin(seed=seed)[0] for seed in seeds]
+    print(f"{len(seeds)} runs each; what the twin is told: errors and warnings in all its runs")
+    found = 0
+    for program in wanted:
+        runs = [program.twin(program.fault, seed=seed)[0] for seed in seeds]
+        hits, healthy = (
+            [run[program.check] for run in one if program.check in run]
+            for one in (runs, told[id(program.twin)])
+        )
+        found += len(hits) == len(runs) and not healthy
+        print(
+            f"{program.post:<12}{names[id(program.twin)]:<26}{program.words:<42}"
+            f"{program.check:<15}{len(hits)} of {len(runs)}, twin {len(healthy)}"
+        )
+        print(f"            {hits[0].seen.text if hits else 'not found'}", flush=True)
+    print(f"{found} of {len(wanted)} found in all runs and in none of the twin's")
+    for key, runs in told.items():
+        counts = collections.Counter(
+            f"{f.level} {name}" for run in runs for name, f in run.items() if f.level != "note"
+        )
+        print(f"healthy {names[key]}: {dict(counts)}")
 
 
 def healthy(options: argparse.Namespace) -> None:
@@ -173,6 +190,29 @@ def cost(options: argparse.Namespace) -> None:
         print(f"{framework:<10}{algorithm:<6}{task:<22}{middle:.3f} ({spread}), n={len(ratios)}")
 
 
+def share(options: argparse.Namespace) -> None:
+    """The time spent in the diagnosis' own code over that of the rest of the training."""
+    print(f"{'':<40}{'training s':>11}{'share %':>9}{'step µs':>9}{'look ms':>9}{'looks':>7}")
+    for framework, algorithm, task in _settings(options):
+        if task not in (TASKS["continuous"][0], TASKS["discrete"][0]):
+            continue
+        found = []
+        for repeat in range(options.repeats + 1):
+            seams = diagnosis_seams.Seams(time.perf_counter_ns)
+            with tempfile.TemporaryDirectory() as folder, diagnosis_seams.placed(seams):
+                steps = options.steps if repeat else 600
+                _run(framework, algorithm, task, 0, Path(folder), "on", steps=steps)
+            if repeat:  # the first one imports the framework
+                found.append(diagnosis_seams.summary(seams, steps))
+        middle = {name: statistics.median(one[name] for one in found) for name in found[0]}
+        print(
+            f"{framework:<10}{algorithm:<6}{task:<24}{middle['training']:>11.2f}"
+            f"{middle['share'] * 100:>9.2f}{middle['step'] * 1e6:>9.1f}{middle['look'] * 1e3:>9.1f}"
+            f"{middle['looks']:>7.0f}",
+            flush=True,
+        )
+
+
 def _settings(options: argparse.Namespace) -> list[tuple[str, str, str]]:
     """Two tasks for each framework and algorithm; for continuous actions the second ones vary."""
     from harness.contract.algorithms import ALGORITHMS as KNOWN
@@ -188,7 +228,7 @@ def _settings(options: argparse.Namespace) -> list[tuple[str, str, str]]:
     return found
 
 
-STEPS = {"ppo": 8192, "dqn": 4000}
+STEPS = {"ppo": 3072, "dqn": 1600}
 SOUND: dict[str, Any] = {
     "learning_rate": 5e-4,
     "policy_learning_rate": 1e-3,
@@ -198,8 +238,8 @@ SOUND: dict[str, Any] = {
     "hidden_sizes": (64, 64),
     "batch_size": 64,
     "buffer_size": 50_000,
-    "learning_starts": 500,
-    "rollout_steps": 1024,
+    "learning_starts": 300,
+    "rollout_steps": 512,
     "minibatch_size": 64,
     "epochs": 10,
     "exploration_initial": 1.0,
@@ -229,7 +269,10 @@ def _run(
 
     from harness.conformance.trainings import base_hyperparameters
 
-    steps = steps or STEPS.get(algorithm, 2400)
+    also: dict[str, Any] = {"also": ("diagnosis_recorder:RECORDER",)} if recorded else {}
+    if recorded:  # as many looks as a longer run has by now
+        also["period"] = STEPS.get(algorithm, 1200) // 40
+    steps = steps or STEPS.get(algorithm, 1200)
     values = dataclasses.asdict(base_hyperparameters(framework, algorithm))
     sound = {name: value for name, value in SOUND.items() if name in values}
     if framework == "cleanrl":  # which fixes some
@@ -244,14 +287,13 @@ def _run(
         values |= {"tau": 0.01}
     if algorithm == "ppo":
         values |= {"learning_rate": 1e-3}
-    evaluations = {"eval_every": steps // 4, "eval_episodes": 3}
+    evaluations = {"eval_every": steps // 2, "eval_episodes": 2}
     spec = support.spec(
         *(framework, algorithm),
         hyperparameters=values,
         alignment="full",
         **evaluations | {"env": task, "steps": steps, "seed": seed},
     )
-    also = {"also": ("diagnosis_recorder:RECORDER",)} if recorded else {}
     spec = dataclasses.replace(spec, diagnosis={"mode": mode, **also}, checkpoint_every=0.0)
     with contextlib.redirect_stdout(io.StringIO()):
         place, content = support.run(spec, folder)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import jinja2
 
+from analysis.data.diagnosed import read_diagnosed
 from analysis.figures import families
 from analysis.figures.sheet import Files, NotDrawn, Sheet, render_all
 from analysis.report import consistency, ranking, reproduction, study
 from analysis.report.consistency import consistency_table
+from analysis.report.diagnosis import diagnosis_table, diagnosis_words
 from analysis.report.links import Links, make_links
 from analysis.report.overall import overall_table
 from analysis.report.paired import paired, paired_table
@@ -105,6 +107,7 @@ class Content:
         scores: Tables in the thesis' layout.
         tables: Sortable tables by name.
         runs: Every run folder.
+        diagnosis: What the diagnosis found, in sentences; empty where no run was watched.
         films: Name and address of each film beside them.
         links: Numbers of groups.
     """
@@ -124,6 +127,7 @@ class Content:
     scores: tuple[ScoreTable, ...]
     tables: Mapping[str, SortableTable]
     runs: tuple[RunRow, ...]
+    diagnosis: tuple[str, ...]
     films: tuple[tuple[str, str], ...]
     links: Links
 
@@ -153,6 +157,8 @@ def gather_content(
     sortable = [make(verdicts, links) for make in (reproduction_table, consistency_table)]
     sortable += [ranking_table(verdicts, links), overall_table(material.overall, verdicts, links)]
     sortable += [make(verdicts, links) for make in (pooled_table, pooled_tasks_table, paired_table)]
+    diagnosed = read_diagnosed(loaded)
+    sortable.append(diagnosis_table(diagnosed, links))
     return Content(
         title=f"Parallax report: {', '.join(names)}",
         command=command,
@@ -175,6 +181,7 @@ def gather_content(
         scores=score_tables(verdicts, material.method),
         tables={table.name: table for table in sortable},
         runs=run_rows(loaded, links),
+        diagnosis=diagnosis_words(diagnosed),
         films=study.films(loaded, links),
         links=links,
     )

@@ -118,11 +118,14 @@ class Forward:
         layer: The library's object.
         inputs: The library's objects.
         places: Of the layer's own parameters; see `Parameter`.
+        directly: Tells whether the first input is what a linear layer or a convolution computed,
+            as it is; None where that cannot be told, as outside of what is differentiated.
     """
 
     layer: Any
     inputs: tuple[Any, ...]
     places: tuple[int, ...]
+    directly: Callable[[], bool | None] = lambda: None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ adapters are: by an entry point, whose name is the library's import name.
 import contextlib
 import importlib.metadata
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -37,8 +37,13 @@ def installed_watchers() -> dict[str, importlib.metadata.EntryPoint]:
 
 
 @contextlib.contextmanager
-def watching(events: Events) -> Iterator[None]:
+def watching(events: Events, watchers: Sequence[Watcher] | None = None) -> Iterator[None]:
     """Lets all watchers tell within, if anybody wants to know; leaves nothing behind.
+
+    Args:
+        events: Who is told.
+        watchers: Those of `applicable_watchers`, for who watches again and again: looking for
+            them reads the lists of all installed packages. None looks for them.
 
     Raises:
         UnwatchedError: None of the libraries that have a watcher is installed.
@@ -46,12 +51,18 @@ def watching(events: Events) -> Iterator[None]:
     """
     with contextlib.ExitStack() as stack:
         if events.has_subscriber(Forward, Backward, OptimizerStep, OptimizerStepped):
-            for watcher in _applicable():
+            for watcher in applicable_watchers() if watchers is None else watchers:
                 stack.enter_context(watcher(events))
         yield
 
 
-def _applicable() -> list[Watcher]:
+def applicable_watchers() -> list[Watcher]:
+    """Of the libraries that are installed.
+
+    Raises:
+        UnwatchedError: None of the libraries that have a watcher is installed.
+        LookupError: No watcher is registered: the installation is older than the code.
+    """
     registered = installed_watchers()
     if not registered:
         raise LookupError(

@@ -29,14 +29,14 @@ class Collector:
         self.signals = Signals(facts)
         self._facts = facts
         self._filled = 0
-        self._observations: Array = np.zeros((0, 0))
-        self._shape: tuple[int, ...] = (0,)
+        self._shaped: Array = np.zeros((0, 0))
+        self._observations: Array = self._shaped  # the same numbers, a row each
         self._actions: Array = np.zeros((0, 0))
         self._rewards = np.zeros(CHUNK)
         self._copies = np.zeros(CHUNK, np.int64)
         self._ends = np.zeros(CHUNK, np.bool_)
-        self._tails: dict[int, list[int]] = {}
-        self._running: dict[int, tuple[float, int]] = {}
+        self._totals = [0.0] * max(facts.n_envs, 1)
+        self._lengths = [0] * max(facts.n_envs, 1)
         self._before: Array | None = None
         self._asked: Array | None = None
         self._greedy: Array | None = None
@@ -46,32 +46,28 @@ class Collector:
         self._metric_gaps: dict[str, float] = {}
 
     def transition(self, told: Transition) -> None:
-        """Notes a step."""
-        row, copy = self._filled, told.copy
-        if not len(self._observations):
+        """Notes a step; called at each, so that it does next to nothing."""
+        copy, action, observation, reward, terminated, truncated = told
+        row = self._filled
+        if not len(self._shaped):
             self._begin(told)
-        self._observations[row] = np.ravel(told.observation)
-        self._actions[row] = told.action
-        self._rewards[row] = reward = float(told.reward)
+        self._shaped[row] = observation
+        self._actions[row] = action
+        self._rewards[row] = reward
         self._copies[row] = copy
-        self._ends[row] = ended = bool(told.terminated or told.truncated)
-        total, length = self._running.get(copy, (0.0, 0))
-        total, length = total + reward, length + 1
-        self._running[copy] = (0.0, 0) if ended else (total, length)
+        self._totals[copy] += float(reward)
+        self._lengths[copy] += 1
+        self._ends[row] = ended = terminated or truncated
         self._filled = row + 1
         if ended:
-            self._episode(copy, total, length, not told.terminated)
-        if self._filled == CHUNK:
+            self._episode(copy, not terminated)
+        if row + 1 == CHUNK:
             self._chunk()
 
     def recent(self) -> Array:
-        """Observations of the last steps, at most 256, float64[n, ...] as they were shown."""
+        """Observations of the last steps, at most 256, float64[n, observations]."""
         full = self.signals.step > CHUNK and "finite" in self.signals.series
-        return self._as_shown(self._observations if full else self._observations[: self._filled])
-
-    def _as_shown(self, rows: Array) -> Array:
-        """Images, which are kept as rows, as the policy takes them."""
-        return rows.reshape(len(rows), *self._shape)
+        return self._observations if full else self._observations[: self._filled]
 
     def metrics(self, told: Metrics) -> None:
         """Notes what the training reports."""
@@ -86,26 +82,32 @@ class Collector:
             series.add(self.signals.step, value)
 
     def ask(self, policy: Policy, normalize: Callable[[Array], Array]) -> None:
-        """Asks the greedy policy about the last steps, and about the same ones as before.
+        """Asks the greedy policy about the last steps and about the same states as before, at once.
 
         The action at row t answers the observation of row t - 1 of the same environment.
         """
         rows = self._filled
+        if self._asked is None and rows > 16:
+            self._asked = _shown(normalize(self._shaped[:rows][-_ASKED:]))
+            self.signals.values["probe"] = self._asked
+        if self._asked is None:
+            return
+        seen = taken = np.zeros((0, 0))
         if self._facts.n_envs == 1 and rows > 16:
             begin = max(1, rows - _COMPARED)
             follows = ~self._ends[begin - 1 : rows - 1]
-            seen = normalize(self._as_shown(self._observations[begin - 1 : rows - 1][follows]))
-            if len(seen):
-                taken = self._actions[begin:rows][follows]
-                self._compare(np.asarray(policy(_shown(seen))), taken)
-        if self._asked is None and rows > 16:
-            self._asked = _shown(normalize(self._as_shown(self._observations[:rows][-_ASKED:])))
-            self.signals.values["probe"] = self._asked
+            seen = _shown(normalize(self._shaped[begin - 1 : rows - 1][follows]))
+            taken = self._actions[begin:rows][follows]
+        batch = np.concatenate([self._asked, seen]) if len(seen) else self._asked
+        greedy = np.asarray(policy(batch))
+        self._shift(greedy[: len(self._asked)])
+        if len(seen):
+            self._compare(greedy[len(self._asked) :], taken)
+
+    def ask_again(self, policy: Policy) -> None:
+        """Asks about the same states as `ask` did a round of updates before."""
         if self._asked is not None:
             self._shift(np.asarray(policy(self._asked)))
-
-    def forget_shift(self) -> None:
-        """Has the next `ask` not be compared with the one before."""
         self._greedy = None
 
     def weights(self, now: Weights) -> None:
@@ -147,16 +149,17 @@ class Collector:
             self.signals.add("target_equal", float(same))
 
     def _begin(self, told: Transition) -> None:
-        shown = np.asarray(told.observation)
-        self._observations, self._shape = np.zeros((CHUNK, shown.size)), shown.shape or (1,)
+        self._shaped = np.zeros((CHUNK, *np.shape(told.observation)))
+        self._observations = self._shaped.reshape(CHUNK, -1)
         self._actions = np.zeros((CHUNK, max(np.asarray(told.action).size, 1)))
 
     def _rows_of(self, copy: int, count: int) -> Array:
         rows = np.flatnonzero(self._copies[: self._filled] == copy)
         return rows[-count:]
 
-    def _episode(self, copy: int, total: float, length: int, truncated: bool) -> None:
-        signals = self.signals
+    def _episode(self, copy: int, truncated: bool) -> None:
+        signals, total, length = self.signals, self._totals[copy], self._lengths[copy]
+        self._totals[copy], self._lengths[copy] = 0.0, 0
         signals.add("return", total)
         signals.add("length", length)
         if not truncated:

@@ -22,7 +22,7 @@ from harness.diagnosis.signals import Array, Facts
 
 SCHEMA = 1
 LOOKS = 100
-SHORTEST_PERIOD = 64
+SHORTEST_PERIOD = 100
 PERIOD_WITHOUT_END = 500
 _ACTING_STEPS = 3
 _TOLD_EVERY = 10  # looks, for who follows the last values
@@ -37,6 +37,7 @@ class Engine:
 
     Attributes:
         findings: By id, in the order they were found.
+        signals: What is known by now.
         troubles: What could not be asked or watched, each told once.
         changed: Called when there is a new finding, and every tenth look.
     """
@@ -80,20 +81,17 @@ class Engine:
         self._normalizer = normalizer
         self._period = period or default_period(facts.steps)
         self._collector = Collector(facts)
+        self.signals = self._collector.signals
         self._networks = Networks(self.signals, self._collector.recent)
         self._policy: Policy | None = None
         self._weights: Callable[[], Weights] | None = None
         self._next, self._looks = float(begins + self._period), 0
+        self._due = self._next
         if not begins:
             self.signals.values["beginning"] = True
         self._update_due, self._updating, self._acting_until = True, False, 0
         self._follow_up = 0
         self._watches = True
-
-    @property
-    def signals(self) -> Any:
-        """What is known by now."""
-        return self._collector.signals
 
     def subscribe(self, events: Events) -> None:
         """Joins a training."""
@@ -157,23 +155,30 @@ class Engine:
     def _before_step(self, event: EnvStep) -> None:
         step = self._events.steps
         self.signals.step = step
+        if step >= self._due:
+            self._act(step)
+
+    def _act(self, step: int) -> None:
         if step >= self._next:
             self._look()
             self._schedule(step)
         elif self._follow_up and step >= self._follow_up:
             self._follow_up = 0
-            self._ask_policy()
-            self._collector.forget_shift()
-        if self._acting_until and step >= self._acting_until:
+            self._ask_policy(self._collector.ask_again)
+        if self._acting_until and (step >= self._acting_until or self._networks.knows_who_acts):
             self._acting_until = 0
             self._networks.close_acting()
+        follow_up = self._follow_up or self._next
+        self._due = step + 1 if self._acting_until else min(self._next, follow_up)
 
     def _schedule(self, step: int) -> None:
         self._looks += 1
         # Between half and one and a half periods, one on average.
         self._next = step + self._period * (0.5 + math.fmod(self._looks * _UNEVEN, 1.0))
-        self._update_due, self._follow_up = True, step + self._facts.n_envs
-        if self._watches and not self._networks.is_open:
+        self._follow_up = step + self._facts.n_envs
+        if self._looks % 2:  # windows in turn: they are what a look costs most for
+            self._update_due = True
+        elif self._watches and not self._networks.is_open:
             self._guard(lambda: self._networks.open_acting(self._policy))
             if self._networks.is_open:
                 self._acting_until = step + _ACTING_STEPS * self._facts.n_envs
@@ -199,17 +204,17 @@ class Engine:
             self._networks.close()
             self.trouble(f"networks are not watched: {type(error).__name__}: {error}")
 
-    def _ask_policy(self) -> None:
+    def _ask_policy(self, ask: Callable[[Policy], None]) -> None:
         if self._policy is None:
             return
         try:
-            self._collector.ask(self._policy, self._normalizer())
+            ask(self._policy)
         except Exception as error:
             self._policy = None
             self.trouble(f"the policy cannot be asked: {type(error).__name__}: {error}")
 
     def _look(self) -> None:
-        self._ask_policy()
+        self._ask_policy(lambda policy: self._collector.ask(policy, self._normalizer()))
         if self._weights is not None:
             try:
                 self._collector.weights(self._weights())
@@ -256,5 +261,5 @@ class Engine:
 
 
 def default_period(steps: int | None) -> int:
-    """Environment steps between looks: a hundredth of the run, and 64 at least."""
+    """Environment steps between looks: a hundredth of the run, and 100 at least."""
     return max(SHORTEST_PERIOD, steps // LOOKS) if steps else PERIOD_WITHOUT_END

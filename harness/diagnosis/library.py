@@ -46,6 +46,7 @@ class Diagnosis:
         target_interval: int | None = None,
         tau: float | None = None,
         learning_starts: int = 0,
+        replays: bool | None = None,
         thresholds: Mapping[str, float] | None = None,
         also: Sequence[Check] = (),
         period: int | None = None,
@@ -60,6 +61,8 @@ class Diagnosis:
             target_interval: Environment steps between target updates.
             tau: Weight of the main network in a target update.
             learning_starts: Environment steps before the first update.
+            replays: Whether minibatches are drawn from stored transitions; say no for an
+                on-policy algorithm, so that nothing is asked of a replay.
             thresholds: By a check's id, where it is not the default.
             also: Checks of your own.
             period: Environment steps between looks; a hundredth of `steps`, else 500.
@@ -79,6 +82,7 @@ class Diagnosis:
             "target_interval": target_interval,
             "tau": tau,
             "learning_starts": learning_starts,
+            "replays": replays,
         }
         self._options: dict[str, Any] = {"strict": strict, "period": period, "say": say}
         self._troubles, self._events = troubles, Events()

@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.contract.adapter import Policy, Weights
 from harness.contract.events import Backward, Events, Forward, OptimizerStep
-from harness.contract.watchers import watching
+from harness.contract.watchers import Watcher, applicable_watchers, watching
 from harness.diagnosis.signals import Array, Signals
 
 UPDATES = 8
@@ -20,7 +20,9 @@ DORMANT = 0.025
 """A unit sleeps below this share of its layer's mean activation (Sokar et al. 2023)."""
 
 _KEPT = 0.01  # of the singular values' sum is left out, as Kumar et al. (2021) do
+_FORWARDS = 400  # calls of layers, of whatever kind, after which no more are waited for
 _DEAD = 1e-5
+_SELDOM = 0.05  # of the inputs make a dead unit larger than that
 _FLAT = 0.98
 
 
@@ -40,11 +42,16 @@ class Networks:
         self._signals, self._recent = signals, recent
         self._looks_at_batch = False
         self._hooks: contextlib.ExitStack | None = None
+        self._layer_hooks = contextlib.ExitStack()
+        self._watchers: list[Watcher] | None = None
         self._policy_places: set[int] = set()
         self._gathering = False
         self._acting: set[int] = set()
         self._layers: list[tuple[Any, Array, tuple[int, ...]]] = []
+        self._directly: list[bool] = []
+        self._forwards, self._largest = 0, 0
         self._without: dict[int, int] = {}
+        self._zero: dict[int, int] = {}
         self._reached: set[int] = set()
         self._windows = 0
         self._before: Weights = {}
@@ -54,6 +61,11 @@ class Networks:
     def is_open(self) -> bool:
         """Whether a window is open."""
         return self._hooks is not None
+
+    @property
+    def knows_who_acts(self) -> bool:
+        """Whether the policy's own network has chosen an action since `open_acting`."""
+        return not self._acting.isdisjoint(self._policy_places)
 
     def open_acting(self, policy: Policy | None) -> None:
         """Watches which networks choose actions; knows those of the policy by asking it."""
@@ -80,13 +92,15 @@ class Networks:
 
     def open_update(self, read: Callable[[], Weights]) -> None:
         """Watches the next optimiser steps."""
-        events = Events()
-        events.subscribe(Forward, self._computes)
+        events, layers = Events(), Events()
+        layers.subscribe(Forward, self._computes)
         events.subscribe(Backward, self._differentiates)
         events.subscribe(OptimizerStep, self._steps_now)
-        self._layers, self._steps, self._before = [], 0, read()
+        self._layers, self._directly, self._forwards, self._largest = [], [], 0, 0
+        self._steps, self._before = 0, read()
         self._looks_at_batch = not self._signals.facts.normalized
         self._enter(events)
+        self._layer_hooks.enter_context(watching(layers, self._watchers))
 
     def stepped(self, read: Callable[[], Weights]) -> bool:
         """Counts an optimiser's step; closes the window and tells so where it was the last."""
@@ -105,10 +119,13 @@ class Networks:
         self._leave()
 
     def _enter(self, events: Events) -> None:
+        if self._watchers is None:
+            self._watchers = applicable_watchers()
         self._hooks = contextlib.ExitStack()
-        self._hooks.enter_context(watching(events))
+        self._hooks.enter_context(watching(events, self._watchers))
 
     def _leave(self) -> None:
+        self._layer_hooks.close()
         if self._hooks is not None:
             hooks, self._hooks = self._hooks, None
             hooks.close()
@@ -123,10 +140,17 @@ class Networks:
             self._acting.update(forward.places)
 
     def _computes(self, forward: Forward) -> None:
-        if len(self._layers) >= _LAYERS or not forward.places or not forward.inputs:
+        self._forwards += 1
+        if len(self._layers) >= _LAYERS or self._forwards >= _FORWARDS:
+            self._layer_hooks.close()  # every call of a layer passes through them
+        if not forward.places or not forward.inputs:
             return
-        weight = getattr(forward.layer, "weight", None)
-        if weight is None or getattr(weight, "ndim", 0) != 2:
+        dimensions = getattr(getattr(forward.layer, "weight", None), "ndim", 0)
+        if dimensions >= 2 and (directly := forward.directly()) is not None:
+            self._directly.append(directly)
+            self._largest = max(self._largest, len(forward.inputs[0]))
+        if dimensions != 2:
+            self._looks_at_batch &= dimensions < 2  # features of images are no states
             return
         given = _array(forward.inputs[0])
         if given is not None and given.ndim == 2 and given.shape[0] > 1:
@@ -144,10 +168,8 @@ class Networks:
         self._looks_at_batch = False
         recent = recent.astype(np.float32)
         states = batch[:, : recent.shape[1]].astype(np.float32)
-        known = {row.tobytes() for row in recent}
-        self._signals.add(
-            "replay_recent", sum(row.tobytes() in known for row in states) / len(states)
-        )
+        known = set(_rows(recent))
+        self._signals.add("replay_recent", sum(row in known for row in _rows(states)) / len(states))
         spread = np.maximum(recent.std(axis=0), 1e-6 + 1e-3 * np.abs(recent).max(axis=0))
         shift = np.abs(states.mean(axis=0) - recent.mean(axis=0)) / spread
         self._signals.add("replay_shift", float(shift.mean()))
@@ -160,19 +182,23 @@ class Networks:
         for parameter in (p for group in step.groups for p in group.parameters):
             place = parameter.place
             gradient = parameter.gradient() if parameter.gradient else None
-            if gradient is None or not gradient.any():
+            flat = None if gradient is None else gradient.ravel()
+            square = 0.0 if flat is None else float(np.dot(flat, flat))
+            if flat is None or (square == 0 and not flat.any()):
                 if place not in self._reached:
-                    self._without[place] = self._without.get(place, 0) + 1
+                    missed = self._without if flat is None else self._zero
+                    missed[place] = missed.get(place, 0) + 1
                 continue
             self._reached.add(place)
             self._without.pop(place, None)
+            self._zero.pop(place, None)
             trained += 1
-            flat = gradient.ravel()
-            squares += float(np.dot(flat, flat))
+            squares += square
         if trained:
             self._signals.add("gradient_norm", float(np.sqrt(squares)))
-        self._signals.values["unreached"] = self._without
-        self._signals.values["parameters"] = len(self._without) + len(self._reached)
+        values = self._signals.values
+        values["unreached"], values["zero_gradients"] = self._without, self._zero
+        values["parameters"] = len({*self._without, *self._zero, *self._reached})
 
     def _moved(self, before: Weights, after: Weights) -> None:
         ratios = [
@@ -186,20 +212,22 @@ class Networks:
     def _read_layers(self) -> None:
         dead, dormant, flat, ranks, values = [], [], [], [], []
         policy = self._signals.values.get("policy_places", frozenset())
-        broken = False
-        for (layer, given, _), (following, hidden, places) in zip(
+        broken, read = False, set[tuple[int, ...]]()
+        trained = {*self._reached, *self._zero, *self._without}
+        for (layer, given, own), (following, hidden, places) in zip(
             self._layers, self._layers[1:], strict=False
         ):
-            weight = _array(layer.weight)
-            fits = weight is not None and weight.shape[0] == hidden.shape[1]
-            if weight is None or not fits or len(given) != len(hidden):
+            if places in read or not trained.intersection(places):
                 continue
+            fits = own and layer.weight.shape[0] == hidden.shape[1]
+            if not fits or len(given) != len(hidden):
+                continue
+            read.add(places)
             broken |= not np.isfinite(hidden).all()
             if broken:
                 continue
-            self._linear(layer, weight, given, hidden)
             size = np.abs(hidden)
-            dead.append(float((np.percentile(size, 95, axis=0) < _DEAD).mean()))
+            dead.append(float(((size >= _DEAD).mean(axis=0) <= _SELDOM).mean()))
             mean = size.mean(axis=0)
             dormant.append(float((mean <= DORMANT * max(mean.mean(), 1e-30)).mean()))
             if size.max() <= 1.0 and hidden.min() < -0.5:
@@ -209,6 +237,9 @@ class Networks:
             values += self._values(following, hidden, places, policy)
         signals = self._signals
         signals.values["activations_finite"] = not broken
+        if self._directly:
+            signals.add("linear_after_linear", float(any(self._directly)))
+            signals.add("batch_rows", self._largest)
         for name, readings in (("dead", dead), ("dormant", dormant), ("saturated", flat)):
             if readings:
                 signals.add(name, max(readings))
@@ -216,14 +247,6 @@ class Networks:
             signals.add("rank", min(ranks))
         if values:
             signals.add("value_size", max(values))
-
-    def _linear(self, layer: Any, weight: Array, given: Array, hidden: Array) -> None:
-        bias = _array(getattr(layer, "bias", None))
-        out = given @ weight.T + (0.0 if bias is None else bias)
-        # Weights may have moved since, by an update: many windows are asked, the first ones count.
-        scale = max(float(np.abs(out).max()), 1e-12)
-        same = bool(np.abs(out - hidden).max() <= 1e-3 * scale and (hidden < 0).any())
-        self._signals.add("linear_after_linear", float(same))
 
     def _values(
         self, layer: Any, hidden: Array, places: tuple[int, ...], policy: frozenset[int]
@@ -247,6 +270,14 @@ def effective_rank(features: Array) -> int:
     singular = np.linalg.svd(features, compute_uv=False)
     total = singular.sum()
     return int((np.cumsum(singular) < (1 - _KEPT) * total).sum()) + 1 if total > 0 else 0
+
+
+def _rows(matrix: Array) -> list[bytes]:
+    """Each row's bytes."""
+    whole = np.ascontiguousarray(matrix)
+    width = whole.shape[1] * whole.itemsize
+    content = whole.tobytes()
+    return [content[begin : begin + width] for begin in range(0, len(content), width)]
 
 
 def _array(tensor: Any) -> Array | None:

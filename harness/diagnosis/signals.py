@@ -97,6 +97,7 @@ class Facts:
         time_limit: Steps of the longest episode; 0 is none.
         normalized: Whether the learner sees other observations and rewards than the task's.
         n_envs: Copies of the environment.
+        replays: Whether minibatches are drawn from what was stored.
         hyperparameters: All others, by our names.
     """
 
@@ -118,6 +119,7 @@ class Facts:
     time_limit: int = 0
     normalized: bool = False
     n_envs: int = 1
+    replays: bool | None = None
     hyperparameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property

@@ -5,6 +5,9 @@ import numpy as np
 from harness.diagnosis.check import ERROR, THROUGHOUT, WARNING, Check, Seen
 from harness.diagnosis.signals import Facts, Signals
 
+_WHOLE = 0.99
+"""Of a layer's units: that share is all of it."""
+
 
 def _last_median(signals: Signals, name: str, count: int = 5) -> float | None:
     values = signals.series[name].last(count)
@@ -40,12 +43,15 @@ def rank(signals: Signals, threshold: float) -> Seen | None:
 
 
 def linear(signals: Signals, threshold: float) -> Seen | None:
-    """Whether a linear layer feeds another one directly, in nearly all cases looked at."""
-    values = signals.series["linear_after_linear"]
-    share = float(values.first(64).max(initial=0.0))
-    if values.count < 4 or share < threshold:
+    """Whether a linear layer or convolution feeds another one directly, in so many windows."""
+    last = signals.series["linear_after_linear"].last(int(threshold))
+    if len(last) < threshold or not last.all():
         return None
-    return Seen("A linear layer's output goes into another linear layer as it is.", share)
+    return Seen(
+        "The output of a linear layer or convolution goes into another one as it is, in "
+        f"{len(last)} windows in a row.",
+        len(last),
+    )
 
 
 def biases(signals: Signals, threshold: float) -> Seen | None:
@@ -91,15 +97,28 @@ def gradients(signals: Signals, threshold: float) -> Seen | None:
 
 
 def unreached(signals: Signals, threshold: float) -> Seen | None:
-    """Whether gradients never reached some parameters of an optimiser, in so many of its steps."""
-    missed = [count for count in signals.values["unreached"].values() if count >= threshold]
-    if not missed:
+    """Whether gradients never reached some parameters of an optimiser, in so many of its steps.
+
+    Gradients that are there and zero all the time are what dead units get, too: where a whole
+    layer was dead, that is `NN_activation`'s to tell.
+    """
+    values, total = signals.values, signals.values["parameters"]
+    missed = [count for count in values["unreached"].values() if count >= threshold]
+    if missed:
+        return Seen(
+            f"{len(missed)} of {total} parameters of optimisers got no gradient in any of "
+            f"{min(missed)} steps.",
+            len(missed),
+        )
+    zero = [count for count in values.get("zero_gradients", {}).values() if count >= threshold]
+    dead = signals.series.get("dead")
+    if not zero or (dead is not None and dead.all()[1].max(initial=0.0) >= _WHOLE):
         return None
-    total = signals.values["parameters"]
     return Seen(
-        f"{len(missed)} of {total} parameters of optimisers got no gradient in any of "
-        f"{min(missed)} steps.",
-        len(missed),
+        f"{len(zero)} of {total} parameters of optimisers got gradients of zero only in "
+        f"{min(zero)} steps.",
+        len(zero),
+        WARNING,
     )
 
 
@@ -195,8 +214,8 @@ CHECKS = (
         THROUGHOUT,
         WARNING,
         ("linear_after_linear",),
-        1.0,
-        "own: outputs equal the next inputs to 1e-3",
+        3.0,
+        "own: three windows; the library tells what made a layer's input",
         linear,
         "the activation function is missing.",
         "put one between the layers.",

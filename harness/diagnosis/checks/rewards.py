@@ -78,18 +78,22 @@ def goes_silent(signals: Signals, threshold: float) -> Seen | None:
 
 
 def _off_policy(facts: Facts) -> str:
-    if facts.algorithm and "buffer_size" not in facts.hyperparameters:
-        return "the algorithm replays nothing"
-    return ""
+    replays = facts.replays
+    if replays is None and facts.algorithm:
+        replays = "buffer_size" in facts.hyperparameters
+    return "the algorithm replays nothing" if replays is False else ""
 
 
 def not_replayed(signals: Signals, threshold: float) -> Seen | None:
     """Whether minibatches hold the last steps only, long after there was more to learn from."""
-    if signals.step < 2048 or not signals.has("replay_recent"):
+    if signals.step < 2048:
         return None
-    told = signals.values.get("targets")
-    if told is not None and told["rows"] < 4:
-        return Seen(f"Each update learns from {told['rows']} transitions.", float(told["rows"]))
+    if "batch_rows" in signals.series:
+        rows = signals.series["batch_rows"].last(5)
+        if len(rows) == 5 and rows.max() <= signals.facts.n_envs:
+            return Seen(f"Each update learns from {rows.max():.0f} transitions.", float(rows.max()))
+    if "replay_recent" not in signals.series:
+        return None
     last = signals.series["replay_recent"].last(5)
     if len(last) < 5 or last.min() < threshold:
         return None
@@ -174,7 +178,7 @@ CHECKS = (
         "updates learn from the last steps only",
         THROUGHOUT,
         WARNING,
-        ("replay_recent",),
+        ("return",),
         0.9,
         "own: share of a minibatch's states that are among the last 256, after 2048 steps",
         not_replayed,

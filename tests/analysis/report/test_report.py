@@ -127,3 +127,10 @@ def test_every_figure_that_rests_on_runs_leads_to_them(source):
         name, caption = part[4:].partition('"')[0], part.partition("<figcaption>")[2]
         linked = 'class="runs"' in caption.partition("</figcaption>")[0]
         assert linked == (name != "figure-actions"), name
+
+
+def test_the_page_tells_what_the_diagnosis_found(page):
+    assert [a for _, a in page.tags if a.get("id") == "diagnosis"]
+    text = " ".join("".join(page.text).split())
+    assert re.search(r"1 of \d+ run folders have a diagnosis", text)
+    assert "1 with errors, 0 with warnings" in text and "NN_weight" in text

@@ -1,0 +1,75 @@
+"""Clocks at every place where a training passes through the diagnosis.
+
+What the hooks of PyTorch cost by themselves is not seen here; a pair of runs shows it.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from share import Seams, cost_of_a_seam
+
+__all__ = ["Seams", "placed", "summary"]
+
+_OFTEN = ("step", "transition", "stepped", "metrics", "layer", "optimizer")
+_SELDOM = ("act", "window", "keep", "end")
+
+
+@contextlib.contextmanager
+def placed(seams: Seams) -> Iterator[None]:
+    """Within, trainings are timed."""
+    import adapters.torch_common.watch as watch
+    from harness.contract.adapter import load_adapter
+    from harness.diagnosis.collector import Collector
+    from harness.diagnosis.engine import Engine
+    from harness.diagnosis.networks import Networks
+    from harness.train.diagnosing import Diagnosing
+    from harness.train.evaluation import Evaluator
+
+    adapters: list[Any] = [type(load_adapter(name)) for name in FRAMEWORKS]
+    watched: tuple[tuple[Any, str, str], ...] = (
+        (Engine, "_before_step", "step"),
+        (Engine, "_act", "act"),
+        (Engine, "_stepped", "stepped"),
+        (Engine, "_guard", "window"),
+        (Engine, "end", "end"),
+        (Collector, "transition", "transition"),
+        (Collector, "metrics", "metrics"),
+        (Networks, "_chosen", "layer"),
+        (Networks, "_computes", "layer"),
+        (Networks, "_steps_now", "optimizer"),
+        (watch, "_forward", "layer"),
+        (watch, "_step", "optimizer"),
+        (Diagnosing, "keep", "keep"),
+        (Evaluator, "_evaluate", "evaluation"),
+        *((adapter, "train", "train") for adapter in adapters),
+    )
+    with contextlib.ExitStack() as stack:
+        for owner, attribute, name in watched:
+            before = getattr(owner, attribute)
+            setattr(owner, attribute, seams.timed(name, before))
+            stack.callback(setattr, owner, attribute, before)
+        yield
+
+
+FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou")
+
+
+def summary(seams: Seams, steps: int) -> dict[str, float]:
+    """Shares and means; of what is called often the cost of the clock is taken off."""
+    clock = cost_of_a_seam(time.perf_counter_ns)
+    often = {
+        name: max(seams.seconds(name) - clock * len(seams.calls[name]), 0.0) for name in _OFTEN
+    }
+    seldom = {name: sum(seams.calls[name]) / 1e9 for name in _SELDOM}
+    training = sum(seams.calls["train"]) / 1e9  # what is within is in none of two seams
+    ours = sum(often.values()) + sum(seldom.values())
+    looks = max(len(seams.calls["act"]), 1)
+    return {
+        "training": training,
+        "share": ours / training,
+        "step": (often["step"] + often["transition"]) / steps,
+        "look": (ours - often["step"] - often["transition"]) / looks,
+        "looks": looks,
+    }

@@ -1,0 +1,65 @@
+"""What the diagnosis found is gathered over run folders; damage is counted, not raised."""
+
+import json
+
+import pytest
+
+from analysis.data.diagnosed import read_diagnosed
+from analysis.data.load import load
+from analysis.report.diagnosis import diagnosis_table, diagnosis_words
+from analysis.report.links import Links
+
+
+def finding(check="NN_weight", level="warning", step=100, **more):
+    words = {name: f"{name} of {check}" for name in ("name", "seen", "causes", "remedies")}
+    words |= {"may_be_wrong": "never", "first_step": step, "last_step": step, "count": 1}
+    return {"id": check, "level": level} | words | more
+
+
+def put(folder, *findings):
+    (folder / "diagnosis.json").write_text(json.dumps({"findings": findings}))
+
+
+@pytest.fixture
+def gathered(results, make_run):
+    for seed, steps in enumerate(((), (300,), (100, 200))):
+        run = make_run(framework="sb3", seed=seed)
+        put(run, *(finding(check, step=step) for check, step in zip("ab", steps, strict=False)))
+    put(make_run(framework="cleanrl", seed=0), finding("a", "error", 7), finding("n", "note"))
+    (make_run(framework="cleanrl", seed=1) / "diagnosis.json").write_text("{")
+    make_run(framework="cleanrl", seed=2)
+    return read_diagnosed(load(results))
+
+
+def test_findings_are_counted_by_check_and_framework(gathered):
+    told = [
+        (f.level, f.check, f.framework, f.runs, f.watched, f.first_step) for f in gathered.findings
+    ]
+    assert told == [
+        ("error", "a", "cleanrl", 1, 1, 7),
+        ("warning", "a", "sb3", 2, 3, 100),
+        ("warning", "b", "sb3", 1, 3, 200),
+    ]
+    assert (gathered.folders, gathered.watched) == (6, 4)
+    assert gathered.touched == {"error": 1, "warning": 2, "note": 1}
+    assert gathered.notes == (("n", 1),)
+
+
+def test_a_damaged_diagnosis_is_told_and_an_absent_one_is_not(gathered):
+    ((reason, count),) = gathered.unread
+    assert "diagnosis.json cannot be read" in reason and count == 1
+
+
+def test_the_page_tells_in_words_and_a_table(gathered, tmp_path):
+    words = " ".join(diagnosis_words(gathered))
+    assert "4 of 6 run folders have a diagnosis" in words
+    assert "1 with errors, 2 with warnings" in words and "n in 1 run" in words
+    table = diagnosis_table(gathered, Links({}, tmp_path))
+    assert [values[8].text for values, _ in table.rows] == ["7", "100", "200"]
+    assert all(len(values) == len(table.columns) for values, _ in table.rows)
+
+
+def test_without_a_diagnosis_nothing_is_told(results, make_run):
+    make_run()
+    found = read_diagnosed(load(results))
+    assert found.watched == 0 and diagnosis_words(found) == ()
