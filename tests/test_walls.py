@@ -30,6 +30,10 @@ ROOMS = {
         *("envs.tasks", "harness.contract", "harness.record", "harness.cli.errors"),
         "harness.interventions",
     },
+    "harness.detection": {
+        *("envs", "harness.contract", "harness.record", "harness.interventions"),
+        "harness.probes",
+    },
     "harness.policies": {
         *("envs", "harness.contract", "harness.record", "harness.train"),
         *("harness.sweep.process", "harness.cli.trust", "harness.interventions"),
