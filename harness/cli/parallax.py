@@ -30,6 +30,8 @@ _TRAINING = {
     "twins": ("harness.cli.twins:main", "Tells until when two implementations learn the same"),
     "interventions": ("harness.cli.interventions:main", "Lists changes of exactly one thing"),
     "mutants": ("harness.cli.mutants:main", "Lists small faults in upstream's update code"),
+    "faults": ("harness.cli.faults:main", "Lists muPRL's operators and draws their values"),
+    "challenge": ("harness.cli.challenge:main", "Plays originals and mutants against tests"),
     "alignment": (f"{_TABLES}:print_alignment", "What each framework receives, and how"),
     "appendix": (f"{_TABLES}:print_appendix", "The same as tables for a paper's appendix"),
     "new-adapter": ("harness.cli.new_adapter:main", "Starts an adapter for another framework"),

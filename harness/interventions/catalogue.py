@@ -16,6 +16,8 @@ from harness.contract.adapter import adapter_folder, find_adapter, installed_ada
 from harness.contract.algorithms import ALGORITHMS, only_of
 from harness.contract.fields import SpecError, build, unknown
 from harness.contract.run_spec import JOINT, NO_INTERVENTION
+from harness.interventions import faults
+from harness.interventions.faults import Faulty, faulty, is_fault
 from harness.interventions.mutants import PREFIX, Mutant, is_mutant, mutant
 from harness.interventions.source import Piece, Replacement, file_of, locate, overlapping
 
@@ -100,6 +102,8 @@ def chosen(text: str, framework: str, algorithm: str) -> tuple[Intervention, ...
 def _for_run(name: str, framework: str, algorithm: str) -> Intervention:
     if is_mutant(name):
         return as_intervention(mutant(name, framework, algorithm))
+    if is_fault(name):
+        return _fault(faulty(name, algorithm), framework, algorithm)
     known = for_framework(framework)
     if name not in known:
         elsewhere = [other for other in installed_adapters() if name in for_framework(other)]
@@ -141,6 +145,20 @@ def as_intervention(item: Mutant) -> Intervention:
     )
 
 
+def _fault(item: Faulty, framework: str, algorithm: str) -> Intervention:
+    return Intervention(
+        name=item.name,
+        does=item.does,
+        frameworks=(framework,),
+        algorithms=(algorithm,),
+        set=item.set,
+        wrap=item.wrap,
+        source=(),
+        answers={},
+        file=Path(faults.__file__),
+    )
+
+
 def by_name(name: str, framework: str, algorithms: Sequence[str]) -> Intervention | None:
     """An entry of a framework, or a mutant of its only algorithm; None where there is no such.
 
@@ -152,13 +170,13 @@ def by_name(name: str, framework: str, algorithms: Sequence[str]) -> Interventio
     Raises:
         SpecError: A mutant of several algorithms is asked for, or there is none of that number.
     """
-    if not is_mutant(name):
+    if not (is_mutant(name) or is_fault(name)):
         return for_framework(framework).get(name)
     if len(algorithms) != 1:
         raise SpecError(
-            f"intervention={name}: each algorithm has its own mutants: name one by --algorithm."
+            f"intervention={name} differs from algorithm to algorithm: name one by --algorithm."
         )
-    return as_intervention(mutant(name, framework, algorithms[0]))
+    return _for_run(name, framework, algorithms[0])
 
 
 def for_framework(framework: str) -> dict[str, Intervention]:
@@ -209,8 +227,8 @@ def _read(name: str, entry: Any, file: Path, framework: str) -> Intervention:
     where = f"{file}: {name}"
     if not _is_name(name):
         raise SpecError(f"{where} must be named by small letters, digits, dots and hyphens.")
-    if name.startswith(PREFIX):
-        raise SpecError(f"{where}: names that begin with {PREFIX} are those of mutants: rename it.")
+    if name.startswith(PREFIX) or is_fault(name):
+        raise SpecError(f"{where}: mutants and faults have names of that form: rename it.")
     if not isinstance(entry, Mapping):
         raise SpecError(f"{where} must be a mapping with {', '.join(sorted(_ENTRY))}.")
     for key in entry:
