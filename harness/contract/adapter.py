@@ -272,6 +272,16 @@ def find_adapter(name: str) -> importlib.metadata.EntryPoint:
     return entries[name]
 
 
+def adapter_folder(name: str) -> Path:
+    """Where the package of an adapter lies, with the files that stand beside its code.
+
+    Raises:
+        SpecError: No adapter has that name.
+    """
+    spec = importlib.util.find_spec(find_adapter(name).module)
+    return Path(spec.origin).parent if spec and spec.origin else Path()
+
+
 def adapter_code(value: str) -> dict[str, Any]:
     """Which code an adapter is, also where its package is editable and lies elsewhere.
 

@@ -6,18 +6,20 @@ framework has, and one in the package of each adapter, for that framework's own 
 
 import dataclasses
 import functools
-import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from harness.contract.adapter import find_adapter, installed_adapters
+from harness.contract.adapter import adapter_folder, find_adapter, installed_adapters
 from harness.contract.algorithms import ALGORITHMS, only_of
 from harness.contract.fields import SpecError, build, unknown
 from harness.contract.run_spec import JOINT, NO_INTERVENTION
-from harness.interventions.source import Piece, Replacement, locate, overlapping
+from harness.interventions import faults
+from harness.interventions.faults import Faulty, faulty, is_fault
+from harness.interventions.mutants import PREFIX, Mutant, is_mutant, mutant
+from harness.interventions.source import Piece, Replacement, file_of, locate, overlapping
 
 FILE = "interventions.yaml"
 _ENTRY = {"does", "algorithms", "frameworks", "set", "wrap", "source", "answers"}
@@ -98,6 +100,10 @@ def chosen(text: str, framework: str, algorithm: str) -> tuple[Intervention, ...
 
 
 def _for_run(name: str, framework: str, algorithm: str) -> Intervention:
+    if is_mutant(name):
+        return as_intervention(mutant(name, framework, algorithm))
+    if is_fault(name):
+        return _fault(faulty(name, algorithm), framework, algorithm)
     known = for_framework(framework)
     if name not in known:
         elsewhere = [other for other in installed_adapters() if name in for_framework(other)]
@@ -122,6 +128,55 @@ def _for_run(name: str, framework: str, algorithm: str) -> Intervention:
         except SpecError as error:
             raise SpecError(f"intervention={name} cannot be made: {error}") from error
     return found
+
+
+def as_intervention(item: Mutant) -> Intervention:
+    """A mutant in the form of an entry; it promises no answer."""
+    return Intervention(
+        name=item.name,
+        does=item.does,
+        frameworks=(item.framework,),
+        algorithms=(item.algorithm,),
+        set={},
+        wrap=(),
+        source=(item.piece,),
+        answers={},
+        file=file_of(item.piece.module),
+    )
+
+
+def _fault(item: Faulty, framework: str, algorithm: str) -> Intervention:
+    return Intervention(
+        name=item.name,
+        does=item.does,
+        frameworks=(framework,),
+        algorithms=(algorithm,),
+        set=item.set,
+        wrap=item.wrap,
+        source=(),
+        answers={},
+        file=Path(faults.__file__),
+    )
+
+
+def by_name(name: str, framework: str, algorithms: Sequence[str]) -> Intervention | None:
+    """An entry of a framework, or a mutant of its only algorithm; None where there is no such.
+
+    Args:
+        name: Of one intervention.
+        framework: Whose code is changed.
+        algorithms: That are asked about.
+
+    Raises:
+        SpecError: A mutant of several algorithms is asked for, or there is none of that number.
+    """
+    if not (is_mutant(name) or is_fault(name)):
+        return for_framework(framework).get(name)
+    if len(algorithms) != 1:
+        raise SpecError(
+            f"intervention={name} differs from algorithm to algorithm: name one by --algorithm."
+        )
+    return _for_run(name, framework, algorithms[0])
 
 
 def for_framework(framework: str) -> dict[str, Intervention]:
@@ -153,9 +208,7 @@ def _for_framework(
 
 
 def _package_folder(framework: str) -> Path:
-    module = find_adapter(framework).module
-    spec = importlib.util.find_spec(module)
-    return Path(spec.origin).parent if spec and spec.origin else Path()
+    return adapter_folder(framework)
 
 
 def _parsed(file: Path) -> Mapping[str, Any]:
@@ -174,6 +227,8 @@ def _read(name: str, entry: Any, file: Path, framework: str) -> Intervention:
     where = f"{file}: {name}"
     if not _is_name(name):
         raise SpecError(f"{where} must be named by small letters, digits, dots and hyphens.")
+    if name.startswith(PREFIX) or is_fault(name):
+        raise SpecError(f"{where}: mutants and faults have names of that form: rename it.")
     if not isinstance(entry, Mapping):
         raise SpecError(f"{where} must be a mapping with {', '.join(sorted(_ENTRY))}.")
     for key in entry:

@@ -77,13 +77,7 @@ def locate(piece: Piece) -> Spot:
 @functools.lru_cache(maxsize=256)
 def _located(piece: Piece, path: Path, changed: int) -> Spot:
     # Kept: to parse upstream's file takes 10 ms, and each run of a sweep asks several times.
-    text = path.read_text()
-    start, end = _extent(piece, text)
-    found = [
-        (at, at + len(old), new)
-        for old, new in _indented(piece)
-        for at in _occurrences(old, text, start, end)
-    ]
+    found, text, (start, end) = _found(piece, path, changed)
     if len(found) != 1:
         how = "is not there" if not found else f"is there {len(found)} times"
         raise SpecError(
@@ -93,6 +87,29 @@ def _located(piece: Piece, path: Path, changed: int) -> Spot:
     spot = Spot(path, *found[0])
     _check_syntax(piece, text[start : spot.start] + spot.replacement + text[spot.end : end])
     return spot
+
+
+def _found(
+    piece: Piece, path: Path, changed: int
+) -> tuple[list[tuple[int, int, str]], str, tuple[int, int]]:
+    """Everywhere that a piece is, with what takes its place; the file's text and the extent."""
+    text, start, end = _looked_at(piece.where, piece.function, path, changed)
+    found = [
+        (at, at + len(old), new)
+        for old, new in _indented(piece)
+        for at in _occurrences(old, text, start, end)
+    ]
+    return found, text, (start, end)
+
+
+def counted(piece: Piece) -> int:
+    """How often a piece is there.
+
+    Raises:
+        SpecError: The module or the function is not there.
+    """
+    path = file_of(piece.module)
+    return len(_found(piece, path, path.stat().st_mtime_ns)[0])
 
 
 def file_of(module: str) -> Path:
@@ -213,24 +230,26 @@ def _code(tree: ast.Module, name: str, former: CodeType, path: str) -> CodeType:
 _FUTURE = 0x1000000  # `from __future__ import annotations`; the others are always on
 
 
-def _extent(piece: Piece, text: str) -> tuple[int, int]:
-    """First character and end of the function's body, or of the whole text."""
-    if not piece.function:
-        return 0, len(text)
+@functools.lru_cache(maxsize=64)
+def _looked_at(where: str, function: str, path: Path, changed: int) -> tuple[str, int, int]:
+    """A file's text, and first character and end of a function's body, or of the whole text."""
+    text = path.read_text()
+    if not function:
+        return text, 0, len(text)
     body: list[ast.stmt] = ast.parse(text).body
     node: ast.stmt | None = None
-    for part in piece.function.split("."):
+    for part in function.split("."):
         named = [n for n in body if isinstance(n, _NAMED) and n.name == part]
         if not named:
-            raise SpecError(f"{piece.where}: no such function is in the installed version.")
+            raise SpecError(f"{where}: no such function is in the installed version.")
         node = named[-1]
         body = node.body
     if not isinstance(node, ast.FunctionDef):
-        raise SpecError(f"{piece.where} is no plain function.")
+        raise SpecError(f"{where} is no plain function.")
     lines = text.splitlines(keepends=True)
     # What is before the body is evaluated when the module is imported, which is over by then.
     start = sum(map(len, lines[: node.body[0].lineno - 1]))
-    return start, sum(map(len, lines[: node.end_lineno]))
+    return text, start, sum(map(len, lines[: node.end_lineno]))
 
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -53,6 +53,7 @@ class LoadedPolicy:
         evaluations: Those of the run.
         save: Writes the framework's own file.
         suffix: Of that file's name.
+        env: The training's task as it was before its first step, with what changes it.
     """
 
     folder: Path
@@ -62,6 +63,7 @@ class LoadedPolicy:
     normalize: Callable[[NDArray[Any]], NDArray[Any]]
     save: Callable[[Path], None]
     suffix: str
+    env: gymnasium.Env[Any, Any]
 
     def seeds(self, episodes: int, evaluation_seed: int | None = None) -> list[int]:
         """Reset seeds of the run's last evaluation, as many as are wanted.
@@ -126,6 +128,7 @@ def load(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
         normalizer(stored.normalization),
         setup.loadable.save,
         setup.loadable.suffix,
+        setup.envs[0],
     )
 
 
@@ -179,6 +182,7 @@ class _SetUp:
         self._changed = replacement(prepared.interventions)
         self.policy: Policy | None = None
         self.loadable: Loadable | None = None
+        self.envs: list[gymnasium.Env[Any, Any]] = []
 
     def run(self, adapter: Adapter) -> None:
         run, framework = self._prepared, self._prepared.spec.framework
@@ -217,13 +221,15 @@ class _SetUp:
     def make_env(self) -> gymnasium.Env[Any, Any]:
         spec = self._prepared.spec
         gamma = spec.hyperparameters.gamma
-        return make_training_env(
+        env = make_training_env(
             spec.env,
             wrappers=spec.wrappers,
             gamma=gamma,
             layers=layers(self._prepared.interventions),
             before_step=self._stop,
         )
+        self.envs.append(env)
+        return env
 
     def _stop(self) -> None:
         if self.loadable is None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.contract.fields import SpecError
 from harness.contract.run_spec import JOINT
-from harness.interventions.catalogue import Intervention, chosen, for_framework
+from harness.interventions.catalogue import Intervention, by_name, chosen
 from harness.probes.baseline import changed
 from harness.probes.fleet import find, party
 from harness.probes.hearing import Party
@@ -46,8 +46,7 @@ def named(text: str, framework: str, algorithms: Sequence[str]) -> tuple[Interve
     Raises:
         SpecError: As for `chosen`.
     """
-    known = for_framework(framework)
-    first = known.get(text.split(JOINT)[0])
+    first = by_name(text.split(JOINT)[0], framework, algorithms)
     fitting = [name for name in first.algorithms if name in algorithms] if first else algorithms
     return chosen(text, framework, (fitting or list(algorithms))[0])
 
@@ -85,9 +84,9 @@ def broken(report: Report, framework: str, text: str, probes: Sequence[Probe]) -
     """Promises that are not kept; those of probes that were not asked are left out."""
     asked = {probe.name: probe for probe in probes}
     results = {result.probe: result for result in report.results}
-    known = for_framework(framework)
+    algorithms = list(dict.fromkeys(probe.algorithm for probe in probes))
     complaints = []
-    for item in (known[name] for name in text.split(JOINT)):
+    for item in named(text, framework, algorithms):
         for name, promised in item.answers.items():
             if name in asked and not keeps(
                 asked[name],

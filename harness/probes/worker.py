@@ -22,7 +22,7 @@ from typing import IO, Any, Self
 from harness.contract.adapter import ENTRY_POINT_GROUP, Adapter, training_modules
 from harness.contract.preloading import has_threads, preload
 from harness.contract.run_spec import JOINT
-from harness.interventions.catalogue import Intervention, for_framework, replacement
+from harness.interventions.catalogue import Intervention, by_name, replacement
 from harness.probes import registry
 from harness.probes.contract import Probeable
 from harness.probes.lab import Lab
@@ -158,17 +158,18 @@ def answer(task: Task, names: Sequence[str]) -> int:
         _say(answers, {"versions": [f"{package} {version(package)}" for package in packages]})
         lab = Lab(adapter)
         known = {probe.name: probe for probe in registry.PROBES}
-        with replacement(changes(adapter.name, task.intervention)).made():
+        asked = list(dict.fromkeys(known[name].algorithm for name in names))
+        with replacement(changes(adapter.name, task.intervention, asked)).made():
             for name in names:
                 lab.forget_others(known[name].algorithm)
                 _say(answers, {"result": plain(ask(known[name], lab))})
     return 0
 
 
-def changes(framework: str, text: str) -> list[Intervention]:
-    """Interventions by the names that a task has."""
-    known = for_framework(framework) if text else {}
-    return [known[name] for name in text.split(JOINT)] if text else []
+def changes(framework: str, text: str, algorithms: Sequence[str]) -> list[Intervention]:
+    """Interventions by the names that a task has, which were checked when it was made."""
+    found = [by_name(name, framework, algorithms) for name in text.split(JOINT)] if text else []
+    return [item for item in found if item is not None]
 
 
 def ask(probe: Probe, lab: Lab) -> Result:

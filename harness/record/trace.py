@@ -12,6 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 import pyarrow
+import pyarrow.compute
 import pyarrow.parquet
 
 from harness.record.files import Unusable, first_line, open_regular
@@ -147,3 +148,16 @@ def _batches(path: Path) -> Iterator[Any]:
                 yield from stream
         except (pyarrow.ArrowInvalid, OSError):
             return  # the disk was full in the middle of the last one
+
+
+def episodes(path: Path) -> int:
+    """How many episodes of a training have ended, by its trace.
+
+    Raises:
+        Unusable: The trace is missing or damaged.
+    """
+    with _opened(path) as reader:
+        table = reader.read(columns=["metric"], use_threads=False)
+    return int(
+        pyarrow.compute.sum(pyarrow.compute.equal(table["metric"], "episode/length")).as_py()
+    )

@@ -4,10 +4,11 @@ import gymnasium
 import numpy as np
 import pytest
 
+from envs.minatar import is_game
 from envs.raw.tasks import raw_task
 from envs.tasks import TASK_IDS, make
 
-RAW = [env_id for env_id in TASK_IDS if raw_task(gymnasium.spec(env_id))]
+RAW = [name for name in TASK_IDS if not is_game(name) and raw_task(gymnasium.spec(name))]
 
 
 @pytest.mark.parametrize("env_id", RAW)

@@ -1,0 +1,160 @@
+"""Which mutants of upstream's update code the probes find, and which they miss.
+
+`python benchmarks/mutants.py --output FILE` examines a sample of the mutants of every framework and
+algorithm: a whole short training says whether one changes any weight; the probes then say whether
+they notice. Each mutant has a process of its own, forked from one that has imported the framework
+and knows its answers without a change. What FILE holds is not examined again, so that a run may be
+stopped and gone on with. `--report` only prints the tables.
+"""
+
+import argparse
+import dataclasses
+import functools
+import json
+import os
+import signal
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from harness.contract.adapter import Adapter, installed_adapters, load_adapter, training_modules
+from harness.contract.algorithms import PROBED
+from harness.contract.preloading import preload
+from harness.detection.hunt import BREAKS, EQUIVALENT, FOUND, MISSED, Fate, Known, fate, hunt, know
+from harness.interventions.mutants import Mutant, mutants
+
+LIMIT = 120
+"""Seconds after which a mutant's process is ended: its training does not end."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Examines and reports."""
+    options = _parser().parse_args(arguments)
+    frameworks = options.frameworks.split(",") if options.frameworks else list(installed_adapters())
+    algorithms = options.algorithms.split(",") if options.algorithms else sorted(PROBED)
+    if not options.report:
+        # Before anything is imported: what numba compiles is called a few times only.
+        os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_DISABLE_JIT": "1"}
+        for algorithm in algorithms:
+            for framework in frameworks:
+                if load_adapter(framework).supports(algorithm):
+                    _in_child(functools.partial(examine, framework, algorithm, options), 3600)
+    print(report(read(options.output)))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    add = parser.add_argument
+    add("--output", type=Path, required=True, metavar="FILE", help="JSON, a line per mutant")
+    add("--per", type=int, default=20, help="mutants of each framework's algorithm; 0 is all")
+    add("--seed", type=int, default=0, help="of the sample")
+    add("--frameworks", metavar="A,B")
+    add("--algorithms", metavar="A,B")
+    add("--report", action="store_true", help="only print the tables")
+    return parser
+
+
+def sample(found: Sequence[Mutant], size: int, seed: int) -> list[Mutant]:
+    """Some mutants, by chance; all where `size` is 0."""
+    if not size or size >= len(found):
+        return list(found)
+    chosen = np.random.default_rng(seed).choice(len(found), size, replace=False)
+    return [found[number] for number in sorted(chosen)]
+
+
+def examine(framework: str, algorithm: str, options: argparse.Namespace) -> None:
+    """Examines mutants of one framework's algorithm, each in a process forked from this one."""
+    done = {item.mutant for item in read(options.output)}
+    chosen = sample(mutants(framework, algorithm), options.per, options.seed)
+    waiting = [mutant for mutant in chosen if mutant.whole_name not in done]
+    if not waiting:
+        return
+    adapter = load_adapter(framework)
+    preload(training_modules(adapter, algorithm))
+    known = know(adapter, algorithm)
+    for mutant in waiting:
+        code = _in_child(functools.partial(one, mutant, adapter, known, options.output), LIMIT)
+        if code:
+            _write(options.output, fate(mutant, BREAKS, f"its process ends with {code}", 0, LIMIT))
+        print(json.loads(options.output.read_text().splitlines()[-1]), flush=True)
+
+
+def one(mutant: Mutant, adapter: Adapter, known: Known, path: Path) -> None:
+    """Examines a mutant and keeps what became of it."""
+    _write(path, hunt(mutant, adapter, known))
+
+
+def _in_child(work: Callable[[], None], limit: int) -> int:
+    """Does something in a process of its own; its exit code, negative for a signal."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            signal.alarm(limit)
+            work()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _write(path: Path, found: Fate) -> None:
+    with path.open("a") as file:
+        print(json.dumps(dataclasses.asdict(found)), file=file)
+
+
+def read(path: Path) -> list[Fate]:
+    """What has been examined."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [Fate(**json.loads(line)) for line in lines]
+
+
+def report(found: Sequence[Fate]) -> str:
+    """Tables as Markdown: by operator, framework and algorithm, then all that were missed."""
+    parts = [f"{len(found)} mutants examined, {sum(f.seconds for f in found):.0f} s of CPU time"]
+    for title, key in _GROUPS.items():
+        parts.append(table(title, found, key))
+    missed = [item for item in found if item.outcome == MISSED]
+    parts += [f"Missed ({len(missed)}):", *(f"- `{f.mutant}`: {f.text}" for f in missed)]
+    return (
+        "\n\n".join(parts[: -len(missed)] if missed else parts)
+        + "\n"
+        + "\n".join(parts[-len(missed) :] if missed else [])
+    )
+
+
+_GROUPS: dict[str, Callable[[Fate], str]] = {
+    "operator": lambda item: item.operator,
+    "framework": lambda item: item.mutant.split("/")[0],
+    "algorithm": lambda item: item.mutant.split("/")[1],
+}
+
+
+def table(title: str, found: Iterable[Fate], key: Callable[[Fate], str]) -> str:
+    """Counts of each outcome, and the share that was found of those that train otherwise."""
+    groups: dict[str, Counter[str]] = {}
+    for item in found:
+        for name in (key(item), "all"):
+            groups.setdefault(name, Counter())[item.outcome] += 1
+    rows = [f"| {title} | n | equivalent | break | found | missed | found of those that train |"]
+    rows.append("|---|---|---|---|---|---|---|")
+    for name in (*sorted(groups.keys() - {"all"}), "all"):
+        counts = groups.get(name, Counter())
+        told = counts[FOUND] + counts[MISSED]
+        share = f"{counts[FOUND] / told:.0%}" if told else "-"
+        cells = [counts.total(), *(counts[o] for o in (EQUIVALENT, BREAKS, FOUND, MISSED))]
+        rows.append(f"| {name} | {' | '.join(map(str, cells))} | {share} |")
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

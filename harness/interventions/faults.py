@@ -1,0 +1,303 @@
+"""The fifteen operators of muPRL's Table II: faults that users make when they train an agent.
+
+Each changes a hyperparameter of the unified schema, the training task, or how a run is asked for.
+Ranges of values are those of the reference (testingautomated-usi/muPRL, `mutants/`), where it has
+the operator; the seven that it leaves out have ranges of this project.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.contract.algorithms import ALGORITHMS
+from harness.contract.fields import SpecError
+
+Draw = Callable[[np.random.RandomState, int], float]
+"""A value from a generator as the reference has it, for a run of so many environment steps."""
+
+_TRIES = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """One operator.
+
+    Attributes:
+        id: As in the paper, in small letters.
+        does: In a sentence.
+        field: The hyperparameter that it changes; empty for none.
+        layer: The wrapper that it puts around the training task, and its argument; empty for none.
+        asked: The option of a run that it changes, where it is neither; its values are for the
+            command line.
+        why_not: Why it is not made here; empty where it is.
+        draw: A value from its range; None where it has no value.
+        only: Algorithms that it is for by the paper; empty for all that have the field.
+        in_reference: Whether the reference's tool has it.
+    """
+
+    id: str
+    does: str
+    field: str = ""
+    layer: tuple[str, str] = ("", "")
+    asked: str = ""
+    why_not: str = ""
+    draw: Draw | None = None
+    only: tuple[str, ...] = ()
+    in_reference: bool = True
+
+
+def _of(*values: float) -> Draw:
+    return lambda generator, steps: values[int(generator.choice(len(values)))]
+
+
+def _percent(*percents: float) -> Draw:
+    shares = _of(*percents)
+    return lambda generator, steps: max(int(shares(generator, steps) * steps / 100), 1)
+
+
+def _rounded(low: float, high: float) -> Draw:
+    return lambda generator, steps: round(float(generator.uniform(low, high)), 2)
+
+
+def _entropy(generator: np.random.RandomState, steps: int) -> float:
+    while not (value := round(float(np.exp(generator.uniform(np.log(0.01), np.log(0.2)))), 2)):
+        pass
+    return value
+
+
+_EPISODES = tuple(range(10, 100, 5))
+_STARTS = (0.5, 1, *range(5, 55, 5))
+FAULTS: Mapping[str, Fault] = {
+    fault.id: fault
+    for fault in (
+        Fault(
+            "sdf",
+            "Changes the discount factor.",
+            field="gamma",
+            draw=_of(0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999),
+        ),
+        Fault(
+            "spr",
+            "Makes the training task's reward sparse: what several steps earn is given at once.",
+            layer=("envs.changed:SparseReward", "every"),
+            draw=_of(2, 5, 10, 20, 50, 100),
+            in_reference=False,
+        ),
+        Fault(
+            "srs",
+            "Changes the scale of the training task's rewards.",
+            layer=("envs.changed:ScaledReward", "factor"),
+            draw=_of(0.001, 0.01, 0.1, 10, 100, 1000),
+            in_reference=False,
+        ),
+        Fault(
+            "snr",
+            "Changes the number of steps of a rollout.",
+            field="rollout_steps",
+            draw=_of(*(2**power for power in range(1, 12)), 3072),
+        ),
+        Fault(
+            "sls",
+            "Changes when learning starts.",
+            field="learning_starts",
+            draw=_percent(*_STARTS),
+        ),
+        Fault(
+            "nei",
+            "Trains for fewer steps.",
+            asked="steps",
+            draw=_percent(*_EPISODES),
+        ),
+        Fault(
+            "nrs",
+            "Starts every training episode from the same state.",
+            layer=("envs.changed:FixedStart", ""),
+            in_reference=False,
+        ),
+        Fault(
+            "mna",
+            "Removes the normalisation of actions.",
+            why_not="every framework here brings actions to the task's range in code that acts, "
+            "learns and evaluates; without it a policy cannot be evaluated on the task as it is",
+            in_reference=False,
+        ),
+        Fault(
+            "mno",
+            "Removes the normalisation of observations, from originals with wrappers=normalized.",
+            asked="wrappers",
+            in_reference=False,
+        ),
+        Fault("sec", "Changes the entropy coefficient.", field="ent_coef", draw=_entropy),
+        Fault(
+            "snu",
+            "Changes how often the target network is updated.",
+            field="target_update_interval",
+            draw=_percent(0.5, 1, 5, 10, 15, 20, 25, 30),
+        ),
+        Fault(
+            "spv",
+            "Changes the weight of the online network in a target update.",
+            field="tau",
+            draw=_of(0.0005, 0.0008, 0.001, 0.005, 0.01, 0.02, 0.05, 0.08, 0.1, 0.12),
+            only=("sac", "td3", "ddpg"),
+        ),
+        Fault(
+            "sbs",
+            "Changes the size of the replay buffer.",
+            field="buffer_size",
+            draw=_percent(0.5, 1, 5, 10, 25, 50),
+            in_reference=False,
+        ),
+        Fault(
+            "smr",
+            "Changes the share of random actions that exploration ends with.",
+            field="exploration_final",
+            draw=_rounded(0, 1),
+        ),
+        Fault(
+            "ser",
+            "Changes the share of random actions that exploration begins with.",
+            field="exploration_initial",
+            draw=_rounded(0, 1),
+            in_reference=False,
+        ),
+    )
+}
+"""By name, in the paper's order."""
+
+_NAME = re.compile(rf"({'|'.join(FAULTS)})(?:-([0-9.]+(?:e-?[0-9]+)?))?")
+
+
+@dataclasses.dataclass(frozen=True)
+class Faulty:
+    """A fault with its value.
+
+    Attributes:
+        fault: The operator.
+        value: That it sets; None where it has none.
+    """
+
+    fault: Fault
+    value: float | None
+
+    @property
+    def name(self) -> str:
+        """As on the command line: `sdf-0.9`, `nrs`."""
+        return self.fault.id if self.value is None else f"{self.fault.id}-{told(self.value)}"
+
+    @property
+    def does(self) -> str:
+        """In a sentence."""
+        about = "" if self.value is None else f" Its value is {told(self.value)}."
+        return f"muPRL's {self.fault.id.upper()}. {self.fault.does}{about}"
+
+    @property
+    def set(self) -> dict[str, Any]:
+        """Hyperparameters that it sets."""
+        return {self.fault.field: _number(self.value)} if self.fault.field else {}
+
+    @property
+    def wrap(self) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+        """Layers that it puts around the training task."""
+        layer, argument = self.fault.layer
+        if not layer:
+            return ()
+        given = {argument: _number(self.value)} if argument else {"seed": 0}
+        return ((layer, given),)
+
+
+def told(value: float) -> str:
+    """A value as it stands in a name: whole numbers without a point."""
+    return str(_number(value))
+
+
+def _number(value: float | None) -> Any:
+    return int(value) if value is not None and float(value).is_integer() else value
+
+
+def is_fault(name: str) -> bool:
+    """Whether a name is of the form that these have."""
+    return _NAME.fullmatch(name) is not None
+
+
+def faulty(name: str, algorithm: str) -> Faulty:
+    """A fault by its name.
+
+    Raises:
+        SpecError: Its value is missing or too much, or it is not for the algorithm.
+    """
+    match = _NAME.fullmatch(name)
+    assert match is not None, name
+    fault, text = FAULTS[match[1]], match[2]
+    if fault.asked:
+        raise SpecError(
+            f"intervention={name}: {fault.id} is asked for by {fault.asked}=..., as its own run, "
+            "and is no intervention."
+        )
+    if fault.why_not:
+        raise SpecError(f"intervention={name} is not made: {fault.why_not}.")
+    if not fits(fault, algorithm):
+        fitting = [other for other in ALGORITHMS if fits(fault, other)]
+        raise SpecError(
+            f"intervention={name} is for algorithm={' or '.join(fitting)}, not for {algorithm}."
+        )
+    if (text is None) != (fault.draw is None):
+        hint = f"write {fault.id}-VALUE" if text is None else f"write {fault.id}"
+        raise SpecError(f"intervention={name}: {hint}.")
+    found = Faulty(fault, None if text is None else float(text))
+    if found.name != name:
+        raise SpecError(f"intervention={name}: write {found.name}.")
+    return found
+
+
+def fits(fault: Fault, algorithm: str) -> bool:
+    """Whether a fault is for an algorithm."""
+    fields = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
+    return algorithm in (fault.only or ALGORITHMS) and (not fault.field or fault.field in fields)
+
+
+def drawn(fault: Fault, original: float | None, steps: int, size: int, seed: int) -> list[float]:
+    """Different values from a fault's range, none of them the original's.
+
+    Values are drawn as the reference does, from NumPy's older generator with this seed; of the
+    discount the first are 0.9, 0.45 and 0.7 with seed 0.
+
+    Args:
+        fault: The operator.
+        original: What the original has; None where there is no such number.
+        steps: Environment steps of the original.
+        size: How many are wanted; fewer come where the range has fewer.
+        seed: Of the generator.
+    """
+    if fault.draw is None:
+        return []
+    generator, found = np.random.RandomState(seed), list[float]()
+    for _ in range(_TRIES):
+        if len(found) == size:
+            break
+        value = fault.draw(generator, steps)
+        if value != original and value not in found:
+            found.append(value)
+    return found
+
+
+def names(faults: Sequence[Fault], original: Any, steps: int, size: int, seed: int) -> list[str]:
+    """Interventions of a study: for each fault so many values as its range gives.
+
+    Args:
+        faults: Operators that are interventions.
+        original: Hyperparameters of the original.
+        steps: Its environment steps.
+        size: Values of each.
+        seed: Of the values.
+    """
+    found: list[str] = []
+    for fault in faults:
+        if fault.draw is None:
+            found.append(Faulty(fault, None).name)
+        values = drawn(fault, getattr(original, fault.field, None), steps, size, seed)
+        found += [Faulty(fault, value).name for value in values]
+    return found

@@ -1,0 +1,98 @@
+"""`parallax mutation` on outcomes written by hand."""
+
+import csv
+import json
+import math
+
+import pytest
+
+from analysis.__main__ import main
+from analysis.data.outcomes import OutcomesError, read_outcomes
+from analysis.verdicts.mutation import mutation
+
+ALL, NONE, HALF = [1] * 20, [0] * 20, [1] * 10 + [0] * 10
+MOST = [1] * 4 + [0] * 16  # fails in 80%: not trivial
+
+
+def mutant(operator, value, replay, weak, strong, original=(ALL, ALL)):
+    def tests(pairs):
+        return {"original": list(original), "mutant": pairs} if pairs else {"why_not": "nothing"}
+
+    named = {"replay": tests(replay), "weak": tests(weak), "strong": tests(strong)}
+    return {
+        **{"operator": operator, "value": value, "original_value": 0.99},
+        **{"trained": [0, 1], "seeds": [0, 1], "tests": named},
+    }
+
+
+CONTENT = {
+    "schema": 1,
+    "settings": [
+        {
+            **{"env": "CartPole-v1", "algorithm": "dqn", "hps": "zoo", "framework": "sb3"},
+            **{"originals": [0, 1], "steps": 50000},
+            "mutants": [
+                mutant("sdf", 0.9, [MOST, MOST], [ALL, MOST], [MOST, MOST]),
+                mutant("sdf", 0.5, [MOST, ALL], [ALL, ALL], [MOST, ALL]),
+                mutant("sdf", 0.45, [NONE, NONE], [NONE, NONE], []),  # trivial
+                mutant("sls", 5000.0, [ALL, ALL], [ALL, ALL], []),  # not killable
+                mutant("nrs", None, [ALL, ALL], [ALL, ALL], [], original=(NONE, NONE)),
+            ],
+        }
+    ],
+}
+
+
+@pytest.fixture
+def study(tmp_path):
+    (tmp_path / "mutation.json").write_text(json.dumps(CONTENT))
+    return tmp_path
+
+
+def test_operators_are_judged_by_what_can_be_killed_and_is_not_trivial(study):
+    (setting,) = read_outcomes(study)
+    found = mutation(setting)
+    sdf, sls, nrs = found.operators
+    assert [c.mutant.value for c in sdf.configurations] == [0.45, 0.5, 0.9]
+    assert (sdf.killable, sdf.trivial) == (3, 1)
+    # Weak: mean of 1/2 and 0; strong: mean of 1 and 1/2, over the two that count.
+    assert (sdf.weak.value, sdf.strong.value) == (0.25, 0.75)
+    assert sdf.sensitivity == pytest.approx(2 / 3)
+    assert sdf.chosen.mutant.value == 0.9
+    assert sls.killable == 0 and math.isnan(sls.weak.value) and sls.chosen is None
+    assert nrs.configurations[0].replay.weaker == 2 and math.isnan(nrs.sensitivity)
+    assert (found.weak.value, found.weak.n, found.weak.asked) == (0.25, 1, 3)
+    assert found.sensitivity.n == 1
+
+
+def test_the_command_prints_a_table_and_writes_every_configuration(study, capsys):
+    assert main(["mutation", str(study)]) == 0
+    text = capsys.readouterr().out
+    assert "0.25 (2)" in text and "0.75 (2)" in text and "0.67" in text
+    assert "all 2 originals are weaker" in text and "no tests of the strong generator" in text
+    with (study / "analysis" / "mutation.csv").open() as file:
+        told = list(csv.DictReader(file))
+    assert len(told) == 5 and told[2]["chosen"] == "True" and told[2]["pairs"] == "2"
+    assert main(["mutation", str(study), "--as-published-code"]) == 0
+    assert "as the published code counts" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.update(schema=9), "has schema 9"),
+        (lambda c: c["settings"][0]["mutants"][0]["seeds"].append(2), "of 3 pairs"),
+        (lambda c: c["settings"][0].pop("env"), "not what parallax challenge writes"),
+    ],
+)
+def test_other_files_are_refused(study, change, message):
+    content = json.loads(json.dumps(CONTENT))
+    change(content)
+    (study / "mutation.json").write_text(json.dumps(content))
+    with pytest.raises(OutcomesError, match=message):
+        read_outcomes(study)
+
+
+def test_a_missing_file_says_what_writes_it(tmp_path, capsys):
+    assert main(["mutation", str(tmp_path)]) == 2
+    assert "parallax challenge" in capsys.readouterr().err
