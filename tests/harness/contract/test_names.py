@@ -47,7 +47,7 @@ def test_names_that_would_lead_elsewhere_are_refused(name, value):
     "env", ["", "..", ".x", "/a", "../b", "a/..", "a/.b", "a/b/c", "a/", "a~b/c"]
 )
 def test_names_of_tasks_that_would_lead_elsewhere_are_refused(env):
-    with pytest.raises(SpecError, match="env=.* must be a name that can name a folder"):
+    with pytest.raises(SpecError, match=r"env=.* must be a name that can name a folder"):
         spec_from_dict(a_spec("env", env))
 
 
