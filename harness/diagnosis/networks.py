@@ -161,8 +161,6 @@ class Networks:
     def _replayed(self, batch: Array) -> None:
         """Holds the first minibatch of a window against the observations of the last steps."""
         recent = self._recent()
-        if recent.ndim != 2:  # of images linear layers see what convolutions make of them
-            return
         if not len(recent) or batch.shape[1] < recent.shape[1]:
             return
         self._looks_at_batch = False

@@ -27,8 +27,8 @@ TRAININGS: dict[str, Callable[[Lab], Run]] = {
     "ddpg": ddpg_runs.counting,
 }
 """Those of algorithms whose targets move by tau."""
-ELSEWHERE = ("hidden_sizes", "adam_eps", "clip_range_schedule", "target_entropy")
-"""Fields that other probes measure."""
+ELSEWHERE = ("hidden_sizes", "conv_filters", "adam_eps", "clip_range_schedule", "target_entropy")
+"""Fields that other probes measure, and convolutions, which none does."""
 FIELDS = {
     algorithm: tuple(f.name for f in dataclasses.fields(cls) if f.name not in ELSEWHERE)
     for algorithm, cls in ALGORITHMS.items()
