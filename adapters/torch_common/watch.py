@@ -26,7 +26,15 @@ from harness.contract.events import (
 )
 
 _LINEAR = ("AddmmBackward", "MmBackward", "LinearBackward", "ConvolutionBackward")
-_SHAPES = ("View", "UnsafeView", "Reshape", "_Reshape", "Squeeze", "Unsqueeze", "Transpose")
+_SHAPES: tuple[str, ...] = (
+    "View",
+    "UnsafeView",
+    "Reshape",
+    "_Reshape",
+    "Squeeze",
+    "Unsqueeze",
+    "Transpose",
+)
 _SHAPES += ("Permute", "Clone", "TBackward", "Alias")
 """How autograd calls what computes and what only gives numbers another shape."""
 
