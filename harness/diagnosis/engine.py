@@ -225,7 +225,8 @@ class Engine:
         if self._policy is None:
             return
         try:
-            ask(self._policy)
+            with self._networks.paused():
+                ask(self._policy)
         except Exception as error:
             self._policy = None
             self.trouble(f"the policy cannot be asked: {type(error).__name__}: {error}")

@@ -161,8 +161,8 @@ FIRES = {
     ),
     "BND": ({"series": {"at_bounds": [0.99] * 4}}, {"series": {"at_bounds": [0.99, 0.5, 1, 1]}}),
     "EXP_d1": (
-        {"series": {"random_share": [0.0] * 5}},
-        {"series": {"random_share": [1.0, 0.9, 0.5, 0.1, 0.1]}},
+        {"series": {"random_share": [0.0] * 6}},
+        {"series": {"random_share": [1.0, 0.9, 0.5, 0.1, 0.1, 0.1]}},
     ),
     "EXP_d2": (
         {"series": {"random_share": [1.0, 0.2, *[0.05] * 12]}},
