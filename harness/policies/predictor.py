@@ -86,7 +86,8 @@ def _descend(
     least, best, waited = float("inf"), copy.deepcopy(network.state_dict()), 0
     for _ in range(EPOCHS):
         network.train()
-        for rows in seen[torch.randperm(len(seen), generator=generator)].split(BATCH):
+        order = seen[torch.randperm(len(seen), generator=generator)]
+        for rows in torch.split(order, BATCH):
             optimizer.zero_grad()
             loss_of(network(inputs[rows]), labels[rows]).backward()
             optimizer.step()
