@@ -186,7 +186,7 @@ def play(
         acting = [number for number in range(n) if alive[number]]
         if not acting:
             break
-        for number, action in zip(acting.tolist(), policy(seen[acting]), strict=True):
+        for number, action in zip(acting, policy(seen[acting]), strict=True):
             seen[number], _, ended, _, _ = envs[number].step(action)
             quality[number] = min(quality[number], kind.quality(envs[number]))
             alive[number] = not ended
