@@ -1,6 +1,7 @@
 """How good the diagnosis is and what it costs: faults found, false alarms, CPU time.
 
     python benchmarks/diagnosis.py faults               faulty programs, and their healthy twins
+    python benchmarks/diagnosis.py sabotage             frameworks' own code, set wrong
     python benchmarks/diagnosis.py healthy --seeds 2    false alarms in short runs of frameworks
     python benchmarks/diagnosis.py cost --repeats 5     CPU time, watched over not watched
     python benchmarks/diagnosis.py share                its own share of the time of a training
@@ -31,7 +32,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
 import diagnosis_seams
 
-MODES = ("faults", "healthy", "judge", "cost", "share")
+MODES = ("faults", "sabotage", "healthy", "judge", "cost", "share")
 HALVES = {0: "set on", 1: "judged on"}
 FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou")
 ALGORITHMS = ("ppo", "dqn", "sac", "td3", "ddpg")
@@ -92,6 +93,73 @@ def faults(options: argparse.Namespace) -> None:
             f"{f.level} {name}" for run in runs for name, f in run.items() if f.level != "note"
         )
         print(f"healthy {names[key]}: {dict(counts)}")
+
+
+RATES = {"policy_learning_rate": 0.5, "critic_learning_rate": 0.5}
+SABOTAGES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
+    # words, check, algorithm, task, what is set
+    ("gamma=1", "GAM", "dqn", "CartPole-v1", {"gamma": 1.0}),
+    (
+        "targets every 1500 steps",
+        "AGT_d1_seldom",
+        "dqn",
+        "CartPole-v1",
+        {"target_update_interval": 1500},
+    ),
+    (
+        "exploration 0.05",
+        "EXP_d1",
+        "dqn",
+        "CartPole-v1",
+        {"exploration_initial": 0.05, "exploration_final": 0.04},
+    ),
+    ("exploration over in 40 steps", "EXP_d2", "dqn", "CartPole-v1", {"exploration_steps": 40}),
+    ("buffer of 200", "RPL", "dqn", "CartPole-v1", {"buffer_size": 200, "learning_starts": 100}),
+    ("learning rate 0.5", "NN_update", "dqn", "CartPole-v1", {"learning_rate": 0.5}),
+    ("learning rates 0.5", "NN_update", "ddpg", "Pendulum-v1", RATES),
+    (
+        "reward-times-10",
+        "ENV_d2",
+        "ddpg",
+        "InvertedPendulum-v4",
+        {"intervention": "reward-times-10"},
+    ),
+    ("reward-times-0.1", "", "ddpg", "InvertedPendulum-v4", {"intervention": "reward-times-0.1"}),
+    ("reward-every-10-steps", "", "dqn", "CartPole-v1", {"intervention": "reward-every-10-steps"}),
+    ("same-start", "", "dqn", "CartPole-v1", {"intervention": "same-start"}),
+    ("limits-are-ends", "", "dqn", "CartPole-v1", {"intervention": "limits-are-ends"}),
+)
+"""Runs of frameworks with one thing wrong; an empty check is a change that none asks for."""
+
+
+def sabotage(options: argparse.Namespace) -> None:
+    """Which frameworks' runs that are set wrong are found out by their check."""
+    from harness.contract.fields import SpecError
+
+    counts: dict[str, list[bool]] = collections.defaultdict(list)
+    for words, check, algorithm, task, changes in SABOTAGES:
+        for framework in options.frameworks:
+            begun = time.process_time()
+            with tempfile.TemporaryDirectory() as folder:
+                where = framework, algorithm, task, options.first_seed, Path(folder), "on"
+                try:
+                    _, report = _run(*where, steps=SABOTAGED, period=40, changes=changes)
+                except SpecError as error:
+                    print(f"{words:<30}{framework:<10}not settable: {error}", flush=True)
+                    continue
+            found = {one["id"]: one["level"] for one in report["findings"]}
+            told = [f"{level[0]} {name}" for name, level in found.items() if level != "note"]
+            if check:
+                counts[check].append(check in found)
+            verdict = ("found" if check in found else "MISSED") if check else "no check asks"
+            seconds = time.process_time() - begun
+            print(
+                f"{words:<30}{framework:<10}{check:<15}{verdict:<15}{', '.join(told)} "
+                f"({seconds:.0f} s)",
+                flush=True,
+            )
+    for check, hits in counts.items():
+        print(f"{check:<15}{sum(hits)} of {len(hits)} found")
 
 
 def healthy(options: argparse.Namespace) -> None:
@@ -198,7 +266,7 @@ def share(options: argparse.Namespace) -> None:
             continue
         found = []
         for repeat in range(options.repeats + 1):
-            seams = diagnosis_seams.Seams(time.perf_counter_ns)
+            seams = diagnosis_seams.Seams(diagnosis_seams.CLOCK)
             with tempfile.TemporaryDirectory() as folder, diagnosis_seams.placed(seams):
                 steps = options.steps if repeat else 600
                 _run(framework, algorithm, task, 0, Path(folder), "on", steps=steps)
@@ -228,6 +296,7 @@ def _settings(options: argparse.Namespace) -> list[tuple[str, str, str]]:
     return found
 
 
+SABOTAGED = 2600
 STEPS = {"ppo": 3072, "dqn": 1600}
 SOUND: dict[str, Any] = {
     "learning_rate": 5e-4,
@@ -263,6 +332,8 @@ def _run(
     *,
     recorded: bool = False,
     steps: int = 0,
+    period: int | None = None,
+    changes: dict[str, Any] | None = None,
 ) -> tuple[Any, Any]:
     """One run with values that are known to learn within few steps."""
     import support
@@ -270,6 +341,7 @@ def _run(
     from harness.conformance.trainings import base_hyperparameters
 
     also: dict[str, Any] = {"also": ("diagnosis_recorder:RECORDER",)} if recorded else {}
+    also |= {"period": period} if period else {}
     if recorded:  # as many looks as a longer run has by now
         also["period"] = STEPS.get(algorithm, 1200) // 40
     steps = steps or STEPS.get(algorithm, 1200)
@@ -287,12 +359,15 @@ def _run(
         values |= {"tau": 0.01}
     if algorithm == "ppo":
         values |= {"learning_rate": 1e-3}
+    changes = changes or {}
+    values |= {name: value for name, value in changes.items() if name in values}
+    more = {name: value for name, value in changes.items() if name not in values}
     evaluations = {"eval_every": steps // 2, "eval_episodes": 2}
     spec = support.spec(
         *(framework, algorithm),
         hyperparameters=values,
         alignment="full",
-        **evaluations | {"env": task, "steps": steps, "seed": seed},
+        **evaluations | {"env": task, "steps": steps, "seed": seed} | more,
     )
     spec = dataclasses.replace(spec, diagnosis={"mode": mode, **also}, checkpoint_every=0.0)
     with contextlib.redirect_stdout(io.StringIO()):

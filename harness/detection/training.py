@@ -17,21 +17,6 @@ from harness.record.provenance import weights_sha256
 
 STEPS = 128
 """Environment steps of a training: two small rollouts, or some hundred updates."""
-_WARM_UP = 32
-_MORE: Mapping[str, Mapping[str, Any]] = {
-    "ppo": {
-        **{"ent_coef": 0.01, "value_clip_range": 0.2, "learning_rate_schedule": "linear"},
-        **{"max_grad_norm": 0.5, "target_kl": 0.05, "normalize_advantage": True},
-    },
-    "sac": {"learning_starts": _WARM_UP, "policy_delay": 2},
-    "td3": {"learning_starts": _WARM_UP, "policy_delay": 1},
-    "ddpg": {"learning_starts": _WARM_UP, "gamma": 0.9},
-    "dqn": {
-        **{"learning_starts": _WARM_UP, "double": True, "max_grad_norm": 0.5},
-        **{"target_update_interval": 8, "tau": 0.5},
-    },
-}
-"""Settings of the second training: what is off by default is on, as far as a framework has it."""
 
 
 def digests(adapter: Adapter, algorithm: str) -> tuple[str, ...]:
@@ -45,7 +30,7 @@ def digests(adapter: Adapter, algorithm: str) -> tuple[str, ...]:
         Exception: Whatever ends a training.
     """
     base = _small(adapter, algorithm)
-    more = _with(adapter, algorithm, base, _MORE.get(algorithm, {}))
+    more = _with(adapter, algorithm, base, type(base).varied)
     return tuple(weights_sha256(train(adapter, algorithm, used)) for used in (base, more))
 
 

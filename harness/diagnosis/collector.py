@@ -287,7 +287,8 @@ def _describe(matrices: dict[str, Array]) -> dict[str, tuple[float, float, bool]
     for name, value in matrices.items():
         inputs = value.shape[-1] if value.ndim == 3 else value[0].size
         units = value if value.ndim == 3 else value.reshape(1, len(value), -1)
-        alike = units.shape[1] > 1 and np.ptp(units, axis=1).max() == 0
+        # One input is none of a layer's: such are deviations of Gaussian policies.
+        alike = units.shape[1] > 1 and units.shape[2] > 1 and np.ptp(units, axis=1).max() == 0
         described[name] = (
             float(value.std() * np.sqrt(inputs)),
             float(np.abs(value).mean()),

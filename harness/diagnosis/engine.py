@@ -1,7 +1,7 @@
 """Asks the checks as a training goes on, and keeps what they find: each once, with a count."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from harness.contract.adapter import Policy, Weights
@@ -26,7 +26,9 @@ SHORTEST_PERIOD = 100
 PERIOD_WITHOUT_END = 500
 _ACTING_STEPS = 3
 _TOLD_EVERY = 10  # looks, for who follows the last values
-_CURVE = 64  # points of a signal in the report, at most
+CURVE = 64
+"""Points of a signal in the report, at most."""
+
 _UNEVEN = 0.6180339887498949  # looks must not fall on the rhythm of target updates
 
 Say = Callable[[str], None]
@@ -54,6 +56,7 @@ class Engine:
         changed: Callable[[], None] = lambda: None,
         normalizer: Callable[[], Callable[[Array], Array]] = lambda: lambda batch: batch,
         begins: int = 0,
+        said: Collection[str] = (),
     ) -> None:
         """Does not watch yet.
 
@@ -68,6 +71,7 @@ class Engine:
             normalizer: Today's normalisation of observations, for the policy.
             begins: The step from which it watches; what needs the signal `beginning` is asked
                 only from 0.
+            said: Ids of what was found, and said, before `begins`.
         """
         self.findings: dict[str, Finding] = {}
         self.troubles: list[str] = []
@@ -78,7 +82,7 @@ class Engine:
         }
         self._checks = [check for check in checks if check.id not in self._meaningless]
         self._asked = dict.fromkeys((check.id for check in self._checks), 0)
-        self._normalizer = normalizer
+        self._normalizer, self._said = normalizer, frozenset(said)
         self._period = period or default_period(facts.steps)
         self._collector = Collector(facts)
         self.signals = self._collector.signals
@@ -111,6 +115,9 @@ class Engine:
         """
         self.close()
         self._look()
+        if unasked := self.unasked():
+            told = "; ".join(f"{name} ({', '.join(lacks)})" for name, lacks in unasked.items())
+            self._say(f"[diagnosis] not asked, for want of signals: {told}")
 
     def without_policy(self) -> None:
         """Has nothing asked of a policy, since there is none to ask."""
@@ -119,6 +126,15 @@ class Engine:
     def close(self) -> None:
         """Leaves nothing hooked in."""
         self._networks.close()
+
+    def unasked(self) -> dict[str, list[str]]:
+        """Checks that have not been asked yet since signals are missing, and which."""
+        lacking = {
+            check.id: [name for name in check.needs if not self.signals.has(name)]
+            for check in self._checks
+            if not self._asked[check.id]
+        }
+        return {name: lacks for name, lacks in lacking.items() if lacks}
 
     def report(self) -> dict[str, Any]:
         """Plain data for `diagnosis.json`."""
@@ -131,13 +147,14 @@ class Engine:
             "findings": [dict(finding.told()) for finding in self.findings.values()],
             "asked": dict(self._asked),
             "meaningless": dict(self._meaningless),
+            "unasked": self.unasked(),
             "troubles": list(self.troubles),
             "signals": {
                 name: {
                     "step": signals.step,
                     "last": series.latest,
                     "count": series.count,
-                    "curve": series.curve(_CURVE),
+                    "curve": series.curve(CURVE),
                 }
                 for name, series in {**signals.series, **signals.metrics}.items()
             },
@@ -208,7 +225,8 @@ class Engine:
         if self._policy is None:
             return
         try:
-            ask(self._policy)
+            with self._networks.paused():
+                ask(self._policy)
         except Exception as error:
             self._policy = None
             self.trouble(f"the policy cannot be asked: {type(error).__name__}: {error}")
@@ -223,7 +241,8 @@ class Engine:
                 self.trouble(f"weights cannot be read: {type(error).__name__}: {error}")
         new = [finding for check in list(self._checks) if (finding := self._ask(check))]
         for finding in new:
-            self._say(finding.line())
+            if finding.check.id not in self._said:
+                self._say(finding.line())
         if new or self._looks % _TOLD_EVERY == 0:
             self.changed()
         errors = [finding for finding in new if finding.level == ERROR]

@@ -1,7 +1,7 @@
 """Signals of networks, read in short windows through the watchers of numerical libraries."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,8 @@ class Networks:
             recent: The observations of the last steps, float[n, observations].
         """
         self._signals, self._recent = signals, recent
-        self._looks_at_batch = False
+        self._looks_at_batch, self._pausing = False, False
+        self._batch: Array = np.zeros((0, 0))
         self._hooks: contextlib.ExitStack | None = None
         self._layer_hooks = contextlib.ExitStack()
         self._watchers: list[Watcher] | None = None
@@ -61,6 +62,15 @@ class Networks:
     def is_open(self) -> bool:
         """Whether a window is open."""
         return self._hooks is not None
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """What is computed within is asked by the diagnosis itself, and none of the training's."""
+        self._pausing = True
+        try:
+            yield
+        finally:
+            self._pausing = False
 
     @property
     def knows_who_acts(self) -> bool:
@@ -109,9 +119,10 @@ class Networks:
             return False
         self._leave()
         self._windows += 1
+        self._replayed()
         self._moved(self._before, read())
         self._read_layers()
-        self._layers, self._before = [], {}
+        self._layers, self._before, self._batch = [], {}, np.zeros((0, 0))
         return True
 
     def close(self) -> None:
@@ -133,6 +144,7 @@ class Networks:
     def _chosen(self, forward: Forward) -> None:
         if self._gathering:
             self._policy_places.update(forward.places)
+        if self._gathering or self._pausing:
             return
         shape = getattr(next(iter(forward.inputs), None), "shape", ())
         rows = int(np.prod(shape[:-1])) if len(shape) > 1 else 1
@@ -140,6 +152,8 @@ class Networks:
             self._acting.update(forward.places)
 
     def _computes(self, forward: Forward) -> None:
+        if self._pausing:
+            return
         self._forwards += 1
         if len(self._layers) >= _LAYERS or self._forwards >= _FORWARDS:
             self._layer_hooks.close()  # every call of a layer passes through them
@@ -154,16 +168,17 @@ class Networks:
             return
         given = _array(forward.inputs[0])
         if given is not None and given.ndim == 2 and given.shape[0] > 1:
-            if self._looks_at_batch and given.shape[0] > self._signals.facts.n_envs:
-                self._replayed(given[:_ROWS])
+            # Minibatches have more rows than what is asked when acting, or by evaluations.
+            if self._looks_at_batch and given.shape[0] > len(self._batch):
+                self._batch = given.copy()
             self._layers.append((forward.layer, given[:_ROWS].copy(), forward.places))
 
-    def _replayed(self, batch: Array) -> None:
-        """Holds the first minibatch of a window against the observations of the last steps."""
-        recent = self._recent()
-        if not len(recent) or batch.shape[1] < recent.shape[1]:
+    def _replayed(self) -> None:
+        """Holds the window's first minibatch against the observations of the last steps."""
+        recent, batch = self._recent(), self._batch[:_ROWS]
+        few = len(batch) <= self._signals.facts.n_envs
+        if few or not len(recent) or batch.shape[1] < recent.shape[1]:
             return
-        self._looks_at_batch = False
         recent = recent.astype(np.float32)
         states = batch[:, : recent.shape[1]].astype(np.float32)
         known = set(_rows(recent))

@@ -34,7 +34,7 @@ class Fault:
             command line.
         why_not: Why it is not made here; empty where it is.
         draw: A value from its range; None where it has no value.
-        only: Algorithms that it is for by the paper; empty for all that have the field.
+        continuous: Whether the paper has it for algorithms with continuous actions only.
         in_reference: Whether the reference's tool has it.
     """
 
@@ -45,7 +45,7 @@ class Fault:
     asked: str = ""
     why_not: str = ""
     draw: Draw | None = None
-    only: tuple[str, ...] = ()
+    continuous: bool = False
     in_reference: bool = True
 
 
@@ -142,7 +142,7 @@ FAULTS: Mapping[str, Fault] = {
             "Changes the weight of the online network in a target update.",
             field="tau",
             draw=_of(0.0005, 0.0008, 0.001, 0.005, 0.01, 0.02, 0.05, 0.08, 0.1, 0.12),
-            only=("sac", "td3", "ddpg"),
+            continuous=True,
         ),
         Fault(
             "sbs",
@@ -256,7 +256,8 @@ def faulty(name: str, algorithm: str) -> Faulty:
 def fits(fault: Fault, algorithm: str) -> bool:
     """Whether a fault is for an algorithm."""
     fields = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
-    return algorithm in (fault.only or ALGORITHMS) and (not fault.field or fault.field in fields)
+    fits = not fault.continuous or ALGORITHMS[algorithm].actions == "continuous"
+    return fits and (not fault.field or fault.field in fields)
 
 
 def drawn(fault: Fault, original: float | None, steps: int, size: int, seed: int) -> list[float]:

@@ -183,10 +183,10 @@ def play(
     quality = np.array([kind.quality(env) for env in envs])
     alive = np.ones(n, bool)
     for _ in range(kind.steps):
-        acting = np.flatnonzero(alive)
-        if not len(acting):
+        acting = [number for number in range(n) if alive[number]]
+        if not acting:
             break
-        for number, action in zip(acting.tolist(), policy(seen[acting]), strict=True):
+        for number, action in zip(acting, policy(seen[acting]), strict=True):
             seen[number], _, ended, _, _ = envs[number].step(action)
             quality[number] = min(quality[number], kind.quality(envs[number]))
             alive[number] = not ended

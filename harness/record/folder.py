@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from harness.record.checkpoints import Checkpoints
 from harness.record.files import bytes_writer, json_writer, plain_json
+from harness.record.growing import GrowingFile, Together
 from harness.record.layout import (
     CHECKPOINT_FOLDER,
     DIAGNOSIS_FILE,
@@ -57,6 +58,9 @@ class RunFolder:
     """Holds what one run's files say, and writes it; it has the only say while it holds the lease.
 
     What others do to the files meanwhile changes nothing: they are never read again.
+
+    Attributes:
+        beside: What goes into checkpoints and is no result: loggers' files, findings.
     """
 
     def __init__(self, lease: Lease, content: Mapping[str, Any] | None = None) -> None:
@@ -75,6 +79,7 @@ class RunFolder:
         self._hashes: dict[str, str] = {}
         self._sizes: dict[str, int] = {}
         self.checkpoints = Checkpoints(lease)
+        self.beside = Together()
 
     @functools.cached_property
     def _trace(self) -> TraceWriter:
@@ -107,6 +112,7 @@ class RunFolder:
             "returns": [np.array(returns) for returns in self._returns],
             "lengths": [np.array(lengths) for lengths in self._lengths],
             "trace": self._trace.state(),
+            "beside": self.beside.state(),
         }
 
     def lay_in(self, state: Mapping[str, Any]) -> None:
@@ -116,6 +122,7 @@ class RunFolder:
         self._timesteps = list(state["timesteps"])
         self._returns, self._lengths = list(state["returns"]), list(state["lengths"])
         self._trace.lay_in(state["trace"])
+        self.beside.lay_in(state.get("beside", {}))
         if self._timesteps:
             self._write_evaluations()
 
@@ -191,6 +198,10 @@ class RunFolder:
         """Removes what was found by an attempt whose steps are taken anew, and loggers' files."""
         for name in (DIAGNOSIS_FILE, *LOGGER_FOLDERS):
             self._lease.remove(name)
+
+    def growing(self, name: str, resumes: bool) -> GrowingFile:
+        """A file that others read while it grows; see `GrowingFile`."""
+        return GrowingFile(self._lease, name, resumes)
 
     def keep_diagnosis(self, report: Mapping[str, Any]) -> None:
         """Writes what the diagnosis has found by now; no result is made of it."""

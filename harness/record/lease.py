@@ -151,6 +151,40 @@ class Lease:
         """
         self._guard(lambda: write_atomically(self.folder / name, write, self.staging))
 
+    def grow(self, name: str, begin: bytes) -> IO[bytes]:
+        """Puts a file into the run folder that others may read while it grows.
+
+        Whoever takes the run over replaces it, so that what a former holder still appends reaches
+        nobody.
+
+        Args:
+            name: Of the file, relative to the run folder; its folder is there.
+            begin: What it begins with.
+
+        Returns:
+            The file, open for appending.
+
+        Raises:
+            LeaseLost: The folder has another writer now; nothing was changed.
+            OSError: For example a full disk; the file is as it was.
+        """
+        waypoint = self.staging / Path(name).name
+
+        def put() -> IO[bytes]:
+            file = waypoint.open("wb")
+            try:
+                file.write(begin)
+                file.flush()
+                waypoint.rename(self.folder / name)
+            except BaseException:
+                file.close()
+                raise
+            return file
+
+        grown: list[IO[bytes]] = []
+        self._guard(lambda: grown.append(put()))
+        return grown[0]
+
     def move(self, name: str, new: str) -> None:
         """Renames a file in the run folder, if it is there."""
         waypoint = self.staging / new

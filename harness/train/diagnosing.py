@@ -1,17 +1,17 @@
 """Has a run watched by the diagnosis, and its findings kept in the run folder and the log."""
 
 import contextlib
-import dataclasses
 import functools
 import importlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.contract.algorithms import Hyperparameters
-from harness.diagnosis.engine import Engine
+from harness.diagnosis.engine import CURVE, Engine
 from harness.diagnosis.registry import all_checks, check_thresholds
 from harness.diagnosis.signals import Facts
-from harness.record.diagnosis import read_diagnosis
+from harness.record.diagnosis import Diagnosed, read_diagnosis
 from harness.record.folder import RunFolder
 from harness.record.lease import FolderGone, LeaseLost
 from harness.train.monitor import TrainingMonitor
@@ -23,25 +23,56 @@ WENT_ON = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
 class Diagnosing:
-    """One attempt's diagnosis, and what those before it had found."""
+    """One attempt's diagnosis, and what those before it had found.
 
-    engine: Engine
-    mode: str
-    earlier: tuple[dict[str, Any], ...]
+    Attributes:
+        engine: This attempt's.
+    """
+
+    def __init__(self, engine: Engine, mode: str, before: Diagnosed) -> None:
+        """Begins.
+
+        Args:
+            engine: This attempt's.
+            mode: `on` or `strict`.
+            before: What the run folder told when this attempt took it up.
+        """
+        self.engine, self._mode = engine, mode
+        self._before = before
+        self._kept: Mapping[str, Any] | None = None
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint: the report by now."""
+        told: dict[str, Any] = json.loads(json.dumps(self._report(), default=float))
+        return told
+
+    def lay_in(self, state: Mapping[str, Any]) -> None:
+        """Goes on from a checkpoint, whose report tells what was found by then."""
+        self._kept = state
 
     def keep(self, folder: RunFolder) -> None:
         """Writes the report by now."""
-        report = {"mode": self.mode} | self.engine.report()
-        report["findings"] = together(self.earlier, report["findings"])
         try:
-            folder.keep_diagnosis(report)
+            folder.keep_diagnosis(self._report())
         except (LeaseLost, FolderGone):
             raise
         except OSError as error:  # a full disk: what was found is in the log
             with contextlib.suppress(OSError):
                 self.engine.trouble(f"diagnosis.json cannot be written: {error.strerror}")
+
+    def _report(self) -> dict[str, Any]:
+        report = {"mode": self._mode} | self.engine.report()
+        if self._kept is None:
+            report["findings"] = together(self._before.findings, report["findings"])
+            return report
+        kept = self._kept
+        found = together(kept["findings"], report["findings"])
+        report["findings"] = with_undone(found, self._before.findings)
+        report["looks"] += kept["looks"]
+        for name, told in kept["signals"].items():
+            report["signals"][name] = joined(told, report["signals"].get(name))
+        return report
 
 
 def diagnose(
@@ -67,6 +98,7 @@ def diagnose(
     thresholds: Mapping[str, float] = settings.get("thresholds", {})
     if not troubles:  # what could not be loaded may be whose threshold it is
         check_thresholds(list(thresholds), checks)
+    before = read_diagnosis(folder.path) if begins else Diagnosed(folder.path)
     engine = Engine(
         facts_of(prepared),
         checks,
@@ -76,14 +108,15 @@ def diagnose(
         say=functools.partial(print, flush=True),
         normalizer=monitor.normalizer,
         begins=begins,
+        said={finding["id"] for finding in before.findings},
     )
-    earlier = read_diagnosis(folder.path).findings if begins else ()
-    diagnosing = Diagnosing(engine, settings["mode"], earlier)
+    diagnosing = Diagnosing(engine, settings["mode"], before)
+    folder.beside.add("diagnosis", diagnosing)
     engine.changed = lambda: diagnosing.keep(folder)
     for trouble in troubles:
         engine.trouble(trouble)
     if begins:
-        engine.trouble(WENT_ON.format(step=begins, count=len(earlier)))
+        engine.trouble(WENT_ON.format(step=begins, count=len(before.findings)))
     engine.subscribe(monitor.events)
     return diagnosing
 
@@ -108,6 +141,32 @@ def together(
             before["count"] += finding["count"]
             before["last_step"] = max(before["last_step"], finding["last_step"])
     return list(found.values())
+
+
+def with_undone(
+    found: Sequence[Mapping[str, Any]], undone: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Findings with those of steps that a killed attempt took and that are taken anew.
+
+    What was found then and is found again counts once, from where it was found first.
+    """
+    steps = {finding["id"]: finding["first_step"] for finding in undone}
+    ids = {finding["id"] for finding in found}
+    again = [
+        {**one, "first_step": min(one["first_step"], steps.get(one["id"], one["first_step"]))}
+        for one in found
+    ]
+    return [*again, *(dict(one) for one in undone if one["id"] not in ids)]
+
+
+def joined(before: Mapping[str, Any], now: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A signal of the report with what a checkpoint told of it; the curve stays as short."""
+    if now is None:
+        return dict(before)
+    curve = [*before["curve"], *now["curve"]]
+    every = -(-len(curve) // CURVE)
+    thinned = [*curve[:-1:every], curve[-1]]
+    return {**now, "count": before["count"] + now["count"], "curve": thinned}
 
 
 def facts_of(prepared: Prepared) -> Facts:

@@ -4,23 +4,33 @@ import importlib
 import importlib.util
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from harness.contract.events import End, EpisodeEnd, Evaluation, Events, Metrics
 from harness.contract.fields import SpecError
+from harness.record.folder import RunFolder
+from harness.record.lease import FolderGone, LeaseLost
 
 PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb"}
 """What each kind of file needs; both are optional extras of this project."""
 
+EVENTS_FILE = "events.out.tfevents.0.parallax"
+_HELD = 50_000
+
 
 class Sink(Protocol):
-    """Something that values are written to."""
+    """Something that values are written to, and that a resumed run goes on with."""
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Writes values of one step."""
+
+    def state(self) -> Any:
+        """For a checkpoint: what is told by now is kept from then on."""
+
+    def lay_in(self, state: Any) -> None:
+        """Goes on from there; what was told since the start of this attempt does not count."""
 
     def close(self) -> None:
         """Makes sure that all is on the disk."""
@@ -62,6 +72,18 @@ class Logging:
         """Takes a signal of the diagnosis."""
         self._write({f"diagnosis/{name}": value})
 
+    def state(self) -> Any:
+        """For a checkpoint; None where the sink has failed."""
+        kept: list[Any] = [None]
+        if self._sink is not None:
+            self._guard(lambda sink=self._sink: kept.append(sink.state()))  # type: ignore[misc]
+        return kept[-1]
+
+    def lay_in(self, state: Any) -> None:
+        """Goes on from a checkpoint."""
+        if self._sink is not None:
+            self._guard(lambda sink=self._sink: sink.lay_in(state))  # type: ignore[misc]
+
     def close(self) -> None:
         """Writes no more."""
         sink, self._sink = self._sink, None
@@ -83,12 +105,16 @@ class Logging:
     def _guard(self, act: Callable[[], None]) -> None:
         try:
             act()
+        except (LeaseLost, FolderGone):
+            raise
         except Exception as error:  # another tool's trouble must not end a training
             self._sink = None
             self._say(f"The logger has failed and writes no more: {type(error).__name__}: {error}")
 
 
-def join(logger: str, folder: Path, events: Events, say: Callable[[str], None]) -> Logging | None:
+def join(
+    logger: str, folder: RunFolder, events: Events, say: Callable[[str], None], resumes: bool
+) -> Logging | None:
     """Has a training logged; None where nobody wants that.
 
     Args:
@@ -96,44 +122,72 @@ def join(logger: str, folder: Path, events: Events, say: Callable[[str], None]) 
         folder: The run's; files go into the folder `tensorboard` or `wandb` in it.
         events: Of the training.
         say: Told what fails.
+        resumes: Whether the run goes on from a checkpoint.
     """
     if logger == "none":
         return None
+    kind = _TensorBoard if logger == "tensorboard" else _Wandb
     try:
-        sink: Sink = _TensorBoard(folder) if logger == "tensorboard" else _Wandb(folder)
+        sink: Sink = kind(folder, resumes)
+    except (LeaseLost, FolderGone):
+        raise
     except Exception as error:
         say(f"logger={logger} cannot begin: {type(error).__name__}: {error}")
         return None
-    return Logging(sink, events, say)
+    logging = Logging(sink, events, say)
+    folder.beside.add(logger, logging)
+    return logging
 
 
 class _TensorBoard:
-    """Event files, by TensorBoard's own writer; no library that trains is needed for it."""
+    """An event file in TensorBoard's format; no library that trains is needed for it."""
 
-    def __init__(self, folder: Path) -> None:
-        writer = importlib.import_module("tensorboard.summary.writer.event_file_writer")
+    def __init__(self, folder: RunFolder, resumes: bool) -> None:
+        record_writer = importlib.import_module("tensorboard.summary.writer.record_writer")
         self._event = importlib.import_module("tensorboard.compat.proto.event_pb2").Event
         self._summary = importlib.import_module("tensorboard.compat.proto.summary_pb2").Summary
-        self._writer = writer.EventFileWriter(str(folder / "tensorboard"), flush_secs=10)
+        self._file = folder.growing(f"tensorboard/{EVENTS_FILE}", resumes)
+        self._writer = record_writer.RecordWriter(self._file)
+        if not resumes:
+            self._put(self._event(wall_time=time.time(), file_version="brain.Event:2"))
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         told = [self._summary.Value(tag=name, simple_value=v) for name, v in values.items()]
         summary = self._summary(value=told)
-        self._writer.add_event(self._event(wall_time=time.time(), step=step, summary=summary))
+        self._put(self._event(wall_time=time.time(), step=step, summary=summary))
+
+    def _put(self, event: Any) -> None:
+        self._writer.write(event.SerializeToString())
+
+    def state(self) -> int:
+        return self._file.state()
+
+    def lay_in(self, state: Any) -> None:
+        self._file.lay_in(state or 0)
+        if not state:
+            self._put(self._event(wall_time=time.time(), file_version="brain.Event:2"))
 
     def close(self) -> None:
-        self._writer.close()
+        self._file.close()
 
 
 class _Wandb:
-    """Offline files, which `wandb sync` sends where a user wants; nothing is sent from here."""
+    """Offline files, which `wandb sync` sends where a user wants; nothing is sent from here.
 
-    def __init__(self, folder: Path) -> None:
+    These cannot be shortened. Values are held back until a checkpoint has them, so that a run
+    that is killed and goes on tells none twice; where there are too many to hold, they are
+    written at once. A run that goes on has the same id, and a further folder.
+    """
+
+    def __init__(self, folder: RunFolder, resumes: bool) -> None:
         wandb: Any = importlib.import_module("wandb")
+        known = sorted(folder.path.glob("wandb/offline-run-*-*")) if resumes else []
+        self._held: list[tuple[int, dict[str, float]]] = []
         self._run = wandb.init(
             project="parallax",
-            name="/".join(folder.parts[-6:]),
-            dir=str(folder),
+            id=known[-1].name.rpartition("-")[2] if known else None,
+            name="/".join(folder.path.parts[-6:]),
+            dir=str(folder.path),
             mode="offline",
             settings=wandb.Settings(silent=True, console="off"),
         )
@@ -141,7 +195,21 @@ class _Wandb:
         self._run.define_metric("*", step_metric="step")
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        self._run.log({**values, "step": step})
+        self._held.append((step, dict(values)))
+        if len(self._held) > _HELD:
+            self._hand_over()
+
+    def state(self) -> None:
+        self._hand_over()
+
+    def lay_in(self, state: Any) -> None:
+        self._held.clear()
 
     def close(self) -> None:
+        self._hand_over()
         self._run.finish()
+
+    def _hand_over(self) -> None:
+        for step, values in self._held:
+            self._run.log({**values, "step": step})
+        self._held.clear()

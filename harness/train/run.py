@@ -143,7 +143,9 @@ class _Attempt:
         self.monitor = monitor = TrainingMonitor(prepared, folder, keeper)
         begins = start.about["step"] if start else 0
         self.diagnosis = diagnose(prepared, monitor, folder, begins)
-        self.logging = join(prepared.spec.logger, folder.path, monitor.events, self._say)
+        self.logging = join(
+            *(prepared.spec.logger, folder, monitor.events, self._say), resumes=start is not None
+        )
         if self.logging and self.diagnosis:
             self.diagnosis.engine.signals.told = self.logging.signals
         changed = replacement(prepared.interventions)

@@ -30,6 +30,8 @@ class Hyperparameters:
         asked_by_probes: Whether there are probes of a single update of it.
         small: Values with which a training of some hundred steps shows what each field
             does, in the order in which conformance tries to set them.
+        varied: Values that a second such training has instead, with which what is off in the first
+            is on, or a field has more effect.
         alternatives: Per field, other values to try; the first that a framework takes counts.
     """
 
@@ -41,6 +43,7 @@ class Hyperparameters:
     thesis_table: ClassVar[int | None] = None
     asked_by_probes: ClassVar[bool] = False
     small: ClassVar[Mapping[str, Any]] = {}
+    varied: ClassVar[Mapping[str, Any]] = {}
     alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
 
     if TYPE_CHECKING:  # every algorithm has it, at a place of its own among its fields

@@ -61,6 +61,7 @@ class DDPG(OffPolicy):
         "exploration_noise_kind": "gaussian",
         "exploration_noise": 0.1,
     }
+    varied: ClassVar[Mapping[str, Any]] = {"learning_starts": 32, "gamma": 0.9}
     alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **OffPolicy.alternatives,
         "policy_learning_rate": (0.02,),

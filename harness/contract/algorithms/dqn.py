@@ -76,6 +76,13 @@ class DQN(OffPolicy):
         # Not far below what gradients are, so that less clips.
         "max_grad_norm": 10.0,
     }
+    varied: ClassVar[Mapping[str, Any]] = {
+        "learning_starts": 32,
+        "double": True,
+        "max_grad_norm": 0.5,
+        "target_update_interval": 8,
+        "tau": 0.5,
+    }
     alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **OffPolicy.alternatives,
         "learning_rate": (0.02,),

@@ -68,6 +68,14 @@ class PPO(Hyperparameters):
         "value_clip_range": None,
         "hidden_sizes": (8, 8),
     }
+    varied: ClassVar[Mapping[str, Any]] = {
+        "ent_coef": 0.01,
+        "value_clip_range": 0.2,
+        "learning_rate_schedule": "linear",
+        "max_grad_norm": 0.5,
+        "target_kl": 0.05,
+        "normalize_advantage": True,
+    }
     alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         "learning_rate": (0.02,),
         "learning_rate_schedule": ("linear", "constant"),

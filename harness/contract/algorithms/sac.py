@@ -59,6 +59,7 @@ class SAC(OffPolicy):
         "critic_learning_rate": 0.005,
         "temperature_learning_rate": 0.03,
     }
+    varied: ClassVar[Mapping[str, Any]] = {"learning_starts": 32, "policy_delay": 2}
     alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **OffPolicy.alternatives,
         "policy_learning_rate": (0.02,),

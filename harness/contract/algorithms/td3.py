@@ -59,6 +59,7 @@ class TD3(OffPolicy):
         "policy_learning_rate": 0.01,
         "critic_learning_rate": 0.005,
     }
+    varied: ClassVar[Mapping[str, Any]] = {"learning_starts": 32, "policy_delay": 1}
     alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **OffPolicy.alternatives,
         "policy_learning_rate": (0.02,),

@@ -19,6 +19,9 @@ ENTROPY = (
     "and deterministic policies with noise"
 )
 
+_FIRST = 6
+"""Values by which a share is judged to be low: of eight actions each, where nobody tells it."""
+
 _SIDE = 3
 """Values on either side of a fall."""
 
@@ -37,16 +40,13 @@ def _factor(signals: Signals) -> Series:
 
 
 def wrong_way(signals: Signals, threshold: float) -> Seen | None:
-    """Whether the share of random actions is low from the start, or grows."""
+    """Whether the share of random actions is low when learning begins, or grows."""
     series = _factor(signals)
-    if series.count < 5:
-        return None
-    first = series.first(5)
-    wanted = signals.facts.exploration
-    if (wanted is None or wanted[0] >= 0.5) and first.max() < threshold:
+    first = series.between(signals.facts.learning_starts, np.inf)[:_FIRST]
+    if len(first) == _FIRST and first.mean() < threshold:
         return Seen(
-            f"Only {first.max():.0%} of the first actions are other than greedy ones.",
-            float(first.max()),
+            f"Only {first.mean():.0%} of the first actions are other than greedy ones.",
+            float(first.mean()),
         )
     begin, end = series.first(10).mean(), series.last(20).mean()
     if series.count >= 30 and end - begin > 2.5 * threshold:
@@ -56,10 +56,17 @@ def wrong_way(signals: Signals, threshold: float) -> Seen | None:
 
 def too_fast(signals: Signals, threshold: float) -> Seen | None:
     """Whether nine tenths of the way down are over within too small a share of the run."""
+    facts, total = signals.facts, signals.facts.steps
     steps, values = _factor(signals).all()
-    total = signals.facts.steps
     if len(values) < 10 or not total:
         return None
+    planned = facts.hyperparameters.get("exploration_steps")
+    falls = facts.exploration is not None and facts.exploration[0] - facts.exploration[1] > 0.3
+    if planned and falls and planned < threshold * total:
+        return Seen(
+            f"The share of random actions is to fall within {planned} of {total} steps.",
+            planned / total,
+        )
     values = np.convolve(values, np.full(3, 1 / 3), mode="valid")
     if values[0] < 0.3:
         return None

@@ -137,7 +137,10 @@ def losses(signals: Signals, threshold: float) -> Seen | None:
 
 
 def moves(signals: Signals, threshold: float) -> Seen | None:
-    """Whether one update changes a layer by so large a share of its size."""
+    """Whether one update changes a layer by so large a share of its size; once, by ten times."""
+    largest = float(signals.series["update_ratio"].all()[1].max(initial=0.0))
+    if largest > 10 * threshold:
+        return Seen(f"An optimiser step changed a layer by {largest:.3g} times its size.", largest)
     ratio = _last_median(signals, "update_ratio")
     if ratio is None or ratio <= threshold:
         return None
@@ -294,7 +297,7 @@ CHECKS = (
         WARNING,
         ("update_ratio",),
         0.1,
-        "TheDeepChecker: the ratio's logarithm above -1; median of 5 windows",
+        "TheDeepChecker: the ratio's logarithm above -1; median of 5 windows, or ten times it once",
         moves,
         "a learning rate that is too high.",
         "lower the learning rates.",

@@ -5,11 +5,12 @@ import pytest
 
 from harness.contract.fields import SpecError
 from harness.diagnosis.check import Check
-from harness.diagnosis.checks.targets import recomputed
+from harness.diagnosis.checks.targets import discounted, recomputed
 from harness.diagnosis.collector import entropy, paired
 from harness.diagnosis.networks import effective_rank
 from harness.diagnosis.registry import ABSENT, check_thresholds, default_thresholds, own_checks
-from harness.diagnosis.signals import Facts, Series, Signals, fluctuation
+from harness.diagnosis.signals import Episode, Facts, Series, Signals, fluctuation
+from harness.probes.formulas import gae
 
 CHECKS = {check.id: check for check in own_checks()}
 TABLE = (
@@ -24,7 +25,7 @@ TABLE = (
 )
 
 
-def signals(step=1000, facts=None, series=(), values=None, metrics=()):
+def signals(step=1000, facts=None, series=(), values=None, metrics=(), episodes=()):
     made = Signals(facts or Facts(steps=10_000, gamma=0.99))
     for name, numbers in dict(series).items():
         for index, number in enumerate(numbers):
@@ -34,6 +35,7 @@ def signals(step=1000, facts=None, series=(), values=None, metrics=()):
         made.metrics[name] = Series()
         for index, number in enumerate(numbers):
             made.metrics[name].add(index, number)
+    made.episodes.extend(episodes)
     made.values.update(values or {})
     made.step = step
     return made
@@ -55,31 +57,129 @@ def test_words_are_there(check: Check):
     assert check.needs
 
 
+def episodes(count, returns=1.0, same=True, truncated=True, length=12):
+    """That ended in the same observations and actions, or each in its own."""
+    made = []
+    for index in range(count):
+        rows = np.zeros((10, 2)) + (0 if same else index)
+        made.append(Episode(index * 12, returns, length, truncated, rows, rows))
+    return made
+
+
+def given(**arrays):
+    """Arrays of a small rollout, as `diagnosis.advantages` takes them."""
+    rng = np.random.default_rng(0)
+    made = {name: rng.normal(size=16) for name in ("rewards", "values", "next_values")}
+    made |= {"terminated": np.arange(16) % 5 == 4, "ended": np.arange(16) % 5 == 4}
+    return made | {"gamma": 0.9, "gae_lambda": 0.8} | arrays
+
+
+def estimates(gamma=0.9):
+    known = given()
+    names = ("rewards", "values", "next_values", "terminated", "ended")
+    return gae(*(known[name] for name in names), gamma, 0.8)
+
+
+LATE = {"step": 9500}
+HIGH = Facts(steps=10_000, gamma=0.99, reward_threshold=100.0)
+REPLAY = {"return": [1.0], "replay_recent": [1.0] * 5}
+SAME, OWN = episodes(10), episodes(10, same=False)
+TARGETS = {"rewards": np.ones(8), "next_values": np.ones(8), "gamma": 0.9}
+TARGETS |= {"terminated": np.zeros(8), "truncated": np.zeros(8)}
+
 FIRES = {
     "AGT_d1": (
         {"facts": Facts(target_interval=100), "series": {"target_age": [100, 400]}},
         {"facts": Facts(target_interval=100), "series": {"target_age": [400, 100]}},
+    ),
+    "AGT_d1_seldom": (
+        {"series": {"target_age": [100, 1200]}},
+        {"series": {"target_age": [1200, 400]}},
     ),
     "AGT_d2": (
         {"series": {"target_equal": [1] * 5}},
         {"series": {"target_equal": [1, 1, 0, 1, 1]}},
     ),
     "AGT_d3": ({"series": {"acts_by_itself": [0] * 3}}, {"series": {"acts_by_itself": [0, 1, 0]}}),
+    "AGT_d4": (
+        {"series": {"shift_round": [0.5] * 5}},
+        {"series": {"shift_round": [0.5, 0.0, 0.0, 0.0, 0.0]}},
+    ),
+    "AGT_d4_kl": (
+        {"metrics": {"policy/approx_kl": [0.3] * 5}},
+        {"metrics": {"policy/approx_kl": [0.3, 0.01, 0.01, 0.01, 0.3]}},
+    ),
+    "ENV_d1": (
+        {"series": {"finite": [1, 0]}},
+        {"series": {"finite": [1, 1], "observation_std": [1.0], "outside_space": [0.0]}},
+    ),
+    "ENV_d2": ({"values": {"reward_max": 11.0}}, {"values": {"reward_max": 9.0}}),
+    "ENV_d3": (
+        {"facts": HIGH, "series": {"return": [120.0] * 3}},
+        {"facts": HIGH, "series": {"return": [90.0] * 3}},
+    ),
+    "STT_d1": (
+        {"series": {"observation_size": [11.0, 1.0]}},
+        {"series": {"observation_size": [9.0]}},
+    ),
+    "STT_d2": (
+        {"series": {"same_observation_run": [12, 12, 12]}},
+        {"series": {"same_observation_run": [12, 0, 0]}},
+    ),
+    "STT_d3": (
+        {"episodes": SAME, "series": {"return": [1.0] * 20}},
+        {"episodes": OWN, "series": {"return": [1.0] * 20}},
+    ),
+    "STP_d1": (
+        {"episodes": SAME, "series": {"return": [1.0] * 20}},
+        {"episodes": episodes(10, truncated=False), "series": {"return": [1.0] * 20}},
+    ),
+    "ACN_d6": (
+        {"episodes": SAME, "series": {"return": [1.0] * 20}},
+        {"episodes": SAME, "series": {"return": [1.0] * 10 + [9.0] * 10}},
+    ),
+    "ACN_d0": ({"series": {"entropy": [0.1] * 3}}, {"series": {"entropy": [0.9, 0.1, 0.1]}}),
+    "ACN_d1": (
+        {"series": {"entropy": [0.1] * 3 + [0.9] * 3}},
+        {"series": {"entropy": [0.9] * 3 + [0.1] * 3}},
+    ),
     "ACN_d2": (
         {"series": {"entropy": [0.5] * 10}},
         {"series": {"entropy": [0.5, 0.4] * 5}},
     ),
-    "ACN_d5": (
-        {"series": {"top_action": [0.99] * 4}},
-        {"series": {"top_action": [1, 1, 0.7, 1]}},
+    "ACN_d3": (
+        LATE | {"series": {"entropy": [0.9] * 37 + [0.2] * 3}},
+        LATE | {"series": {"entropy": [0.9] * 10 + [0.2] * 30}},
     ),
+    "ACN_d4": (
+        {"series": {"entropy": [0.9, 0.1] * 5}},
+        {"series": {"entropy": np.linspace(0.9, 0.1, 10)}},
+    ),
+    "ACN_d5": (
+        {"series": {"entropy": [0.1], "top_action": [0.99] * 4}},
+        {"series": {"entropy": [0.1], "top_action": [1, 1, 0.7, 1]}},
+    ),
+    "BND": ({"series": {"at_bounds": [0.99] * 4}}, {"series": {"at_bounds": [0.99, 0.5, 1, 1]}}),
     "EXP_d1": (
-        {"series": {"random_share": [0.0] * 5}},
-        {"series": {"random_share": [1.0, 0.9, 0.5, 0.1, 0.1]}},
+        {"series": {"random_share": [0.0] * 6}},
+        {"series": {"random_share": [1.0, 0.9, 0.5, 0.1, 0.1, 0.1]}},
     ),
     "EXP_d2": (
         {"series": {"random_share": [1.0, 0.2, *[0.05] * 12]}},
         {"step": 10_000, "series": {"random_share": np.linspace(1, 0.05, 14)}},
+    ),
+    "NN_activation": (
+        {"values": {"activations_finite": True}, "series": {"dead": [0.9] * 5}},
+        {"values": {"activations_finite": True}, "series": {"dead": [0.9, 0.1, 0.1, 0.1, 0.9]}},
+    ),
+    "NN_dormant": (
+        {"series": {"dormant": [0.9] * 5}},
+        {"series": {"dormant": [0.9] * 4}},
+    ),
+    "NN_rank": ({"series": {"rank": [0.01] * 3}}, {"series": {"rank": [0.01, 0.5, 0.5]}}),
+    "NN_linear": (
+        {"series": {"linear_after_linear": [1.0] * 3}},
+        {"series": {"linear_after_linear": [1.0, 0.0, 1.0]}},
     ),
     "NN_weight": (
         {"values": {"weights_finite": True, "first_weights": {"a": (0.0, 0.1, True)}}},
@@ -93,19 +193,86 @@ FIRES = {
         {"series": {"gradient_norm": [1.0, np.nan]}},
         {"series": {"gradient_norm": [1.0] * 20}},
     ),
+    "NN_unreached": (
+        {"values": {"unreached": {7: 24}, "zero_gradients": {}, "parameters": 9}},
+        {
+            "values": {"unreached": {}, "zero_gradients": {7: 24}, "parameters": 9},
+            "series": {"dead": [1.0]},
+        },
+    ),
+    "NN_loss": (
+        {"series": {"loss": [1.0] * 64 + [1e5] * 64}},
+        {"series": {"loss": [1.0] * 64 + [1e3] * 64}},
+    ),
+    "NN_update": (
+        {"series": {"update_ratio": [0.3] * 5}},
+        {"series": {"update_ratio": [0.3, 0.01, 0.01, 0.01, 0.3]}},
+    ),
     "OVR": (
         {"series": {"value_size": [1e3] * 5}, "values": {"reward_max": 1.0}},
         {"series": {"value_size": [90.0] * 5}, "values": {"reward_max": 1.0}},
     ),
     "RWD_d1": ({"series": {"return": [-200.0] * 20}}, {"series": {"return": range(20)}}),
+    "RWD_d2": (
+        LATE | {"series": {"return": [0.0] * 80 + [0, 1, 0, 9, 0, 0] * 3 + [0, 90, 0] * 2}},
+        LATE | {"series": {"return": [0.0, 5.0, 9.0] * 40}},
+    ),
+    "RWD_d3": (
+        {"facts": HIGH, "series": {"return": [50.0] * 10}},
+        {"facts": HIGH, "series": {"return": [99.5] * 10}},
+    ),
+    "RPL": ({"step": 3000, "series": REPLAY}, {"step": 2000, "series": REPLAY}),
+    "RPL_stale": (
+        {"series": {"replay_shift": [9.0] * 5}},
+        {"series": {"replay_shift": [9.0, 1.0, 1.0, 1.0, 9.0]}},
+    ),
+    "GAM": (
+        {"facts": Facts(gamma=1.0), "series": {"return": [1.0]}},
+        {"facts": Facts(gamma=0.999), "series": {"return": [1.0]}},
+    ),
+    "MET": (
+        {
+            "step": 9000,
+            "metrics": {"loss": [1.0] * 5},
+            "values": {"metric_steps": {"loss": 4}, "metric_gaps": {"loss": 1}},
+        },
+        {
+            "step": 2000,
+            "metrics": {"loss": [1.0] * 5},
+            "values": {"metric_steps": {"loss": 4}, "metric_gaps": {"loss": 1}},
+        },
+    ),
+    "QTR_d1": (
+        {"values": {"targets": TARGETS | {"targets": np.full(8, 2.0)}}},
+        {"values": {"targets": TARGETS | {"targets": np.full(8, 1.9)}}},
+    ),
+    "QTR_ends": (
+        {"values": {"targets_told": (9000, 0.0), "ended_by_task": 50}},
+        {"values": {"targets_told": (9000, 400.0), "ended_by_task": 50}},
+    ),
+    "ADV": (
+        {"values": {"advantages": given(advantages=estimates(gamma=1.0))}},
+        {"values": {"advantages": given(advantages=estimates())}},
+    ),
+    "RTN": (
+        {"values": {"returns": given(rewards=np.ones(9), returns=np.arange(9.0))}},
+        {"values": {"returns": given(rewards=np.ones(9), returns=discounted(np.ones(9), 0.9))}},
+    ),
 }
+
+
+def test_every_check_has_a_case():
+    assert set(FIRES) == set(CHECKS)
 
 
 @pytest.mark.parametrize("name", FIRES)
 def test_a_check_sees_its_fault_and_not_its_absence(name):
-    faulty, healthy = FIRES[name]
-    assert asked(name, signals(**faulty)) is not None
-    assert asked(name, signals(**healthy)) is None
+    faulty, healthy = (signals(**case) for case in FIRES[name])
+    needs = set(CHECKS[name].needs) - {"beginning", "random_share"}
+    assert all(made.has(need) for need in needs for made in (faulty, healthy))
+    assert CHECKS[name].is_due(faulty) or CHECKS[name].stage != "throughout"
+    assert asked(name, faulty) is not None
+    assert asked(name, healthy) is None
 
 
 def minibatch(form):

@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+import support
 
 from envs.make import make_training_env
 from harness.contract.fields import SpecError
 from harness.policies.challenging import Change, change_of
 from harness.policies.configurations import Played, kind_of, play, starts
 from harness.policies.generators import STRONG, WEAK, lessons, strong, weak
+from harness.policies.loading import load
+from harness.record.trace import episodes
 
 CARTPOLE = kind_of("CartPole-v1")
 
@@ -77,9 +80,12 @@ def test_runs_that_nearly_always_fail_teach_nothing():
     assert lessons(where, [np.arange(60) < 20] * 2) is None  # 40 failures are too few
 
 
-def test_a_predictor_leads_the_strong_generator_to_failures():
+def test_a_predictor_leads_the_strong_generator_to_failures(monkeypatch):
+    from harness.policies import predictor as network
     from harness.policies.predictor import learn
 
+    monkeypatch.setattr(network, "EPOCHS", 60)
+    monkeypatch.setattr(network, "RATE", 3e-3)
     generator = np.random.default_rng(0)
     where = CARTPOLE.draw(generator, 400, 4)
     failed = where[:, 2] > 0.02
@@ -88,6 +94,33 @@ def test_a_predictor_leads_the_strong_generator_to_failures():
     chosen = strong(CARTPOLE, 4, predictor, number=1, seed=0)
     assert len(chosen) == STRONG and (chosen[:, 2] > 0.02).mean() > 0.95
     assert predictor.accuracy > 0.8
+
+
+@pytest.mark.parametrize("framework", ["cleanrl", pytest.param("sb3", marks=pytest.mark.long)])
+def test_a_replay_of_a_run_begins_where_its_episodes_began(framework, tmp_path, monkeypatch):
+    from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+
+    begun, reset = [], CartPoleEnv.reset
+
+    def watched(self, **arguments):
+        found = reset(self, **arguments)
+        begun.append(self.state)
+        return found
+
+    spec = support.spec(
+        framework,
+        "dqn",
+        hyperparameters={"learning_starts": 500, "buffer_size": 1000},
+        env="CartPole-v1",
+        **{"steps": 300, "eval_every": 300, "eval_episodes": 1, "alignment": "thesis"},
+    )
+    monkeypatch.setattr(CartPoleEnv, "reset", watched)
+    folder, run = support.run(spec, tmp_path)
+    assert run["status"] == "completed", run["failure"]
+    monkeypatch.undo()
+    agent, count = load(folder), episodes(folder / "trace.parquet")
+    assert count > 5
+    assert np.array_equal(starts(agent.env, CARTPOLE, count), begun[:count])
 
 
 def test_tasks_that_nobody_has_described_are_refused():

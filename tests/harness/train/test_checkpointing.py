@@ -1,6 +1,7 @@
 """A run that ended early goes on from what it kept, and says from where and why."""
 
 import dataclasses
+import json
 import os
 import signal
 
@@ -234,3 +235,48 @@ def test_minutes_between_checkpoints_are_checked_and_identify_nothing():
     for wrong in (-1, "often", None, True, float("nan"), float("inf")):
         with pytest.raises(SpecError, match=r"checkpoint_every=.* must be a number of minutes"):
             support.spec(checkpoint_every=wrong)
+
+
+def logged(folder):
+    """Step, name and value of all that TensorBoard reads, in order."""
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    (file,) = (folder / "tensorboard").iterdir()
+    return [
+        (event.step, value.tag, value.tensor.float_val[0])
+        for event in EventFileLoader(str(file)).Load()
+        for value in event.summary.value
+    ]
+
+
+def test_what_is_logged_beside_is_neither_lost_nor_told_twice(tmp_path):
+    watched = {"diagnosis": {"mode": "on", "period": 8}, "logger": "tensorboard"}
+    prepared, whole = a_run(tmp_path / "whole", **watched)
+    go(prepared, whole)
+    prepared, folder = a_run(tmp_path / "killed", **watched)
+    go(prepared, folder, accident=fail, at=30)
+    went_on = go(prepared, folder)
+    assert went_on["resumed_from"] == 24
+    names = ("norm", "episode/return", "evaluation/return")
+    one, other = ([told for told in logged(it) if told[1] in names] for it in (whole, folder))
+    assert one == other and len(one) > len(set(names))
+
+
+def test_findings_of_before_are_kept_and_said_once(tmp_path, capsys):
+    asked = {"mode": "on", "period": 8, "thresholds": {"GAM": 0.5}}
+    prepared, folder = a_run(tmp_path, diagnosis=asked)
+    go(prepared, folder, accident=fail, at=61)
+    before = json.loads((folder / "diagnosis.json").read_text())
+    capsys.readouterr()
+    go(prepared, folder)
+    assert " GAM " not in capsys.readouterr().out  # it has been said
+    after = json.loads((folder / "diagnosis.json").read_text())
+    counts = [
+        {one["id"]: one["first_step"] for one in told["findings"]} for told in (before, after)
+    ]
+    assert counts[0] and counts[0].items() <= counts[1].items()
+    assert any("starts anew at step 56" in trouble for trouble in after["troubles"])
+    curve = after["signals"]["norm"]["curve"]
+    steps = [step for step, _ in curve]
+    assert steps == sorted(set(steps)) and len(steps) == STEPS // ROUND

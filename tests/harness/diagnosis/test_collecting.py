@@ -1,0 +1,129 @@
+"""Signals of made-up steps: bounded memory, images, and what is missing is told by name."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from harness.contract.events import Attached, EnvStep, Events, Metrics, Transition
+from harness.diagnosis import Check, Facts, Seen
+from harness.diagnosis.collector import CHUNK, Collector
+from harness.diagnosis.engine import Engine, default_period
+from harness.diagnosis.registry import all_checks, own_checks
+
+CONTINUOUS = {"action_low": (-1.0,), "action_high": (1.0,)}
+
+
+def walk(collector, begin, end, shape=(3,), choices=0, episode=40, n_envs=1):
+    """Notes steps, and a metric every tenth."""
+    rng = np.random.default_rng(begin)
+    for step in range(begin, end):
+        collector.signals.step = step
+        action = int(rng.integers(choices)) if choices else rng.uniform(-1, 1, 1)
+        ended = step % episode == episode - 1
+        seen = rng.normal(size=shape)
+        collector.transition(Transition(step % n_envs, action, seen, 1.0, ended, False))
+        if step % 10 == 0:
+            collector.metrics(Metrics({"loss": 1.0, "entropy": 2.0}))
+
+
+def test_memory_does_not_grow_with_steps():
+    collector = Collector(Facts(steps=10**6, **CONTINUOUS))
+    walk(collector, 0, 20_000)
+    early = len(pickle.dumps(collector.__dict__))
+    walk(collector, 20_000, 60_000)
+    late = len(pickle.dumps(collector.__dict__))
+    assert late < 1.5 * early  # a series is between half and all of its 256 values
+    assert late < 200_000
+
+
+def test_images_are_noted_and_shown_as_they_are():
+    collector = Collector(Facts(choices=3))
+    walk(collector, 0, CHUNK + 40, shape=(4, 4, 2), choices=3)
+    shapes = []
+    collector.ask(lambda seen: shapes.append(seen.shape) or np.zeros(len(seen), int), np.asarray)
+    assert shapes[0][1:] == (4, 4, 2)
+    assert collector.recent().shape == (CHUNK, 32)
+
+
+def test_episodes_of_several_copies_are_told_apart():
+    collector = Collector(Facts(choices=2, n_envs=2))
+    for step in range(40):
+        ended = step in (18, 39)  # copies 0 and 1, after 10 and 20 steps of theirs
+        collector.transition(Transition(step % 2, 1, np.zeros(3), 1.0, ended, False))
+    assert [(e.length, e.episode_return) for e in collector.signals.episodes] == [
+        (10, 10.0),
+        (20, 20.0),
+    ]
+
+
+def watched(checks, steps=300, period=50):
+    """What is said of a training that attaches no networks."""
+    said, events = [], Events()
+    engine = Engine(Facts(steps=steps, choices=2), checks, {}, period=period, say=said.append)
+    engine.subscribe(events)
+    events.tell(Attached(lambda seen: np.zeros(len(seen), int), dict))
+    count, told = events.stepper(), events.teller(Transition)
+    rng = np.random.default_rng(0)
+    for step in range(steps):
+        count()
+        told(Transition(0, int(rng.integers(2)), rng.normal(size=3), 1.0, step % 30 == 29, False))
+    engine.end()
+    return engine, said
+
+
+def check(name, *needs):
+    words = ("causes", "remedies", "may be wrong")
+    return Check(
+        *(name, "mine", "throughout", "warning", needs, 0.0, "own", lambda s, t: Seen("It is.", 1)),
+        *words,
+    )
+
+
+def test_what_cannot_be_asked_is_told_once_with_the_signal_it_lacks():
+    engine, said = watched([check("MINE", "return"), check("OTHER", "lenght", "return")])
+    assert engine.unasked() == {"OTHER": ["lenght"]} == engine.report()["unasked"]
+    assert len([line for line in said if "OTHER (lenght)" in line]) == 1
+    assert len([line for line in said if "MINE" in line]) == 1
+    assert not engine.troubles
+
+
+def test_a_class_that_cannot_be_imported_is_told_by_name():
+    checks, troubles = all_checks(["no_such_module:CHECK", "json:JSONDecoder"])
+    assert [one.id for one in checks] == [one.id for one in own_checks()]
+    assert "no_such_module:CHECK" in troubles[0] and "json:JSONDecoder" in troubles[1]
+
+
+def test_looks_are_a_hundredth_of_the_run_apart_at_uneven_steps():
+    assert default_period(10**6) == 10**4 and default_period(3000) == 100
+    engine, _ = watched([], steps=3000, period=100)
+    assert 28 <= engine.report()["looks"] <= 32
+
+
+def test_a_policy_that_fails_is_told_once_and_asked_no_more():
+    said, events = [], Events()
+    engine = Engine(Facts(steps=300, choices=2), own_checks(), {}, period=20, say=said.append)
+    engine.subscribe(events)
+
+    def fails(seen):
+        raise ValueError("on purpose")
+
+    events.tell(Attached(fails, dict))
+    count, told = events.stepper(), events.teller(Transition)
+    for _ in range(300):
+        count()
+        told(Transition(0, 1, np.zeros(3), 1.0, False, False))
+    assert len([line for line in said if "on purpose" in line]) == 1
+    assert events.has_subscriber(EnvStep)
+
+
+@pytest.mark.parametrize("scale", [1, 5])
+def test_actions_of_any_range_have_the_same_entropy(scale):
+    facts = Facts(action_low=(-scale,), action_high=(scale,))
+    collector = Collector(facts)
+    rng = np.random.default_rng(0)
+    for step in range(3 * CHUNK):
+        collector.signals.step = step
+        action = scale * rng.uniform(-1, 1, 1)
+        collector.transition(Transition(0, action, rng.normal(size=2), 0.0, False, False))
+    assert collector.signals.series["entropy"].latest == pytest.approx(0.98, abs=0.02)
