@@ -9,13 +9,17 @@ from harness.probes.contract import Step
 from harness.probes.lab import Lab, Run
 from harness.probes.ppo import readings, trainings
 from harness.probes.ppo.trainings import ANNEALED_EPOCHS, CLIP, CODE
-from harness.probes.probe import Measurement, Probe, listed
+from harness.probes.probe import Measurement, Probe, Unmeasured, listed
 from harness.probes.results import Array, Axis
 
 LEFT = np.array([1.0, 0.75, 0.5, 0.25])
 """What is left of an annealed quantity in each of four rollouts."""
 WIDEST, HALVINGS = 4.0, 9
 """Search for another clip range: as shares of that set, and how often the interval is halved."""
+FARTHEST = 0.9
+"""Largest distance from 1 of a ratio beside which the range is set; 1 leaves no lower bound."""
+SLOWER = (0.005, 0.00125)
+"""Learning rates of further trainings, if all ratios of the first are farther."""
 BRACKET = 0.004
 """How near on both sides, as shares, a clip range is set to a ratio to see on which side it is."""
 
@@ -48,22 +52,28 @@ def _edge(beyond: Array, clipped: NDArray[np.bool_]) -> float:
 
 
 def _constant_clip_range(lab: Lab) -> Measurement:
-    # Ratios of the second pass do not depend on the range: it is set right beside one of them.
-    free = trainings.whole_batches(lab)
-    beyond, _, side = _clipped(free, 0, readings.later(free)[0])
-    value = []
-    for sign in (1.0, -1.0):
-        mine = np.flatnonzero((side == sign) & (beyond > 0))
-        row = mine[np.argmin(np.abs(beyond[mine] - CLIP))]
-        value.append(CLIP * _unit(lab, int(row), float(beyond[row])))
+    value = [CLIP * _unit(lab, *_beside(lab, sign)) for sign in (1.0, -1.0)]
     return Measurement(np.array(value), np.full(2, CLIP))
 
 
-def _unit(lab: Lab, row: int, distance: float) -> float:
+def _beside(lab: Lab, side: float) -> tuple[dict[str, float], int, float]:
+    # Ratios of the second pass do not depend on the range, which is set right beside one of them.
+    # Where all are so far from 1 that no framework need take such a range, a slower training's.
+    for changes in ({}, *({"learning_rate": rate} for rate in SLOWER)):
+        free = trainings.whole_batches(lab, **changes)
+        beyond, _, sides = _clipped(free, 0, readings.later(free)[0])
+        mine = np.flatnonzero((sides == side) & (beyond > 0) & (beyond < FARTHEST))
+        if len(mine):
+            row = mine[np.argmin(np.abs(beyond[mine] - CLIP))]
+            return changes, int(row), float(beyond[row])
+    raise Unmeasured("no ratio is near enough to 1 on that side")
+
+
+def _unit(lab: Lab, changes: dict[str, float], row: int, distance: float) -> float:
     """At how many times the clip range that is set a ratio is clipped."""
 
     def is_clipped(share: float) -> bool:
-        run = trainings.whole_batches(lab, clip_range=distance / share)
+        run = trainings.whole_batches(lab, **changes, clip_range=distance / share)
         return bool(_clipped(run, 0, readings.later(run)[0])[1][row])
 
     if is_clipped(1 + BRACKET) and not is_clipped(1 - BRACKET):
