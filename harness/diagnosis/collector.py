@@ -119,7 +119,11 @@ class Collector:
         biases = [v for name, v in now.items() if name.endswith("bias") and v.size]
         if biases:
             signals.add("bias_size", max(float(np.abs(value).mean()) for value in biases))
-        matrices = {n: v for n, v in now.items() if v.ndim >= 2 and "target" not in n}
+        matrices = {
+            name: value
+            for name, value in now.items()
+            if value.ndim >= 2 and "target" not in name and not name.endswith("bias")
+        }
         signals.add(
             "weight_size", max((float(np.abs(v).mean()) for v in matrices.values()), default=0)
         )
