@@ -22,7 +22,7 @@ from harness.diagnosis.signals import Array, Facts
 
 SCHEMA = 1
 LOOKS = 100
-SHORTEST_PERIOD = 100
+SHORTEST_PERIOD = 200
 PERIOD_WITHOUT_END = 500
 _ACTING_STEPS = 3
 _TOLD_EVERY = 10  # looks, for who follows the last values
@@ -114,7 +114,7 @@ class Engine:
             TrainingError: A finding at error level, where such end the training.
         """
         self.close()
-        self._look()
+        self._look(last=True)
         if unasked := self.unasked():
             told = "; ".join(f"{name} ({', '.join(lacks)})" for name, lacks in unasked.items())
             self._say(f"[diagnosis] not asked, for want of signals: {told}")
@@ -192,10 +192,11 @@ class Engine:
         self._looks += 1
         # Between half and one and a half periods, one on average.
         self._next = step + self._period * (0.5 + math.fmod(self._looks * _UNEVEN, 1.0))
-        self._follow_up = step + self._facts.n_envs
-        if self._looks % 2:  # windows in turn: they are what a look costs most for
+        if self._looks % 2:  # in turn, as windows are what a look costs most for
             self._update_due = True
-        elif self._watches and not self._networks.is_open:
+            return
+        self._follow_up = step + self._facts.n_envs
+        if self._watches and not self._networks.is_open:
             self._guard(lambda: self._networks.open_acting(self._policy))
             if self._networks.is_open:
                 self._acting_until = step + _ACTING_STEPS * self._facts.n_envs
@@ -231,9 +232,9 @@ class Engine:
             self._policy = None
             self.trouble(f"the policy cannot be asked: {type(error).__name__}: {error}")
 
-    def _look(self) -> None:
+    def _look(self, last: bool = False) -> None:
         self._ask_policy(lambda policy: self._collector.ask(policy, self._normalizer()))
-        if self._weights is not None:
+        if self._weights is not None and (self._looks % 2 == 0 or last):
             try:
                 self._collector.weights(self._weights())
             except Exception as error:
@@ -280,5 +281,5 @@ class Engine:
 
 
 def default_period(steps: int | None) -> int:
-    """Environment steps between looks: a hundredth of the run, and 100 at least."""
+    """Environment steps between looks: a hundredth of the run, and 200 at least."""
     return max(SHORTEST_PERIOD, steps // LOOKS) if steps else PERIOD_WITHOUT_END

@@ -65,7 +65,8 @@ class Diagnosis:
                 on-policy algorithm, so that nothing is asked of a replay.
             thresholds: By a check's id, where it is not the default.
             also: Checks of your own.
-            period: Environment steps between looks; a hundredth of `steps`, else 500.
+            period: Environment steps between looks; a hundredth of `steps` and 200
+                at least, 500 where `steps` is not said.
             strict: Whether a finding at error level raises `TrainingError` in `env.step`.
             say: Told each finding, once.
 

@@ -8,13 +8,13 @@ from faulty_programs.dqn import FAULTS, train
 from harness.contract.events import TrainingError
 from harness.diagnosis import Check, Diagnosis, Seen
 
-STEPS = 700
+STEPS, PERIOD = 700, 40
 
 
 @pytest.fixture(scope="module")
 def healthy():
     lines = []
-    return *train(steps=STEPS, say=lines.append), lines
+    return *train(steps=STEPS, period=PERIOD, say=lines.append), lines
 
 
 def test_weights_are_the_same_to_the_last_bit(healthy):
@@ -34,13 +34,13 @@ def test_the_healthy_twin_has_none_of_the_faults(healthy):
     "fault", ["target_acts", "target_never_updated", "ends_ignored", "weights"]
 )
 def test_a_fault_is_found(fault):
-    found, _ = train(fault, steps=STEPS)
+    found, _ = train(fault, steps=STEPS, period=PERIOD)
     assert FAULTS[fault] in found
 
 
 def test_strict_ends_the_program():
     with pytest.raises(TrainingError, match="QTR_d1"):
-        train("ends_ignored", steps=STEPS, strict=True)
+        train("ends_ignored", steps=STEPS, period=PERIOD, strict=True)
 
 
 def broken(signals, threshold):
