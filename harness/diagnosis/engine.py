@@ -90,7 +90,8 @@ class Engine:
         self._policy: Policy | None = None
         self._weights: Callable[[], Weights] | None = None
         self._next, self._looks = float(begins + self._period), 0
-        self._due = self._next
+        self._due = float(begins)
+        self._has_begun = bool(begins)
         if not begins:
             self.signals.values["beginning"] = True
         self._update_due, self._updating, self._acting_until = True, False, 0
@@ -176,6 +177,9 @@ class Engine:
             self._act(step)
 
     def _act(self, step: int) -> None:
+        if not self._has_begun:  # weights as they begin
+            self._has_begun = True
+            self._read_weights()
         if step >= self._next:
             self._look()
             self._schedule(step)
@@ -232,14 +236,19 @@ class Engine:
             self._policy = None
             self.trouble(f"the policy cannot be asked: {type(error).__name__}: {error}")
 
+    def _read_weights(self) -> None:
+        if self._weights is None:
+            return
+        try:
+            self._collector.weights(self._weights())
+        except Exception as error:
+            self._weights = None
+            self.trouble(f"weights cannot be read: {type(error).__name__}: {error}")
+
     def _look(self, last: bool = False) -> None:
         self._ask_policy(lambda policy: self._collector.ask(policy, self._normalizer()))
-        if self._weights is not None and (self._looks % 2 == 0 or last):
-            try:
-                self._collector.weights(self._weights())
-            except Exception as error:
-                self._weights = None
-                self.trouble(f"weights cannot be read: {type(error).__name__}: {error}")
+        if self._looks % 2 == 0 or last:
+            self._read_weights()
         new = [finding for check in list(self._checks) if (finding := self._ask(check))]
         for finding in new:
             if finding.check.id not in self._said:
@@ -249,6 +258,7 @@ class Engine:
         errors = [finding for finding in new if finding.level == ERROR]
         if self._strict and errors:
             worst = errors[0]
+            self.close()
             raise TrainingError(
                 f"diagnosis=strict ended the run: {worst.check.id} ({worst.check.name}) at step "
                 f"{worst.first_step}: {worst.seen.text} diagnosis=on would go on."

@@ -3,7 +3,9 @@
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from faulty_programs.dqn import FAULTS, train
+from torch.optim import optimizer
 
 from harness.contract.events import TrainingError
 from harness.diagnosis import Check, Diagnosis, Seen
@@ -38,9 +40,11 @@ def test_a_fault_is_found(fault):
     assert FAULTS[fault] in found
 
 
-def test_strict_ends_the_program():
+def test_strict_ends_the_program_and_leaves_nothing_hooked_in():
+    hooks, backward = optimizer._global_optimizer_post_hooks, torch.Tensor.backward
     with pytest.raises(TrainingError, match="QTR_d1"):
         train("ends_ignored", steps=STEPS, period=PERIOD, strict=True)
+    assert not hooks and torch.Tensor.backward is backward
 
 
 def broken(signals, threshold):
