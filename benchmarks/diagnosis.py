@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, default=Path("results/diagnosis-healthy"))
     parser.add_argument("--programs", nargs="*", help="numbers of posts; all without")
+    parser.add_argument("--words", nargs="*", help="what is set wrong; all without")
     parser.add_argument("--notes", action="store_true")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--frameworks", nargs="*", default=FRAMEWORKS)
@@ -138,6 +139,8 @@ def sabotage(options: argparse.Namespace) -> None:
 
     counts: dict[str, list[bool]] = collections.defaultdict(list)
     for words, check, algorithm, task, changes in SABOTAGES:
+        if options.words and words not in options.words:
+            continue
         for framework in options.frameworks:
             begun = time.process_time()
             with tempfile.TemporaryDirectory() as folder:

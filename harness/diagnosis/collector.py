@@ -82,7 +82,7 @@ class Collector:
             series.add(self.signals.step, value)
 
     def ask(self, policy: Policy, normalize: Callable[[Array], Array]) -> None:
-        """Asks the greedy policy about the last steps and about the same states as before, at once.
+        """Asks the greedy policy about the last steps, and about the states of `ask_again`.
 
         The action at row t answers the observation of row t - 1 of the same environment.
         """
@@ -100,15 +100,14 @@ class Collector:
             taken = self._actions[begin:rows][follows]
         batch = np.concatenate([self._asked, seen]) if len(seen) else self._asked
         greedy = np.asarray(policy(batch))
-        self._shift(greedy[: len(self._asked)])
+        self._greedy = greedy[: len(self._asked)]
         if len(seen):
             self._compare(greedy[len(self._asked) :], taken)
 
     def ask_again(self, policy: Policy) -> None:
-        """Asks about the same states as `ask` did a round of updates before."""
-        if self._asked is not None:
-            self._shift(np.asarray(policy(self._asked)))
-        self._greedy = None
+        """Asks about the same states as `ask` did a round of updates before: did answers move?"""
+        if self._asked is not None and self._greedy is not None:
+            self._shift(self._greedy, np.asarray(policy(self._asked)))
 
     def weights(self, now: Weights) -> None:
         """Looks at all parameters: size, growth, and targets against what they follow."""
@@ -119,7 +118,11 @@ class Collector:
         biases = [v for name, v in now.items() if name.endswith("bias") and v.size]
         if biases:
             signals.add("bias_size", max(float(np.abs(value).mean()) for value in biases))
-        matrices = {n: v for n, v in now.items() if v.ndim >= 2 and "target" not in n}
+        matrices = {
+            name: value
+            for name, value in now.items()
+            if value.ndim >= 2 and "target" not in name and not name.endswith("bias")
+        }
         signals.add(
             "weight_size", max((float(np.abs(v).mean()) for v in matrices.values()), default=0)
         )
@@ -239,10 +242,7 @@ class Collector:
             distance = np.abs(greedy - taken) / facts.half_range
             self.signals.add("noise", float(distance.mean()))
 
-    def _shift(self, greedy: Array) -> None:
-        before, self._greedy = self._greedy, greedy
-        if before is None:
-            return
+    def _shift(self, before: Array, greedy: Array) -> None:
         if self._facts.choices:
             self.signals.add("shift_round", float((greedy != before).mean()))
         else:

@@ -22,7 +22,7 @@ from harness.diagnosis.signals import Array, Facts
 
 SCHEMA = 1
 LOOKS = 100
-SHORTEST_PERIOD = 100
+SHORTEST_PERIOD = 200
 PERIOD_WITHOUT_END = 500
 _ACTING_STEPS = 3
 _TOLD_EVERY = 10  # looks, for who follows the last values
@@ -90,7 +90,8 @@ class Engine:
         self._policy: Policy | None = None
         self._weights: Callable[[], Weights] | None = None
         self._next, self._looks = float(begins + self._period), 0
-        self._due = self._next
+        self._due = float(begins)
+        self._has_begun = bool(begins)
         if not begins:
             self.signals.values["beginning"] = True
         self._update_due, self._updating, self._acting_until = True, False, 0
@@ -114,7 +115,7 @@ class Engine:
             TrainingError: A finding at error level, where such end the training.
         """
         self.close()
-        self._look()
+        self._look(last=True)
         if unasked := self.unasked():
             told = "; ".join(f"{name} ({', '.join(lacks)})" for name, lacks in unasked.items())
             self._say(f"[diagnosis] not asked, for want of signals: {told}")
@@ -176,6 +177,9 @@ class Engine:
             self._act(step)
 
     def _act(self, step: int) -> None:
+        if not self._has_begun:  # weights as they begin
+            self._has_begun = True
+            self._read_weights()
         if step >= self._next:
             self._look()
             self._schedule(step)
@@ -192,10 +196,11 @@ class Engine:
         self._looks += 1
         # Between half and one and a half periods, one on average.
         self._next = step + self._period * (0.5 + math.fmod(self._looks * _UNEVEN, 1.0))
-        self._follow_up = step + self._facts.n_envs
-        if self._looks % 2:  # windows in turn: they are what a look costs most for
+        if self._looks % 2:  # in turn, as windows are what a look costs most for
             self._update_due = True
-        elif self._watches and not self._networks.is_open:
+            return
+        self._follow_up = step + self._facts.n_envs
+        if self._watches and not self._networks.is_open:
             self._guard(lambda: self._networks.open_acting(self._policy))
             if self._networks.is_open:
                 self._acting_until = step + _ACTING_STEPS * self._facts.n_envs
@@ -231,14 +236,19 @@ class Engine:
             self._policy = None
             self.trouble(f"the policy cannot be asked: {type(error).__name__}: {error}")
 
-    def _look(self) -> None:
+    def _read_weights(self) -> None:
+        if self._weights is None:
+            return
+        try:
+            self._collector.weights(self._weights())
+        except Exception as error:
+            self._weights = None
+            self.trouble(f"weights cannot be read: {type(error).__name__}: {error}")
+
+    def _look(self, last: bool = False) -> None:
         self._ask_policy(lambda policy: self._collector.ask(policy, self._normalizer()))
-        if self._weights is not None:
-            try:
-                self._collector.weights(self._weights())
-            except Exception as error:
-                self._weights = None
-                self.trouble(f"weights cannot be read: {type(error).__name__}: {error}")
+        if self._looks % 2 == 0 or last:
+            self._read_weights()
         new = [finding for check in list(self._checks) if (finding := self._ask(check))]
         for finding in new:
             if finding.check.id not in self._said:
@@ -248,6 +258,7 @@ class Engine:
         errors = [finding for finding in new if finding.level == ERROR]
         if self._strict and errors:
             worst = errors[0]
+            self.close()
             raise TrainingError(
                 f"diagnosis=strict ended the run: {worst.check.id} ({worst.check.name}) at step "
                 f"{worst.first_step}: {worst.seen.text} diagnosis=on would go on."
@@ -280,5 +291,5 @@ class Engine:
 
 
 def default_period(steps: int | None) -> int:
-    """Environment steps between looks: a hundredth of the run, and 100 at least."""
+    """Environment steps between looks: a hundredth of the run, and 200 at least."""
     return max(SHORTEST_PERIOD, steps // LOOKS) if steps else PERIOD_WITHOUT_END

@@ -20,6 +20,7 @@ from harness.contract.events import (
     Attached,
     Events,
     Metrics,
+    TrainingError,
     Transition,
 )
 from harness.contract.watchers import watching
@@ -65,7 +66,8 @@ class Diagnosis:
                 on-policy algorithm, so that nothing is asked of a replay.
             thresholds: By a check's id, where it is not the default.
             also: Checks of your own.
-            period: Environment steps between looks; a hundredth of `steps`, else 500.
+            period: Environment steps between looks; a hundredth of `steps` and 200
+                at least, 500 where `steps` is not said.
             strict: Whether a finding at error level raises `TrainingError` in `env.step`.
             say: Told each finding, once.
 
@@ -112,7 +114,7 @@ class Diagnosis:
         self._engine.subscribe(self._events)
         self._told = self._events.teller(Metrics)
         self._watching.enter_context(watching(self._events))
-        return _Watched(env, self._events)
+        return _Watched(env, self._events, self._watching.close)
 
     def watch(
         self,
@@ -266,13 +268,20 @@ class Diagnosis:
 
 
 class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
-    def __init__(self, env: gymnasium.Env[Any, Any], events: Events) -> None:
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], events: Events, leave: Callable[[], None]
+    ) -> None:
         super().__init__(env)
+        self._leave = leave
         self._count = events.stepper()
         self._tell = events.teller(Transition)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        self._count()
+        try:
+            self._count()
+        except TrainingError:  # strict: nothing stays hooked in
+            self._leave()
+            raise
         observation, reward, terminated, truncated, info = self.env.step(action)
         if self._tell:
             told = Transition(0, action, observation, reward, terminated, truncated)

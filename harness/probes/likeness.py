@@ -29,6 +29,8 @@ def likeness(value: Array, expected: Array) -> str:
         return ""
     room = RESOLUTION * max(float(np.abs(e).max()), 1e-6)
     other = np.abs(v - e) > room
+    if not other.any():
+        return ""
     share = f", for {other.sum()} of {len(v)}"
     if text := _bounded(v, e, other, room):
         return text + share

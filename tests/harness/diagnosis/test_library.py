@@ -3,18 +3,20 @@
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from faulty_programs.dqn import FAULTS, train
+from torch.optim import optimizer
 
 from harness.contract.events import TrainingError
 from harness.diagnosis import Check, Diagnosis, Seen
 
-STEPS = 700
+STEPS, PERIOD = 700, 40
 
 
 @pytest.fixture(scope="module")
 def healthy():
     lines = []
-    return *train(steps=STEPS, say=lines.append), lines
+    return *train(steps=STEPS, period=PERIOD, say=lines.append), lines
 
 
 def test_weights_are_the_same_to_the_last_bit(healthy):
@@ -34,13 +36,15 @@ def test_the_healthy_twin_has_none_of_the_faults(healthy):
     "fault", ["target_acts", "target_never_updated", "ends_ignored", "weights"]
 )
 def test_a_fault_is_found(fault):
-    found, _ = train(fault, steps=STEPS)
+    found, _ = train(fault, steps=STEPS, period=PERIOD)
     assert FAULTS[fault] in found
 
 
-def test_strict_ends_the_program():
+def test_strict_ends_the_program_and_leaves_nothing_hooked_in():
+    hooks, backward = optimizer._global_optimizer_post_hooks, torch.Tensor.backward
     with pytest.raises(TrainingError, match="QTR_d1"):
-        train("ends_ignored", steps=STEPS, strict=True)
+        train("ends_ignored", steps=STEPS, period=PERIOD, strict=True)
+    assert not hooks and torch.Tensor.backward is backward
 
 
 def broken(signals, threshold):

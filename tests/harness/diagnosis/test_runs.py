@@ -20,7 +20,7 @@ def both(request, tmp_path_factory):
     spec = support.spec(request.param, algorithm, hyperparameters=values, steps=320, eval_every=320)
     runs = []
     for mode in ("off", "on"):
-        one = dataclasses.replace(spec, diagnosis={"mode": mode})
+        one = dataclasses.replace(spec, diagnosis={"mode": mode, "period": 40})
         runs.append(support.run(one, tmp_path_factory.mktemp(mode)))
     return runs
 

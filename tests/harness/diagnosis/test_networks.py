@@ -1,0 +1,90 @@
+"""What is seen of networks in a window, by PyTorch's own hooks."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from harness.contract.events import Events, Forward
+from harness.contract.watchers import watching
+from harness.diagnosis import Facts, Signals
+from harness.diagnosis.networks import UPDATES, Networks
+
+
+def directly(net, inputs):
+    """What is told of each layer that has parameters."""
+    told, events = [], Events()
+    events.subscribe(Forward, lambda it: told.append(it.directly()) if it.places else None)
+    with watching(events):
+        net(inputs)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("middle", "told"),
+    [
+        ([], True),
+        ([nn.ReLU()], False),
+        ([nn.ReLU(inplace=True)], False),
+        ([nn.Identity()], True),
+        ([nn.LayerNorm(8), nn.ReLU()], False),
+    ],
+)
+def test_a_layer_that_feeds_another_one_directly_is_told(middle, told):
+    net = nn.Sequential(nn.Linear(4, 8), *middle, nn.Linear(8, 2))
+    assert directly(net, torch.ones(3, 4))[-1] is told
+    with torch.no_grad():
+        assert directly(net, torch.ones(3, 4))[-1] is None
+
+
+def test_convolutions_count_behind_what_only_reshapes():
+    bare = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2))
+    sound = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2))
+    assert directly(bare, torch.ones(2, 1, 4, 4))[-1] is True
+    assert directly(sound, torch.ones(2, 1, 4, 4))[-1] is False
+
+
+def window(net, lost=()):
+    """Signals after a window of updates of a small network."""
+    signals = Signals(Facts(choices=2))
+    networks = Networks(signals, lambda: np.zeros((0, 4)))
+    optimizer = torch.optim.SGD([*net.parameters(), *lost], lr=0.01)
+
+    def read():
+        return {name: p.detach().numpy().copy() for name, p in net.named_parameters()}
+
+    networks.open_update(read)
+    for _ in range(UPDATES):
+        optimizer.zero_grad()
+        net(
+            torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
+        ).square().mean().backward()
+        optimizer.step()
+        networks.stepped(read)
+    assert not networks.is_open
+    return signals
+
+
+def test_a_window_leaves_nothing_hooked_in_and_makes_signals():
+    torch.manual_seed(0)
+    backward = torch.Tensor.backward
+    signals = window(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)))
+    assert signals.series["gradient_norm"].count == signals.series["loss"].count == UPDATES
+    assert signals.series["batch_rows"].latest == 16
+    assert signals.series["linear_after_linear"].latest == 0
+    assert not signals.values["unreached"] and signals.values["parameters"] == 4
+    hooks = torch.nn.modules.module._global_forward_pre_hooks
+    assert not hooks and torch.Tensor.backward is backward
+
+
+def test_lost_parameters_and_dead_layers_are_told_apart():
+    torch.manual_seed(0)
+    lost = nn.Parameter(torch.ones(3))
+    signals = window(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), [lost])
+    assert list(signals.values["unreached"].values()) == [UPDATES]
+    dead = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    with torch.no_grad():
+        dead[0].bias.fill_(-100.0)
+    signals = window(dead)
+    assert not signals.values["unreached"] and signals.values["zero_gradients"]
+    assert signals.series["dead"].latest == 1
