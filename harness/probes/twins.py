@@ -17,8 +17,8 @@ from harness.contract.algorithms import ALGORITHMS
 from harness.contract.fields import SpecError
 from harness.interventions.catalogue import Intervention, replacement
 from harness.probes import setups
-from harness.probes.lab import Experiment, Lab
 from harness.probes.dqn import trainings as dqn
+from harness.probes.lab import Experiment, Lab
 from harness.probes.ppo import trainings as ppo
 from harness.probes.sac.std import same_policy, std_near
 from harness.probes.setups import ROWS
