@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 
 from harness.contract.adapter import load_adapter
+from harness.contract.algorithms import ALGORITHMS
 from harness.contract.fields import SpecError
 from harness.interventions.catalogue import Intervention, replacement
 from harness.probes import setups
+from harness.probes.dqn import trainings as dqn
 from harness.probes.lab import Experiment, Lab
 from harness.probes.ppo import trainings as ppo
 from harness.probes.sac.std import same_policy, std_near
 from harness.probes.setups import ROWS
-from harness.probes.world import TERMINATED
+from harness.probes.world import TERMINATED, Dictation
 
 LENGTHS = (1, 2, 3, 4, 6, 10, 20, 50, 100, 200, 500, 1000, 2000)
 """Updates after which weights are compared."""
@@ -31,6 +33,7 @@ ROOM = 100.0
 LEAST = 1e-6
 """Differences, as a share of the largest weight, that are rounding whatever the copy does."""
 _RATE = 1e-3
+_NEVER = 10**6  # steps between two moves of DQN's target
 _LATEST = 4  # steps behind the warm-up at which a first update may come
 
 
@@ -110,7 +113,7 @@ def compare(
     Args:
         first: One; also whose copy with another last bit shows how rounding grows.
         second: The other.
-        algorithm: `ppo`, `td3` or `sac`.
+        algorithm: One of `EXPERIMENTS`.
         until: Most updates, at most `MOST`.
         tell: Is told of each distance.
 
@@ -192,22 +195,41 @@ def _sac(lab: Lab, updates: int) -> Experiment:
     return dataclasses.replace(experiment, std=std_near(lab))
 
 
+def _ddpg(lab: Lab, updates: int) -> Experiment:
+    rates = dict.fromkeys(("policy_learning_rate", "critic_learning_rate"), _RATE)
+    decays = dict.fromkeys(("policy_weight_decay", "critic_weight_decay"), 0.0)
+    changes = {**rates, **decays, "policy_delay": 1}
+    return _off_policy(lab, "ddpg", updates, setups.weights(lab, "ddpg"), changes)
+
+
+def _dqn(lab: Lab, updates: int) -> Experiment:
+    """All actions are random, and the target stands still: when it moves is not compared."""
+    changes = {**dqn.PLAIN, "learning_rate": _RATE, "tau": 1.0}
+    changes["target_update_interval"] = _NEVER
+    return _off_policy(lab, "dqn", updates, setups.weights(lab, "dqn"), changes)
+
+
 def _off_policy(
     lab: Lab, algorithm: str, updates: int, weights: dict[str, Any], changes: dict[str, Any]
 ) -> Experiment:
     # One more step where a framework learns from the step behind learning_starts on.
     late = _first_update(lab, algorithm, weights, changes)
     # Cut from one world, so that both have the same numbers.
-    whole, steps = setups.dictation(lab, ROWS + _LATEST + updates), ROWS + late + updates - 1
+    whole, steps = _world(lab, algorithm, ROWS + _LATEST + updates), ROWS + late + updates - 1
     world = dataclasses.replace(whole, rewards=whole.rewards[:steps], ends=whole.ends[:steps])
     common: dict[str, Any] = {"adam_eps": 1e-8, "tau": 0.005, "gamma": 0.99}
     name = f"twins {algorithm} {updates}"
-    return setups.off_policy(name, algorithm, world, weights, 0, **changes, **common)
+    return setups.off_policy(name, algorithm, world, weights, 0, **{**common, **changes})
+
+
+def _world(lab: Lab, algorithm: str, steps: int) -> Dictation:
+    discrete = ALGORITHMS[algorithm].actions == "discrete"
+    return setups.choosing(lab, steps) if discrete else setups.dictation(lab, steps)
 
 
 def _first_update(lab: Lab, algorithm: str, weights: Any, changes: dict[str, Any]) -> int:
     """How many steps behind the warm-up a framework's first update comes."""
-    world = setups.dictation(lab, ROWS + _LATEST)
+    world = _world(lab, algorithm, ROWS + _LATEST)
     probe = setups.off_policy(f"twins {algorithm} first", algorithm, world, weights, 0, **changes)
     steps = lab.run(probe).record.steps
     if not steps:
@@ -232,3 +254,4 @@ _PPO_STEPS = (MOST // _PPO_UPDATES + 1) * ppo.ROLLOUT
 UNITS = {"ppo": _PPO_UPDATES}
 """Updates that come together, where it is not one."""
 EXPERIMENTS: dict[str, Callable[[Lab, int], Experiment]] = {"ppo": _ppo, "td3": _td3, "sac": _sac}
+EXPERIMENTS |= {"ddpg": _ddpg, "dqn": _dqn}

@@ -30,6 +30,9 @@ def test_they_part_where_it_is_left(capsys):
     [
         ("ppo", ("half-value-loss", "none")),
         ("td3", ("none", "none")),
+        ("ddpg", ("none", "none")),
+        ("dqn", ("squared-loss", "none")),
+        ("dqn", ("none", "bent-loss")),
         (
             "sac",
             (
@@ -48,7 +51,7 @@ def test_a_pair_of_each_algorithm_stays_equal(algorithm, changes):
     ("words", "message"),
     [
         (["--frameworks", "sb3", "--algorithm", "ppo"], "must name two"),
-        (["--frameworks", "sb3,cleanrl", "--algorithm", "dqn"], "twins are there for ppo, td3"),
+        (["--frameworks", "sb3,cleanrl", "--algorithm", "a2c"], "twins are there for ppo, td3"),
         (
             ["--frameworks", "sb3,cleanrl", "--algorithm", "ppo", "--until", "9999"],
             "--until 9999 must be from 1 to 2000",
