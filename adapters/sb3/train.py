@@ -1,6 +1,7 @@
-"""Trains with SB3's public classes; nothing of SB3 is replaced."""
+"""Trains with SB3's public classes; with uniform replay nothing of SB3 is replaced."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,12 @@ from stable_baselines3.common.monitor import Monitor as SB3Monitor
 from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.vec_env import DummyVecEnv
 
+from adapters.sb3.replay import StrategicBuffer, errors_of
 from adapters.torch_common.parameters import copies, lay_in
 from adapters.torch_common.state import resumable
+from adapters.torch_common.sum_tree import CompiledTree
 from harness.contract.adapter import Context, Loadable, MakeEnv, Monitor, Native, Weights
+from harness.replay.making import make_strategy
 
 METRICS = {
     "train/learning_rate": "learning_rate",
@@ -86,7 +90,9 @@ def train(
     monitor.attach(
         lambda observations: greedy(model, observations),
         lambda: weights(model),
-        Loadable(lambda values: lay_in(parameters(model), values), model.save, ".zip"),
+        Loadable(
+            lambda values: lay_in(parameters(model), values), lambda path: save(model, path), ".zip"
+        ),
         resumable({"model": model}, outside=lambda: [monitor, rounds, *made]),
     )
     model.learn(total_timesteps=context.steps, callback=rounds)
@@ -98,7 +104,36 @@ def build(algorithm: str, native: Native, context: Context, make_env: MakeEnv) -
     # What SB3 itself does to a single environment, for any number of them.
     envs = DummyVecEnv([lambda: SB3Monitor(make_env())] * context.n_envs)
     arguments = resolve(native.settings, context.task.action_size)
-    return model_class("MlpPolicy", envs, **arguments)
+    model = model_class("MlpPolicy", envs, **with_strategy(arguments))
+    buffer = getattr(model, "replay_buffer", None)
+    if isinstance(buffer, StrategicBuffer):
+        buffer.measure_with(errors_of(algorithm, model))
+    return model
+
+
+def with_strategy(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments in which a way of replaying is told, with the buffer that it stands for."""
+    described = arguments.get("replay_buffer_class")
+    if described is None:
+        return arguments
+    told = dict(described["StrategicBuffer"])
+    steps, seed = told.pop("steps"), told.pop("seed")
+    settings = {
+        "make": lambda capacity: make_strategy(told, capacity, steps, CompiledTree),
+        "seed": seed,
+        "critics": told["critics"],
+    }
+    return arguments | {
+        "replay_buffer_class": StrategicBuffer,
+        "replay_buffer_kwargs": arguments["replay_buffer_kwargs"] | settings,
+    }
+
+
+def save(model: BaseAlgorithm, path: Path) -> None:
+    """Writes SB3's file; a buffer of this project's is left out, so that it loads without it."""
+    buffer = getattr(model, "replay_buffer", None)
+    is_ours = isinstance(buffer, StrategicBuffer)
+    model.save(path, exclude=["replay_buffer_class", "replay_buffer_kwargs"] if is_ours else None)
 
 
 def resolve(settings: Mapping[str, Any], action_size: int) -> dict[str, Any]:

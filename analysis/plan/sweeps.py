@@ -112,6 +112,9 @@ def _settings(need: Need, runs: Sequence[Run]) -> tuple[str, ...]:
     spec = run.spec
     values = {"study.name": need.cell.study}
     values |= {name: spec[name] for name in spec if name not in _NAMED | _HYPERPARAMETERS}
+    replay = dict(values.pop("replay", {"name": "uniform"}))
+    if (way := replay.pop("name")) != "uniform":
+        values |= {"replay": way} | {f"replay.{name}": replay[name] for name in replay}
     values |= {
         f"hyperparameters.{name}": spec["hyperparameters"][name] for name in spec["overridden"]
     }

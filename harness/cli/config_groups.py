@@ -7,6 +7,7 @@ from envs.tasks import TASK_IDS
 from harness.contract.adapter import installed_adapters
 from harness.contract.algorithms import ALGORITHMS
 from harness.contract.recipes import read_recipe, recipe_names
+from harness.contract.replay import STRATEGIES
 from harness.contract.run_spec import DIAGNOSIS
 
 
@@ -18,6 +19,7 @@ def group_names() -> dict[str, list[str]]:
         "algorithm": list(ALGORITHMS),
         "env": list(TASK_IDS),
         "hps": sorted(set().union(*recipes.values())),
+        "replay": list(STRATEGIES),
         "diagnosis": list(DIAGNOSIS),
     } | {f"hyperparameters/{algorithm}": names for algorithm, names in recipes.items()}
 
@@ -27,6 +29,8 @@ def option(group: str, name: str) -> Mapping[str, Any]:
     kind, _, algorithm = group.partition("/")
     if kind == "hyperparameters":
         return read_recipe(algorithm, name)
+    if group == "replay":
+        return STRATEGIES[name]().told()
     if group == "diagnosis":
         from harness.diagnosis.registry import default_thresholds  # help needs only names
 

@@ -40,25 +40,36 @@ class ResumingConformance:
         self, algorithm: str, wrappers: str, tmp_path: Path
     ) -> None:
         """Weights, evaluations and trace are the same to the last byte."""
-        undisturbed = _undisturbed(self.framework, algorithm, wrappers)
-        if not undisturbed.hands_out:
-            pytest.skip(f"the adapter of {self.framework} does not hand out its state")
-        folder = tmp_path / "run"
-        prepared = _initialized(self.framework, algorithm, wrappers, folder, every=60)
-        _in_a_process(lambda: _execute(prepared, folder, KILLS[:1]))
-        _in_a_process(lambda: _execute(prepared, folder, KILLS[1:]))
-        assert _in_a_process(lambda: _execute(prepared, folder, ())) == 0
-        reading = read_run(folder)
-        assert reading.complete, reading.reason
-        content = reading.content
-        came_from = [attempt["resumed_from"] for attempt in content["attempts"]]
-        came_from.append(content["resumed_from"])
-        assert content["resumption"] == []
-        assert came_from[0] is None and all(step for step in came_from[1:]), came_from
-        assert content["weights_sha256"] == undisturbed.digest
-        for name, raw in undisturbed.files.items():
-            assert (folder / name).read_bytes() == raw, f"{name} differs"
-        assert not (folder / CHECKPOINT_FOLDER).exists()
+        check_kills(self.framework, algorithm, tmp_path / "run", wrappers=wrappers)
+
+
+def check_kills(framework: str, algorithm: str, folder: Path, **asked: Any) -> None:
+    """Asserts that a run that is killed twice ends as one that nobody killed.
+
+    Args:
+        framework: Name of the adapter; skips where it hands out no state.
+        algorithm: Name of the algorithm.
+        folder: For the run.
+        asked: Further values of the run's spec, each of them hashable.
+    """
+    undisturbed = _undisturbed(framework, algorithm, tuple(asked.items()))
+    if not undisturbed.hands_out:
+        pytest.skip(f"the adapter of {framework} does not hand out its state")
+    prepared = _initialized(framework, algorithm, folder, every=60, **asked)
+    _in_a_process(lambda: _execute(prepared, folder, KILLS[:1]))
+    _in_a_process(lambda: _execute(prepared, folder, KILLS[1:]))
+    assert _in_a_process(lambda: _execute(prepared, folder, ())) == 0
+    reading = read_run(folder)
+    assert reading.complete, reading.reason
+    content = reading.content
+    came_from = [attempt["resumed_from"] for attempt in content["attempts"]]
+    came_from.append(content["resumed_from"])
+    assert content["resumption"] == []
+    assert came_from[0] is None and all(step for step in came_from[1:]), came_from
+    assert content["weights_sha256"] == undisturbed.digest
+    for name, raw in undisturbed.files.items():
+        assert (folder / name).read_bytes() == raw, f"{name} differs"
+    assert not (folder / CHECKPOINT_FOLDER).exists()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,10 +88,12 @@ class _Undisturbed:
 
 
 @functools.lru_cache(maxsize=16)
-def _undisturbed(framework: str, algorithm: str, wrappers: str) -> _Undisturbed:
+def _undisturbed(
+    framework: str, algorithm: str, asked: tuple[tuple[str, Any], ...]
+) -> _Undisturbed:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "run"
-        prepared = _initialized(framework, algorithm, wrappers, folder, every=0)
+        prepared = _initialized(framework, algorithm, folder, every=0, **dict(asked))
         adapter, told = _listening(load_adapter(framework))
         with Lease.acquire(folder) as lease:
             execute(prepared, adapter, RunFolder(lease))
@@ -110,15 +123,15 @@ def _listening(adapter: Any) -> tuple[Adapter, list[Resumable | None]]:
 
 
 def _initialized(
-    framework: str, algorithm: str, wrappers: str, folder: Path, every: float
+    framework: str, algorithm: str, folder: Path, every: float, **asked: Any
 ) -> Prepared:
     prepared = prepared_run(
         framework,
         algorithm,
         steps=STEPS,
         eval_every=48,
-        wrappers=wrappers,
         checkpoint_every=every,
+        **asked,
     )
     initialize(prepared, folder)
     return prepared
