@@ -16,7 +16,7 @@ def asked(framework="sb3", algorithm="dqn", **changes):
 
 def test_uniform_is_the_default_and_has_no_part_in_the_name():
     plain = support.spec("sb3", "dqn")
-    assert plain.replay is UNIFORM and "replay" not in plain.variant
+    assert plain.replay == UNIFORM and "replay" not in plain.variant
     assert plain == support.spec("sb3", "dqn", replay="uniform")
 
 
@@ -67,7 +67,7 @@ def test_what_cannot_be_is_one_message(given, message):
 
 def test_ppo_replays_nothing():
     with pytest.raises(
-        SpecError, match=r"replay=per: algorithm=ppo .*Use replay=uniform, or algor"
+        SpecError, match=r"replay=per: algorithm=ppo .*Use replay=uniform, or algorithm="
     ):
         asked(algorithm="ppo", replay="per")
 
