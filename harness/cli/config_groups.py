@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from envs.tasks import TASK_IDS
+from envs.tasks import MEMORY_TASK_IDS, TASK_IDS
 from harness.contract.adapter import installed_adapters
 from harness.contract.algorithms import ALGORITHMS
 from harness.contract.recipes import read_recipe, recipe_names
@@ -17,7 +17,7 @@ def group_names() -> dict[str, list[str]]:
     return {
         "framework": list(installed_adapters()),
         "algorithm": list(ALGORITHMS),
-        "env": list(TASK_IDS),
+        "env": [*TASK_IDS, *MEMORY_TASK_IDS],
         "hps": sorted(set().union(*recipes.values())),
         "replay": list(STRATEGIES),
         "diagnosis": list(DIAGNOSIS),

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from harness.contract.fields import SpecError, bounded, build, plain, unknown
 
-CRITICS = ("mean", "max", "first")
+CRITICS = ("mean", "max", "first", "net")
 """Which error a transition has where several critics have one each."""
 DRAWS = ("independent", "stratified")
 NORMALIZE = ("batch", "none")
@@ -70,8 +70,8 @@ class Per(Replay):
         beta_final: And at the end of its schedule, which is linear.
         beta_steps: Environment transitions that the schedule takes; null is the whole run.
         epsilon: Added to absolute errors, in units of return.
-        critics: Where several critics have an error each, `mean` or `max` of the absolute errors
-            or that of the `first` is the transition's.
+        critics: Where several critics have an error each, `mean` or `max` of the absolute errors,
+            that of the `first`, or the absolute mean (`net`) is the transition's.
         draws: `independent`, or `stratified`: one of each of as many equal parts of the sum.
         normalize: Whether weights are divided by the largest of the `batch`, or by `none`.
     """

@@ -57,8 +57,10 @@ def joined(errors: NDArray[Any], critics: str) -> NDArray[Any]:
 
     Args:
         errors: Of every critic, [critics, n].
-        critics: `mean`, `max` or `first`.
+        critics: `mean`, `max`, `first` or `net`, which is that of the mean.
     """
+    if critics == "net":
+        return np.asarray(np.abs(errors.mean(axis=0)))
     absolute = np.abs(errors)
     if critics == "first":
         return np.asarray(absolute[0])

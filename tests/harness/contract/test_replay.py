@@ -77,3 +77,24 @@ def test_framework_that_cannot_is_refused_before_training(framework):
     message = f"replay=imp cannot be carried by framework={framework} for algorithm=td3: .*Use repl"
     with pytest.raises(SpecError, match=message):
         asked(framework, "td3", replay="imp")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "replay", "more", "message"),
+    [
+        ("td3", {"name": "per"}, {}, "which is replay.critics=net"),
+        ("ddpg", {"name": "per", "draws": "stratified"}, {}, "which is replay.draws=independent"),
+        ("ddpg", {"name": "per", "alpha": 0}, {}, "which is replay=uniform"),
+        ("ddpg", {"name": "per", "normalize": "none"}, {}, "use replay.normalize=batch"),
+        ("ddpg", {"name": "rank"}, {}, "replay=per is, by its own prioritised buffer"),
+        (
+            "dqn",
+            {"name": "per"},
+            {"alignment": "full", "hyperparameters": {"huber_delta": 1.0}},
+            "huber_delta=1.0: in tianshou it is a loss that leaves importance weights out",
+        ),
+    ],
+)
+def test_what_tianshou_does_otherwise_is_refused_with_the_remedy(algorithm, replay, more, message):
+    with pytest.raises(SpecError, match=message):
+        asked("tianshou", algorithm, replay=replay, **more)

@@ -171,6 +171,7 @@ def test_errors_of_several_critics():
     assert joined(errors, "mean").tolist() == [2.0, 3.0]
     assert joined(errors, "max").tolist() == [3.0, 4.0]
     assert joined(errors, "first").tolist() == [1.0, 4.0]
+    assert joined(errors, "net").tolist() == [1.0, 1.0]
 
 
 def test_weights_of_equal_probabilities_are_one():
