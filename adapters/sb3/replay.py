@@ -106,10 +106,11 @@ class StrategicBuffer(ReplayBuffer):
         rows, copies = np.divmod(places, self.n_envs)
         ended = self.dones[rows, copies] * (1 - self.timeouts[rows, copies])
         rewards = self.rewards[rows, copies].reshape(-1, 1)
+        normalize: Any = self._normalize_obs
         return Samples(
-            self.to_torch(self._normalize_obs(self.observations[rows, copies], env)),
+            self.to_torch(normalize(self.observations[rows, copies], env)),
             self.to_torch(self.actions[rows, copies]),
-            self.to_torch(self._normalize_obs(self.next_observations[rows, copies], env)),
+            self.to_torch(normalize(self.next_observations[rows, copies], env)),
             self.to_torch(ended.reshape(-1, 1)),
             self.to_torch(self._normalize_reward(rewards, env)),
         )

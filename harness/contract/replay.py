@@ -180,6 +180,11 @@ def make_replay(values: Any) -> Replay:
     if name not in STRATEGIES:
         raise SpecError(unknown(f"replay={name}", name, list(STRATEGIES)))
     fields = {str(key): value for key, value in given.items() if key != "name"}
+    if name == UNIFORM.name and fields:
+        raise SpecError(
+            f"replay.{next(iter(fields))} has no meaning with replay=uniform, which has nothing to "
+            f"set: choose replay={' or '.join(other for other in STRATEGIES if other != name)}."
+        )
     made: Replay = build(STRATEGIES[name], fields, "replay")
     if isinstance(made, Imp) and (made.weight_high or made.weight_low) < made.weight_low:
         raise SpecError(

@@ -9,7 +9,8 @@ from harness.replay.strategy import Floats, Indices, SumTree
 
 def ranks(errors: Floats, ordered: Floats) -> Floats:
     """1 and how many of `ordered`, ascending, are larger: the rank that errors would have there."""
-    return len(ordered) - np.searchsorted(ordered, errors, side="right") + 1.0
+    larger = len(ordered) - np.searchsorted(ordered, errors, side="right")
+    return np.asarray(larger + 1.0, np.float64)
 
 
 class RankBased(Proportional):

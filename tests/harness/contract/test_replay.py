@@ -55,7 +55,7 @@ def test_every_field_is_checked_and_has_a_default(name):
         ({"name": "per", "alpa": 0.5}, r"replay\.alpa is not known\. Did you mean alpha\?"),
         ({"name": "per", "beta": 2}, r"replay\.beta=2\.0 must be at most 1"),
         ({"name": "per", "draws": "some"}, r"replay\.draws='some' must be one of: independent"),
-        ({"name": "uniform", "alpha": 0.5}, r"replay\.alpha is not known"),
+        ({"name": "uniform", "alpha": 0.5}, r"replay\.alpha has no meaning with replay=uniform"),
         ({"name": "imp", "weight_low": 2, "weight_high": 1}, r"replay\.weight_high=1\.0 must be"),
         ({"alpha": 0.5}, r"must be one of: uniform, per, rank, atdc, imp"),
     ],
