@@ -25,9 +25,9 @@ class _PartlySeen:
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        whole: Any = self.observation_space
-        kept = list(self.seen)
-        self.observation_space = gymnasium.spaces.Box(
+        made: Any = self
+        whole, kept = made.observation_space, list(self.seen)
+        made.observation_space = gymnasium.spaces.Box(
             whole.low[kept], whole.high[kept], dtype=np.float32
         )
 
