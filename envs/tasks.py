@@ -39,6 +39,8 @@ TASK_IDS: tuple[str, ...] = (
     "Pendulum-v1",
     *DISCRETE_TASK_IDS,
 )
+MEMORY_TASK_IDS: tuple[str, ...] = ("CartPoleHidden-v0", "PendulumHidden-v0", "MemoryChain-20-v0")
+"""Tasks of this project's own, in `envs.memory`; chains of other lengths go by name."""
 
 
 class TaskError(ValueError):
@@ -88,8 +90,9 @@ def make(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
     """
     import gymnasium  # the table of tasks is wanted where none is made, as in help
 
-    from envs import images, minatar
+    from envs import images, memory, minatar
 
+    memory.register(env_id)
     silence_mujoco()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*is out of date.*")

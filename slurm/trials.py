@@ -97,6 +97,7 @@ def setting_name(spec: RunSpec) -> str:
     parts = [
         f"{name}={getattr(spec, name)}" for name in _NAMED if getattr(spec, name) != DEFAULTS[name]
     ]
+    parts += spec.replay.parts
     parts += [f"{name}={plain(getattr(spec.hyperparameters, name))}" for name in spec.overridden]
     return " ".join((spec.framework, spec.algorithm, spec.env, spec.hps, *parts))
 

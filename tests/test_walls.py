@@ -17,6 +17,7 @@ ROOMS = {
     "envs": set(),
     "harness.record": set(),
     "harness.contract": {"envs.tasks", "harness.record.layout"},
+    "harness.replay": {"harness.contract"},
     "harness.diagnosis": {"harness.contract", "harness.probes.formulas"},
     "harness.interventions": {"harness.contract"},
     "harness.train": {
@@ -49,8 +50,11 @@ ROOMS = {
         *("harness.policies", "harness.diagnosis", "harness.interventions", "harness.probes"),
     },
     "harness": {"harness.cli"},
-    "adapters.torch_common": {"harness.contract", "harness.probes"},
-    "adapters.sb3": {"adapters.torch_common", "harness.contract", "harness.probes", "envs.tasks"},
+    "adapters.torch_common": {"harness.contract", "harness.probes", "harness.replay"},
+    "adapters.sb3": {
+        *("adapters.torch_common", "harness.contract", "harness.probes", "harness.replay"),
+        "envs.tasks",
+    },
     "analysis.stats": set(),
     "analysis.data": {"harness.record"},
     "analysis.words": {"analysis.data", "analysis.stats"},

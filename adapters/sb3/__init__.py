@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapters.sb3.translate import SETTINGS, translate
+from adapters.torch_common.sum_tree import missing_tree
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 from harness.contract.algorithms import Hyperparameters
 from harness.contract.fields import SpecError
 from harness.contract.parts import coupled_defaults, has_part
+from harness.contract.replay import Replay
 from harness.probes.contract import Record, Script, Watch
 
 
@@ -42,6 +44,10 @@ class SB3Adapter:
     ) -> Native:
         """See `adapters.sb3.translate`."""
         return translate(algorithm, hyperparameters, context)
+
+    def refuses_replay(self, algorithm: str, replay: Replay) -> str:
+        """Nothing, where the sum tree is installed."""
+        return missing_tree()
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
         """Everything for every algorithm; torch's optimisers load its compiler."""

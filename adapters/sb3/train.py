@@ -1,4 +1,4 @@
-"""Trains with SB3's public classes; nothing of SB3 is replaced."""
+"""Trains with SB3's public classes; with uniform replay nothing of SB3 is replaced."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,10 +18,13 @@ from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckA
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from adapters.sb3 import images
+from adapters.sb3.replay import StrategicBuffer, errors_of
 from adapters.torch_common import convolutions
 from adapters.torch_common.parameters import copies, lay_in
 from adapters.torch_common.state import resumable
+from adapters.torch_common.sum_tree import CompiledTree
 from harness.contract.adapter import Context, Loadable, MakeEnv, Monitor, Native, Weights
+from harness.replay.making import make_strategy
 
 METRICS = {
     "train/learning_rate": "learning_rate",
@@ -107,7 +110,30 @@ def build(algorithm: str, native: Native, context: Context, make_env: MakeEnv) -
     envs = DummyVecEnv([lambda: SB3Monitor(make_env())] * context.n_envs)
     arguments = resolve(native.settings, context.task.action_size)
     # The same class but for the features extractor, which is ours for images.
-    return model_class("CnnPolicy" if context.task.image else "MlpPolicy", envs, **arguments)
+    policy = "CnnPolicy" if context.task.image else "MlpPolicy"
+    model = model_class(policy, envs, **with_strategy(arguments))
+    buffer = getattr(model, "replay_buffer", None)
+    if isinstance(buffer, StrategicBuffer):
+        buffer.measure_with(errors_of(algorithm, model))
+    return model
+
+
+def with_strategy(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments in which a way of replaying is told, with the buffer that it stands for."""
+    described = arguments.get("replay_buffer_class")
+    if described is None:
+        return arguments
+    told = dict(described["StrategicBuffer"])
+    steps, seed = told.pop("steps"), told.pop("seed")
+    settings = {
+        "make": lambda capacity: make_strategy(told, capacity, steps, CompiledTree),
+        "seed": seed,
+        "critics": told["critics"],
+    }
+    return arguments | {
+        "replay_buffer_class": StrategicBuffer,
+        "replay_buffer_kwargs": arguments["replay_buffer_kwargs"] | settings,
+    }
 
 
 def resolve(settings: Mapping[str, Any], action_size: int) -> dict[str, Any]:
@@ -138,12 +164,17 @@ def _object(value: Any, action_size: int) -> Any:
 
 
 def save(model: BaseAlgorithm, path: Path) -> None:
-    """Writes SB3's own file; what it holds of ours is in it, and need not be installed to load."""
+    """Writes SB3's own file, which loads without this project.
+
+    What it holds of ours is in it; a replay buffer of ours is left out.
+    """
     own = (images, convolutions)
+    is_ours = isinstance(getattr(model, "replay_buffer", None), StrategicBuffer)
+    left_out = ["replay_buffer_class", "replay_buffer_kwargs"] if is_ours else None
     for module in own:
         cloudpickle.register_pickle_by_value(module)
     try:
-        model.save(path)
+        model.save(path, exclude=left_out)
     finally:
         for module in own:
             cloudpickle.unregister_pickle_by_value(module)

@@ -19,5 +19,8 @@ def translate(algorithm: str, hyperparameters: Hyperparameters, context: Context
     """
     translation = Translation("sb3", hyperparameters)
     translation.extra(seed=context.seed, device="cpu")
+    if not context.replay.is_uniform:
+        strategy = {**context.replay.told(), "steps": context.steps, "seed": context.seed}
+        translation.extra(replay_buffer_class={"StrategicBuffer": strategy})
     native: Native = load_part(SETTINGS, algorithm).settings(translation, hyperparameters, context)
     return native

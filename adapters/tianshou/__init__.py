@@ -3,11 +3,13 @@
 import importlib.util
 from collections.abc import Mapping, Sequence
 
+from adapters.tianshou.refusals import refusal
 from adapters.tianshou.translate import SETTINGS, translate
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 from harness.contract.algorithms import Hyperparameters
 from harness.contract.fields import SpecError
 from harness.contract.parts import coupled_defaults, has_part
+from harness.contract.replay import Replay
 from harness.probes.contract import Record, Script, Watch
 
 
@@ -42,6 +44,10 @@ class TianshouAdapter:
     ) -> Native:
         """See `adapters.tianshou.translate`."""
         return translate(algorithm, hyperparameters, context)
+
+    def refuses_replay(self, algorithm: str, replay: Replay) -> str:
+        """See `adapters.tianshou.refusals`."""
+        return refusal(algorithm, replay)
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
         """What trains, and what it compiles; torch's optimisers load torch's compiler."""

@@ -13,7 +13,14 @@ import torch
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 from tianshou.algorithm import Algorithm
-from tianshou.data import Batch, Collector, ReplayBuffer, VectorReplayBuffer
+from tianshou.data import (
+    Batch,
+    Collector,
+    PrioritizedReplayBuffer,
+    PrioritizedVectorReplayBuffer,
+    ReplayBuffer,
+    VectorReplayBuffer,
+)
 from tianshou.env import DummyVectorEnv
 from tianshou.trainer import OffPolicyTrainerParams, OnPolicyTrainerParams
 from tianshou.utils import LazyLogger
@@ -21,11 +28,13 @@ from tianshou.utils.torch_utils import policy_within_training_step, torch_train_
 
 from adapters.tianshou.build import build
 from adapters.tianshou.components import options
+from adapters.tianshou.replay import Priorities, arguments
 from adapters.torch_common.parameters import copies, loadable
 from adapters.torch_common.state import resumable
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native, Resumable, Weights
 from harness.contract.algorithms import ALGORITHMS
 from harness.contract.parts import load_part
+from harness.contract.replay import Per
 
 
 class _Newest(ReplayBuffer):
@@ -51,8 +60,23 @@ class VectorReplay(_Newest, VectorReplayBuffer):
     """Transitions of several environments, each in a part of its own."""
 
 
-def make_buffer(size: int, random_seed: int, n_envs: int) -> ReplayBuffer:
-    """A buffer for the transitions of `n_envs` environments."""
+class Prioritized(_Newest, PrioritizedReplayBuffer):
+    """Transitions of one environment, drawn by priority."""
+
+
+class VectorPrioritized(_Newest, PrioritizedVectorReplayBuffer):
+    """Transitions of several environments, drawn by priority from all parts together."""
+
+
+def make_buffer(
+    size: int, random_seed: int, n_envs: int, replay: Per | None = None
+) -> ReplayBuffer:
+    """A buffer for the transitions of `n_envs` environments, uniform unless `replay` is given."""
+    if replay is not None:
+        asked = {"random_seed": random_seed, **arguments(replay)}
+        if n_envs == 1:
+            return Prioritized(size, **asked)
+        return VectorPrioritized(size, n_envs, **asked)
     if n_envs == 1:
         return Replay(size, random_seed=random_seed)
     return VectorReplay(size, n_envs, random_seed=random_seed)
@@ -124,7 +148,9 @@ def train(
         loadable(lambda: parameters(model), model.state_dict),
         whole(parts, lambda: [monitor, *made]),
     )
-    buffer = make_buffer(**options(settings, "ReplayBuffer"), n_envs=context.n_envs)
+    replay = context.replay if isinstance(context.replay, Per) else None
+    buffer = make_buffer(**options(settings, "ReplayBuffer"), n_envs=context.n_envs, replay=replay)
+    priorities = Priorities(replay, context.steps, buffer) if replay else None
     collector = Collector(model, envs, buffer, exploration_noise=True)
     common = {"training_collector": collector, "verbose": False, "show_progress": False}
     prepare = None
@@ -143,6 +169,9 @@ def train(
         monitor.boundary()
         if prepare:
             prepare(epoch, parts["trainer"]._env_step)  # which may have been laid in just now
+        if priorities:
+            begun = settings["Collector.collect.n_step"]
+            priorities.anneal(buffer, begun + parts["trainer"]._env_step)
 
     logger = MonitorLogger(monitor, every)
     parts["trainer"] = model.create_trainer(make_params(**common, training_fn=head, logger=logger))

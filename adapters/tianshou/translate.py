@@ -19,5 +19,7 @@ def translate(algorithm: str, hyperparameters: Hyperparameters, context: Context
     """
     translation = Translation("tianshou", hyperparameters)
     translation.extra(**{"seed": context.seed, "ReplayBuffer.random_seed": context.seed})
+    if not context.replay.is_uniform:
+        translation.extra(PrioritizedReplayBuffer=context.replay.told())
     native: Native = load_part(SETTINGS, algorithm).settings(translation, hyperparameters, context)
     return native

@@ -18,6 +18,7 @@ from analysis.data.runs import Cell, Run
 SETTINGS = (
     *("alignment", "steps", "wrappers", "n_envs", "threads", "eval_every", "evaluation_seed"),
     "intervention",
+    "replay",
 )
 EPISODES = "eval_episodes"
 _MOST_NAMED = 3

@@ -110,8 +110,11 @@ def _settings(need: Need, runs: Sequence[Run]) -> tuple[str, ...]:
     own = [run for run in inside if run.id.framework == need.framework]
     run = (own or inside)[0]
     spec = run.spec
-    values = {"study.name": need.cell.study}
+    values: dict[str, Any] = {"study.name": need.cell.study}
     values |= {name: spec[name] for name in spec if name not in _NAMED | _HYPERPARAMETERS}
+    replay = dict(values.pop("replay", {"name": "uniform"}))
+    if (way := replay.pop("name")) != "uniform":
+        values |= {"replay": way} | {f"replay.{name}": replay[name] for name in replay}
     values |= {
         f"hyperparameters.{name}": spec["hyperparameters"][name] for name in spec["overridden"]
     }

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from envs.tasks import TASK_IDS
+from envs.tasks import MEMORY_TASK_IDS, TASK_IDS
 from harness.contract.adapter import installed_adapters
 from harness.contract.algorithms import ALGORITHMS
 from harness.contract.recipes import read_recipe, recipe_names
+from harness.contract.replay import STRATEGIES
 from harness.contract.run_spec import DIAGNOSIS
 
 
@@ -16,8 +17,9 @@ def group_names() -> dict[str, list[str]]:
     return {
         "framework": list(installed_adapters()),
         "algorithm": list(ALGORITHMS),
-        "env": list(TASK_IDS),
+        "env": [*TASK_IDS, *MEMORY_TASK_IDS],
         "hps": sorted(set().union(*recipes.values())),
+        "replay": list(STRATEGIES),
         "diagnosis": list(DIAGNOSIS),
     } | {f"hyperparameters/{algorithm}": names for algorithm, names in recipes.items()}
 
@@ -27,6 +29,8 @@ def option(group: str, name: str) -> Mapping[str, Any]:
     kind, _, algorithm = group.partition("/")
     if kind == "hyperparameters":
         return read_recipe(algorithm, name)
+    if group == "replay":
+        return STRATEGIES[name]().told()
     if group == "diagnosis":
         from harness.diagnosis.registry import default_thresholds  # help needs only names
 

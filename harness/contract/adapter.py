@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from envs.tasks import Task
 from harness.contract.algorithms import Cadence, Hyperparameters
 from harness.contract.fields import REQUIRED, SpecError, plain, unknown
+from harness.contract.replay import UNIFORM, Replay
 
 if TYPE_CHECKING:
     import gymnasium
@@ -86,12 +87,15 @@ class Context:
         steps: Environment transitions asked for.
         seed: Training seed.
         n_envs: Copies of the environment that are stepped together.
+        replay: Which past is learned from; other than uniform only for adapters that carry it
+            (`Replaying`).
     """
 
     task: Task
     steps: int
     seed: int
     n_envs: int = 1
+    replay: Replay = UNIFORM
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,6 +234,18 @@ class Preloadable(Protocol):
 
         A sweep imports them once, in a process that is forked for each run; a thread that
         importing them starts would be lost, so runs are then started one by one.
+        """
+
+
+@runtime_checkable
+class Replaying(Protocol):
+    """What an adapter may say besides, if it carries ways of replaying other than uniform."""
+
+    def refuses_replay(self, algorithm: str, replay: Replay) -> str:
+        """Why it cannot carry one, as the end of a sentence; empty where it can.
+
+        What it carries it is told in `Context.replay`. Pieces of upstream's text that have to
+        be others then stand in `replay.yaml` beside the adapter, one entry per algorithm.
         """
 
 

@@ -45,8 +45,9 @@ def bounded(
     choices: Sequence[Any] | None = None,
     filled: bool = False,
     before: Any = REQUIRED,
+    usual: Any = REQUIRED,
 ) -> Any:
-    """A required dataclass field with its admissible values.
+    """A dataclass field with its admissible values, required unless it says what is usual.
 
     Args:
         minimum: Smallest value allowed.
@@ -56,6 +57,7 @@ def bounded(
         filled: Whether a list needs at least one entry; the other limits are for each entry.
         before: For a field that came later: the value that means what was done before it
             existed, which older recipes and records get.
+        usual: The value where nobody gives one.
     """
     metadata = {
         "minimum": minimum,
@@ -63,8 +65,10 @@ def bounded(
         "above": above,
         "choices": choices,
         "filled": filled,
-        "before": before,
+        "before": usual if before is REQUIRED else before,
     }
+    if usual is not REQUIRED:
+        return dataclasses.field(default=usual, metadata=metadata)
     return dataclasses.field(metadata=metadata)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from harness.contract.adapter import load_adapter
 from harness.contract.algorithms import ALGORITHMS, UNUSABLE, Hyperparameters, only_of
 from harness.contract.fields import SpecError, bounded, build, check, plain
+from harness.contract.replay import UNIFORM, Replay, make_replay
 from harness.record.layout import RESERVED, SLASH, Place
 
 NO_INTERVENTION = "none"
@@ -61,6 +62,7 @@ class RunSpec:
         threads: Threads of numerical libraries; changes results in the last digits.
         intervention: What is changed of everything else, by the names of `harness.interventions`
             with `+` between them; `none` for nothing.
+        replay: Which past is learned from, and how.
         hyperparameters: Unified hyperparameters, as asked for.
         overridden: Names of hyperparameters that differ from the recipe.
         python: Interpreter that trains, where it is not this one. No part of the identity:
@@ -92,6 +94,7 @@ class RunSpec:
     n_envs: int = bounded(minimum=1, maximum=2**53)
     threads: int = bounded(minimum=1, maximum=2**53)
     intervention: str = bounded()
+    replay: Replay = UNIFORM
     diagnosis: Mapping[str, Any] = dataclasses.field(
         default_factory=lambda: UNWATCHED, compare=False
     )
@@ -107,6 +110,7 @@ class RunSpec:
             for name, default in DEFAULTS.items()
             if getattr(self, name) != default
         ]
+        parts += self.replay.parts
         parts += [
             f"{name}={_short(getattr(self.hyperparameters, name))}" for name in self.overridden
         ]
@@ -125,6 +129,7 @@ class RunSpec:
     def title(self) -> str:
         """Short name for people."""
         changed = "" if self.intervention == NO_INTERVENTION else f"+{self.intervention}"
+        changed += "" if self.replay.is_uniform else f"+{self.replay.name}"
         return f"{self.framework}{changed} {self.algorithm} {self.env} {self.hps} seed={self.seed}"
 
 
@@ -165,6 +170,7 @@ def make_spec(
         hyperparameters=requested,
         overridden=overridden,
         python=python,
+        replay=make_replay(values.get("replay", UNIFORM.name)),
         diagnosis=_check_diagnosis(values.get("diagnosis", UNWATCHED)),
         logger=_check_logger(values.get("logger", "none")),
         checkpoint_every=_check_minutes(values.get("checkpoint_every", CHECKPOINT_EVERY)),
@@ -173,7 +179,7 @@ def make_spec(
 
 def spec_to_dict(spec: RunSpec) -> dict[str, Any]:
     """Plain data for `run.json`."""
-    return dataclasses.asdict(spec)
+    return dataclasses.asdict(spec) | {"replay": spec.replay.told()}
 
 
 def spec_from_dict(content: Any) -> RunSpec:
@@ -189,6 +195,7 @@ def spec_from_dict(content: Any) -> RunSpec:
     later = {
         "python": None,
         "overridden": (),
+        "replay": UNIFORM.name,
         "diagnosis": UNWATCHED,
         "logger": "none",
         "checkpoint_every": CHECKPOINT_EVERY,
@@ -218,6 +225,7 @@ def spec_from_dict(content: Any) -> RunSpec:
         hyperparameters=requested,
         overridden=tuple(overridden),
         python=python,
+        replay=make_replay(content["replay"]),
         diagnosis=_check_diagnosis(content["diagnosis"]),
         logger=_check_logger(content["logger"]),
         checkpoint_every=_check_minutes(content["checkpoint_every"]),

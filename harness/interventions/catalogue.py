@@ -94,9 +94,39 @@ def chosen(text: str, framework: str, algorithm: str) -> tuple[Intervention, ...
         for other, second in fields[:number]:
             if field == other:
                 raise SpecError(f"intervention={text}: {second} and {name} both set {field}.")
-    if clash := overlapping([(item.name, piece) for item in named for piece in item.source]):
-        raise SpecError(f"intervention={text}: {clash}.")
-    return tuple(named)
+    return together(named)
+
+
+def together(made: Sequence[Intervention]) -> tuple[Intervention, ...]:
+    """Interventions that are made in one run.
+
+    Raises:
+        SpecError: Two of them change the same piece.
+    """
+    if clash := overlapping([(item.name, piece) for item in made for piece in item.source]):
+        raise SpecError(f"intervention={JOINT.join(item.name for item in made)}: {clash}.")
+    return tuple(made)
+
+
+def from_file(framework: str, file: str) -> dict[str, Intervention]:
+    """What stands in another file of the same form beside an adapter, by name; none without it."""
+    path = _package_folder(framework) / file
+    return dict(
+        _for_framework(framework, ((path, path.stat().st_mtime_ns),)) if path.is_file() else {}
+    )
+
+
+def check_installed(item: Intervention) -> None:
+    """Makes sure that what an intervention replaces is in the installed version.
+
+    Raises:
+        SpecError: A piece is not there.
+    """
+    for piece in item.source:
+        try:
+            locate(piece)
+        except SpecError as error:
+            raise SpecError(f"intervention={item.name} cannot be made: {error}") from error
 
 
 def _for_run(name: str, framework: str, algorithm: str) -> Intervention:
@@ -122,11 +152,7 @@ def _for_run(name: str, framework: str, algorithm: str) -> Intervention:
             f"intervention={name} is for algorithm={' or '.join(found.algorithms)}, "
             f"not for {algorithm}."
         )
-    for piece in found.source:
-        try:
-            locate(piece)
-        except SpecError as error:
-            raise SpecError(f"intervention={name} cannot be made: {error}") from error
+    check_installed(found)
     return found
 
 

@@ -72,6 +72,7 @@ class Spec(Struct, frozen=True):
     n_envs: Positive = 1
     threads: Positive = 1
     intervention: str = "none"
+    replay: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "uniform"})
     python: str | None = None
     checkpoint_every: float = 20.0
 

@@ -7,13 +7,14 @@ from typing import Any
 import msgspec
 
 from envs.tasks import TaskError, load_task
-from harness.contract.adapter import Adapter, Context, Native, load_adapter
-from harness.contract.algorithms import ALGORITHMS, Hyperparameters
+from harness.contract.adapter import Adapter, Context, Native, Replaying, load_adapter
+from harness.contract.algorithms import ALGORITHMS, Hyperparameters, OffPolicy
 from harness.contract.fields import SpecError
 from harness.contract.interpreter import check_interpreter
 from harness.contract.recipes import load_recipe, recipe_names
 from harness.contract.run_spec import RunSpec
-from harness.interventions.catalogue import Intervention, chosen, with_settings
+from harness.interventions.catalogue import Intervention, chosen, together, with_settings
+from harness.interventions.replaying import carried_by
 from harness.record.files import plain_json
 from harness.train.loggers import check_logger
 
@@ -63,8 +64,11 @@ def prepare(spec: RunSpec, adapter: Adapter) -> Prepared:
             f"env={spec.env} has {task.actions} actions, and algorithm={spec.algorithm} chooses "
             f"{type(spec.hyperparameters).actions} ones: use {choose}, or another task."
         )
+    check_replay(spec, adapter)
     made = chosen(spec.intervention, spec.framework, spec.algorithm)
-    context = Context(task=task, steps=spec.steps, seed=spec.seed, n_envs=spec.n_envs)
+    if not spec.replay.is_uniform:
+        made = together((*made, *carried_by(spec.framework, spec.algorithm)))
+    context = Context(task, spec.steps, spec.seed, spec.n_envs, spec.replay)
     requested = spec.hyperparameters
     if spec.hps == adapter.name:
         requested = in_own_units(adapter, spec.algorithm, requested, spec.overridden, context)
@@ -80,6 +84,31 @@ def prepare(spec: RunSpec, adapter: Adapter) -> Prepared:
             "framework exposes at the framework's own default."
         ) from error
     return Prepared(spec, context, hyperparameters, native, made)
+
+
+def check_replay(spec: RunSpec, adapter: Adapter) -> None:
+    """Makes sure that the framework can replay as asked.
+
+    Raises:
+        SpecError: The algorithm replays nothing, or the framework cannot; names the remedy.
+    """
+    if spec.replay.is_uniform:
+        return
+    asked = f"replay={spec.replay.name}"
+    if not isinstance(spec.hyperparameters, OffPolicy):
+        replaying = [name for name, known in ALGORITHMS.items() if issubclass(known, OffPolicy)]
+        raise SpecError(
+            f"{asked}: algorithm={spec.algorithm} learns from what it has just seen and replays "
+            f"nothing. Use replay=uniform, or algorithm={' or '.join(replaying)}."
+        )
+    reason = "its adapter carries no other way of replaying than its own"
+    if isinstance(adapter, Replaying):
+        reason = adapter.refuses_replay(spec.algorithm, spec.replay)
+    if reason:
+        raise SpecError(
+            f"{asked} cannot be carried by framework={spec.framework} for "
+            f"algorithm={spec.algorithm}: {reason}. Use replay=uniform or another framework."
+        )
 
 
 def resolve(

@@ -35,6 +35,9 @@ def settings(t: Translation, hp: DQN, context: Context) -> Native:
     t.aligned("double_q", "DQN.is_double")
     t.aligned("dueling", "Net.dueling_param", hp.dueling, note="heads with the last layer's size")
     t.aligned("huber_delta", "DQN.huber_loss_delta")
+    if hp.huber_delta is not None and not context.replay.is_uniform:
+        asked = f"replay={context.replay.name}"
+        t.refuse("huber_delta", f"a loss that leaves importance weights out: {asked} needs null")
     t.constant("max_grad_norm", None)
     t.convolutions("Convolutions.filters", context.task, "3 by 3, in a network of one's own")
     off_policy(t, hp, context, "DQN")

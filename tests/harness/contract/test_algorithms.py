@@ -194,7 +194,7 @@ def test_stored_spec_that_is_damaged_is_refused_by_name(changes, message):
 
 def test_stored_spec_that_lacks_fields_is_refused_by_name():
     stored = spec_to_dict(support.spec())
-    later = {"python", "overridden", "diagnosis", "logger", "checkpoint_every"}
+    later = {"python", "overridden", "diagnosis", "logger", "checkpoint_every", "replay"}
     for name in stored.keys() - DEFAULTS.keys() - later:
         with pytest.raises(SpecError, match=f"spec lacks {name}"):
             spec_from_dict({key: value for key, value in stored.items() if key != name})

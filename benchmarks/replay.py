@@ -1,0 +1,211 @@
+"""What ways of replaying cost: transitions drawn per second, and CPU time of a gradient step.
+
+    python benchmarks/replay.py draws --size 1000000
+    python benchmarks/replay.py steps --algorithms dqn ddpg --updates 2000
+
+`draws` fills memories with random priorities and draws minibatches, with importance weights and
+without the transitions, then notes errors; beside this project's strategies stand the
+frameworks' own buffers. `steps` trains Stable-Baselines3 a little in each way, with two sweeps if
+there are any, and then times its updates apart from the environment and from further sweeps; parts
+are the drawing of minibatches with their transitions (corrections of all priorities included),
+the noting of errors, and the rest. CPU time, the smallest of several repeats; ratios are to
+`uniform` and to `per`.
+"""
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from tabulate import tabulate
+
+from adapters.torch_common.sum_tree import CompiledTree
+from envs.make import make_training_env
+from harness.contract.adapter import load_adapter
+from harness.contract.recipes import read_recipe
+from harness.contract.replay import STRATEGIES
+from harness.contract.run_spec import DEFAULTS, make_spec
+from harness.interventions.catalogue import replacement
+from harness.replay.making import make_strategy
+from harness.train.prepare import prepare
+
+BATCH = 256
+WARM_UP = 1_000
+"""Environment transitions before updates are timed."""
+TASKS = {"dqn": "CartPole-v1", "ddpg": "Pendulum-v1", "td3": "Pendulum-v1", "sac": "Pendulum-v1"}
+_Pair = tuple[Callable[[], Any], Callable[[Any], None]]
+
+
+def strategy(name: str, size: int) -> _Pair:
+    """How one of this project's draws, and notes errors."""
+    made: Any = make_strategy({"name": name}, size, size, CompiledTree)
+    places = made.add(size)
+    numbers = np.random.default_rng(0)
+    made.update(places, numbers.exponential(size=size))
+    if name in ("atdc", "imp"):
+        made.sweep(lambda asked: made.errors[asked] * 0.9)
+    errors = numbers.exponential(size=BATCH)
+    return lambda: made.sample(numbers, BATCH)[0], lambda indices: made.update(indices, errors)
+
+
+def tianshou_prioritised(size: int) -> _Pair:
+    """Tianshou's prioritised buffer, without the storage of transitions."""
+    from tianshou.data import PrioritizedReplayBuffer
+
+    buffer: Any = PrioritizedReplayBuffer(size, alpha=0.6, beta=0.4)
+    buffer._size = size
+    buffer.update_weight(np.arange(size), np.random.default_rng(0).exponential(size=size))
+    errors = np.random.default_rng(1).exponential(size=BATCH)
+
+    def draw() -> Any:
+        indices = buffer.sample_indices(BATCH)
+        weights = buffer.get_weight(indices)
+        weights / weights.max()
+        return indices
+
+    return draw, lambda indices: buffer.update_weight(indices, errors)
+
+
+def torchrl_prioritised(size: int) -> _Pair:
+    """TorchRL's prioritised sampler on a storage of one number a transition."""
+    import torch
+    from torchrl.data import LazyTensorStorage, PrioritizedSampler
+
+    sampler: Any = PrioritizedSampler(size, alpha=0.6, beta=0.4)
+    storage: Any = LazyTensorStorage(size)
+    storage.set(range(size), torch.zeros(size))
+    sampler.extend(torch.arange(size))
+    sampler.update_priority(torch.arange(size), torch.rand(size))
+    errors = torch.rand(BATCH)
+    return (
+        lambda: sampler.sample(storage, BATCH)[0],
+        lambda indices: sampler.update_priority(indices, errors),
+    )
+
+
+def uniform(size: int) -> _Pair:
+    """Numpy's draws of as many places."""
+    numbers = np.random.default_rng(0)
+    return lambda: numbers.integers(size, size=BATCH), lambda indices: None
+
+
+def seconds(work: Callable[[], Any], repeats: int, rounds: int) -> float:
+    """CPU time of one round, the smallest of some repeats."""
+    times = []
+    for _ in range(repeats):
+        started = time.process_time()
+        for _ in range(rounds):
+            work()
+        times.append((time.process_time() - started) / rounds)
+    return min(times)
+
+
+def draws(size: int, repeats: int, rounds: int) -> list[list[Any]]:
+    """A row for each memory; what does not load says why."""
+    makers: dict[str, Callable[[], _Pair]] = {"uniform (numpy)": lambda: uniform(size)}
+    names = [name for name in STRATEGIES if name != "uniform"]
+    makers |= {name: lambda name=name: strategy(name, size) for name in names}  # type: ignore[misc]
+    makers["tianshou's prioritised"] = lambda: tianshou_prioritised(size)
+    makers["torchrl's prioritised"] = lambda: torchrl_prioritised(size)
+    rows = []
+    for name, make in makers.items():
+        try:
+            draw, note = make()
+        except Exception as error:  # of another package's making
+            rows.append([name, f"not measured: {' '.join(str(error).split())[:60]}", ""])
+            continue
+        indices = draw()
+        few = max(1, rounds // 50) if name == "atdc" else rounds  # a pass over the memory each
+        drawn = seconds(draw, repeats, few)
+        noted = seconds(lambda: note(indices), repeats, rounds)  # noqa: B023
+        rows.append([name, f"{BATCH / drawn:,.0f}", f"{1e6 * noted:.0f}"])
+    return rows
+
+
+@contextlib.contextmanager
+def timed(owner: Any, name: str, spent: dict[str, float]) -> Iterator[None]:
+    """Adds the CPU time of a method to `spent`."""
+    method = getattr(owner, name)
+
+    def measured(*arguments: Any, **named: Any) -> Any:
+        started = time.process_time()
+        try:
+            return method(*arguments, **named)
+        finally:
+            spent[name] = spent.get(name, 0.0) + time.process_time() - started
+
+    setattr(owner, name, measured)
+    try:
+        yield
+    finally:
+        delattr(owner, name)
+
+
+def step_seconds(algorithm: str, name: str, updates: int, repeats: int) -> list[float]:
+    """CPU seconds of a gradient step: all of it, drawing, noting."""
+    from adapters.sb3 import train
+
+    recipe = read_recipe(algorithm, "sb3")
+    values = {"study": "x", "framework": "sb3", "algorithm": algorithm, "hps": "sb3", "seed": 0}
+    asked = DEFAULTS | values | {"env": TASKS[algorithm], "steps": updates, "eval_every": updates}
+    sweeping = {"sweep_every": WARM_UP // 2} if name in ("atdc", "imp") else {}
+    asked |= {"replay": {"name": name, **sweeping}}
+    run = prepare(make_spec(asked, recipe, recipe), load_adapter("sb3"))
+    env = lambda: make_training_env(  # noqa: E731
+        run.spec.env, wrappers="none", gamma=0.99, before_step=lambda: None
+    )
+    found = []
+    for _ in range(repeats):
+        model: Any = train.build(algorithm, run.native, run.context, env)
+        with replacement(run.interventions).made(), contextlib.ExitStack() as stack:
+            model.learn(WARM_UP)
+            spent: dict[str, float] = {}
+            stack.enter_context(timed(model.replay_buffer, "sample", spent))
+            if name != "uniform":
+                stack.enter_context(timed(model.replay_buffer.strategy, "update", spent))
+            started = time.process_time()
+            model.train(updates, 32)
+            whole = time.process_time() - started
+        parts = [whole, spent["sample"], spent.get("update", 0.0)]
+        found.append([part / updates for part in parts])
+    return min(found)
+
+
+def steps(algorithms: list[str], updates: int, repeats: int) -> list[list[Any]]:
+    """A row for each algorithm and way of replaying."""
+    rows = []
+    for algorithm in algorithms:
+        found = {name: step_seconds(algorithm, name, updates, repeats) for name in STRATEGIES}
+        for name, (whole, drawn, noted) in found.items():
+            told = [f"{1e6 * part:.0f}" for part in (whole, drawn, noted, whole - drawn - noted)]
+            ratios = [f"{whole / found[other][0]:.2f}" for other in ("uniform", "per")]
+            rows.append([algorithm, name, *told, *ratios])
+    return rows
+
+
+def main() -> None:
+    """Prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["draws", "steps"])
+    parser.add_argument("--size", type=int, default=1_000_000)
+    parser.add_argument("--algorithms", nargs="+", default=["dqn", "ddpg"], choices=list(TASKS))
+    parser.add_argument("--updates", type=int, default=1_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=500)
+    options = parser.parse_args()
+    if options.what == "draws":
+        rows = draws(options.size, options.repeats, options.rounds)
+        headers = ["memory", "transitions drawn per s", f"us to note {BATCH} errors"]
+    else:
+        rows = steps(options.algorithms, options.updates, options.repeats)
+        parts = ["us per step", "drawing", "noting", "rest"]
+        headers = ["algorithm", "replay", *parts, "/ uniform", "/ per"]
+    print(" ".join(sys.argv))
+    print(tabulate(rows, headers=headers, disable_numparse=True))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""Which past is learned from: the ways of replaying, and the hyperparameters of each.
+
+What the papers leave open is a field here, with a default; docs/replay.md tells of each where the
+default comes from.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from harness.contract.fields import SpecError, bounded, build, plain, unknown
+
+CRITICS = ("mean", "max", "first", "net")
+"""Which error a transition has where several critics have one each."""
+DRAWS = ("independent", "stratified")
+NORMALIZE = ("batch", "none")
+STAMPS = ("stored", "replayed")
+
+
+@dataclasses.dataclass(frozen=True)
+class Replay:
+    """A way of replaying.
+
+    Attributes:
+        name: On the command line, as `replay=<name>`.
+        does: What it does, in a few words.
+    """
+
+    name: ClassVar[str]
+    does: ClassVar[str]
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether every framework does so by itself, and nothing is changed."""
+        return self.name == UNIFORM.name
+
+    def told(self) -> dict[str, Any]:
+        """Name and all fields as plain data, for `run.json`."""
+        return {"name": self.name, **dataclasses.asdict(self)}
+
+    @property
+    def parts(self) -> list[str]:
+        """What it adds to the name of a variant: nothing for uniform, else what is not usual."""
+        if self.is_uniform:
+            return []
+        usual = STRATEGIES[self.name]()
+        changed = [
+            f"replay.{field.name}={plain(getattr(self, field.name)).replace(' ', '')}"
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != getattr(usual, field.name)
+        ]
+        return [f"replay={self.name}", *changed]
+
+
+@dataclasses.dataclass(frozen=True)
+class Uniform(Replay):
+    """Every transition is as likely as any other: upstream's own buffer, untouched."""
+
+    name = "uniform"
+    does = "every transition is as likely as any other"
+
+
+@dataclasses.dataclass(frozen=True)
+class Per(Replay):
+    """Proportional prioritised replay (Schaul et al., 2016).
+
+    Attributes:
+        alpha: Exponent of priorities; 0 is uniform.
+        beta: Exponent of importance weights at the start.
+        beta_final: And at the end of its schedule, which is linear.
+        beta_steps: Environment transitions that the schedule takes; null is the whole run.
+        epsilon: Added to absolute errors, in units of return.
+        critics: Where several critics have an error each, `mean` or `max` of the absolute errors,
+            that of the `first`, or the absolute mean (`net`) is the transition's.
+        draws: `independent`, or `stratified`: one of each of as many equal parts of the sum.
+        normalize: Whether weights are divided by the largest of the `batch`, or by `none`.
+    """
+
+    name = "per"
+    does = "in proportion to the last absolute error, with importance weights"
+
+    alpha: float = bounded(minimum=0, maximum=10, usual=0.6)
+    beta: float = bounded(minimum=0, maximum=1, usual=0.4)
+    beta_final: float = bounded(minimum=0, maximum=1, usual=1.0)
+    beta_steps: int | None = bounded(minimum=1, usual=None)
+    epsilon: float = bounded(minimum=0, usual=1e-6)
+    critics: str = bounded(choices=CRITICS, usual="mean")
+    draws: str = bounded(choices=DRAWS, usual="independent")
+    normalize: str = bounded(choices=NORMALIZE, usual="batch")
+
+
+@dataclasses.dataclass(frozen=True)
+class Rank(Per):
+    """Rank-based prioritised replay (Schaul et al., 2016).
+
+    Attributes:
+        sort_every: Minibatches between two sortings of the whole memory. In between, a transition
+            that was replayed has the rank that its new error would have had at the last one.
+    """
+
+    name = "rank"
+    does = "by the rank of the last absolute error, with importance weights"
+
+    alpha: float = bounded(minimum=0, maximum=10, usual=0.7)
+    beta: float = bounded(minimum=0, maximum=1, usual=0.5)
+    sort_every: int = bounded(minimum=1, usual=100)
+
+
+@dataclasses.dataclass(frozen=True)
+class Atdc(Per):
+    """Priorities corrected by a model of how errors age (ATDC-PER, Bai et al., 2019).
+
+    Attributes:
+        sweep_every: Environment transitions between two sweeps of the whole memory with the
+            current networks, which the model is fitted to.
+        correct_every: Minibatches between two corrections of all priorities.
+    """
+
+    name = "atdc"
+    does = "as per, with all priorities predicted from the last error and its age"
+
+    sweep_every: int = bounded(minimum=1, usual=10_000)
+    correct_every: int = bounded(minimum=1, usual=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Imp(Per):
+    """Weights corrected by the predicted sum of all real priorities (Imp-PER).
+
+    Attributes:
+        sweep_every: K: environment transitions between two sweeps of the whole memory with the
+            current networks, each of which gives the model something to be fitted to.
+        predict_every: D: environment transitions between two predictions of sum and minimum.
+        rho_sum: rho1: share of the sum that stays as it was at a prediction.
+        rho_minimum: rho2: the same of the minimum.
+        fragments: M: pieces that the memory is cut into at the first sweeps, a pair from each.
+        fragment_sweeps: How many sweeps are the first ones.
+        stamp: The time of a transition, in environment transitions: when it was `stored`, or
+            `replayed` last.
+        weight_low: Smallest importance weight.
+        weight_high: Largest one; null is the square root of the minibatch's size.
+    """
+
+    name = "imp"
+    does = "as per, with weights corrected by the predicted sum of the real priorities"
+
+    sweep_every: int = bounded(minimum=1, usual=10_000)
+    predict_every: int = bounded(minimum=1, usual=10_000)
+    rho_sum: float = bounded(minimum=0, maximum=1, usual=0.3)
+    rho_minimum: float = bounded(minimum=0, maximum=1, usual=0.3)
+    fragments: int = bounded(minimum=1, usual=10)
+    fragment_sweeps: int = bounded(minimum=0, usual=3)
+    stamp: str = bounded(choices=STAMPS, usual="stored")
+    weight_low: float = bounded(minimum=0, usual=0.0)
+    weight_high: float | None = bounded(above=0, usual=None)
+
+
+STRATEGIES: Mapping[str, type[Replay]] = {
+    strategy.name: strategy for strategy in (Uniform, Per, Rank, Atdc, Imp)
+}
+UNIFORM = Uniform()
+
+
+def make_replay(values: Any) -> Replay:
+    """A checked way of replaying from its name and fields; fields that are absent are as usual.
+
+    Args:
+        values: The name, a mapping with `name` and fields as on the command line, or one that was
+            made before.
+
+    Raises:
+        SpecError: Names the field, its value and what is allowed.
+    """
+    if isinstance(values, Replay):
+        return values
+    given = {"name": values} if isinstance(values, str) else values
+    if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
+        raise SpecError(f"replay={plain(values)} must be one of: {', '.join(STRATEGIES)}.")
+    name = given["name"]
+    if name not in STRATEGIES:
+        raise SpecError(unknown(f"replay={name}", name, list(STRATEGIES)))
+    fields = {str(key): value for key, value in given.items() if key != "name"}
+    if name == UNIFORM.name and fields:
+        raise SpecError(
+            f"replay.{next(iter(fields))} has no meaning with replay=uniform, which has nothing to "
+            f"set: choose replay={' or '.join(other for other in STRATEGIES if other != name)}."
+        )
+    made: Replay = build(STRATEGIES[name], fields, "replay")
+    if isinstance(made, Imp) and (made.weight_high or made.weight_low) < made.weight_low:
+        raise SpecError(
+            f"replay.weight_high={plain(made.weight_high)} must be at least "
+            f"replay.weight_low={plain(made.weight_low)}."
+        )
+    return made

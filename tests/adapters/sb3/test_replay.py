@@ -1,0 +1,131 @@
+"""Replay other than uniform in SB3: its own updates, with transitions chosen and weighed."""
+
+import numpy as np
+import pytest
+import support
+import torch
+
+from adapters.sb3 import train
+from adapters.sb3.replay import StrategicBuffer, errors_of
+from adapters.torch_common.sum_tree import CompiledTree
+from envs.make import make_training_env
+from harness.conformance.exits import prepared_run
+from harness.conformance.resuming import check_killed_run
+from harness.contract.replay import make_replay
+from harness.interventions.catalogue import replacement
+from tests.harness.replay.plain_tree import PlainTree
+
+OFTEN = {"sweep_every": 48, "predict_every": 24}
+
+
+def model_of(algorithm, replay, n_envs=1):
+    """SB3's model before its first step, and what its updates are changed by."""
+    run = prepared_run("sb3", algorithm, steps=96, eval_every=96, replay=replay, n_envs=n_envs)
+    env = lambda: make_training_env(  # noqa: E731
+        run.spec.env, wrappers="none", gamma=0.99, before_step=lambda: None
+    )
+    return train.build(algorithm, run.native, run.context, env), replacement(run.interventions)
+
+
+def learn(model, changed, steps=96):
+    with changed.made():
+        model.learn(steps)
+    return model
+
+
+def test_compiled_tree_is_a_sum_tree():
+    tree, plain = CompiledTree(11), PlainTree(11)
+    values = np.random.default_rng(1).random(11)
+    for one in (tree, plain):
+        one.set(np.arange(11), values)
+        one.set(np.array([3, 3, 5]), np.array([9.0, 0.25, 0.0]))
+    assert tree.total() == pytest.approx(plain.total())
+    points = np.linspace(1e-9, plain.total() * (1 - 1e-12), 301)
+    before = points.copy()
+    np.testing.assert_array_equal(tree.find(points), plain.find(points))
+    np.testing.assert_array_equal(points, before)
+    np.testing.assert_array_equal(tree.get(np.arange(11)), plain.get(np.arange(11)))
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "ddpg", "td3", "sac"])
+def test_sweeps_and_updates_mean_the_same_error(algorithm, monkeypatch):
+    # Without noise, and with temperatures that hardly move: SB3 takes that of before the update.
+    monkeypatch.setattr(torch.distributions.Normal, "rsample", lambda self, shape=(): self.mean)
+    model, changed = model_of(algorithm, {"name": "per", "alpha": 0.0, "epsilon": 0.0})
+    model.target_policy_noise = 0.0
+    buffer, weighted = model.replay_buffer, model.replay_buffer.weighted
+    errors, seen = errors_of(algorithm, model), []
+    close = 5e-2 if algorithm == "sac" else 1e-5
+
+    def spy(loss, currents, target):
+        currents = list(currents)
+        with torch.no_grad():
+            told = errors(buffer._at(buffer._drawn, None))
+        gaps = torch.stack([(one - target).flatten() for one in currents]).detach()
+        torch.testing.assert_close(told, gaps, rtol=close, atol=close)
+        made = weighted(loss, currents, target)
+        # With alpha=0 all weights are 1, and the loss is upstream's.
+        plain = sum(loss(one, target) for one in currents)
+        torch.testing.assert_close(made, plain)
+        seen.append(float(gaps.abs().max()))
+        return made
+
+    monkeypatch.setattr(buffer, "weighted", spy)
+    learn(model, changed)
+    assert len(seen) > 5 and max(seen) > 0.1
+
+
+@pytest.mark.parametrize("name", ["per", "rank", "atdc", "imp"])
+def test_what_is_replayed_comes_from_the_errors(name):
+    often = {"rank": {"sort_every": 2}, "atdc": {"sweep_every": 48}, "imp": OFTEN}
+    fields = often.get(name, {})
+    model, changed = model_of("dqn", {"name": name, **fields})
+    learn(model, changed)
+    strategy = model.replay_buffer.strategy
+    assert strategy.added == strategy.size == 96
+    assert len(np.unique(strategy.errors[:96])) > 20  # those of replayed transitions
+    if name == "imp":
+        assert len(strategy.pairs) == 20 and strategy.sum > 0  # two sweeps of ten fragments
+    if name == "atdc":
+        assert strategy.model is not None
+
+
+def test_copies_of_the_environment_keep_their_transitions_apart():
+    model, changed = model_of("dqn", "per", n_envs=2)
+    learn(model, changed)
+    buffer = model.replay_buffer
+    batch = buffer._at(np.array([0, 1, 2, 7]), None)
+    expected = buffer.observations[[0, 0, 1, 3], [0, 1, 0, 1]]
+    np.testing.assert_array_equal(batch.observations.numpy(), expected)
+    assert buffer.strategy.size == buffer.size() * 2
+
+
+def test_transitions_are_those_that_uniform_replay_would_give():
+    model, changed = model_of("td3", "per")
+    learn(model, changed)
+    buffer, places = model.replay_buffer, np.array([0, 5, 90])
+    theirs = super(StrategicBuffer, buffer)._get_samples(places)
+    for ours, other in zip(buffer._at(places, None), theirs, strict=True):
+        assert ours is other is None or torch.equal(ours, other)
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "sac"])
+def test_killed_run_goes_on_bit_equal(algorithm, tmp_path):
+    replay = make_replay({"name": "imp", **OFTEN})
+    check_killed_run("sb3", algorithm, tmp_path / "run", replay=replay)
+
+
+def test_uniform_replay_changes_neither_name_nor_settings_nor_weights(tmp_path):
+    asked = {"algorithm": "dqn", "steps": 200, "eval_every": 200, "alignment": "full"}
+    changes = {"hyperparameters": {"learning_starts": 100}}
+    specs = [
+        support.spec("sb3", **asked, **changes, **more) for more in ({}, {"replay": "uniform"})
+    ]
+    assert specs[0] == specs[1] and specs[0].variant == specs[1].variant
+    _, plain = support.run(specs[1], tmp_path)
+    assert "replay_buffer_class" not in plain["native"] and "interventions" not in plain
+    weighted = support.spec("sb3", **asked, **changes, replay="per")
+    _, other = support.run(weighted, tmp_path)
+    assert other["native"].keys() - plain["native"].keys() == {"replay_buffer_class"}
+    assert list(other["interventions"]) == ["replay-weights-dqn"]
+    assert other["weights_sha256"] != plain["weights_sha256"]

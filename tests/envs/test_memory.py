@@ -1,0 +1,70 @@
+"""Tasks that need a memory show what they say, and pay a memory only."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from envs.lockstep import make_lockstep
+from envs.tasks import MEMORY_TASK_IDS, TaskError, load_task, make
+
+
+@pytest.mark.parametrize(
+    ("hidden", "whole", "seen", "action"),
+    [
+        ("CartPoleHidden-v0", "CartPole-v1", [0, 2], 1),
+        ("PendulumHidden-v0", "Pendulum-v1", [0, 1], np.array([0.5], np.float32)),
+    ],
+)
+def test_hidden_velocities_are_all_that_differs(hidden, whole, seen, action):
+    ours, theirs = make(hidden), gymnasium.make(whole)
+    np.testing.assert_array_equal(ours.reset(seed=3)[0], theirs.reset(seed=3)[0][seen])
+    assert ours.spec.max_episode_steps == theirs.spec.max_episode_steps
+    for _ in range(8):
+        (observation, *rest), (other, *others) = ours.step(action), theirs.step(action)
+        np.testing.assert_array_equal(observation, other[seen])
+        assert rest == others
+        assert observation in ours.observation_space
+    assert load_task(hidden).observation_size == 2
+
+
+@pytest.mark.parametrize("length", [1, 2, 7])
+def test_chain_shows_its_cue_once_and_asks_at_its_end(length):
+    env = make(f"MemoryChain-{length}-v0")
+    cues = set()
+    for seed in range(8):
+        shown, _ = env.reset(seed=seed)
+        cue = int(shown[0])
+        cues.add(cue)
+        for step in range(length):
+            assert shown.tolist() == [cue if step == 0 else 0, step == length - 1]
+            right = (cue + 1) // 2
+            action = right if seed % 2 else 1 - right
+            shown, reward, terminated, truncated, _ = env.step(action)
+            worth = (1 if seed % 2 else -1) if step == length - 1 else 0
+            assert (reward, terminated, truncated) == (worth, step == length - 1, False)
+    assert cues == {-1, 1}
+
+
+def test_no_policy_without_memory_is_worth_more_than_a_coin():
+    # Where it is asked, the observation is the same whatever the cue was.
+    env, seen = make("MemoryChain-5-v0"), set()
+    for seed in range(8):
+        env.reset(seed=seed)
+        for _ in range(4):
+            shown = env.step(0)[0]
+        seen.add(tuple(shown.tolist()))
+    assert seen == {(0.0, 1.0)}
+
+
+@pytest.mark.parametrize("env_id", MEMORY_TASK_IDS)
+def test_tasks_step_together_as_others_do(env_id):
+    task = load_task(env_id)
+    copies = make_lockstep(env_id, 3)
+    assert copies.reset([1, 2, 3]).shape == (3, 2)
+    actions = np.zeros(3, np.int64) if task.choices else np.zeros((3, 1), np.float32)
+    assert copies.step(actions, np.ones(3, np.bool_))[0].shape == (3, 2)
+
+
+def test_chain_without_a_step_is_refused():
+    with pytest.raises(TaskError, match=r"MemoryChain-0-v0 cannot be made: a chain of length 0"):
+        make("MemoryChain-0-v0")

@@ -1,0 +1,100 @@
+"""What a way of replaying is called, what is checked, and who can carry it."""
+
+import pytest
+import support
+
+from harness.contract.adapter import load_adapter
+from harness.contract.fields import SpecError
+from harness.contract.replay import STRATEGIES, UNIFORM, make_replay
+from harness.contract.run_spec import spec_from_dict, spec_to_dict
+from harness.train.prepare import prepare
+
+
+def asked(framework="sb3", algorithm="dqn", **changes):
+    return prepare(support.spec(framework, algorithm, **changes), load_adapter(framework))
+
+
+def test_uniform_is_the_default_and_has_no_part_in_the_name():
+    plain = support.spec("sb3", "dqn")
+    assert plain.replay == UNIFORM and "replay" not in plain.variant
+    assert plain == support.spec("sb3", "dqn", replay="uniform")
+
+
+def test_name_tells_what_is_not_usual_and_the_record_all():
+    spec = support.spec("sb3", "dqn", replay={"name": "per", "alpha": 0.6})
+    assert ",replay=per" in spec.variant and "alpha" not in spec.variant
+    other = support.spec("sb3", "dqn", replay={"name": "imp", "alpha": 0.7, "fragments": 5})
+    assert other.replay.parts == ["replay=imp", "replay.alpha=0.7", "replay.fragments=5"]
+    assert spec.title.startswith("sb3+per dqn")
+    told = spec_to_dict(spec)["replay"]
+    assert told["name"] == "per" and len(told) == 9
+    assert spec_from_dict(spec_to_dict(other)) == other
+    assert spec != other and hash(spec.replay) != hash(other.replay)
+
+
+def test_record_of_before_reads_as_uniform():
+    old = spec_to_dict(support.spec("sb3", "dqn"))
+    del old["replay"]
+    assert spec_from_dict(old).replay == UNIFORM
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_field_is_checked_and_has_a_default(name):
+    usual = make_replay(name)
+    assert make_replay(usual.told()) == usual
+    for field in usual.told().keys() - {"name"}:
+        with pytest.raises(SpecError, match=rf"replay\.{field}="):
+            make_replay({"name": name, field: [-1]})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("pre", r"replay=pre is not known\. Did you mean per\?"),
+        ({"name": "per", "alpha": -0.5}, r"replay\.alpha=-0\.5 must be at least 0"),
+        ({"name": "per", "alpa": 0.5}, r"replay\.alpa is not known\. Did you mean alpha\?"),
+        ({"name": "per", "beta": 2}, r"replay\.beta=2\.0 must be at most 1"),
+        ({"name": "per", "draws": "some"}, r"replay\.draws='some' must be one of: independent"),
+        ({"name": "uniform", "alpha": 0.5}, r"replay\.alpha has no meaning with replay=uniform"),
+        ({"name": "imp", "weight_low": 2, "weight_high": 1}, r"replay\.weight_high=1\.0 must be"),
+        ({"alpha": 0.5}, r"must be one of: uniform, per, rank, atdc, imp"),
+    ],
+)
+def test_what_cannot_be_is_one_message(given, message):
+    with pytest.raises(SpecError, match=message):
+        make_replay(given)
+
+
+def test_ppo_replays_nothing():
+    with pytest.raises(
+        SpecError, match=r"replay=per: algorithm=ppo .*Use replay=uniform, or algorithm="
+    ):
+        asked(algorithm="ppo", replay="per")
+
+
+@pytest.mark.parametrize("framework", ["cleanrl", "torchrl", "tianshou"])
+def test_framework_that_cannot_is_refused_before_training(framework):
+    message = f"replay=imp cannot be carried by framework={framework} for algorithm=td3: .*Use repl"
+    with pytest.raises(SpecError, match=message):
+        asked(framework, "td3", replay="imp")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "replay", "more", "message"),
+    [
+        ("td3", {"name": "per"}, {}, "which is replay.critics=net"),
+        ("ddpg", {"name": "per", "draws": "stratified"}, {}, "which is replay.draws=independent"),
+        ("ddpg", {"name": "per", "alpha": 0}, {}, "which is replay=uniform"),
+        ("ddpg", {"name": "per", "normalize": "none"}, {}, "use replay.normalize=batch"),
+        ("ddpg", {"name": "rank"}, {}, "replay=per is, by its own prioritised buffer"),
+        (
+            "dqn",
+            {"name": "per"},
+            {"alignment": "full", "hyperparameters": {"huber_delta": 1.0}},
+            "huber_delta=1.0: in tianshou it is a loss that leaves importance weights out",
+        ),
+    ],
+)
+def test_what_tianshou_does_otherwise_is_refused_with_the_remedy(algorithm, replay, more, message):
+    with pytest.raises(SpecError, match=message):
+        asked("tianshou", algorithm, replay=replay, **more)
