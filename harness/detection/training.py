@@ -27,7 +27,7 @@ _MORE: Mapping[str, Mapping[str, Any]] = {
     "td3": {"learning_starts": _WARM_UP, "policy_delay": 1},
     "ddpg": {"learning_starts": _WARM_UP, "gamma": 0.9},
     "dqn": {
-        **{"learning_starts": _WARM_UP, "double": True, "max_grad_norm": 0.5},
+        **{"learning_starts": _WARM_UP, "max_grad_norm": 0.5},
         **{"target_update_interval": 8, "tau": 0.5},
     },
 }
