@@ -78,7 +78,6 @@ class DQN(OffPolicy):
     }
     varied: ClassVar[Mapping[str, Any]] = {
         "learning_starts": 32,
-        "double": True,
         "max_grad_norm": 0.5,
         "target_update_interval": 8,
         "tau": 0.5,
