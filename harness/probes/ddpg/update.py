@@ -70,6 +70,7 @@ PROBES: Sequence[Probe] = (
         f"weight of the critic, in the first {UPDATES} steps",
         lambda lab: td3.climbed(lab, "ddpg"),
         relation("weight of the critic"),
+        tolerance=5e-4,
     ),
     critics.policy_clipping_probe("ddpg", lambda lab: td3.policy_clipping(lab, "ddpg"), ALGORITHM),
     critics.critics_seen_probe("ddpg", lambda lab: td3.critics_seen(lab, "ddpg"), ALGORITHM),

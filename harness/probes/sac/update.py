@@ -141,6 +141,7 @@ PROBES: Sequence[Probe] = (
         f"per policy step, in the first {UPDATES}: {', '.join(TERMS)}",
         _policy_terms,
         listed(TERMS),
+        tolerance=5e-4,
     ),
     critics.policy_clipping_probe("sac", _policy_clipping, f"{PAPER}, algorithm 1"),
     critics.critics_seen_probe("sac", _critics_seen, f"{PAPER}, algorithm 1"),

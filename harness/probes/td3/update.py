@@ -135,6 +135,7 @@ PROBES: Sequence[Probe] = (
         f"weight of the first and of the second critic, in the first {UPDATES} steps",
         climbed,
         listed(("weight of the first critic", "of the second critic")),
+        tolerance=5e-4,
     ),
     critics.policy_clipping_probe("td3", policy_clipping, f"{PAPER}, algorithm 1"),
     critics.critics_seen_probe("td3", critics_seen, f"{PAPER}, algorithm 1"),
