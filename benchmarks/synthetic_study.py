@@ -96,6 +96,7 @@ def _spec(plan: Plan, size: Size, study: str) -> dict[str, object]:
         "n_envs": plan.n_envs,
         "threads": 1,
         "intervention": "none",
+        "replay": {"name": "uniform"},
         "diagnosis": {"mode": "off"},
         "logger": "none",
         "checkpoint_every": 20.0,

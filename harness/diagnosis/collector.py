@@ -65,9 +65,9 @@ class Collector:
             self._chunk()
 
     def recent(self) -> Array:
-        """Observations of the last steps, at most 256, float64[n, ...] as they were shown."""
+        """Observations of the last steps, at most 256, float64[n, observations]."""
         full = self.signals.step > CHUNK and "finite" in self.signals.series
-        return self._shaped if full else self._shaped[: self._filled]
+        return self._observations if full else self._observations[: self._filled]
 
     def metrics(self, told: Metrics) -> None:
         """Notes what the training reports."""
