@@ -84,7 +84,7 @@ def write_run(results: Path) -> Path:
 def rewrite(folder: Path, content: dict[str, object], seed: int, schema: int) -> None:
     """Gives a copy its seed, and takes away what its schema does not have."""
     from harness.record.files import write_json
-    from harness.record.reading import CHECKSUM, checksum
+    from harness.record.run_json import CHECKSUM, checksum
 
     spec = content["spec"]
     assert isinstance(spec, dict)

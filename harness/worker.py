@@ -16,7 +16,8 @@ from harness.contract.run_spec import spec_from_dict
 from harness.record.folder import Heartbeat, RunFolder
 from harness.record.holder import Holder
 from harness.record.lease import EXIT_COMPLETE, EXIT_NOT_MINE, Lease, LeaseHeld, LeaseLost
-from harness.record.reading import Reading, holds, read_run
+from harness.record.reading import Reading, read_run
+from harness.record.run_json import holds
 from harness.train.prepare import check_translation, prepare
 from harness.train.run import execute
 from harness.train.stopping import EXIT_INTERRUPTED, interruption, stop_on_signals

@@ -14,7 +14,8 @@ from harness.record.files import Unusable, first_line, read_bounded
 from harness.record.holder import Holder
 from harness.record.layout import SLURM_FOLDER, find_runs, study_folder
 from harness.record.lease import Beat, read_beat, read_holder
-from harness.record.reading import Reading, Record, read_run
+from harness.record.reading import Reading, read_run
+from harness.record.run_json import Record
 from slurm.arrays import read_records
 from slurm.queue import Job, Queue, ask
 

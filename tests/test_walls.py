@@ -71,7 +71,7 @@ ROOMS = {
     "analysis.thesis": {"analysis.data", "analysis.stats", "analysis.words", "analysis.verdicts"},
     "analysis.report": {
         *("analysis.data", "analysis.stats", "analysis.words", "analysis.verdicts"),
-        *("analysis.tables", "analysis.figures", "harness.record.reading"),
+        *("analysis.tables", "analysis.figures", "harness.record.run_json"),
     },
     "analysis.commands": {"analysis", "harness.record"},
     "analysis": {"analysis.commands"},

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.record.reading import Provenance
+from harness.record.run_json import Provenance
 
 
 @dataclasses.dataclass(frozen=True, order=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from analysis.data.runs import Excluded, Loaded, Run, absent_runs
 from analysis.report.links import Links
 from analysis.words import recipes
-from harness.record import reading
+from harness.record import run_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _plain(package: str) -> str:
     return package.lower().replace("_", "-").replace(".", "-")
 
 
-def _code(adapter: reading.AdapterCode) -> str:
+def _code(adapter: run_json.AdapterCode) -> str:
     """Distribution and version, and the start of a hash over the hashes of all files."""
     text = "\n".join(f"{name} {digest}" for name, digest in sorted(adapter.files.items()))
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
@@ -156,7 +156,7 @@ def _code(adapter: reading.AdapterCode) -> str:
     return f"{owner}files {digest}"
 
 
-def _facts(found: reading.Provenance, framework: str) -> list[tuple[str, str]]:
+def _facts(found: run_json.Provenance, framework: str) -> list[tuple[str, str]]:
     asked_for = set(map(_plain, found.adapter.requires))
     own = (
         name

@@ -11,7 +11,8 @@ from harness.contract.fields import SpecError
 from harness.record.diagnosis import read_diagnosis
 from harness.record.files import Unusable
 from harness.record.lease import read_beat, read_holder
-from harness.record.reading import Record, read_evaluations, read_run
+from harness.record.reading import read_evaluations, read_run
+from harness.record.run_json import Record
 
 Curve = tuple[tuple[int, float], ...]
 

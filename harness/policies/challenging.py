@@ -15,7 +15,8 @@ from harness.policies.configurations import Floats, Played, Tested, kind_of, pla
 from harness.policies.generators import FEWEST_FAILURES, lessons, strong, weak
 from harness.policies.loading import LoadedPolicy, load
 from harness.record.layout import TRACE_FILE, find_runs
-from harness.record.reading import Record, read_run
+from harness.record.reading import read_run
+from harness.record.run_json import Record
 from harness.record.trace import episodes
 
 SCHEMA = 1

@@ -42,7 +42,8 @@ from harness.record.lease import (
     read_beat,
 )
 from harness.record.policy import StoredPolicy, pack
-from harness.record.reading import CHECKSUM, SCHEMA, Reading, checksum, read_run
+from harness.record.reading import Reading, read_run
+from harness.record.run_json import CHECKSUM, SCHEMA, checksum
 from harness.record.trace import TraceWriter
 
 LOG_PREFIX = ".log-"

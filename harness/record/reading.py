@@ -15,10 +15,9 @@ import functools
 import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
 
 from harness.record.completeness import check_complete, why_unfinished
 from harness.record.files import Unusable, first_line, open_regular, read_bounded
@@ -30,145 +29,16 @@ from harness.record.layout import (
     Place,
     place_of,
 )
-from harness.record.lease import Count, Seconds
+from harness.record.run_json import CHECKSUM, SCHEMA, Record, holds
 
 if TYPE_CHECKING:
     from harness.record.evaluations import Evaluations
     from harness.record.policy import StoredPolicy
 
-SCHEMA = 2
-"""Version of `run.json`. Every field that came later has a default: as before it existed."""
-
-CHECKSUM = "checksum"
-"""Entry of `run.json` that guards the others; the record counts without it, unguarded."""
-
 _MOST_JSON = 2**24  # bytes
 _MOST_ARRAYS = 2**28
 _MOST_HASHED = 2**29  # of files whose size the record does not tell
 _MOST_BRACKETS, _DEEPEST = 400, 64
-
-Positive = Annotated[int, Meta(ge=1, le=2**53)]
-Name = Annotated[str, Meta(min_length=1, max_length=255)]
-Value = bool | int | float | str | list[bool | int | float | str | None] | None
-
-
-class Spec(Struct, frozen=True):
-    """What was asked for; `harness.contract.run_spec.RunSpec` says what each field means."""
-
-    study: Name
-    framework: Name
-    algorithm: Name
-    env: Name
-    hps: Name
-    seed: Annotated[int, Meta(ge=0, le=2**32 - 1)]
-    steps: Positive
-    hyperparameters: dict[str, Value] = {}
-    overridden: list[str] = []
-    alignment: str = "thesis"
-    eval_every: Positive = 10_000
-    eval_episodes: Positive = 30
-    evaluation_seed: Count = 0
-    wrappers: str = "none"
-    n_envs: Positive = 1
-    threads: Positive = 1
-    intervention: str = "none"
-    replay: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "uniform"})
-    python: str | None = None
-    checkpoint_every: float = 20.0
-
-
-class Steps(Struct, frozen=True):
-    """Environment steps: due, asked for, on the framework's own counter, and taken."""
-
-    scheduled: Count
-    requested: Count = 0
-    framework: Count = 0
-    taken: Count = 0
-
-
-class Timings(Struct, frozen=True):
-    """When the run went on, in seconds since 1970, and for how long."""
-
-    started: Seconds | None = None
-    ended: Seconds | None = None
-    seconds: Seconds | None = None
-    evaluation_seconds: Seconds | None = None
-
-
-class Attempt(Struct, frozen=True):
-    """What became of an earlier attempt."""
-
-    status: str
-    failure: str | None = None
-    steps: Count = 0
-    started: Seconds | None = None
-    ended: Seconds | None = None
-    host: str | None = None
-    job: str | None = None
-    stopped_by: str | None = None
-    resumed_from: Count | None = None
-
-
-class AdapterCode(Struct, frozen=True):
-    """Which code the adapter was; empty in runs of before it was recorded."""
-
-    distribution: str | None = None
-    version: str | None = None
-    requires: list[str] = []
-    files: dict[str, str] = {}
-
-
-class Provenance(Struct, frozen=True):
-    """Where and with what the run was made; empty before its end."""
-
-    packages: dict[str, str] = {}
-    threads: dict[str, str] = {}
-    sources: dict[str, str] = {}
-    adapter: AdapterCode = AdapterCode()
-    commit: dict[str, str | bool | None] = {}
-    python: str | None = None
-    executable: str | None = None
-    platform: str | None = None
-    host: str | None = None
-    processor: str | None = None
-    cores: int | None = None
-    command: list[str] = []
-    preloaded: list[str] = []
-
-
-class Record(Struct, frozen=True):
-    """The content of `run.json`; docs/run-folder.md says what each field means."""
-
-    schema: Annotated[int, Meta(ge=1, le=SCHEMA)]
-    status: Literal["pending", "running", "completed", "failed", "interrupted"]
-    spec: Spec
-    steps: Steps
-    adapter: str = ""
-    hyperparameters: dict[str, Value] = {}
-    native: dict[str, Any] = {}
-    alignment: list[dict[str, Any]] = []
-    cadence: dict[str, Count] = {}
-    interventions: dict[str, Any] = {}
-    weights_sha256: str | None = None
-    failure: str | None = None
-    stopped_by: str | None = None
-    attempts: list[Attempt] = []
-    resumed_from: Count | None = None
-    resumption: list[str] = []
-    timings: Timings = Timings()
-    provenance: Provenance = Provenance()
-    files: dict[str, str] = {}
-    sizes: dict[str, Count] = {}
-    pid: Count | None = None
-    host: str | None = None
-    job: str | None = None
-    checksum: str | UnsetType = UNSET
-
-    @property
-    def resumptions(self) -> int:
-        """How many attempts went on from a checkpoint, the last one included."""
-        steps = [*(attempt.resumed_from for attempt in self.attempts), self.resumed_from]
-        return sum(step is not None for step in steps)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -373,21 +243,6 @@ def check_trace(folder: Path) -> None:
     from harness.record import trace  # pyarrow takes half a second to load
 
     trace.check(folder / TRACE_FILE)
-
-
-def checksum(content: Mapping[str, Any]) -> str:
-    """Hash of everything in `run.json` but the checksum, whatever its order and spacing.
-
-    Args:
-        content: As it was decoded from JSON.
-    """
-    rest = {name: value for name, value in content.items() if name != CHECKSUM}
-    return hashlib.sha256(msgspec.json.encode(rest, order="sorted")).hexdigest()
-
-
-def holds(content: Mapping[str, Any]) -> bool:
-    """Whether a record is as it was written, as far as it tells."""
-    return CHECKSUM not in content or content[CHECKSUM] == checksum(content)
 
 
 _CHANGED = (

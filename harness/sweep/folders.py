@@ -15,7 +15,8 @@ from harness.record.files import Unusable, bytes_writer, read_bounded
 from harness.record.folder import RunFolder, leftovers, past_attempts
 from harness.record.layout import RUN_FILE
 from harness.record.lease import Lease, LeaseHeld, LeaseLost
-from harness.record.reading import Reading, holds, read_run
+from harness.record.reading import Reading, read_run
+from harness.record.run_json import holds
 from harness.train.prepare import Prepared, translated
 
 _MOST_BYTES = 2**24

@@ -18,7 +18,8 @@ from harness.record.files import Unusable, open_regular
 from harness.record.folder import LOG_PREFIX, RunFolder
 from harness.record.layout import LOG_FILE
 from harness.record.lease import EXIT_COMPLETE, EXIT_NOT_MINE, Lease, LeaseHeld, LeaseLost
-from harness.record.reading import Reading, holds, read_run
+from harness.record.reading import Reading, read_run
+from harness.record.run_json import holds
 from harness.sweep.preloaded import EXIT_UNKNOWN, Fork, Preloaded
 from harness.train.stopping import EXIT_INTERRUPTED, SIGNALS, interruption, reason_of
 

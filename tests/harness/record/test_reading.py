@@ -20,7 +20,8 @@ from harness.contract.fields import SpecError
 from harness.contract.run_spec import DEFAULTS, spec_from_dict
 from harness.record import reading
 from harness.record.layout import find_runs
-from harness.record.reading import Spec, find_damage, read_run
+from harness.record.reading import find_damage, read_run
+from harness.record.run_json import Spec
 from harness.sweep.folders import initialize
 from harness.train.prepare import prepare
 
