@@ -1,6 +1,6 @@
-"""The contract that an adapter fulfils, how adapters are found, and how they translate.
+"""The contract that an adapter fulfils, and how adapters are found.
 
-`Translation` collects native settings while it keeps, per unified field, how it was honoured.
+What it translates with, `Translation`, can be had here as well.
 """
 
 import dataclasses
@@ -18,9 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.tasks import Task
-from harness.contract.algorithms import Cadence, Hyperparameters
-from harness.contract.fields import REQUIRED, SpecError, plain, unknown
+from harness.contract.algorithms import Hyperparameters
+from harness.contract.fields import SpecError, unknown
 from harness.contract.replay import UNIFORM, Replay
+from harness.contract.translation import Native as Native
+from harness.contract.translation import Setting as Setting
+from harness.contract.translation import Translation as Translation
 
 if TYPE_CHECKING:
     import gymnasium
@@ -96,53 +99,6 @@ class Context:
     seed: int
     n_envs: int = 1
     replay: Replay = UNIFORM
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """How one unified hyperparameter reached the framework.
-
-    Attributes:
-        field: Name in the unified schema.
-        value: Value in the unified schema.
-        kind: `aligned` (a public option), `tied` (it follows from another option), `constant`
-            (the framework fixes it) or `emulated` (set around upstream).
-        native_name: The framework's name for it; empty where it is fixed.
-        native_value: What was passed, in the framework's own unit.
-        note: What a reader must know, in a few words.
-    """
-
-    field: str
-    value: Any
-    kind: str
-    native_name: str
-    native_value: Any
-    note: str = ""
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether no value but one is taken."""
-        return self.kind in ("constant", "tied")
-
-
-@dataclasses.dataclass(frozen=True)
-class Native:
-    """One run in the framework's own terms.
-
-    Attributes:
-        settings: What upstream receives, by upstream's names.
-        alignment: One row per unified hyperparameter.
-        total_steps: Environment transitions upstream will take, after its rounding.
-        framework_steps: What the framework's own step counter will show at the end.
-        cadence: How often upstream will update on one environment, its deviations from
-            the hyperparameters' own `cadence` included.
-    """
-
-    settings: Mapping[str, Any]
-    alignment: tuple[Setting, ...]
-    total_steps: int
-    framework_steps: int
-    cadence: Cadence
 
 
 class Monitor(Protocol):
@@ -333,124 +289,3 @@ def _requirements(owner: importlib.metadata.Distribution | None) -> list[str]:
     listed = (owner.requires if owner else None) or []
     found = (re.match(r"[\w.-]+", text) for text in listed if "extra ==" not in text)
     return sorted({match[0] for match in found if match})
-
-
-_AS_IS: Any = object()
-
-
-class Translation:
-    """Builds a `Native`; every hyperparameter must be claimed exactly once.
-
-    Settings and the alignment table come from the same calls, so they cannot disagree.
-    Refusals are collected, so that a user sees all of them at once.
-    """
-
-    def __init__(self, framework: str, hyperparameters: Hyperparameters) -> None:
-        self._framework = framework
-        self._hyperparameters = hyperparameters
-        self._values = {
-            field.name: getattr(hyperparameters, field.name)
-            for field in dataclasses.fields(hyperparameters)
-        }
-        self._settings: dict[str, Any] = {}
-        self._rows: dict[str, Setting] = {}
-        self._refusals: list[str] = []
-
-    def value(self, field: str) -> Any:
-        """The unified value asked for."""
-        return self._values[field]
-
-    def aligned(self, field: str, name: str, native: Any = _AS_IS, note: str = "") -> None:
-        """Sets the framework's public option `name`, to the unified value unless given."""
-        self._claim(field, "aligned", name, native, note)
-
-    def part_of(self, field: str, name: str, note: str = "") -> None:
-        """Declares that the public option `name`, set before, carries `field` as well."""
-        self._rows[field] = Setting(
-            field, self._values[field], "aligned", name, self._settings[name], note
-        )
-
-    def emulated(self, field: str, name: str, native: Any = _AS_IS, note: str = "") -> None:
-        """Sets what the adapter does around upstream; `note` says how."""
-        self._claim(field, "emulated", name, native, note)
-
-    def constant(self, field: str, constant: Any, note: str = "") -> None:
-        """Declares that the framework fixes `field`; any other value is refused."""
-        self._fixed(field, constant, "constant", note)
-
-    def tied(self, field: str, value: Any, note: str) -> None:
-        """Declares that `field` follows from another option; any other value is refused.
-
-        Args:
-            field: The hyperparameter.
-            value: What the other option makes of it.
-            note: Which option that is.
-        """
-        self._fixed(field, value, "tied", note)
-
-    def convolutions(self, name: str, task: Task, note: str = "") -> None:
-        """Sets the public option `name` to `conv_filters` where observations are images.
-
-        Elsewhere there are none.
-        """
-        if task.image:
-            self.aligned("conv_filters", name, list(self.value("conv_filters")), note)
-        else:
-            self.constant("conv_filters", None, "its observations are no images")
-
-    def refuse(self, field: str, reason: str) -> None:
-        """Notes that the asked value of `field` cannot be honoured."""
-        self._refusals.append(
-            f"hyperparameters.{field}={plain(self._values[field])}: "
-            f"in {self._framework} it is {reason}"
-        )
-
-    def extra(self, **settings: Any) -> None:
-        """Sets native options that no unified field stands for."""
-        self._settings.update(settings)
-
-    def finish(
-        self,
-        total_steps: int,
-        framework_steps: int | None = None,
-        cadence: Cadence | None = None,
-    ) -> Native:
-        """The native settings.
-
-        Args:
-            total_steps: Environment transitions upstream will take.
-            framework_steps: What its own counter will show, where that differs.
-            cadence: How often upstream will update, where the hyperparameters say otherwise.
-
-        Raises:
-            SpecError: Lists every value that cannot be honoured.
-        """
-        self._hold_to_what_was_before()
-        if self._refusals:
-            raise SpecError("; ".join(self._refusals) + ".")
-        unclaimed = set(self._values) - set(self._rows)
-        if unclaimed:
-            raise AssertionError(f"{self._framework} declares nothing for {sorted(unclaimed)}")
-        rows = tuple(self._rows[name] for name in self._values)
-        counted = total_steps if framework_steps is None else framework_steps
-        if cadence is None:
-            cadence = self._hyperparameters.cadence(total_steps)
-        return Native(self._settings, rows, total_steps, counted, cadence)
-
-    def _hold_to_what_was_before(self) -> None:
-        # Adapters that are older than a field do what was done before there was one.
-        for field in dataclasses.fields(self._hyperparameters):
-            before = field.metadata.get("before", REQUIRED)
-            if field.name not in self._rows and before is not REQUIRED:
-                self.constant(field.name, before)
-
-    def _fixed(self, field: str, value: Any, kind: str, note: str) -> None:
-        self._rows[field] = Setting(field, value, kind, "", value, note)
-        if self._values[field] != value:
-            self.refuse(field, f"fixed at {plain(value)}{f' ({note})' if note else ''}")
-
-    def _claim(self, field: str, kind: str, name: str, native: Any, note: str) -> None:
-        value = self._values[field]
-        native = value if native is _AS_IS else native
-        self._settings[name] = native
-        self._rows[field] = Setting(field, value, kind, name, native, note)
