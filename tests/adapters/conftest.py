@@ -2,7 +2,7 @@
 
 import pytest
 
-# PPO and TD3 stand for the two kinds of loops; probes and weights equal to upstream's are asked of all.
+# PPO and TD3 stand for the two kinds of loops; probes and upstream's own weights are asked of all.
 WAITING = ("sac", "ddpg", "dqn")
 # Of an algorithm that waits only this is shown, and that its weights are those of upstream alone.
 SHOWN = (
