@@ -55,6 +55,14 @@ class AtdcPer(Proportional):
         super().update(indices, errors)
         self._replayed[indices] = self.added
 
+    def believed(self, indices: Indices, errors: Floats) -> Floats | None:
+        """See `Strategy.believed`: what the model says of each; until the first sweep as `per`."""
+        if self.model is None:
+            return super().believed(indices, errors)
+        powers = self.powers(self.predicted())
+        total = powers.sum()
+        return powers[indices] / total if total > 0 else self.probabilities(indices)
+
     def due(self) -> bool:
         """Whether K transitions were stored since the last sweep."""
         return self.added // self.replay.sweep_every > self._swept

@@ -101,6 +101,12 @@ class ImpPer(Proportional):
         bounds = (self.replay.weight_low, np.sqrt(len(indices)) if high is None else high)
         return corrected_weights(real, stored, self.minimum, self.beta, bounds)
 
+    def believed(self, indices: Indices, errors: Floats) -> Floats | None:
+        """See `Strategy.believed`: by the predicted sum; until the first sweep as `per`."""
+        if self.sum is None:
+            return super().believed(indices, errors)
+        return self.powers(errors) / self.sum
+
     def features(self, places: slice) -> list[float]:
         """x1 and x2 of some of the memory: sums of stored priorities and of time-stamps."""
         return [float(self.powers(self.errors[places]).sum()), float(self._stamps[places].sum())]

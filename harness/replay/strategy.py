@@ -37,6 +37,9 @@ class Strategy(Protocol):
     are known, `corrected` for the weights of the losses, then `update`.
     """
 
+    size: int
+    added: int
+
     def add(self, count: int = 1) -> Indices:
         """Notes new transitions; returns their places, int64[count]."""
 
@@ -57,6 +60,18 @@ class Strategy(Protocol):
 
         Raises:
             TrainingError: Errors are not finite.
+        """
+
+    def believed(self, indices: Indices, errors: Floats) -> Floats | None:
+        """What the probabilities of transitions are held to be under the current networks, [n].
+
+        Args:
+            indices: Of stored transitions.
+            errors: Their absolute errors under these networks, [n], which are known of a
+                minibatch when its losses are weighed.
+
+        Returns:
+            None where nothing is believed.
         """
 
     def update(self, indices: Indices, errors: NDArray[Any]) -> None:
