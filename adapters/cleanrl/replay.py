@@ -94,8 +94,8 @@ def _soft_values(script: SimpleNamespace, batch: Samples) -> torch.Tensor:
 
 def _smaller(script: SimpleNamespace, batch: Samples, actions: torch.Tensor) -> torch.Tensor:
     targets = (script.qf1_target, script.qf2_target)
-    first, second = (target(batch.next_observations, actions) for target in targets)
-    return torch.min(first, second)
+    values = [target(batch.next_observations, actions) for target in targets]
+    return torch.cat(values, 1).amin(1, keepdim=True)
 
 
 _VALUES = {"dqn": _choice_values, "ddpg": _values, "td3": _smoothed_values, "sac": _soft_values}

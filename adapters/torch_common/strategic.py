@@ -50,7 +50,8 @@ class Strategic:
             told: As for `make_replayer`.
             settings: As for upstream's buffer.
         """
-        super().__init__(buffer_size, *arguments, **settings)
+        upstream: Any = super()
+        upstream.__init__(buffer_size, *arguments, **settings)
         own: Any = self
         self.replayer = make_replayer(told, own.buffer_size * own.n_envs, CompiledTree)
         self._errors: Errors | None = None
@@ -65,7 +66,7 @@ class Strategic:
         own.add(*arguments, **named)
         self.replayer.strategy.add(self.n_envs)  # type: ignore[attr-defined]
 
-    def sample(self, batch_size: int, env: Any = None) -> Samples:
+    def sample(self, batch_size: int, env: Any = None) -> Any:
         """A minibatch; its losses must be `weighted` before the next one."""
         with sampling(self.replayer):
             return self.at(self.replayer.draw(batch_size, self._gaps(env)), env)

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from harness.replay.account import Account
 from harness.replay.accuracy import Looks
 from harness.replay.making import NewTree, generator, joined, make_strategy
-from harness.replay.strategy import Floats, Fresh, Indices, Strategy
+from harness.replay.proportional import Proportional
+from harness.replay.strategy import Floats, Fresh, Indices
 
 _CHUNK = 16_384
 """Transitions whose errors are asked for at once in a sweep of the whole memory."""
@@ -34,7 +35,7 @@ class Replayer:
         drawn: Places of the last minibatch.
     """
 
-    def __init__(self, strategy: Strategy, seed: int, steps: int, critics: str) -> None:
+    def __init__(self, strategy: Proportional, seed: int, steps: int, critics: str) -> None:
         """Begins a training.
 
         Args:

@@ -37,9 +37,6 @@ class Strategy(Protocol):
     are known, `corrected` for the weights of the losses, then `update`.
     """
 
-    size: int
-    added: int
-
     def add(self, count: int = 1) -> Indices:
         """Notes new transitions; returns their places, int64[count]."""
 
