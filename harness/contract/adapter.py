@@ -136,6 +136,14 @@ class Monitor(Protocol):
         """Adds values to the trace, at the current number of environment steps."""
 
 
+@runtime_checkable
+class Accounting(Protocol):
+    """What a monitor may be besides: it keeps what parts of a training have cost."""
+
+    def account(self, parts: Mapping[str, Mapping[str, float]]) -> None:
+        """Takes, when training is over, seconds by part of the training and what they went to."""
+
+
 MakeEnv: TypeAlias = "Callable[[], gymnasium.Env[Any, Any]]"
 
 
