@@ -33,7 +33,8 @@ def off_policy(t: Translation, hp: OffPolicy, context: Context, **counts: int) -
     t.aligned("hidden_sizes", "MLP.num_cells", list(t.value("hidden_sizes")))
     t.constant("bootstrap_truncation", True)
     total = whole_batches(t, "env_steps_per_round", frames, context)
-    cadence = dataclasses.replace(hp.cadence(total), random_steps=min(starts, total), **counts)
+    counts = {"random_steps": min(starts, total), **counts}
+    cadence = dataclasses.replace(hp.cadence(total), **counts)
     return t.finish(total, cadence=cadence)
 
 
