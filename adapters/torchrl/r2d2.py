@@ -188,7 +188,7 @@ def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor)
     for data in collector:
         memory.extend(data)
         progress.collected += data.numel()
-        if progress.collected >= settings["Collector.init_random_frames"]:
+        if progress.collected >= settings["loop.learning_starts"]:
             _learn(components, memory, progress, means, monitor)
         lag.refresh(components, data.numel() // actors, settings["loop.actor_refresh"])
     collector.shutdown()

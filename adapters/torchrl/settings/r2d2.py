@@ -44,7 +44,8 @@ def settings(t: Translation, hp: R2D2, context: Context) -> Native:
             f"at least sequence_length times n_envs, {first}: there is no sequence before",
         )
     updates = hp.cadence(context.steps).gradient_steps
-    return off_policy(t, hp, context, random_steps=0, target_updates=updates // (interval or 1))
+    counts = {"random_steps": 0, "target_updates": updates // (interval or 1)}
+    return off_policy(t, hp, context, warm_up="loop.learning_starts", **counts)
 
 
 _NAMES = {"burn_in": "BurnInTransform.burn_in", "head_sizes": "MLP.head.num_cells"}
