@@ -16,6 +16,7 @@ from harness.contract.algorithms.ddpg import DDPG
 from harness.contract.algorithms.dqn import DQN
 from harness.contract.algorithms.off_policy import OffPolicy
 from harness.contract.algorithms.ppo import PPO
+from harness.contract.algorithms.r2d2 import R2D2
 from harness.contract.algorithms.sac import SAC
 from harness.contract.algorithms.td3 import TD3
 from harness.contract.installed import entries
@@ -26,6 +27,7 @@ __all__ = [
     "DQN",
     "PPO",
     "PROBED",
+    "R2D2",
     "SAC",
     "TD3",
     "UNUSABLE",
@@ -46,6 +48,7 @@ OWN: Mapping[str, type[Hyperparameters]] = {
     "sac": SAC,
     "ddpg": DDPG,
     "dqn": DQN,
+    "r2d2": R2D2,
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,19}")
 
