@@ -19,7 +19,7 @@ def translate(algorithm: str, hyperparameters: Hyperparameters, context: Context
             "env-id": context.task.env_id,
             "seed": context.seed,
             "total-timesteps": context.steps,
-            "cuda": False,
+            "cuda": context.device == "cuda",
         }
     )
     native: Native = load_part(SETTINGS, algorithm).settings(translation, hyperparameters, context)
