@@ -5,6 +5,7 @@ from typing import Any
 
 from adapters.cleanrl.scripts import check_installed, has_script, script
 from adapters.cleanrl.translate import SETTINGS, translate
+from adapters.torch_common.devices import missing
 from adapters.torch_common.sum_tree import missing_tree
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 from harness.contract.algorithms import ALGORITHMS, Hyperparameters
@@ -48,6 +49,12 @@ class CleanRLAdapter:
     def refuses_replay(self, algorithm: str, replay: Replay) -> str:
         """Nothing, where the sum tree is installed."""
         return missing_tree()
+
+    def refuses_device(self, algorithm: str, device: str, here: bool) -> str:
+        """The scripts have `--cuda`, which takes the first one there is."""
+        if device.partition(":")[2]:
+            return "its scripts take no number. Use device=cuda, which is the first one."
+        return missing(device, here, ("cuda",))
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
         """The scripts with a replay buffer take it from SB3."""

@@ -68,7 +68,9 @@ def greedy_policy(algorithm: str, context: Context, names: Mapping[str, Any]) ->
 
     def policy(observations: NDArray[np.float32]) -> NDArray[Any]:
         with torch.no_grad():
-            return np.asarray(act(names, torch.from_numpy(observations), context))
+            return np.asarray(
+                act(names, torch.from_numpy(observations).to(context.device), context)
+            )
 
     return policy
 

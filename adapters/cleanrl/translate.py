@@ -21,7 +21,7 @@ def translate(algorithm: str, hyperparameters: Hyperparameters, context: Context
             "env-id": context.task.env_id,
             "seed": context.seed,
             "total-timesteps": context.steps,
-            "cuda": False,
+            "cuda": context.device == "cuda",
         }
     )
     if not context.replay.is_uniform:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import gymnasium
 
 ENTRY_POINT_GROUP = "parallax.adapters"
+CPU = "cpu"
+"""The device that every framework trains on, and the only one of most."""
 
 Policy = Callable[[NDArray[np.float32]], NDArray[Any]]
 """Greedy policy: observations float32[N, observations] to actions.
@@ -91,6 +93,8 @@ class Context:
         n_envs: Copies of the environment that are stepped together.
         replay: Which past is learned from; other than uniform only for adapters that carry it
             (`Replaying`).
+        device: Where networks compute; other than the CPU only for adapters that offer it
+            (`OnDevices`).
     """
 
     task: Task
@@ -98,6 +102,7 @@ class Context:
     seed: int
     n_envs: int = 1
     replay: Replay = UNIFORM
+    device: str = CPU
 
 
 class Monitor(Protocol):
@@ -209,6 +214,23 @@ class Replaying(Protocol):
 
         What it carries it is told in `Context.replay`. Pieces of upstream's text that have to
         be others then stand in `replay.yaml` beside the adapter, one entry per algorithm.
+        """
+
+
+@runtime_checkable
+class OnDevices(Protocol):
+    """What an adapter may say besides, if its framework trains on other devices than the CPU.
+
+    It is told which in `Context.device`. Policies still take and return arrays of numpy.
+    """
+
+    def refuses_device(self, algorithm: str, device: str, here: bool) -> str:
+        """Why it cannot train there, as the end of a sentence with the remedy; empty if it can.
+
+        Args:
+            algorithm: Name of the algorithm.
+            device: As the user names it, such as `cuda`.
+            here: Whether it is this machine that will train: then the device must be there.
         """
 
 

@@ -39,6 +39,7 @@ class Spec(Struct, frozen=True):
     wrappers: str = "none"
     n_envs: Positive = 1
     threads: Positive = 1
+    device: str = "cpu"
     intervention: str = "none"
     replay: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "uniform"})
     python: str | None = None

@@ -11,7 +11,7 @@ from envs.make import (
     observation_statistics,
     share_statistics,
 )
-from harness.contract.adapter import Loadable, Policy, Resumable, Weights
+from harness.contract.adapter import CPU, Loadable, Policy, Resumable, Weights
 from harness.contract.events import (
     Attached,
     End,
@@ -69,8 +69,10 @@ class TrainingMonitor:
     ) -> None:
         """Takes what follows the training."""
         self._weights = weights
+        lacking = "" if resumable else f"the adapter of {self._spec.framework} {_SILENT}"
+        if self._spec.device != CPU:
+            resumable, lacking = None, f"device={self._spec.device} {_OWN_LUCK}"
         if self.keeper:
-            lacking = "" if resumable else f"the adapter of {self._spec.framework} {_SILENT}"
             self.keeper.watch(self._parts(resumable), lacking)
         self.events.tell(Attached(policy, weights))
 
@@ -144,6 +146,7 @@ class TrainingMonitor:
         self.events.tell(End())
 
 
+_OWN_LUCK = "has random generators of its own, which are not kept"
 _SILENT = "does not hand out its state (the fourth argument of monitor.attach)"
 
 

@@ -182,7 +182,9 @@ def test_staleness_is_zero_at_first_from_stored_states_without_burn_in():
     batch = TensorDict({n: torch.from_numpy(np.stack([s[n] for s in rows])) for n in rows[0]}, [4])
     values = plain.loss.unrolled(batch, plain.loss.value_network_params).detach()
     found = staleness(plain.loss, batch, values)
-    assert found["discrepancy/first"] == pytest.approx(0, abs=1e-6) and found["discrepancy/last"] > 0
+    assert (
+        found["discrepancy/first"] == pytest.approx(0, abs=1e-6) and found["discrepancy/last"] > 0
+    )
 
 
 def test_policy_remembers_within_episodes_and_each_begin_forgets():
