@@ -88,15 +88,29 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
 
     def _burnt_in(self, batch: TensorDictBase) -> TensorDictBase:
         """What is unrolled, [B, m + 1], from the states that it begins with."""
-        burn_in = self.settings["BurnInTransform.burn_in"]
         parts, found, order = memory_parts(self.value_network), [], []
         # Those with as many steps before them are brought up to date together.
         for burned in batch["burned"].unique().tolist():
             these = torch.nonzero(batch["burned"] == burned).squeeze(-1)
-            steps = _steps(batch[these], burn_in - burned, self.settings["loop.stored_state"])
+            steps = self._steps(batch, these, burned)
             found.append(BurnInTransform(parts, burned)(steps) if burned else steps)
             order.append(these)
+        if len(found) == 1:
+            return found[0]
         return torch.cat(found)[torch.cat(order).argsort()]
+
+    def _steps(self, batch: TensorDictBase, rows: torch.Tensor, burned: int) -> TensorDict:
+        """What the network sees of sequences, and the states that they begin with; [n, steps]."""
+        skipped = self.settings["BurnInTransform.burn_in"] - burned
+        seen = {name: batch[name][rows, skipped:] for name in SHOWN}
+        shape = seen[SHOWN[0]].shape[:2]
+        for name in STATE:
+            start = batch[f"start_{name}"][rows]
+            seen[name] = torch.zeros(*shape, *start.shape[1:])
+            if self.settings["loop.stored_state"]:
+                seen[name][:, 0] = start
+        seen["is_init"] = torch.zeros(*shape, 1, dtype=torch.bool)  # no episode begins within
+        return TensorDict(seen, list(shape))
 
     def of_stored_states(
         self, batch: TensorDictBase, place: str, step: torch.Tensor
@@ -117,19 +131,6 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
                 told = self.value_network(TensorDict(seen, [len(step)]))
         values: torch.Tensor = told["action_value"]
         return values
-
-
-def _steps(batch: TensorDictBase, skipped: int, from_stored: bool) -> TensorDict:
-    """What the network sees of sequences, and the states that they begin with; [B, steps]."""
-    seen = {name: batch[name][:, skipped:] for name in SHOWN}
-    shape = seen[SHOWN[0]].shape[:2]
-    for name in STATE:
-        start = batch[f"start_{name}"]
-        seen[name] = torch.zeros(*shape, *start.shape[1:])
-        if from_stored:
-            seen[name][:, 0] = start
-    seen["is_init"] = torch.zeros(*shape, 1, dtype=torch.bool)  # no episode begins within
-    return TensorDict(seen, list(shape))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -65,15 +65,18 @@ class R2D2(CopiedTargets):
     actions: ClassVar[Actions] = "discrete"
     small: ClassVar[Mapping[str, Any]] = {
         **CopiedTargets.small,
-        "learning_rate": 0.01,
-        "target_update_interval": 8,  # a multiple of the rounds above
+        "learning_rate": 0.03,
+        # A multiple of the rounds above, and so long that networks and targets disagree.
+        "target_update_interval": 32,
         "n_step": 2,
         # Losses are read in units of reward.
         "value_rescaling": None,
         "sequence_length": 4,
         "overlap": 2,
         "burn_in": 2,
-        "epsilon_base": 0.8,
+        "priority_exponent": 0.9,
+        "importance_exponent": 0.6,
+        "epsilon_base": 0.6,
         "epsilon_exponent": 1.0,
         "actor_refresh": 2,
         # Not far below what gradients are, so that less clips.
@@ -103,9 +106,9 @@ class R2D2(CopiedTargets):
         "priority_exponent": (0.1,),
         "importance_exponent": (0.1,),
         "max_error_share": (0.1,),
-        "epsilon_base": (0.6,),
+        "epsilon_base": (0.9,),
         "epsilon_exponent": (0.1,),
-        "actor_refresh": (40,),
+        "actor_refresh": (1000,),
         "double_q": (True, False),
         "dueling": (True, False),
         "max_grad_norm": (0.01,),
