@@ -5,7 +5,10 @@ from collections.abc import Iterator, Mapping
 from harness.contract.algorithms import ALGORITHMS
 from harness.probes.results import AGREES, Answer, Report, Result, describe
 
-NAMES = {"cleanrl": "CleanRL", "sb3": "SB3", "torchrl": "TorchRL", "tianshou": "Tianshou", "skrl": "skrl"}
+NAMES = {
+    **{"cleanrl": "CleanRL", "sb3": "SB3", "torchrl": "TorchRL"},
+    **{"tianshou": "Tianshou", "skrl": "skrl"},
+}
 """Frameworks as they are written."""
 BEYOND = tuple(name for name in NAMES if name not in ("cleanrl", "sb3", "torchrl"))
 """Those that the statements are not about."""
@@ -37,15 +40,14 @@ def parts(report: Report) -> Iterator[str]:
             yield from rows
             yield ""
     of_thesis = [name for name in ALGORITHMS if in_thesis(name)]
-    for framework in BEYOND:
-        rows = [
-            row(r, found) for name in of_thesis for r, found in _differing(report, name, (framework,))
-        ]
+    for one in BEYOND:
+        rows = [row(*pair) for name in of_thesis for pair in _differing(report, name, (one,))]
         if rows:
-            label = NAMES[framework]
+            label = NAMES[one]
             yield f"## {label}"
             yield ""
-            yield f"Where {label}'s implementations of the thesis' algorithms differ from the papers."
+            what = f"{label}'s implementations of the thesis' algorithms"
+            yield f"Where {what} differ from the papers."
             yield ""
             yield HEAD
             yield from rows
