@@ -4,8 +4,8 @@ import pytest
 
 # The loops, networks and settings of TD3 and DQN are those of the two algorithms that wait.
 WAITING = ("sac", "ddpg")
-# Its agents are put together in one way: PPO and TD3 show it.
-LATE = {"skrl": (*WAITING, "dqn")}
+# Its agents are put together in one way, and the fidelity test makes a run of each.
+LATE = {"skrl": ("ppo", "td3", "dqn", *WAITING)}
 # Of an algorithm that waits only this is shown, and that its weights are those of upstream alone.
 SHOWN = (
     "test_every_hyperparameter_is_declared",
