@@ -6,9 +6,11 @@ from typing import Any
 from adapters.cleanrl.scripts import check_installed, has_script, script
 from adapters.cleanrl.translate import SETTINGS, translate
 from adapters.torch_common.devices import missing
+from adapters.torch_common.sum_tree import missing_tree
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 from harness.contract.algorithms import ALGORITHMS, Hyperparameters
 from harness.contract.parts import coupled_defaults
+from harness.contract.replay import Replay
 from harness.probes.contract import Record, Script, Watch
 
 
@@ -43,6 +45,10 @@ class CleanRLAdapter:
     ) -> Native:
         """See `adapters.cleanrl.translate`."""
         return translate(algorithm, hyperparameters, context)
+
+    def refuses_replay(self, algorithm: str, replay: Replay) -> str:
+        """Nothing, where the sum tree is installed."""
+        return missing_tree()
 
     def refuses_device(self, algorithm: str, device: str, here: bool) -> str:
         """The scripts have `--cuda`, which takes the first one there is."""

@@ -4,12 +4,10 @@ What it translates with, `Translation`, can be had here as well.
 """
 
 import dataclasses
-import functools
 import hashlib
 import importlib.metadata
 import importlib.util
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 from envs.tasks import Task
 from harness.contract.algorithms import Hyperparameters
 from harness.contract.fields import SpecError, unknown
+from harness.contract.installed import entries
 from harness.contract.replay import UNIFORM, Replay
 from harness.contract.translation import Native as Native
 from harness.contract.translation import Setting as Setting
@@ -142,6 +141,14 @@ class Monitor(Protocol):
         """Adds values to the trace, at the current number of environment steps."""
 
 
+@runtime_checkable
+class Accounting(Protocol):
+    """What a monitor may be besides: it keeps what parts of a training have cost."""
+
+    def account(self, parts: Mapping[str, Mapping[str, float]]) -> None:
+        """Takes, when training is over, seconds by part of the training and what they went to."""
+
+
 MakeEnv: TypeAlias = "Callable[[], gymnasium.Env[Any, Any]]"
 
 
@@ -235,13 +242,7 @@ def training_modules(adapter: Adapter, algorithm: str) -> tuple[str, ...]:
 
 def installed_adapters() -> dict[str, importlib.metadata.EntryPoint]:
     """Entry points of all adapters on this machine, by name; nothing is imported."""
-    return dict(_entries(tuple(sys.path)))
-
-
-@functools.lru_cache(maxsize=8)
-def _entries(path: tuple[str, ...]) -> dict[str, importlib.metadata.EntryPoint]:
-    # Kept: a search of `sys.path` takes 10 ms, and a study asks thousands of times.
-    return {entry.name: entry for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}
+    return {entry.name: entry for entry in entries(ENTRY_POINT_GROUP)}
 
 
 def load_adapter(name: str) -> Adapter:

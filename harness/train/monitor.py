@@ -50,6 +50,7 @@ class TrainingMonitor:
         self._folder, self.keeper = folder, keeper
         self._boundary = keeper.boundary if keeper else _nothing
         self._weights: Callable[[], Weights] | None = None
+        self.parts: dict[str, dict[str, float]] = {}
         self._envs: list[gymnasium.Env[Any, Any]] = []
         self.evaluator = Evaluator(spec, self.events, self.normalizer)
         keep(folder, self.events)
@@ -109,6 +110,10 @@ class TrainingMonitor:
     def record(self, metrics: Mapping[str, float]) -> None:
         """Tells of values for the trace."""
         self.events.tell(Metrics(metrics))
+
+    def account(self, parts: Mapping[str, Mapping[str, float]]) -> None:
+        """Keeps what parts of the training have cost, for `run.json`."""
+        self.parts |= {name: dict(seconds) for name, seconds in parts.items()}
 
     def normalizer(self) -> Callable[[Any], Any]:
         """Today's normalisation of observations, as a function."""

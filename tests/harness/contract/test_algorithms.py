@@ -13,9 +13,13 @@ from harness.contract.recipes import load_recipe, read_recipe, recipe_files, rec
 from harness.contract.run_spec import DEFAULTS, spec_from_dict, spec_to_dict
 from harness.train.prepare import prepare, resolve
 
-RECIPES = sorted([*support.NAMES, "original"])
-FURTHER = {"dqn": ["minatar", "zoo"], "ddpg": ["zoo"]}
-FRAMEWORKS = support.frameworks()
+FURTHER = {"dqn": ["minatar", "zoo"], "ddpg": ["zoo"], "r2d2": ["cpu"]}
+PAIRS = support.pairs()
+TRIPLES = [
+    pytest.param(*pair.values, hps, marks=pair.marks)
+    for pair in PAIRS
+    for hps in [*support.supported(pair.values[1]), "original"]
+]
 NOT_FOR = {("skrl", "sac", "cleanrl"): "initial_temperature=0.2: in cleanrl it is fixed at 1.0"}
 """Recipe, algorithm and framework that do not go together under any alignment, and why."""
 WIDE = {"continuous": "HalfCheetah-v4", "discrete": "CartPole-v1"}
@@ -23,7 +27,9 @@ WIDE = {"continuous": "HalfCheetah-v4", "discrete": "CartPole-v1"}
 
 def test_each_framework_and_the_papers_have_recipes_in_field_order_with_sources():
     for algorithm, cls in ALGORITHMS.items():
-        assert recipe_names(algorithm) == sorted([*RECIPES, *FURTHER.get(algorithm, [])])
+        assert recipe_names(algorithm) == sorted(
+            [*support.supported(algorithm), "original", *FURTHER.get(algorithm, [])]
+        )
         for name in recipe_names(algorithm):
             load_recipe(algorithm, name)
             fields = [field.name for field in dataclasses.fields(cls)]
@@ -41,9 +47,7 @@ def test_thesis_fields_are_fields(algorithm):
     }
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("hps", RECIPES)
+@pytest.mark.parametrize(("framework", "algorithm", "hps"), TRIPLES)
 def test_every_recipe_translates_under_the_thesis_alignment(framework, algorithm, hps):
     spec = support.spec(framework, algorithm, hps, steps=10_000)
     if reason := NOT_FOR.get((hps, algorithm, framework)):
@@ -63,9 +67,7 @@ def check_nothing_is_dropped(prepared):
             assert native.settings[row.native_name] == row.native_value, row.field
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("hps", RECIPES)
+@pytest.mark.parametrize(("framework", "algorithm", "hps"), TRIPLES)
 def test_every_recipe_translates_in_full_or_is_refused_with_field_and_framework(
     framework, algorithm, hps
 ):
@@ -87,8 +89,7 @@ def test_every_recipe_translates_in_full_or_is_refused_with_field_and_framework(
         check_nothing_is_dropped(prepared)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(("framework", "algorithm"), PAIRS)
 def test_own_recipe_in_full_is_the_same_as_under_thesis(framework, algorithm):
     task = load_task(WIDE[ALGORITHMS[algorithm].actions])
     context = Context(task, steps=10_000, seed=0)
