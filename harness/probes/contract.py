@@ -30,11 +30,13 @@ class Script:
         world: The environment and its clock.
         weights: What networks start from; names that are not there stay as upstream made them.
         snapshots: Optimiser steps of which gradients and parameters are kept, from the first.
+        double: Whether to train in float64.
     """
 
     world: World
     weights: Parameters
     snapshots: int = 0
+    double: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

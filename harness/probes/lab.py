@@ -38,6 +38,7 @@ class Experiment:
         n_envs: Copies of the environment.
         seed: What the framework is told to seed its generators with.
         std: SAC: standard deviations for what the policy's network puts out, where known.
+        double: Whether to train in float64.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Experiment:
     n_envs: int = 1
     seed: int = 0
     std: Callable[[Array], Array] | None = None
+    double: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,7 +159,7 @@ class Lab:
         context = Context(task, steps, seed, experiment.n_envs)
         hyperparameters, native = self._translated(algorithm, context, experiment.changes)
         world, watch = World(experiment.dictation), Watch()
-        script = Script(world, experiment.weights, experiment.snapshots)
+        script = Script(world, experiment.weights, experiment.snapshots, experiment.double)
         with quiet():
             record = self.adapter.probe(algorithm, native, context, script, watch)
         self._places.setdefault(algorithm, {}).update(record.places)
