@@ -24,7 +24,11 @@ class Embedding(nn.Module):
     def __init__(self, inputs: int, cells: list[int], choices: int, sees_last_step: bool) -> None:
         super().__init__()
         self.layers = MLP(
-            inputs, cells[-1], num_cells=cells[:-1], activation_class=nn.ReLU, activate_last_layer=True
+            inputs,
+            cells[-1],
+            num_cells=cells[:-1],
+            activation_class=nn.ReLU,
+            activate_last_layer=True,
         )
         self._sees_last_step = sees_last_step
         self.size = cells[-1] + (choices + 1 if sees_last_step else 0)
@@ -89,7 +93,9 @@ class LastStep(Transform):  # type: ignore[misc]
         super().__init__(out_keys=list(SHOWN[1:]))
         self._widths = dict(zip(SHOWN[1:], (choices, 1), strict=True))
 
-    def _reset(self, tensordict: TensorDictBase, tensordict_reset: TensorDictBase) -> TensorDictBase:
+    def _reset(
+        self, tensordict: TensorDictBase, tensordict_reset: TensorDictBase
+    ) -> TensorDictBase:
         for name, width in self._widths.items():
             zeros = torch.zeros(*tensordict_reset.batch_size, width)
             before = tensordict.get(name, None)

@@ -266,7 +266,11 @@ Made = Callable[[], contextlib.AbstractContextManager[None]]
 
 def _within(policy: Policy, made: Made) -> Policy:
     """A policy that acts with the code of its run."""
-    return _RememberingWithin(policy, made) if isinstance(policy, Remembering) else _Within(policy, made)
+    return (
+        _RememberingWithin(policy, made)
+        if isinstance(policy, Remembering)
+        else _Within(policy, made)
+    )
 
 
 class _Within:

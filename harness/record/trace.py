@@ -6,7 +6,7 @@ end has a checksum on every page.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -161,3 +161,22 @@ def episodes(path: Path) -> int:
     return int(
         pyarrow.compute.sum(pyarrow.compute.equal(table["metric"], "episode/length")).as_py()
     )
+
+
+def values(path: Path, metrics: Sequence[str]) -> dict[str, tuple[Any, Any]]:
+    """Steps int64[n] and values float64[n] of metrics, by name and in the order of recording.
+
+    Args:
+        path: The Parquet file.
+        metrics: Their names; of one that was never recorded both arrays are empty.
+
+    Raises:
+        Unusable: The trace is missing or damaged.
+    """
+    with _opened(path) as reader:
+        table = reader.read(use_threads=False)
+    found = {}
+    for name in metrics:
+        rows = table.filter(pyarrow.compute.equal(table["metric"], name))
+        found[name] = rows["step"].to_numpy(), rows["value"].to_numpy()
+    return found

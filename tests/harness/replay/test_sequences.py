@@ -29,9 +29,7 @@ def test_restored_is_the_inverse(value, epsilon):
 def returns(ended, length=3, n=2):
     rewards = np.array([[1.0, 2.0, 4.0]])
     values = np.array([[100.0, 200.0, 300.0, 400.0]])
-    return n_step_returns(
-        rewards, values, np.array([length]), np.array([ended]), gamma=0.5, n=n
-    )[0]
+    return n_step_returns(rewards, values, np.array([length]), np.array([ended]), gamma=0.5, n=n)[0]
 
 
 def test_targets_by_hand():
