@@ -54,7 +54,7 @@ class Hyperparameters:
 
     @property
     def sees_rewards(self) -> bool:
-        """Whether the policy is shown rewards, which evaluations then must scale as training does."""
+        """Whether the policy is shown rewards; evaluations do not scale them."""
         return False
 
     def on_task(self, task: Task) -> Self:
