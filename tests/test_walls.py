@@ -87,6 +87,7 @@ FRAMEWORKS = {
     "adapters.cleanrl": {"cleanrl"},
     "adapters.torchrl": {"torchrl", "tensordict"},
     "adapters.tianshou": {"tianshou"},
+    "adapters.skrl": {"skrl"},
 }
 ROOMS |= dict.fromkeys(FRAMEWORKS, ROOMS["adapters.sb3"])
 PACKAGES = {"torch"}.union(*FRAMEWORKS.values())

@@ -15,6 +15,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from adapters.torch_common.graph import compared
 from harness.contract.events import (
     Backward,
     Events,
@@ -45,7 +46,8 @@ def watching(events: Events) -> Iterator[None]:
             before = register_optimizer_step_pre_hook(lambda it, *_: step(_step(it)))
             hooks.callback(before.remove)
         if stepped:
-            after = register_optimizer_step_post_hook(lambda *_: stepped(OptimizerStepped()))
+            happened = OptimizerStepped()
+            after = register_optimizer_step_post_hook(lambda *_: stepped(happened))
             hooks.callback(after.remove)
         if forward:
             told = register_module_forward_pre_hook(lambda *called: forward(_forward(*called)))
@@ -108,7 +110,8 @@ def _differentiating(tell: Callable[[Backward], None]) -> Iterator[None]:
 
     def told(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if tensor.numel() == 1:
-            tell(Backward(float(tensor.detach()), tensor.data_ptr()))
+            place = tensor.data_ptr()
+            tell(Backward(float(tensor.detach()), place, lambda: compared(tensor)))
         return backward(tensor, *args, **kwargs)
 
     tensor_class.backward = told

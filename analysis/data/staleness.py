@@ -61,13 +61,12 @@ def read_staleness(runs: Sequence[Run]) -> tuple[list[Staleness], list[Run]]:
         if not {"stored_state", "burn_in"} <= held.keys():
             without.append(run)
             continue
-        names = {place: f"discrepancy/{place}" for place in PLACES}
+        file = run.path / TRACE_FILE
         try:
-            recorded = trace.values(run.path / TRACE_FILE, list(names.values()))
+            told = {place: trace.values(file, f"discrepancy/{place}") for place in PLACES}
         except Unusable:
             without.append(run)
             continue
-        told = {place: recorded[name] for place, name in names.items()}
         if not any(len(steps) for steps, _ in told.values()):
             without.append(run)
             continue

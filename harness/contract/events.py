@@ -129,16 +129,37 @@ class Forward:
 
 
 @dataclasses.dataclass(frozen=True)
+class Compared:
+    """What a network said of a minibatch, and what that is held against in a loss.
+
+    Attributes:
+        kind: `values`, or `advantages` (which have no prediction).
+        targets: float64[rows].
+        predictions: float64[rows].
+        inputs: What the network was shown, float32[rows, features].
+        choices: Which of its outputs count, int64[rows]; None where it has one.
+    """
+
+    kind: str
+    targets: NDArray[np.float64]
+    predictions: NDArray[np.float64] | None
+    inputs: NDArray[np.float32]
+    choices: NDArray[np.int64] | None
+
+
+@dataclasses.dataclass(frozen=True)
 class Backward:
     """A scalar is about to be differentiated.
 
     Attributes:
         loss: Its value.
         place: Where the number lies; see `Parameter`.
+        compared: Tells what it was computed from, as far as the library knows.
     """
 
     loss: float
     place: int = 0
+    compared: Callable[[], tuple[Compared, ...]] = tuple
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,9 +7,17 @@ from typing import Any
 import numpy as np
 
 from harness.contract.adapter import Policy, Weights
-from harness.contract.events import Backward, Events, Forward, OptimizerStep
+from harness.contract.events import (
+    Backward,
+    Events,
+    Forward,
+    OptimizerStep,
+    OptimizerStepped,
+)
 from harness.contract.watchers import Watcher, applicable_watchers, watching
+from harness.diagnosis.regressions import Regressions
 from harness.diagnosis.signals import Array, Signals
+from harness.diagnosis.stored import Stored, rows_of
 
 UPDATES = 8
 """Optimiser steps in a window: two to three updates of an algorithm with three optimisers."""
@@ -32,13 +40,24 @@ class Networks:
     Outside of a window nothing is hooked in. Nothing is told to the training's own events.
     """
 
-    def __init__(self, signals: Signals, recent: Callable[[], Array]) -> None:
+    def __init__(
+        self,
+        signals: Signals,
+        recent: Callable[[], Array],
+        stored: Callable[[], Stored] | None = None,
+        guard: Callable[[Callable[[], None]], None] = lambda watch: watch(),
+    ) -> None:
         """Watches nothing yet.
 
         Args:
             signals: What is seen goes there.
             recent: The observations of the last steps, float[n, observations].
+            stored: The last transitions.
+            guard: Calls what watches, so that a failure does not end the training.
         """
+        self._guard, self._phase = guard, ""
+        self._waiting: contextlib.ExitStack | None = None
+        self._regressions = Regressions(signals, stored) if stored else None
         self._signals, self._recent = signals, recent
         self._looks_at_batch, self._pausing = False, False
         self._batch: Array = np.zeros((0, 0))
@@ -51,6 +70,7 @@ class Networks:
         self._layers: list[tuple[Any, Array, tuple[int, ...]]] = []
         self._directly: list[bool] = []
         self._forwards, self._largest = 0, 0
+        self._heads = {1, signals.facts.choices or 1}
         self._without: dict[int, int] = {}
         self._zero: dict[int, int] = {}
         self._reached: set[int] = set()
@@ -100,6 +120,41 @@ class Networks:
             self._signals.add("acts_by_itself", float(own))
             self._signals.values["policy_places"] = frozenset(self._policy_places)
 
+    def await_update(self, read: Callable[[], Weights], done: Callable[[], None]) -> None:
+        """Opens a window at the optimiser's next step, unless one is waited for already.
+
+        Args:
+            read: Copies of all parameters.
+            done: Called when the window is over; `tidy` takes the hooks away then.
+        """
+        if self._waiting is not None:
+            return
+        events = Events()
+        if self._regressions:
+            regressions = self._regressions
+            regressions.begin()
+            events.subscribe(Backward, lambda told: self._guard(lambda: regressions.note(told)))
+        events.subscribe(OptimizerStepped, lambda _: self._guard(lambda: self._after(read, done)))
+        self._phase, self._waiting = "waiting", self._entered(events)
+
+    def _after(self, read: Callable[[], Weights], done: Callable[[], None]) -> None:
+        if self._phase == "waiting" and not self.is_open:
+            self._phase = "open"
+            self.open_update(read)
+        elif self._phase == "open" and self.stepped(read):
+            self._phase = "done"
+            if self._regressions:
+                self._regressions.end({*self._reached, *self._zero, *self._without})
+            done()
+        if self._regressions:
+            self._regressions.stepped()
+
+    def tidy(self) -> None:
+        """Takes away the hooks of a window that is over; within a hook that must not be."""
+        if self._phase == "done" and self._waiting is not None:
+            self._phase, waiting, self._waiting = "", self._waiting, None
+            waiting.close()
+
     def open_update(self, read: Callable[[], Weights]) -> None:
         """Watches the next optimiser steps."""
         events, layers = Events(), Events()
@@ -125,15 +180,27 @@ class Networks:
         self._layers, self._before, self._batch = [], {}, np.zeros((0, 0))
         return True
 
+    def give_up(self) -> None:
+        """Watches no more; what must not be taken away here and now, `tidy` takes."""
+        self._phase = "done"
+        self._leave()
+
     def close(self) -> None:
         """Leaves nothing hooked in."""
         self._leave()
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.close()
 
     def _enter(self, events: Events) -> None:
+        self._hooks = self._entered(events)
+
+    def _entered(self, events: Events) -> contextlib.ExitStack:
         if self._watchers is None:
             self._watchers = applicable_watchers()
-        self._hooks = contextlib.ExitStack()
-        self._hooks.enter_context(watching(events, self._watchers))
+        hooks = contextlib.ExitStack()
+        hooks.enter_context(watching(events, self._watchers))
+        return hooks
 
     def _leave(self) -> None:
         self._layer_hooks.close()
@@ -172,6 +239,8 @@ class Networks:
             if self._looks_at_batch and given.shape[0] > len(self._batch):
                 self._batch = given.copy()
             self._layers.append((forward.layer, given[:_ROWS].copy(), forward.places))
+            if self._regressions and forward.layer.weight.shape[0] in self._heads:
+                self._regressions.head(forward, given)
 
     def _replayed(self) -> None:
         """Holds the window's first minibatch against the observations of the last steps."""
@@ -181,8 +250,10 @@ class Networks:
             return
         recent = recent.astype(np.float32)
         states = batch[:, : recent.shape[1]].astype(np.float32)
-        known = set(_rows(recent))
-        self._signals.add("replay_recent", sum(row in known for row in _rows(states)) / len(states))
+        known = set(rows_of(recent))
+        self._signals.add(
+            "replay_recent", sum(row in known for row in rows_of(states)) / len(states)
+        )
         spread = np.maximum(recent.std(axis=0), 1e-6 + 1e-3 * np.abs(recent).max(axis=0))
         shift = np.abs(states.mean(axis=0) - recent.mean(axis=0)) / spread
         self._signals.add("replay_shift", float(shift.mean()))
@@ -283,14 +354,6 @@ def effective_rank(features: Array) -> int:
     singular = np.linalg.svd(features, compute_uv=False)
     total = singular.sum()
     return int((np.cumsum(singular) < (1 - _KEPT) * total).sum()) + 1 if total > 0 else 0
-
-
-def _rows(matrix: Array) -> list[bytes]:
-    """Each row's bytes."""
-    whole = np.ascontiguousarray(matrix)
-    width = whole.shape[1] * whole.itemsize
-    content = whole.tobytes()
-    return [content[begin : begin + width] for begin in range(0, len(content), width)]
 
 
 def _array(tensor: Any) -> Array | None:

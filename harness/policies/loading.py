@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from envs.make import make_training_env, normalizer
 from harness.cli.trust import code_of_specs
 from harness.contract.adapter import (
+    CPU,
     ENTRY_POINT_GROUP,
     Adapter,
     Loadable,
@@ -139,8 +140,10 @@ def load(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
     entry = EntryPoint("adapter", reading.content["adapter"], ENTRY_POINT_GROUP)
     adapter: Adapter = entry.load()()
     with quietly(), _as_it_was():
-        prepared = prepare(spec, adapter)
+        prepared = prepare(spec, adapter, here=False)
         check_translation(prepared, reading.content)
+        if spec.device != CPU:  # what was learned is asked on the CPU, which every machine has
+            prepared = prepare(dataclasses.replace(spec, device=CPU), adapter)
         setup = _SetUp(prepared, stored.weights)
         setup.run(adapter)
     assert setup.policy is not None and setup.loadable is not None

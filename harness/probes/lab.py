@@ -20,6 +20,8 @@ from harness.probes.results import Array
 from harness.probes.world import ENV_ID, Dictation, Draw, Transition, World
 
 T = TypeVar("T")
+LAST_PLACE = "loss of policy"
+"""Where all of an algorithm's lines are known, its further trainings are not asked for them."""
 TO_ONE = ((-1.0,), (1.0,), 0, 0)
 """Bounds, time limit and choices of a task with continuous actions."""
 
@@ -157,10 +159,12 @@ class Lab:
         context = Context(task, steps, seed, experiment.n_envs)
         hyperparameters, native = self._translated(algorithm, context, experiment.changes)
         world, watch = World(experiment.dictation), Watch()
-        script = Script(world, experiment.weights, experiment.snapshots)
+        places = self._places.setdefault(algorithm, {})
+        unknown = LAST_PLACE not in places
+        script = Script(world, experiment.weights, experiment.snapshots, places=unknown)
         with quiet():
             record = self.adapter.probe(algorithm, native, context, script, watch)
-        self._places.setdefault(algorithm, {}).update(record.places)
+        places.update(record.places)
         return Run(
             experiment,
             hyperparameters,

@@ -6,7 +6,7 @@ end has a checksum on every page.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
+from numpy.typing import NDArray
 
 from harness.record.files import Unusable, first_line, open_regular
 
@@ -163,20 +164,16 @@ def episodes(path: Path) -> int:
     )
 
 
-def values(path: Path, metrics: Sequence[str]) -> dict[str, tuple[Any, Any]]:
-    """Steps int64[n] and values float64[n] of metrics, by name and in the order of recording.
+def values(path: Path, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """What a run recorded under one name.
 
-    Args:
-        path: The Parquet file.
-        metrics: Their names; of one that was never recorded both arrays are empty.
+    Returns:
+        int64[k], environment steps, and float64[k], in the order of recording.
 
     Raises:
         Unusable: The trace is missing or damaged.
     """
     with _opened(path) as reader:
         table = reader.read(use_threads=False)
-    found = {}
-    for name in metrics:
-        rows = table.filter(pyarrow.compute.equal(table["metric"], name))
-        found[name] = rows["step"].to_numpy(), rows["value"].to_numpy()
-    return found
+    rows = table.filter(pyarrow.compute.equal(table["metric"], metric))
+    return rows["step"].to_numpy(), rows["value"].to_numpy()

@@ -2,8 +2,8 @@
 
 import pytest
 
-# The loops, networks and settings of TD3 and DQN are those of the two algorithms that wait.
-WAITING = ("sac", "ddpg")
+# PPO and TD3 stand for the two kinds of loops; probes and upstream's own weights are asked of all.
+WAITING = ("sac", "ddpg", "dqn")
 # Of an algorithm that waits only this is shown, and that its weights are those of upstream alone.
 SHOWN = (
     "test_every_hyperparameter_is_declared",

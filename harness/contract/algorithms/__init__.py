@@ -19,6 +19,7 @@ from harness.contract.algorithms.ppo import PPO
 from harness.contract.algorithms.r2d2 import R2D2
 from harness.contract.algorithms.sac import SAC
 from harness.contract.algorithms.td3 import TD3
+from harness.contract.installed import entries
 
 __all__ = [
     "ALGORITHMS",
@@ -87,7 +88,7 @@ def _checked(
     return found
 
 
-ALGORITHMS, UNUSABLE = gathered(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
+ALGORITHMS, UNUSABLE = gathered(entries(ENTRY_POINT_GROUP))
 
 PROBED = {name: cls for name, cls in ALGORITHMS.items() if cls.asked_by_probes}
 """Those that probes of a single update ask."""

@@ -46,6 +46,16 @@ def counted(run: Run) -> Array:
     )
 
 
+EVEN_NAMES = ("environment steps", "environment steps at the first update", "updates")
+
+
+def _even(lab: Lab) -> Measurement:
+    run = trainings.acting(lab)
+    steps, updates = len(run.transitions), [step.env_steps for step in run.record.steps]
+    value = [steps, updates[0] if updates else NEVER, len(updates)]
+    return Measurement(np.array(value, float), np.array([steps, steps, 1.0]))
+
+
 def _between(steps: Sequence[int]) -> float:
     return float(np.max(np.diff(steps))) if len(steps) > 1 else NEVER
 
@@ -95,5 +105,15 @@ PROBES: Sequence[Probe] = (
         "dqn.counts_with_copies",
         "What happens how often with 4 copies of the environment, by transitions?",
         trainings.copies,
+    ),
+    Probe(
+        "dqn.counts_of_even_rounds",
+        f"What happens how often in {trainings.ROWS} steps, told to update every "
+        f"{trainings.ROWS}, without a warm-up?",
+        f"{ALGORITHM}: an update every so many steps",
+        ", ".join(EVEN_NAMES),
+        _even,
+        listed(EVEN_NAMES),
+        counts=True,
     ),
 )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.optim import optimizer as optimizers
 
 from harness.contract.events import Events, Forward
 from harness.contract.watchers import watching
@@ -53,15 +54,17 @@ def window(net, lost=()):
     def read():
         return {name: p.detach().numpy().copy() for name, p in net.named_parameters()}
 
-    networks.open_update(read)
-    for _ in range(UPDATES):
+    done = []
+    networks.await_update(read, lambda: done.append(True))
+    for _ in range(1 + UPDATES):  # the first one opens the window
         optimizer.zero_grad()
         net(
             torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
         ).square().mean().backward()
         optimizer.step()
-        networks.stepped(read)
-    assert not networks.is_open
+    assert not networks.is_open and done
+    networks.tidy()
+    assert not optimizers._global_optimizer_post_hooks
     return signals
 
 

@@ -11,11 +11,13 @@ from harness.contract.fields import SpecError
 from harness.record.reading import read_run
 from harness.train.prepare import prepare
 
+# Those that step several environments.
+SEVERAL = support.frameworks("sb3", "cleanrl", "torchrl", "tianshou")
 PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
 OFF_POLICY = {"learning_starts": 64, "batch_size": 32}
 
 
-@pytest.mark.parametrize("framework", support.frameworks())
+@pytest.mark.parametrize("framework", SEVERAL)
 def test_ppo_counts_transitions_of_all_copies(framework, tmp_path):
     spec = support.spec(
         framework, hyperparameters=PPO, n_envs=4, steps=256, eval_every=100, wrappers="normalized"
@@ -53,7 +55,7 @@ def test_scripts_with_one_environment_refuse_more(algorithm):
         prepare(spec, load_adapter("cleanrl"))
 
 
-@pytest.mark.parametrize("framework", support.frameworks())
+@pytest.mark.parametrize("framework", SEVERAL)
 def test_copies_must_share_a_rollout_evenly(framework):
     spec = support.spec(framework, hyperparameters=PPO, n_envs=3)
     with pytest.raises(SpecError, match=r"rollout_steps=128: .*n_envs=3"):
