@@ -193,8 +193,8 @@ def returns(signals: Signals, threshold: float) -> Seen | None:
         + goes_on * gamma * ((1 - lam) * value + lam * following),
     }
     off = {name: np.abs(left - form) > 10 * threshold * scale for name, form in forms.items()}
-    at_ends = off[""][ended == 1]
-    if off[""].mean() <= 0.5 and (len(at_ends) < _FEW or at_ends.mean() <= 0.5):
+    on, at_ends = off[""][ended == 0], off[""][ended == 1]
+    if not _mostly(on, _ENOUGH) and not _mostly(at_ends, _FEW):
         return None
     names = [name for name, wrong in off.items() if name and wrong.mean() < 0.1]
     how = f"; they are what one gets {names[0]}" if names else ""
@@ -203,6 +203,10 @@ def returns(signals: Signals, threshold: float) -> Seen | None:
         f"value + lambda * next return){how}.",
         float(np.abs(left - forms[""]).max() / scale),
     )
+
+
+def _mostly(wrong: Array, few: int) -> bool:
+    return len(wrong) >= few and bool(wrong.mean() > 0.5)
 
 
 def _recursion(values: Sequence[Regression], window: int) -> tuple[Array, ...]:
