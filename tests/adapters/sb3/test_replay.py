@@ -1,9 +1,13 @@
 """Replay other than uniform in SB3: its own updates, with transitions chosen and weighed."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import support
 import torch
+from stable_baselines3 import DQN
 
 from adapters.sb3 import train
 from adapters.sb3.replay import StrategicBuffer, errors_of
@@ -107,6 +111,28 @@ def test_transitions_are_those_that_uniform_replay_would_give():
     theirs = super(StrategicBuffer, buffer)._get_samples(places)
     for ours, other in zip(buffer.at(places), theirs, strict=True):
         assert ours is other is None or torch.equal(ours, other)
+
+
+def test_saved_policy_loads_in_sb3_alone_and_acts_alike(tmp_path):
+    model, changed = model_of("dqn", "per")
+    learn(model, changed)
+    train.save(model, tmp_path / "policy.zip")
+    code = (
+        "import sys; from stable_baselines3 import DQN; "
+        "model = DQN.load(sys.argv[1]); "
+        "assert not [m for m in sys.modules if m.split('.')[0] in ('harness', 'adapters')]; "
+        "import numpy as np; print(*model.predict(np.load(sys.argv[2]), deterministic=True)[0])"
+    )
+    seen = np.random.default_rng(0).normal(size=(64, *model.observation_space.shape))
+    np.save(tmp_path / "seen.npy", seen.astype(np.float32))
+    asked = (sys.executable, "-c", code, tmp_path / "policy.zip", tmp_path / "seen.npy")
+    said = subprocess.run(asked, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert not said.returncode, said.stderr
+    actions = train.greedy(model, seen.astype(np.float32))
+    assert said.stdout.split() == [str(action) for action in actions]
+    again = DQN.load(tmp_path / "policy.zip", env=model.get_env())  # and can be trained on
+    again.learn(96)
+    assert type(again.replay_buffer).__module__ == "stable_baselines3.common.buffers"
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", "sac"])
