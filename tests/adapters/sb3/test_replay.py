@@ -51,6 +51,21 @@ def test_compiled_tree_is_a_sum_tree():
     np.testing.assert_array_equal(tree.get(np.arange(11)), plain.get(np.arange(11)))
 
 
+def test_nothing_is_compiled_after_the_tree_is_there():
+    tree = CompiledTree(8)
+    module = sys.modules["parallax_tianshou_segtree"]
+    loops = [one for one in vars(module).values() if hasattr(one, "signatures")]
+    before = [list(one.signatures) for one in loops]
+    assert len(loops) == 3 and all(before)
+    fixed = np.arange(8)
+    fixed.flags.writeable = False
+    tree.set(fixed[::2], np.linspace(0, 1, 8)[::2])
+    tree.set(np.array([1]), np.array([2], np.float32))
+    tree.find(np.linspace(0.1, 0.9, 16)[::2])
+    tree.total()
+    assert [list(one.signatures) for one in loops] == before
+
+
 @pytest.mark.parametrize("algorithm", ["dqn", "ddpg", "td3", "sac"])
 def test_sweeps_and_updates_mean_the_same_error(algorithm, monkeypatch):
     # Without noise, and with temperatures that hardly move: SB3 takes that of before the update.
