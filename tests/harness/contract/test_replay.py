@@ -86,7 +86,9 @@ def test_framework_that_cannot_is_refused_before_training(framework):
         ("ddpg", {"name": "per", "draws": "stratified"}, {}, "which is replay.draws=independent"),
         ("ddpg", {"name": "per", "alpha": 0}, {}, "which is replay=uniform"),
         ("ddpg", {"name": "per", "normalize": "none"}, {}, "use replay.normalize=batch"),
-        ("ddpg", {"name": "rank"}, {}, "replay=per is, by its own prioritised buffer"),
+        ("ddpg", {"name": "rank"}, {}, "in proportion to errors only; replay=per is carried by"),
+        ("ddpg", {"name": "imp"}, {}, "its weights before the errors are known that correct them"),
+        ("ddpg", {"name": "atdc"}, {}, "nothing that asks its networks for those of the whole mem"),
         (
             "dqn",
             {"name": "per"},
