@@ -4,7 +4,7 @@ from harness.contract.replay import Per, Replay
 
 _PROPORTIONAL = "its prioritised buffer draws in proportion to errors only"
 _OTHERS = {
-    "atdc": f"{_PROPORTIONAL}, and has nothing that asks its networks for those of the whole memory",
+    "atdc": f"{_PROPORTIONAL}, and asks its networks for nothing between minibatches",
     "imp": "its buffer gives a minibatch its weights before the errors are known that correct them",
 }
 

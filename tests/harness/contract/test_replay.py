@@ -88,7 +88,7 @@ def test_framework_that_cannot_is_refused_before_training(framework):
         ("ddpg", {"name": "per", "normalize": "none"}, {}, "use replay.normalize=batch"),
         ("ddpg", {"name": "rank"}, {}, "in proportion to errors only; replay=per is carried by"),
         ("ddpg", {"name": "imp"}, {}, "its weights before the errors are known that correct them"),
-        ("ddpg", {"name": "atdc"}, {}, "nothing that asks its networks for those of the whole mem"),
+        ("ddpg", {"name": "atdc"}, {}, "and asks its networks for nothing between minibatches"),
         (
             "dqn",
             {"name": "per"},
