@@ -31,10 +31,6 @@ ROOMS = {
         *("envs.tasks", "harness.contract", "harness.record", "harness.cli.errors"),
         "harness.interventions",
     },
-    "harness.detection": {
-        *("envs", "harness.contract", "harness.record", "harness.interventions"),
-        "harness.probes",
-    },
     "harness.policies": {
         *("envs", "harness.contract", "harness.record", "harness.train"),
         *("harness.sweep.process", "harness.cli.trust", "harness.interventions"),
@@ -45,7 +41,12 @@ ROOMS = {
         "harness.policies",
         "harness.probes",  # what only targets see
     },
+    "harness.detection": {
+        *("envs", "harness.contract", "harness.record", "harness.interventions"),
+        *("harness.probes", "harness.conformance"),
+    },
     "harness.cli": {
+        "harness.detection",
         *("envs.tasks", "harness.contract", "harness.record", "harness.train", "harness.sweep"),
         *("harness.policies", "harness.diagnosis", "harness.interventions", "harness.probes"),
     },

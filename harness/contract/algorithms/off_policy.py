@@ -29,7 +29,7 @@ class OffPolicy(Hyperparameters):
         "batch_size": (24,),
         "buffer_size": (40,),
         "learning_starts": (96,),
-        "gamma": (0.9,),
+        "gamma": (0.9, 0.5),
         "env_steps_per_round": (4,),
         "gradient_steps_per_round": (4,),
         "adam_eps": (1e-3,),

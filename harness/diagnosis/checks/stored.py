@@ -17,6 +17,7 @@ from harness.probes.formulas import td_target
 
 _FEW = 3
 _ENOUGH = 12
+_GAMMA = 0.003
 _LARGEST, _CHOSEN, _SMALLER, _ONLY = (
     "the largest value of the target network",
     "the target's value of the choice of the network that is trained",
@@ -57,13 +58,20 @@ def _at_ends(told: Sequence[Regression], threshold: float) -> Seen | None:
     none = np.ones(int(ended.sum()))
     right = td_target(reward[ended], none, 1.0, none)
     wrong = np.abs(target[ended] - right) > 10 * threshold * scale
-    if wrong.mean() <= 0.5:
+    if wrong.mean() <= 0.5 or _scaled(target[ended], right, 10 * threshold * scale):
         return None
     return Seen(
         f"{wrong.sum()} of {wrong.size} targets of transitions that ended the task are not their "
         "reward: they are computed as if something followed.",
         float(np.abs(target[ended] - right).max() / scale),
     )
+
+
+def _scaled(target: Array, reward: Array, tolerance: float) -> bool:
+    """Whether targets are rewards times one number."""
+    square = float(np.dot(reward, reward))
+    weight = float(np.dot(reward, target)) / square if square else 0.0
+    return bool(np.abs(target - weight * reward).max() <= tolerance)
 
 
 def _at_limits(told: Sequence[Regression], facts: Facts, threshold: float) -> Seen | None:
@@ -94,18 +102,19 @@ def _going_on(told: Sequence[Regression], facts: Facts, threshold: float) -> See
     wrong = [fit for fit in fits if fit[0]]
     if len(wrong) < _FEW or len(wrong) <= len(fits) / 2:
         return None
-    name, reward, value = wrong[-1][1:]
+    name, is_right, reward, value = wrong[-1][1:]
     return Seen(
         f"Targets of {len(wrong)} of {len(fits)} minibatches are {reward:.4g} times the reward "
         f"plus {value:.4g} times {name} (gamma is {gamma:g}).",
         value,
+        WARNING if abs(value - gamma) < _GAMMA and is_right else None,
     )
 
 
 def _fit(
     one: Regression, facts: Facts, gamma: float, threshold: float
-) -> tuple[bool, str, float, float] | None:
-    """Whether it is wrong, the value's name, and the weights of reward and value."""
+) -> tuple[bool, str, bool, float, float] | None:
+    """Whether it is wrong, the value's name, if that is right, and both weights."""
     goes_on = ~(one.found.terminated | one.found.truncated)
     target, reward = one.targets[goes_on], one.found.rewards[goes_on]
     if len(target) < _ENOUGH:
@@ -120,11 +129,12 @@ def _fit(
         weights = np.linalg.lstsq(columns, target, rcond=None)[0]
         if np.abs(columns @ weights - target).max() > 10 * threshold * scale:
             continue
-        fine = right and abs(weights[1] - gamma) < 0.003
+        fine = right and abs(weights[1] - gamma) < _GAMMA
         fine &= abs(weights[0] - 1) < 0.02 or not reward.any()
-        explained = explained or (not fine, name, float(weights[0]), float(weights[1]))
+        told = not fine, name, right, float(weights[0]), float(weights[1])
+        explained = explained or told
         if fine:
-            return False, name, float(weights[0]), float(weights[1])
+            return told
     return explained
 
 
@@ -183,7 +193,8 @@ def returns(signals: Signals, threshold: float) -> Seen | None:
         + goes_on * gamma * ((1 - lam) * value + lam * following),
     }
     off = {name: np.abs(left - form) > 10 * threshold * scale for name, form in forms.items()}
-    if off[""].mean() <= 0.5:
+    at_ends = off[""][ended == 1]
+    if off[""].mean() <= 0.5 and (len(at_ends) < _FEW or at_ends.mean() <= 0.5):
         return None
     names = [name for name, wrong in off.items() if name and wrong.mean() < 0.1]
     how = f"; they are what one gets {names[0]}" if names else ""

@@ -11,13 +11,12 @@ from harness.contract.fields import SpecError
 from harness.record.reading import read_run
 from harness.train.prepare import prepare
 
-# Those that step several environments.
-SEVERAL = support.frameworks("sb3", "cleanrl", "torchrl", "tianshou")
 PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
+WITH_COPIES = ("sb3", "cleanrl", "torchrl", "tianshou")
 OFF_POLICY = {"learning_starts": 64, "batch_size": 32}
 
 
-@pytest.mark.parametrize("framework", SEVERAL)
+@pytest.mark.parametrize("framework", support.frameworks(*WITH_COPIES))
 def test_ppo_counts_transitions_of_all_copies(framework, tmp_path):
     spec = support.spec(
         framework, hyperparameters=PPO, n_envs=4, steps=256, eval_every=100, wrappers="normalized"
@@ -55,11 +54,17 @@ def test_scripts_with_one_environment_refuse_more(algorithm):
         prepare(spec, load_adapter("cleanrl"))
 
 
-@pytest.mark.parametrize("framework", SEVERAL)
+@pytest.mark.parametrize("framework", support.frameworks(*WITH_COPIES))
 def test_copies_must_share_a_rollout_evenly(framework):
     spec = support.spec(framework, hyperparameters=PPO, n_envs=3)
     with pytest.raises(SpecError, match=r"rollout_steps=128: .*n_envs=3"):
         prepare(spec, load_adapter(framework))
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "td3"])
+def test_framework_that_stores_resets_refuses_copies(algorithm):
+    with pytest.raises(SpecError, match=r"n_envs=2: skrl stores steps .*Use n_envs=1"):
+        prepare(support.spec("skrl", algorithm, n_envs=2), load_adapter("skrl"))
 
 
 def test_default_ratio_of_stable_baselines3_is_one_round_a_vector_step():
