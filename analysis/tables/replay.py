@@ -175,7 +175,7 @@ def _scores(study: ReplayStudy) -> Iterator[str]:
 
 def _published_score(way: Way) -> Iterator[str]:
     game = imp_paper.game(way.cell.env)
-    if way.cell.algorithm != "ddpg" or game not in imp_paper.MUJOCO:
+    if way.cell.algorithm != imp_paper.LEARNER_OF_MUJOCO or game not in imp_paper.MUJOCO:
         return
     if way.name not in imp_paper.METHODS:
         return
