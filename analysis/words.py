@@ -19,6 +19,8 @@ _LABELS = {
     "sb3": "SB3",
     "torchrl": "TorchRL",
     "tianshou": "Tianshou",
+    "skrl": "skrl",
+    "sbx": "sbx",
     "ppo": "PPO",
     "td3": "TD3",
     "sac": "SAC",
@@ -106,7 +108,7 @@ def suffix(
 
 def recipe_order(name: str) -> tuple[int, str]:
     """Sorts sets of hyperparameters as the thesis does, others by name behind them."""
-    order = ("sb3", "cleanrl", "torchrl", "tianshou", "original")
+    order = ("sb3", "cleanrl", "torchrl", "tianshou", "skrl", "sbx", "original")
     return (order.index(name) if name in order else len(order), name)
 
 

@@ -2,6 +2,7 @@
 
     python benchmarks/diagnosis.py faults               faulty programs, and their healthy twins
     python benchmarks/diagnosis.py sabotage             frameworks' own code, set wrong
+    python benchmarks/diagnosis.py planted              faults in frameworks' own code, and without
     python benchmarks/diagnosis.py healthy --seeds 2    false alarms in short runs of frameworks
     python benchmarks/diagnosis.py cost --repeats 5     CPU time, watched over not watched
     python benchmarks/diagnosis.py share                its own share of the time of a training
@@ -32,7 +33,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
 import diagnosis_seams
 
-MODES = ("faults", "sabotage", "healthy", "judge", "cost", "share")
+MODES = ("faults", "sabotage", "planted", "healthy", "judge", "cost", "share")
 HALVES = {0: "set on", 1: "judged on"}
 FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou")
 ALGORITHMS = ("ppo", "dqn", "sac", "td3", "ddpg")
@@ -163,6 +164,61 @@ def sabotage(options: argparse.Namespace) -> None:
             )
     for check, hits in counts.items():
         print(f"{check:<15}{sum(hits)} of {len(hits)} found")
+
+
+def planted(options: argparse.Namespace) -> None:
+    """Which faults in frameworks' own code their check finds, and what it says without them."""
+    from diagnosis_planted import PLANTED, intervention
+
+    chosen = [
+        one
+        for one in PLANTED
+        if one.framework in options.frameworks
+        and one.algorithm in options.algorithms
+        and (not options.words or one.words in options.words)
+    ]
+    told: dict[tuple[str, str, str], dict[str, Any]] = {}
+    hits = 0
+    for one in chosen:
+        first = TASKS["discrete" if one.algorithm == "dqn" else "continuous"][0]
+        setting = one.framework, one.algorithm, one.task or first
+        if setting not in told:
+            told[setting] = _watched(setting, options.first_seed, {})
+            loud = [
+                f"{f['level'][0]} {n}" for n, f in told[setting].items() if f["level"] != "note"
+            ]
+            print(f"{' '.join(setting):<40}as it is: {', '.join(loud)}", flush=True)
+        found = _watched(setting, options.first_seed, {"intervention": intervention(one)})
+        names = [name for name in one.check.split("|") if name in found]
+        hit = bool(names) and not set(names) & set(told[setting])
+        hits += hit
+        where = f"{found[names[0]]['level']} at step {found[names[0]]['first_step']}" if hit else ""
+        more = [n for n, f in found.items() if f["level"] != "note" and n not in names]
+        print(
+            f"{one.framework:<9}{one.algorithm:<5}{one.words:<38}{intervention(one):<16}"
+            f"{one.check if hit else 'MISSED ' + one.check:<20}{where:<22}also {', '.join(more)}",
+            flush=True,
+        )
+        if hit:
+            print(f"         {found[names[0]]['seen']}", flush=True)
+    quiet = [
+        setting
+        for setting, found in told.items()
+        if not any(finding["level"] != "note" for finding in found.values())
+    ]
+    print(f"{hits} of {len(chosen)} found, and not without the fault; {len(quiet)} of {len(told)}")
+    print("settings without a fault had neither error nor warning")
+
+
+def _watched(setting: tuple[str, str, str], seed: int, changes: dict[str, Any]) -> dict[str, Any]:
+    """What a short run is told, by id."""
+    steps = PLANTED_STEPS.get(setting[1], 1200)
+    with tempfile.TemporaryDirectory() as folder:
+        where = *setting, seed, Path(folder), "on"
+        content, report = _run(*where, steps=steps, period=60, changes=changes)
+    if report["troubles"] or content["status"] != "completed":
+        print(f"    {content['status']}: {content['failure']} {report['troubles']}", flush=True)
+    return {finding["id"]: finding for finding in report["findings"]}
 
 
 def healthy(options: argparse.Namespace) -> None:
@@ -300,6 +356,7 @@ def _settings(options: argparse.Namespace) -> list[tuple[str, str, str]]:
 
 
 SABOTAGED = 2600
+PLANTED_STEPS = {"ppo": 1600, "dqn": 1300}
 STEPS = {"ppo": 3072, "dqn": 1600}
 SOUND: dict[str, Any] = {
     "learning_rate": 5e-4,

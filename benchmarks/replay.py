@@ -165,7 +165,7 @@ def step_seconds(algorithm: str, name: str, updates: int, repeats: int) -> list[
             spent: dict[str, float] = {}
             stack.enter_context(timed(model.replay_buffer, "sample", spent))
             if name != "uniform":
-                stack.enter_context(timed(model.replay_buffer.strategy, "update", spent))
+                stack.enter_context(timed(model.replay_buffer.replayer.strategy, "update", spent))
             started = time.process_time()
             model.train(updates, 32)
             whole = time.process_time() - started

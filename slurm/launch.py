@@ -50,7 +50,7 @@ def launch(
         SpecError: A run cannot be carried out as asked; nothing was submitted.
         RunsFailed: Slurm refused some, or does not answer.
     """
-    prepared = prepare_all(specs)
+    prepared = prepare_all(specs, here=False)  # nodes have devices that this machine lacks
     runs = {
         spec.folder(results_dir).absolute(): run for spec, run in zip(specs, prepared, strict=True)
     }

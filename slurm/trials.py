@@ -27,7 +27,7 @@ _UNKNOWN_COST = 1.0
 _RANDOM_STEPS = 4
 _BUFFER = 1_000
 _MOST_ROUNDS = 64
-_NAMED = ("alignment", "wrappers", "n_envs", "threads", "intervention")
+_NAMED = ("alignment", "wrappers", "n_envs", "threads", "device", "intervention")
 
 
 Group = tuple[str, str | None, int]

@@ -42,6 +42,20 @@ def frameworks(*names):
     return params
 
 
+def supported(algorithm):
+    """Names of the frameworks of this project that have an algorithm."""
+    return [name for name in NAMES if load_adapter(name).supports(algorithm)]
+
+
+def pairs():
+    """Parameters for tests: each framework with each algorithm that it has."""
+    return [
+        pytest.param(*param.values, algorithm, marks=param.marks)
+        for algorithm in ALGORITHMS
+        for param in frameworks(*supported(algorithm))
+    ]
+
+
 def register(folder, groups):
     """Registers entry points for who has `folder` on the module path, as an installation would."""
     info = folder / "parallax_rl-0.1.0.dist-info"

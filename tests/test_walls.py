@@ -31,10 +31,6 @@ ROOMS = {
         *("envs.tasks", "harness.contract", "harness.record", "harness.cli.errors"),
         "harness.interventions",
     },
-    "harness.detection": {
-        *("envs", "harness.contract", "harness.record", "harness.interventions"),
-        "harness.probes",
-    },
     "harness.policies": {
         *("envs", "harness.contract", "harness.record", "harness.train"),
         *("harness.sweep.process", "harness.cli.trust", "harness.interventions"),
@@ -45,7 +41,12 @@ ROOMS = {
         "harness.policies",
         "harness.probes",  # what only targets see
     },
+    "harness.detection": {
+        *("envs", "harness.contract", "harness.record", "harness.interventions"),
+        *("harness.probes", "harness.conformance"),
+    },
     "harness.cli": {
+        "harness.detection",
         *("envs.tasks", "harness.contract", "harness.record", "harness.train", "harness.sweep"),
         *("harness.policies", "harness.diagnosis", "harness.interventions", "harness.probes"),
     },
@@ -93,6 +94,7 @@ FRAMEWORKS = {
     "adapters.cleanrl": {"cleanrl"},
     "adapters.torchrl": {"torchrl", "tensordict"},
     "adapters.tianshou": {"tianshou"},
+    "adapters.skrl": {"skrl"},
     "adapters.sbx": {"sbx", "stable_baselines3", "jax", "flax", "optax"},
 }
 ROOMS = dict.fromkeys(FRAMEWORKS, ROOMS["adapters.sb3"]) | ROOMS

@@ -5,9 +5,12 @@ from typing import Any
 
 from adapters.cleanrl.scripts import check_installed, has_script, script
 from adapters.cleanrl.translate import SETTINGS, translate
+from adapters.torch_common.devices import missing
+from adapters.torch_common.sum_tree import missing_tree
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 from harness.contract.algorithms import ALGORITHMS, Hyperparameters
 from harness.contract.parts import coupled_defaults
+from harness.contract.replay import Replay
 from harness.probes.contract import Record, Script, Watch
 
 
@@ -42,6 +45,16 @@ class CleanRLAdapter:
     ) -> Native:
         """See `adapters.cleanrl.translate`."""
         return translate(algorithm, hyperparameters, context)
+
+    def refuses_replay(self, algorithm: str, replay: Replay) -> str:
+        """Nothing, where the sum tree is installed."""
+        return missing_tree()
+
+    def refuses_device(self, algorithm: str, device: str, here: bool) -> str:
+        """The scripts have `--cuda`, which takes the first one there is."""
+        if device.partition(":")[2]:
+            return "its scripts take no number. Use device=cuda, which is the first one."
+        return missing(device, here, ("cuda",))
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
         """The scripts with a replay buffer take it from SB3."""

@@ -54,6 +54,7 @@ def run(
     monitor: Monitor,
     namespace: dict[str, Any],
     seam: Seam,
+    instead: Mapping[str, Any],
 ) -> None:
     """Executes the script to its end.
 
@@ -64,8 +65,10 @@ def run(
         monitor: Receives what the script writes to its SummaryWriter.
         namespace: Empty; becomes the script's global names, networks included.
         seam: Hands the script's loop its numbers.
+        instead: What else stands for modules that the script imports, by their names.
     """
     facades = {
+        **instead,
         "argparse": _argparse_facade(arguments),
         "gym": gym_facade(make_env),
         "gymnasium": gymnasium_facade(make_env),

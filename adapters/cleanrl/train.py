@@ -1,5 +1,6 @@
 """Trains by running CleanRL's script, and reads its networks."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,8 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from adapters.cleanrl import bridge
+from adapters.cleanrl.replay import buffers
 from adapters.cleanrl.seam import Seam
-from adapters.cleanrl.translate import SETTINGS, script_arguments
+from adapters.cleanrl.translate import BUFFER, SETTINGS, script_arguments
 from adapters.torch_common.parameters import copies, loadable
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native, Policy, Weights
 from harness.contract.parts import load_part
@@ -47,7 +49,14 @@ def train_with_names(
         made.append(make_env())
         return made[-1]
 
-    bridge.run(bridge.load(algorithm), script_arguments(native), make, monitor, names, seam)
+    with contextlib.ExitStack() as stack:
+        strategic = native.settings.get(BUFFER)
+        instead: dict[str, Any] = {}
+        if strategic:
+            told = strategic["StrategicBuffer"]
+            instead = stack.enter_context(buffers(algorithm, told, names, monitor))
+        arguments = script_arguments(native)
+        bridge.run(bridge.load(algorithm), arguments, make, monitor, names, seam, instead)
 
 
 def greedy_policy(algorithm: str, context: Context, names: Mapping[str, Any]) -> Policy:
@@ -59,7 +68,9 @@ def greedy_policy(algorithm: str, context: Context, names: Mapping[str, Any]) ->
 
     def policy(observations: NDArray[np.float32]) -> NDArray[Any]:
         with torch.no_grad():
-            return np.asarray(act(names, torch.from_numpy(observations), context))
+            return np.asarray(
+                act(names, torch.from_numpy(observations).to(context.device), context)
+            )
 
     return policy
 

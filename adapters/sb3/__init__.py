@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapters.sb3.translate import SETTINGS, translate
+from adapters.torch_common.devices import missing
 from adapters.torch_common.sum_tree import missing_tree
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 from harness.contract.algorithms import Hyperparameters
@@ -48,6 +49,10 @@ class SB3Adapter:
     def refuses_replay(self, algorithm: str, replay: Replay) -> str:
         """Nothing, where the sum tree is installed."""
         return missing_tree()
+
+    def refuses_device(self, algorithm: str, device: str, here: bool) -> str:
+        """Its models are told where to be; a replay of ours reads its networks on the CPU."""
+        return missing(device, here)
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
         """Everything for every algorithm; torch's optimisers load its compiler."""

@@ -1,5 +1,6 @@
 """Trains with SB3's public classes; with uniform replay nothing of SB3 is replaced."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,8 @@ from adapters.sb3_common.reporting import MonitorWriter, Rounds
 from adapters.torch_common import convolutions
 from adapters.torch_common.parameters import copies, lay_in
 from adapters.torch_common.state import resumable
-from adapters.torch_common.sum_tree import CompiledTree
+from adapters.torch_common.strategic import accounted
 from harness.contract.adapter import Context, Loadable, MakeEnv, Monitor, Native, Weights
-from harness.replay.making import make_strategy
 
 METRICS = {
     "train/learning_rate": "learning_rate",
@@ -63,7 +63,11 @@ def train(
         ),
         resumable({"model": model}, outside=lambda: [monitor, rounds, *made]),
     )
-    model.learn(total_timesteps=context.steps, callback=rounds)
+    buffer = getattr(model, "replay_buffer", None)
+    with contextlib.ExitStack() as stack:
+        if isinstance(buffer, StrategicBuffer):
+            stack.enter_context(accounted(buffer.replayer, monitor))
+        model.learn(total_timesteps=context.steps, callback=rounds)
 
 
 def build(algorithm: str, native: Native, context: Context, make_env: MakeEnv) -> BaseAlgorithm:
@@ -87,13 +91,7 @@ def with_strategy(arguments: dict[str, Any]) -> dict[str, Any]:
     described = arguments.get("replay_buffer_class")
     if described is None:
         return arguments
-    told = dict(described["StrategicBuffer"])
-    steps, seed = told.pop("steps"), told.pop("seed")
-    settings = {
-        "make": lambda capacity: make_strategy(told, capacity, steps, CompiledTree),
-        "seed": seed,
-        "critics": told["critics"],
-    }
+    settings = {"told": described["StrategicBuffer"]}
     return arguments | {
         "replay_buffer_class": StrategicBuffer,
         "replay_buffer_kwargs": arguments["replay_buffer_kwargs"] | settings,

@@ -18,7 +18,7 @@ def translate(algorithm: str, hyperparameters: Hyperparameters, context: Context
         SpecError: A value that SB3 cannot honour.
     """
     translation = Translation("sb3", hyperparameters)
-    translation.extra(seed=context.seed, device="cpu")
+    translation.extra(seed=context.seed, device=context.device)
     if not context.replay.is_uniform:
         strategy = {**context.replay.told(), "steps": context.steps, "seed": context.seed}
         translation.extra(replay_buffer_class={"StrategicBuffer": strategy})

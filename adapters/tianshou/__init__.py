@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from adapters.tianshou.refusals import refusal
 from adapters.tianshou.translate import SETTINGS, translate
+from adapters.torch_common.devices import missing
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 from harness.contract.algorithms import Hyperparameters
 from harness.contract.fields import SpecError
@@ -48,6 +49,10 @@ class TianshouAdapter:
     def refuses_replay(self, algorithm: str, replay: Replay) -> str:
         """See `adapters.tianshou.refusals`."""
         return refusal(algorithm, replay)
+
+    def refuses_device(self, algorithm: str, device: str, here: bool) -> str:
+        """Its policies compute where their parameters are."""
+        return missing(device, here)
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
         """What trains, and what it compiles; torch's optimisers load torch's compiler."""

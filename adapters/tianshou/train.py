@@ -142,6 +142,7 @@ def train(
     envs.seed(settings["seed"])
     seed_generators(settings["seed"])
     model = build(algorithm, settings, context.task)
+    model.to(context.device)
     monitor.attach(
         lambda observations: greedy(model, observations),
         lambda: weights(model),
@@ -217,6 +218,7 @@ def greedy(model: Algorithm[Any, Any], observations: NDArray[np.float32]) -> NDA
     with outside, torch_train_mode(policy, enabled=False), torch.no_grad():
         actions = policy(Batch(obs=observations, info={})).act
     choices = isinstance(policy.action_space, Discrete)
+    actions = actions.cpu() if isinstance(actions, torch.Tensor) else actions
     return np.asarray(policy.map_action(actions), dtype=np.int64 if choices else np.float32)
 
 

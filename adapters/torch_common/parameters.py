@@ -28,7 +28,7 @@ def loadable(parameters: Callable[[], Parameters], state: Callable[[], Any]) -> 
 
 def copies(parameters: Parameters) -> Weights:
     """What the parameters are now, as arrays of their own."""
-    return {name: value.detach().numpy().copy() for name, value in parameters.items()}
+    return {name: value.detach().cpu().numpy().copy() for name, value in parameters.items()}
 
 
 def lay_in(parameters: Parameters, weights: Weights) -> None:

@@ -1,15 +1,20 @@
 """Torch's random numbers, dictated below Python.
 
-So it does not matter which function a framework draws them with.
+So it does not matter which function a framework draws them with. There are two ways: kernels that
+stand for torch's own, which cost nothing where nothing is drawn; and a mode that sees each
+operation, which also tells where losses were made and what coins were compared with, and takes a
+third of the time.
 """
 
 import contextlib
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from adapters.torch_common.places import Scalars
@@ -42,6 +47,9 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._names: dict[Any, str] = {}
         self._backward: Any = None
         self._coins: Any = None
+
+    def start(self) -> None:
+        """Dictates from here on: the world says so itself."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -111,15 +119,94 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._world.compared(float(other))
 
     def _numbers(self, kind: str, like: torch.Tensor) -> torch.Tensor:
-        d, row = self._world.dictation, self._world.row
-        size = len(d.low)
-        if kind == "uniform_":
-            numbers = np.resize(d.random_actions[row], like.numel())
-        elif like.numel() == size:
-            numbers = d.acting_noise[row]
-        else:
-            numbers = np.resize(d.noise(self._world.steps), like.numel())
-        return torch.as_tensor(numbers, dtype=like.dtype).reshape(like.shape)
+        return _numbers(self._world, kind, like)
+
+
+def _numbers(world: World, kind: str, like: torch.Tensor) -> torch.Tensor:
+    # What stands for standard normal numbers, or uniform ones, of the shape of a tensor.
+    d, row = world.dictation, world.row
+    if kind == "uniform_":
+        numbers = np.resize(d.random_actions[row], like.numel())
+    elif like.numel() == len(d.low):
+        numbers = d.acting_noise[row]
+    else:
+        numbers = np.resize(d.noise(world.steps), like.numel())
+    return torch.as_tensor(numbers, dtype=like.dtype).reshape(like.shape)
+
+
+class Kernels:
+    """Takes torch's random numbers from the dictation, where no coins are tossed for choices.
+
+    Torch makes `randn` and the like of `normal_`, and `rand` of `uniform_`.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.scalars = Scalars()
+        self._world, self._turns = world, Rotations(world)
+        self._library: Any = None
+
+    def start(self) -> None:
+        """Dictates from here on; what networks begin with is upstream's own."""
+        library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+        self._library = library
+        kernels = {
+            self._normal: ("normal_",),
+            self._normal_around: (
+                "normal.Tensor_Tensor",
+                "normal.Tensor_float",
+                "normal.float_Tensor",
+            ),
+            self._uniform: ("uniform_",),
+            self._randint: ("randint", "randint.generator"),
+            self._randint_from: ("randint.low", "randint.low_generator"),
+            self._randperm: ("randperm", "randperm.generator"),
+        }
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that they stand for torch's is meant
+            for kernel, overloads in kernels.items():
+                for overload in overloads:
+                    library.impl(overload, kernel, "CPU")
+
+    def __enter__(self) -> Self:
+        """Puts torch's own back at the end."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Puts torch's own back."""
+        if self._library is not None:
+            self._library._destroy()
+            self._library = None
+
+    def _normal(
+        self, into: torch.Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None
+    ) -> torch.Tensor:
+        return into.copy_(mean + std * _numbers(self._world, "normal_", into))
+
+    def _normal_around(self, mean: Any, std: Any, *, generator: Any = None) -> torch.Tensor:
+        like: torch.Tensor = mean + 0 * std
+        drawn: torch.Tensor = mean + std * _numbers(self._world, "normal_", like)
+        return drawn
+
+    def _uniform(
+        self, into: torch.Tensor, low: float = 0.0, high: float = 1.0, *, generator: Any = None
+    ) -> torch.Tensor:
+        return into.copy_(low + (high - low) * _numbers(self._world, "uniform_", into))
+
+    def _randint(self, high: int, size: Sequence[int], *rest: Any, **options: Any) -> torch.Tensor:
+        return self._randint_from(0, high, size, *rest, **options)
+
+    def _randint_from(
+        self, low: int, high: int, size: Sequence[int], *rest: Any, **options: Any
+    ) -> torch.Tensor:
+        drawn = self._world.whole_numbers(low, high, int(np.prod(size)))
+        return _whole_numbers(drawn.reshape(tuple(size)), options)
+
+    def _randperm(self, count: int, *rest: Any, **options: Any) -> torch.Tensor:
+        return _whole_numbers(self._turns.next(count), options)
+
+
+def _whole_numbers(numbers: NDArray[np.int64], options: Mapping[str, Any]) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=options.get("dtype") or torch.int64)
 
 
 class Undisturbed:

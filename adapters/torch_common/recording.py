@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from adapters.torch_common import watch as torch_watch
 from adapters.torch_common.places import Scalars, upstream_line
-from adapters.torch_common.randomness import Dictated, Undisturbed
+from adapters.torch_common.precision import doubled
+from adapters.torch_common.randomness import Dictated, Kernels, Undisturbed
 from harness.contract.events import (
     Backward,
     EnvStep,
@@ -138,6 +139,7 @@ class Recorder:
         self._seen: Array = np.empty((0, 0))
         self._pairs: list[Array] = []
         self._scalars, self._loss_line = Scalars(), ""
+        self._dictating: Dictated | Kernels = Kernels(script.world)
         self._places: dict[str, str] = {}
         self._rollouts: list[Mapping[str, NDArray[Any]]] = []
 
@@ -149,16 +151,20 @@ class Recorder:
         subscribe(EnvStep, self._targets.look)
         subscribe(EnvStep, lambda event: self._note_place("action"))
         subscribe(OptimizerStep, self._targets.look)
-        pause = Undisturbed()
         subscribe(OptimizerStep, self._before)
-        subscribe(OptimizerStep, pause.begin)
-        subscribe(OptimizerStepped, pause.end)
+        pause = Undisturbed()
+        if self._script.places or world.dictation.choices:
+            self._dictating = Dictated(world)
+            subscribe(OptimizerStep, pause.begin)
+            subscribe(OptimizerStepped, pause.end)
         subscribe(OptimizerStepped, self._after)
         subscribe(TargetUpdate, self._note_move)
         subscribe(Forward, self._observe)
         subscribe(Backward, self._note_loss)
-        self._scalars = (dictating := Dictated(world)).scalars
-        with torch_watch.watching(self._events), dictated(world), dictating, pause.closing():
+        self._scalars = self._dictating.scalars
+        watched = torch_watch.watching(self._events)
+        double = doubled(self._script.double)
+        with double, watched, dictated(world), self._dictating, pause.closing():
             yield
 
     def record(self, told: Mapping[str, float] | None = None) -> Record:
@@ -188,6 +194,7 @@ class Recorder:
         if not self._slots:
             return
         self._script.world.started = True
+        self._dictating.start()
         self._reader = Reader(self._slots)
         self._targeted = tuple(
             name for name in self._slots if "_target." in name and name.endswith(".out.weight")
@@ -206,10 +213,13 @@ class Recorder:
 
     def _note_loss(self, event: Backward) -> None:
         self._losses.append(Loss(event.loss, len(self._steps)))
-        self._loss_line = self._scalars.line(event.place) or upstream_line()
+        if self._script.places:
+            self._loss_line = self._scalars.line(event.place) or upstream_line()
 
     def _note_place(self, what: str, line: str | None = None) -> None:
         # What the policy does later may be what counts: random actions come first.
+        if not self._script.places:
+            return
         found = upstream_line() if line is None else line
         if found:
             self._places[what] = found

@@ -15,6 +15,8 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from adapters.torch_common.fitting import fitted
+from adapters.torch_common.graph import compared
 from harness.contract.events import (
     Backward,
     Events,
@@ -45,7 +47,8 @@ def watching(events: Events) -> Iterator[None]:
             before = register_optimizer_step_pre_hook(lambda it, *_: step(_step(it)))
             hooks.callback(before.remove)
         if stepped:
-            after = register_optimizer_step_post_hook(lambda *_: stepped(OptimizerStepped()))
+            happened = OptimizerStepped()
+            after = register_optimizer_step_post_hook(lambda *_: stepped(happened))
             hooks.callback(after.remove)
         if forward:
             told = register_module_forward_pre_hook(lambda *called: forward(_forward(*called)))
@@ -58,7 +61,10 @@ def watching(events: Events) -> Iterator[None]:
 def _forward(layer: torch.nn.Module, inputs: tuple[Any, ...]) -> Forward:
     # What `parameters(recurse=False)` goes through, at a tenth of its time.
     own = [p for p in layer._parameters.values() if p is not None and not is_lazy(p)]
-    return Forward(layer, inputs, tuple(p.data_ptr() for p in own), lambda: _directly(inputs))
+    places = tuple(p.data_ptr() for p in own)
+    return Forward(
+        *(layer, inputs, places, lambda: _directly(inputs), lambda: fitted(layer, inputs))
+    )
 
 
 def _directly(inputs: tuple[Any, ...]) -> bool | None:
@@ -108,7 +114,8 @@ def _differentiating(tell: Callable[[Backward], None]) -> Iterator[None]:
 
     def told(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if tensor.numel() == 1:
-            tell(Backward(float(tensor.detach()), tensor.data_ptr()))
+            place = tensor.data_ptr()
+            tell(Backward(float(tensor.detach()), place, lambda: compared(tensor)))
         return backward(tensor, *args, **kwargs)
 
     tensor_class.backward = told

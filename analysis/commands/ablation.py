@@ -8,6 +8,7 @@ from analysis.commands.shell import (
     CommandError,
     add_folder_arguments,
     add_verdict_arguments,
+    analysis_folder,
     load_results,
     make_console,
     make_options,
@@ -19,7 +20,6 @@ from analysis.tables.ablation import rows, sentences, summary
 from analysis.tables.verdicts import to_csv
 from analysis.verdicts.ablation import ablations
 from harness.record.files import write_text
-from harness.record.layout import ANALYSIS_FOLDER
 
 TABLE = "ablation.csv"
 
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
             f"{options.results}: no framework was trained both as it is and with an intervention. "
             "Train with intervention=none,NAME; parallax interventions lists the names."
         )
-    output = options.output or options.results / ANALYSIS_FOLDER
+    output = options.output or analysis_folder(options.results)
     console = make_console()
     with writing_to(output):
         table = output / TABLE

@@ -7,7 +7,13 @@ from pathlib import Path
 import numpy as np
 from rich.text import Text
 
-from analysis.commands.shell import add_folder_arguments, load_results, make_console, writing_to
+from analysis.commands.shell import (
+    add_folder_arguments,
+    analysis_folder,
+    load_results,
+    make_console,
+    writing_to,
+)
 from analysis.figures.learning_curves import draw_curves
 from analysis.figures.sheet import save
 from analysis.stats.intervals import METHODS
@@ -15,7 +21,6 @@ from analysis.tables.comparison import make_notes, print_comparison, to_csv, to_
 from analysis.verdicts.comparison import compare
 from analysis.verdicts.curves import Panel, make_panels
 from harness.record.files import write_text
-from harness.record.layout import ANALYSIS_FOLDER
 
 # Resampling starts from the same seed each time, so that the same runs give the same files.
 _BOOTSTRAP_SEED = 0
@@ -42,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         CommandError: There is nothing to compare or nowhere to write.
     """
     loaded = load_results(options.results)
-    output = options.output or options.results / ANALYSIS_FOLDER
+    output = options.output or analysis_folder(options.results)
     rng = np.random.default_rng(_BOOTSTRAP_SEED)
     comparisons = compare(loaded, options.interval, rng)
     notes = make_notes(loaded, comparisons, options.interval)

@@ -8,8 +8,10 @@ from pathlib import Path
 from rich.text import Text
 
 from analysis.commands.shell import (
+    RESULTS_HELP,
     CommandError,
     add_verdict_arguments,
+    analysis_folder,
     load_results,
     make_console,
     make_options,
@@ -29,9 +31,7 @@ FOLDER = "figures"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
-    parser.add_argument(
-        "results", type=Path, nargs="?", help="results folder, study, or a folder in it"
-    )
+    parser.add_argument("results", type=Path, nargs="?", help=RESULTS_HELP)
     parser.add_argument(
         "--only", default="", help="names of figures, with commas between them (default: all)"
     )
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     loaded = load_results(options.results)
     material = gather(loaded, settings, options.interval)
     items = _items(material, only, choices)
-    output = options.output or options.results / ANALYSIS_FOLDER / FOLDER
+    output = options.output or analysis_folder(options.results) / FOLDER
     drawn = [item for item in items if isinstance(item, Sheet)]
     with writing_to(output):
         draw(drawn, output, options.jobs)

@@ -12,6 +12,7 @@ from analysis.commands.shell import (
     CommandError,
     add_folder_arguments,
     add_verdict_arguments,
+    analysis_folder,
     load_results,
     make_console,
     make_options,
@@ -27,7 +28,6 @@ from analysis.verdicts.options import Options
 from analysis.verdicts.stopping import Looks, stopping_verdicts
 from analysis.verdicts.study import judge_runs
 from harness.record.files import write_text
-from harness.record.layout import ANALYSIS_FOLDER
 
 SCRIPT, TABLE = "plan.sh", "stopping.csv"
 
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         given = f"--batch={options.batch} and --most={options.most}"
         raise CommandError(f"{given}: give at least 1 and 2.")
     loaded = load_results(options.results)
-    output = (options.output or options.results / ANALYSIS_FOLDER) / SCRIPT
+    output = (options.output or analysis_folder(options.results)) / SCRIPT
     plan, lines = _plan(loaded, chosen, options, output.with_name(TABLE))
     if not any((plan.decided, plan.planned, plan.beyond, plan.not_ours)):
         parted = "".join(f" {text}." for text in loaded.parted)

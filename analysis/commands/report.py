@@ -1,9 +1,11 @@
 """Writes one page with everything: what was run, answers in words, figures, tables, runs."""
 
 import argparse
+import base64
 import importlib.metadata
 import platform
 import shlex
+from pathlib import Path
 
 from rich.text import Text
 
@@ -11,18 +13,19 @@ from analysis.commands.figures import add_interval_argument, add_jobs_argument
 from analysis.commands.shell import (
     add_folder_arguments,
     add_verdict_arguments,
+    analysis_folder,
     load_results,
     make_console,
     make_options,
     progress,
     writing_to,
 )
-from analysis.report.page import gather_content, render_page
+from analysis.report.markdown import markdown, pictures
+from analysis.report.page import Content, gather_content, render_page
 from analysis.verdicts.study import gather
-from harness.record.files import write_text
-from harness.record.layout import ANALYSIS_FOLDER
+from harness.record.files import bytes_writer, write_atomically, write_text
 
-PAGE = "report.html"
+PAGE, TEXT, FIGURES = "report.html", "report.md", "figures"
 _PACKAGES = ("numpy", "scipy", "matplotlib", "seaborn", "jinja2")
 # Options that change the page; `jobs` does not.
 _NAMES = (
@@ -37,6 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_interval_argument(parser)
     add_jobs_argument(parser)
     add_verdict_arguments(parser)
+    parser.add_argument(
+        "--markdown",
+        action="store_true",
+        help=f"also write {TEXT}, and the main figures in {FIGURES}/ beside it",
+    )
     parser.set_defaults(defaults={name: parser.get_default(name) for name in _NAMES})
 
 
@@ -48,15 +56,26 @@ def run(options: argparse.Namespace) -> int:
     """
     settings = make_options(options)
     loaded = load_results(options.results)
-    output = options.output or options.results / ANALYSIS_FOLDER
+    output = options.output or analysis_folder(options.results)
     console = make_console()
     with writing_to(output):
         material = gather(loaded, settings, options.interval)
         made = command(options), versions()
         content = gather_content(material, *made, output, options.jobs, progress)
         write_text(output / PAGE, render_page(content))
+        if options.markdown:
+            write_markdown(content, output)
     console.print(Text(f"Report: {output / PAGE}"), soft_wrap=True)
     return 0
+
+
+def write_markdown(content: Content, output: Path) -> None:
+    """Writes the page as Markdown, and its figures beside it."""
+    (output / FIGURES).mkdir(exist_ok=True)
+    for picture in pictures(content):
+        drawn = bytes_writer(base64.b64decode(picture.data))
+        write_atomically(output / FIGURES / f"{picture.name}.png", drawn)
+    write_text(output / TEXT, markdown(content, FIGURES))
 
 
 def command(options: argparse.Namespace) -> str:

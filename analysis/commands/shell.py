@@ -13,12 +13,14 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import track
 
-from analysis.data.load import load
-from analysis.data.runs import Loaded
+from analysis.data.load import judge, read
+from analysis.data.runs import Loaded, Read
 from analysis.verdicts.options import FAMILIES, MARGINS, Options
+from harness.record.files import Unusable
 from harness.record.layout import ANALYSIS_FOLDER
 
 _WIDEST = 100  # columns
+RESULTS_HELP = "results folder, study, a folder in it, or a file of packed runs"
 T = TypeVar("T")
 
 
@@ -26,21 +28,40 @@ class CommandError(Exception):
     """One plain message for the user; the command ends with status 2."""
 
 
-def load_results(results: Path) -> Loaded:
-    """Reads all runs under a folder.
+def read_results(results: Path) -> Read:
+    """Reads all runs under a folder, or in a file of packed runs.
 
     Raises:
-        CommandError: There is no such folder, or no run folder in it.
+        CommandError: There is no such folder or file, or no runs in it.
     """
-    if not results.is_dir():
+    if not results.exists():
         raise CommandError(f"{results}: no such folder. Give a results folder or a study in it.")
-    loaded = load(results)
-    if not loaded.requested:
+    try:
+        found = read(results)
+    except Unusable as error:
+        raise CommandError(f"{results}: {error}.") from error
+    if not found.runs and not found.excluded:
         raise CommandError(
             f"{results}: no runs found, that is no folder named seed=<n> or holding a "
             "run.json. Give a results folder or a study in it."
         )
-    return loaded
+    return found
+
+
+def load_results(results: Path) -> Loaded:
+    """The same, judged together.
+
+    Raises:
+        CommandError: There is no such folder or file, or no runs in it.
+    """
+    return judge(read_results(results))
+
+
+def analysis_folder(results: Path) -> Path:
+    """Where what is made of results goes, unless said otherwise."""
+    if results.is_file():
+        return results.with_name(f"{results.stem}-{ANALYSIS_FOLDER}")
+    return results / ANALYSIS_FOLDER
 
 
 @contextlib.contextmanager
@@ -73,7 +94,7 @@ def make_console() -> Console:
 
 def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares which runs are meant and where what is made of them goes."""
-    parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
+    parser.add_argument("results", type=Path, help=RESULTS_HELP)
     parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 from rich.text import Text
 
 from analysis.commands.shell import (
+    RESULTS_HELP,
     add_verdict_arguments,
+    analysis_folder,
     load_results,
     make_console,
     make_options,
@@ -25,7 +27,7 @@ FORMATS = {"md": to_markdown, "csv": to_csv, "tex": to_latex}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
-    parser.add_argument("results", type=Path, help="results folder, study, or a folder in it")
+    parser.add_argument("results", type=Path, help=RESULTS_HELP)
     parser.add_argument(
         "--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}/{FOLDER}"
     )
@@ -44,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     settings = make_options(options)
     loaded = load_results(options.results)
     tables = score_tables(judge_runs(loaded, settings), options.interval)
-    output = options.output or options.results / ANALYSIS_FOLDER / FOLDER
+    output = options.output or analysis_folder(options.results) / FOLDER
     console = make_console()
     with writing_to(output):
         for table in tables:

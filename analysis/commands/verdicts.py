@@ -10,6 +10,7 @@ from rich.text import Text
 from analysis.commands.shell import (
     add_folder_arguments,
     add_verdict_arguments,
+    analysis_folder,
     load_results,
     make_console,
     make_options,
@@ -29,7 +30,6 @@ from analysis.verdicts.consistency import PairVerdict
 from analysis.verdicts.reproduction import ReproductionVerdict
 from analysis.verdicts.study import StudyVerdicts, judge_runs
 from harness.record.files import write_text
-from harness.record.layout import ANALYSIS_FOLDER
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     chosen = make_options(options)
     loaded = load_results(options.results)
     verdicts = judge_runs(loaded, chosen)
-    output = options.output or options.results / ANALYSIS_FOLDER
+    output = options.output or analysis_folder(options.results)
     with writing_to(output):
         names = write_tables(output, verdicts)
     console = make_console()

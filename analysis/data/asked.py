@@ -16,8 +16,8 @@ from analysis.data.runs import Cell, Run
 
 # Besides hyperparameters; what a record does not tell counts as what the others tell.
 SETTINGS = (
-    *("alignment", "steps", "wrappers", "n_envs", "threads", "eval_every", "evaluation_seed"),
-    "intervention",
+    *("alignment", "steps", "wrappers", "n_envs", "threads", "device"),
+    *("eval_every", "evaluation_seed", "intervention"),
     "replay",
 )
 EPISODES = "eval_episodes"

@@ -1,4 +1,4 @@
-"""Reads run folders for the analysis; a folder that cannot be used is kept with its reason."""
+"""Reads runs for the analysis; a folder that cannot be used is kept with its reason."""
 
 import math
 from collections.abc import Sequence
@@ -6,22 +6,39 @@ from pathlib import Path
 
 from analysis.data.asked import part_runs
 from analysis.data.foreign import judge_together, read_foreign
-from analysis.data.runs import Cell, Excluded, Loaded, Run, RunId
+from analysis.data.packed import read_packed
+from analysis.data.runs import Cell, Excluded, Loaded, Read, Run, RunId
 from harness.record.files import visible
 from harness.record.layout import Place, find_runs
 from harness.record.reading import read_run
 
 
 def load(root: Path) -> Loaded:
-    """Reads every run folder under `root`.
+    """Reads every run under `root`.
 
     Args:
-        root: A results folder, a study, anything deeper, or one run folder.
+        root: A results folder, a study, anything deeper, one run folder, or a file of packed runs.
 
     Returns:
         Runs and excluded folders; no folder, however damaged, raises.
+
+    Raises:
+        Unusable: A file of packed runs is damaged.
+    """
+    return judge(read(root))
+
+
+def read(root: Path) -> Read:
+    """Reads every run under `root`, each by itself.
+
+    Raises:
+        Unusable: A file of packed runs is damaged.
     """
     root = root.resolve()
+    return read_packed(root) if root.is_file() else _read_folders(root)
+
+
+def _read_folders(root: Path) -> Read:
     found = find_runs(root)
     runs: list[Run] = []
     excluded: list[Excluded] = []
@@ -32,9 +49,14 @@ def load(root: Path) -> Loaded:
     excluded += [item for item in foreign if isinstance(item, Excluded)]
     for outcome in judge_together([item for item in foreign if isinstance(item, Run)]):
         (runs if isinstance(outcome, Run) else excluded).append(outcome)  # type: ignore[arg-type]
-    parted, sentences = part_runs(runs)
-    used, copies = _without_copies(parted, root)
-    return Loaded(root, used, (*excluded, *copies), found.links, sentences)
+    return Read(root, tuple(runs), tuple(excluded), found.links)
+
+
+def judge(found: Read) -> Loaded:
+    """Parts runs that were asked for other settings, and uses every run once."""
+    parted, sentences = part_runs(found.runs)
+    used, copies = _without_copies(parted, found.root)
+    return Loaded(found.root, used, (*found.excluded, *copies), found.links, sentences)
 
 
 def _without_copies(runs: Sequence[Run], root: Path) -> tuple[tuple[Run, ...], list[Excluded]]:

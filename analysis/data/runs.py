@@ -65,6 +65,7 @@ class Run:
         provenance: Where and with what it was made; None for runs of other projects.
         held: The hyperparameters that the framework was held to.
         parted: Whether its place holds runs that were asked for other settings.
+        record: The text of its `run.json`, where it came with others in one file.
     """
 
     id: RunId
@@ -77,6 +78,7 @@ class Run:
     provenance: Provenance | None = None
     held: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     parted: bool = False
+    record: str | None = None
 
     @property
     def final_score(self) -> float:
@@ -94,6 +96,7 @@ class Excluded:
         reason: Why it is not used.
         completed: Whether the run itself is complete, as a second copy of a run is.
         failed: Whether it was trained and failed, by its own record.
+        record: The text of its `run.json`, where it came with others in one file.
     """
 
     id: RunId
@@ -101,14 +104,32 @@ class Excluded:
     reason: str
     completed: bool = False
     failed: bool = False
+    record: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Read:
+    """What was read of runs, one by one; `analysis.data.load.judge` looks at them together.
+
+    Attributes:
+        root: A folder, or a file of packed runs.
+        runs: Runs that can be used by themselves, ordered by path.
+        excluded: The others.
+        links: Links to folders below it, which are not followed.
+    """
+
+    root: Path
+    runs: tuple[Run, ...]
+    excluded: tuple[Excluded, ...]
+    links: tuple[Path, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Loaded:
-    """Everything found under a folder.
+    """Everything found under a folder, or in a file of packed runs.
 
     Attributes:
-        root: The folder.
+        root: The folder or file.
         runs: The runs that are used, ordered by path.
         excluded: The others, ordered by path.
         links: Links to folders below it, which are not followed.

@@ -33,8 +33,8 @@ class Links:
         return tuple(number for (cell, _), number in self.numbers.items() if cell in wanted)
 
     def folder(self, path: Path) -> str:
-        """Relative address of a run folder, as seen from the page."""
-        return self.file(path) + "/"
+        """Relative address of a run folder, as seen from the page; empty where there is none."""
+        return self.file(path) + "/" if path.exists() else ""
 
     def file(self, path: Path) -> str:
         """Relative address of a file, as seen from the page."""

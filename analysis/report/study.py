@@ -101,7 +101,8 @@ def absent(loaded: Loaded) -> tuple[str, ...]:
 # Packages whose versions matter to results; others stand in each run.json.
 # Of the packages that a run recorded, these are told, and what bears its framework's name.
 PACKAGES = (
-    *("stable_baselines3", "cleanrl", "torchrl", "tensordict", "tianshou"),
+    *("stable_baselines3", "cleanrl", "torchrl", "tensordict", "tianshou", "skrl"),
+    *("sbx", "jax", "flax", "optax"),
     *("torch", "gymnasium", "mujoco", "numpy"),
 )
 _MACHINE = ("Python", "processor", "host", "platform", "commit")

@@ -68,10 +68,21 @@ def new_adapter(name: str, root: Path) -> list[Path]:
     check_name(name)
     project = check_checkout(root, ", or use --package for a package of your own")
     skeleton = Skeleton(name, f"adapters.{name}", f"adapters/{name}", f"tests/adapters/{name}")
-    files = {root / path: text for path, text in skeleton.files("hp_configs").items()}
+    written = skeleton.files("hp_configs").items()
+    files = {root / path: in_full(text, skeleton.module) for path, text in written}
     entry = f'{name} = "{skeleton.module}:{skeleton.class_name}"'
     changed = add_entry(project.read_text(), _GROUP, entry)
     return write(files, {project: changed})
+
+
+def in_full(text: str, package: str) -> str:
+    """A module with its own package's imports as this project writes them: in full, and first."""
+    pattern = re.compile(r"^from \.(\w+) import .*\n", re.MULTILINE)
+    own = "".join(match[0] for match in pattern.finditer(text))
+    if own:
+        text = pattern.sub("", text).replace("\n\n\n\n", "\n\n\n", 1)
+        text = text.replace("from harness.", f"{own}from harness.", 1)
+    return text.replace("from .", f"from {package}.")
 
 
 def new_package(name: str, parent: Path) -> list[Path]:

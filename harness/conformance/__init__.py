@@ -17,12 +17,13 @@ import pytest
 
 # Before the parts are imported, or failures do not say what was compared.
 _PARTS = (
-    *("cadence", "exits", "hyperparameters", "images", "meanings"),
+    *("cadence", "devices", "exits", "hyperparameters", "images", "meanings"),
     *("resuming", "seeds_and_bounds", "targets"),
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
 from harness.conformance.cadence import CadenceConformance  # noqa: E402
+from harness.conformance.devices import DeviceConformance  # noqa: E402
 from harness.conformance.exits import ExitConformance  # noqa: E402
 from harness.conformance.hyperparameters import HyperparameterConformance  # noqa: E402
 from harness.conformance.images import ImageConformance  # noqa: E402
@@ -39,6 +40,7 @@ class AdapterConformance(
     MeaningConformance,
     TargetConformance,
     CadenceConformance,
+    DeviceConformance,
     LuckConformance,
     ExitConformance,
     ResumingConformance,

@@ -153,6 +153,8 @@ class Observer:
         shape: tuple[int, ...] = getattr(next(iter(forward.inputs), None), "shape", ())
         if not self._first_update and len(shape) > 1:
             self._rows.add(int(shape[-2]))
+            if len(shape) == 3:  # [rows, steps, numbers], where sequences are learned from
+                self._rows.add(int(shape[0]))
 
     def _note_parameters_of(self, policy: Policy) -> None:
         self._asking = True

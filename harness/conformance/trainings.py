@@ -16,6 +16,7 @@ from envs.tasks import load_task
 from harness.conformance.observer import Observed, Observer
 from harness.contract import watchers
 from harness.contract.adapter import (
+    CPU,
     Context,
     Loadable,
     MakeEnv,
@@ -103,6 +104,7 @@ class Circumstances:
         n_envs: Copies of it.
         wrappers: `none` or `normalized`.
         reward_scale: What the task's rewards are multiplied by.
+        device: Where networks compute.
     """
 
     steps: int = STEPS
@@ -112,11 +114,14 @@ class Circumstances:
     n_envs: int = 1
     wrappers: str = "none"
     reward_scale: float = 1.0
+    device: str = CPU
 
     @property
     def context(self) -> Context:
         """What a translation may know."""
-        return Context(load_task(self.env_id), self.steps, self.seed, self.n_envs)
+        return Context(
+            load_task(self.env_id), self.steps, self.seed, self.n_envs, device=self.device
+        )
 
 
 def around_of(algorithm: str, **circumstances: Any) -> Circumstances:

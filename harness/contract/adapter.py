@@ -4,12 +4,10 @@ What it translates with, `Translation`, can be had here as well.
 """
 
 import dataclasses
-import functools
 import hashlib
 import importlib.metadata
 import importlib.util
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 from envs.tasks import Task
 from harness.contract.algorithms import Hyperparameters
 from harness.contract.fields import SpecError, unknown
+from harness.contract.installed import entries
 from harness.contract.replay import UNIFORM, Replay
 from harness.contract.translation import Native as Native
 from harness.contract.translation import Setting as Setting
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     import gymnasium
 
 ENTRY_POINT_GROUP = "parallax.adapters"
+CPU = "cpu"
+"""The device that every framework trains on, and the only one of most."""
 
 Policy = Callable[[NDArray[np.float32]], NDArray[Any]]
 """Greedy policy: observations float32[N, observations] to actions.
@@ -92,6 +93,8 @@ class Context:
         n_envs: Copies of the environment that are stepped together.
         replay: Which past is learned from; other than uniform only for adapters that carry it
             (`Replaying`).
+        device: Where networks compute; other than the CPU only for adapters that offer it
+            (`OnDevices`).
     """
 
     task: Task
@@ -99,6 +102,7 @@ class Context:
     seed: int
     n_envs: int = 1
     replay: Replay = UNIFORM
+    device: str = CPU
 
 
 class Monitor(Protocol):
@@ -135,6 +139,14 @@ class Monitor(Protocol):
 
     def record(self, metrics: Mapping[str, float]) -> None:
         """Adds values to the trace, at the current number of environment steps."""
+
+
+@runtime_checkable
+class Accounting(Protocol):
+    """What a monitor may be besides: it keeps what parts of a training have cost."""
+
+    def account(self, parts: Mapping[str, Mapping[str, float]]) -> None:
+        """Takes, when training is over, seconds by part of the training and what they went to."""
 
 
 MakeEnv: TypeAlias = "Callable[[], gymnasium.Env[Any, Any]]"
@@ -205,6 +217,23 @@ class Replaying(Protocol):
         """
 
 
+@runtime_checkable
+class OnDevices(Protocol):
+    """What an adapter may say besides, if its framework trains on other devices than the CPU.
+
+    It is told which in `Context.device`. Policies still take and return arrays of numpy.
+    """
+
+    def refuses_device(self, algorithm: str, device: str, here: bool) -> str:
+        """Why it cannot train there, as the end of a sentence with the remedy; empty if it can.
+
+        Args:
+            algorithm: Name of the algorithm.
+            device: As the user names it, such as `cuda`.
+            here: Whether it is this machine that will train: then the device must be there.
+        """
+
+
 def training_modules(adapter: Adapter, algorithm: str) -> tuple[str, ...]:
     """What an adapter says that training imports; nothing where it does not say."""
     known = adapter.training_modules(algorithm) if isinstance(adapter, Preloadable) else ()
@@ -213,13 +242,7 @@ def training_modules(adapter: Adapter, algorithm: str) -> tuple[str, ...]:
 
 def installed_adapters() -> dict[str, importlib.metadata.EntryPoint]:
     """Entry points of all adapters on this machine, by name; nothing is imported."""
-    return dict(_entries(tuple(sys.path)))
-
-
-@functools.lru_cache(maxsize=8)
-def _entries(path: tuple[str, ...]) -> dict[str, importlib.metadata.EntryPoint]:
-    # Kept: a search of `sys.path` takes 10 ms, and a study asks thousands of times.
-    return {entry.name: entry for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}
+    return {entry.name: entry for entry in entries(ENTRY_POINT_GROUP)}
 
 
 def load_adapter(name: str) -> Adapter:

@@ -120,12 +120,34 @@ class Forward:
         places: Of the layer's own parameters; see `Parameter`.
         directly: Tells whether the first input is what a linear layer or a convolution computed,
             as it is; None where that cannot be told, as outside of what is differentiated.
+        fitted: Fits a copy of the layer to a few rows of its input, and tells the loss before and
+            after; None where it cannot be done.
     """
 
     layer: Any
     inputs: tuple[Any, ...]
     places: tuple[int, ...]
     directly: Callable[[], bool | None] = lambda: None
+    fitted: Callable[[], tuple[float, float] | None] = lambda: None
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """What a network said of a minibatch, and what that is held against in a loss.
+
+    Attributes:
+        kind: `values`, or `advantages` (which have no prediction).
+        targets: float64[rows].
+        predictions: float64[rows].
+        inputs: What the network was shown, float32[rows, features].
+        choices: Which of its outputs count, int64[rows]; None where it has one.
+    """
+
+    kind: str
+    targets: NDArray[np.float64]
+    predictions: NDArray[np.float64] | None
+    inputs: NDArray[np.float32]
+    choices: NDArray[np.int64] | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,10 +157,12 @@ class Backward:
     Attributes:
         loss: Its value.
         place: Where the number lies; see `Parameter`.
+        compared: Tells what it was computed from, as far as the library knows.
     """
 
     loss: float
     place: int = 0
+    compared: Callable[[], tuple[Compared, ...]] = tuple
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,6 +17,14 @@ NORMALIZE = ("batch", "none")
 STAMPS = ("stored", "replayed")
 
 
+def interval(steps: int) -> int:
+    """Environment transitions between two sweeps, or predictions, of a run that sets none.
+
+    10,000 as in Imp-PER for DDPG, or a fiftieth of a run that is too short for that.
+    """
+    return max(1, min(10_000, steps // 50))
+
+
 @dataclasses.dataclass(frozen=True)
 class Replay:
     """A way of replaying.
@@ -112,14 +120,14 @@ class Atdc(Per):
 
     Attributes:
         sweep_every: Environment transitions between two sweeps of the whole memory with the
-            current networks, which the model is fitted to.
+            current networks, which the model is fitted to; null is `interval(steps)`.
         correct_every: Minibatches between two corrections of all priorities.
     """
 
     name = "atdc"
     does = "as per, with all priorities predicted from the last error and its age"
 
-    sweep_every: int = bounded(minimum=1, usual=10_000)
+    sweep_every: int | None = bounded(minimum=1, usual=None)
     correct_every: int = bounded(minimum=1, usual=1)
 
 
@@ -129,8 +137,10 @@ class Imp(Per):
 
     Attributes:
         sweep_every: K: environment transitions between two sweeps of the whole memory with the
-            current networks, each of which gives the model something to be fitted to.
-        predict_every: D: environment transitions between two predictions of sum and minimum.
+            current networks, each of which gives the model something to be fitted to; null is
+            `interval(steps)`.
+        predict_every: D: environment transitions between two predictions of sum and minimum;
+            null is the same.
         rho_sum: rho1: share of the sum that stays as it was at a prediction.
         rho_minimum: rho2: the same of the minimum.
         fragments: M: pieces that the memory is cut into at the first sweeps, a pair from each.
@@ -144,8 +154,8 @@ class Imp(Per):
     name = "imp"
     does = "as per, with weights corrected by the predicted sum of the real priorities"
 
-    sweep_every: int = bounded(minimum=1, usual=10_000)
-    predict_every: int = bounded(minimum=1, usual=10_000)
+    sweep_every: int | None = bounded(minimum=1, usual=None)
+    predict_every: int | None = bounded(minimum=1, usual=None)
     rho_sum: float = bounded(minimum=0, maximum=1, usual=0.3)
     rho_minimum: float = bounded(minimum=0, maximum=1, usual=0.3)
     fragments: int = bounded(minimum=1, usual=10)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.contract.adapter import load_adapter
+from harness.contract.adapter import CPU, load_adapter
 from harness.contract.algorithms import ALGORITHMS, UNUSABLE, Hyperparameters, only_of
 from harness.contract.fields import SpecError, bounded, build, check, plain
 from harness.contract.replay import UNIFORM, Replay, make_replay
@@ -27,6 +27,7 @@ DEFAULTS: dict[str, Any] = {
     "eval_episodes": 30,
     "evaluation_seed": 0,
     "threads": 1,
+    "device": CPU,
     "intervention": NO_INTERVENTION,
 }
 LOGGERS = ("none", "tensorboard", "wandb")
@@ -60,6 +61,7 @@ class RunSpec:
         wrappers: `none` or `normalized`.
         n_envs: Copies of the training environment that are stepped together.
         threads: Threads of numerical libraries; changes results in the last digits.
+        device: Where networks compute: `cpu`, or what the framework offers besides, as `cuda`.
         intervention: What is changed of everything else, by the names of `harness.interventions`
             with `+` between them; `none` for nothing.
         replay: Which past is learned from, and how.
@@ -93,6 +95,7 @@ class RunSpec:
     wrappers: str = bounded(choices=WRAPPERS)
     n_envs: int = bounded(minimum=1, maximum=2**53)
     threads: int = bounded(minimum=1, maximum=2**53)
+    device: str = bounded()
     intervention: str = bounded()
     replay: Replay = UNIFORM
     diagnosis: Mapping[str, Any] = dataclasses.field(
@@ -310,6 +313,9 @@ def _check_folder_names(values: Mapping[str, Any]) -> None:
         parts = value.split("/", 1) if name == "env" and SLASH not in value else [value]
         if not all(part and not part.startswith(".") and "/" not in part for part in parts):
             raise SpecError(f"{name}={value!r} must be a name that can name a folder.")
+    device = values.get("device", CPU)
+    if not re.fullmatch(r"[a-z]+(:\d+)?", device):
+        raise SpecError(f"device={device!r} must be {CPU}, cuda, or a name with a number: cuda:1.")
     intervention = values.get("intervention", NO_INTERVENTION)
     if not re.fullmatch(r"[a-z0-9.+-]+", intervention):
         raise SpecError(

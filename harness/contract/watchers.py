@@ -20,6 +20,7 @@ from harness.contract.events import (
     OptimizerStepped,
     TargetUpdate,
 )
+from harness.contract.installed import entries
 
 GROUP = "parallax.watchers"
 
@@ -33,7 +34,7 @@ class UnwatchedError(RuntimeError):
 
 def installed_watchers() -> dict[str, importlib.metadata.EntryPoint]:
     """Entry points of all watchers on this machine, by library; nothing is imported."""
-    return {entry.name: entry for entry in importlib.metadata.entry_points(group=GROUP)}
+    return {entry.name: entry for entry in entries(GROUP)}
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import numpy as np
 from harness.contract.adapter import Policy, Weights
 from harness.contract.events import Metrics, Transition
 from harness.diagnosis.signals import Array, Episode, Facts, Series, Signals
+from harness.diagnosis.stored import Chunk, Stored
 
 CHUNK = 256
 """Environment steps that are summed up together."""
@@ -35,6 +36,8 @@ class Collector:
         self._rewards = np.zeros(CHUNK)
         self._copies = np.zeros(CHUNK, np.int64)
         self._ends = np.zeros(CHUNK, np.bool_)
+        self._terminated = np.zeros(CHUNK, np.bool_)
+        self._stored = Stored(facts)
         self._totals = [0.0] * max(facts.n_envs, 1)
         self._lengths = [0] * max(facts.n_envs, 1)
         self._before: Array | None = None
@@ -42,7 +45,8 @@ class Collector:
         self._greedy: Array | None = None
         self._last_weights: Weights = {}
         self._pairs: list[tuple[str, str]] = []
-        self._target_moved = 0
+        self._targets_moved: dict[str, int] = {}
+        self._still: set[str] = set()
         self._metric_gaps: dict[str, float] = {}
 
     def transition(self, told: Transition) -> None:
@@ -54,12 +58,14 @@ class Collector:
         self._shaped[row] = observation
         self._actions[row] = action
         self._rewards[row] = reward
-        self._copies[row] = copy
+        if copy:
+            self._copies[row] = copy
         self._totals[copy] += float(reward)
         self._lengths[copy] += 1
-        self._ends[row] = ended = terminated or truncated
         self._filled = row + 1
-        if ended:
+        if terminated or truncated:
+            self._ends[row] = True
+            self._terminated[row] = terminated
             self._episode(copy, not terminated)
         if row + 1 == CHUNK:
             self._chunk()
@@ -68,6 +74,10 @@ class Collector:
         """Observations of the last steps, at most 256, float64[n, observations]."""
         full = self.signals.step > CHUNK and "finite" in self.signals.series
         return self._observations if full else self._observations[: self._filled]
+
+    def stored(self) -> Stored:
+        """The last transitions, those of the unfinished chunk among them."""
+        return self._stored.with_tail(self._chunk_now())
 
     def metrics(self, told: Metrics) -> None:
         """Notes what the training reports."""
@@ -135,19 +145,25 @@ class Collector:
                 if begun and name.endswith("bias") and value.size
             }
             self._pairs = paired(now)
-            self._target_moved = signals.step
+            self._targets_moved = dict.fromkeys((name for name, _ in self._pairs), signals.step)
+            self._still = set(matrices)
             return
+        self._still -= {n for n in self._still if not np.array_equal(before[n], now[n])}
+        signals.values["still"] = frozenset(self._still)
+        signals.values["matrices"] = len(matrices)
         if self._pairs:
             self._targets(before, now)
 
     def _targets(self, before: Weights, now: Weights) -> None:
-        targets, mains = zip(*self._pairs, strict=True)
-        moved = any(not np.array_equal(before[n], now[n]) for n in mains)
-        target_moved = any(not np.array_equal(before[n], now[n]) for n in targets)
-        if target_moved or not moved:
-            self._target_moved = self.signals.step
-        if moved:
-            self.signals.add("target_age", self.signals.step - self._target_moved)
+        step, ages = self.signals.step, []
+        for target, main in self._pairs:
+            moved = not np.array_equal(before[main], now[main])
+            if not moved or not np.array_equal(before[target], now[target]):
+                self._targets_moved[target] = step
+            if moved:
+                ages.append(step - self._targets_moved[target])
+        if ages:
+            self.signals.add("target_age", max(ages))
             same = all(np.allclose(now[t], now[m], rtol=1e-5, atol=1e-7) for t, m in self._pairs)
             self.signals.add("target_equal", float(same))
 
@@ -155,6 +171,13 @@ class Collector:
         self._shaped = np.zeros((CHUNK, *np.shape(told.observation)))
         self._observations = self._shaped.reshape(CHUNK, -1)
         self._actions = np.zeros((CHUNK, max(np.asarray(told.action).size, 1)))
+
+    def _chunk_now(self) -> Chunk:
+        rows = slice(self._filled)
+        return Chunk(
+            *(self._observations[rows], self._rewards[rows], self._copies[rows]),
+            *(self._terminated[rows], self._ends[rows]),
+        )
 
     def _rows_of(self, copy: int, count: int) -> Array:
         rows = np.flatnonzero(self._copies[: self._filled] == copy)
@@ -176,7 +199,13 @@ class Collector:
 
     def _chunk(self) -> None:
         signals, observations, rewards = self.signals, self._observations, self._rewards
+        self._stored.add(self._chunk_now())
         self._filled = 0
+        self._sum_up(signals, observations, rewards)
+        for flags in (self._copies, self._ends, self._terminated):
+            flags[:] = 0
+
+    def _sum_up(self, signals: Signals, observations: Array, rewards: Array) -> None:
         finite = np.isfinite(observations).all() and np.isfinite(rewards).all()
         signals.add("finite", float(finite))
         if not finite:

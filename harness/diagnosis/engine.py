@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from harness.contract.adapter import Policy, Weights
 from harness.contract.events import (
     Attached,
@@ -11,7 +13,6 @@ from harness.contract.events import (
     EnvStep,
     Events,
     Metrics,
-    OptimizerStepped,
     TrainingError,
     Transition,
 )
@@ -25,6 +26,7 @@ LOOKS = 100
 SHORTEST_PERIOD = 200
 PERIOD_WITHOUT_END = 500
 _ACTING_STEPS = 3
+_EXAMINED_EVERY = 20  # looks, as the policy is asked many times then
 _TOLD_EVERY = 10  # looks, for who follows the last values
 CURVE = 64
 """Points of a signal in the report, at most."""
@@ -86,15 +88,17 @@ class Engine:
         self._period = period or default_period(facts.steps)
         self._collector = Collector(facts)
         self.signals = self._collector.signals
-        self._networks = Networks(self.signals, self._collector.recent)
+        self._networks = Networks(
+            self.signals, self._collector.recent, self._collector.stored, self._guard
+        )
         self._policy: Policy | None = None
         self._weights: Callable[[], Weights] | None = None
         self._next, self._looks = float(begins + self._period), 0
         self._due = float(begins)
-        self._has_begun = bool(begins)
+        self._has_begun, self._is_first = bool(begins), True
         if not begins:
             self.signals.values["beginning"] = True
-        self._update_due, self._updating, self._acting_until = True, False, 0
+        self._acting_until = 0
         self._follow_up = 0
         self._watches = True
 
@@ -105,7 +109,6 @@ class Engine:
         events.subscribe(Metrics, self._collector.metrics)
         events.subscribe(EnvStep, self._before_step)
         events.subscribe(Transition, self._collector.transition)
-        events.subscribe(OptimizerStepped, self._stepped)
         events.subscribe(End, lambda _: self.end())
 
     def end(self) -> None:
@@ -177,9 +180,13 @@ class Engine:
             self._act(step)
 
     def _act(self, step: int) -> None:
+        self._networks.tidy()
         if not self._has_begun:  # weights as they begin
             self._has_begun = True
             self._read_weights()
+        if self._is_first:
+            self._is_first = False
+            self._await_update()
         if step >= self._next:
             self._look()
             self._schedule(step)
@@ -196,8 +203,10 @@ class Engine:
         self._looks += 1
         # Between half and one and a half periods, one on average.
         self._next = step + self._period * (0.5 + math.fmod(self._looks * _UNEVEN, 1.0))
+        if self._looks % _EXAMINED_EVERY == 2:
+            self._examine()
         if self._looks % 2:  # in turn, as windows are what a look costs most for
-            self._update_due = True
+            self._await_update()
             return
         self._follow_up = step + self._facts.n_envs
         if self._watches and not self._networks.is_open:
@@ -205,25 +214,29 @@ class Engine:
             if self._networks.is_open:
                 self._acting_until = step + _ACTING_STEPS * self._facts.n_envs
 
-    def _stepped(self, event: OptimizerStepped) -> None:
-        weights = self._weights
-        if weights is None or not self._watches:
+    def _examine(self) -> None:
+        policy, first = self._policy, "fitting" not in self.signals.values
+        if policy is None or not self._watches or self._networks.is_open:
             return
-        if self._updating:
-            self._guard(lambda: self._count_update(weights))
-        elif self._update_due and not self._networks.is_open:
-            self._update_due, self._updating = False, True
-            self._guard(lambda: self._networks.open_update(weights))
+        rng = np.random.default_rng(self._looks)
+        with self._networks.paused():
+            self._guard(lambda: self._networks.examine(policy, rng, first))
 
-    def _count_update(self, weights: Callable[[], Weights]) -> None:
-        self._updating = not self._networks.stepped(weights)
+    def _await_update(self) -> None:
+        weights = self._weights
+        if weights is not None and self._watches:
+            self._guard(lambda: self._networks.await_update(weights, self._act_soon))
+
+    def _act_soon(self) -> None:
+        self._due = 0.0  # hooks cannot be taken away from within one
 
     def _guard(self, watch: Callable[[], None]) -> None:
         try:
             watch()
         except Exception as error:
-            self._watches = self._updating = False
-            self._networks.close()
+            self._watches = False
+            self._act_soon()
+            self._networks.give_up()
             self.trouble(f"networks are not watched: {type(error).__name__}: {error}")
 
     def _ask_policy(self, ask: Callable[[Policy], None]) -> None:

@@ -7,14 +7,23 @@ from typing import Any
 import numpy as np
 
 from harness.contract.adapter import Policy, Weights
-from harness.contract.events import Backward, Events, Forward, OptimizerStep
+from harness.contract.events import (
+    Backward,
+    Events,
+    Forward,
+    OptimizerStep,
+    OptimizerStepped,
+)
 from harness.contract.watchers import Watcher, applicable_watchers, watching
+from harness.diagnosis.regressions import Regressions
 from harness.diagnosis.signals import Array, Signals
+from harness.diagnosis.stored import Stored, rows_of
 
 UPDATES = 8
 """Optimiser steps in a window: two to three updates of an algorithm with three optimisers."""
 
 _ROWS = 64
+PASSES = 16
 _LAYERS = 24
 DORMANT = 0.025
 """A unit sleeps below this share of its layer's mean activation (Sokar et al. 2023)."""
@@ -32,13 +41,24 @@ class Networks:
     Outside of a window nothing is hooked in. Nothing is told to the training's own events.
     """
 
-    def __init__(self, signals: Signals, recent: Callable[[], Array]) -> None:
+    def __init__(
+        self,
+        signals: Signals,
+        recent: Callable[[], Array],
+        stored: Callable[[], Stored] | None = None,
+        guard: Callable[[Callable[[], None]], None] = lambda watch: watch(),
+    ) -> None:
         """Watches nothing yet.
 
         Args:
             signals: What is seen goes there.
             recent: The observations of the last steps, float[n, observations].
+            stored: The last transitions.
+            guard: Calls what watches, so that a failure does not end the training.
         """
+        self._guard, self._phase = guard, ""
+        self._waiting: contextlib.ExitStack | None = None
+        self._regressions = Regressions(signals, stored) if stored else None
         self._signals, self._recent = signals, recent
         self._looks_at_batch, self._pausing = False, False
         self._batch: Array = np.zeros((0, 0))
@@ -51,9 +71,11 @@ class Networks:
         self._layers: list[tuple[Any, Array, tuple[int, ...]]] = []
         self._directly: list[bool] = []
         self._forwards, self._largest = 0, 0
+        self._heads = {1, signals.facts.choices or 1}
         self._without: dict[int, int] = {}
         self._zero: dict[int, int] = {}
         self._reached: set[int] = set()
+        self._kept_gradients: dict[int, tuple[Array, bool]] = {}
         self._windows = 0
         self._before: Weights = {}
         self._steps = 0
@@ -83,7 +105,7 @@ class Networks:
         if policy is None or probe is None:
             return
         events = Events()
-        events.subscribe(Forward, self._chosen)
+        events.subscribe(Forward, self._guarded(self._chosen))
         self._acting = set()
         self._enter(events)
         self._gathering, self._policy_places = True, set()
@@ -91,6 +113,42 @@ class Networks:
             policy(probe[:1])
         finally:
             self._gathering = False
+
+    def examine(self, policy: Policy, rng: np.random.Generator, first: bool) -> None:
+        """Asks the policy with half of its units left out, and at first fits a copy of it.
+
+        Args:
+            policy: Greedy one.
+            rng: Which units are left out.
+            first: Whether a copy shall be fitted to a few states.
+        """
+        probe = self._signals.values.get("probe")
+        if probe is None or not len(probe):
+            return
+        events, called = Events(), list[Forward]()
+        drop = _Dropout(rng)
+        events.subscribe(Forward, drop.layer)
+        events.subscribe(Forward, lambda told: called.append(told) if drop.passes == 1 else None)
+        plain, answers = np.asarray(policy(probe.copy())), []
+        with watching(events, self._known_watchers()):
+            for _ in range(PASSES):
+                drop.begin()
+                answers.append(np.asarray(policy(probe.copy())))
+        if drop.layers:
+            self._uncertain(plain, np.stack(answers))
+        if first:
+            losses = next((told for one in called if (told := one.fitted())), None)
+            if losses is not None:
+                self._signals.values["fitting"] = losses
+
+    def _uncertain(self, plain: Array, answers: Array) -> None:
+        facts = self._signals.facts
+        if facts.choices > 1:
+            differs = float((answers != plain).mean())
+            spread = min(differs * facts.choices / (facts.choices - 1), 1.0)
+        else:
+            spread = float((answers.std(axis=0) / facts.half_range).mean(axis=0).max())
+        self._signals.add("uncertainty", spread)
 
     def close_acting(self) -> None:
         """Tells whether networks chose actions without the policy's own."""
@@ -100,14 +158,50 @@ class Networks:
             self._signals.add("acts_by_itself", float(own))
             self._signals.values["policy_places"] = frozenset(self._policy_places)
 
+    def await_update(self, read: Callable[[], Weights], done: Callable[[], None]) -> None:
+        """Opens a window at the optimiser's next step, unless one is waited for already.
+
+        Args:
+            read: Copies of all parameters.
+            done: Called when the window is over; `tidy` takes the hooks away then.
+        """
+        if self._waiting is not None:
+            return
+        events = Events()
+        if self._regressions:
+            regressions = self._regressions
+            regressions.begin()
+            events.subscribe(Backward, lambda told: self._guard(lambda: regressions.note(told)))
+        events.subscribe(OptimizerStepped, lambda _: self._guard(lambda: self._after(read, done)))
+        self._phase, self._waiting = "waiting", self._entered(events)
+
+    def _after(self, read: Callable[[], Weights], done: Callable[[], None]) -> None:
+        if self._phase == "waiting" and not self.is_open:
+            self._phase = "open"
+            self.open_update(read)
+        elif self._phase == "open" and self.stepped(read):
+            self._phase = "done"
+            if self._regressions:
+                self._regressions.end({*self._reached, *self._zero, *self._without})
+            done()
+        if self._regressions:
+            self._regressions.stepped()
+
+    def tidy(self) -> None:
+        """Takes away the hooks of a window that is over; within a hook that must not be."""
+        if self._phase == "done" and self._waiting is not None:
+            self._phase, waiting, self._waiting = "", self._waiting, None
+            waiting.close()
+
     def open_update(self, read: Callable[[], Weights]) -> None:
         """Watches the next optimiser steps."""
         events, layers = Events(), Events()
-        layers.subscribe(Forward, self._computes)
-        events.subscribe(Backward, self._differentiates)
-        events.subscribe(OptimizerStep, self._steps_now)
+        layers.subscribe(Forward, self._guarded(self._computes))
+        events.subscribe(Backward, self._guarded(self._differentiates))
+        events.subscribe(OptimizerStep, self._guarded(self._steps_now))
         self._layers, self._directly, self._forwards, self._largest = [], [], 0, 0
         self._steps, self._before = 0, read()
+        self._kept_gradients = {}
         self._looks_at_batch = not self._signals.facts.normalized
         self._enter(events)
         self._layer_hooks.enter_context(watching(layers, self._watchers))
@@ -123,23 +217,42 @@ class Networks:
         self._moved(self._before, read())
         self._read_layers()
         self._layers, self._before, self._batch = [], {}, np.zeros((0, 0))
+        self._kept_gradients = {}
         return True
+
+    def give_up(self) -> None:
+        """Watches no more; what must not be taken away here and now, `tidy` takes."""
+        self._phase = "done"
+        self._leave()
 
     def close(self) -> None:
         """Leaves nothing hooked in."""
         self._leave()
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.close()
 
     def _enter(self, events: Events) -> None:
+        self._hooks = self._entered(events)
+
+    def _entered(self, events: Events) -> contextlib.ExitStack:
+        hooks = contextlib.ExitStack()
+        hooks.enter_context(watching(events, self._known_watchers()))
+        return hooks
+
+    def _known_watchers(self) -> list[Watcher]:
         if self._watchers is None:
             self._watchers = applicable_watchers()
-        self._hooks = contextlib.ExitStack()
-        self._hooks.enter_context(watching(events, self._watchers))
+        return self._watchers
 
     def _leave(self) -> None:
         self._layer_hooks.close()
         if self._hooks is not None:
             hooks, self._hooks = self._hooks, None
             hooks.close()
+
+    def _guarded(self, hear: Callable[[Any], None]) -> Callable[[Any], None]:
+        return lambda event: self._guard(lambda: hear(event))
 
     def _chosen(self, forward: Forward) -> None:
         if self._gathering:
@@ -172,6 +285,8 @@ class Networks:
             if self._looks_at_batch and given.shape[0] > len(self._batch):
                 self._batch = given.copy()
             self._layers.append((forward.layer, given[:_ROWS].copy(), forward.places))
+            if self._regressions and forward.layer.weight.shape[0] in self._heads:
+                self._regressions.head(forward, given)
 
     def _replayed(self) -> None:
         """Holds the window's first minibatch against the observations of the last steps."""
@@ -181,17 +296,24 @@ class Networks:
             return
         recent = recent.astype(np.float32)
         states = batch[:, : recent.shape[1]].astype(np.float32)
-        known = set(_rows(recent))
-        self._signals.add("replay_recent", sum(row in known for row in _rows(states)) / len(states))
+        known = set(rows_of(recent))
+        self._signals.add(
+            "replay_recent", sum(row in known for row in rows_of(states)) / len(states)
+        )
         spread = np.maximum(recent.std(axis=0), 1e-6 + 1e-3 * np.abs(recent).max(axis=0))
         shift = np.abs(states.mean(axis=0) - recent.mean(axis=0)) / spread
         self._signals.add("replay_shift", float(shift.mean()))
 
     def _differentiates(self, backward: Backward) -> None:
         self._signals.add("loss", backward.loss)
+        self._kept_gradients = {
+            place: (gradient, bool(gradient.any()))
+            for place, (gradient, _) in self._kept_gradients.items()
+        }
 
     def _steps_now(self, step: OptimizerStep) -> None:
         squares, trained = 0.0, 0
+        self._left_over(step)
         for parameter in (p for group in step.groups for p in group.parameters):
             place = parameter.place
             gradient = parameter.gradient() if parameter.gradient else None
@@ -212,6 +334,20 @@ class Networks:
         values = self._signals.values
         values["unreached"], values["zero_gradients"] = self._without, self._zero
         values["parameters"] = len({*self._without, *self._zero, *self._reached})
+
+    def _left_over(self, step: OptimizerStep) -> None:
+        """Whether the gradient of the step before was still there when this one was computed."""
+        for parameter in (p for group in step.groups for p in group.parameters):
+            gradient = parameter.gradient() if parameter.gradient else None
+            if gradient is None or gradient.size < 2:
+                continue
+            before, was_there = self._kept_gradients.get(parameter.place, (gradient, False))
+            if parameter.place in self._kept_gradients:
+                same = before.__array_interface__["data"] == gradient.__array_interface__["data"]
+                self._signals.add("gradients_left", float(same and was_there))
+            # The array is held on to, so that its place is not used again by chance.
+            self._kept_gradients[parameter.place] = gradient, False
+            return  # one of an optimiser's is enough
 
     def _moved(self, before: Weights, after: Weights) -> None:
         ratios = [
@@ -274,6 +410,32 @@ class Networks:
         return [float(np.abs(out).mean())]
 
 
+class _Dropout:
+    """Leaves out half of the inputs of every linear layer but the first, in place."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.passes, self.layers = 0, 0
+        self._rng, self._seen = rng, dict[int, Any]()
+
+    def begin(self) -> None:
+        """The network is about to be asked again."""
+        self.passes += 1
+        self._seen.clear()
+
+    def layer(self, forward: Forward) -> None:
+        """A layer is about to compute for the diagnosis: what it is given is changed."""
+        dimensions = getattr(getattr(forward.layer, "weight", None), "ndim", 0)
+        given = _array(forward.inputs[0]) if dimensions == 2 and forward.inputs else None
+        if given is None or not given.flags.writeable or not self.passes:
+            return
+        place = given.__array_interface__["data"][0]
+        is_first, known = not self._seen, place in self._seen
+        self._seen[place] = forward.inputs[0]  # held on to, so that no other is put there
+        if not is_first and not known:
+            given *= 2 * (self._rng.random(given.shape) < 0.5)
+            self.layers += 1
+
+
 def effective_rank(features: Array) -> int:
     """How many singular values make up 99% of their sum (Kumar et al. 2021, arXiv:2010.14498).
 
@@ -285,16 +447,10 @@ def effective_rank(features: Array) -> int:
     return int((np.cumsum(singular) < (1 - _KEPT) * total).sum()) + 1 if total > 0 else 0
 
 
-def _rows(matrix: Array) -> list[bytes]:
-    """Each row's bytes."""
-    whole = np.ascontiguousarray(matrix)
-    width = whole.shape[1] * whole.itemsize
-    content = whole.tobytes()
-    return [content[begin : begin + width] for begin in range(0, len(content), width)]
-
-
 def _array(tensor: Any) -> Array | None:
     """A library's array as NumPy's; None for what is none, as inside of a vectorised call."""
+    if isinstance(tensor, np.ndarray):
+        return tensor
     try:
         return np.asarray(tensor.detach().cpu().numpy())
     except (AttributeError, RuntimeError, TypeError):

@@ -3,10 +3,10 @@
 import difflib
 import functools
 import importlib
-import importlib.metadata
 from collections.abc import Sequence
 
 from harness.contract.fields import SpecError
+from harness.contract.installed import entries
 from harness.diagnosis.check import Check
 from harness.diagnosis.checks import (
     agent,
@@ -14,22 +14,17 @@ from harness.diagnosis.checks import (
     exploration,
     networks,
     rewards,
+    stored,
     targets,
 )
 
 GROUP = "parallax.checks"
 
-ABSENT = {
-    "ACN_d7": "uncertainty by dropout needs the network to be run with other layers than its own",
-    "NN_fitting": "fitting one batch would train networks besides the training",
-}
-"""Checks of the paper that are not asked, and why."""
-
 
 @functools.cache
 def own_checks() -> tuple[Check, ...]:
     """This project's, in the order of Table I."""
-    rooms = (agent, environment, exploration, rewards, networks, targets)
+    rooms = (agent, environment, exploration, rewards, networks, targets, stored)
     return tuple(check for room in rooms for check in room.CHECKS)
 
 
@@ -40,7 +35,7 @@ def all_checks(also: Sequence[str] = ()) -> tuple[tuple[Check, ...], tuple[str, 
         also: `module:NAME` of a `Check` each.
     """
     found, troubles = list(own_checks()), []
-    for entry in importlib.metadata.entry_points(group=GROUP):
+    for entry in entries(GROUP):
         try:
             found += _checks(entry.load())
         except Exception as error:

@@ -247,6 +247,11 @@ class Challenge:
 
     def _player(self, agent: LoadedPolicy) -> Callable[[Floats], Played]:
         env = self._study.setting.env
+        if agent.remembers:
+            raise SpecError(
+                f"{agent.folder}: its policy remembers what it has seen of an episode, and "
+                "configurations are played without memory. Challenge agents of another algorithm."
+            )
         return lambda configurations: play(self._kind, env, agent, configurations)
 
     def _training(self, agent: LoadedPolicy) -> Floats:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from envs.make import make_training_env, normalizer
 from harness.cli.trust import code_of_specs
 from harness.contract.adapter import (
+    CPU,
     ENTRY_POINT_GROUP,
     Adapter,
     Loadable,
@@ -26,6 +27,7 @@ from harness.contract.adapter import (
     Weights,
 )
 from harness.contract.fields import SpecError
+from harness.contract.memory import Player, Remembering, begin
 from harness.contract.run_spec import RunSpec, spec_from_dict
 from harness.interventions.catalogue import layers, replacement
 from harness.record.evaluations import Evaluations
@@ -85,8 +87,32 @@ class LoadedPolicy:
         Returns:
             float32[N, actions], or int64[N] where the task's actions are choices.
         """
-        shown = np.array(self.normalize(np.asarray(observations)), np.float32, order="C")
-        return np.asarray(self.policy(shown))
+        return np.asarray(self.policy(self._shown(observations)))
+
+    @property
+    def remembers(self) -> bool:
+        """Whether actions depend on what was seen earlier in the episode: play with `begin`."""
+        return isinstance(self.policy, Remembering)
+
+    def begin(self) -> Player:
+        """New episodes side by side; like calling it where the policy remembers nothing."""
+        return _Shown(begin(self.policy), self._shown)
+
+    def _shown(self, observations: NDArray[Any]) -> NDArray[np.float32]:
+        return np.array(self.normalize(np.asarray(observations)), np.float32, order="C")
+
+
+class _Shown:
+    """A player of what the task shows, before it is normalised."""
+
+    def __init__(self, player: Player, shown: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
+        self._player, self._shown = player, shown
+
+    def __call__(self, observations: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(self._player(self._shown(observations)))
+
+    def rewarded(self, rewards: NDArray[Any]) -> None:
+        self._player.rewarded(rewards)
 
 
 def load(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
@@ -114,8 +140,10 @@ def load(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
     entry = EntryPoint("adapter", reading.content["adapter"], ENTRY_POINT_GROUP)
     adapter: Adapter = entry.load()()
     with quietly(), _as_it_was():
-        prepared = prepare(spec, adapter)
+        prepared = prepare(spec, adapter, here=False)
         check_translation(prepared, reading.content)
+        if spec.device != CPU:  # what was learned is asked on the CPU, which every machine has
+            prepared = prepare(dataclasses.replace(spec, device=CPU), adapter)
         setup = _SetUp(prepared, stored.weights)
         setup.run(adapter)
     assert setup.policy is not None and setup.loadable is not None
@@ -206,11 +234,7 @@ class _SetUp:
                 "are loaded (the third argument of monitor.attach)."
             )
 
-        def act(observations: NDArray[np.float32]) -> NDArray[Any]:
-            with self._changed.made():
-                return policy(observations)
-
-        self.policy, self.loadable = act, loadable
+        self.policy, self.loadable = _within(policy, self._changed.made), loadable
 
     def record(self, metrics: Mapping[str, float]) -> None:
         pass
@@ -238,6 +262,39 @@ class _SetUp:
             )
         self.loadable.restore(self._weights)
         raise _IsSetUp
+
+
+Made = Callable[[], contextlib.AbstractContextManager[None]]
+
+
+def _within(policy: Policy, made: Made) -> Policy:
+    """A policy that acts with the code of its run."""
+    return (
+        _RememberingWithin(policy, made)
+        if isinstance(policy, Remembering)
+        else _Within(policy, made)
+    )
+
+
+class _Within:
+    def __init__(self, acting: Callable[[Any], Any], made: Made) -> None:
+        self._acting, self._made = acting, made
+
+    def __call__(self, observations: NDArray[np.float32]) -> NDArray[Any]:
+        with self._made():
+            return np.asarray(self._acting(observations))
+
+
+class _RememberingWithin(_Within):
+    def begin(self) -> Player:
+        acting: Any = self._acting
+        return _PlayerWithin(acting.begin(), self._made)
+
+
+class _PlayerWithin(_Within):
+    def rewarded(self, rewards: NDArray[Any]) -> None:
+        acting: Any = self._acting
+        acting.rewarded(rewards)
 
 
 @contextlib.contextmanager

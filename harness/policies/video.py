@@ -103,17 +103,20 @@ class _Stage(gymnasium.Env[Any, Any]):
         self._steps, self._over = 0, np.zeros(len(self._envs), bool)
         self._seen: list[NDArray[Any]] = []
         self._lengths = np.zeros(len(self._envs), int)
+        self._players = [policy.begin() for policy in policies.values()]
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         self._seen = [env.reset(seed=seed)[0] for env in self._envs]
+        self._players = [policy.begin() for policy in self._policies.values()]
         return self._seen[0], {}
 
     def step(self, action: Any) -> Any:
-        for i, (policy, env) in enumerate(zip(self._policies.values(), self._envs, strict=True)):
+        for i, (player, env) in enumerate(zip(self._players, self._envs, strict=True)):
             if self._over[i]:
                 continue
-            chosen = policy(np.asarray(self._seen[i])[None])[0]
+            chosen = player(np.asarray(self._seen[i])[None])[0]
             self._seen[i], reward, terminated, truncated, _ = env.step(chosen)
+            player.rewarded(np.array([reward]))
             self.returns[i] += float(reward)
             self._lengths[i] += 1
             self._over[i] = terminated or truncated

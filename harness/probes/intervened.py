@@ -13,6 +13,7 @@ from harness.probes.baseline import changed
 from harness.probes.fleet import find, party
 from harness.probes.hearing import Party
 from harness.probes.probe import Probe, same
+from harness.probes.registry import PROBES
 from harness.probes.results import AGREES, Answer, Report
 
 PAPER = "as in the paper"
@@ -88,17 +89,31 @@ def broken(report: Report, framework: str, text: str, probes: Sequence[Probe]) -
     complaints = []
     for item in named(text, framework, algorithms):
         for name, promised in item.answers.items():
-            if name in asked and not keeps(
-                asked[name],
-                results[name].answers.get(label(framework, text)),
-                promised,
-                results[name].answers,
-            ):
+            if name not in _NAMES:
                 complaints.append(
-                    f"{item.file}: {item.name} promises that {name} answers {promised!r}, and it "
-                    "does not: mend the piece, or what it promises."
+                    f"{item.file}: {item.name} promises an answer of {name}, and no probe is "
+                    "called that: parallax probe --list names all."
                 )
+            elif name in asked:
+                answers = results[name].answers
+                found = [answers.get(who) for who in (framework, label(framework, text))]
+                kept = [keeps(asked[name], answer, promised, answers) for answer in found]
+                if fault := _FAULTS.get((kept[0], kept[1])):
+                    complaints.append(
+                        f"{item.file}: {item.name} promises that {name} answers {promised!r}, "
+                        f"{fault}."
+                    )
     return complaints
+
+
+_NAMES = frozenset(probe.name for probe in PROBES)
+_UNKEPT = "and it does not: mend the piece, or what it promises"
+_FAULTS = {
+    (False, False): _UNKEPT,
+    (True, False): _UNKEPT,
+    (True, True): "and so it does without it: name a probe that the change moves",
+}
+"""What is wrong, by whether the framework answers as promised as it is, and with the change."""
 
 
 def keeps(

@@ -20,6 +20,8 @@ from harness.probes.results import Array
 from harness.probes.world import ENV_ID, Dictation, Draw, Transition, World
 
 T = TypeVar("T")
+LAST_PLACE = "loss of policy"
+"""Where all of an algorithm's lines are known, its further trainings are not asked for them."""
 TO_ONE = ((-1.0,), (1.0,), 0, 0)
 """Bounds, time limit and choices of a task with continuous actions."""
 
@@ -38,6 +40,7 @@ class Experiment:
         n_envs: Copies of the environment.
         seed: What the framework is told to seed its generators with.
         std: SAC: standard deviations for what the policy's network puts out, where known.
+        double: Whether to train in float64.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Experiment:
     n_envs: int = 1
     seed: int = 0
     std: Callable[[Array], Array] | None = None
+    double: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,10 +161,17 @@ class Lab:
         context = Context(task, steps, seed, experiment.n_envs)
         hyperparameters, native = self._translated(algorithm, context, experiment.changes)
         world, watch = World(experiment.dictation), Watch()
-        script = Script(world, experiment.weights, experiment.snapshots)
+        places = self._places.setdefault(algorithm, {})
+        script = Script(
+            world,
+            experiment.weights,
+            experiment.snapshots,
+            places=LAST_PLACE not in places,
+            double=experiment.double,
+        )
         with quiet():
             record = self.adapter.probe(algorithm, native, context, script, watch)
-        self._places.setdefault(algorithm, {}).update(record.places)
+        places.update(record.places)
         return Run(
             experiment,
             hyperparameters,

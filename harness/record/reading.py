@@ -157,7 +157,15 @@ def read_record(folder: Path) -> tuple[Record, dict[str, Any]]:
     Raises:
         Unusable: It is missing, damaged or of a later version.
     """
-    raw = _read(folder, RUN_FILE, _MOST_JSON)
+    return parse_record(_read(folder, RUN_FILE, _MOST_JSON))
+
+
+def parse_record(raw: bytes) -> tuple[Record, dict[str, Any]]:
+    """The same of what stands in a `run.json`.
+
+    Raises:
+        Unusable: It is damaged or of a later version.
+    """
     try:
         content = msgspec.json.decode(raw, type=dict[str, Any])
         version = content.get("schema")

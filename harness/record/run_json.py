@@ -39,6 +39,7 @@ class Spec(Struct, frozen=True):
     wrappers: str = "none"
     n_envs: Positive = 1
     threads: Positive = 1
+    device: str = "cpu"
     intervention: str = "none"
     replay: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "uniform"})
     python: str | None = None
@@ -55,12 +56,13 @@ class Steps(Struct, frozen=True):
 
 
 class Timings(Struct, frozen=True):
-    """When the run went on, in seconds since 1970, and for how long."""
+    """When the run went on, in seconds since 1970, for how long, and what parts of it cost."""
 
     started: Seconds | None = None
     ended: Seconds | None = None
     seconds: Seconds | None = None
     evaluation_seconds: Seconds | None = None
+    parts: dict[str, dict[str, float]] = {}
 
 
 class Attempt(Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.contract.replay import Atdc
+from harness.contract.replay import Atdc, interval
 from harness.replay.proportional import Proportional
 from harness.replay.regression import fit, predict
 from harness.replay.strategy import Floats, Fresh, Indices, SumTree
@@ -32,6 +32,7 @@ class AtdcPer(Proportional):
     def __init__(self, replay: Atdc, capacity: int, steps: int, tree: SumTree) -> None:
         super().__init__(replay, capacity, steps, tree)
         self.model: Floats | None = None
+        self._sweep_every = replay.sweep_every or interval(steps)
         self._replayed = np.zeros(capacity)
         self._swept = 0
         self._draws = 0
@@ -55,13 +56,21 @@ class AtdcPer(Proportional):
         super().update(indices, errors)
         self._replayed[indices] = self.added
 
+    def believed(self, indices: Indices, errors: Floats) -> Floats | None:
+        """See `Strategy.believed`: what the model says of each; until the first sweep as `per`."""
+        if self.model is None:
+            return super().believed(indices, errors)
+        powers = self.powers(self.predicted())
+        total = powers.sum()
+        return powers[indices] / total if total > 0 else self.probabilities(indices)
+
     def due(self) -> bool:
         """Whether K transitions were stored since the last sweep."""
-        return self.added // self.replay.sweep_every > self._swept
+        return self.added // self._sweep_every > self._swept
 
     def sweep(self, fresh: Fresh) -> None:
         """Fits the model to the errors of all of the memory under the current networks."""
-        self._swept = self.added // self.replay.sweep_every
+        self._swept = self.added // self._sweep_every
         real = self.checked(fresh(np.arange(self.size)))
         self.model = fit(self._features(), real)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.contract.replay import Imp
+from harness.contract.replay import Imp, interval
 from harness.replay.proportional import Proportional
 from harness.replay.regression import fit, predict
 from harness.replay.strategy import Floats, Fresh, Indices, SumTree
@@ -56,6 +56,8 @@ class ImpPer(Proportional):
 
     def __init__(self, replay: Imp, capacity: int, steps: int, tree: SumTree) -> None:
         super().__init__(replay, capacity, steps, tree)
+        self._sweep_every = replay.sweep_every or interval(steps)
+        self._predict_every = replay.predict_every or interval(steps)
         self.pairs: list[list[float]] = []
         self.sum: float | None = None
         self.minimum: float | None = None
@@ -82,10 +84,10 @@ class ImpPer(Proportional):
     def sweep(self, fresh: Fresh) -> None:
         """Algorithm 1, lines 5 to 16: fits where that is due, then predicts where that is."""
         if self._sweep_due():
-            self._swept = self.added // self.replay.sweep_every
+            self._swept = self.added // self._sweep_every
             self._look(fresh)
         if self._prediction_due():
-            self._predicted = self.added // self.replay.predict_every
+            self._predicted = self.added // self._predict_every
             self.predict_now()
         elif self.sum is None and self.pairs:
             self.predict_now()
@@ -100,6 +102,12 @@ class ImpPer(Proportional):
         high = self.replay.weight_high
         bounds = (self.replay.weight_low, np.sqrt(len(indices)) if high is None else high)
         return corrected_weights(real, stored, self.minimum, self.beta, bounds)
+
+    def believed(self, indices: Indices, errors: Floats) -> Floats | None:
+        """See `Strategy.believed`: by the predicted sum; until the first sweep as `per`."""
+        if self.sum is None:
+            return super().believed(indices, errors)
+        return self.powers(errors) / self.sum
 
     def features(self, places: slice) -> list[float]:
         """x1 and x2 of some of the memory: sums of stored priorities and of time-stamps."""
@@ -120,10 +128,10 @@ class ImpPer(Proportional):
         self.minimum = smoothed(self.minimum, least / self.sum, self.replay.rho_minimum)
 
     def _sweep_due(self) -> bool:
-        return self.added // self.replay.sweep_every > self._swept
+        return self.added // self._sweep_every > self._swept
 
     def _prediction_due(self) -> bool:
-        return bool(self.pairs) and self.added // self.replay.predict_every > self._predicted
+        return bool(self.pairs) and self.added // self._predict_every > self._predicted
 
     def _look(self, fresh: Fresh) -> None:
         real = self.powers(self.checked(fresh(np.arange(self.size))))

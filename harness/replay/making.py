@@ -11,7 +11,7 @@ from harness.replay.atdc import AtdcPer
 from harness.replay.imp import ImpPer
 from harness.replay.proportional import Proportional
 from harness.replay.rank import RankBased
-from harness.replay.strategy import Strategy, SumTree
+from harness.replay.strategy import SumTree
 
 _CLASSES: Mapping[str, Any] = {
     "per": Proportional,
@@ -27,7 +27,7 @@ NewTree = Callable[[int], SumTree]
 
 def make_strategy(
     replay: Replay | Mapping[str, Any], capacity: int, steps: int, tree: NewTree
-) -> Strategy:
+) -> Proportional:
     """A way of replaying that stores nothing yet.
 
     Args:
@@ -43,7 +43,7 @@ def make_strategy(
     checked = replay if isinstance(replay, Replay) else make_replay(replay)
     if checked.is_uniform:
         raise ValueError("replay=uniform needs no strategy.")
-    made: Strategy = _CLASSES[checked.name](checked, capacity, steps, tree(capacity))
+    made: Proportional = _CLASSES[checked.name](checked, capacity, steps, tree(capacity))
     return made
 
 

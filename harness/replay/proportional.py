@@ -101,6 +101,10 @@ class Proportional:
         """The weights as they are."""
         return weights
 
+    def believed(self, indices: Indices, errors: Floats) -> Floats | None:
+        """See `Strategy.believed`: that the stored ones still hold."""
+        return self.probabilities(indices)
+
     def update(self, indices: Indices, errors: NDArray[Any]) -> None:
         """See `Strategy.update`."""
         absolute = self.checked(errors)

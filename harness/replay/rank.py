@@ -35,6 +35,10 @@ class RankBased(Proportional):
         self._draws += 1
         return super().sample(generator, n)
 
+    def believed(self, indices: Indices, errors: Floats) -> Floats | None:
+        """Nothing: ranks are not proportional to errors."""
+        return None
+
     def _sort(self) -> None:
         stored = self.errors[: self.size]
         order = np.argsort(-stored, kind="stable")

@@ -59,6 +59,18 @@ class Strategy(Protocol):
             TrainingError: Errors are not finite.
         """
 
+    def believed(self, indices: Indices, errors: Floats) -> Floats | None:
+        """What the probabilities of transitions are held to be under the current networks, [n].
+
+        Args:
+            indices: Of stored transitions.
+            errors: Their absolute errors under these networks, [n], which are known of a
+                minibatch when its losses are weighed.
+
+        Returns:
+            None where nothing is believed.
+        """
+
     def update(self, indices: Indices, errors: NDArray[Any]) -> None:
         """Notes the errors of a minibatch, [n].
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from envs.lockstep import make_lockstep
 from harness.contract.adapter import Policy
 from harness.contract.events import Attached, End, EnvStep, Evaluation, Events, TrainingError
+from harness.contract.memory import begin
 from harness.contract.run_spec import RunSpec
 
 if TYPE_CHECKING:
@@ -97,20 +98,21 @@ def evaluate(
 
     Args:
         policy: Observations float32[N, observations] to actions [N, actions] or choices [N],
-            used as returned.
+            used as returned. One that remembers begins with nothing remembered.
         env: N copies of the task.
         seeds: One reset seed per copy.
         normalize: Frozen normalisation of observations [N, observations].
     """
-    observations = env.reset(seeds)
+    observations, player = env.reset(seeds), begin(policy)
     lengths = np.zeros(len(seeds), np.int64)
     active = _finite(observations)
     returns = np.where(active, 0.0, np.nan)
     while active.any():
         shown, sound = _shown(normalize(observations))
-        actions = np.asarray(policy(shown))
+        actions = np.asarray(player(shown))
         playing = active & sound & _finite(actions)
         observations, rewards, terminated, truncated = env.step(actions, playing)
+        player.rewarded(rewards)
         returns += rewards
         lengths += playing
         healthy = playing & np.isfinite(rewards) & _finite(observations)

@@ -11,7 +11,7 @@ from envs.make import (
     observation_statistics,
     share_statistics,
 )
-from harness.contract.adapter import Loadable, Policy, Resumable, Weights
+from harness.contract.adapter import CPU, Loadable, Policy, Resumable, Weights
 from harness.contract.events import (
     Attached,
     End,
@@ -50,6 +50,7 @@ class TrainingMonitor:
         self._folder, self.keeper = folder, keeper
         self._boundary = keeper.boundary if keeper else _nothing
         self._weights: Callable[[], Weights] | None = None
+        self.parts: dict[str, dict[str, float]] = {}
         self._envs: list[gymnasium.Env[Any, Any]] = []
         self.evaluator = Evaluator(spec, self.events, self.normalizer)
         keep(folder, self.events)
@@ -68,8 +69,10 @@ class TrainingMonitor:
     ) -> None:
         """Takes what follows the training."""
         self._weights = weights
+        lacking = "" if resumable else f"the adapter of {self._spec.framework} {_SILENT}"
+        if self._spec.device != CPU:
+            resumable, lacking = None, f"device={self._spec.device} {_OWN_LUCK}"
         if self.keeper:
-            lacking = "" if resumable else f"the adapter of {self._spec.framework} {_SILENT}"
             self.keeper.watch(self._parts(resumable), lacking)
         self.events.tell(Attached(policy, weights))
 
@@ -108,6 +111,10 @@ class TrainingMonitor:
         """Tells of values for the trace."""
         self.events.tell(Metrics(metrics))
 
+    def account(self, parts: Mapping[str, Mapping[str, float]]) -> None:
+        """Keeps what parts of the training have cost, for `run.json`."""
+        self.parts |= {name: dict(seconds) for name, seconds in parts.items()}
+
     def normalizer(self) -> Callable[[Any], Any]:
         """Today's normalisation of observations, as a function."""
         return frozen_normalizer(self._envs[0])
@@ -139,6 +146,7 @@ class TrainingMonitor:
         self.events.tell(End())
 
 
+_OWN_LUCK = "has random generators of its own, which are not kept"
 _SILENT = "does not hand out its state (the fourth argument of monitor.attach)"
 
 

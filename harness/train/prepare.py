@@ -7,7 +7,15 @@ from typing import Any
 import msgspec
 
 from envs.tasks import TaskError, load_task
-from harness.contract.adapter import Adapter, Context, Native, Replaying, load_adapter
+from harness.contract.adapter import (
+    CPU,
+    Adapter,
+    Context,
+    Native,
+    OnDevices,
+    Replaying,
+    load_adapter,
+)
 from harness.contract.algorithms import ALGORITHMS, Hyperparameters, OffPolicy
 from harness.contract.fields import SpecError
 from harness.contract.interpreter import check_interpreter
@@ -38,8 +46,13 @@ class Prepared:
     interventions: tuple[Intervention, ...] = ()
 
 
-def prepare(spec: RunSpec, adapter: Adapter) -> Prepared:
+def prepare(spec: RunSpec, adapter: Adapter, here: bool = True) -> Prepared:
     """Resolves and translates a run.
+
+    Args:
+        spec: What is asked for.
+        adapter: Of its framework.
+        here: Whether it is this machine that will train; its devices are looked at then.
 
     Raises:
         SpecError: The framework or task is missing or cannot honour the run.
@@ -65,15 +78,22 @@ def prepare(spec: RunSpec, adapter: Adapter) -> Prepared:
             f"{type(spec.hyperparameters).actions} ones: use {choose}, or another task."
         )
     check_replay(spec, adapter)
+    check_device(spec, adapter, here=here and spec.python is None)
     made = chosen(spec.intervention, spec.framework, spec.algorithm)
     if not spec.replay.is_uniform:
         made = together((*made, *carried_by(spec.framework, spec.algorithm)))
-    context = Context(task, spec.steps, spec.seed, spec.n_envs, spec.replay)
+    context = Context(task, spec.steps, spec.seed, spec.n_envs, spec.replay, spec.device)
     requested = spec.hyperparameters
     if spec.hps == adapter.name:
         requested = in_own_units(adapter, spec.algorithm, requested, spec.overridden, context)
     hyperparameters = resolve(adapter, spec.algorithm, requested, spec.alignment, context)
     hyperparameters = with_settings(hyperparameters, made).on_task(task)
+    if hyperparameters.sees_rewards and spec.wrappers == "normalized":
+        raise SpecError(
+            f"wrappers=normalized scales the rewards that algorithm={spec.algorithm} is shown in "
+            "training, and evaluations show the task's own: use wrappers=none, or "
+            "hyperparameters.last_step_inputs=false."
+        )
     try:
         native = adapter.translate(spec.algorithm, hyperparameters, context)
     except SpecError as error:
@@ -109,6 +129,21 @@ def check_replay(spec: RunSpec, adapter: Adapter) -> None:
             f"{asked} cannot be carried by framework={spec.framework} for "
             f"algorithm={spec.algorithm}: {reason}. Use replay=uniform or another framework."
         )
+
+
+def check_device(spec: RunSpec, adapter: Adapter, here: bool) -> None:
+    """Makes sure that the framework can train on the device, and that it is there.
+
+    Raises:
+        SpecError: Names the device and the remedy.
+    """
+    if spec.device == CPU:
+        return
+    reason = f"its adapter trains on the CPU only. Use device={CPU}."
+    if isinstance(adapter, OnDevices):
+        reason = adapter.refuses_device(spec.algorithm, spec.device, here)
+    if reason:
+        raise SpecError(f"device={spec.device} cannot be had by framework={adapter.name}: {reason}")
 
 
 def resolve(
@@ -204,8 +239,8 @@ def _first_difference(part: str, old: Any, new: Any) -> str:
     return f"{part}: {old} then, {new} now"
 
 
-def prepare_all(specs: Sequence[RunSpec]) -> list[Prepared]:
-    """Checks and translates runs.
+def prepare_all(specs: Sequence[RunSpec], here: bool = True) -> list[Prepared]:
+    """Checks and translates runs, which this machine will carry out unless not `here`.
 
     Raises:
         SpecError: Some cannot be carried out as asked; tells each problem once.
@@ -215,7 +250,7 @@ def prepare_all(specs: Sequence[RunSpec]) -> list[Prepared]:
     prepared = []
     for spec in specs:
         try:
-            prepared.append(prepare(spec, adapters[spec.framework]))
+            prepared.append(prepare(spec, adapters[spec.framework], here))
         except SpecError as error:
             problems.setdefault(str(error), spec.title)
     if len(specs) > 1 and problems:

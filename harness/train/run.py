@@ -211,6 +211,7 @@ def _conclude(folder: RunFolder, attempt: _Attempt, outcome: dict[str, Any]) -> 
             "ended": time.time(),
             "seconds": seconds,
             "evaluation_seconds": monitor.evaluator.seconds if monitor else 0.0,
+            **({"parts": monitor.parts} if monitor and monitor.parts else {}),
         },
     )
 

@@ -118,5 +118,6 @@ def writer() -> Callable[..., Path]:
 def report(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report on the small study, in a folder beside it."""
     output = tmp_path_factory.mktemp("report")
-    assert main(["report", str(study), "--output", str(output), "--jobs", "1"]) == 0
+    words = ["--output", str(output), "--jobs", "1", "--markdown"]
+    assert main(["report", str(study), *words]) == 0
     return output / "report.html"

@@ -36,4 +36,4 @@ def settings(t: Translation, hp: DDPG, context: Context) -> Native:
 
 def greedy(names: Mapping[str, Any], observations: Any, context: Context) -> Any:
     """The actor's own actions."""
-    return names["actor"](observations).numpy()
+    return names["actor"](observations).cpu().numpy()

@@ -79,4 +79,4 @@ def _next(step: int, every: int) -> int:
 
 def greedy(names: Mapping[str, Any], observations: Any, context: Context) -> Any:
     """The action of the highest value."""
-    return names["q_network"](observations).argmax(dim=1).numpy()
+    return names["q_network"](observations).argmax(dim=1).cpu().numpy()

@@ -60,7 +60,7 @@ def greedy(names: Mapping[str, Any], observations: Any, context: Context) -> Any
     """The mean, bounded as the script bounds actions."""
     low = np.array(context.task.action_low, dtype=np.float32)
     high = np.array(context.task.action_high, dtype=np.float32)
-    return np.clip(names["agent"].actor_mean(observations).numpy(), low, high)
+    return np.clip(names["agent"].actor_mean(observations).cpu().numpy(), low, high)
 
 
 def _norm(max_grad_norm: float | None) -> Any:

@@ -37,4 +37,4 @@ def greedy(names: Mapping[str, Any], observations: Any, context: Context) -> Any
     """The squashed mean; `get_action` would draw random numbers even for it."""
     actor = names["actor"]
     mean, _ = actor(observations)
-    return (mean.tanh() * actor.action_scale + actor.action_bias).numpy()
+    return (mean.tanh() * actor.action_scale + actor.action_bias).cpu().numpy()

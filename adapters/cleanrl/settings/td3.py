@@ -29,4 +29,4 @@ def settings(t: Translation, hp: TD3, context: Context) -> Native:
 
 def greedy(names: Mapping[str, Any], observations: Any, context: Context) -> Any:
     """The actor's own actions."""
-    return names["actor"](observations).numpy()
+    return names["actor"](observations).cpu().numpy()

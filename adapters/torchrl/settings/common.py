@@ -8,13 +8,20 @@ from harness.contract.adapter import Context, Native, Translation
 from harness.contract.algorithms import OffPolicy
 
 
-def off_policy(t: Translation, hp: OffPolicy, context: Context, **counts: int) -> Native:
+def off_policy(
+    t: Translation,
+    hp: OffPolicy,
+    context: Context,
+    warm_up: str = "Collector.init_random_frames",
+    **counts: int,
+) -> Native:
     """What all algorithms with a replay buffer share; finishes the translation.
 
     Args:
         t: The translation.
         hp: Hyperparameters.
         context: The run.
+        warm_up: What `learning_starts` is called; the usual one lets actions be random meanwhile.
         counts: Parts of the cadence that are otherwise in TorchRL.
     """
     t.aligned("batch_size", "TensorDictReplayBuffer.batch_size")
@@ -24,7 +31,7 @@ def off_policy(t: Translation, hp: OffPolicy, context: Context, **counts: int) -
     note = f"first update after step {max(starts, frames)}"
     if starts != hp.learning_starts:
         note = f"up to a whole number of rounds of {frames}; {note}"
-    t.aligned("learning_starts", "Collector.init_random_frames", starts, note)
+    t.aligned("learning_starts", warm_up, starts, note)
     t.aligned("gamma", "make_value_estimator.gamma")
     t.aligned("env_steps_per_round", "Collector.frames_per_batch")
     note = "upstream's script: frames_per_batch times utd_ratio"
@@ -33,7 +40,8 @@ def off_policy(t: Translation, hp: OffPolicy, context: Context, **counts: int) -
     t.aligned("hidden_sizes", "MLP.num_cells", list(t.value("hidden_sizes")))
     t.constant("bootstrap_truncation", True)
     total = whole_batches(t, "env_steps_per_round", frames, context)
-    cadence = dataclasses.replace(hp.cadence(total), random_steps=min(starts, total), **counts)
+    counts = {"random_steps": min(starts, total), **counts}
+    cadence = dataclasses.replace(hp.cadence(total), **counts)
     return t.finish(total, cadence=cadence)
 
 

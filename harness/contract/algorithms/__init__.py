@@ -16,8 +16,10 @@ from harness.contract.algorithms.ddpg import DDPG
 from harness.contract.algorithms.dqn import DQN
 from harness.contract.algorithms.off_policy import OffPolicy
 from harness.contract.algorithms.ppo import PPO
+from harness.contract.algorithms.r2d2 import R2D2
 from harness.contract.algorithms.sac import SAC
 from harness.contract.algorithms.td3 import TD3
+from harness.contract.installed import entries
 
 __all__ = [
     "ALGORITHMS",
@@ -25,6 +27,7 @@ __all__ = [
     "DQN",
     "PPO",
     "PROBED",
+    "R2D2",
     "SAC",
     "TD3",
     "UNUSABLE",
@@ -45,6 +48,7 @@ OWN: Mapping[str, type[Hyperparameters]] = {
     "sac": SAC,
     "ddpg": DDPG,
     "dqn": DQN,
+    "r2d2": R2D2,
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,19}")
 
@@ -84,7 +88,7 @@ def _checked(
     return found
 
 
-ALGORITHMS, UNUSABLE = gathered(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
+ALGORITHMS, UNUSABLE = gathered(entries(ENTRY_POINT_GROUP))
 
 PROBED = {name: cls for name, cls in ALGORITHMS.items() if cls.asked_by_probes}
 """Those that probes of a single update ask."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 from envs.tasks import Task
 from harness.contract.algorithms.base import Actions
-from harness.contract.algorithms.off_policy import OffPolicy
+from harness.contract.algorithms.off_policy import CopiedTargets, OffPolicy
 from harness.contract.fields import SpecError, bounded, plain
 
 FILTERS = (16,)
@@ -16,7 +16,7 @@ KERNEL = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class DQN(OffPolicy):
+class DQN(CopiedTargets):
     """Deep Q-network (Mnih et al. 2015, Nature 518).
 
     Attributes:
@@ -138,13 +138,3 @@ class DQN(OffPolicy):
                 f"images are {height} by {width}. Use at most {(min(height, width) - 1) // 2}."
             )
         return dataclasses.replace(self, conv_filters=filters)
-
-    def target_updates(self, critic_steps: int) -> int:
-        """How often the target network moves, at most once in a round."""
-        rounds = critic_steps // self.gradient_steps_per_round
-        return min(rounds, rounds * self.env_steps_per_round // self.target_update_interval)
-
-    def target_interval_in_updates(self) -> int | None:
-        """The interval between target updates in gradient steps; None where it is no number."""
-        steps = self.target_update_interval * self.gradient_steps_per_round
-        return None if steps % self.env_steps_per_round else steps // self.env_steps_per_round

@@ -29,7 +29,7 @@ class OffPolicy(Hyperparameters):
         "batch_size": (24,),
         "buffer_size": (40,),
         "learning_starts": (96,),
-        "gamma": (0.9,),
+        "gamma": (0.9, 0.5),
         "env_steps_per_round": (4,),
         "gradient_steps_per_round": (4,),
         "adam_eps": (1e-3,),
@@ -80,3 +80,23 @@ class OffPolicy(Hyperparameters):
     def target_updates(self, critic_steps: int) -> int:
         """How often the target networks are stepped."""
         raise NotImplementedError
+
+
+class CopiedTargets(OffPolicy):
+    """Targets that are copied, or moved, at intervals of environment transitions."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def target_update_interval(self) -> int:
+            """Environment transitions between target updates."""
+
+    def target_updates(self, critic_steps: int) -> int:
+        """How often the target network moves, at most once in a round."""
+        rounds = critic_steps // self.gradient_steps_per_round
+        return min(rounds, rounds * self.env_steps_per_round // self.target_update_interval)
+
+    def target_interval_in_updates(self) -> int | None:
+        """The interval between target updates in gradient steps; None where it is no number."""
+        steps = self.target_update_interval * self.gradient_steps_per_round
+        return None if steps % self.env_steps_per_round else steps // self.env_steps_per_round

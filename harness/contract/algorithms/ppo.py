@@ -82,7 +82,7 @@ class PPO(Hyperparameters):
         "rollout_steps": (96, 32),
         "minibatch_size": (32,),
         "epochs": (2,),
-        "gamma": (0.9,),
+        "gamma": (0.9, 0.5),
         "gae_lambda": (0.5,),
         "clip_range": (0.05,),
         "clip_range_schedule": ("linear", "constant"),

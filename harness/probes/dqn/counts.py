@@ -10,6 +10,7 @@ from harness.probes.dqn.trainings import ALGORITHM
 from harness.probes.lab import Lab, Run
 from harness.probes.probe import Measurement, Probe, listed
 from harness.probes.results import Array
+from harness.probes.setups import ROWS
 
 NEVER = -1.0
 NAMES = (
@@ -44,6 +45,16 @@ def counted(run: Run) -> Array:
         ],
         dtype=float,
     )
+
+
+EVEN_NAMES = ("environment steps", "environment steps at the first update", "updates")
+
+
+def _even(lab: Lab) -> Measurement:
+    run = trainings.acting(lab)
+    steps, updates = len(run.transitions), [step.env_steps for step in run.record.steps]
+    value = [steps, updates[0] if updates else NEVER, len(updates)]
+    return Measurement(np.array(value, float), np.array([steps, steps, 1.0]))
 
 
 def _between(steps: Sequence[int]) -> float:
@@ -95,5 +106,14 @@ PROBES: Sequence[Probe] = (
         "dqn.counts_with_copies",
         "What happens how often with 4 copies of the environment, by transitions?",
         trainings.copies,
+    ),
+    Probe(
+        "dqn.counts_of_even_rounds",
+        f"What happens how often in {ROWS} steps, told to update every {ROWS}, without a warm-up?",
+        f"{ALGORITHM}: an update every so many steps",
+        ", ".join(EVEN_NAMES),
+        _even,
+        listed(EVEN_NAMES),
+        counts=True,
     ),
 )

@@ -11,7 +11,7 @@ from harness.probes.dqn.trainings import ALGORITHM, DOUBLE
 from harness.probes.lab import Lab, Run
 from harness.probes.networks import RELU, output
 from harness.probes.probe import Measurement, Probe, Unmeasured, relation
-from harness.probes.readings import batch, critic_updates
+from harness.probes.readings import batch, critic_updates, polyak
 from harness.probes.results import Array
 from harness.probes.shared import critics
 from harness.probes.shared.critics import Targets, Terms, with_ends
@@ -100,6 +100,14 @@ def _chosen(lab: Lab, run: Run, due: str) -> Measurement:
     return Measurement(np.concatenate(read), expected, alternatives=joined)
 
 
+def _part(lab: Lab) -> Measurement:
+    run = trainings.rewarded(lab)
+    if run.hyperparameters.tau != trainings.PART:
+        raise Unmeasured(f"its target is copied: tau={trainings.PART} is refused")
+    shares = polyak(run, "critic1")
+    return Measurement(shares, np.full_like(shares, trainings.PART))
+
+
 QUESTIONS = critics.Questions(
     "dqn",
     trainings.update,
@@ -135,4 +143,13 @@ PROBES: Sequence[Probe] = (
         tolerance=1e-3,
     ),
     dataclasses.replace(QUESTIONS, run=trainings.moving).moves(),
+    Probe(
+        "dqn.partial_target_update",
+        f"How far does the target network move to the online one, told to go {trainings.PART} "
+        "of the way?",
+        f"{ALGORITHM} copies it; a share tau as in Lillicrap et al. 2016 (arXiv:1509.02971)",
+        "share of the way, in the first moves",
+        _part,
+        relation("step of the target"),
+    ),
 )

@@ -27,6 +27,8 @@ FAR = 50.0
 NORM = 0.05
 """Norm that gradients are clipped at."""
 
+PART = 0.25
+"""Share of the way that a target goes which is not copied."""
 NEVER, SOON = 1000, 4
 """Environment steps between copies to the target: more than there are, and few."""
 
@@ -110,8 +112,13 @@ def clipped(lab: Lab) -> Run:
 
 
 def rewarded(lab: Lab) -> Run:
-    """Updates without a future, with rewards beyond -1 and 1."""
-    experiment = _bandit(lab, "rewarded", SMALL, 3)
+    """Updates without a future, with rewards beyond -1 and 1.
+
+    The target, which nothing is learned from, goes a part of the way where the framework can.
+    """
+    part = {"tau": PART, "target_update_interval": 1}
+    moves = part if lab.accepts("dqn", part, ROWS + 3) else {}
+    experiment = _bandit(lab, "rewarded", SMALL, 3, **moves)
     experiment.dictation.rewards[:] = single(np.linspace(-3.0, 3.0, ROWS + 3))
     return lab.run(experiment)
 
@@ -149,13 +156,14 @@ def exploring(lab: Lab) -> Run:
 
 
 def acting(lab: Lab) -> Run:
-    """Greedy actions from values that the observations are."""
+    """One round of greedy actions from values that the observations are."""
     weights = setups.weights(lab, "dqn")
     passing(weights)
     world = setups.choosing(lab, ROWS, ends=False, coin=0.999)
     world.observations[:ROWS, :CHOICES] = patterns()
     greedy = {"exploration_initial": 0.0, "exploration_final": 0.0, "batch_size": 2}
-    settings = greedy | setups.seldom(lab, "dqn", ROWS) | {"learning_rate": setups.NO_LEARNING}
+    one_round = {"env_steps_per_round": ROWS, "gradient_steps_per_round": 1}
+    settings = greedy | one_round | {"learning_rate": setups.NO_LEARNING}
     settings |= {"target_update_interval": ROWS, "learning_starts": 0}
     return lab.run(_experiment(lab, "acting", world, 0, weights, **settings))
 

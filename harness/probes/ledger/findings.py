@@ -5,8 +5,13 @@ from collections.abc import Iterator, Mapping
 from harness.contract.algorithms import ALGORITHMS
 from harness.probes.results import AGREES, Answer, Report, Result, describe
 
-NAMES = {"cleanrl": "CleanRL", "sb3": "SB3", "torchrl": "TorchRL", "tianshou": "Tianshou"}
+NAMES = {
+    **{"cleanrl": "CleanRL", "sb3": "SB3", "torchrl": "TorchRL"},
+    **{"tianshou": "Tianshou", "skrl": "skrl", "sbx": "sbx"},
+}
 """Frameworks as they are written."""
+BEYOND = tuple(name for name in NAMES if name not in ("cleanrl", "sb3", "torchrl"))
+"""Those that the statements are not about."""
 DOCUMENTED = ("default_settings", "learning_rates", "network_sizes", "tau_as_told")
 """Probes of what a signature, a command line or a recipe says: no finding of theirs is told."""
 HEAD = """| probe | question | found |
@@ -35,16 +40,18 @@ def parts(report: Report) -> Iterator[str]:
             yield from rows
             yield ""
     of_thesis = [name for name in ALGORITHMS if in_thesis(name)]
-    rows = [
-        row(r, found) for name in of_thesis for r, found in _differing(report, name, ("tianshou",))
-    ]
-    if rows:
-        yield "## Tianshou"
-        yield ""
-        yield "Where Tianshou's implementations of the thesis' algorithms differ from the papers."
-        yield ""
-        yield HEAD
-        yield from rows
+    for one in BEYOND:
+        rows = [row(*pair) for name in of_thesis for pair in _differing(report, name, (one,))]
+        if rows:
+            label = NAMES[one]
+            yield f"## {label}"
+            yield ""
+            what = f"{label}'s implementations of the thesis' algorithms"
+            yield f"Where {what} differ from the papers."
+            yield ""
+            yield HEAD
+            yield from rows
+            yield ""
 
 
 def _differing(

@@ -66,6 +66,11 @@ def _after_last_end(steps: Sequence[Transition]) -> NDArray[np.bool_]:
     return np.asarray(np.arange(len(ends)) > np.flatnonzero(ends)[-1])
 
 
+def _last_episode(steps: Sequence[Transition]) -> NDArray[np.bool_]:
+    ends = _ends(steps)
+    return np.asarray(ends[::-1].cumsum()[::-1] == 1)
+
+
 def _inside(steps: Sequence[Transition]) -> NDArray[np.bool_]:
     return ~_ends(steps) & ~_after_last_end(steps)
 
@@ -142,6 +147,14 @@ PROBES: Sequence[Probe] = (
         UNIT,
         _advantages(trainings.rollouts, _after_last_end),
         relation("advantage before the cut"),
+    ),
+    Probe(
+        "ppo.rollout_end_at_end",
+        "Which advantages has the last episode of a rollout that ends where the task does?",
+        f"{GAE}: nothing follows",
+        "advantage, in units of return",
+        _advantages(lambda lab: trainings.minibatches(lab, 24, 8), _last_episode),
+        relation("advantage of a last episode"),
     ),
     Probe(
         "ppo.gae_with_copies",

@@ -133,8 +133,9 @@ def early(lab: Lab) -> Run:
 
 
 def minibatches(lab: Lab, rollout: int, size: int) -> Run:
-    """A rollout that is cut into minibatches of some size."""
+    """A rollout that is cut into minibatches of some size; it ends together with an episode."""
     world = _terminating(lab, rollout)
+    world.ends[-1] = TERMINATED
     changes: dict[str, Any] = {"rollout_steps": rollout, "minibatch_size": size}
     return lab.run(experiment(lab, f"minibatches {rollout} {size}", world, **changes))
 

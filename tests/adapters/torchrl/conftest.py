@@ -104,6 +104,23 @@ def train(native):
     return run
 
 
+@pytest.fixture(scope="session")
+def kept():
+    return {}
+
+
+@pytest.fixture
+def trained(train, kept):
+    """The training of an algorithm that tests only look at, made once."""
+
+    def once(algorithm):
+        if algorithm not in kept:
+            kept[algorithm] = train(algorithm)
+        return kept[algorithm]
+
+    return once
+
+
 @pytest.fixture
 def build(native):
     def make(algorithm, seed=0, **changes):

@@ -63,8 +63,8 @@ def test_stochastic_policies_act_on_samples_and_not_on_their_location(train, alg
 
 
 @pytest.mark.parametrize("algorithm", MODULES)
-def test_greedy_policy_touches_nothing_outside_and_stays_within_bounds(train, algorithm):
-    _, monitor = train(algorithm)
+def test_greedy_policy_touches_nothing_outside_and_stays_within_bounds(trained, algorithm):
+    _, monitor = trained(algorithm)
     observations = 100 * np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     generator = torch.get_rng_state()
     with set_exploration_type(ExplorationType.RANDOM):
@@ -90,8 +90,8 @@ def test_policy_and_weights_follow_the_training(native, algorithm):
 
 
 @pytest.mark.parametrize("algorithm", MODULES)
-def test_weights_are_copies_under_names_in_a_stable_order(train, algorithm):
-    _, monitor = train(algorithm)
+def test_weights_are_copies_under_names_in_a_stable_order(trained, algorithm):
+    _, monitor = trained(algorithm)
     first, second = monitor.weights(), monitor.weights()
     assert list(first) == list(second)
     assert all(not np.shares_memory(first[name], second[name]) for name in first)
@@ -101,8 +101,8 @@ def test_weights_are_copies_under_names_in_a_stable_order(train, algorithm):
 
 
 @pytest.mark.parametrize("algorithm", MODULES)
-def test_trace_has_the_common_names_and_finite_values(train, algorithm):
-    _, monitor = train(algorithm)
+def test_trace_has_the_common_names_and_finite_values(trained, algorithm):
+    _, monitor = trained(algorithm)
     assert monitor.records
     for record in monitor.records:
         assert record.keys() == COMMON | METRICS[algorithm]

@@ -76,14 +76,6 @@ def test_no_text_is_cut_off_or_too_small_to_read(material, monkeypatch):
             assert box.y0 > -1 and box.y1 < height + 1, where
 
 
-def test_the_same_inputs_give_the_same_bytes(study, material):
-    again = gather(load(study), Options(resamples=500))
-    for name in ("verdicts", "ranks", "profiles"):
-        first, second = sheets_of(material, name)[0], sheets_of(again, name)[0]
-        assert first.caption == second.caption
-        assert render(first, dpi=60) == render(second, dpi=60)
-
-
 def test_several_processes_give_the_same_bytes_as_one(material):
     sheets = sheets_of(material, "verdicts")[:2]
     one, two = (list(render_all(sheets, ["png", "pdf"], 50, jobs)) for jobs in (1, 2))
@@ -152,7 +144,7 @@ def test_another_process_gives_the_same_bytes_whatever_its_hash_seed(results, ma
     found = []
     for seed in ("1", "2"):
         output = tmp_path / seed
-        words = ["figures", str(results), "--only", "verdicts,consistency", "--jobs", "1"]
+        words = ["figures", str(results), "--only", "verdicts,ranks,profiles", "--jobs", "1"]
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", "analysis", *words, "--output", str(output)]
         subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)

@@ -137,7 +137,7 @@ def test_every_row_names_its_axis_even_where_the_first_panel_is_missing(results,
 
 
 def test_no_algorithm_looks_like_a_framework():
-    frameworks = looks(["cleanrl", "sb3", "torchrl", "tianshou"])
+    frameworks = looks(["cleanrl", "sb3", "torchrl", "tianshou", "skrl"])
     algorithms = algorithm_looks(["ppo", "td3", "sac"])
     colors = [matplotlib.colors.to_hex(look.color) for look in frameworks.values()]
     assert not {matplotlib.colors.to_hex(look.color) for look in algorithms.values()} & set(colors)

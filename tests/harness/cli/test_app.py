@@ -11,6 +11,7 @@ import forked
 import pytest
 from omegaconf import OmegaConf
 
+from harness.contract.adapter import installed_adapters
 from harness.sweep.eta import remaining_seconds
 
 TINY = ["hyperparameters.rollout_steps=128", "steps=256", "eval_every=128", "eval_episodes=2"]
@@ -37,7 +38,7 @@ def statuses(folder):
         ),
         (["env.name=Hoper-v4"], "env=Hoper-v4 cannot be made"),
         (["env.name=Hopper-v3"], "env=Hopper-v3 cannot be made"),
-        (["framework=sb4"], "framework=sb4 is not known. Did you mean sb3?"),
+        (["framework=sb33"], "framework=sb33 is not known. Did you mean sb3?"),
         (["algorithm=pp0"], "algorithm=pp0 is not known. Did you mean ppo?"),
         (["hps=orginal"], "hps=orginal is not known. Did you mean original?"),
         (["hps=zoo"], "algorithm=ppo has no such recipe: hps=zoo is not known. Known: cleanrl"),
@@ -69,7 +70,7 @@ def test_bad_input_is_one_message_and_leaves_nothing(arguments, message, tmp_pat
 def test_help_shows_groups_and_values():
     text = harness("--help").stdout
     for part in (
-        "framework: cleanrl, sb3, tianshou, torchrl",
+        f"framework: {', '.join(sorted(installed_adapters()))}",
         "Hopper-v4",
         "gamma: 0.99",
         "eval_every:",
@@ -144,7 +145,8 @@ def test_killed_process_is_a_failed_run(tmp_path):
     assert statuses(tmp_path) == ["failed"]
 
 
-def test_demo_names_eighteen_runs_that_all_pass_their_checks():
+@pytest.mark.parametrize(("study", "runs"), [("demo", 18), ("demo6", 36)])
+def test_demo_names_runs_that_all_pass_their_checks(study, runs):
     from hydra import compose, initialize_config_module
 
     from harness.cli.app import spec_from_config
@@ -154,17 +156,17 @@ def test_demo_names_eighteen_runs_that_all_pass_their_checks():
 
     register()
     with initialize_config_module("harness.conf", version_base="1.3"):
-        config = compose("config", ["study=demo"], return_hydra_config=True)
+        config = compose("config", [f"study={study}"], return_hydra_config=True)
         swept = OmegaConf.to_container(config.hydra.sweeper.params)
         choices = {name: str(value).split(",") for name, value in swept.items()}
         count = 1
         for values in choices.values():
             count *= len(values)
-        assert count == 18
-        for framework in choices["framework"]:
+        assert count == runs
+        for framework in set(choices["framework"]) & set(installed_adapters()):
             for algorithm in choices["algorithm"]:
                 chosen = [f"framework={framework}", f"algorithm={algorithm}"]
-                run = compose("config", ["study=demo", *chosen])
+                run = compose("config", [f"study={study}", *chosen])
                 spec, _ = spec_from_config(run)
                 prepare(spec, load_adapter(framework))
 

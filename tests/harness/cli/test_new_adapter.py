@@ -39,7 +39,7 @@ def install(project, site):
 
 def outcomes(tests, path, select=""):
     """The lines of pytest's summary, one for each test that did not pass, and its last line."""
-    command = ["-m", "pytest", "-p", "no:cacheprovider", "-k", select, str(tests)]
+    command = ["-m", "pytest", "-p", "no:cacheprovider", "--tb=no", "-k", select, str(tests)]
     *_, last = lines = python(*command, path=path, cwd=tests).stdout.splitlines()
     return [line for line in lines if line.startswith(("FAILED", "ERROR"))], last
 
@@ -75,7 +75,8 @@ def test_skeleton_in_a_checkout_says_what_is_missing(checkout):
     project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
     register(checkout, project["entry-points"])
     tests = checkout / "tests" / "adapters" / "stranger"
-    check_red(*outcomes(tests, [checkout]), "adapters/stranger", "hp_configs")
+    some = "not td3 and not ddpg and not dqn"  # those of a package are all asked, in the long run
+    check_red(*outcomes(tests, [checkout], some), "adapters/stranger", "hp_configs")
     # Each part that is filled in moves the message on to the next; SB3 plays the framework.
     adapter, select = checkout / "adapters" / "stranger", "test_other_seed and ppo"
     recipes = checkout / "hp_configs" / "ppo"

@@ -72,7 +72,7 @@ def test_ppo_replays_nothing():
         asked(algorithm="ppo", replay="per")
 
 
-@pytest.mark.parametrize("framework", ["cleanrl", "torchrl", "tianshou"])
+@pytest.mark.parametrize("framework", ["torchrl", "tianshou"])
 def test_framework_that_cannot_is_refused_before_training(framework):
     message = f"replay=imp cannot be carried by framework={framework} for algorithm=td3: .*Use repl"
     with pytest.raises(SpecError, match=message):

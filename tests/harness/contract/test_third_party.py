@@ -56,8 +56,9 @@ def test_installed_package_is_a_framework_like_any_other(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(site)}
     harness = [sys.executable, "-m", "harness"]
     text = run(*harness, "--help", env=environment)
-    assert "framework: cleanrl, sb3, stranger" in text
-    assert "hps: cleanrl, minatar, original, sb3, stranger" in text
+    for group in ("framework: cleanrl, ", "hps: cleanrl, "):
+        (line,) = (line for line in text.splitlines() if line.startswith(group))
+        assert ", stranger" in line
     arguments = ["framework=stranger", "hps=stranger", "steps=256", "eval_every=128"]
     run(*harness, *arguments, "eval_episodes=2", env=environment, cwd=tmp_path)
     assert list((tmp_path / "results").rglob("ppo/stranger/stranger/*/seed=0/evaluations.npz"))

@@ -8,8 +8,10 @@ from harness.diagnosis.check import Check
 from harness.diagnosis.checks.targets import discounted, recomputed
 from harness.diagnosis.collector import entropy, paired
 from harness.diagnosis.networks import effective_rank
-from harness.diagnosis.registry import ABSENT, check_thresholds, default_thresholds, own_checks
+from harness.diagnosis.registry import check_thresholds, default_thresholds, own_checks
+from harness.diagnosis.regressions import Head, Regression
 from harness.diagnosis.signals import Episode, Facts, Series, Signals, fluctuation
+from harness.diagnosis.stored import Found
 from harness.probes.formulas import gae
 
 CHECKS = {check.id: check for check in own_checks()}
@@ -45,10 +47,12 @@ def asked(name, made):
     return CHECKS[name].ask(made, CHECKS[name].threshold)
 
 
-def test_every_check_of_the_table_is_asked_or_told_to_be_absent():
-    assert len(TABLE) == 24
-    assert set(TABLE) == (set(CHECKS) & set(TABLE)) | (set(ABSENT) & set(TABLE))
-    assert not set(CHECKS) & set(ABSENT)
+NETWORKS = ("activation", "bias", "weight", "gradient", "loss", "fitting")
+
+
+def test_every_check_of_the_table_is_there():
+    assert len(TABLE) == 24 and set(TABLE) <= set(CHECKS)
+    assert {f"NN_{name}" for name in NETWORKS} <= set(CHECKS)
 
 
 @pytest.mark.parametrize("check", own_checks(), ids=lambda check: check.id)
@@ -87,7 +91,62 @@ SAME, OWN = episodes(10), episodes(10, same=False)
 TARGETS = {"rewards": np.ones(8), "next_values": np.ones(8), "gamma": 0.9}
 TARGETS |= {"terminated": np.zeros(8), "truncated": np.zeros(8)}
 
+
+def regressions(kind, targets, first=False, heads=(), predictions=None, minibatches=6, **found):
+    """The same rows in several minibatches, successive steps of one environment."""
+    rows = np.arange(len(targets))
+    known = {"terminated": np.zeros(len(rows), bool), "truncated": np.zeros(len(rows), bool)}
+    known |= {"following": np.append(rows[1:], -1), "rewards": REWARDS} | found
+    one = Found(rows=rows, steps=rows, **known)
+    made = (kind, 1, first, np.asarray(targets, float), predictions, one, heads)
+    return tuple(Regression(*made) for _ in range(minibatches))
+
+
+_RNG = np.random.default_rng(3)
+REWARDS, VALUES = _RNG.normal(size=24), _RNG.normal(size=(24, 2))
+TARGET_HEAD = Head(VALUES, (1,), trained=False)
+DQN = Facts(algorithm="dqn", steps=10_000, gamma=0.9, has_targets=True, choices=2)
+PPO = Facts(gamma=0.9, has_targets=False, hyperparameters={"gae_lambda": 0.8})
+ESTIMATES = gae(
+    *(REWARDS, VALUES[:, 0], np.append(VALUES[1:, 0], 0.0), np.arange(24) == 23),
+    *(np.arange(24) == 23, 0.9, 0.8),
+)
+RETURNS = ESTIMATES + VALUES[:, 0]
+ENDED = {"terminated": np.arange(24) % 6 == 5}
+
+
+def fitted(targets, **more):
+    """Regressions of a DQN whose target network was asked just before."""
+    return {"regressions": regressions("values", targets, heads=(TARGET_HEAD,), **more)}
+
+
+def rollout(kind, targets, **more):
+    """Regressions of a PPO's first minibatch."""
+    return regressions(kind, targets, first=True, predictions=VALUES[:, 0], **more)
+
+
 FIRES = {
+    "QTR_stored": (
+        {"facts": DQN, "values": fitted(REWARDS + VALUES.max(axis=1))},
+        {"facts": DQN, "values": fitted(REWARDS + 0.9 * VALUES.max(axis=1))},
+    ),
+    "RTN_stored": (
+        {"facts": PPO, "values": {"regressions": rollout("values", RETURNS + 1)}},
+        {"facts": PPO, "values": {"regressions": rollout("values", RETURNS)}},
+    ),
+    "ADV_stored": (
+        {
+            "facts": PPO,
+            "values": {"regressions": rollout("values", RETURNS) + rollout("advantages", RETURNS)},
+        },
+        {
+            "facts": PPO,
+            "values": {
+                "regressions": rollout("values", RETURNS)
+                + rollout("advantages", -(ESTIMATES - 1) / 7)
+            },
+        },
+    ),
     "AGT_d1": (
         {"facts": Facts(target_interval=100), "series": {"target_age": [100, 400]}},
         {"facts": Facts(target_interval=100), "series": {"target_age": [400, 100]}},
@@ -200,6 +259,16 @@ FIRES = {
             "series": {"dead": [1.0]},
         },
     ),
+    "ACN_d7": ({"series": {"uncertainty": [0.6]}}, {"series": {"uncertainty": [0.6, 0.4]}}),
+    "NN_fitting": ({"values": {"fitting": (0.25, 0.24)}}, {"values": {"fitting": (0.25, 0.1)}}),
+    "NN_left": (
+        {"series": {"gradients_left": [1.0, 0.0] * 4}},
+        {"series": {"gradients_left": [0.0] * 8}},
+    ),
+    "NN_still": (
+        {"values": {"still": {"a"}, "matrices": 2}},
+        {"values": {"still": set(), "matrices": 2}},
+    ),
     "NN_loss": (
         {"series": {"loss": [1.0] * 64 + [1e5] * 64}},
         {"series": {"loss": [1.0] * 64 + [1e3] * 64}},
@@ -291,6 +360,38 @@ def test_targets_are_recomputed_and_the_fault_named():
     assert seen and "as if no episode ever ended" in seen.text
     cut = minibatch(lambda r, v, t, c: r + 0.9 * v * ~(t | c))
     assert "time limits" in recomputed(signals(values={"targets": cut}), 1e-4).text
+
+
+@pytest.mark.parametrize(
+    ("targets", "told"),
+    [
+        (REWARDS + 0.9 * VALUES.max(axis=1), "as if something followed"),
+        (REWARDS - 0.9 * VALUES.max(axis=1) * ~ENDED["terminated"], "-0.9 times"),
+        (REWARDS + 0.9 * VALUES.max(axis=1) * ~ENDED["terminated"], None),
+    ],
+)
+def test_what_is_wrong_with_targets_is_named(targets, told):
+    found = CHECKS["QTR_stored"].ask(signals(facts=DQN, values=fitted(targets, **ENDED)), 1e-4)
+    assert (found is None) if told is None else told in found.text
+
+
+def test_a_trained_network_in_targets_is_told_from_the_target_network():
+    one = regressions(
+        "values", REWARDS + 0.9 * VALUES.max(axis=1), heads=(Head(VALUES, (1,), trained=True),)
+    )
+    found = CHECKS["QTR_stored"].ask(signals(facts=DQN, values={"regressions": one}), 1e-4)
+    assert "network that is trained" in found.text
+
+
+def test_time_limits_that_count_as_ends_are_a_note_where_that_was_chosen():
+    cut = {"truncated": np.arange(24) % 6 == 5}
+    targets = REWARDS + 0.9 * VALUES.max(axis=1) * ~cut["truncated"]
+    levels = []
+    for choice in ({}, {"bootstrap_truncation": False}):
+        facts = Facts(gamma=0.9, has_targets=True, choices=2, hyperparameters=choice)
+        made = signals(facts=facts, values=fitted(targets, **cut))
+        levels.append(CHECKS["QTR_stored"].ask(made, 1e-4).level)
+    assert levels == ["warning", "note"]
 
 
 def test_series_stay_small_however_long_the_run_is():

@@ -92,3 +92,15 @@ def test_implementations_that_agree_have_the_same_gradients():
             for name, gradient in first[number].gradients.items():
                 room = rounding * np.abs(gradient).max()
                 np.testing.assert_allclose(other[number].gradients[name], gradient, 0, room)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_both_ways_of_dictating_give_the_same_numbers(framework):
+    # Lines of upstream's are told by the first training of an algorithm only, which is slower.
+    lab = Lab(load_adapter(framework))
+    telling = td3.update(lab)
+    silent = lab.run(dataclasses.replace(telling.experiment, name="again"))
+    assert telling.record.places and not silent.record.places
+    for name, array in telling.record.final.items():
+        np.testing.assert_array_equal(array, silent.record.final[name], err_msg=name)
+    np.testing.assert_array_equal(telling.actions(), silent.actions())

@@ -12,10 +12,11 @@ from harness.record.reading import read_run
 from harness.train.prepare import prepare
 
 PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
+WITH_COPIES = ("sb3", "cleanrl", "torchrl", "tianshou")
 OFF_POLICY = {"learning_starts": 64, "batch_size": 32}
 
 
-@pytest.mark.parametrize("framework", support.frameworks())
+@pytest.mark.parametrize("framework", support.frameworks(*WITH_COPIES))
 def test_ppo_counts_transitions_of_all_copies(framework, tmp_path):
     spec = support.spec(
         framework, hyperparameters=PPO, n_envs=4, steps=256, eval_every=100, wrappers="normalized"
@@ -53,11 +54,17 @@ def test_scripts_with_one_environment_refuse_more(algorithm):
         prepare(spec, load_adapter("cleanrl"))
 
 
-@pytest.mark.parametrize("framework", support.frameworks())
+@pytest.mark.parametrize("framework", support.frameworks(*WITH_COPIES))
 def test_copies_must_share_a_rollout_evenly(framework):
     spec = support.spec(framework, hyperparameters=PPO, n_envs=3)
     with pytest.raises(SpecError, match=r"rollout_steps=128: .*n_envs=3"):
         prepare(spec, load_adapter(framework))
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "td3"])
+def test_framework_that_stores_resets_refuses_copies(algorithm):
+    with pytest.raises(SpecError, match=r"n_envs=2: skrl stores steps .*Use n_envs=1"):
+        prepare(support.spec("skrl", algorithm, n_envs=2), load_adapter("skrl"))
 
 
 def test_default_ratio_of_stable_baselines3_is_one_round_a_vector_step():
@@ -94,7 +101,8 @@ def normalizers(env):
         env = env.env
 
 
-@pytest.mark.parametrize("framework", support.frameworks())
+# Of what compiles for seconds the conformance suite asks the same.
+@pytest.mark.parametrize("framework", support.frameworks(*(n for n in support.NAMES if n != "sbx")))
 def test_normalised_training_is_another_run_with_raw_evaluation(framework, tmp_path):
     runs = {}
     for wrappers in ("none", "normalized"):

@@ -1,0 +1,36 @@
+"""Which devices PyTorch has, and why a training cannot be on one."""
+
+CPU_ONLY = "its code trains on the CPU only. Use device=cpu or another framework."
+
+
+def missing(device: str, here: bool, known: tuple[str, ...] = ("cuda", "mps")) -> str:
+    """Why a framework in torch cannot train on a device; empty where it can.
+
+    Args:
+        device: As the user names it: a kind, and for several of one kind its number.
+        here: Whether it is to be on this machine; PyTorch is imported to look then.
+        known: Kinds that the framework's code takes.
+
+    Returns:
+        The end of a sentence, with the remedy.
+    """
+    kind, _, number = device.partition(":")
+    if kind not in known:
+        return f"it takes {', '.join(('cpu', *known))}. Use one of them."
+    if not here:
+        return ""
+    count = counted(kind)
+    if count == 0:
+        return f"PyTorch finds no {kind} device on this machine. Use device=cpu."
+    if int(number or 0) >= count:
+        return f"PyTorch finds {count} {kind} here, from 0 on. Use device={kind} or a number below."
+    return ""
+
+
+def counted(kind: str) -> int:
+    """How many devices of a kind there are."""
+    import torch
+
+    if kind == "cuda":
+        return torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return int(torch.backends.mps.is_available())

@@ -1,0 +1,275 @@
+"""R2D2 (Kapturowski et al. 2019) from TorchRL's recurrent components; upstream ships no recipe."""
+
+import copy
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from tensordict.nn import TensorDictParams, TensorDictSequential
+from torch import nn
+from torchrl.data import Composite, OneHot
+from torchrl.envs import BurnInTransform, DoubleToFloat, InitTracker
+from torchrl.modules import EGreedyModule, set_recurrent_mode
+from torchrl.modules.functional import signed_hyperbolic, signed_parabolic
+from torchrl.objectives import HardUpdate
+from torchrl.objectives.common import LossModule
+
+from adapters.torchrl import loop
+from adapters.torchrl.loop import Means, Progress, make_collector, seed_generators
+from adapters.torchrl.networks import attach
+from adapters.torchrl.recurrent import (
+    GreedyWithMemory,
+    LastStep,
+    memory_parts,
+    recurrent_network,
+)
+from adapters.torchrl.sequences import SHOWN, STATE, SequenceMemory
+from adapters.torchrl.state import going_on
+from envs.tasks import Task
+from harness.contract.adapter import Context, MakeEnv, Monitor, Native
+from harness.replay.sequences import discrepancy, epsilons, n_step_returns, sequence_errors
+
+NETWORKS = ("value_network", "target_value_network")
+
+
+class SequenceLoss(LossModule):  # type: ignore[misc]
+    """The network, its target, and how sequences are unrolled through them."""
+
+    value_network: TensorDictSequential
+    value_network_params: TensorDictParams
+    target_value_network: TensorDictSequential
+    target_value_network_params: TensorDictParams
+
+    def __init__(self, network: TensorDictSequential, settings: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.convert_to_functional(network, "value_network", create_target_params=True)
+        self.settings = settings
+
+    def forward(self, batch: TensorDictBase, weights: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The loss, half of weighted squared errors, summed over the steps of a sequence.
+
+        Args:
+            batch: B sequences as `adapters.torchrl.sequences` cuts them.
+            weights: Of the sequences, [B].
+
+        Returns:
+            `loss`; `errors` [B, m]; `values` [B, m + 1, actions] of the network.
+        """
+        settings, epsilon = self.settings, self.settings["signed_hyperbolic.epsilon"]
+        values = self.unrolled(batch, self.value_network_params)
+        with torch.no_grad():
+            later = self.unrolled(batch, self.target_value_network_params)
+            choosing = values if settings["loop.double_q"] else later
+            best = later.gather(-1, choosing.argmax(-1, keepdim=True)).squeeze(-1)
+            returns = n_step_returns(
+                batch["reward"].squeeze(-1).numpy(),
+                (best if epsilon is None else signed_parabolic(best, epsilon)).numpy(),
+                batch["length"].numpy(),
+                batch["ended"].numpy(),
+                settings["make_value_estimator.gamma"],
+                settings["loop.n_step"],
+            )
+            aims = torch.from_numpy(returns).float()
+            aims = aims if epsilon is None else signed_hyperbolic(aims, epsilon)
+        taken = (values[:, :-1] * batch["action"]).sum(-1)
+        inside = torch.arange(taken.shape[1]) < batch["length"].unsqueeze(-1)
+        errors = torch.where(inside, taken - aims, 0.0)
+        loss = (weights * errors.square().sum(-1) / 2).mean()
+        return {"loss": loss, "errors": errors.detach(), "values": values.detach()}
+
+    def unrolled(self, batch: TensorDictBase, params: Any) -> torch.Tensor:
+        """Values [B, m + 1, actions] of all steps and of what is seen after them."""
+        with params.to_module(self.value_network), set_recurrent_mode(True):
+            prepared = self._burnt_in(batch)
+            values: torch.Tensor = self.value_network(prepared)["action_value"]
+        return values
+
+    def _burnt_in(self, batch: TensorDictBase) -> TensorDictBase:
+        """What is unrolled, [B, m + 1], from the states that it begins with."""
+        parts, found, order = memory_parts(self.value_network), [], []
+        # Those with as many steps before them are brought up to date together.
+        for burned in batch["burned"].unique().tolist():
+            these = torch.nonzero(batch["burned"] == burned).squeeze(-1)
+            steps = self._steps(batch, these, burned)
+            found.append(BurnInTransform(parts, burned)(steps) if burned else steps)
+            order.append(these)
+        if len(found) == 1:
+            return found[0]
+        return torch.cat(found)[torch.cat(order).argsort()]
+
+    def _steps(self, batch: TensorDictBase, rows: torch.Tensor, burned: int) -> TensorDict:
+        """What the network sees of sequences, and the states that they begin with; [n, steps]."""
+        skipped = self.settings["BurnInTransform.burn_in"] - burned
+        seen = {name: batch[name][rows, skipped:] for name in SHOWN}
+        shape = seen[SHOWN[0]].shape[:2]
+        for name in STATE:
+            start = batch[f"start_{name}"][rows]
+            seen[name] = torch.zeros(*shape, *start.shape[1:])
+            if self.settings["loop.stored_state"]:
+                seen[name][:, 0] = start
+        seen["is_init"] = torch.zeros(*shape, 1, dtype=torch.bool)  # no episode begins within
+        return TensorDict(seen, list(shape))
+
+    def of_stored_states(
+        self, batch: TensorDictBase, place: str, step: torch.Tensor
+    ) -> torch.Tensor:
+        """Values [B, actions] of the network at one step, from the state that the actor had.
+
+        Args:
+            batch: B sequences.
+            place: Which stored state, `first` or `last`.
+            step: Of which step that is, [B], counted from the first that is learned from.
+        """
+        rows, at = torch.arange(len(step)), step + self.settings["BurnInTransform.burn_in"]
+        seen = {name: batch[name][rows, at] for name in SHOWN}
+        seen |= {name: batch[f"{place}_{name}"] for name in STATE}
+        seen["is_init"] = torch.zeros(len(step), 1, dtype=torch.bool)  # which would forget
+        params = self.value_network_params
+        with torch.no_grad(), params.to_module(self.value_network), set_recurrent_mode(False):
+            told = self.value_network(TensorDict(seen, [len(step)]))
+        values: torch.Tensor = told["action_value"]
+        return values
+
+
+@dataclasses.dataclass(frozen=True)
+class Components:
+    """What R2D2 learns with.
+
+    Attributes:
+        network: The learner's.
+        actor: A copy of it that lags behind.
+        exploration: Puts random actions in the place of some, of each actor as often as it does.
+        loss: Holds the network and its target.
+        optimizer: Of the network.
+        targets: Copies it to the target.
+        max_norm: Norm to clip gradients at; None is off.
+    """
+
+    network: TensorDictSequential
+    actor: TensorDictSequential
+    exploration: EGreedyModule
+    loss: SequenceLoss
+    optimizer: torch.optim.Optimizer
+    targets: HardUpdate
+    max_norm: float | None
+
+
+@dataclasses.dataclass
+class Lag:
+    """Steps that each actor took since it got the learner's parameters."""
+
+    steps: int = 0
+
+    def refresh(self, components: Components, steps: int, every: int) -> None:
+        """Counts the steps of a round; copies the parameters where it is time to."""
+        self.steps += steps
+        if self.steps >= every:
+            components.actor.load_state_dict(components.network.state_dict())
+            self.steps = 0
+
+
+def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor) -> None:
+    """Trains to the end."""
+    settings, actors = native.settings, context.n_envs
+    seed_generators(settings["seed"])
+    components = build(settings, context.task, actors)
+    explorer = TensorDictSequential(components.actor, components.exploration)
+    last_step, primer = LastStep(context.task.choices), components.actor[1].make_tensordict_primer()
+    transforms = InitTracker(), DoubleToFloat(), last_step, primer
+    collector = make_collector(
+        make_env, actors, explorer, settings, *transforms, boundary=monitor.boundary
+    )
+    memory, progress, means, lag = SequenceMemory(settings, actors), Progress(), Means(), Lag()
+    counters = progress, means, lag, memory.tapes, memory.strategy, memory.numbers
+    state = going_on(collector, components, memory.buffer, *counters)
+    policy = GreedyWithMemory(components.network, context.task.choices)
+    attach(monitor, policy, components.loss, NETWORKS, state)
+    for data in collector:
+        memory.extend(data)
+        progress.collected += data.numel()
+        if progress.collected >= settings["loop.learning_starts"]:
+            _learn(components, memory, progress, means, monitor)
+        lag.refresh(components, data.numel() // actors, settings["loop.actor_refresh"])
+    collector.shutdown()
+
+
+def build(settings: Mapping[str, Any], task: Task, actors: int = 1) -> Components:
+    """Networks, loss and optimiser as they are before the first update."""
+    network = recurrent_network(settings, task)
+    actor = copy.deepcopy(network).requires_grad_(False)
+    shares = epsilons(settings["loop.epsilon_base"], settings["loop.epsilon_exponent"], actors)
+    exploration = EGreedyModule(Composite(action=OneHot(task.choices)), 1.0, 0.0)
+    exploration.eps = torch.tensor(shares if actors > 1 else shares[0], dtype=torch.float32)
+    loss = SequenceLoss(network, settings)
+    optimizer = torch.optim.Adam(
+        loss.parameters(), lr=settings["Adam.lr"], eps=settings["Adam.eps"]
+    )
+    interval = settings["HardUpdate.value_network_update_interval"]
+    targets = HardUpdate(loss, value_network_update_interval=interval)
+    max_norm = settings["clip_grad_norm_.max_norm"]
+    return Components(network, actor, exploration, loss, optimizer, targets, max_norm)
+
+
+def _learn(
+    components: Components,
+    memory: SequenceMemory,
+    progress: Progress,
+    means: Means,
+    monitor: Monitor,
+) -> None:
+    """The updates of a round."""
+    settings, stale = components.loss.settings, dict[str, float]()
+    for left in reversed(range(settings["script.num_updates"])):
+        progress.updates += 1
+        records = not left and means.updates + 1 >= loop.RECORD_EVERY
+        places, weights, batch = memory.sample()
+        told = components.loss(batch, torch.from_numpy(weights).float())
+        if records:  # of the network as it is before the step
+            stale = staleness(components.loss, batch, told["values"])
+        means.add(step(components, told["loss"]))
+        errors, share = told["errors"].numpy(), settings["loop.max_error_share"]
+        memory.strategy.update(places, sequence_errors(errors, batch["length"].numpy(), share))
+        if records:
+            monitor.record(means.take() | {"learning_rate": settings["Adam.lr"]} | stale)
+
+
+def step(components: Components, loss: torch.Tensor) -> dict[str, torch.Tensor]:
+    """One step of the network, and perhaps a copy to its target.
+
+    Returns:
+        Metrics by their name in the trace.
+    """
+    components.optimizer.zero_grad()
+    loss.backward()
+    if components.max_norm is not None:
+        nn.utils.clip_grad_norm_(components.loss.parameters(), components.max_norm)
+    components.optimizer.step()
+    components.targets.step()
+    return {"loss/critic": loss.detach()}
+
+
+def staleness(loss: SequenceLoss, batch: TensorDictBase, values: torch.Tensor) -> dict[str, float]:
+    """Mean Q-value discrepancy at the first and the last step that are learned from.
+
+    Of sequences in the middle of an episode; at its beginning the state is zero for everybody.
+
+    Args:
+        loss: Holds the network.
+        batch: B sequences.
+        values: Of the network as it is, [B, m + 1, actions].
+
+    Returns:
+        By its name in the trace; empty where no sequence is in the middle of an episode.
+    """
+    inner = torch.nonzero(batch["begin"] > 0).squeeze(-1)
+    if not len(inner):
+        return {}
+    batch, unrolled = batch[inner], values[inner, :-1].numpy()
+    lengths, found = batch["length"], {"discrepancy/sequences": float(len(inner))}
+    for place, step in (("first", torch.zeros_like(lengths)), ("last", lengths - 1)):
+        stored = loss.of_stored_states(batch, place, step).numpy()
+        each = discrepancy(unrolled, stored, step.numpy(), lengths.numpy())
+        found[f"discrepancy/{place}"] = float(each.mean())
+    return found

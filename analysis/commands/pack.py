@@ -1,0 +1,50 @@
+"""Writes all runs of a study, with their evaluations and records, into one Parquet file."""
+
+import argparse
+from pathlib import Path
+
+from rich.text import Text
+
+from analysis.commands.shell import (
+    RESULTS_HELP,
+    CommandError,
+    make_console,
+    read_results,
+    writing_to,
+)
+from analysis.data.packed import SUFFIX, write_packed
+from analysis.data.runs import Read
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command line."""
+    parser.add_argument("results", type=Path, help=RESULTS_HELP)
+    parser.add_argument("--output", type=Path, help=f"file; default: RESULTS{SUFFIX}")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes the file and says where it is.
+
+    Raises:
+        CommandError: There are no runs, or nowhere to write.
+    """
+    found = read_results(options.results)
+    path = options.output or options.results.absolute().with_suffix(SUFFIX)
+    write(found, path)
+    return 0
+
+
+def write(found: Read, path: Path) -> None:
+    """Writes a file of packed runs and says what is in it.
+
+    Raises:
+        CommandError: There is nowhere to write, or the name is no Parquet file's.
+    """
+    if path.suffix != SUFFIX:
+        raise CommandError(f"--output={path}: give a file that ends in {SUFFIX}.")
+    with writing_to(path.parent):
+        write_packed(found, path)
+    counts = f"{len(found.runs)} runs that can be used, {len(found.excluded)} that cannot"
+    console = make_console()
+    console.print(Text(f"Packed: {path}: {counts}."), soft_wrap=True)
+    console.print(Text(f"Read it as a folder of runs: parallax report {path}"), soft_wrap=True)

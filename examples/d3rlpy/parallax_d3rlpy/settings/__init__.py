@@ -1,0 +1,1 @@
+"""Unified hyperparameters to the options of d3rlpy, a module per algorithm."""

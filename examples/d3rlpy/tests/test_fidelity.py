@@ -1,0 +1,32 @@
+"""A run through the harness ends in the same weights as d3rlpy alone, bit for bit.
+
+Run by the interpreter of the study, with the interpreter of d3rlpy named in D3RLPY_PYTHON.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.contract.interpreter import lend_project
+
+PYTHON = os.environ.get("D3RLPY_PYTHON")
+ALONE = Path(__file__).with_name("alone.py")
+pytestmark = pytest.mark.skipif(not PYTHON, reason="D3RLPY_PYTHON names no interpreter")
+
+
+def test_harness_changes_nothing(tmp_path):
+    told = {"capture_output": True, "text": True}
+    asked = ["algorithm=td3", "env=InvertedPendulum-v4", "seed=5", "steps=360", "eval_every=180"]
+    asked += ["alignment=full", "hyperparameters.learning_starts=300", "eval_episodes=2"]
+    command = [sys.executable, "-m", "harness", "framework=d3rlpy", f"framework.python={PYTHON}"]
+    command += ["hps=d3rlpy", *asked, f"results_dir={tmp_path}"]
+    done = subprocess.run(command, **told)
+    assert done.returncode == 0, done.stderr
+    (path,) = tmp_path.rglob("run.json")
+    alone = subprocess.run([PYTHON, str(ALONE)], env=lend_project(dict(os.environ)), **told)
+    assert alone.returncode == 0, alone.stderr
+    assert json.loads(path.read_text())["weights_sha256"] == alone.stdout.split()[-1]

@@ -1,0 +1,176 @@
+"""Recurrent replay distributed DQN."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from envs.tasks import Task
+from harness.contract.algorithms.base import Actions, field_names
+from harness.contract.algorithms.off_policy import CopiedTargets
+from harness.contract.fields import SpecError, bounded
+
+
+@dataclasses.dataclass(frozen=True)
+class R2D2(CopiedTargets):
+    """Recurrent replay distributed DQN (Kapturowski et al. 2019, ICLR).
+
+    Actors are copies of the environment that are stepped together (`n_envs`), each with its own
+    share of random actions, and with parameters that lag behind the learner's.
+
+    Attributes:
+        learning_rate: Adam step size.
+        batch_size: Sequences per gradient step.
+        buffer_size: Environment transitions the replay buffer holds. Each of its sequences counts
+            those by which it goes beyond the one before: `sequence_length` less `overlap`.
+        learning_starts: Environment transitions before the first update. Actors act as ever then.
+        tau: Weight of the online network in a target update; 1 copies it.
+        gamma: Discount factor per environment step.
+        env_steps_per_round: Environment transitions of all actors between rounds of gradient steps.
+        gradient_steps_per_round: Gradient steps in a round.
+        target_update_interval: Environment transitions between target updates. The paper counts
+            gradient steps.
+        n_step: Rewards that a target sums before it bootstraps; fewer at the end of a sequence.
+        value_rescaling: Epsilon of h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x, in which units
+            the network's values are; null leaves them in units of return.
+        sequence_length: Steps of a sequence that are learned from, m.
+        overlap: Steps that a sequence shares with the one before of its episode.
+        burn_in: Steps before a sequence that only bring its recurrent state up to date, l. At the
+            beginning of an episode there are fewer.
+        stored_state: Whether a sequence begins in the recurrent state that its actor had; else in
+            zeros.
+        last_step_inputs: Whether the network sees the last action and reward besides the
+            observation.
+        priority_exponent: Of a sequence's priority; 0 draws all alike.
+        importance_exponent: Of the weights that make up for it.
+        max_error_share: Eta: a sequence's priority is so much of the largest of its absolute
+            errors, and the rest of their mean.
+        epsilon_base: Of the share of random actions of actor i of N,
+            base^(1 + exponent i / (N - 1)) as in Ape-X (Horgan et al. 2018). A single actor has
+            that of the middle, 1/2 in place of i / (N - 1).
+        epsilon_exponent: See above.
+        actor_refresh: Steps that each actor takes between two copies of the learner's parameters;
+            at the head of a round.
+        double_q: Whether the online network chooses the action whose target value counts.
+        dueling: Whether the value of a state and the advantages of actions come from heads of
+            their own.
+        max_grad_norm: Gradient norm to clip at; null is off.
+        adam_eps: Adam's denominator constant.
+        hidden_sizes: Units per layer before the LSTM.
+        lstm_size: Units of the LSTM.
+        head_sizes: Units per layer after the LSTM, of each head.
+        bootstrap_truncation: Whether a time limit is bootstrapped through.
+    """
+
+    label: ClassVar[str] = "R2D2"
+    actions: ClassVar[Actions] = "discrete"
+    small: ClassVar[Mapping[str, Any]] = {
+        **CopiedTargets.small,
+        "learning_rate": 0.03,
+        # A multiple of the rounds above, and so long that networks and targets disagree.
+        "target_update_interval": 32,
+        "n_step": 2,
+        # Losses are read in units of reward.
+        "value_rescaling": None,
+        "sequence_length": 4,
+        "overlap": 2,
+        "burn_in": 2,
+        "priority_exponent": 0.9,
+        "importance_exponent": 0.6,
+        "epsilon_base": 0.6,
+        "epsilon_exponent": 1.0,
+        "actor_refresh": 2,
+        # Not far below what gradients are, so that less clips.
+        "max_grad_norm": 10.0,
+        # Widths that no other layer has.
+        "lstm_size": 5,
+        "head_sizes": (6,),
+    }
+    varied: ClassVar[Mapping[str, Any]] = {
+        "learning_starts": 32,
+        "max_grad_norm": 0.5,
+        "stored_state": False,
+        "burn_in": 0,
+    }
+    alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        **CopiedTargets.alternatives,
+        "learning_rate": (0.02,),
+        "tau": (0.5,),
+        "target_update_interval": (16,),
+        "n_step": (3,),
+        "value_rescaling": (1e-3, None),
+        "sequence_length": (6,),
+        "overlap": (1,),
+        "burn_in": (1,),
+        "stored_state": (False, True),
+        "last_step_inputs": (False, True),
+        "priority_exponent": (0.1,),
+        "importance_exponent": (0.1,),
+        "max_error_share": (0.1,),
+        "epsilon_base": (0.9,),
+        "epsilon_exponent": (0.1,),
+        "actor_refresh": (1000,),
+        "double_q": (True, False),
+        "dueling": (True, False),
+        "max_grad_norm": (0.01,),
+        "lstm_size": (7,),
+        "head_sizes": ((9,),),
+    }
+
+    learning_rate: float = bounded(above=0)
+    batch_size: int = bounded(minimum=1)
+    buffer_size: int = bounded(minimum=1)
+    learning_starts: int = bounded(minimum=0)
+    tau: float = bounded(above=0, maximum=1)
+    gamma: float = bounded(minimum=0, maximum=1)
+    env_steps_per_round: int = bounded(minimum=1)
+    gradient_steps_per_round: int = bounded(minimum=1)
+    target_update_interval: int = bounded(minimum=1)
+    n_step: int = bounded(minimum=1)
+    value_rescaling: float | None = bounded(above=0)
+    sequence_length: int = bounded(minimum=1)
+    overlap: int = bounded(minimum=0)
+    burn_in: int = bounded(minimum=0)
+    stored_state: bool = bounded()
+    last_step_inputs: bool = bounded()
+    priority_exponent: float = bounded(minimum=0)
+    importance_exponent: float = bounded(minimum=0)
+    max_error_share: float = bounded(minimum=0, maximum=1)
+    epsilon_base: float = bounded(minimum=0, maximum=1)
+    epsilon_exponent: float = bounded(minimum=0)
+    actor_refresh: int = bounded(minimum=1)
+    double_q: bool = bounded()
+    dueling: bool = bounded()
+    max_grad_norm: float | None = bounded(above=0)
+    adam_eps: float = bounded(above=0)
+    hidden_sizes: tuple[int, ...] = bounded(minimum=1, filled=True)
+    lstm_size: int = bounded(minimum=1)
+    head_sizes: tuple[int, ...] = bounded(minimum=1, filled=True)
+    bootstrap_truncation: bool = bounded()
+
+    @property
+    def sees_rewards(self) -> bool:
+        """Among the last step's inputs."""
+        return self.last_step_inputs
+
+    def on_task(self, task: Task) -> Self:
+        """These values, which must leave each sequence a step of its own."""
+        if self.overlap >= self.sequence_length:
+            raise SpecError(
+                f"hyperparameters.overlap={self.overlap} must be below "
+                f"hyperparameters.sequence_length={self.sequence_length}: a sequence begins that "
+                "much later than the one before."
+            )
+        if self.buffer_size < self.sequence_length - self.overlap:
+            raise SpecError(
+                f"hyperparameters.buffer_size={self.buffer_size} holds no sequence: use "
+                f"{self.sequence_length - self.overlap} or more."
+            )
+        return super().on_task(task)
+
+    def random_steps(self, steps: int) -> int:
+        """None: actors follow their own shares of random actions from the first step on."""
+        return 0
+
+
+# One framework has it, which exposes all but these.
+R2D2.thesis_fields = frozenset(field_names(R2D2)) - {"tau", "bootstrap_truncation"}

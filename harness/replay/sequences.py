@@ -1,0 +1,107 @@
+"""What R2D2 makes of a sequence's values: targets, a priority, and how stale its state is.
+
+Formulas of Kapturowski et al., Recurrent Experience Replay in Distributed Reinforcement Learning,
+ICLR 2019. B sequences of up to m steps; steps behind a sequence's end count for nothing.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.replay.strategy import Floats
+
+Array = NDArray[Any]
+
+
+def rescaled(values: Array, epsilon: float) -> Floats:
+    """h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x.
+
+    Args:
+        values: In units of return.
+        epsilon: Above 0.
+    """
+    x = np.asarray(values, np.float64)
+    return np.asarray(np.sign(x) * (np.sqrt(np.abs(x) + 1) - 1) + epsilon * x)
+
+
+def restored(values: Array, epsilon: float) -> Floats:
+    """The inverse of `rescaled`: sign(x) (((sqrt(1 + 4 e (|x| + 1 + e)) - 1) / (2 e))^2 - 1)."""
+    x = np.asarray(values, np.float64)
+    root = (np.sqrt(1 + 4 * epsilon * (np.abs(x) + 1 + epsilon)) - 1) / (2 * epsilon)
+    return np.asarray(np.sign(x) * (root**2 - 1))
+
+
+def n_step_returns(
+    rewards: Array, values: Array, lengths: Array, ended: Array, gamma: float, n: int
+) -> Floats:
+    """Targets: sum of gamma^k r(t + k) for k < K, plus gamma^K v(t + K).
+
+    K is n; where fewer rewards are left in a sequence, the sum goes to its last one and the value
+    behind that bootstraps, unless the episode ended there.
+
+    Args:
+        rewards: Of each step, [B, m].
+        values: Of the states that steps begin in, and of the one behind the last, [B, m + 1], in
+            units of return.
+        lengths: Steps of each sequence, [B], from 1 to m.
+        ended: Whether the episode ended with the last of them and its end is worth nothing, [B].
+        gamma: Discount factor.
+        n: Rewards summed at most.
+
+    Returns:
+        float64[B, m]; behind a sequence's end 0.
+    """
+    steps = np.arange(rewards.shape[1])
+    last = np.asarray(lengths)[:, None]
+    inside = steps < last
+    total = np.zeros(rewards.shape)
+    paid = np.pad(np.where(inside, rewards, 0.0), ((0, 0), (0, n)))
+    for k in range(n):
+        total += gamma**k * paid[:, k : k + rewards.shape[1]]
+    to = np.minimum(steps + n, last)
+    bootstrap = np.take_along_axis(np.asarray(values, np.float64), to, axis=1)
+    counts = ~((to == last) & np.asarray(ended)[:, None])
+    total += np.where(counts, gamma ** (to - steps).clip(min=0) * bootstrap, 0.0)
+    return np.where(inside, total, 0.0)
+
+
+def sequence_errors(errors: Array, lengths: Array, max_share: float) -> Floats:
+    """What priorities are made of: eta max |delta| + (1 - eta) mean |delta|, float64[B].
+
+    Args:
+        errors: Of each step, [B, m].
+        lengths: Steps of each sequence, [B].
+        max_share: Eta.
+    """
+    inside = np.arange(errors.shape[1]) < np.asarray(lengths)[:, None]
+    absolute = np.where(inside, np.abs(np.asarray(errors, np.float64)), 0.0)
+    mean = absolute.sum(axis=1) / lengths
+    return np.asarray(max_share * absolute.max(axis=1) + (1 - max_share) * mean)
+
+
+def discrepancy(unrolled: Array, stored: Array, step: Array, lengths: Array) -> Floats:
+    """Q-value discrepancy ||q(h^) - q(h)||_2 / |max q(h^)| of each sequence at one step, [B].
+
+    Both values are of the current network: h^ is the state it was trained from, unrolled through
+    the sequence, and h the one that the actor had at that step. The largest value is over all
+    actions and steps.
+
+    Args:
+        unrolled: q(h^) at all steps, [B, m, actions].
+        stored: q(h) at one step, [B, actions].
+        step: Which one, [B].
+        lengths: Steps of each sequence, [B].
+    """
+    q = np.asarray(unrolled, np.float64)
+    inside = np.arange(q.shape[1]) < np.asarray(lengths)[:, None]
+    largest = np.where(inside, q.max(axis=2), -np.inf).max(axis=1)
+    here = q[np.arange(len(q)), step]
+    distance = np.linalg.norm(here - np.asarray(stored, np.float64), axis=1)
+    return np.asarray(distance / np.maximum(np.abs(largest), np.finfo(np.float64).tiny))
+
+
+def epsilons(base: float, exponent: float, actors: int) -> Floats:
+    """Shares of random actions base^(1 + exponent i / (N - 1)), float64[N]; 1/2 for N = 1."""
+    places = np.linspace(0, 1, actors) if actors > 1 else np.array([0.5])
+    return np.asarray(base ** (1 + exponent * places))

@@ -1,0 +1,103 @@
+"""Replay other than uniform in CleanRL: its own scripts, with transitions chosen and weighed."""
+
+import numpy as np
+import pytest
+import torch
+
+from adapters.cleanrl import train
+from adapters.torch_common.strategic import Strategic
+from envs.make import make_training_env
+from harness.conformance.exits import prepared_run
+from harness.conformance.resuming import check_killed_run
+from harness.contract.replay import make_replay
+from harness.interventions.catalogue import replacement
+
+ALGORITHMS = ["dqn", "ddpg", "td3", "sac"]
+OFTEN = {"sweep_every": 48, "predict_every": 24}
+
+
+class Listener:
+    """A monitor that keeps what it is told."""
+
+    def __init__(self):
+        self.metrics, self.parts = [], {}
+
+    def attach(self, *parts):
+        pass
+
+    def boundary(self):
+        pass
+
+    def record(self, metrics):
+        self.metrics.append(metrics)
+
+    def account(self, parts):
+        self.parts |= parts
+
+
+def learn(algorithm, replay, steps=96):
+    """Runs a script to its end: its global names, and what it told."""
+    run = prepared_run("cleanrl", algorithm, steps=steps, eval_every=steps, replay=replay)
+    names, told = {}, Listener()
+    env = lambda: make_training_env(  # noqa: E731
+        run.spec.env, wrappers="none", gamma=0.99, before_step=lambda: None
+    )
+    with replacement(run.interventions).made():
+        train.train_with_names(algorithm, run.native, run.context, env, told, names)
+    return names, told
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_sweeps_and_updates_mean_the_same_error(algorithm, monkeypatch):
+    # Without noise, which sweeps take from other numbers than updates.
+    monkeypatch.setattr(torch.distributions.Normal, "rsample", lambda self, shape=(): self.mean)
+    monkeypatch.setattr(torch, "randn_like", lambda like, **_: torch.zeros_like(like))
+    weighted, seen = Strategic.weighted, []
+
+    def spy(buffer, loss, currents, target):
+        with torch.no_grad():
+            told = buffer._errors(buffer.at(buffer.replayer.drawn))
+        gaps = torch.stack([(one - target).flatten() for one in currents]).detach()
+        torch.testing.assert_close(told, gaps, rtol=1e-5, atol=1e-5)
+        made = weighted(buffer, loss, currents, target)
+        # With alpha=0 all weights are 1, and the losses are upstream's.
+        torch.testing.assert_close(made, [loss(one, target) for one in currents])
+        seen.append(float(gaps.abs().max()))
+        return made
+
+    monkeypatch.setattr(Strategic, "weighted", spy)
+    learn(algorithm, {"name": "per", "alpha": 0.0, "epsilon": 0.0})
+    assert len(seen) > 5 and max(seen) > 0.1
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("name", ["per", "rank", "atdc", "imp"])
+def test_what_is_replayed_comes_from_the_errors(name, algorithm):
+    often = {"rank": {"sort_every": 2}, "atdc": {"sweep_every": 48}, "imp": OFTEN}
+    names, told = learn(algorithm, {"name": name, **often.get(name, {})})
+    strategy = names["rb"].replayer.strategy
+    assert strategy.added == strategy.size == 96
+    assert len(np.unique(strategy.errors[:96])) > 20  # those of replayed transitions
+    looks = [metrics for metrics in told.metrics if "replay/mape" in metrics]
+    assert bool(looks) == (name != "rank")
+    costs = told.parts["replay"]
+    assert costs["minibatches"] > 5 and costs["learning"] > 0 and costs["sampling"] > 0
+
+
+def test_transitions_are_those_that_uniform_replay_would_give():
+    buffer = learn("td3", "per")[0]["rb"]
+    places = np.array([0, 5, 90])
+    theirs = super(Strategic, buffer)._get_samples(places)
+    for ours, other in zip(buffer.at(places), theirs, strict=True):
+        assert ours is other is None or torch.equal(ours, other)
+
+
+def test_uniform_replay_leaves_the_script_its_own_buffer():
+    buffer = learn("dqn", "uniform")[0]["rb"]
+    assert type(buffer).__module__ == "stable_baselines3.common.buffers"
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "sac"])
+def test_killed_run_goes_on_bit_equal(algorithm, tmp_path):
+    replay = make_replay({"name": "imp", **OFTEN})
+    check_killed_run("cleanrl", algorithm, tmp_path / "run", replay=replay)

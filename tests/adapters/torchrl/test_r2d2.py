@@ -1,0 +1,256 @@
+"""R2D2's parts against what they should come to when each step is taken by itself."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import support
+import torch
+from tensordict import TensorDict
+
+from adapters.torchrl import TorchRLAdapter
+from adapters.torchrl.r2d2 import Lag, build, staleness, step
+from adapters.torchrl.recurrent import GreedyWithMemory
+from adapters.torchrl.sequences import SHOWN, STATE, Cut, SequenceMemory, Tape
+from envs.tasks import load_task
+from harness.contract.adapter import Context
+from harness.contract.algorithms import R2D2
+from harness.contract.fields import SpecError
+from harness.contract.memory import Remembering, begin
+from harness.contract.recipes import load_recipe
+from harness.replay.sequences import n_step_returns, rescaled, restored
+from harness.train.prepare import prepare
+
+TASK = load_task("MemoryChain-3-v0")
+M, L = 4, 3
+
+
+def settings(n_envs=1, **changes):
+    values = {**R2D2.small, "sequence_length": M, "overlap": 2, "burn_in": L, **changes}
+    hp = dataclasses.replace(load_recipe("r2d2", "cpu"), **values)
+    return TorchRLAdapter().translate("r2d2", hp, Context(TASK, 200, 0, n_envs)).settings
+
+
+def components(actors=1, **changes):
+    torch.manual_seed(0)
+    made = build(settings(actors, **changes), TASK, actors)
+    for parameter in made.loss.target_value_network_params.values(True, True):
+        parameter.data.add_(0.1)
+    return made
+
+
+def shown(number):
+    return {
+        "observation": np.array([number, 0.5], np.float32),
+        "last_action": np.array([number % 2, 1 - number % 2], np.float32),
+        "last_reward": np.array([number], np.float32),
+    }
+
+
+def taken(number):
+    state = {name: np.full((1, 5), number / 10, np.float32) for name in STATE}
+    action, reward = np.array([0, 1], np.int64), np.array([number], np.float32)
+    return {**shown(number), **state, "action": action, "reward": reward}
+
+
+def episode(tape, length, terminated=True):
+    """Sequences of an episode whose steps are numbered from 1."""
+    found = []
+    for number in range(1, length + 1):
+        done = number == length
+        found.append(tape.add(taken(number), shown(number + 1), done, done and terminated))
+    return [sequence for sequence in found if sequence is not None]
+
+
+def test_sequences_overlap_and_end_with_the_episode():
+    sequences = episode(Tape(Cut(M, 2, L)), 9)
+    begins = [(int(s["begin"]), int(s["length"]), int(s["burned"])) for s in sequences]
+    # The last holds one step that the one before it has not.
+    assert begins == [(0, 4, 0), (2, 4, 2), (4, 4, 3), (6, 3, 3)]
+    assert [bool(s["ended"]) for s in sequences] == [False, False, False, True]
+    third = sequences[2]
+    assert third["observation"][:, 0].tolist() == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert third["reward"][:, 0].tolist() == [5, 6, 7, 8]
+    last = sequences[3]  # with padding behind
+    assert last["observation"][:, 0].tolist() == [4, 5, 6, 7, 8, 9, 10, 0]
+    first = sequences[1]  # with padding before
+    assert first["observation"][:, 0].tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
+    stored = {p: third[f"{p}_recurrent_state_h"][0, 0] for p in ("start", "first", "last")}
+    assert stored == pytest.approx({"start": 0.2, "first": 0.5, "last": 0.8})
+
+
+def test_an_episode_that_ends_with_a_sequence_adds_none_and_the_next_begins_anew():
+    tape = Tape(Cut(M, 2, L))
+    assert [int(s["begin"]) for s in episode(tape, 6)] == [0, 2]
+    again = episode(tape, 1, terminated=False)
+    assert [(int(s["begin"]), int(s["length"]), bool(s["ended"])) for s in again] == [(0, 1, False)]
+
+
+def minibatch(lengths=(9,)):
+    tape = Tape(Cut(M, 2, L))
+    sequences = [s for length in lengths for s in episode(tape, length)]
+    return TensorDict(
+        {n: torch.from_numpy(np.stack([s[n] for s in sequences])) for n in sequences[0]},
+        [len(sequences)],
+    )
+
+
+def one_by_one(loss, params, sequence, start):
+    """Values of a sequence's steps, each taken alone with the state that the one before left."""
+    values, state = [], start
+    with torch.no_grad(), params.to_module(loss.value_network):
+        for at in range(L - int(sequence["burned"]), M + L + 1):
+            seen = {name: sequence[name][at][None] for name in SHOWN} | state
+            seen["is_init"] = torch.zeros(1, 1, dtype=torch.bool)
+            told = loss.value_network(TensorDict(seen, [1]))
+            state = {name: told["next", name] for name in STATE}
+            values.append(told["action_value"][0])
+    return torch.stack(values)[int(sequence["burned"]) :]
+
+
+@pytest.mark.parametrize("stored_state", [True, False])
+def test_unrolling_with_burn_in_is_taking_steps_one_by_one(stored_state):
+    loss, batch = components(stored_state=stored_state).loss, minibatch((9, 5))
+    for params in (loss.value_network_params, loss.target_value_network_params):
+        unrolled = loss.unrolled(batch, params).detach()
+        for row, sequence in enumerate(batch):
+            start = {name: sequence[f"start_{name}"][None] for name in STATE}
+            start = start if stored_state else {n: torch.zeros_like(v) for n, v in start.items()}
+            alone = one_by_one(loss, params, sequence, start)
+            assert torch.allclose(unrolled[row], alone, atol=1e-6)
+    online, target = (
+        loss.unrolled(batch, params)
+        for params in (loss.value_network_params, loss.target_value_network_params)
+    )
+    assert not torch.allclose(online, target, atol=1e-3)
+
+
+@pytest.mark.parametrize("epsilon", [None, 1e-3])
+@pytest.mark.parametrize("double_q", [True, False])
+def test_errors_and_loss_are_those_of_the_formulas(epsilon, double_q):
+    made = components(value_rescaling=epsilon, double_q=double_q)
+    batch = minibatch()
+    weights = torch.tensor([1.0, 0.5, 2.0, 0.25])
+    told = made.loss(batch, weights)
+    online = made.loss.unrolled(batch, made.loss.value_network_params).detach().numpy()
+    target = made.loss.unrolled(batch, made.loss.target_value_network_params).detach().numpy()
+    best = (online if double_q else target).argmax(-1)[..., None]
+    values = np.take_along_axis(target, best, -1)[..., 0]
+    values = values if epsilon is None else restored(values, epsilon)
+    rewards, lengths = batch["reward"][..., 0].numpy(), batch["length"].numpy()
+    aims = n_step_returns(rewards, values, lengths, batch["ended"].numpy(), 0.99, 2)
+    aims = aims if epsilon is None else rescaled(aims, epsilon)
+    inside = np.arange(M) < lengths[:, None]
+    errors = np.where(inside, online[:, :-1, 1] - aims, 0)
+    assert told["errors"].numpy() == pytest.approx(errors, abs=1e-5)
+    by_hand = (weights.numpy() * (errors**2).sum(1) / 2).mean()
+    assert told["loss"].item() == pytest.approx(by_hand, rel=1e-5)
+
+
+def test_burn_in_is_not_learned_from():
+    made = components()
+    batch = minibatch()
+    batch["observation"].requires_grad_(True)
+    made.loss(batch, torch.ones(4))["loss"].backward()
+    gradient = batch["observation"].grad[2].abs().sum(-1)
+    assert (gradient[:L] == 0).all() and (gradient[L : L + M] > 0).all()
+
+
+def test_targets_are_copied_at_their_interval_and_actors_when_it_is_time():
+    made = components(target_update_interval=6)  # in transitions, of which an update has one
+    before = made.loss.target_value_network_params.clone()
+    copies, lag = [], Lag()
+    frozen = {name: value.clone() for name, value in made.actor.state_dict().items()}
+    for number in range(1, 7):
+        step(made, made.loss(minibatch(), torch.ones(4))["loss"])
+        after = made.loss.target_value_network_params.clone()
+        copies += [number] if not (after == before).all() else []
+        before = after
+        lag.refresh(made, steps=2, every=6)
+        fresh = any(not torch.equal(frozen[n], v) for n, v in made.actor.state_dict().items())
+        assert fresh == (number >= 3)
+    assert copies == [6]
+
+
+def test_staleness_is_zero_at_first_from_stored_states_without_burn_in():
+    made = components()
+    batch = minibatch()
+    values = made.loss.unrolled(batch, made.loss.value_network_params).detach()
+    found = staleness(made.loss, batch, values)
+    assert found["discrepancy/sequences"] == 3 and found["discrepancy/first"] > 0
+    plain = components(burn_in=0)
+    tape = Tape(Cut(M, 2, 0))
+    rows = episode(tape, 9)
+    batch = TensorDict({n: torch.from_numpy(np.stack([s[n] for s in rows])) for n in rows[0]}, [4])
+    values = plain.loss.unrolled(batch, plain.loss.value_network_params).detach()
+    found = staleness(plain.loss, batch, values)
+    assert (
+        found["discrepancy/first"] == pytest.approx(0, abs=1e-6) and found["discrepancy/last"] > 0
+    )
+
+
+def test_policy_remembers_within_episodes_and_each_begin_forgets():
+    made = components(last_step_inputs=True)
+    policy = GreedyWithMemory(made.network, TASK.choices)
+    assert isinstance(policy, Remembering)
+    numbers = np.random.default_rng(0)
+    steps = numbers.normal(size=(4, 3, 2)).astype(np.float32)
+    first, second = begin(policy), begin(policy)
+    states = []
+    for observations in steps:
+        first(observations)
+        first.rewarded(np.ones(3))
+        states.append(first._carried["recurrent_state_h"].clone())
+    second(steps[0])
+    assert torch.equal(second._carried["recurrent_state_h"], states[0])
+    assert not torch.allclose(states[0], states[1])
+    assert np.array_equal(policy(steps[0]), policy(steps[0]))
+
+
+def test_memory_draws_by_priority_of_sequences():
+    memory = SequenceMemory(settings(buffer_size=100, priority_exponent=1.0), 1)
+    rows = 20
+    data = {name: torch.zeros(rows, *value.shape) for name, value in taken(1).items()}
+    data = {n: v.float() for n, v in data.items() if n != "reward"}
+    after = {name: torch.zeros(rows, *value.shape) for name, value in shown(1).items()}
+    flags = {name: torch.zeros(rows, 1, dtype=torch.bool) for name in ("done", "terminated")}
+    after |= flags | {"reward": torch.arange(rows).float()[:, None]}
+    memory.extend(TensorDict({**data, "next": TensorDict(after, [rows])}, [rows]))
+    assert len(memory.buffer) == 9  # of 20 steps, at 0, 2, ..., 16
+    memory.strategy.update(np.arange(9), np.array([1.0] + [0.0] * 7 + [3.0]))
+    drawn = np.concatenate([memory.sample()[0] for _ in range(100)])
+    shares = np.bincount(drawn, minlength=9) / len(drawn)
+    assert shares[[0, 8]] == pytest.approx([0.25, 0.75], abs=0.05)
+    _, _, batch = memory.sample()
+    assert set(batch["reward"][:, 0, 0].tolist()) <= {0.0, 16.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"learning_starts": 3}, "learning_starts=3: in torchrl it is at least sequence_length"),
+        ({"tau": 0.5}, "tau=0.5: in torchrl it is fixed at 1"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_by_name(changes, message):
+    with pytest.raises(SpecError, match=message):
+        settings(**changes)
+
+
+def test_rewards_that_only_training_scales_are_not_shown():
+    asked = {"wrappers": "normalized", "alignment": "full"}
+    with pytest.raises(SpecError, match="last_step_inputs=false"):
+        prepare(support.spec("torchrl", "r2d2", "cpu", **asked), TorchRLAdapter())
+    unseen = {"last_step_inputs": False}
+    prepare(support.spec("torchrl", "r2d2", "cpu", unseen, **asked), TorchRLAdapter())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"overlap": 4}, "overlap=4 must be below"), ({"buffer_size": 1}, "holds no sequence")],
+)
+def test_values_that_leave_no_sequence_are_refused(changes, message):
+    with pytest.raises(SpecError, match=message):
+        dataclasses.replace(
+            load_recipe("r2d2", "cpu"), sequence_length=M, **({"overlap": 2} | changes)
+        ).on_task(TASK)

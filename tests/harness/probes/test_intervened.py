@@ -1,0 +1,53 @@
+"""What a change promises of the probes, against what they answer."""
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.interventions import catalogue
+from harness.probes.intervened import broken
+from harness.probes.registry import PROBES
+from harness.probes.results import from_json
+
+ANSWERS = Path(__file__).parents[3] / "docs" / "differences.json"
+FACTOR, ORDER = "sac.critic_loss_factor", "sac.update_order"
+
+
+@pytest.fixture(scope="module")
+def report():
+    """Stored answers, with those of a changed framework that has the critic loss of CleanRL's."""
+    found = from_json(json.loads(ANSWERS.read_text()))
+    results = []
+    for result in found.results:
+        if result.probe in (FACTOR, ORDER):
+            whose = "cleanrl" if result.probe == FACTOR else "sb3"
+            answers = {**result.answers, "sb3+mine": result.answers[whose]}
+            results.append(dataclasses.replace(result, answers=answers))
+    return dataclasses.replace(found, results=tuple(results))
+
+
+@pytest.mark.parametrize(
+    ("answers", "complaint"),
+    [
+        (f"{FACTOR}: as in cleanrl", None),
+        (f"{FACTOR}: as in sb3", "promises that .* answers 'as in sb3', and it does not: mend"),
+        (f"{ORDER}: as in cleanrl", "and it does not: mend the piece"),
+        (f"{ORDER}: as in sb3", "and so it does without it: name a probe that the change moves"),
+        ("sac.nothing: 1", "no probe is called that: parallax probe --list"),
+    ],
+)
+def test_a_promise_is_kept_and_moves_an_answer(answers, complaint, report, tmp_path, monkeypatch):
+    entry = f"mine: {{does: So., algorithms: [sac], set: {{gamma: 1}}, answers: {{{answers}}}}}"
+    (tmp_path / catalogue.FILE).write_text(entry)
+    monkeypatch.setattr(catalogue, "_package_folder", lambda framework: tmp_path)
+    asked = [probe for probe in PROBES if probe.name in (FACTOR, ORDER)]
+    found = broken(report, "sb3", "mine", asked)
+    if complaint is None:
+        assert found == []
+    else:
+        (said,) = found
+        assert str(tmp_path / catalogue.FILE) in said and "mine" in said
+        assert re.search(complaint, said), said

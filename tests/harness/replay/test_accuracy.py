@@ -1,0 +1,103 @@
+"""How far believed priorities are from real ones, and what replaying costs, by hand."""
+
+import numpy as np
+import pytest
+
+from harness.replay.account import Account
+from harness.replay.accuracy import LOOKS, Looks, compare
+from harness.replay.making import make_strategy
+from tests.harness.replay.plain_tree import PlainTree
+
+REAL = np.array([2.0, 4.0, 6.0, 8.0])
+
+
+def filled(name, **fields):
+    usual = {"alpha": 1.0, "epsilon": 0.0}
+    made = make_strategy({"name": name, **usual, **fields}, 4, 100, PlainTree)
+    made.add(4)
+    made.update(np.arange(4), np.array([1.0, 2.0, 3.0, 4.0]))
+    return made
+
+
+def compared(made, real=REAL):
+    return compare(made, lambda places: real[places], np.random.default_rng(0))
+
+
+def test_priorities_that_all_grew_alike_are_known():
+    assert compared(filled("per")).mean == pytest.approx(0.0)
+
+
+def test_stored_priorities_err_by_what_has_changed():
+    # p = (1, 2, 3, 4) / 10 against q = (4, 3, 2, 1) / 10: errors 3/4, 1/3, 1/2, 3, drawn by p.
+    found = compared(filled("per"), np.array([4.0, 3.0, 2.0, 1.0]))
+    assert found.mean == pytest.approx(0.1 * 0.75 + 0.2 / 3 + 0.3 / 2 + 0.4 * 3, rel=0.15)
+    assert 0.5 <= found.median <= 0.76
+
+
+def test_imp_errs_by_the_sum_and_nothing_else():
+    made = filled("imp", sweep_every=4, predict_every=1)
+    made.sum = 25.0
+    real = np.array([8.0, 2.0, 9.0, 1.0])
+    assert compared(made, real).mean == pytest.approx(abs(20 / 25 - 1))
+    made.sum = None  # before the first sweep: what is stored
+    assert compared(made).mean == pytest.approx(0.0)
+
+
+def test_atdc_errs_by_its_model():
+    made = filled("atdc", sweep_every=4)
+    made.sweep(lambda places: 2 * made.errors[places] + 1)  # it learns 3, 5, 7, 9
+    assert compared(made, np.array([3.0, 5.0, 7.0, 9.0])).mean == pytest.approx(0.0, abs=1e-9)
+    assert compared(made).mean > 0.01
+
+
+def test_ranks_and_zero_priorities_are_not_compared():
+    assert compared(filled("rank")) is None
+    assert compared(filled("per"), np.zeros(4)) is None
+
+
+def test_looking_changes_nothing():
+    made = filled("imp", sweep_every=4)
+    before = made.errors.copy(), made.probabilities(np.arange(4)), made.added
+    compared(made)
+    after = made.errors, made.probabilities(np.arange(4)), made.added
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_looks_are_at_the_middle_of_equal_parts():
+    looks, made = Looks(0, 3000), filled("per")
+    at = []
+    for added in range(0, 3001, 10):
+        if looks.due(added):
+            made.added = added
+            looks.look(made, lambda places: REAL[places])
+            at.append(added)
+    assert at == list(range(50, 3000, 100)) and len(at) == LOOKS
+
+
+class Ticking(Account):
+    """An account whose clock is set by hand."""
+
+    now = 0.0
+
+    def clock(self):
+        return Ticking.now
+
+
+def test_learning_is_from_the_minibatch_to_the_last_step_without_priorities():
+    account = Ticking()
+    Ticking.now = 10.0
+    account.in_hand()
+    Ticking.now = 12.0
+    started = account.clock()
+    Ticking.now = 15.0
+    account.spent("priorities", started)
+    Ticking.now = 16.0
+    account.stepped()  # the critic's
+    Ticking.now = 18.0
+    account.stepped()  # the policy's
+    account.over()
+    Ticking.now = 50.0
+    account.stepped()  # of nobody's minibatch
+    told = account.told()
+    assert told["learning"] == 5.0 and told["priorities"] == 3.0 and told["minibatches"] == 1

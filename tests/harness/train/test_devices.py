@@ -1,0 +1,64 @@
+"""Where networks compute: part of a run's identity, and refused before training where it is not."""
+
+import pytest
+import support
+
+from adapters.torch_common import devices
+from harness.contract.adapter import load_adapter
+from harness.contract.fields import SpecError
+from harness.contract.run_spec import spec_from_dict, spec_to_dict
+from harness.train.prepare import prepare
+
+OFFERING = support.frameworks("sb3", "cleanrl", "tianshou", "skrl")
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Has so many devices of each kind; nothing is trained on them."""
+
+    def has(count):
+        monkeypatch.setattr(devices, "counted", lambda kind: count)
+
+    return has
+
+
+@pytest.mark.parametrize("framework", OFFERING)
+def test_gpu_is_refused_where_there_is_none_and_taken_where_there_is(framework, machine):
+    spec = support.spec(framework, "td3", device="cuda")
+    adapter = load_adapter(framework)
+    machine(0)
+    with pytest.raises(SpecError, match=r"device=cuda .*no cuda device.* Use device=cpu"):
+        prepare(spec, adapter)
+    assert prepare(spec, adapter, here=False).context.device == "cuda"  # another machine trains
+    machine(1)
+    assert prepare(spec, adapter).context.device == "cuda"
+    with pytest.raises(SpecError, match="device=cuda:1 "):
+        prepare(support.spec(framework, "td3", device="cuda:1"), adapter)
+    with pytest.raises(SpecError, match=r"device=tpu .*Use"):
+        prepare(support.spec(framework, "td3", device="tpu"), adapter)
+
+
+def test_the_framework_is_told(machine):
+    machine(1)
+    told = {"sb3": ("device", "cuda"), "cleanrl": ("cuda", True)}
+    for framework, (name, value) in told.items():
+        spec = support.spec(framework, "td3", device="cuda")
+        assert prepare(spec, load_adapter(framework)).native.settings[name] == value
+
+
+def test_framework_that_offers_none_says_so():
+    with pytest.raises(SpecError, match=r"device=cuda .*torchrl.*CPU only. Use device=cpu"):
+        prepare(support.spec("torchrl", "td3", device="cuda"), load_adapter("torchrl"))
+
+
+def test_device_is_part_of_the_path_unless_it_is_the_cpu():
+    assert "device" not in support.spec().variant
+    assert "device=cuda" in support.spec(device="cuda").variant.split(",")
+    with pytest.raises(SpecError, match="device='CUDA 0'"):
+        support.spec(device="CUDA 0")
+
+
+def test_records_of_before_are_of_the_cpu():
+    told = spec_to_dict(support.spec())
+    assert told.pop("device") == "cpu"
+    assert spec_from_dict(told).device == "cpu"
