@@ -20,6 +20,7 @@ _LABELS = {
     "torchrl": "TorchRL",
     "tianshou": "Tianshou",
     "skrl": "skrl",
+    "sbx": "sbx",
     "ppo": "PPO",
     "td3": "TD3",
     "sac": "SAC",
@@ -108,7 +109,7 @@ def suffix(
 
 def recipe_order(name: str) -> tuple[int, str]:
     """Sorts sets of hyperparameters as the thesis does, others by name behind them."""
-    order = ("sb3", "cleanrl", "torchrl", "tianshou", "skrl", "original")
+    order = ("sb3", "cleanrl", "torchrl", "tianshou", "skrl", "sbx", "original")
     return (order.index(name) if name in order else len(order), name)
 
 

@@ -52,9 +52,15 @@ ROOMS = {
     },
     "harness": {"harness.cli"},
     "adapters.torch_common": {"harness.contract", "harness.probes", "harness.replay"},
+    "adapters.jax_common": {"harness.contract", "harness.probes"},
+    "adapters.sb3_common": {"harness.contract"},
     "adapters.sb3": {
         *("adapters.torch_common", "harness.contract", "harness.probes", "harness.replay"),
-        "envs.tasks",
+        *("adapters.sb3_common", "envs.tasks"),
+    },
+    "adapters.sbx": {
+        *("adapters.torch_common", "adapters.jax_common", "adapters.sb3_common"),
+        *("harness.contract", "harness.probes", "envs.tasks"),
     },
     "analysis.stats": set(),
     "analysis.data": {"harness.record"},
@@ -89,8 +95,13 @@ FRAMEWORKS = {
     "adapters.torchrl": {"torchrl", "tensordict"},
     "adapters.tianshou": {"tianshou"},
     "adapters.skrl": {"skrl"},
+    "adapters.sbx": {"sbx", "stable_baselines3", "jax", "flax", "optax"},
 }
-ROOMS |= dict.fromkeys(FRAMEWORKS, ROOMS["adapters.sb3"])
+ROOMS = dict.fromkeys(FRAMEWORKS, ROOMS["adapters.sb3"]) | ROOMS
+FRAMEWORKS |= {
+    "adapters.sb3_common": {"stable_baselines3"},
+    "adapters.jax_common": {"jax", "flax", "optax"},
+}
 PACKAGES = {"torch"}.union(*FRAMEWORKS.values())
 # Learns where agents fail, with a network of its own; only `parallax challenge` loads it.
 LEARNS_ITSELF = "harness.policies.predictor"

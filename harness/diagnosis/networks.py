@@ -449,6 +449,8 @@ def effective_rank(features: Array) -> int:
 
 def _array(tensor: Any) -> Array | None:
     """A library's array as NumPy's; None for what is none, as inside of a vectorised call."""
+    if isinstance(tensor, np.ndarray):
+        return tensor
     try:
         return np.asarray(tensor.detach().cpu().numpy())
     except (AttributeError, RuntimeError, TypeError):
