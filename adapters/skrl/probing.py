@@ -96,8 +96,10 @@ def memory(agent: Agent) -> Mapping[str, NDArray[Any]]:
         "terminated": "terminated",
     }
     kept, count = agent.memory.tensors_view, len(agent.memory)
-    return {
+    arrays = {
         ours: np.array(kept[theirs][:count].detach().cpu(), dtype=float)
         for ours, theirs in names.items()
         if theirs in kept
     }
+    wide = ("observations", "actions", "next_observations")
+    return {name: array if name in wide else array[:, 0] for name, array in arrays.items()}
