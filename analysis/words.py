@@ -20,10 +20,12 @@ _LABELS = {
     "torchrl": "TorchRL",
     "tianshou": "Tianshou",
     "skrl": "skrl",
+    "sbx": "sbx",
     "ppo": "PPO",
     "td3": "TD3",
     "sac": "SAC",
     "dqn": "DQN",
+    "r2d2": "R2D2",
     "ddpg": "DDPG",
 }
 
@@ -107,7 +109,7 @@ def suffix(
 
 def recipe_order(name: str) -> tuple[int, str]:
     """Sorts sets of hyperparameters as the thesis does, others by name behind them."""
-    order = ("sb3", "cleanrl", "torchrl", "tianshou", "skrl", "original")
+    order = ("sb3", "cleanrl", "torchrl", "tianshou", "skrl", "sbx", "original")
     return (order.index(name) if name in order else len(order), name)
 
 

@@ -2,8 +2,9 @@
 
     python benchmarks/diagnosis.py faults               faulty programs, and their healthy twins
     python benchmarks/diagnosis.py sabotage             frameworks' own code, set wrong
+    python benchmarks/diagnosis.py planted              faults in frameworks' own code, and without
     python benchmarks/diagnosis.py healthy --seeds 2    false alarms in short runs of frameworks
-    python benchmarks/diagnosis.py cost --repeats 5     CPU time, watched over not watched
+    python benchmarks/diagnosis.py cost --repeats 6     CPU time, watched over not watched
     python benchmarks/diagnosis.py share                its own share of the time of a training
 
 Runs with an even seed are the half on which thresholds may be set; those with an odd seed judge.
@@ -32,7 +33,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
 import diagnosis_seams
 
-MODES = ("faults", "sabotage", "healthy", "judge", "cost", "share")
+MODES = ("faults", "sabotage", "planted", "healthy", "judge", "cost", "share")
 HALVES = {0: "set on", 1: "judged on"}
 FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou")
 ALGORITHMS = ("ppo", "dqn", "sac", "td3", "ddpg")
@@ -48,7 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=list(MODES))
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--steps", type=int, default=0, help="by algorithm without")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, default=Path("results/diagnosis-healthy"))
     parser.add_argument("--programs", nargs="*", help="numbers of posts; all without")
@@ -165,6 +166,61 @@ def sabotage(options: argparse.Namespace) -> None:
         print(f"{check:<15}{sum(hits)} of {len(hits)} found")
 
 
+def planted(options: argparse.Namespace) -> None:
+    """Which faults in frameworks' own code their check finds, and what it says without them."""
+    from diagnosis_planted import PLANTED, intervention
+
+    chosen = [
+        one
+        for one in PLANTED
+        if one.framework in options.frameworks
+        and one.algorithm in options.algorithms
+        and (not options.words or one.words in options.words)
+    ]
+    told: dict[tuple[str, str, str], dict[str, Any]] = {}
+    hits = 0
+    for one in chosen:
+        first = TASKS["discrete" if one.algorithm == "dqn" else "continuous"][0]
+        setting = one.framework, one.algorithm, one.task or first
+        if setting not in told:
+            told[setting] = _watched(setting, options.first_seed, {})
+            loud = [
+                f"{f['level'][0]} {n}" for n, f in told[setting].items() if f["level"] != "note"
+            ]
+            print(f"{' '.join(setting):<40}as it is: {', '.join(loud)}", flush=True)
+        found = _watched(setting, options.first_seed, {"intervention": intervention(one)})
+        names = [name for name in one.check.split("|") if name in found]
+        hit = bool(names) and not set(names) & set(told[setting])
+        hits += hit
+        where = f"{found[names[0]]['level']} at step {found[names[0]]['first_step']}" if hit else ""
+        more = [n for n, f in found.items() if f["level"] != "note" and n not in names]
+        print(
+            f"{one.framework:<9}{one.algorithm:<5}{one.words:<38}{intervention(one):<16}"
+            f"{one.check if hit else 'MISSED ' + one.check:<20}{where:<22}also {', '.join(more)}",
+            flush=True,
+        )
+        if hit:
+            print(f"         {found[names[0]]['seen']}", flush=True)
+    quiet = [
+        setting
+        for setting, found in told.items()
+        if not any(finding["level"] != "note" for finding in found.values())
+    ]
+    print(f"{hits} of {len(chosen)} found, and not without the fault; {len(quiet)} of {len(told)}")
+    print("settings without a fault had neither error nor warning")
+
+
+def _watched(setting: tuple[str, str, str], seed: int, changes: dict[str, Any]) -> dict[str, Any]:
+    """What a short run is told, by id."""
+    steps = PLANTED_STEPS.get(setting[1], 1200)
+    with tempfile.TemporaryDirectory() as folder:
+        where = *setting, seed, Path(folder), "on"
+        content, report = _run(*where, steps=steps, period=60, changes=changes)
+    if report["troubles"] or content["status"] != "completed":
+        print(f"    {content['status']}: {content['failure']} {report['troubles']}", flush=True)
+    return {finding["id"]: finding for finding in report["findings"]}
+
+
 def healthy(options: argparse.Namespace) -> None:
     """Trains healthy runs and keeps what their checks were shown; those there are stay."""
     import diagnosis_recorder as recorder
@@ -242,23 +298,31 @@ def _returns(folder: Path) -> str:
 
 def cost(options: argparse.Namespace) -> None:
     """CPU time of watched runs over that of runs that are not, in pairs in turn."""
+    import numpy as np
+    from scipy import stats
+
+    print("CPU time with over without, geometric mean of pairs and 95% interval of Student's t")
     for framework, algorithm, task in _settings(options):
-        if task == "Pendulum-v1":
+        if task not in (TASKS["continuous"][0], TASKS["discrete"][0]):
             continue
-        ratios = []
+        logs, steps = [], options.steps or COST_STEPS[algorithm]
         for repeat in range(options.repeats + 1):
             seconds = {}
             for mode in ("off", "on") if repeat % 2 else ("on", "off"):
                 with tempfile.TemporaryDirectory() as folder:
                     begun = time.process_time()
-                    steps = options.steps
-                    _run(framework, algorithm, task, 0, Path(folder), mode, steps=steps)
+                    length = steps if repeat else 600
+                    _run(framework, algorithm, task, 0, Path(folder), mode, steps=length)
                     seconds[mode] = time.process_time() - begun
             if repeat:  # the first pair imports the framework
-                ratios.append(seconds["on"] / seconds["off"])
-        middle = statistics.median(ratios)
-        spread = f"{min(ratios):.3f} to {max(ratios):.3f}"
-        print(f"{framework:<10}{algorithm:<6}{task:<22}{middle:.3f} ({spread}), n={len(ratios)}")
+                logs.append(np.log(seconds["on"] / seconds["off"]))
+        half = stats.t.ppf(0.975, len(logs) - 1) * np.std(logs, ddof=1) / np.sqrt(len(logs))
+        low, middle, high = np.exp(np.mean(logs) + half * np.array([-1, 0, 1]))
+        print(
+            f"{framework:<10}{algorithm:<6}{task:<22}{steps:>6} steps {middle:.3f} "
+            f"({low:.3f} to {high:.3f}), n={len(logs)} pairs",
+            flush=True,
+        )
 
 
 def share(options: argparse.Namespace) -> None:
@@ -271,7 +335,7 @@ def share(options: argparse.Namespace) -> None:
         for repeat in range(options.repeats + 1):
             seams = diagnosis_seams.Seams(diagnosis_seams.CLOCK)
             with tempfile.TemporaryDirectory() as folder, diagnosis_seams.placed(seams):
-                steps = options.steps if repeat else 600
+                steps = (options.steps or COST_STEPS[algorithm]) if repeat else 600
                 _run(framework, algorithm, task, 0, Path(folder), "on", steps=steps)
             if repeat:  # the first one imports the framework
                 found.append(diagnosis_seams.summary(seams, steps))
@@ -300,6 +364,10 @@ def _settings(options: argparse.Namespace) -> list[tuple[str, str, str]]:
 
 
 SABOTAGED = 2600
+COST_STEPS = {"ppo": 12_288, "dqn": 8000, "sac": 3000, "td3": 4000, "ddpg": 4000}
+"""Of some ten CPU seconds each."""
+
+PLANTED_STEPS = {"ppo": 1600, "dqn": 1300}
 STEPS = {"ppo": 3072, "dqn": 1600}
 SOUND: dict[str, Any] = {
     "learning_rate": 5e-4,

@@ -28,7 +28,9 @@ from harness.detection.hunt import BREAKS, EQUIVALENT, FOUND, MISSED, Fate, Know
 from harness.interventions.mutants import Mutant, mutants
 
 LIMIT = 120
-"""Seconds after which a mutant's process is ended: its training does not end."""
+"""Seconds of processor time after which a mutant's process is ended: its training does not end."""
+WAITING = 30
+"""How many times as long it may take by the clock, since others may be at work, too."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -96,7 +98,8 @@ def _in_child(work: Callable[[], None], limit: int) -> int:
     if not pid:
         code = 1
         try:
-            signal.alarm(limit)
+            signal.setitimer(signal.ITIMER_PROF, limit)
+            signal.alarm(WAITING * limit)
             work()
             code = 0
         except BaseException:

@@ -31,10 +31,6 @@ ROOMS = {
         *("envs.tasks", "harness.contract", "harness.record", "harness.cli.errors"),
         "harness.interventions",
     },
-    "harness.detection": {
-        *("envs", "harness.contract", "harness.record", "harness.interventions"),
-        "harness.probes",
-    },
     "harness.policies": {
         *("envs", "harness.contract", "harness.record", "harness.train"),
         *("harness.sweep.process", "harness.cli.trust", "harness.interventions"),
@@ -45,15 +41,26 @@ ROOMS = {
         "harness.policies",
         "harness.probes",  # what only targets see
     },
+    "harness.detection": {
+        *("envs", "harness.contract", "harness.record", "harness.interventions"),
+        *("harness.probes", "harness.conformance"),
+    },
     "harness.cli": {
+        "harness.detection",
         *("envs.tasks", "harness.contract", "harness.record", "harness.train", "harness.sweep"),
         *("harness.policies", "harness.diagnosis", "harness.interventions", "harness.probes"),
     },
     "harness": {"harness.cli"},
     "adapters.torch_common": {"harness.contract", "harness.probes", "harness.replay"},
+    "adapters.jax_common": {"harness.contract", "harness.probes"},
+    "adapters.sb3_common": {"harness.contract"},
     "adapters.sb3": {
         *("adapters.torch_common", "harness.contract", "harness.probes", "harness.replay"),
-        "envs.tasks",
+        *("adapters.sb3_common", "envs.tasks"),
+    },
+    "adapters.sbx": {
+        *("adapters.torch_common", "adapters.jax_common", "adapters.sb3_common"),
+        *("harness.contract", "harness.probes", "envs.tasks"),
     },
     "analysis.stats": set(),
     "analysis.data": {"harness.record"},
@@ -88,8 +95,13 @@ FRAMEWORKS = {
     "adapters.torchrl": {"torchrl", "tensordict"},
     "adapters.tianshou": {"tianshou"},
     "adapters.skrl": {"skrl"},
+    "adapters.sbx": {"sbx", "stable_baselines3", "jax", "flax", "optax"},
 }
-ROOMS |= dict.fromkeys(FRAMEWORKS, ROOMS["adapters.sb3"])
+ROOMS = dict.fromkeys(FRAMEWORKS, ROOMS["adapters.sb3"]) | ROOMS
+FRAMEWORKS |= {
+    "adapters.sb3_common": {"stable_baselines3"},
+    "adapters.jax_common": {"jax", "flax", "optax"},
+}
 PACKAGES = {"torch"}.union(*FRAMEWORKS.values())
 # Learns where agents fail, with a network of its own; only `parallax challenge` loads it.
 LEARNS_ITSELF = "harness.policies.predictor"

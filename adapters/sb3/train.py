@@ -1,7 +1,6 @@
 """Trains with SB3's public classes; with uniform replay nothing of SB3 is replaced."""
 
 import contextlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +9,15 @@ import numpy as np
 import stable_baselines3
 import torch
 from numpy.typing import NDArray
-from stable_baselines3.common import utils
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.logger import KVWriter, Logger
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.monitor import Monitor as SB3Monitor
-from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from adapters.sb3 import images
 from adapters.sb3.replay import StrategicBuffer, errors_of
+from adapters.sb3_common.arguments import resolve
+from adapters.sb3_common.reporting import MonitorWriter, Rounds
 from adapters.torch_common import convolutions
 from adapters.torch_common.parameters import copies, lay_in
 from adapters.torch_common.state import resumable
@@ -42,41 +40,6 @@ METRICS = {
 """SB3's names of logged values to those of the trace."""
 
 
-class MonitorWriter(KVWriter):
-    """An SB3 log output that hands what SB3 logs to the monitor."""
-
-    def __init__(self, monitor: Monitor) -> None:
-        self._monitor = monitor
-
-    def write(
-        self, key_values: dict[str, Any], key_excluded: dict[str, Any], step: int = 0
-    ) -> None:
-        """Passes on the values that have a name in the trace."""
-        known = {METRICS[key]: float(key_values[key]) for key in key_values if key in METRICS}
-        if "train/loss" in key_values and "train/value_loss" not in key_values:  # of DQN
-            known["loss/critic"] = float(key_values["train/loss"])
-        if "train/entropy_loss" in key_values:  # SB3 logs minus the entropy
-            known["policy/entropy"] = -float(key_values["train/entropy_loss"])
-        self._monitor.record(known)
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-class Rounds(BaseCallback):
-    """Tells the monitor of the head of SB3's loop: all steps so far are learned from."""
-
-    def __init__(self, monitor: Monitor) -> None:
-        super().__init__()
-        self._monitor = monitor
-
-    def _on_rollout_start(self) -> None:
-        self._monitor.boundary()
-
-    def _on_step(self) -> bool:
-        return True
-
-
 def train(
     algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
 ) -> None:
@@ -89,7 +52,7 @@ def train(
 
     model = build(algorithm, native, context, make)
     rounds = Rounds(monitor)
-    model.set_logger(Logger(folder=None, output_formats=[MonitorWriter(monitor)]))
+    model.set_logger(Logger(folder=None, output_formats=[MonitorWriter(monitor, METRICS)]))
     monitor.attach(
         lambda observations: greedy(model, observations),
         lambda: weights(model),
@@ -112,7 +75,8 @@ def build(algorithm: str, native: Native, context: Context, make_env: MakeEnv) -
     model_class: type[BaseAlgorithm] = getattr(stable_baselines3, algorithm.upper())
     # What SB3 itself does to a single environment, for any number of them.
     envs = DummyVecEnv([lambda: SB3Monitor(make_env())] * context.n_envs)
-    arguments = resolve(native.settings, context.task.action_size)
+    classes = {"Convolutions": images.Convolutions}
+    arguments = resolve(native.settings, context.task.action_size, classes)
     # The same class but for the features extractor, which is ours for images.
     policy = "CnnPolicy" if context.task.image else "MlpPolicy"
     model = model_class(policy, envs, **with_strategy(arguments))
@@ -132,33 +96,6 @@ def with_strategy(arguments: dict[str, Any]) -> dict[str, Any]:
         "replay_buffer_class": StrategicBuffer,
         "replay_buffer_kwargs": arguments["replay_buffer_kwargs"] | settings,
     }
-
-
-def resolve(settings: Mapping[str, Any], action_size: int) -> dict[str, Any]:
-    """Keyword arguments: dotted names become nested, descriptions become objects."""
-    arguments: dict[str, Any] = {}
-    for name, value in settings.items():
-        *parents, leaf = name.split(".")
-        target = arguments
-        for parent in parents:
-            target = target.setdefault(parent, {})
-        target[leaf] = _object(value, action_size)
-    return arguments
-
-
-def _object(value: Any, action_size: int) -> Any:
-    match value:
-        case {"LinearSchedule": arguments}:
-            # Older releases have it as a function only.
-            linear = getattr(utils, "LinearSchedule", None) or utils.get_linear_fn
-            return linear(*arguments)
-        case {"NormalActionNoise": sigma}:
-            return NormalActionNoise(np.zeros(action_size), sigma * np.ones(action_size))
-        case {"Convolutions": _}:
-            return images.Convolutions
-        case {"OrnsteinUhlenbeckActionNoise": sigma}:
-            return OrnsteinUhlenbeckActionNoise(np.zeros(action_size), sigma * np.ones(action_size))
-    return value
 
 
 def save(model: BaseAlgorithm, path: Path) -> None:

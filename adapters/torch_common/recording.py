@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from adapters.torch_common import watch as torch_watch
 from adapters.torch_common.places import Scalars, upstream_line
+from adapters.torch_common.precision import doubled
 from adapters.torch_common.randomness import Dictated, Kernels, Undisturbed
 from harness.contract.events import (
     Backward,
@@ -161,12 +162,9 @@ class Recorder:
         subscribe(Forward, self._observe)
         subscribe(Backward, self._note_loss)
         self._scalars = self._dictating.scalars
-        with (
-            torch_watch.watching(self._events),
-            dictated(world),
-            self._dictating,
-            pause.closing(),
-        ):
+        watched = torch_watch.watching(self._events)
+        double = doubled(self._script.double)
+        with double, watched, dictated(world), self._dictating, pause.closing():
             yield
 
     def record(self, told: Mapping[str, float] | None = None) -> Record:

@@ -15,6 +15,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from adapters.torch_common.fitting import fitted
 from adapters.torch_common.graph import compared
 from harness.contract.events import (
     Backward,
@@ -60,7 +61,10 @@ def watching(events: Events) -> Iterator[None]:
 def _forward(layer: torch.nn.Module, inputs: tuple[Any, ...]) -> Forward:
     # What `parameters(recurse=False)` goes through, at a tenth of its time.
     own = [p for p in layer._parameters.values() if p is not None and not is_lazy(p)]
-    return Forward(layer, inputs, tuple(p.data_ptr() for p in own), lambda: _directly(inputs))
+    places = tuple(p.data_ptr() for p in own)
+    return Forward(
+        *(layer, inputs, places, lambda: _directly(inputs), lambda: fitted(layer, inputs))
+    )
 
 
 def _directly(inputs: tuple[Any, ...]) -> bool | None:

@@ -126,9 +126,9 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
         seen = {name: batch[name][rows, at] for name in SHOWN}
         seen |= {name: batch[f"{place}_{name}"] for name in STATE}
         seen["is_init"] = torch.zeros(len(step), 1, dtype=torch.bool)  # which would forget
-        with torch.no_grad(), self.value_network_params.to_module(self.value_network):
-            with set_recurrent_mode(False):
-                told = self.value_network(TensorDict(seen, [len(step)]))
+        params = self.value_network_params
+        with torch.no_grad(), params.to_module(self.value_network), set_recurrent_mode(False):
+            told = self.value_network(TensorDict(seen, [len(step)]))
         values: torch.Tensor = told["action_value"]
         return values
 
@@ -242,7 +242,7 @@ def step(components: Components, loss: torch.Tensor) -> dict[str, torch.Tensor]:
         Metrics by their name in the trace.
     """
     components.optimizer.zero_grad()
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     if components.max_norm is not None:
         nn.utils.clip_grad_norm_(components.loss.parameters(), components.max_norm)
     components.optimizer.step()

@@ -15,7 +15,7 @@ COLUMN, PAGE = 3.4, 7.0
 SMALL, MEDIUM, LARGE = 6.0, 7.0, 8.0  # points
 
 # Named here so that a framework keeps its colour in figures where another is missing.
-_FRAMEWORKS = ("cleanrl", "sb3", "torchrl", "tianshou", "skrl")
+_FRAMEWORKS = ("cleanrl", "sb3", "torchrl", "tianshou", "skrl", "sbx")
 
 # Blue, orange, green, vermilion, pink ... of a palette for colour-blind readers.
 _PALETTE = "colorblind"

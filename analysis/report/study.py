@@ -102,6 +102,7 @@ def absent(loaded: Loaded) -> tuple[str, ...]:
 # Of the packages that a run recorded, these are told, and what bears its framework's name.
 PACKAGES = (
     *("stable_baselines3", "cleanrl", "torchrl", "tensordict", "tianshou", "skrl"),
+    *("sbx", "jax", "flax", "optax"),
     *("torch", "gymnasium", "mujoco", "numpy"),
 )
 _MACHINE = ("Python", "processor", "host", "platform", "commit")

@@ -106,7 +106,19 @@ def ablations(loaded: Loaded, options: Options) -> tuple[Ablation, ...]:
         loaded: All runs.
         options: Level, margin and ranges.
     """
-    groups = _groups(loaded)
+    return effects_between(_groups(loaded), "interventions", options)
+
+
+def effects_between(
+    groups: Mapping[tuple[Cell, str, str], Group], changes: str, options: Options
+) -> tuple[Ablation, ...]:
+    """Every framework and setting with runs that are as they are and runs that are changed.
+
+    Args:
+        groups: By setting, framework and the change's name, which is `NONE` for no change.
+        changes: What the changes are called together.
+        options: Level, margin and ranges.
+    """
     settings = sorted({(cell, framework) for cell, framework, name in groups if name != NONE})
     pairs: dict[tuple[Cell, str], list[tuple[str, Group, Group]]] = {}
     for cell, framework in settings:
@@ -127,7 +139,7 @@ def ablations(loaded: Loaded, options: Options) -> tuple[Ablation, ...]:
         item
         for (study, algorithm, framework), places in sorted(families.items())
         for item in _family(
-            f"interventions on {framework}'s {algorithm} in study {study}",
+            f"{changes} on {framework}'s {algorithm} in study {study}",
             {place: pairs[place] for place in places},
             groups,
             options,

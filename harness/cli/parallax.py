@@ -30,6 +30,7 @@ _TRAINING = {
     "twins": ("harness.cli.twins:main", "Tells until when two implementations learn the same"),
     "interventions": ("harness.cli.interventions:main", "Lists changes of exactly one thing"),
     "mutants": ("harness.cli.mutants:main", "Lists small faults in upstream's update code"),
+    "detection": ("harness.cli.detection:main", "Tells which detector notices which fault"),
     "faults": ("harness.cli.faults:main", "Lists muPRL's operators and draws their values"),
     "challenge": ("harness.cli.challenge:main", "Plays originals and mutants against tests"),
     "alignment": (f"{_TABLES}:print_alignment", "What each framework receives, and how"),

@@ -10,7 +10,7 @@ from harness.cli.errors import HANDLED, exit_code
 from harness.contract.fields import SpecError
 from harness.contract.run_spec import NO_INTERVENTION
 from harness.interventions.catalogue import chosen
-from harness.probes.twins import EXPERIMENTS, MOST, Distance, Side, Twins, compare
+from harness.probes.twins import EXPERIMENTS, MOST, Distance, How, Side, Twins, compare
 from harness.record.files import write_text
 
 _EXITS = """exit codes:
@@ -31,8 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         one, two = _sides(options)
         print(f"{one.label} and {two.label}, {options.algorithm}:")
         print(f"{'updates':>8}  {'apart':>9}  {'rounding':>9}  where")
-        found = compare(one, two, options.algorithm, options.until, lambda d: print(_line(d)))
+        how = How(options.float64, options.shared)
+        tell = lambda distance: print(_line(distance), flush=True)  # noqa: E731
+        found = compare(one, two, options.algorithm, options.until, tell, how)
         print(_verdict(found))
+        if options.figure:
+            from harness.probes.pages.growth import figure  # a plotting library takes a second
+
+            write_text(options.figure, figure(found))
         if options.json:
             write_text(options.json, json.dumps(_plain(found), indent=1) + "\n")
     except HANDLED as error:
@@ -58,7 +64,15 @@ def _parser() -> argparse.ArgumentParser:
         help="what is changed of each, in the same order; none for nothing, + joins several",
     )
     add("--until", type=int, default=200, help=f"updates, at most {MOST} (default: %(default)s)")
+    add("--float64", action="store_true", help="train in float64, where rounding is smaller")
+    add(
+        "--shared",
+        action="store_true",
+        help="minibatches are drawn from one stream of transitions that both are given, each time "
+        "other ones; without it they learn from one minibatch again and again",
+    )
     add("--json", type=Path, metavar="FILE", help="write the distances")
+    add("--figure", type=Path, metavar="FILE", help="draw the distances, as SVG")
     return parser
 
 
@@ -88,14 +102,19 @@ def _verdict(found: Twins) -> str:
     if found.parted is None:
         how = "to the last bit" if not any(d.apart for d in found.distances) else "to rounding"
         return f"Equal {how} over {last.updates} updates."
-    names = f"{found.first.framework},{found.second.framework}"
     equal = [item.updates for item in found.distances if item.is_rounding]
     start = f"Equal to rounding up to update {equal[-1]}" if equal else "Never equal"
-    return (
+    lines = [
         f"{start}; at update {last.updates} the {last.network} is {last.apart:.2g} of its largest "
-        f"weight apart, where rounding makes {last.rounding:.2g}.\n"
-        f"parallax probe --algorithm {found.algorithm} --frameworks {names} tells what differs."
-    )
+        f"weight apart, where rounding makes {last.rounding:.2g}."
+    ]
+    if found.place is not None:
+        lines.append(f"They part first at {found.place}.")
+    if found.probes:
+        lines.append(f"Probes that they answer differently: {', '.join(found.probes)}.")
+    else:
+        lines.append("No probe of updates tells them apart: what parts them is not known yet.")
+    return "\n".join(lines)
 
 
 def _plain(found: Twins) -> dict[str, object]:
@@ -104,5 +123,7 @@ def _plain(found: Twins) -> dict[str, object]:
         "second": found.second.label,
         "algorithm": found.algorithm,
         "equal": found.parted is None,
+        "place": None if found.place is None else dataclasses.asdict(found.place),
+        "probes": list(found.probes),
         "distances": [dataclasses.asdict(item) for item in found.distances],
     }

@@ -4,16 +4,20 @@ import dataclasses
 import functools
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 
 from harness.conformance.exits import prepared_run
 from harness.contract.adapter import Adapter, Resumable, load_adapter
+from harness.contract.preloading import has_threads
 from harness.record.folder import RunFolder
 from harness.record.layout import CHECKPOINT_FOLDER, EVALUATIONS_FILE, TRACE_FILE
 from harness.record.lease import Lease
@@ -155,7 +159,14 @@ def _execute(prepared: Prepared, folder: Path, kills: tuple[int, ...]) -> None:
 
 
 def _in_a_process(work: Callable[[], None]) -> int:
-    """Does it in a copy of this process, and returns how that ended."""
+    """Does it in a copy of this process, and returns how that ended.
+
+    What has threads cannot be copied, as they would be lost: a new process does the work then.
+    """
+    if has_threads():
+        code = "import cloudpickle, sys; cloudpickle.load(sys.stdin.buffer)()"
+        told = cloudpickle.dumps(work)
+        return subprocess.run([sys.executable, "-c", code], input=told).returncode
     child = os.fork()
     if child == 0:
         try:

@@ -120,12 +120,15 @@ class Forward:
         places: Of the layer's own parameters; see `Parameter`.
         directly: Tells whether the first input is what a linear layer or a convolution computed,
             as it is; None where that cannot be told, as outside of what is differentiated.
+        fitted: Fits a copy of the layer to a few rows of its input, and tells the loss before and
+            after; None where it cannot be done.
     """
 
     layer: Any
     inputs: tuple[Any, ...]
     places: tuple[int, ...]
     directly: Callable[[], bool | None] = lambda: None
+    fitted: Callable[[], tuple[float, float] | None] = lambda: None
 
 
 @dataclasses.dataclass(frozen=True)

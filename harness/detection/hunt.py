@@ -2,25 +2,19 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 from harness.contract.adapter import Adapter
 from harness.detection.training import digests
 from harness.interventions.mutants import Mutant
 from harness.interventions.source import Replacement
 from harness.probes.lab import Lab, quiet
-from harness.probes.probe import Probe, put, same
+from harness.probes.probe import Probe, same
 from harness.probes.registry import PROBES
 from harness.probes.results import Answer
+from harness.probes.telling import answer_of, in_order
 
 EQUIVALENT, BREAKS, FOUND, MISSED = "equivalent", "breaks", "found", "missed"
-FIRST = (
-    *("critic_target", "gradient_source", "policy_terms", "target_update", "critic_loss_factor"),
-    *("target_weights", "termination_target", "truncation_target", "counts", "gae"),
-    *("policy_loss", "later_policy_loss", "value_loss_factor", "optimizer_step", "total_loss"),
-    *("critic_loss", "loss_numbers", "temperature_gradient", "log_prob"),
-)
-"""Probes that are asked first, as they see most; the others follow in the registry's order."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +61,7 @@ def know(adapter: Adapter, algorithm: str) -> Known:
     with quiet():
         found = digests(adapter, algorithm)
     lab = Lab(adapter)
-    answers = {p.name: _answer(lab, p) for p in _in_order(algorithm)}
+    answers = {p.name: answer_of(lab, p) for p in in_order(algorithm)}
     return Known(found, {name: answer for name, answer in answers.items() if answer is not None})
 
 
@@ -110,7 +104,7 @@ def _outcome(mutant: Mutant, adapter: Adapter, known: Known) -> tuple[str, str, 
         lab = Lab(adapter)
         probes = {probe.name: probe for probe in PROBES}
         for number, (name, before) in enumerate(known.answers.items(), 1):
-            after = _answer(lab, probes[name])
+            after = answer_of(lab, probes[name])
             if not unchanged(probes[name], before, after):
                 return FOUND, name, number
     return MISSED, "", len(known.answers)
@@ -123,17 +117,3 @@ def unchanged(probe: Probe, before: Answer, after: Answer | None) -> bool:
     if before.unmeasured or after.unmeasured:
         return bool(before.unmeasured) == bool(after.unmeasured)
     return same(probe, before, after)
-
-
-def _answer(lab: Lab, probe: Probe) -> Answer | None:
-    try:
-        return put(probe, {lab.adapter.name: lab}).answers.get(lab.adapter.name)
-    except Exception:
-        return None
-
-
-def _in_order(algorithm: str) -> Sequence[Probe]:
-    of: Callable[[Probe], str] = lambda probe: probe.name.split(".", 1)[1]  # noqa: E731
-    probes = [probe for probe in PROBES if probe.algorithm == algorithm]
-    last = len(FIRST)
-    return sorted(probes, key=lambda p: FIRST.index(of(p)) if of(p) in FIRST else last)

@@ -45,7 +45,8 @@ class Collector:
         self._greedy: Array | None = None
         self._last_weights: Weights = {}
         self._pairs: list[tuple[str, str]] = []
-        self._target_moved = 0
+        self._targets_moved: dict[str, int] = {}
+        self._still: set[str] = set()
         self._metric_gaps: dict[str, float] = {}
 
     def transition(self, told: Transition) -> None:
@@ -144,19 +145,26 @@ class Collector:
                 if begun and name.endswith("bias") and value.size
             }
             self._pairs = paired(now)
-            self._target_moved = signals.step
+            self._targets_moved = dict.fromkeys((name for name, _ in self._pairs), signals.step)
+            few = len(self._facts.action_low)  # scales of actions are kept beside weights
+            self._still = {name for name, value in matrices.items() if value.size > few}
             return
+        self._still -= {n for n in self._still if not np.array_equal(before[n], now[n])}
+        signals.values["still"] = frozenset(self._still)
+        signals.values["matrices"] = len(matrices)
         if self._pairs:
             self._targets(before, now)
 
     def _targets(self, before: Weights, now: Weights) -> None:
-        targets, mains = zip(*self._pairs, strict=True)
-        moved = any(not np.array_equal(before[n], now[n]) for n in mains)
-        target_moved = any(not np.array_equal(before[n], now[n]) for n in targets)
-        if target_moved or not moved:
-            self._target_moved = self.signals.step
-        if moved:
-            self.signals.add("target_age", self.signals.step - self._target_moved)
+        step, ages = self.signals.step, []
+        for target, main in self._pairs:
+            moved = not np.array_equal(before[main], now[main])
+            if not moved or not np.array_equal(before[target], now[target]):
+                self._targets_moved[target] = step
+            if moved:
+                ages.append(step - self._targets_moved[target])
+        if ages:
+            self.signals.add("target_age", max(ages))
             same = all(np.allclose(now[t], now[m], rtol=1e-5, atol=1e-7) for t, m in self._pairs)
             self.signals.add("target_equal", float(same))
 

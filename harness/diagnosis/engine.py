@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from harness.contract.adapter import Policy, Weights
 from harness.contract.events import (
     Attached,
@@ -24,6 +26,7 @@ LOOKS = 100
 SHORTEST_PERIOD = 200
 PERIOD_WITHOUT_END = 500
 _ACTING_STEPS = 3
+_EXAMINED_EVERY = 20  # looks, as the policy is asked many times then
 _TOLD_EVERY = 10  # looks, for who follows the last values
 CURVE = 64
 """Points of a signal in the report, at most."""
@@ -200,6 +203,8 @@ class Engine:
         self._looks += 1
         # Between half and one and a half periods, one on average.
         self._next = step + self._period * (0.5 + math.fmod(self._looks * _UNEVEN, 1.0))
+        if self._looks % _EXAMINED_EVERY == 2:
+            self._examine()
         if self._looks % 2:  # in turn, as windows are what a look costs most for
             self._await_update()
             return
@@ -208,6 +213,14 @@ class Engine:
             self._guard(lambda: self._networks.open_acting(self._policy))
             if self._networks.is_open:
                 self._acting_until = step + _ACTING_STEPS * self._facts.n_envs
+
+    def _examine(self) -> None:
+        policy, first = self._policy, "fitting" not in self.signals.values
+        if policy is None or not self._watches or self._networks.is_open:
+            return
+        rng = np.random.default_rng(self._looks)
+        with self._networks.paused():
+            self._guard(lambda: self._networks.examine(policy, rng, first))
 
     def _await_update(self) -> None:
         weights = self._weights
@@ -250,6 +263,7 @@ class Engine:
         if self._looks % 2 == 0 or last:
             self._read_weights()
         new = [finding for check in list(self._checks) if (finding := self._ask(check))]
+        self.signals.values.pop("regressions", None)  # asked about once
         for finding in new:
             if finding.check.id not in self._said:
                 self._say(finding.line())

@@ -23,6 +23,7 @@ UPDATES = 8
 """Optimiser steps in a window: two to three updates of an algorithm with three optimisers."""
 
 _ROWS = 64
+PASSES = 16
 _LAYERS = 24
 DORMANT = 0.025
 """A unit sleeps below this share of its layer's mean activation (Sokar et al. 2023)."""
@@ -74,6 +75,7 @@ class Networks:
         self._without: dict[int, int] = {}
         self._zero: dict[int, int] = {}
         self._reached: set[int] = set()
+        self._kept_gradients: dict[int, tuple[Array, bool]] = {}
         self._windows = 0
         self._before: Weights = {}
         self._steps = 0
@@ -103,7 +105,7 @@ class Networks:
         if policy is None or probe is None:
             return
         events = Events()
-        events.subscribe(Forward, self._chosen)
+        events.subscribe(Forward, self._guarded(self._chosen))
         self._acting = set()
         self._enter(events)
         self._gathering, self._policy_places = True, set()
@@ -111,6 +113,42 @@ class Networks:
             policy(probe[:1])
         finally:
             self._gathering = False
+
+    def examine(self, policy: Policy, rng: np.random.Generator, first: bool) -> None:
+        """Asks the policy with half of its units left out, and at first fits a copy of it.
+
+        Args:
+            policy: Greedy one.
+            rng: Which units are left out.
+            first: Whether a copy shall be fitted to a few states.
+        """
+        probe = self._signals.values.get("probe")
+        if probe is None or not len(probe):
+            return
+        events, called = Events(), list[Forward]()
+        drop = _Dropout(rng)
+        events.subscribe(Forward, drop.layer)
+        events.subscribe(Forward, lambda told: called.append(told) if drop.passes == 1 else None)
+        plain, answers = np.asarray(policy(probe.copy())), []
+        with watching(events, self._known_watchers()):
+            for _ in range(PASSES):
+                drop.begin()
+                answers.append(np.asarray(policy(probe.copy())))
+        if drop.layers:
+            self._uncertain(plain, np.stack(answers))
+        if first:
+            losses = next((told for one in called if (told := one.fitted())), None)
+            if losses is not None:
+                self._signals.values["fitting"] = losses
+
+    def _uncertain(self, plain: Array, answers: Array) -> None:
+        facts = self._signals.facts
+        if facts.choices > 1:
+            differs = float((answers != plain).mean())
+            spread = min(differs * facts.choices / (facts.choices - 1), 1.0)
+        else:
+            spread = float((answers.std(axis=0) / facts.half_range).mean(axis=0).max())
+        self._signals.add("uncertainty", spread)
 
     def close_acting(self) -> None:
         """Tells whether networks chose actions without the policy's own."""
@@ -158,11 +196,12 @@ class Networks:
     def open_update(self, read: Callable[[], Weights]) -> None:
         """Watches the next optimiser steps."""
         events, layers = Events(), Events()
-        layers.subscribe(Forward, self._computes)
-        events.subscribe(Backward, self._differentiates)
-        events.subscribe(OptimizerStep, self._steps_now)
+        layers.subscribe(Forward, self._guarded(self._computes))
+        events.subscribe(Backward, self._guarded(self._differentiates))
+        events.subscribe(OptimizerStep, self._guarded(self._steps_now))
         self._layers, self._directly, self._forwards, self._largest = [], [], 0, 0
         self._steps, self._before = 0, read()
+        self._kept_gradients = {}
         self._looks_at_batch = not self._signals.facts.normalized
         self._enter(events)
         self._layer_hooks.enter_context(watching(layers, self._watchers))
@@ -178,6 +217,7 @@ class Networks:
         self._moved(self._before, read())
         self._read_layers()
         self._layers, self._before, self._batch = [], {}, np.zeros((0, 0))
+        self._kept_gradients = {}
         return True
 
     def give_up(self) -> None:
@@ -196,17 +236,23 @@ class Networks:
         self._hooks = self._entered(events)
 
     def _entered(self, events: Events) -> contextlib.ExitStack:
+        hooks = contextlib.ExitStack()
+        hooks.enter_context(watching(events, self._known_watchers()))
+        return hooks
+
+    def _known_watchers(self) -> list[Watcher]:
         if self._watchers is None:
             self._watchers = applicable_watchers()
-        hooks = contextlib.ExitStack()
-        hooks.enter_context(watching(events, self._watchers))
-        return hooks
+        return self._watchers
 
     def _leave(self) -> None:
         self._layer_hooks.close()
         if self._hooks is not None:
             hooks, self._hooks = self._hooks, None
             hooks.close()
+
+    def _guarded(self, hear: Callable[[Any], None]) -> Callable[[Any], None]:
+        return lambda event: self._guard(lambda: hear(event))
 
     def _chosen(self, forward: Forward) -> None:
         if self._gathering:
@@ -260,9 +306,14 @@ class Networks:
 
     def _differentiates(self, backward: Backward) -> None:
         self._signals.add("loss", backward.loss)
+        self._kept_gradients = {
+            place: (gradient, bool(gradient.any()))
+            for place, (gradient, _) in self._kept_gradients.items()
+        }
 
     def _steps_now(self, step: OptimizerStep) -> None:
         squares, trained = 0.0, 0
+        self._left_over(step)
         for parameter in (p for group in step.groups for p in group.parameters):
             place = parameter.place
             gradient = parameter.gradient() if parameter.gradient else None
@@ -283,6 +334,20 @@ class Networks:
         values = self._signals.values
         values["unreached"], values["zero_gradients"] = self._without, self._zero
         values["parameters"] = len({*self._without, *self._zero, *self._reached})
+
+    def _left_over(self, step: OptimizerStep) -> None:
+        """Whether the gradient of the step before was still there when this one was computed."""
+        for parameter in (p for group in step.groups for p in group.parameters):
+            gradient = parameter.gradient() if parameter.gradient else None
+            if gradient is None or gradient.size < 2:
+                continue
+            before, was_there = self._kept_gradients.get(parameter.place, (gradient, False))
+            if parameter.place in self._kept_gradients:
+                same = before.__array_interface__["data"] == gradient.__array_interface__["data"]
+                self._signals.add("gradients_left", float(same and was_there))
+            # The array is held on to, so that its place is not used again by chance.
+            self._kept_gradients[parameter.place] = gradient, False
+            return  # one of an optimiser's is enough
 
     def _moved(self, before: Weights, after: Weights) -> None:
         ratios = [
@@ -345,6 +410,32 @@ class Networks:
         return [float(np.abs(out).mean())]
 
 
+class _Dropout:
+    """Leaves out half of the inputs of every linear layer but the first, in place."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.passes, self.layers = 0, 0
+        self._rng, self._seen = rng, dict[int, Any]()
+
+    def begin(self) -> None:
+        """The network is about to be asked again."""
+        self.passes += 1
+        self._seen.clear()
+
+    def layer(self, forward: Forward) -> None:
+        """A layer is about to compute for the diagnosis: what it is given is changed."""
+        dimensions = getattr(getattr(forward.layer, "weight", None), "ndim", 0)
+        given = _array(forward.inputs[0]) if dimensions == 2 and forward.inputs else None
+        if given is None or not given.flags.writeable or not self.passes:
+            return
+        place = given.__array_interface__["data"][0]
+        is_first, known = not self._seen, place in self._seen
+        self._seen[place] = forward.inputs[0]  # held on to, so that no other is put there
+        if not is_first and not known:
+            given *= 2 * (self._rng.random(given.shape) < 0.5)
+            self.layers += 1
+
+
 def effective_rank(features: Array) -> int:
     """How many singular values make up 99% of their sum (Kumar et al. 2021, arXiv:2010.14498).
 
@@ -358,6 +449,8 @@ def effective_rank(features: Array) -> int:
 
 def _array(tensor: Any) -> Array | None:
     """A library's array as NumPy's; None for what is none, as inside of a vectorised call."""
+    if isinstance(tensor, np.ndarray):
+        return tensor
     try:
         return np.asarray(tensor.detach().cpu().numpy())
     except (AttributeError, RuntimeError, TypeError):

@@ -20,12 +20,6 @@ from harness.diagnosis.checks import (
 
 GROUP = "parallax.checks"
 
-ABSENT = {
-    "ACN_d7": "uncertainty by dropout needs the network to be run with other layers than its own",
-    "NN_fitting": "fitting one batch would train networks besides the training",
-}
-"""Checks of the paper that are not asked, and why."""
-
 
 @functools.cache
 def own_checks() -> tuple[Check, ...]:

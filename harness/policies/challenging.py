@@ -249,8 +249,8 @@ class Challenge:
         env = self._study.setting.env
         if agent.remembers:
             raise SpecError(
-                f"{agent.folder}: its policy remembers what it has seen of an episode; configurations "
-                "are played without memory. Challenge agents of another algorithm."
+                f"{agent.folder}: its policy remembers what it has seen of an episode, and "
+                "configurations are played without memory. Challenge agents of another algorithm."
             )
         return lambda configurations: play(self._kind, env, agent, configurations)
 

@@ -31,12 +31,14 @@ class Script:
         weights: What networks start from; names that are not there stay as upstream made them.
         snapshots: Optimiser steps of which gradients and parameters are kept, from the first.
         places: Whether upstream's lines are told, which takes time.
+        double: Whether to train in float64.
     """
 
     world: World
     weights: Parameters
     snapshots: int = 0
     places: bool = True
+    double: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

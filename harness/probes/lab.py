@@ -40,6 +40,7 @@ class Experiment:
         n_envs: Copies of the environment.
         seed: What the framework is told to seed its generators with.
         std: SAC: standard deviations for what the policy's network puts out, where known.
+        double: Whether to train in float64.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Experiment:
     n_envs: int = 1
     seed: int = 0
     std: Callable[[Array], Array] | None = None
+    double: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,8 +162,13 @@ class Lab:
         hyperparameters, native = self._translated(algorithm, context, experiment.changes)
         world, watch = World(experiment.dictation), Watch()
         places = self._places.setdefault(algorithm, {})
-        unknown = LAST_PLACE not in places
-        script = Script(world, experiment.weights, experiment.snapshots, places=unknown)
+        script = Script(
+            world,
+            experiment.weights,
+            experiment.snapshots,
+            places=LAST_PLACE not in places,
+            double=experiment.double,
+        )
         with quiet():
             record = self.adapter.probe(algorithm, native, context, script, watch)
         places.update(record.places)

@@ -45,6 +45,7 @@ class Dictation:
         choices: Number of discrete actions; 0 where actions are continuous. Random actions are
             then float[steps, 1], shares of the choices.
         coin: The random number that decides whether an action is random.
+        among: If not 0, minibatches are drawn from so many first steps, each time other ones.
     """
 
     observations: Array
@@ -60,6 +61,7 @@ class Dictation:
     repeated: int = 1
     choices: int = 0
     coin: float = 0.5
+    among: int = 0
 
     @property
     def task(self) -> Task:
@@ -157,6 +159,9 @@ class World:
             return np.full(count, low + self.dictation.pick(self.row))
         self.draws.append(Draw(self.steps, low, high, count))
         d, numbers = self.dictation, np.arange(count) // self.dictation.repeated
+        if d.among and min(count, high - low) > 1:
+            self._turns += 1
+            return low + (numbers + 7 * (self._turns - 1)) % min(d.among, high - low)
         if count > 1 and (d.turning or d.repeated > 1):
             numbers, self._turns = numbers + 7 * self._turns, self._turns + 1
         return low + numbers % (high - low)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
+from numpy.typing import NDArray
 
 from harness.record.files import Unusable, first_line, open_regular
 
@@ -161,3 +162,18 @@ def episodes(path: Path) -> int:
     return int(
         pyarrow.compute.sum(pyarrow.compute.equal(table["metric"], "episode/length")).as_py()
     )
+
+
+def values(path: Path, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """What a run recorded under one name.
+
+    Returns:
+        int64[k], environment steps, and float64[k], in the order of recording.
+
+    Raises:
+        Unusable: The trace is missing or damaged.
+    """
+    with _opened(path) as reader:
+        table = reader.read(use_threads=False)
+    rows = table.filter(pyarrow.compute.equal(table["metric"], metric))
+    return rows["step"].to_numpy(), rows["value"].to_numpy()

@@ -35,9 +35,9 @@ def restored(values: Array, epsilon: float) -> Floats:
 def n_step_returns(
     rewards: Array, values: Array, lengths: Array, ended: Array, gamma: float, n: int
 ) -> Floats:
-    """Sum of gamma^k r(t + k) for k < K, and gamma^K v(t + K); K = n, or less at the end.
+    """Targets: sum of gamma^k r(t + k) for k < K, plus gamma^K v(t + K).
 
-    Where fewer than n rewards are left in a sequence, the sum goes to its last one and the value
+    K is n; where fewer rewards are left in a sequence, the sum goes to its last one and the value
     behind that bootstraps, unless the episode ended there.
 
     Args:
@@ -67,7 +67,7 @@ def n_step_returns(
 
 
 def sequence_errors(errors: Array, lengths: Array, max_share: float) -> Floats:
-    """Eta max |delta| + (1 - eta) mean |delta| of each sequence, float64[B].
+    """What priorities are made of: eta max |delta| + (1 - eta) mean |delta|, float64[B].
 
     Args:
         errors: Of each step, [B, m].

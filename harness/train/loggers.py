@@ -32,8 +32,8 @@ class Sink(Protocol):
     def lay_in(self, state: Any) -> None:
         """Goes on from there; what was told since the start of this attempt does not count."""
 
-    def close(self) -> None:
-        """Makes sure that all is on the disk."""
+    def close(self, ended: bool) -> None:
+        """Makes sure that all is on the disk; `ended` is whether the training is over."""
 
 
 def check_logger(logger: str) -> None:
@@ -66,7 +66,7 @@ class Logging:
         events.subscribe(EpisodeEnd, self._episode)
         events.subscribe(Metrics, lambda told: self._write(told.values))
         events.subscribe(Evaluation, self._evaluation)
-        events.subscribe(End, lambda _: self.close())
+        events.subscribe(End, lambda _: self.close(ended=True))
 
     def signals(self, step: int, name: str, value: float) -> None:
         """Takes a signal of the diagnosis."""
@@ -84,11 +84,11 @@ class Logging:
         if self._sink is not None:
             self._guard(lambda sink=self._sink: sink.lay_in(state))  # type: ignore[misc]
 
-    def close(self) -> None:
+    def close(self, ended: bool = False) -> None:
         """Writes no more."""
         sink, self._sink = self._sink, None
         if sink is not None:
-            self._guard(sink.close)
+            self._guard(lambda: sink.close(ended))
 
     def _episode(self, end: EpisodeEnd) -> None:
         self._write({"episode/return": end.episode_return, "episode/length": float(end.length)})
@@ -167,7 +167,7 @@ class _TensorBoard:
         if not state:
             self._put(self._event(wall_time=time.time(), file_version="brain.Event:2"))
 
-    def close(self) -> None:
+    def close(self, ended: bool) -> None:
         self._file.close()
 
 
@@ -183,6 +183,7 @@ class _Wandb:
         wandb: Any = importlib.import_module("wandb")
         known = sorted(folder.path.glob("wandb/offline-run-*-*")) if resumes else []
         self._held: list[tuple[int, dict[str, float]]] = []
+        self._is_kept = resumes
         self._run = wandb.init(
             project="parallax",
             id=known[-1].name.rpartition("-")[2] if known else None,
@@ -200,13 +201,15 @@ class _Wandb:
             self._hand_over()
 
     def state(self) -> None:
+        self._is_kept = True
         self._hand_over()
 
     def lay_in(self, state: Any) -> None:
         self._held.clear()
 
-    def close(self) -> None:
-        self._hand_over()
+    def close(self, ended: bool) -> None:
+        if ended or not self._is_kept:  # else the steps since the checkpoint are taken anew
+            self._hand_over()
         self._run.finish()
 
     def _hand_over(self) -> None:

@@ -88,6 +88,12 @@ def prepare(spec: RunSpec, adapter: Adapter, here: bool = True) -> Prepared:
         requested = in_own_units(adapter, spec.algorithm, requested, spec.overridden, context)
     hyperparameters = resolve(adapter, spec.algorithm, requested, spec.alignment, context)
     hyperparameters = with_settings(hyperparameters, made).on_task(task)
+    if hyperparameters.sees_rewards and spec.wrappers == "normalized":
+        raise SpecError(
+            f"wrappers=normalized scales the rewards that algorithm={spec.algorithm} is shown in "
+            "training, and evaluations show the task's own: use wrappers=none, or "
+            "hyperparameters.last_step_inputs=false."
+        )
     try:
         native = adapter.translate(spec.algorithm, hyperparameters, context)
     except SpecError as error:

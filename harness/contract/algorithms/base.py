@@ -52,6 +52,11 @@ class Hyperparameters:
         def gamma(self) -> float:
             """Discount factor per environment step."""
 
+    @property
+    def sees_rewards(self) -> bool:
+        """Whether the policy is shown rewards; evaluations do not scale them."""
+        return False
+
     def on_task(self, task: Task) -> Self:
         """These values with what they leave to the task filled in.
 

@@ -147,6 +147,11 @@ class R2D2(CopiedTargets):
     head_sizes: tuple[int, ...] = bounded(minimum=1, filled=True)
     bootstrap_truncation: bool = bounded()
 
+    @property
+    def sees_rewards(self) -> bool:
+        """Among the last step's inputs."""
+        return self.last_step_inputs
+
     def on_task(self, task: Task) -> Self:
         """These values, which must leave each sequence a step of its own."""
         if self.overlap >= self.sequence_length:

@@ -6,6 +6,7 @@ from harness.diagnosis.check import (
     EARLY,
     LATE,
     LATE_SHARE,
+    NOTE,
     THROUGHOUT,
     WARNING,
     Check,
@@ -162,6 +163,18 @@ def stagnates(signals: Signals, threshold: float) -> Seen | None:
     return None
 
 
+def uncertain(signals: Signals, threshold: float) -> Seen | None:
+    """Whether answers change by so much where half of the units are left out."""
+    value = signals.series["uncertainty"].latest
+    if value <= threshold:
+        return None
+    what = "of a random choice" if signals.facts.choices else "half action ranges"
+    return Seen(
+        f"With half of the units left out, answers to the same states vary by {value:.2f} {what}.",
+        value,
+    )
+
+
 def at_bounds(signals: Signals, threshold: float) -> Seen | None:
     """Whether actions lie at their bounds, in four chunks in a row."""
     last = signals.series["at_bounds"].last(4)
@@ -282,6 +295,20 @@ CHECKS = (
         "the policy has collapsed.",
         "more exploration; lower the learning rates; see NN_activation.",
         "tasks in which one action is right for long.",
+    ),
+    Check(
+        "ACN_d7",
+        "answers hang on few units",
+        THROUGHOUT,
+        NOTE,
+        ("uncertainty",),
+        0.5,
+        "RLExplorer 0.5, there of outputs, 100 passes; here of greedy actions in half ranges, or "
+        "the share of other choices over that of random ones, 16 passes",
+        uncertain,
+        "states that were seldom learned from, or a policy that has not settled.",
+        "more steps; more exploration early on.",
+        "networks are not trained with units left out: this is no calibrated doubt; a note.",
     ),
     Check(
         "BND",

@@ -122,6 +122,45 @@ def unreached(signals: Signals, threshold: float) -> Seen | None:
     )
 
 
+def left_over(signals: Signals, threshold: float) -> Seen | None:
+    """Whether gradients of one step were still there in the next, in so many steps in a row."""
+    last = signals.series["gradients_left"].last(64)
+    share = float(last.mean()) if len(last) >= threshold else 0.0
+    if share < 0.3:  # one of several optimisers is enough
+        return None
+    return Seen(
+        f"In {share:.0%} of the last {len(last)} optimiser steps the gradient of the step before "
+        "was still there.",
+        share,
+    )
+
+
+def still(signals: Signals, threshold: float) -> Seen | None:
+    """Whether weights have never changed, so long after the first update was due."""
+    facts, names = signals.facts, signals.values["still"]
+    due = facts.learning_starts + 2 * int(facts.hyperparameters.get("rollout_steps", 0))
+    if not names or signals.step < due + threshold:
+        return None
+    one = sorted(names)[0]
+    return Seen(
+        f"{len(names)} of {signals.values['matrices']} weights have never changed, {one} among "
+        "them.",
+        len(names),
+    )
+
+
+def fits(signals: Signals, threshold: float) -> Seen | None:
+    """Whether a copy of the policy could not be fitted to eight states early on."""
+    before, after = signals.values["fitting"]
+    if before <= 1e-6 or after <= threshold * before:
+        return None
+    return Seen(
+        f"A copy of the policy's network, fitted to 8 states in 40 steps, brought its error from "
+        f"{before:.3g} to {after:.3g} only.",
+        after / before,
+    )
+
+
 def losses(signals: Signals, threshold: float) -> Seen | None:
     """Whether losses are numbers and do not grow by orders of magnitude."""
     series = signals.series["loss"]
@@ -275,6 +314,45 @@ CHECKS = (
         "a detached tensor, or parameters of another network in the optimiser.",
         "look where the graph is cut; give the optimiser what is trained.",
         "parts of a network that are not used on purpose; units that are all dead.",
+    ),
+    Check(
+        "NN_left",
+        "gradients of one step are still there in the next",
+        THROUGHOUT,
+        ERROR,
+        ("gradients_left",),
+        6.0,
+        "own: at least six steps, three in ten of them",
+        left_over,
+        "gradients are not set to zero before they are computed anew.",
+        "optimizer.zero_grad() before each backward.",
+        "gradients that add up over several minibatches on purpose, and stay in place.",
+    ),
+    Check(
+        "NN_still",
+        "weights never change",
+        THROUGHOUT,
+        ERROR,
+        ("beginning", "still"),
+        600.0,
+        "own: environment steps after learning begins",
+        still,
+        "the optimiser does not step, or has been given other parameters.",
+        "call optimizer.step(); give it what is trained; lower learning_starts.",
+        "layers that are frozen on purpose; updates that begin later than the diagnosis knows.",
+    ),
+    Check(
+        "NN_fitting",
+        "the network cannot be fitted to a few states",
+        THROUGHOUT,
+        WARNING,
+        ("fitting",),
+        0.7,
+        "own: share of the error that is left after 40 steps; TheDeepChecker wants 1e-8 after 1000",
+        fits,
+        "units are dead, the initialisation is wrong, or states hardly differ.",
+        "use the framework's initialisation; wrappers=normalized.",
+        "states that are nearly the same.",
     ),
     Check(
         "NN_loss",

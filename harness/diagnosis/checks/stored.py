@@ -4,12 +4,14 @@ A watcher tells what predictions are held against in a loss; its rows are found 
 transitions. Networks that are asked just before say what follows is worth.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from harness.contract.algorithms import ALGORITHMS
 from harness.diagnosis.check import ERROR, NOTE, THROUGHOUT, WARNING, Check, Seen
 from harness.diagnosis.regressions import Regression
 from harness.diagnosis.signals import Array, Facts, Signals
@@ -17,6 +19,7 @@ from harness.probes.formulas import td_target
 
 _FEW = 3
 _ENOUGH = 12
+_GAMMA = 0.003
 _LARGEST, _CHOSEN, _SMALLER, _ONLY = (
     "the largest value of the target network",
     "the target's value of the choice of the network that is trained",
@@ -57,13 +60,20 @@ def _at_ends(told: Sequence[Regression], threshold: float) -> Seen | None:
     none = np.ones(int(ended.sum()))
     right = td_target(reward[ended], none, 1.0, none)
     wrong = np.abs(target[ended] - right) > 10 * threshold * scale
-    if wrong.mean() <= 0.5:
+    if wrong.mean() <= 0.5 or _scaled(target[ended], right, 10 * threshold * scale):
         return None
     return Seen(
         f"{wrong.sum()} of {wrong.size} targets of transitions that ended the task are not their "
         "reward: they are computed as if something followed.",
         float(np.abs(target[ended] - right).max() / scale),
     )
+
+
+def _scaled(target: Array, reward: Array, tolerance: float) -> bool:
+    """Whether targets are rewards times one number."""
+    square = float(np.dot(reward, reward))
+    weight = float(np.dot(reward, target)) / square if square else 0.0
+    return bool(np.abs(target - weight * reward).max() <= tolerance)
 
 
 def _at_limits(told: Sequence[Regression], facts: Facts, threshold: float) -> Seen | None:
@@ -88,24 +98,32 @@ def _at_limits(told: Sequence[Regression], facts: Facts, threshold: float) -> Se
 def _going_on(told: Sequence[Regression], facts: Facts, threshold: float) -> Seen | None:
     """Fits targets to rewards and values; exact fits by other numbers than the formula's tell."""
     gamma = facts.gamma
-    if gamma is None or "target_entropy" in facts.hyperparameters or facts.algorithm == "sac":
+    if gamma is None or _has(facts, "target_entropy"):
         return None  # the next action's entropy is in the target, and nobody tells it
     fits = [fit for one in told if (fit := _fit(one, facts, gamma, threshold))]
     wrong = [fit for fit in fits if fit[0]]
     if len(wrong) < _FEW or len(wrong) <= len(fits) / 2:
         return None
-    name, reward, value = wrong[-1][1:]
+    name, is_right, reward, value = wrong[-1][1:]
     return Seen(
         f"Targets of {len(wrong)} of {len(fits)} minibatches are {reward:.4g} times the reward "
         f"plus {value:.4g} times {name} (gamma is {gamma:g}).",
         value,
+        WARNING if abs(value - gamma) < _GAMMA and is_right else None,
     )
+
+
+def _has(facts: Facts, hyperparameter: str) -> bool:
+    # Those of a run, or of the algorithm that a loop of one's own says it is.
+    known = ALGORITHMS.get(facts.algorithm)
+    fields = dataclasses.fields(known) if known else ()
+    return hyperparameter in facts.hyperparameters or hyperparameter in {f.name for f in fields}
 
 
 def _fit(
     one: Regression, facts: Facts, gamma: float, threshold: float
-) -> tuple[bool, str, float, float] | None:
-    """Whether it is wrong, the value's name, and the weights of reward and value."""
+) -> tuple[bool, str, bool, float, float] | None:
+    """Whether it is wrong, the value's name, if that is right, and both weights."""
     goes_on = ~(one.found.terminated | one.found.truncated)
     target, reward = one.targets[goes_on], one.found.rewards[goes_on]
     if len(target) < _ENOUGH:
@@ -120,11 +138,12 @@ def _fit(
         weights = np.linalg.lstsq(columns, target, rcond=None)[0]
         if np.abs(columns @ weights - target).max() > 10 * threshold * scale:
             continue
-        fine = right and abs(weights[1] - gamma) < 0.003
+        fine = right and abs(weights[1] - gamma) < _GAMMA
         fine &= abs(weights[0] - 1) < 0.02 or not reward.any()
-        explained = explained or (not fine, name, float(weights[0]), float(weights[1]))
+        told = not fine, name, right, float(weights[0]), float(weights[1])
+        explained = explained or told
         if fine:
-            return False, name, float(weights[0]), float(weights[1])
+            return told
     return explained
 
 
@@ -141,7 +160,7 @@ def _following(one: Regression, facts: Facts) -> Iterator[tuple[str, bool, Array
             name = _CHOSEN if right else "the value of another network's choice"
             yield name, right, np.take_along_axis(value.outputs, chosen, axis=1)[:, 0]
         return
-    twins = facts.algorithm == "td3"
+    twins = _has(facts, "target_policy_noise")
     single = [head for head in heads if head.outputs.shape[1] == 1]
     for one_head, other in itertools.combinations(single, 2):
         both = np.concatenate([one_head.outputs, other.outputs], axis=1)
@@ -183,7 +202,8 @@ def returns(signals: Signals, threshold: float) -> Seen | None:
         + goes_on * gamma * ((1 - lam) * value + lam * following),
     }
     off = {name: np.abs(left - form) > 10 * threshold * scale for name, form in forms.items()}
-    if off[""].mean() <= 0.5:
+    on, at_ends = off[""][ended == 0], off[""][ended == 1]
+    if not _mostly(on, _ENOUGH) and not _mostly(at_ends, _FEW):
         return None
     names = [name for name, wrong in off.items() if name and wrong.mean() < 0.1]
     how = f"; they are what one gets {names[0]}" if names else ""
@@ -192,6 +212,10 @@ def returns(signals: Signals, threshold: float) -> Seen | None:
         f"value + lambda * next return){how}.",
         float(np.abs(left - forms[""]).max() / scale),
     )
+
+
+def _mostly(wrong: Array, few: int) -> bool:
+    return len(wrong) >= few and bool(wrong.mean() > 0.5)
 
 
 def _recursion(values: Sequence[Regression], window: int) -> tuple[Array, ...]:

@@ -10,6 +10,7 @@ from harness.probes.dqn.trainings import ALGORITHM
 from harness.probes.lab import Lab, Run
 from harness.probes.probe import Measurement, Probe, listed
 from harness.probes.results import Array
+from harness.probes.setups import ROWS
 
 NEVER = -1.0
 NAMES = (
@@ -108,8 +109,7 @@ PROBES: Sequence[Probe] = (
     ),
     Probe(
         "dqn.counts_of_even_rounds",
-        f"What happens how often in {trainings.ROWS} steps, told to update every "
-        f"{trainings.ROWS}, without a warm-up?",
+        f"What happens how often in {ROWS} steps, told to update every {ROWS}, without a warm-up?",
         f"{ALGORITHM}: an update every so many steps",
         ", ".join(EVEN_NAMES),
         _even,

@@ -7,7 +7,7 @@ from harness.probes.results import AGREES, Answer, Report, Result, describe
 
 NAMES = {
     **{"cleanrl": "CleanRL", "sb3": "SB3", "torchrl": "TorchRL"},
-    **{"tianshou": "Tianshou", "skrl": "skrl"},
+    **{"tianshou": "Tianshou", "skrl": "skrl", "sbx": "sbx"},
 }
 """Frameworks as they are written."""
 BEYOND = tuple(name for name in NAMES if name not in ("cleanrl", "sb3", "torchrl"))

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import support
 import torch
 from tensordict import TensorDict
 
@@ -18,6 +19,7 @@ from harness.contract.fields import SpecError
 from harness.contract.memory import Remembering, begin
 from harness.contract.recipes import load_recipe
 from harness.replay.sequences import n_step_returns, rescaled, restored
+from harness.train.prepare import prepare
 
 TASK = load_task("MemoryChain-3-v0")
 M, L = 4, 3
@@ -233,6 +235,14 @@ def test_memory_draws_by_priority_of_sequences():
 def test_what_cannot_be_had_is_refused_by_name(changes, message):
     with pytest.raises(SpecError, match=message):
         settings(**changes)
+
+
+def test_rewards_that_only_training_scales_are_not_shown():
+    asked = {"wrappers": "normalized", "alignment": "full"}
+    with pytest.raises(SpecError, match="last_step_inputs=false"):
+        prepare(support.spec("torchrl", "r2d2", "cpu", **asked), TorchRLAdapter())
+    unseen = {"last_step_inputs": False}
+    prepare(support.spec("torchrl", "r2d2", "cpu", unseen, **asked), TorchRLAdapter())
 
 
 @pytest.mark.parametrize(

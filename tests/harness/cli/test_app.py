@@ -38,7 +38,7 @@ def statuses(folder):
         ),
         (["env.name=Hoper-v4"], "env=Hoper-v4 cannot be made"),
         (["env.name=Hopper-v3"], "env=Hopper-v3 cannot be made"),
-        (["framework=sb4"], "framework=sb4 is not known. Did you mean sb3?"),
+        (["framework=sb33"], "framework=sb33 is not known. Did you mean sb3?"),
         (["algorithm=pp0"], "algorithm=pp0 is not known. Did you mean ppo?"),
         (["hps=orginal"], "hps=orginal is not known. Did you mean original?"),
         (["hps=zoo"], "algorithm=ppo has no such recipe: hps=zoo is not known. Known: cleanrl"),

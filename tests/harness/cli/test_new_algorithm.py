@@ -114,9 +114,9 @@ def test_skeleton_in_a_package_is_found_with_its_settings_and_recipes(tmp_path):
 
 
 def test_a_package_for_a_framework_that_is_not_installed_is_refused(tmp_path, capsys):
-    arguments = ["fresh", "--package", "--in", str(tmp_path), "--frameworks", "sb4"]
+    arguments = ["fresh", "--package", "--in", str(tmp_path), "--frameworks", "sb33"]
     assert new_algorithm.main(arguments) == 2
-    assert "--frameworks sb4 is not known. Did you mean sb3?" in capsys.readouterr().err
+    assert "--frameworks sb33 is not known. Did you mean sb3?" in capsys.readouterr().err
     assert not (tmp_path / "fresh").exists()
 
 

@@ -20,7 +20,11 @@ TRIPLES = [
     for pair in PAIRS
     for hps in [*support.supported(pair.values[1]), "original"]
 ]
-NOT_FOR = {("skrl", "sac", "cleanrl"): "initial_temperature=0.2: in cleanrl it is fixed at 1.0"}
+_CLIPPED = "value_clip_range=0.2: in sbx it is fixed at null"
+NOT_FOR = {
+    ("skrl", "sac", "cleanrl"): "initial_temperature=0.2: in cleanrl it is fixed at 1.0",
+    **{(hps, "ppo", "sbx"): _CLIPPED for hps in ("cleanrl", "skrl", "tianshou")},
+}
 """Recipe, algorithm and framework that do not go together under any alignment, and why."""
 WIDE = {"continuous": "HalfCheetah-v4", "discrete": "CartPole-v1"}
 
@@ -107,7 +111,7 @@ def test_own_recipe_in_full_is_the_same_as_under_thesis(framework, algorithm):
         ({"steps": 0}, r"steps=0 must be at least 1"),
         ({"steps": 1.5}, r"steps=1\.5 must be a whole number"),
         ({"eval_every": 601}, r"eval_every=601 is longer than the run of steps=600"),
-        ({"framework": "sb4"}, r"framework=sb4 is not known. Did you mean sb3\?"),
+        ({"framework": "sb33"}, r"framework=sb33 is not known. Did you mean sb3\?"),
         ({"algorithm": "a2c"}, r"algorithm='a2c' must be one of: ppo, td3, sac, ddpg, dqn"),
         ({"alignment": "none"}, r"alignment='none' must be one of: thesis, full"),
         ({"wrappers": "some"}, r"wrappers='some' must be one of"),

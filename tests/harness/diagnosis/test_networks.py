@@ -91,3 +91,34 @@ def test_lost_parameters_and_dead_layers_are_told_apart():
     signals = window(dead)
     assert not signals.values["unreached"] and signals.values["zero_gradients"]
     assert signals.series["dead"].latest == 1
+
+
+def examined(net):
+    """Signals after the policy of a network was asked with units left out; nothing may change."""
+    signals = Signals(Facts(choices=2))
+    seen = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+    signals.values["probe"], before = seen.copy(), [p.detach().clone() for p in net.parameters()]
+    state = torch.random.get_rng_state()
+
+    def policy(observations):
+        with torch.no_grad():
+            return net(torch.from_numpy(observations)).argmax(1).numpy()
+
+    networks = Networks(signals, lambda: np.zeros((0, 4)))
+    networks.examine(policy, np.random.default_rng(0), first=True)
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert np.array_equal(seen, signals.values["probe"])
+    assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
+    return signals
+
+
+def test_a_policy_is_examined_and_left_as_it_is():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 2))
+    sound = examined(net)
+    begun, ended = sound.values["fitting"]
+    assert ended < 0.3 * begun and 0 < sound.series["uncertainty"].latest < 1
+    with torch.no_grad():
+        net[0].bias.fill_(-100.0)
+    begun, ended = examined(net).values["fitting"]
+    assert ended > 0.8 * begun

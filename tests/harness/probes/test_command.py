@@ -92,7 +92,7 @@ def test_a_probe_that_failed_gives_code_3(stored, monkeypatch, capsys):
     ("arguments", "words"),
     [
         (["--algorithm", "sacc"], "Did you mean sac?"),
-        (["--frameworks", "sb4"], "Did you mean sb3?"),
+        (["--frameworks", "sb33"], "Did you mean sb3?"),
         (["--probe", "sac.std_mop"], "Did you mean sac.std_map?"),
         (["--baseline", "nowhere.json"], "no stored answers there"),
         (["--json", "nowhere/x.json"], "the folder nowhere is not there"),

@@ -263,6 +263,59 @@ def test_what_is_logged_beside_is_neither_lost_nor_told_twice(tmp_path):
     assert one == other and len(one) > len(set(names))
 
 
+def wandb_records(file):
+    """Contents of the records of a file of wandb's: LevelDB's log behind a head of seven bytes."""
+    whole, place, pieces = file.read_bytes(), 7, b""
+    while place + 7 <= len(whole):
+        if (left := -place % 32768) < 7 and left:
+            place += left  # too few bytes for a head are padding
+            continue
+        length, kind = int.from_bytes(whole[place + 4 : place + 6], "little"), whole[place + 6]
+        pieces += whole[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):  # whole, or the last piece
+            yield pieces
+            pieces = b""
+
+
+def offline_values(folder):
+    """Step, name and value of all in wandb's offline files, in order of the folders."""
+    from wandb.proto import wandb_internal_pb2
+
+    told = []
+    for file in sorted(folder.glob("wandb/offline-run-*/run-*.wandb")):
+        for content in wandb_records(file):
+            record = wandb_internal_pb2.Record.FromString(content)
+            items = record.history.item if record.HasField("history") else ()
+            values = {one.key or one.nested_key[0]: json.loads(one.value_json) for one in items}
+            told += [
+                (values["step"], name, value)
+                for name, value in values.items()
+                if name != "step" and not name.startswith("_")
+            ]
+    return told
+
+
+def test_offline_files_of_wandb_hold_all_values_once(tmp_path, monkeypatch):
+    pytest.importorskip("wandb", reason="an extra: pip install 'parallax-rl[wandb]'")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    watched = {"diagnosis": {"mode": "on", "period": 8}}
+    prepared, beside = a_run(tmp_path / "beside", **watched, logger="tensorboard")
+    go(prepared, beside)
+    prepared, folder = a_run(tmp_path / "killed", **watched, logger="wandb")
+    go(prepared, folder, accident=fail, at=30)
+    assert go(prepared, folder)["resumed_from"] == 24
+    assert len(list(folder.glob("wandb/offline-run-*"))) == 2
+    names = ("norm", "episode/return", "evaluation/return")
+    one, other = (
+        [entry for entry in told if entry[1] in names]
+        for told in (logged(beside), offline_values(folder))
+    )
+    assert [entry[:2] for entry in one] == [entry[:2] for entry in other]
+    assert [entry[2] for entry in one] == pytest.approx([entry[2] for entry in other])
+    assert len(one) > len(names)
+
+
 def test_findings_of_before_are_kept_and_said_once(tmp_path, capsys):
     asked = {"mode": "on", "period": 8, "thresholds": {"GAM": 0.5}}
     prepared, folder = a_run(tmp_path, diagnosis=asked)

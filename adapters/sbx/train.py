@@ -1,0 +1,112 @@
+"""Trains with sbx's public classes; nothing of sbx is replaced."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import sbx
+from numpy.typing import NDArray
+from sbx.common.policies import BaseJaxPolicy
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.monitor import Monitor as SB3Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from adapters.jax_common.backend import settle
+from adapters.jax_common.compiled import visible
+from adapters.jax_common.parameters import copies, lay_in
+from adapters.jax_common.state import KINDS
+from adapters.sb3_common.arguments import resolve
+from adapters.sb3_common.reporting import MonitorWriter, Rounds
+from adapters.torch_common.state import resumable
+from harness.contract.adapter import Context, Loadable, MakeEnv, Monitor, Native, Weights
+
+METRICS = {
+    "train/learning_rate": "learning_rate",
+    "train/learning_rate_actor": "learning_rate",
+    "train/policy_gradient_loss": "loss/policy",
+    "train/actor_loss": "loss/policy",
+    "train/value_loss": "loss/value",
+    "train/critic_loss": "loss/critic",
+    "train/ent_coef_loss": "loss/temperature",
+    "train/ent_coef": "temperature",
+    "train/approx_kl": "policy/approx_kl",
+    "train/clip_fraction": "policy/clip_fraction",
+    "train/explained_variance": "value/explained_variance",
+    "train/std": "policy/std",
+    "train/qf_mean_value": "q/mean",
+}
+"""sbx's names of logged values to those of the trace."""
+
+ALGORITHMS = (sbx.PPO, sbx.TD3, sbx.SAC, sbx.DDPG, sbx.DQN)
+
+_STATES = {
+    "policy": ("policy", "actor_state"),
+    "value": ("policy", "vf_state"),
+    "critic": ("policy", "qf_state"),
+    "temperature": ("", "ent_coef_state"),
+}
+"""What is trained, and where a model keeps it: in which of its attributes, and under which name."""
+
+
+def train(
+    algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
+) -> None:
+    """Trains to the end."""
+    settle()
+    made: list[Any] = []
+
+    def make() -> Any:
+        made.append(make_env())
+        return made[-1]
+
+    model = build(algorithm, native, context, make)
+    rounds = Rounds(monitor)
+    model.set_logger(Logger(folder=None, output_formats=[MonitorWriter(monitor, METRICS)]))
+    monitor.attach(
+        lambda observations: greedy(model, observations),
+        lambda: weights(model),
+        Loadable(lambda values: restore(model, values), model.save, ".zip"),
+        resumable({"model": model}, lambda: [monitor, rounds, *made], *KINDS),
+    )
+    with visible(
+        learning=[kind for kind in type(model).__mro__ if kind in ALGORITHMS],
+        asking=[type(model.policy), BaseJaxPolicy],
+    ):
+        model.learn(total_timesteps=context.steps, callback=rounds)
+
+
+def build(algorithm: str, native: Native, context: Context, make_env: MakeEnv) -> BaseAlgorithm:
+    """The sbx model that `native` describes."""
+    model_class: type[BaseAlgorithm] = getattr(sbx, algorithm.upper())
+    # What SB3 itself does to a single environment, for any number of them.
+    envs = DummyVecEnv([lambda: SB3Monitor(make_env())] * context.n_envs)
+    return model_class("MlpPolicy", envs, **resolve(native.settings, context.task.action_size))
+
+
+def greedy(model: BaseAlgorithm, observations: NDArray[np.float32]) -> NDArray[Any]:
+    """Sbx's own deterministic prediction, bounds included."""
+    actions, _ = model.predict(observations, deterministic=True)
+    return np.asarray(actions, np.float32 if actions.ndim > 1 else np.int64)
+
+
+def weights(model: BaseAlgorithm) -> Weights:
+    """Copies of all parameters of the policy, its critics, targets, and the temperature."""
+    return copies(states(model))
+
+
+def states(model: Any) -> dict[str, Any]:
+    """The model's train states by what they train."""
+    found = {}
+    for label, (owner, name) in _STATES.items():
+        holder = getattr(model, owner) if owner else model
+        if hasattr(holder, name):
+            found[label] = getattr(holder, name)
+    return found
+
+
+def restore(model: Any, values: Weights) -> None:
+    """Gives all parameters other values."""
+    for label, state in lay_in(states(model), values).items():
+        owner, name = _STATES[label]
+        setattr(getattr(model, owner) if owner else model, name, jax.block_until_ready(state))

@@ -1,0 +1,116 @@
+"""Faults in the frameworks' own code, and which check should find each.
+
+A mutant is named by its operator and by a piece of what it changes, since numbers follow from
+upstream's version; `parallax mutants --framework F --algorithm A --list` shows them all.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Planted:
+    """One fault.
+
+    Attributes:
+        framework: Whose code.
+        algorithm: That learns by it.
+        words: What is wrong.
+        check: That should find it; several are joined by `|`, and any of them counts.
+        operator: Of the mutant; empty where `piece` is an intervention of the catalogue.
+        piece: Of the text that is replaced, or the intervention's name.
+        nth: Which of those that fit, from 0.
+        task: Another one than the algorithm's first.
+    """
+
+    framework: str
+    algorithm: str
+    words: str
+    check: str
+    operator: str
+    piece: str
+    nth: int = 0
+    task: str = ""
+
+
+_MASK, _SWAP, _ZERO, _OUT = "drop-mask", "swap-networks", "drop-zero-grad", "drop-statement"
+_ENDS = "targets do not mind ends"
+_ONLINE = "the trained network in targets"
+_LEFT = "no zero_grad"
+_NO_TARGET = "the target network is not updated"
+_NO_STEP = "the optimiser does not step"
+_LARGER = "the larger of two critics in targets"
+_HALF = "half of gamma"
+T, L, S, A = "QTR_stored", "NN_left", "NN_still", "AGT_d1"
+
+PLANTED = tuple(
+    Planted(*entry)
+    for entry in (
+        ("sb3", "dqn", _ENDS, T, _MASK, "(1 - replay_data.dones)"),
+        ("sb3", "dqn", _ONLINE, T, _SWAP, "q_net_target"),
+        ("sb3", "dqn", _LEFT, L, _ZERO, "zero_grad"),
+        ("sb3", "dqn", _NO_STEP, S, _OUT, "optimizer.step()"),
+        ("sb3", "dqn", _NO_TARGET, A, _OUT, "polyak_update(self.q_net.parameters"),
+        ("sb3", "td3", _LARGER, T, "swap-min-max", "min"),
+        ("sb3", "td3", "the actor's optimiser does not step", S, _OUT, "actor.optimizer.step()"),
+        (
+            "sb3",
+            "td3",
+            "the critics' targets are not updated",
+            A,
+            _OUT,
+            "polyak_update(self.critic",
+        ),
+        ("sb3", "sac", _ENDS, T, _MASK, "(1 - replay_data.dones)"),
+        (
+            "sb3",
+            "ppo",
+            "gamma is half in the sum of deltas",
+            "RTN_stored",
+            "scale-constant",
+            "self.gamma",
+        ),
+        ("sb3", "ppo", _LEFT, L, _ZERO, "zero_grad"),
+        ("cleanrl", "dqn", _ENDS, T, _MASK, "args.gamma * target_max"),
+        ("cleanrl", "dqn", _LEFT, L, _ZERO, "zero_grad"),
+        ("cleanrl", "dqn", "no gradients are computed", "NN_unreached", _OUT, "loss.backward()"),
+        ("cleanrl", "td3", _ENDS, T, _MASK, "(1 - data.dones"),
+        ("cleanrl", "td3", _LARGER, T, "swap-min-max", "min"),
+        ("cleanrl", "ddpg", _ONLINE, T, _SWAP, "qf1_target"),
+        ("cleanrl", "sac", _ENDS, T, _MASK, "(1 - data.dones"),
+        (
+            "cleanrl",
+            "ppo",
+            "deltas do not mind ends",
+            "RTN_stored",
+            _MASK,
+            "args.gamma * nextvalues",
+        ),
+        ("cleanrl", "ppo", "half of lambda", "RTN_stored", "scale-constant", "args.gae_lambda"),
+        ("tianshou", "dqn", _ENDS, T, _MASK, "target_q_IA"),
+        ("tianshou", "dqn", _ONLINE, T, _SWAP, "model_old"),
+        ("tianshou", "ddpg", _NO_TARGET, A, _OUT, "self._update_lagged_network_weights()"),
+        ("tianshou", "ddpg", _HALF, T, "scale-constant", "gamma"),
+        ("tianshou", "ppo", "estimates do not mind ends", "RTN_stored", _MASK, "v_s_"),
+        ("torchrl", "dqn", _ENDS, T, _MASK, "gamma * not_terminated"),
+        ("torchrl", "dqn", _NO_TARGET, A, _OUT, "components.targets.step()"),
+        ("torchrl", "td3", _ENDS, T, _MASK, "gamma * not_terminated"),
+        ("torchrl", "sac", _LEFT, L, _ZERO, "zero_grad"),
+        ("torchrl", "ppo", _HALF, "RTN_stored", "scale-constant", "gamma", 1),
+        ("sb3", "ddpg", "reward-times-10", T, "", "reward-times-10"),
+        ("tianshou", "ddpg", "limits-are-ends", T, "", "limits-are-ends", 0, "Pendulum-v1"),
+    )
+)
+
+
+def intervention(one: Planted) -> str:
+    """Its name on the command line."""
+    if not one.operator:
+        return one.piece
+    from harness.interventions.mutants import mutants
+
+    fitting = [
+        mutant
+        for mutant in mutants(one.framework, one.algorithm)
+        if mutant.operator == one.operator and one.piece in mutant.before
+    ]
+    return fitting[one.nth].name

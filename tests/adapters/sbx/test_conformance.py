@@ -1,0 +1,10 @@
+import pytest
+
+from harness.conformance import AdapterConformance
+
+pytest.importorskip("sbx")
+
+
+@pytest.mark.long  # JAX compiles each training anew, which takes seconds each time
+class TestSbx(AdapterConformance):
+    framework = "sbx"

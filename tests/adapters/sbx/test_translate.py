@@ -1,0 +1,72 @@
+import dataclasses
+import inspect
+import math
+
+import pytest
+import support
+
+from adapters.sbx import SbxAdapter
+from envs.tasks import load_task
+from harness.contract.adapter import Context
+from harness.contract.algorithms import ALGORITHMS
+from harness.contract.fields import SpecError
+from harness.contract.recipes import load_recipe
+
+
+def translate(algorithm, steps=10_000, n_envs=1, **changes):
+    hyperparameters = dataclasses.replace(load_recipe(algorithm, "sbx"), **changes)
+    task = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
+    context = Context(task, steps, seed=3, n_envs=n_envs)
+    return SbxAdapter().translate(algorithm, hyperparameters, context)
+
+
+@pytest.mark.parametrize("algorithm", [a for a in ALGORITHMS if SbxAdapter().supports(a)])
+def test_own_recipe_is_what_upstream_defaults_to(algorithm):
+    sbx = pytest.importorskip("sbx")
+    signature = inspect.signature(getattr(sbx, algorithm.upper()))
+    own = {"qf_learning_rate": 3e-4}  # None there: that of the policy
+    for name, value in translate(algorithm, 1_000_000).settings.items():
+        if "." not in name and name != "seed":
+            default = signature.parameters[name].default
+            assert value == (own[name] if default is None and value is not None else default), name
+
+
+def test_linear_schedules_and_no_clipping():
+    native = translate("ppo", learning_rate_schedule="linear", max_grad_norm=None)
+    assert native.settings["learning_rate"] == {"LinearSchedule": [3e-4, 0.0, 1.0]}
+    assert native.settings["max_grad_norm"] == math.inf
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "field", "value", "words"),
+    [
+        ("ppo", "value_clip_range", 0.2, "does not use it"),
+        ("ppo", "target_kl", 0.01, "steers the learning rate"),
+        ("dqn", "max_grad_norm", 10.0, "not clipped"),
+        ("dqn", "hidden_sizes", (64, 32), "two layers of one width"),
+        ("dqn", "hidden_sizes", (64,), "two layers of one width"),
+        ("dqn", "conv_filters", (16,), "fixed at null"),
+        ("sac", "temperature_learning_rate", 0.01, "learning_rate of the policy"),
+        ("ddpg", "critic_weight_decay", 0.01, "optax.adam has none"),
+    ],
+)
+def test_what_sbx_would_drop_is_refused(algorithm, field, value, words):
+    with pytest.raises(SpecError, match=f"{field}.*{words}"):
+        translate(algorithm, **{field: value})
+
+
+def test_rates_of_policy_and_critics_are_apart():
+    settings = translate("sac", critic_learning_rate=0.01).settings
+    assert (settings["learning_rate"], settings["qf_learning_rate"]) == (3e-4, 0.01)
+
+
+def test_targets_of_td3_move_at_every_step_of_the_critics():
+    native = translate("td3", 200)
+    assert native.cadence.target_updates == native.cadence.gradient_steps == 100
+    assert native.cadence.policy_updates == 50
+
+
+def test_steps_are_counted_per_copy():
+    assert translate("ppo", n_envs=2).settings["n_steps"] == 1024
+    with pytest.raises(SpecError, match="n_envs=3 must divide it"):
+        translate("ppo", n_envs=3)

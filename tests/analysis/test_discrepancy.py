@@ -1,0 +1,74 @@
+"""`parallax discrepancy` on traces written by hand."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from analysis.__main__ import main
+from analysis.stats.stages import over_runs, stage_means
+from harness.record.trace import TraceWriter
+
+ARGUMENTS = {"algorithm": "r2d2", "framework": "torchrl", "env": "CartPoleHidden-v0"}
+
+
+def test_stages_are_equal_parts_of_the_run():
+    steps, values = np.array([1, 50, 51, 100]), np.array([1.0, 3.0, 5.0, 9.0])
+    assert stage_means(steps, values, 100, 2).tolist() == [2, 7]
+    found = stage_means(steps, values, 100, 4)
+    assert found[[0, 1, 2, 3]] == pytest.approx([1, 3, 5, 9])
+    assert np.isnan(stage_means(steps[:2], values[:2], 100, 2)[1])
+
+
+def test_stages_over_runs_count_those_that_recorded_something():
+    first, second = over_runs([np.array([1.0, np.nan]), np.array([3.0, 4.0])])
+    assert (first.mean, first.n) == (2, 2) and (second.mean, second.n) == (4, 1)
+    assert first.low < 2 < first.high and np.isnan(second.low)
+
+
+def recorded(make_run, tmp_path, seed, stored, burn_in, first, last, hashed=False):
+    """A run whose discrepancies fall to half in the second half."""
+    held = {"gamma": 0.99, "stored_state": stored, "burn_in": burn_in}
+    variant = f"steps=20000,stored_state={stored},burn_in={burn_in}".lower()
+    variant = f"steps=20000,overrides={stored}{burn_in}" if hashed else variant
+    folder = make_run(seed=seed, variant=variant, hyperparameters=held, **ARGUMENTS)
+    told = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**told, "hyperparameters": held}))
+    stream = tmp_path / f"{seed}{stored}{burn_in}"
+    stream.mkdir()
+    writer = TraceWriter(stream)
+    for step, share in ((1000, 1.0), (20_480, 0.5)):
+        values = {"discrepancy/first": share * first, "discrepancy/last": share * last}
+        writer.record(step, values | {"loss/critic": 1.0})
+    writer.append()
+    writer.close()
+    with (folder / "trace.parquet").open("wb") as file:
+        writer.write_parquet(file)
+
+
+@pytest.mark.parametrize("hashed", [False, True])
+def test_the_command_tells_strategies_apart(make_run, results, tmp_path, capsys, hashed):
+    for seed in (0, 1):
+        recorded(make_run, tmp_path, seed, False, 0, 8.0 + seed, 4.0, hashed)
+        recorded(make_run, tmp_path, seed, True, 5, 2.0 + seed, 1.0, hashed)
+    make_run(seed=0)  # of another algorithm
+    assert main(["discrepancy", str(results), "--stages", "2"]) == 0
+    text = capsys.readouterr().out
+    zero, stored = text.index("zero state, burn-in 0"), text.index("stored state, burn-in 5")
+    assert zero < stored and "Not used: 1 of 5 runs" in text
+    with (results / "analysis" / "discrepancy.csv").open() as file:
+        told = list(csv.DictReader(file))
+    assert len(told) == 2 * 2 * 3  # strategies, places, and two stages with the whole
+    first = [float(row["discrepancy"]) for row in told[:3]]
+    assert first == pytest.approx([6.375, 8.5, 4.25])
+    variants = {row["variant"] for row in told}
+    assert len(variants) == 1 and (hashed or variants == {"steps=20000"})
+    assert {row["discrepancy_n"] for row in told} == {"2"}
+    assert len(list((results / "analysis").glob("discrepancy_*.p*"))) == 2
+
+
+def test_results_without_any_are_refused(make_run, results, capsys):
+    make_run(seed=0)
+    assert main(["discrepancy", str(results)]) == 2
+    assert "no complete run recorded Q-value discrepancies" in capsys.readouterr().err

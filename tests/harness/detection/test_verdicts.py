@@ -1,0 +1,80 @@
+"""What detectors say of faults, from findings, returns and what the probes said."""
+
+import json
+
+import numpy as np
+import pytest
+
+from harness.cli.detection import main
+from harness.detection import gather
+from harness.detection.trainings import Trained
+from harness.detection.verdicts import PROBES, Verdict, of_findings, of_returns, paired_p
+
+SEEDS = range(10)
+
+
+def finding(name, step):
+    return {"id": f"{name}-id", "name": name, "first_step": step}
+
+
+def test_a_finding_counts_where_no_healthy_training_has_it():
+    healthy = [[finding("a", 10)], [finding("b", 5)]]
+    assert not of_findings("x/y/001", [[finding("a", 1), finding("b", 1)]], healthy).found
+    said = of_findings("x/y/001", [[finding("c", 70), finding("d", 30)]], healthy)
+    assert (said.found, said.by, said.step) == (True, "d", 30)
+    assert of_findings("x/y/001", [], healthy) is None
+
+
+def test_returns_are_tested_in_pairs_of_the_first_seeds():
+    plain = {seed: float(seed) for seed in SEEDS}
+    worse = {seed: seed - 5.0 + 0.1 * (seed % 3) for seed in SEEDS}
+    found = of_returns("x/y/001", worse, plain, 10)
+    assert found.found and found.trainings == 10
+    assert not of_returns("x/y/001", plain, plain, 10).found
+    assert of_returns("x/y/001", {0: 1.0}, plain, 5) is None
+    # By hand: differences 1, 2, 3 have mean 2 and error 1/sqrt(3), so t = 3.4641 on 2 degrees.
+    p = paired_p(np.array([1.0, 2.0, 3.0]), np.zeros(3))
+    assert p == pytest.approx(0.0742, abs=1e-4)
+    assert paired_p(np.ones(3), np.zeros(3)) == 0 and paired_p(np.ones(3), np.ones(3)) == 1
+
+
+def test_trainings_are_set_beside_those_without_the_fault():
+    plain = {seed: 100.0 + seed for seed in SEEDS}
+    said = {seed: (finding("a", 3),) for seed in SEEDS}
+    quiet = dict.fromkeys(SEEDS, ())
+    found = {
+        ("sb3", "dqn", "none"): Trained(plain, quiet),
+        ("sb3", "dqn", "mutant-007"): Trained({s: r - s for s, r in plain.items()}, said),
+        ("sb3", "ppo", "mutant-007"): Trained(plain, quiet),  # nothing stands beside it
+    }
+    verdicts = gather.trained(found)
+    assert {verdict.mutant for verdict in verdicts} == {"sb3/dqn/007"}
+    assert [v.detector for v in verdicts] == ["diagnosis", "returns, n=5", "returns, n=10"]
+
+
+def test_tables_tell_what_was_found_by_whom(tmp_path, capsys):
+    lines = [
+        {"mutant": "sb3/dqn/001", "outcome": "found", "by": "dqn.counts", "seconds": 2.0},
+        {"mutant": "sb3/dqn/002", "outcome": "missed", "by": "", "seconds": 9.0},
+        {"mutant": "sb3/dqn/003", "outcome": "equivalent", "by": "", "seconds": 1.0},
+    ]
+    mutants, kept, tables = (tmp_path / name for name in ("m.jsonl", "c.jsonl", "t.md"))
+    mutants.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main(["--mutants", str(mutants), "--output", str(tables)]) == 0
+    assert "2 faults that train" in tables.read_text()
+    assert "| probes | 2 | 1 (50%) | 0 | 9.0 |" in capsys.readouterr().out
+    gather.add(kept, Verdict("sb3/dqn/001", "conformance", False, "", 0, 4.0))
+    verdicts = gather.kept(mutants) + gather.checked(kept)
+    assert gather.common(verdicts) == ["sb3/dqn/001"]
+    assert "| `sb3/dqn/001` | dqn.counts | - | not asked |" in gather.by_mutant(
+        verdicts, ["sb3/dqn/001"]
+    )
+    assert {verdict.detector for verdict in verdicts} == {PROBES, "conformance"}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"mutant": "x"}'])
+def test_another_file_is_refused(text, tmp_path, capsys):
+    file = tmp_path / "m.jsonl"
+    file.write_text(text)
+    assert main(["--mutants", str(file)]) == 2
+    assert "benchmarks/mutants.py" in capsys.readouterr().err
