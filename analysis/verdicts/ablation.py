@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -240,8 +241,13 @@ def _by_seed(group: Group) -> dict[int, float]:
 
 def _groups(loaded: Loaded) -> dict[tuple[Cell, str, str], Group]:
     found: dict[tuple[Cell, str, str], list[Run | Excluded]] = collections.defaultdict(list)
+    known = {
+        _asked(item): item.id.cell.variant
+        for item in loaded.folders
+        if isinstance(item, Run) and item.spec.get("intervention", NONE) == NONE
+    }
     for item in loaded.folders:
-        cell, name = _setting(item)
+        cell, name = _setting(item, known)
         found[cell, item.id.framework, name].append(item)
     return {
         key: group_of(key[0], key[1] if key[2] == NONE else f"{key[1]}{JOINT}{key[2]}", items)
@@ -249,11 +255,26 @@ def _groups(loaded: Loaded) -> dict[tuple[Cell, str, str], Group]:
     }
 
 
-def _setting(item: Run | Excluded) -> tuple[Cell, str]:
-    """The setting without the intervention, and the intervention."""
+def _setting(item: Run | Excluded, known: Mapping[str, str]) -> tuple[Cell, str]:
+    """The setting without the intervention, and the intervention.
+
+    Args:
+        item: A run.
+        known: Variants of runs as they are, by what was asked for: a long variant is shortened to
+            a digest, from which the intervention cannot be taken out.
+    """
     cell = item.id.cell
     match = _PART.search(cell.variant)
     told = item.spec.get("intervention") if isinstance(item, Run) else None
     name = str(told or (match[2] if match else NONE))
     variant = _PART.sub("", cell.variant).strip(",")
+    if isinstance(item, Run) and name != NONE:
+        variant = known.get(_asked(item), variant)
     return dataclasses.replace(cell, variant=variant), name
+
+
+def _asked(run: Run) -> str:
+    """All that was asked for, but for the intervention, the framework and the seed."""
+    apart = ("intervention", "framework", "seed")
+    asked = {name: value for name, value in run.spec.items() if name not in apart}
+    return json.dumps([dataclasses.astuple(run.id.cell)[:4], asked], sort_keys=True, default=str)

@@ -113,7 +113,10 @@ def _verdict(found: Twins) -> str:
     if found.probes:
         lines.append(f"Probes that they answer differently: {', '.join(found.probes)}.")
     else:
-        lines.append("No probe of updates tells them apart: what parts them is not known yet.")
+        lines.append(
+            "No probe of what an update computes tells them apart: it may be when something is "
+            f"updated (parallax probe --algorithm {found.algorithm} --probe counts), or new."
+        )
     return "\n".join(lines)
 
 

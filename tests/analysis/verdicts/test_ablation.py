@@ -41,6 +41,21 @@ def study(results, make_run):
     return results
 
 
+def test_a_variant_that_was_shortened_to_a_digest_is_set_beside_its_own(results, make_run):
+    for seed in range(4):
+        asked = {"framework": "sb3", "seed": seed}
+        make_run(score=100.0 + seed, variant="steps=20000,gamma=0.9", **asked)
+        make_run(
+            score=200.0 + 2 * seed,
+            variant="steps=20000,overrides=0123456789ab",
+            intervention="strong+long",
+            **asked,
+        )
+    (found,) = ablations(load(results), Options())
+    assert found.cell.variant == "steps=20000,gamma=0.9"
+    assert [(effect.name, effect.result.n) for effect in found.effects] == [("strong+long", 4)]
+
+
 def test_effects_and_shares_are_those_planted(study):
     (found,) = ablations(load(study), Options())
     assert (found.framework, found.cell.variant) == ("sb3", "steps=20000")
