@@ -88,20 +88,24 @@ def test_what_is_watched_from_the_beginning_computes_the_same_but_for_rounding(s
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-@jax.jit
-def writing(carry, rows):
-    # As DQN's update does in sbx: it writes into what it is given.
-    gradients = jax.grad(lambda params: carry["state"].apply_fn(params, rows).sum())
-    carry["state"] = carry["state"].apply_gradients(grads=gradients(carry["state"].params))
-    return carry, None
+class Writer:
+    """As DQN's update in sbx: it writes into what it is given."""
+
+    @staticmethod
+    @jax.jit
+    def update(carry, rows):
+        gradients = jax.grad(lambda params: carry["state"].apply_fn(params, rows).sum())
+        carry["state"] = carry["state"].apply_gradients(grads=gradients(carry["state"].params))
+        return carry, None
 
 
 def test_loop_that_writes_into_its_arguments_is_shown_and_made_once(state):
     rows, events, told = ROWS[None], Events(), []
-    plain, _ = jax.lax.scan(writing, {"state": state}, rows)
+    plain, _ = jax.lax.scan(Writer.update, {"state": state}, rows)
     events.subscribe(OptimizerStep, told.append)
-    with visible(learning=[], asking=[]), watching(events):
-        looked, _ = jax.lax.scan(writing, {"state": state}, rows)
+    with visible(learning=[Writer], asking=[]), watching(events):
+        looked, _ = jax.lax.scan(Writer.update, {"state": state}, rows)
+    assert len(told) == 1
     one, other = (copies({"policy": carry["state"]}) for carry in (plain, looked))
     assert all(np.array_equal(one[name], other[name]) for name in one)
 
