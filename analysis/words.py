@@ -25,6 +25,7 @@ _LABELS = {
     "td3": "TD3",
     "sac": "SAC",
     "dqn": "DQN",
+    "r2d2": "R2D2",
     "ddpg": "DDPG",
 }
 

@@ -4,7 +4,7 @@
     python benchmarks/diagnosis.py sabotage             frameworks' own code, set wrong
     python benchmarks/diagnosis.py planted              faults in frameworks' own code, and without
     python benchmarks/diagnosis.py healthy --seeds 2    false alarms in short runs of frameworks
-    python benchmarks/diagnosis.py cost --repeats 5     CPU time, watched over not watched
+    python benchmarks/diagnosis.py cost --repeats 6     CPU time, watched over not watched
     python benchmarks/diagnosis.py share                its own share of the time of a training
 
 Runs with an even seed are the half on which thresholds may be set; those with an odd seed judge.
@@ -49,7 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=list(MODES))
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--steps", type=int, default=0, help="by algorithm without")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, default=Path("results/diagnosis-healthy"))
     parser.add_argument("--programs", nargs="*", help="numbers of posts; all without")
@@ -298,23 +298,31 @@ def _returns(folder: Path) -> str:
 
 def cost(options: argparse.Namespace) -> None:
     """CPU time of watched runs over that of runs that are not, in pairs in turn."""
+    import numpy as np
+    from scipy import stats
+
+    print("CPU time with over without, geometric mean of pairs and 95% interval of Student's t")
     for framework, algorithm, task in _settings(options):
-        if task == "Pendulum-v1":
+        if task not in (TASKS["continuous"][0], TASKS["discrete"][0]):
             continue
-        ratios = []
+        logs, steps = [], options.steps or COST_STEPS[algorithm]
         for repeat in range(options.repeats + 1):
             seconds = {}
             for mode in ("off", "on") if repeat % 2 else ("on", "off"):
                 with tempfile.TemporaryDirectory() as folder:
                     begun = time.process_time()
-                    steps = options.steps
-                    _run(framework, algorithm, task, 0, Path(folder), mode, steps=steps)
+                    length = steps if repeat else 600
+                    _run(framework, algorithm, task, 0, Path(folder), mode, steps=length)
                     seconds[mode] = time.process_time() - begun
             if repeat:  # the first pair imports the framework
-                ratios.append(seconds["on"] / seconds["off"])
-        middle = statistics.median(ratios)
-        spread = f"{min(ratios):.3f} to {max(ratios):.3f}"
-        print(f"{framework:<10}{algorithm:<6}{task:<22}{middle:.3f} ({spread}), n={len(ratios)}")
+                logs.append(np.log(seconds["on"] / seconds["off"]))
+        half = stats.t.ppf(0.975, len(logs) - 1) * np.std(logs, ddof=1) / np.sqrt(len(logs))
+        low, middle, high = np.exp(np.mean(logs) + half * np.array([-1, 0, 1]))
+        print(
+            f"{framework:<10}{algorithm:<6}{task:<22}{steps:>6} steps {middle:.3f} "
+            f"({low:.3f} to {high:.3f}), n={len(logs)} pairs",
+            flush=True,
+        )
 
 
 def share(options: argparse.Namespace) -> None:
@@ -327,7 +335,7 @@ def share(options: argparse.Namespace) -> None:
         for repeat in range(options.repeats + 1):
             seams = diagnosis_seams.Seams(diagnosis_seams.CLOCK)
             with tempfile.TemporaryDirectory() as folder, diagnosis_seams.placed(seams):
-                steps = options.steps if repeat else 600
+                steps = (options.steps or COST_STEPS[algorithm]) if repeat else 600
                 _run(framework, algorithm, task, 0, Path(folder), "on", steps=steps)
             if repeat:  # the first one imports the framework
                 found.append(diagnosis_seams.summary(seams, steps))
@@ -356,6 +364,9 @@ def _settings(options: argparse.Namespace) -> list[tuple[str, str, str]]:
 
 
 SABOTAGED = 2600
+COST_STEPS = {"ppo": 12_288, "dqn": 8000, "sac": 3000, "td3": 4000, "ddpg": 4000}
+"""Of some ten CPU seconds each."""
+
 PLANTED_STEPS = {"ppo": 1600, "dqn": 1300}
 STEPS = {"ppo": 3072, "dqn": 1600}
 SOUND: dict[str, Any] = {

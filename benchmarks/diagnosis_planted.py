@@ -87,7 +87,7 @@ PLANTED = tuple(
         ),
         ("cleanrl", "ppo", "half of lambda", "RTN_stored", "scale-constant", "args.gae_lambda"),
         ("tianshou", "dqn", _ENDS, T, _MASK, "target_q_IA"),
-        ("tianshou", "dqn", _ONLINE, T, _SWAP, "model_old"),
+        ("tianshou", "ddpg", _ONLINE, T, _SWAP, "critic_old"),
         ("tianshou", "ddpg", _NO_TARGET, A, _OUT, "self._update_lagged_network_weights()"),
         ("tianshou", "ddpg", _HALF, T, "scale-constant", "gamma"),
         ("tianshou", "ppo", "estimates do not mind ends", "RTN_stored", _MASK, "v_s_"),

@@ -4,12 +4,12 @@
     python benchmarks/replay.py steps --algorithms dqn ddpg --updates 2000
 
 `draws` fills memories with random priorities and draws minibatches, with importance weights and
-without the transitions, then notes errors; beside this project's strategies stand the
-frameworks' own buffers. `steps` trains Stable-Baselines3 a little in each way, with two sweeps if
-there are any, and then times its updates apart from the environment and from further sweeps; parts
-are the drawing of minibatches with their transitions (corrections of all priorities included),
-the noting of errors, and the rest. CPU time, the smallest of several repeats; ratios are to
-`uniform` and to `per`.
+without the transitions, then notes errors; beside this project's strategies stand the frameworks'
+own buffers, and the bytes that are kept of each transition besides itself. `steps` trains
+Stable-Baselines3 a little in each way, with two sweeps if there are any, and then times its
+updates apart from the environment and from further sweeps; parts are the drawing of minibatches
+with their transitions (corrections of all priorities included), the noting of errors, and the
+rest. CPU time, the smallest of several repeats; ratios are to `uniform` and to `per`.
 """
 
 import argparse
@@ -36,10 +36,11 @@ BATCH = 256
 WARM_UP = 1_000
 """Environment transitions before updates are timed."""
 TASKS = {"dqn": "CartPole-v1", "ddpg": "Pendulum-v1", "td3": "Pendulum-v1", "sac": "Pendulum-v1"}
-_Pair = tuple[Callable[[], Any], Callable[[Any], None]]
+_Memory = tuple[Callable[[], Any], Callable[[Any], None], int]
+"""Draws places, notes errors at them, and bytes that it keeps besides transitions."""
 
 
-def strategy(name: str, size: int) -> _Pair:
+def strategy(name: str, size: int) -> _Memory:
     """How one of this project's draws, and notes errors."""
     made: Any = make_strategy({"name": name}, size, size, CompiledTree)
     places = made.add(size)
@@ -48,10 +49,13 @@ def strategy(name: str, size: int) -> _Pair:
     if name in ("atdc", "imp"):
         made.sweep(lambda asked: made.errors[asked] * 0.9)
     errors = numbers.exponential(size=BATCH)
-    return lambda: made.sample(numbers, BATCH)[0], lambda indices: made.update(indices, errors)
+    kept = sum(part.nbytes for part in vars(made).values() if isinstance(part, np.ndarray))
+    kept += made._tree._tree._value.nbytes
+    draw = lambda: made.sample(numbers, BATCH)[0]  # noqa: E731
+    return draw, lambda indices: made.update(indices, errors), kept
 
 
-def tianshou_prioritised(size: int) -> _Pair:
+def tianshou_prioritised(size: int) -> _Memory:
     """Tianshou's prioritised buffer, without the storage of transitions."""
     from tianshou.data import PrioritizedReplayBuffer
 
@@ -66,10 +70,30 @@ def tianshou_prioritised(size: int) -> _Pair:
         weights / weights.max()
         return indices
 
-    return draw, lambda indices: buffer.update_weight(indices, errors)
+    kept = buffer.weight._value.nbytes
+    return draw, lambda indices: buffer.update_weight(indices, errors), kept
 
 
-def torchrl_prioritised(size: int) -> _Pair:
+def tianshou_uniform(size: int) -> _Memory:
+    """Tianshou's buffer, without the storage of transitions."""
+    from tianshou.data import ReplayBuffer
+
+    buffer: Any = ReplayBuffer(size)
+    buffer._size = size
+    return lambda: buffer.sample_indices(BATCH), lambda indices: None, 0
+
+
+def torchrl_uniform(size: int) -> _Memory:
+    """TorchRL's random sampler on a storage of one number a transition."""
+    import torch
+    from torchrl.data import LazyTensorStorage, RandomSampler
+
+    sampler, storage = RandomSampler(), LazyTensorStorage(size)
+    storage.set(range(size), torch.zeros(size))
+    return lambda: sampler.sample(storage, BATCH)[0], lambda indices: None, 0
+
+
+def torchrl_prioritised(size: int) -> _Memory:
     """TorchRL's prioritised sampler on a storage of one number a transition."""
     import torch
     from torchrl.data import LazyTensorStorage, PrioritizedSampler
@@ -83,13 +107,14 @@ def torchrl_prioritised(size: int) -> _Pair:
     return (
         lambda: sampler.sample(storage, BATCH)[0],
         lambda indices: sampler.update_priority(indices, errors),
+        0,
     )
 
 
-def uniform(size: int) -> _Pair:
+def uniform(size: int) -> _Memory:
     """Numpy's draws of as many places."""
     numbers = np.random.default_rng(0)
-    return lambda: numbers.integers(size, size=BATCH), lambda indices: None
+    return lambda: numbers.integers(size, size=BATCH), lambda indices: None, 0
 
 
 def seconds(work: Callable[[], Any], repeats: int, rounds: int) -> float:
@@ -105,23 +130,32 @@ def seconds(work: Callable[[], Any], repeats: int, rounds: int) -> float:
 
 def draws(size: int, repeats: int, rounds: int) -> list[list[Any]]:
     """A row for each memory; what does not load says why."""
-    makers: dict[str, Callable[[], _Pair]] = {"uniform (numpy)": lambda: uniform(size)}
+    makers: dict[str, Callable[[], _Memory]] = {"uniform (numpy)": lambda: uniform(size)}
     names = [name for name in STRATEGIES if name != "uniform"]
     makers |= {name: lambda name=name: strategy(name, size) for name in names}  # type: ignore[misc]
+    makers["tianshou's uniform"] = lambda: tianshou_uniform(size)
+    makers["torchrl's uniform"] = lambda: torchrl_uniform(size)
     makers["tianshou's prioritised"] = lambda: tianshou_prioritised(size)
     makers["torchrl's prioritised"] = lambda: torchrl_prioritised(size)
     rows = []
     for name, make in makers.items():
         try:
-            draw, note = make()
+            draw, note, kept = make()
         except Exception as error:  # of another package's making
-            rows.append([name, f"not measured: {' '.join(str(error).split())[:60]}", ""])
+            rows.append([name, f"not measured: {' '.join(str(error).split())[:60]}", "", ""])
             continue
         indices = draw()
         few = max(1, rounds // 50) if name == "atdc" else rounds  # a pass over the memory each
         drawn = seconds(draw, repeats, few)
         noted = seconds(lambda: note(indices), repeats, rounds)  # noqa: B023
-        rows.append([name, f"{BATCH / drawn:,.0f}", f"{1e6 * noted:.0f}"])
+        rows.append(
+            [
+                name,
+                f"{BATCH / drawn:,.0f}",
+                f"{1e6 * noted:.0f}",
+                f"{kept / size:.1f}" if kept else "",
+            ]
+        )
     return rows
 
 
@@ -198,7 +232,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.what == "draws":
         rows = draws(options.size, options.repeats, options.rounds)
-        headers = ["memory", "transitions drawn per s", f"us to note {BATCH} errors"]
+        headers = ["memory", "transitions drawn per s", f"us to note {BATCH} errors", "bytes each"]
     else:
         rows = steps(options.algorithms, options.updates, options.repeats)
         parts = ["us per step", "drawing", "noting", "rest"]

@@ -12,6 +12,7 @@ from skrl.agents.torch import Agent
 from adapters.skrl import train
 from adapters.torch_common.recording import Recorder, Slot, captured, linears
 from harness.contract.adapter import Context, Native
+from harness.contract.fields import SpecError
 from harness.probes.contract import Record, Script, Watch
 
 _CRITICS = {
@@ -34,8 +35,21 @@ ROLES: Mapping[str, Mapping[str, str]] = {
 """Per algorithm: canonical networks to skrl's roles."""
 
 
+UNSQUASHED = (
+    "its policy is a Gaussian without tanh, and its deviation no output of the network; the probe "
+    "reads a policy with both"
+)
+"""Why updates of SAC are not compared: differences would be told of code that has none."""
+
+
 def probe(algorithm: str, native: Native, context: Context, script: Script, watch: Watch) -> Record:
-    """Trains while a recorder watches."""
+    """Trains while a recorder watches.
+
+    Raises:
+        SpecError: The probe would read another policy than there is.
+    """
+    if algorithm == "sac" and script.weights:
+        raise SpecError(UNSQUASHED)
     with contextlib.ExitStack() as stack:
         agents = stack.enter_context(captured(train, "build"))
 
@@ -96,8 +110,10 @@ def memory(agent: Agent) -> Mapping[str, NDArray[Any]]:
         "terminated": "terminated",
     }
     kept, count = agent.memory.tensors_view, len(agent.memory)
-    return {
+    arrays = {
         ours: np.array(kept[theirs][:count].detach().cpu(), dtype=float)
         for ours, theirs in names.items()
         if theirs in kept
     }
+    wide = ("observations", "actions", "next_observations")
+    return {name: array if name in wide else array[:, 0] for name, array in arrays.items()}

@@ -2,11 +2,17 @@
 
 from harness.contract.replay import Per, Replay
 
+_PROPORTIONAL = "its prioritised buffer draws in proportion to errors only"
+_OTHERS = {
+    "atdc": f"{_PROPORTIONAL}, and asks its networks for nothing between minibatches",
+    "imp": "its buffer gives a minibatch its weights before the errors are known that correct them",
+}
+
 
 def refusal(algorithm: str, replay: Replay) -> str:
     """Why Tianshou's buffer cannot replay so, as the end of a sentence; empty where it can."""
     if not isinstance(replay, Per) or replay.name != "per":
-        return "it is not carried yet; replay=per is, by its own prioritised buffer"
+        return f"{_OTHERS.get(replay.name, _PROPORTIONAL)}; replay=per is carried by that buffer"
     if replay.draws != "independent":
         return "its buffer draws independently, which is replay.draws=independent"
     if replay.normalize != "batch":

@@ -27,7 +27,8 @@ def compared(loss: torch.Tensor) -> tuple[Compared, ...]:
     probabilities.
     """
     found = []
-    for node in _nodes(loss.grad_fn, _NODES):
+    # Behind an exponential are probabilities, whose squares compare actions with their mean.
+    for node in _nodes(loss.grad_fn, _NODES, ends="ExpBackward"):
         name = node.name()
         if name.startswith(_LOSSES):
             found += _of_loss(node)
@@ -38,7 +39,7 @@ def compared(loss: torch.Tensor) -> tuple[Compared, ...]:
     return tuple(found)
 
 
-def _nodes(start: Any, most: int) -> Iterator[Any]:
+def _nodes(start: Any, most: int, ends: str = "nowhere") -> Iterator[Any]:
     waiting, seen = [start], set[Any]()
     while waiting and len(seen) < most:
         node = waiting.pop(0)
@@ -46,7 +47,8 @@ def _nodes(start: Any, most: int) -> Iterator[Any]:
             continue
         seen.add(node)
         yield node
-        waiting += [following for following, _ in node.next_functions]
+        if not node.name().startswith(ends):
+            waiting += [following for following, _ in node.next_functions]
 
 
 def _of_loss(node: Any) -> list[Compared]:

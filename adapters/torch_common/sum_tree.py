@@ -6,9 +6,13 @@ load with another one.)
 """
 
 import contextlib
+import fcntl
 import functools
 import importlib.util
+import os
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,17 +49,38 @@ def _module() -> ModuleType:
     sys.modules[_MODULE] = module  # where checkpoints look classes up
     assert spec.loader is not None
     spec.loader.exec_module(module)
-    _keep_compiled(module)
+    with _one_at_a_time():
+        _keep_compiled(module)
     return module
 
 
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Lets one process of this user in, on this machine; others wait until it has compiled.
+
+    Numba's cache numbers its files without a lock: two processes that compile at the same time
+    could each leave an index that names the other's code.
+    """
+    path = Path(tempfile.gettempdir(), f"parallax-sum-tree-{os.getuid()}.lock")
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # without a folder for it everyone compiles alone
+            file = stack.enter_context(path.open("a"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def _keep_compiled(module: ModuleType) -> None:
-    """Lets later processes load what this one compiles, where a folder for it can be written."""
+    """Lets later processes load what this one compiles, where a folder for it can be written.
+
+    The first tree calls each function with arguments of the types that `CompiledTree` hands on, so
+    that nothing is compiled after the lock has been given up.
+    """
     for function in vars(module).values():
         enable = getattr(function, "enable_caching", None)
         if enable is not None:
             with contextlib.suppress(RuntimeError):  # no folder
                 enable()
+    module.SegmentTree(2)
 
 
 class CompiledTree:
@@ -71,7 +96,8 @@ class CompiledTree:
 
     def set(self, indices: Indices, values: Floats) -> None:
         """Puts numbers at `indices`; of an index that stands there twice the last counts."""
-        self._tree[indices] = values
+        # Copies, so that numba sees one type only: arrays that can be written, without gaps.
+        self._tree[np.array(indices, np.int64)] = np.array(values, np.float64)
 
     def total(self) -> float:
         """The sum of all numbers."""
@@ -79,5 +105,7 @@ class CompiledTree:
 
     def find(self, points: Floats) -> Indices:
         """For each point the first index up to which the sum reaches it."""
-        found: Indices = self._tree.get_prefix_sum_idx(points.copy())  # it writes into what it gets
+        found: Indices = self._tree.get_prefix_sum_idx(
+            np.array(points, np.float64)
+        )  # it writes into what it gets
         return found

@@ -4,11 +4,13 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from adapters.torchrl.refusals import refusal
 from adapters.torchrl.translate import SETTINGS, translate
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 from harness.contract.algorithms import Hyperparameters
 from harness.contract.fields import SpecError
 from harness.contract.parts import coupled_defaults, has_part
+from harness.contract.replay import Replay
 from harness.probes.contract import Record, Script, Watch
 
 
@@ -48,6 +50,10 @@ class TorchRLAdapter:
     ) -> Native:
         """See `adapters.torchrl.translate`."""
         return translate(algorithm, hyperparameters, context)
+
+    def refuses_replay(self, algorithm: str, replay: Replay) -> str:
+        """See `adapters.torchrl.refusals`."""
+        return refusal(algorithm, replay)
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
         """What trains; its environments look for SB3's, its data for pandas."""

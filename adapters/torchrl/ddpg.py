@@ -19,6 +19,7 @@ from torchrl.objectives import DDPGLoss, SoftUpdate, group_optimizers
 from adapters.torchrl import loop
 from adapters.torchrl.loop import Means, Progress, action_spec, make_collector, seed_generators
 from adapters.torchrl.networks import attach, deterministic_actor, greedy, q_network
+from adapters.torchrl.replay import loss_class, recorded
 from adapters.torchrl.state import going_on
 from envs.tasks import Task
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
@@ -64,15 +65,17 @@ def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor)
     collector = make_collector(
         make_env, context.n_envs, explorer, settings, *transforms, boundary=monitor.boundary
     )
-    buffer, progress, means = loop.make_buffer(settings), Progress(), Means()
+    buffer = loop.make_buffer(settings, components.loss)
+    progress, means = Progress(), Means()
     state = going_on(collector, components, buffer, progress, means)
     attach(monitor, greedy(components.actor), components.loss, NETWORKS, state)
-    for step, batch, is_last in loop.minibatches(
-        collector, buffer, progress, settings, components.noise.step
-    ):
-        means.add(update(components, batch, step))
-        if is_last and means.updates >= loop.RECORD_EVERY:
-            monitor.record(means.take() | {"learning_rate": settings["Adam(actor).lr"]})
+    with recorded(buffer, monitor):
+        for step, batch, is_last in loop.minibatches(
+            collector, buffer, progress, settings, components.noise.step
+        ):
+            means.add(update(components, batch, step))
+            if is_last and means.updates >= loop.RECORD_EVERY:
+                monitor.record(means.take() | {"learning_rate": settings["Adam(actor).lr"]})
     collector.shutdown()
 
 
@@ -81,7 +84,9 @@ def build(settings: Mapping[str, Any], task: Task) -> Components:
     spec = action_spec(task)
     actor = deterministic_actor(settings, task)
     critic = q_network(settings, task)
-    loss = DDPGLoss(actor, critic, loss_function="l2", delay_actor=True, delay_value=True)
+    loss = loss_class(DDPGLoss, settings)(
+        actor, critic, loss_function="l2", delay_actor=True, delay_value=True
+    )
     loss.make_value_estimator(gamma=settings["make_value_estimator.gamma"])
     optimizer = group_optimizers(
         _adam(loss.actor_network_params, "actor", settings),

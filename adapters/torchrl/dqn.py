@@ -20,6 +20,7 @@ from adapters.torch_common.convolutions import features
 from adapters.torchrl import loop
 from adapters.torchrl.loop import Means, Progress, make_collector, seed_generators
 from adapters.torchrl.networks import attach
+from adapters.torchrl.replay import loss_class, recorded
 from adapters.torchrl.state import going_on
 from envs.tasks import Task
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
@@ -60,14 +61,16 @@ def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor)
         make_env, context.n_envs, explorer, settings, *transforms, boundary=monitor.boundary
     )
     policy = functools.partial(greedy, components.actor)
-    buffer, progress, means = loop.make_buffer(settings), Progress(), Means()
+    buffer = loop.make_buffer(settings, components.loss)
+    progress, means = Progress(), Means()
     state = going_on(collector, components, buffer, progress, means)
     attach(monitor, policy, components.loss, NETWORKS, state)
     lower = components.exploration.step
-    for step, batch, is_last in loop.minibatches(collector, buffer, progress, settings, lower):
-        means.add(update(components, batch, step))
-        if is_last and means.updates >= loop.RECORD_EVERY:
-            monitor.record(means.take() | {"learning_rate": settings["Adam.lr"]})
+    with recorded(buffer, monitor):
+        for step, batch, is_last in loop.minibatches(collector, buffer, progress, settings, lower):
+            means.add(update(components, batch, step))
+            if is_last and means.updates >= loop.RECORD_EVERY:
+                monitor.record(means.take() | {"learning_rate": settings["Adam.lr"]})
     collector.shutdown()
 
 
@@ -81,7 +84,7 @@ def build(settings: Mapping[str, Any], task: Task) -> Components:
         eps_end=settings["EGreedyModule.eps_end"],
         annealing_num_steps=settings["EGreedyModule.annealing_num_steps"],
     )
-    loss = DQNLoss(
+    loss = loss_class(DQNLoss, settings)(
         actor,
         loss_function=settings["DQNLoss.loss_function"],
         delay_value=True,

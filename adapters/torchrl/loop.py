@@ -10,9 +10,10 @@ import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torchrl.collectors import Collector
-from torchrl.data import Bounded, LazyTensorStorage, TensorDictReplayBuffer
+from torchrl.data import Bounded, TensorDictReplayBuffer
 from torchrl.envs import Compose, EnvBase, GymWrapper, SerialEnv, Transform, TransformedEnv
 
+from adapters.torchrl.replay import buffer_of
 from envs.tasks import Task
 from harness.contract.adapter import MakeEnv
 
@@ -89,12 +90,8 @@ class Progress:
     updates: int = 0
 
 
-def make_buffer(settings: Mapping[str, Any]) -> TensorDictReplayBuffer:
-    """An empty replay buffer."""
-    return TensorDictReplayBuffer(
-        storage=LazyTensorStorage(settings["LazyTensorStorage.max_size"]),
-        batch_size=settings["TensorDictReplayBuffer.batch_size"],
-    )
+make_buffer = buffer_of
+"""Makes an empty replay buffer; see `adapters.torchrl.replay`."""
 
 
 def minibatches(

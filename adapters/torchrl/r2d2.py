@@ -242,7 +242,7 @@ def step(components: Components, loss: torch.Tensor) -> dict[str, torch.Tensor]:
         Metrics by their name in the trace.
     """
     components.optimizer.zero_grad()
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     if components.max_norm is not None:
         nn.utils.clip_grad_norm_(components.loss.parameters(), components.max_norm)
     components.optimizer.step()

@@ -15,6 +15,7 @@ from torchrl.objectives import SACLoss, SoftUpdate, group_optimizers
 from adapters.torchrl import loop
 from adapters.torchrl.loop import Means, Progress, action_spec, make_collector, seed_generators
 from adapters.torchrl.networks import attach, greedy, q_network
+from adapters.torchrl.replay import loss_class, recorded
 from adapters.torchrl.state import going_on
 from envs.tasks import Task
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
@@ -48,26 +49,28 @@ def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor)
     collector = make_collector(
         make_env, context.n_envs, components.actor, settings, *transforms, boundary=monitor.boundary
     )
-    buffer, progress, means = loop.make_buffer(settings), Progress(), Means()
+    buffer = loop.make_buffer(settings, components.loss)
+    progress, means = Progress(), Means()
     state = going_on(collector, components, buffer, progress, means)
     attach(monitor, greedy(components.actor), components.loss, NETWORKS, state)
-    for step, batch, is_last in loop.minibatches(collector, buffer, progress, settings):
-        means.add(update(components, batch, step))
-        if is_last and means.updates >= loop.RECORD_EVERY:
-            monitor.record(
-                means.take()
-                | {
-                    "q/mean": mean_q(components, batch),
-                    "learning_rate": settings["Adam(actor).lr"],
-                }
-            )
+    with recorded(buffer, monitor):
+        for step, batch, is_last in loop.minibatches(collector, buffer, progress, settings):
+            means.add(update(components, batch, step))
+            if is_last and means.updates >= loop.RECORD_EVERY:
+                monitor.record(
+                    means.take()
+                    | {
+                        "q/mean": mean_q(components, batch),
+                        "learning_rate": settings["Adam(actor).lr"],
+                    }
+                )
     collector.shutdown()
 
 
 def build(settings: Mapping[str, Any], task: Task) -> Components:
     """Networks, loss and optimisers as they are before the first update."""
     actor = _actor(settings, task)
-    loss = SACLoss(
+    loss = loss_class(SACLoss, settings)(
         actor,
         q_network(settings, task),
         loss_function="l2",

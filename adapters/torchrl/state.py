@@ -12,6 +12,7 @@ from torchrl.data import TensorDictReplayBuffer
 from torchrl.objectives import TargetNetUpdater
 
 from adapters.torch_common.state import resumable
+from adapters.torchrl.replay import StrategicBuffer
 from harness.contract.adapter import Resumable
 from harness.contract.capture import Kind, State
 
@@ -34,6 +35,8 @@ def going_on(
         field.name: getattr(components, field.name) for field in dataclasses.fields(components)
     }
     learning = {name: part for name, part in fields.items() if isinstance(part, _CHANGING)}
+    if isinstance(buffer, StrategicBuffer):  # laid in after the buffer, which fills it anew
+        counters = (*counters, buffer.replayer)
     parts = {"components": learning, "buffer": buffer, "counters": counters, "collector": collector}
     return resumable(parts, tuple, *KINDS)
 

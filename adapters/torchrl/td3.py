@@ -15,6 +15,7 @@ from torchrl.objectives import SoftUpdate, TD3Loss
 from adapters.torchrl import loop
 from adapters.torchrl.loop import Means, Progress, action_spec, make_collector, seed_generators
 from adapters.torchrl.networks import attach, deterministic_actor, greedy, q_network
+from adapters.torchrl.replay import loss_class, recorded
 from adapters.torchrl.state import going_on
 from envs.tasks import Task
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
@@ -64,13 +65,15 @@ def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor)
         *transforms,
         boundary=monitor.boundary,
     )
-    buffer, progress, means = loop.make_buffer(settings), Progress(), Means()
+    buffer = loop.make_buffer(settings, components.loss)
+    progress, means = Progress(), Means()
     state = going_on(collector, components, buffer, progress, means)
     attach(monitor, greedy(components.actor), components.loss, NETWORKS, state)
-    for step, batch, is_last in loop.minibatches(collector, buffer, progress, settings):
-        means.add(update(components, batch, step))
-        if is_last and means.updates >= loop.RECORD_EVERY:
-            monitor.record(means.take() | {"learning_rate": settings["Adam(actor).lr"]})
+    with recorded(buffer, monitor):
+        for step, batch, is_last in loop.minibatches(collector, buffer, progress, settings):
+            means.add(update(components, batch, step))
+            if is_last and means.updates >= loop.RECORD_EVERY:
+                monitor.record(means.take() | {"learning_rate": settings["Adam(actor).lr"]})
     collector.shutdown()
 
 
@@ -81,7 +84,7 @@ def build(settings: Mapping[str, Any], task: Task) -> Components:
     noise = AdditiveGaussianModule(
         spec, sigma_init=1.0, sigma_end=1.0, std=settings["AdditiveGaussianModule.std"]
     )
-    loss = TD3Loss(
+    loss = loss_class(TD3Loss, settings)(
         actor,
         q_network(settings, task),
         action_spec=spec,

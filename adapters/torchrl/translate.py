@@ -19,5 +19,8 @@ def translate(algorithm: str, hyperparameters: Hyperparameters, context: Context
     """
     translation = Translation("torchrl", hyperparameters)
     translation.extra(seed=context.seed)
+    if not context.replay.is_uniform:
+        told = {**context.replay.told(), "steps": context.steps, "seed": context.seed}
+        translation.extra(**{"ReplayBuffer.sampler": {"StrategicSampler": told}})
     native: Native = load_part(SETTINGS, algorithm).settings(translation, hyperparameters, context)
     return native

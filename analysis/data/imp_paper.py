@@ -52,6 +52,7 @@ METHODS = ("uniform", "per", "imp")
 PRINTED_MEDIANS = (113.4, 138.0, 141.1)
 """Table 7, in percent; the lower of the two middle values of ten each, which is no median."""
 
+LEARNER_OF_MUJOCO = "ddpg"
 MUJOCO: Mapping[str, tuple[float, float, float, float]] = {
     "Walker2d": (-4.34, 500, 800, 1360),
     "Hopper": (11, 650, 800, 950),

@@ -79,9 +79,9 @@ def _draw_curve(axis: Axes, way: Way, look: dict[str, object]) -> None:
     rows = [[int(np.flatnonzero(run.timesteps == step)[0]) for step in shared] for run in runs]
     curves = np.stack([run.results[at].mean(axis=1) for run, at in zip(runs, rows, strict=True)])
     mean, low, high = bounds(curves)
-    axis.plot(shared, mean, label=f"{way.name} (n={len(runs)})", markersize=2.5, **look)
+    axis.plot(shared, mean, label=f"{way.name} (n={len(runs)})", markersize=2.5, **look)  # type: ignore[arg-type]
     if not np.isnan(low).all():
-        axis.fill_between(shared, low, high, color=look["color"], alpha=0.15, linewidth=0)  # type: ignore[arg-type]
+        axis.fill_between(shared, low, high, color=look["color"], alpha=0.15, linewidth=0)
 
 
 def _draw_errors(axis: Axes, way: Way, look: dict[str, object]) -> None:

@@ -45,6 +45,7 @@ def draw(setting: Setting) -> Figure:
             axis.set_title(f"{place} step after burn-in")
             axis.set_xlabel("part of the training")
             axis.set_ylim(bottom=0)
+            axis.xaxis.get_major_locator().set_params(integer=True)
         figure.axes[0].set_ylabel("Q-value discrepancy")
         figure.axes[0].legend(fontsize=SMALL, frameon=False)
     return figure

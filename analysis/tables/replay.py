@@ -1,7 +1,9 @@
 """Ways of replaying, as rows and as sentences."""
 
+import functools
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from analysis.data import imp_paper
 from analysis.stats.intervals import Interval
@@ -121,15 +123,28 @@ def _agreement(item: Agreement) -> str:
     )
 
 
+def _grouped(ways: Sequence[Way], tell: Callable[[Way], Iterator[str]]) -> Iterator[str]:
+    """Lines of all ways, each setting named once; ways without complete runs are told as such."""
+    for place, members in itertools.groupby(ways, _place):
+        yield f"  {place}"
+        for way in members:
+            if way.group.n:
+                yield from (f"    {line}" for line in tell(way))
+            else:
+                yield f"    {way.name}: none of {way.group.requested} runs is complete"
+
+
 def _errors(study: ReplayStudy) -> Iterator[str]:
     yield "Error of predicted priorities (MAPE, %) in each third of training, 95% intervals:"
-    for way in study.ways:
-        if any(error.n for error in way.errors):
-            cells = "; ".join(_with_n(error, 100.0) for error in way.errors)
-            yield f"  {_place(way)} {way.name}: {cells}"
+    known = [way for way in study.ways if any(error.n for error in way.errors)]
+    yield from _grouped(known, _error_line)
     for name, values in imp_paper.MAPE.items():
         cells = "; ".join(f"{value:g}" for value in values)
         yield f"  published ({imp_paper.SOURCE}, table 3; Atari's Pong, DDQN) {name}: {cells}"
+
+
+def _error_line(way: Way) -> Iterator[str]:
+    yield f"{way.name}: {'; '.join(_with_n(error, 100.0) for error in way.errors)}"
 
 
 def _costs(study: ReplayStudy) -> Iterator[str]:
@@ -137,17 +152,8 @@ def _costs(study: ReplayStudy) -> Iterator[str]:
         "CPU microseconds of a minibatch: sampling, priorities, learning; all, as a multiple of "
         "per's; sweeps besides:"
     )
-    for way in study.ways:
-        if not way.seconds["sampling"].n:
-            continue
-        parts = "; ".join(_with_n(way.seconds[part], 1e6) for part in PARTS)
-        per = _neighbour(study, way, "per")
-        ratio = f"{way.total / per.total:.2f}" if per and per.total > 0 else "-"
-        sweeps = number(way.sweeps.mean * 1e6)
-        yield (
-            f"  {_place(way)} {way.name}: {parts}; {number(way.total * 1e6)}, {ratio}; "
-            f"sweeps {sweeps}"
-        )
+    known = [way for way in study.ways if way.seconds["sampling"].n]
+    yield from _grouped(known, functools.partial(_cost_line, study))
     per_paper = imp_paper.SECONDS["per"][0]
     for name, (total, *rest) in imp_paper.SECONDS.items():
         parts = "; ".join(number(1e6 * value) for value in rest)
@@ -157,25 +163,36 @@ def _costs(study: ReplayStudy) -> Iterator[str]:
         )
 
 
+def _cost_line(study: ReplayStudy, way: Way) -> Iterator[str]:
+    parts = "; ".join(_with_n(way.seconds[part], 1e6) for part in PARTS)
+    per = _neighbour(study, way, "per")
+    ratio = f"{way.total / per.total:.2f}" if per and per.total > 0 else "-"
+    sweeps = number(way.sweeps.mean * 1e6)
+    yield f"{way.name}: {parts}; {number(way.total * 1e6)}, {ratio}; sweeps {sweeps}"
+
+
 def _scores(study: ReplayStudy) -> Iterator[str]:
     yield (
         "Mean return after each third, 95% intervals; steps until the final mean of uniform "
         "replay (median; how many got there); gain over per:"
     )
-    for way in study.ways:
-        stages = "; ".join(_with_n(stage) for stage in way.stages)
-        used = "-"
-        if way.utilisation:
-            median = way.utilisation.median
-            told = f"{median:,.0f}" if math.isfinite(median) else "not reached by half"
-            used = f"{told} ({way.utilisation.reached} of {way.utilisation.n})"
-        yield f"  {_place(way)} {way.name}: {stages}; {used}; {_gain(way.gain)}"
-        yield from _published_score(way)
+    yield from _grouped(study.ways, _score_lines)
+
+
+def _score_lines(way: Way) -> Iterator[str]:
+    stages = "; ".join(_with_n(stage) for stage in way.stages)
+    used = "-"
+    if way.utilisation:
+        median = way.utilisation.median
+        told = f"{median:,.0f}" if math.isfinite(median) else "not reached by half"
+        used = f"{told} ({way.utilisation.reached} of {way.utilisation.n})"
+    yield f"{way.name}: {stages}; {used}; {_gain(way.gain)}"
+    yield from _published_score(way)
 
 
 def _published_score(way: Way) -> Iterator[str]:
     game = imp_paper.game(way.cell.env)
-    if way.cell.algorithm != "ddpg" or game not in imp_paper.MUJOCO:
+    if way.cell.algorithm != imp_paper.LEARNER_OF_MUJOCO or game not in imp_paper.MUJOCO:
         return
     if way.name not in imp_paper.METHODS:
         return
@@ -185,7 +202,7 @@ def _published_score(way: Way) -> Iterator[str]:
     if way.name == "imp":
         gain = f", gain over per {(scores[2] - scores[1]) / abs(scores[1]):.1%}"
     yield (
-        f"    published ({imp_paper.SOURCE}, table 8; {game}-v1, trained until it converged): "
+        f"  published ({imp_paper.SOURCE}, table 8; {game}-v1, trained until it converged): "
         f"{score:g}{gain}; random play {random:g}"
     )
 

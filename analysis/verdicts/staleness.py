@@ -1,11 +1,13 @@
 """Strategies of starting recurrent states beside each other, by how stale their values are."""
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from analysis.data.runs import Cell
+from analysis.data.runs import Cell, Run
 from analysis.data.staleness import PLACES, Staleness, Strategy
 from analysis.stats.intervals import Interval, interval
 from analysis.stats.stages import over_runs, stage_means
@@ -45,8 +47,9 @@ class Setting:
     strategies: tuple[Summary, ...]
 
 
-OWN = ("stored_state=", "burn_in=")
-"""Parts of a variant that say which strategy it is."""
+OWN = ("stored_state", "burn_in")
+"""Hyperparameters that say which strategy it is."""
+_HASHED = "overrides="  # the name of a variant that would be too long
 
 
 def settings(found: Sequence[Staleness], stages: int) -> tuple[Setting, ...]:
@@ -58,7 +61,7 @@ def settings(found: Sequence[Staleness], stages: int) -> tuple[Setting, ...]:
     """
     groups: dict[tuple[Cell, str], dict[Strategy, list[Staleness]]] = {}
     for item in found:
-        cell = dataclasses.replace(item.run.id.cell, variant=_shared(item.run.id.cell.variant))
+        cell = dataclasses.replace(item.run.id.cell, variant=_shared(item.run))
         strategies = groups.setdefault((cell, item.run.id.framework), {})
         strategies.setdefault(item.strategy, []).append(item)
     return tuple(
@@ -69,9 +72,16 @@ def settings(found: Sequence[Staleness], stages: int) -> tuple[Setting, ...]:
     )
 
 
-def _shared(variant: str) -> str:
-    parts = variant.split(",")
-    return ",".join(part for part in parts if not part.startswith(OWN))
+def _shared(run: Run) -> str:
+    """A run's variant without what strategies differ in."""
+    parts = run.id.cell.variant.split(",")
+    if not any(part.startswith(_HASHED) for part in parts):
+        return ",".join(part for part in parts if part.partition("=")[0] not in OWN)
+    asked = {n: v for n, v in run.spec["hyperparameters"].items() if n not in OWN}
+    others = ("seed", "hyperparameters", "overridden")
+    alike = {n: v for n, v in run.spec.items() if n not in others} | {"asked": asked}
+    digest = hashlib.sha256(json.dumps(alike, sort_keys=True, default=str).encode()).hexdigest()
+    return ",".join([p for p in parts if not p.startswith(_HASHED)] + [_HASHED + digest[:12]])
 
 
 def _summary(strategy: Strategy, items: Sequence[Staleness], stages: int) -> Summary:

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from harness.cli.errors import HANDLED, exit_code
 from harness.contract.fields import SpecError
 from harness.detection import gather, trainings
@@ -25,8 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         probed = _probed(options.mutants)
         trained = gather.trained(trainings.read(options.results)) if options.results else []
         if options.conformance:
-            asked = gather.common(trained) or [verdict.mutant for verdict in probed]
-            _check(asked[: options.most], options.conformance)
+            asked = gather.common(trained) or _some(probed, options.most)
+            _check(asked, options.conformance)
         checks = gather.checked(options.conformance) if options.conformance else []
         verdicts = [*probed, *checks, *trained]
         text = _report(verdicts)
@@ -65,7 +67,12 @@ def _parser() -> argparse.ArgumentParser:
         help="also put the faults of the study to conformance; keeps verdicts here and asks nobody "
         "twice",
     )
-    add("--most", type=int, default=20, help="faults for conformance (default: %(default)s)")
+    add(
+        "--most",
+        type=int,
+        default=20,
+        help="faults by chance for conformance where there is no study (default: %(default)s)",
+    )
     add("--output", type=Path, metavar="FILE", help="write the tables as Markdown")
     add("--figure", type=Path, metavar="FILE", help="draw shares and costs, as SVG")
     return parser
@@ -78,6 +85,12 @@ def _probed(path: Path) -> list[Verdict]:
         return gather.kept(path)
     except (ValueError, LookupError, TypeError) as error:
         raise SpecError(f"--mutants {path}: not what benchmarks/mutants.py writes.") from error
+
+
+def _some(verdicts: Sequence[Verdict], most: int) -> list[str]:
+    """Mutants by chance, always the same of the same."""
+    names = sorted({verdict.mutant for verdict in verdicts})
+    return list(np.random.default_rng(0).permutation(names)[:most])
 
 
 def _check(names: Sequence[str], path: Path) -> None:

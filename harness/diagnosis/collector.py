@@ -146,7 +146,8 @@ class Collector:
             }
             self._pairs = paired(now)
             self._targets_moved = dict.fromkeys((name for name, _ in self._pairs), signals.step)
-            self._still = set(matrices)
+            few = len(self._facts.action_low)  # scales of actions are kept beside weights
+            self._still = {name for name, value in matrices.items() if value.size > few}
             return
         self._still -= {n for n in self._still if not np.array_equal(before[n], now[n])}
         signals.values["still"] = frozenset(self._still)

@@ -263,6 +263,7 @@ class Engine:
         if self._looks % 2 == 0 or last:
             self._read_weights()
         new = [finding for check in list(self._checks) if (finding := self._ask(check))]
+        self.signals.values.pop("regressions", None)  # asked about once
         for finding in new:
             if finding.check.id not in self._said:
                 self._say(finding.line())

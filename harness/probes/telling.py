@@ -14,7 +14,11 @@ FIRST = (
     *("critic_loss", "loss_numbers", "temperature_gradient", "log_prob"),
 )
 """Probes that are asked first, as they see most; the others follow in the registry's order."""
-APART = (*FIRST, "std_map", "squash_correction", "update_order", "truncation", "adam_settings")
+APART = (
+    *FIRST,
+    *("std_map", "squash_correction", "update_order", "truncation", "adam_settings"),
+    *("advantages_recomputed", "critics_seen_by_policy", "target_action"),
+)
 """Probes that are asked where two implementations part: of updates, and not of counts."""
 
 

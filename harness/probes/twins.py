@@ -277,10 +277,19 @@ def _ddpg(lab: Lab, updates: int, shared: bool) -> Experiment:
 
 
 def _dqn(lab: Lab, updates: int, shared: bool) -> Experiment:
-    """All actions are random, and the target stands still: when it moves is not compared."""
+    """All actions are random, and the target stays the copy that all begin with.
+
+    When it moves is not compared; some copy it before the first update.
+    """
+    weights = setups.weights(lab, "dqn")
+    weights |= {
+        name.replace("critic1.", "critic1_target."): array
+        for name, array in weights.items()
+        if name.startswith("critic1.")
+    }
     changes = {**dqn.PLAIN, "learning_rate": _RATE, "tau": 1.0}
     changes["target_update_interval"] = _NEVER
-    return _off_policy(lab, "dqn", updates, setups.weights(lab, "dqn"), changes, shared)
+    return _off_policy(lab, "dqn", updates, weights, changes, shared)
 
 
 def _off_policy(

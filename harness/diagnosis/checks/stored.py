@@ -4,12 +4,14 @@ A watcher tells what predictions are held against in a loss; its rows are found 
 transitions. Networks that are asked just before say what follows is worth.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from harness.contract.algorithms import ALGORITHMS
 from harness.diagnosis.check import ERROR, NOTE, THROUGHOUT, WARNING, Check, Seen
 from harness.diagnosis.regressions import Regression
 from harness.diagnosis.signals import Array, Facts, Signals
@@ -96,7 +98,7 @@ def _at_limits(told: Sequence[Regression], facts: Facts, threshold: float) -> Se
 def _going_on(told: Sequence[Regression], facts: Facts, threshold: float) -> Seen | None:
     """Fits targets to rewards and values; exact fits by other numbers than the formula's tell."""
     gamma = facts.gamma
-    if gamma is None or "target_entropy" in facts.hyperparameters or facts.algorithm == "sac":
+    if gamma is None or _has(facts, "target_entropy"):
         return None  # the next action's entropy is in the target, and nobody tells it
     fits = [fit for one in told if (fit := _fit(one, facts, gamma, threshold))]
     wrong = [fit for fit in fits if fit[0]]
@@ -109,6 +111,13 @@ def _going_on(told: Sequence[Regression], facts: Facts, threshold: float) -> See
         value,
         WARNING if abs(value - gamma) < _GAMMA and is_right else None,
     )
+
+
+def _has(facts: Facts, hyperparameter: str) -> bool:
+    # Those of a run, or of the algorithm that a loop of one's own says it is.
+    known = ALGORITHMS.get(facts.algorithm)
+    fields = dataclasses.fields(known) if known else ()
+    return hyperparameter in facts.hyperparameters or hyperparameter in {f.name for f in fields}
 
 
 def _fit(
@@ -151,7 +160,7 @@ def _following(one: Regression, facts: Facts) -> Iterator[tuple[str, bool, Array
             name = _CHOSEN if right else "the value of another network's choice"
             yield name, right, np.take_along_axis(value.outputs, chosen, axis=1)[:, 0]
         return
-    twins = facts.algorithm == "td3"
+    twins = _has(facts, "target_policy_noise")
     single = [head for head in heads if head.outputs.shape[1] == 1]
     for one_head, other in itertools.combinations(single, 2):
         both = np.concatenate([one_head.outputs, other.outputs], axis=1)
@@ -193,8 +202,8 @@ def returns(signals: Signals, threshold: float) -> Seen | None:
         + goes_on * gamma * ((1 - lam) * value + lam * following),
     }
     off = {name: np.abs(left - form) > 10 * threshold * scale for name, form in forms.items()}
-    at_ends = off[""][ended == 1]
-    if off[""].mean() <= 0.5 and (len(at_ends) < _FEW or at_ends.mean() <= 0.5):
+    on, at_ends = off[""][ended == 0], off[""][ended == 1]
+    if not _mostly(on, _ENOUGH) and not _mostly(at_ends, _FEW):
         return None
     names = [name for name, wrong in off.items() if name and wrong.mean() < 0.1]
     how = f"; they are what one gets {names[0]}" if names else ""
@@ -203,6 +212,10 @@ def returns(signals: Signals, threshold: float) -> Seen | None:
         f"value + lambda * next return){how}.",
         float(np.abs(left - forms[""]).max() / scale),
     )
+
+
+def _mostly(wrong: Array, few: int) -> bool:
+    return len(wrong) >= few and bool(wrong.mean() > 0.5)
 
 
 def _recursion(values: Sequence[Regression], window: int) -> tuple[Array, ...]:

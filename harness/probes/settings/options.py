@@ -96,7 +96,7 @@ PROBES: Sequence[Probe] = (
         counts=True,
     ),
     option("td3", {"hidden_sizes": (48, 32)}, "hidden_sizes", "the size of the hidden layers"),
-    option("td3", {"target_policy_noise": 0.1}, "target_policy_noise", "the noise in targets"),
+    option("td3", {"target_policy_noise": 0.15}, "target_policy_noise", "the noise in targets"),
     option("td3", {"gradient_steps_per_round": 2}, "update_ratio", "gradient steps per round"),
     option("sac", {"gradient_steps_per_round": 2}, "update_ratio", "gradient steps per round"),
     option(

@@ -1,9 +1,13 @@
 """Replay other than uniform in SB3: its own updates, with transitions chosen and weighed."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import support
 import torch
+from stable_baselines3 import DQN
 
 from adapters.sb3 import train
 from adapters.sb3.replay import StrategicBuffer, errors_of
@@ -45,6 +49,21 @@ def test_compiled_tree_is_a_sum_tree():
     np.testing.assert_array_equal(tree.find(points), plain.find(points))
     np.testing.assert_array_equal(points, before)
     np.testing.assert_array_equal(tree.get(np.arange(11)), plain.get(np.arange(11)))
+
+
+def test_nothing_is_compiled_after_the_tree_is_there():
+    tree = CompiledTree(8)
+    module = sys.modules["parallax_tianshou_segtree"]
+    loops = [one for one in vars(module).values() if hasattr(one, "signatures")]
+    before = [list(one.signatures) for one in loops]
+    assert len(loops) == 3 and all(before)
+    fixed = np.arange(8)
+    fixed.flags.writeable = False
+    tree.set(fixed[::2], np.linspace(0, 1, 8)[::2])
+    tree.set(np.array([1]), np.array([2], np.float32))
+    tree.find(np.linspace(0.1, 0.9, 16)[::2])
+    tree.total()
+    assert [list(one.signatures) for one in loops] == before
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", "ddpg", "td3", "sac"])
@@ -107,6 +126,28 @@ def test_transitions_are_those_that_uniform_replay_would_give():
     theirs = super(StrategicBuffer, buffer)._get_samples(places)
     for ours, other in zip(buffer.at(places), theirs, strict=True):
         assert ours is other is None or torch.equal(ours, other)
+
+
+def test_saved_policy_loads_in_sb3_alone_and_acts_alike(tmp_path):
+    model, changed = model_of("dqn", "per")
+    learn(model, changed)
+    train.save(model, tmp_path / "policy.zip")
+    code = (
+        "import sys; from stable_baselines3 import DQN; "
+        "model = DQN.load(sys.argv[1]); "
+        "assert not [m for m in sys.modules if m.split('.')[0] in ('harness', 'adapters')]; "
+        "import numpy as np; print(*model.predict(np.load(sys.argv[2]), deterministic=True)[0])"
+    )
+    seen = np.random.default_rng(0).normal(size=(64, *model.observation_space.shape))
+    np.save(tmp_path / "seen.npy", seen.astype(np.float32))
+    asked = (sys.executable, "-c", code, tmp_path / "policy.zip", tmp_path / "seen.npy")
+    said = subprocess.run(asked, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert not said.returncode, said.stderr
+    actions = train.greedy(model, seen.astype(np.float32))
+    assert said.stdout.split() == [str(action) for action in actions]
+    again = DQN.load(tmp_path / "policy.zip", env=model.get_env())  # and can be trained on
+    again.learn(96)
+    assert type(again.replay_buffer).__module__ == "stable_baselines3.common.buffers"
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", "sac"])

@@ -23,6 +23,16 @@ TINY = {
 ROUND = {"env_steps_per_round": 20, "gradient_steps_per_round": 20}
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """R2D2 has a training for each of thirty fields; `make test-long` makes them."""
+    for item in items:
+        asked = getattr(getattr(item, "callspec", None), "params", {})
+        honoured = getattr(item, "originalname", "") == "test_hyperparameter_is_honoured_or_refused"
+        if honoured and asked.get("algorithm") == "r2d2":
+            item.add_marker(pytest.mark.long)
+
+
 class Recorder(gymnasium.Wrapper):
     """Keeps observation, action, and the greedy action at that time where it is asked for."""
 

@@ -245,6 +245,13 @@ def test_rewards_that_only_training_scales_are_not_shown():
     prepare(support.spec("torchrl", "r2d2", "cpu", unseen, **asked), TorchRLAdapter())
 
 
+def test_other_ways_of_replaying_and_other_frameworks_are_refused():
+    with pytest.raises(SpecError, match="draws sequences by priorities of its own"):
+        prepare(support.spec("torchrl", "r2d2", "cpu", replay="per"), TorchRLAdapter())
+    with pytest.raises(SpecError, match=r"sb3.*r2d2"):
+        support.spec("sb3", "r2d2", "cpu")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [({"overlap": 4}, "overlap=4 must be below"), ({"buffer_size": 1}, "holds no sequence")],

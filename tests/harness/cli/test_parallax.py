@@ -88,7 +88,7 @@ def test_nothing_is_trained_without_a_word(words, tmp_path):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("parallax re", "rerun report resubmit"),
+        ("parallax re", "rerun replay report resubmit"),
         ("parallax train framework=", "framework=cleanrl framework=sb3"),
         ("parallax train framework=sb3 hyperparameters.gam", "hyperparameters.gamma="),
         ("parallax report ", ""),

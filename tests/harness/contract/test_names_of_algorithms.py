@@ -9,12 +9,13 @@ from harness.contract.algorithms import OWN
 
 ROOT = Path(__file__).parents[3]
 ROOMS = ("harness", "analysis", "envs", "slurm", "hydra_plugins")
-# What an algorithm is; what asks single updates; a paper's claims about three of them; and how
+# What an algorithm is; what asks single updates; papers' claims about some of them; and how
 # known ones are called and coloured in figures, where others get a name and a colour as well.
 ELSEWHERE = (
     "harness/contract/algorithms/",
     "harness/probes/",
     "analysis/thesis/",
+    "analysis/data/imp_paper.py",
     "analysis/words.py",
     "analysis/figures/style.py",
 )

@@ -72,7 +72,7 @@ def test_ppo_replays_nothing():
         asked(algorithm="ppo", replay="per")
 
 
-@pytest.mark.parametrize("framework", ["torchrl", "tianshou"])
+@pytest.mark.parametrize("framework", ["tianshou"])
 def test_framework_that_cannot_is_refused_before_training(framework):
     message = f"replay=imp cannot be carried by framework={framework} for algorithm=td3: .*Use repl"
     with pytest.raises(SpecError, match=message):
@@ -86,7 +86,9 @@ def test_framework_that_cannot_is_refused_before_training(framework):
         ("ddpg", {"name": "per", "draws": "stratified"}, {}, "which is replay.draws=independent"),
         ("ddpg", {"name": "per", "alpha": 0}, {}, "which is replay=uniform"),
         ("ddpg", {"name": "per", "normalize": "none"}, {}, "use replay.normalize=batch"),
-        ("ddpg", {"name": "rank"}, {}, "replay=per is, by its own prioritised buffer"),
+        ("ddpg", {"name": "rank"}, {}, "in proportion to errors only; replay=per is carried by"),
+        ("ddpg", {"name": "imp"}, {}, "its weights before the errors are known that correct them"),
+        ("ddpg", {"name": "atdc"}, {}, "and asks its networks for nothing between minibatches"),
         (
             "dqn",
             {"name": "per"},
@@ -98,3 +100,16 @@ def test_framework_that_cannot_is_refused_before_training(framework):
 def test_what_tianshou_does_otherwise_is_refused_with_the_remedy(algorithm, replay, more, message):
     with pytest.raises(SpecError, match=message):
         asked("tianshou", algorithm, replay=replay, **more)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "critics", "message"),
+    [
+        ("sac", "mean", "which is replay.critics=max"),
+        ("td3", "net", "use replay.critics=mean or max"),
+    ],
+)
+def test_what_torchrl_does_not_tell_is_refused_with_the_remedy(algorithm, critics, message):
+    with pytest.raises(SpecError, match=message):
+        asked("torchrl", algorithm, replay={"name": "imp", "critics": critics})
+    asked("torchrl", algorithm, replay={"name": "imp", "critics": "max"})

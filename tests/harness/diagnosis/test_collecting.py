@@ -113,6 +113,7 @@ def test_a_policy_that_fails_is_told_once_and_asked_no_more():
     for _ in range(300):
         count()
         told(Transition(0, 1, np.zeros(3), 1.0, False, False))
+    engine.end()
     assert len([line for line in said if "on purpose" in line]) == 1
     assert events.has_subscriber(EnvStep)
 

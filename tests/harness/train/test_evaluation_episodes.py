@@ -108,3 +108,36 @@ def test_actions_reach_the_task_as_the_policy_returns_them(countdown):
 def test_actions_of_another_shape_are_refused(countdown, shape):
     with pytest.raises(ValueError, match="shape"):
         evaluate(lambda _: np.zeros(shape, np.float32), countdown(3), [3, 4, 5])
+
+
+class Rememberer:
+    """Names the cue that it saw at an episode's first step."""
+
+    def __init__(self):
+        self.begun, self.rewards = 0, []
+
+    def __call__(self, observations):
+        raise AssertionError("it was asked without its memory")
+
+    def begin(self):
+        self.begun += 1
+        policy, seen = self, []
+
+        class Player:
+            def __call__(self, observations):
+                seen.append(observations[:, 0].copy())
+                return (seen[0] > 0).astype(np.int64)
+
+            def rewarded(self, rewards):
+                policy.rewards.append(rewards.copy())
+
+        return Player()
+
+
+def test_policies_that_remember_begin_each_evaluation_with_nothing_remembered():
+    policy, env = Rememberer(), make_lockstep("MemoryChain-4-v0", 6)
+    for first in (0, 6):
+        evaluation = evaluate(policy, env, range(first, first + 6))
+        assert evaluation.returns.tolist() == [1.0] * 6
+    assert policy.begun == 2
+    assert np.sum(policy.rewards[:4], axis=0).tolist() == [1.0] * 6

@@ -1,0 +1,65 @@
+"""What autograd's graph tells of a loss."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from adapters.torch_common.graph import compared
+
+
+def made(outputs=1):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, outputs))
+    return net, torch.randn(16, 3), torch.randn(16, 1)
+
+
+LOSSES = {
+    "mse": lambda said, target: nn.functional.mse_loss(said, target),
+    "turned round": lambda said, target: nn.functional.mse_loss(target, said),
+    "bent": lambda said, target: nn.functional.smooth_l1_loss(said, target),
+    "square": lambda said, target: (said - target).pow(2).mean(),
+    "square, turned round": lambda said, target: ((target - said) ** 2).mean(),
+    "one of a sum": lambda said, target: nn.functional.mse_loss(said, target) * 0.5 + said.mean(),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_values_and_what_they_are_held_against_are_told(loss):
+    net, rows, target = made()
+    (one,) = compared(LOSSES[loss](net(rows), target))
+    assert one.kind == "values" and one.choices is None
+    assert np.allclose(one.targets, target[:, 0].numpy(), atol=1e-5)
+    assert np.allclose(one.predictions, net(rows)[:, 0].detach().numpy(), atol=1e-5)
+    assert np.array_equal(one.inputs, rows.numpy())
+
+
+@pytest.mark.parametrize("index", ["gather", "brackets"])
+def test_the_choice_of_a_row_is_told(index):
+    net, rows, target = made(outputs=4)
+    choices = torch.arange(16) % 4
+    said = net(rows)
+    said = (
+        said.gather(1, choices[:, None]) if index == "gather" else said[torch.arange(16), choices]
+    )
+    (one,) = compared((said.reshape(-1) - target[:, 0]).pow(2).mean())
+    assert np.array_equal(one.choices, choices.numpy())
+    assert np.allclose(one.targets, target[:, 0].numpy(), atol=1e-5)
+
+
+def test_advantages_are_what_a_ratio_is_multiplied_with():
+    net, rows, target = made()
+    logs = torch.distributions.Normal(net(rows), 1.0).log_prob(target)
+    ratio = (logs - logs.detach()).exp()
+    advantage = torch.randn(16, 1)
+    loss = -torch.min(advantage * ratio, advantage * ratio.clamp(0.8, 1.2)).mean()
+    (one,) = compared(loss)
+    assert one.kind == "advantages" and one.predictions is None
+    assert np.array_equal(one.targets, advantage[:, 0].numpy())
+    assert np.array_equal(one.inputs, rows.numpy())
+
+
+def test_what_holds_no_comparison_tells_none():
+    net, rows, _ = made()
+    assert compared(-net(rows).mean()) == ()
+    assert compared(torch.ones(())) == ()

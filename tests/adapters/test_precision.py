@@ -1,0 +1,35 @@
+"""Trainings in float64: what stands where frameworks ask for float32."""
+
+import numpy as np
+import torch
+
+from adapters.torch_common.precision import doubled
+
+THIRD = np.float32(1) / np.float32(3)
+
+
+def test_all_tensors_have_twice_the_bits_within_and_none_afterwards():
+    with doubled(True):
+        made = [
+            torch.as_tensor(np.array([THIRD])),
+            torch.zeros(1, dtype=torch.float32),
+            torch.tensor([0.1]).float(),
+            torch.tensor([0.1]).to(torch.float32),
+            torch.Tensor([0.1]),
+            torch.nn.Linear(1, 1)(torch.from_numpy(np.array([[THIRD]]))),
+            torch.cat([torch.ones(1), torch.ones(1)]),
+        ]
+        assert {tensor.dtype for tensor in made} == {torch.float64}
+        assert torch.tensor([0.1]).float().item() == 0.1  # and no digit is lost on the way
+        assert torch.tensor([1]).dtype == torch.int64
+    assert torch.zeros(1).dtype == torch.float32 and torch.tensor([0.1]).dtype == torch.float32
+    with doubled(False):
+        assert torch.zeros(1).dtype == torch.float32
+
+
+def test_gradients_flow_through():
+    with doubled(True):
+        layer = torch.nn.Linear(2, 1)
+        layer(torch.from_numpy(np.ones((3, 2), np.float32))).sum().backward()
+        assert layer.weight.grad.dtype == torch.float64
+        assert layer.weight.grad.tolist() == [[3.0, 3.0]]

@@ -1,0 +1,127 @@
+"""Replay other than uniform in TorchRL: its own losses, with transitions chosen and weighed."""
+
+import importlib
+
+import numpy as np
+import pytest
+import torch
+from torchrl.data import TensorDictReplayBuffer
+from torchrl.objectives import DQNLoss
+
+from adapters.torchrl import replay as ours
+from envs.make import make_training_env
+from harness.conformance.exits import prepared_run
+from harness.conformance.resuming import check_killed_run
+from harness.contract.replay import make_replay
+
+ALGORITHMS = ["dqn", "ddpg", "td3", "sac"]
+OFTEN = {"sweep_every": 48, "predict_every": 24}
+
+
+def critics(algorithm):
+    return {"critics": "max"} if algorithm == "sac" else {}
+
+
+class Listener:
+    """A monitor that keeps what it is told, and the losses that were made."""
+
+    def __init__(self, run):
+        self.run, self.metrics, self.parts = run, [], {}
+
+    def attach(self, *parts):
+        pass
+
+    def boundary(self):
+        pass
+
+    def record(self, metrics):
+        self.metrics.append(metrics)
+
+    def account(self, parts):
+        self.parts |= parts
+
+    def make_env(self):
+        env = self.run.spec.env
+        return make_training_env(env, wrappers="none", gamma=0.99, before_step=lambda: None)
+
+
+@pytest.fixture
+def learn(monkeypatch):
+    buffers = []
+    make = ours.buffer_of
+
+    def keep(settings, loss):
+        buffers.append(make(settings, loss))
+        return buffers[-1]
+
+    monkeypatch.setattr("adapters.torchrl.loop.make_buffer", keep)
+
+    def train(algorithm, replay, steps=96):
+        run = prepared_run("torchrl", algorithm, steps=steps, eval_every=steps, replay=replay)
+        told = Listener(run)
+        module = importlib.import_module(f"adapters.torchrl.{algorithm}")
+        module.train(run.native, run.context, told.make_env, told)
+        return buffers[-1], told
+
+    return train
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_sweeps_and_updates_mean_the_same_error_and_plain_weights_the_same_loss(
+    algorithm, monkeypatch, learn
+):
+    monkeypatch.setattr(torch, "randn_like", lambda like, **_: torch.zeros_like(like))
+    middle = lambda self, shape=(): self.mean.expand(shape + self.mean.shape)  # noqa: E731
+    monkeypatch.setattr(torch.distributions.Normal, "rsample", middle)
+    weighed, seen = ours.Weighing.weighed, []
+
+    def spy(loss, losses, errors):
+        made = weighed(loss, losses, errors)
+        # With alpha=0 all weights are 1, and the loss is upstream's mean.
+        torch.testing.assert_close(made, losses.mean())
+        drawn = torch.from_numpy(loss.replayer.drawn)
+        seen.append((drawn, errors.detach(), loss))
+        return made
+
+    sampled = []
+    sample = ours.StrategicBuffer.sample
+
+    def spy_sample(buffer, *arguments, **named):
+        found = sample(buffer, *arguments, **named)
+        drawn = torch.from_numpy(buffer.replayer.drawn)
+        with torch.no_grad():
+            rows = buffer._storage[drawn]
+            sampled.append(buffer._sampler._loss.errors(rows))
+        return found
+
+    monkeypatch.setattr(ours.Weighing, "weighed", spy)
+    monkeypatch.setattr(ours.StrategicBuffer, "sample", spy_sample)
+    learn(algorithm, {"name": "per", "alpha": 0.0, "epsilon": 0.0, **critics(algorithm)})
+    assert len(seen) == len(sampled) > 5
+    for (_, errors, _), told in zip(seen, sampled, strict=True):
+        torch.testing.assert_close(errors, told, rtol=1e-5, atol=1e-5)
+    assert max(float(errors.max()) for _, errors, _ in seen) > 0.1
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("name", ["per", "rank", "atdc", "imp"])
+def test_what_is_replayed_comes_from_the_errors(name, algorithm, learn):
+    often = {"rank": {"sort_every": 2}, "atdc": {"sweep_every": 48}, "imp": OFTEN}
+    buffer, told = learn(algorithm, {"name": name, **often.get(name, {}), **critics(algorithm)})
+    strategy = buffer.replayer.strategy
+    assert strategy.added == strategy.size == len(buffer) == 96
+    assert len(np.unique(strategy.errors[:96])) > 20  # those of replayed transitions
+    assert any("replay/mape" in metrics for metrics in told.metrics) == (name != "rank")
+    assert told.parts["replay"]["minibatches"] > 5 and told.parts["replay"]["learning"] > 0
+
+
+def test_uniform_replay_leaves_buffer_and_loss_as_they_are(learn):
+    buffer, told = learn("dqn", "uniform")
+    assert type(buffer) is TensorDictReplayBuffer and told.parts == {}
+    assert ours.loss_class(DQNLoss, {}) is DQNLoss
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "sac"])
+def test_killed_run_goes_on_bit_equal(algorithm, tmp_path):
+    replay = make_replay({"name": "imp", **OFTEN, **critics(algorithm)})
+    check_killed_run("torchrl", algorithm, tmp_path / "run", replay=replay)
