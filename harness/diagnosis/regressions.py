@@ -111,9 +111,9 @@ class Regressions:
         if not self._open or made_by is not None or len(self._heads) >= _HEADS:
             return
         weight, bias = forward.layer.weight, getattr(forward.layer, "bias", None)
-        outputs = given @ weight.detach().cpu().numpy().T
+        outputs = given @ _numbers(weight).T
         if bias is not None:
-            outputs = outputs + bias.detach().cpu().numpy()
+            outputs = outputs + _numbers(bias)
         self._heads.append(Head(np.asarray(outputs, float), forward.places))
 
     def note(self, told: Backward) -> None:
@@ -145,3 +145,8 @@ class Regressions:
             *(one.kind, self._window, self._steps == 0, one.targets[rows]),
             *(None if one.predictions is None else one.predictions[rows], found, heads),
         )
+
+
+def _numbers(values: Any) -> Any:
+    # What a watcher of another library than PyTorch shows are arrays already.
+    return values.detach().cpu().numpy() if hasattr(values, "detach") else np.asarray(values)
