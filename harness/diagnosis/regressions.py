@@ -111,9 +111,11 @@ class Regressions:
         if not self._open or made_by is not None or len(self._heads) >= _HEADS:
             return
         weight, bias = forward.layer.weight, getattr(forward.layer, "bias", None)
-        outputs = given @ _numbers(weight).T
+        if isinstance(weight, np.ndarray):  # another library's: what is differentiated is not told
+            return
+        outputs = given @ weight.detach().cpu().numpy().T
         if bias is not None:
-            outputs = outputs + _numbers(bias)
+            outputs = outputs + bias.detach().cpu().numpy()
         self._heads.append(Head(np.asarray(outputs, float), forward.places))
 
     def note(self, told: Backward) -> None:
@@ -145,8 +147,3 @@ class Regressions:
             *(one.kind, self._window, self._steps == 0, one.targets[rows]),
             *(None if one.predictions is None else one.predictions[rows], found, heads),
         )
-
-
-def _numbers(values: Any) -> Any:
-    # What a watcher of another library than PyTorch shows are arrays already.
-    return values.detach().cpu().numpy() if hasattr(values, "detach") else np.asarray(values)
