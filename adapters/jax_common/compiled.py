@@ -174,4 +174,4 @@ def _again(function: Any, args: Any, kwargs: Any) -> None:
         stack.callback(lineage.forget_steps)
         _now.opened = True
         _enter(stack)
-        _noted(function, args, kwargs)
+        _noted(function, *loops.fresh((args, kwargs)))

@@ -15,6 +15,11 @@ def is_traced(*trees: Any) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(trees))
 
 
+def fresh(tree: Any) -> Any:
+    """The same numbers in other containers: what is compiled may write into those it is given."""
+    return jax.tree_util.tree_map(lambda leaf: leaf, tree)
+
+
 @contextlib.contextmanager
 def replaced(by: Callable[[Any], Any]) -> Iterator[None]:
     """Has every loop and branch that is asked of `jax.lax` made otherwise within."""
@@ -48,7 +53,7 @@ def _scan(
     leaves = jax.tree_util.tree_leaves(xs)
     carry, outputs = init, []
     for i in range(len(leaves[0]) if leaves else int(length or 0)):
-        carry, output = body(carry, jax.tree_util.tree_map(lambda leaf, i=i: leaf[i], xs))
+        carry, output = body(fresh(carry), jax.tree_util.tree_map(lambda leaf, i=i: leaf[i], xs))
         outputs.append(output)
     if not outputs:
         return carry, None

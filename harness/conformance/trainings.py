@@ -30,7 +30,7 @@ from harness.contract.algorithms import ALGORITHMS, Hyperparameters
 from harness.contract.events import Attached, Events
 from harness.contract.fields import SpecError
 from harness.contract.recipes import load_recipe
-from harness.contract.watchers import UnwatchedError, watching
+from harness.contract.watchers import UnwatchedError, applicable_watchers, watching
 from harness.record.provenance import weights_sha256
 
 # Two small rollouts, or as many steps of learning as of random actions.
@@ -338,7 +338,7 @@ def kept_observed(
     observer = Observer(monitor.events, _SOME)
     native = load_adapter(framework).translate(algorithm, hyperparameters, around.context)
     try:
-        with watching(monitor.events):
+        with watching(monitor.events, applicable_watchers(libraries(framework))):
             _train(framework, algorithm, native, around, hyperparameters.gamma, monitor)
     except UnwatchedError as reason:
         pytest.skip(str(reason))

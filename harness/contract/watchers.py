@@ -7,7 +7,8 @@ adapters are: by an entry point, whose name is the library's import name.
 import contextlib
 import importlib.metadata
 import importlib.util
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -57,8 +58,12 @@ def watching(events: Events, watchers: Sequence[Watcher] | None = None) -> Itera
         yield
 
 
-def applicable_watchers() -> list[Watcher]:
-    """Of the libraries that are installed.
+def applicable_watchers(libraries: Collection[str] | None = None) -> list[Watcher]:
+    """Of the libraries that are installed, and needed: a watcher imports its library.
+
+    Args:
+        libraries: What will be trained with. None is what this process has imported by now, or
+            everything where that is nothing.
 
     Raises:
         UnwatchedError: None of the libraries that have a watcher is installed.
@@ -71,11 +76,15 @@ def applicable_watchers() -> list[Watcher]:
             "steps: install this project again (make install, or "
             "python -m pip install --no-deps --editable .)"
         )
-    able = [entry.load() for name, entry in registered.items() if importlib.util.find_spec(name)]
+    able = [name for name in registered if importlib.util.find_spec(name)]
+    if libraries is None:
+        able = [name for name in able if name in sys.modules] or able
+    else:
+        able = [name for name in able if name in libraries]
     if not able:
-        libraries = ", ".join(sorted(registered))
-        raise UnwatchedError(f"only what trains with {libraries} can be counted from outside")
-    return able
+        known = ", ".join(sorted(registered))
+        raise UnwatchedError(f"only what trains with {known} can be counted from outside")
+    return [registered[name].load() for name in able]
 
 
 class TargetWatch:

@@ -111,6 +111,8 @@ class Regressions:
         if not self._open or made_by is not None or len(self._heads) >= _HEADS:
             return
         weight, bias = forward.layer.weight, getattr(forward.layer, "bias", None)
+        if isinstance(weight, np.ndarray):  # another library's: what is differentiated is not told
+            return
         outputs = given @ weight.detach().cpu().numpy().T
         if bias is not None:
             outputs = outputs + bias.detach().cpu().numpy()

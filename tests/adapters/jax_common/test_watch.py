@@ -1,0 +1,121 @@
+"""Compiled updates, seen by watchers from the beginning and in windows."""
+
+import contextlib
+from functools import partial
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flax")
+pytest.importorskip("optax")
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+from flax.training.train_state import TrainState
+
+from adapters.jax_common.compiled import visible
+from adapters.jax_common.parameters import copies, lay_in
+from adapters.jax_common.watch import watching
+from harness.contract.events import Backward, Events, Forward, OptimizerStep, OptimizerStepped
+from harness.contract.fields import SpecError
+
+KINDS = (Forward, Backward, OptimizerStep, OptimizerStepped)
+ROWS = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)), jnp.float32)
+
+
+class Learner:
+    """As a framework in JAX is written: several gradient steps in one compiled call."""
+
+    @staticmethod
+    @partial(jax.jit, static_argnames=["steps"])
+    def update(state, rows, steps):
+        def one(_, state):
+            loss = lambda params: (state.apply_fn(params, rows) ** 2).mean()  # noqa: E731
+            _, gradients = jax.value_and_grad(loss)(state.params)
+            return state.apply_gradients(grads=gradients)
+
+        return jax.lax.fori_loop(0, steps, one, state)
+
+
+@pytest.fixture(scope="module")
+def state():
+    layer = nn.Dense(1)
+    return TrainState.create(
+        apply_fn=layer.apply, params=layer.init(jax.random.PRNGKey(1), ROWS), tx=optax.adam(0.25)
+    )
+
+
+def learn(state, watched=(), rounds=3):
+    """Weights after some rounds of two steps; the rounds of `watched` are looked at."""
+    events, told = Events(), []
+    for kind in KINDS:
+        events.subscribe(kind, told.append)
+    with visible(learning=[Learner], asking=[]):
+        for number in range(rounds):
+            with watching(events) if number in watched else contextlib.nullcontext():
+                state = Learner.update(state, ROWS, 2)
+    return copies({"policy": state}), told
+
+
+def test_window_shows_each_step_and_changes_no_bit(state):
+    plain, nothing = learn(state)
+    looked, told = learn(state, watched=(1,))
+    assert not nothing
+    assert [type(event) for event in told] == [*KINDS, *KINDS]
+    for name, value in plain.items():
+        assert np.array_equal(value, looked[name])
+    forward, backward, step, _ = told[:4]
+    (group,) = step.groups
+    assert sorted(forward.places) == sorted(p.place for p in group.parameters)
+    assert told[4].places == forward.places  # the same parameters after a step
+    assert forward.layer.weight.shape == (1, 3) and forward.inputs[0].shape == (4, 3)
+    assert backward.loss > 0
+    assert step.optimizer == "Adam" and group.settings["lr"] == 0.25
+    assert group.settings["beta2"] == pytest.approx(0.999)
+    assert any(parameter.gradient().any() for parameter in group.parameters)
+
+
+def test_what_is_watched_from_the_beginning_computes_the_same_but_for_rounding(state):
+    events, told = Events(), []
+    events.subscribe(OptimizerStep, told.append)
+    with watching(events), visible(learning=[Learner], asking=[]):
+        watched = Learner.update(state, ROWS, 2)
+    assert len(told) == 2
+    plain = Learner.update(state, ROWS, 2)
+    for one, other in zip(*map(jax.tree.leaves, (watched.params, plain.params)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+class Writer:
+    """As DQN's update in sbx: it writes into what it is given."""
+
+    @staticmethod
+    @jax.jit
+    def update(carry, rows):
+        gradients = jax.grad(lambda params: carry["state"].apply_fn(params, rows).sum())
+        carry["state"] = carry["state"].apply_gradients(grads=gradients(carry["state"].params))
+        return carry, None
+
+
+def test_loop_that_writes_into_its_arguments_is_shown_and_made_once(state):
+    rows, events, told = ROWS[None], Events(), []
+    plain, _ = jax.lax.scan(Writer.update, {"state": state}, rows)
+    events.subscribe(OptimizerStep, told.append)
+    with visible(learning=[Writer], asking=[]), watching(events):
+        looked, _ = jax.lax.scan(Writer.update, {"state": state}, rows)
+    assert len(told) == 1
+    one, other = (copies({"policy": carry["state"]}) for carry in (plain, looked))
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_arrays_are_laid_in_by_name(state):
+    weights = {name: value + 1 for name, value in copies({"policy": state}).items()}
+    laid = copies(lay_in({"policy": state}, weights))
+    assert weights.keys() == laid.keys() == {"policy.bias", "policy.kernel"}
+    assert all(np.array_equal(laid[name], value) for name, value in weights.items())
+    with pytest.raises(SpecError, match="there is no other"):
+        lay_in({"policy": state}, weights | {"other": np.zeros(1)})
+    with pytest.raises(SpecError, match=r"policy\.bias has shape \(2,\)"):
+        lay_in({"policy": state}, weights | {"policy.bias": np.zeros(2)})
