@@ -162,15 +162,15 @@ def _following(one: Regression, facts: Facts) -> Iterator[tuple[str, bool, Array
         return
     twins = _has(facts, "target_policy_noise")
     single = [head for head in heads if head.outputs.shape[1] == 1]
+    for head in single:
+        name = "the value of a critic that is trained" if head.trained else _ONLY
+        yield name, not twins and not head.trained, head.outputs[:, 0]
     for one_head, other in itertools.combinations(single, 2):
         both = np.concatenate([one_head.outputs, other.outputs], axis=1)
         online = one_head.trained or other.trained
         yield _SMALLER, twins and not online, both.min(axis=1)
         yield "the larger value of two critics", False, both.max(axis=1)
         yield "the mean of two critics", False, both.mean(axis=1)
-    for head in single:
-        name = "the value of a critic that is trained" if head.trained else _ONLY
-        yield name, not twins and not head.trained, head.outputs[:, 0]
 
 
 def returns(signals: Signals, threshold: float) -> Seen | None:
