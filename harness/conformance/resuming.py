@@ -16,8 +16,8 @@ import cloudpickle
 import pytest
 
 from harness.conformance.exits import prepared_run
+from harness.conformance.trainings import libraries
 from harness.contract.adapter import Adapter, Resumable, load_adapter
-from harness.contract.preloading import has_threads
 from harness.record.folder import RunFolder
 from harness.record.layout import CHECKPOINT_FOLDER, EVALUATIONS_FILE, TRACE_FILE
 from harness.record.lease import Lease
@@ -60,9 +60,10 @@ def check_killed_run(framework: str, algorithm: str, folder: Path, **asked: Any)
     if not undisturbed.hands_out:
         pytest.skip(f"the adapter of {framework} does not hand out its state")
     prepared = _initialized(framework, algorithm, folder, every=60, **asked)
-    _in_a_process(lambda: _execute(prepared, folder, KILLS[:1]))
-    _in_a_process(lambda: _execute(prepared, folder, KILLS[1:]))
-    assert _in_a_process(lambda: _execute(prepared, folder, ())) == 0
+    process = _in_a_new_process if _has_own_threads(framework) else _in_a_copy
+    process(lambda: _execute(prepared, folder, KILLS[:1]))
+    process(lambda: _execute(prepared, folder, KILLS[1:]))
+    assert process(lambda: _execute(prepared, folder, ())) == 0
     reading = read_run(folder)
     assert reading.complete, reading.reason
     content = reading.content
@@ -158,15 +159,19 @@ def _execute(prepared: Prepared, folder: Path, kills: tuple[int, ...]) -> None:
         execute(prepared, load_adapter(prepared.spec.framework), RunFolder(lease))
 
 
-def _in_a_process(work: Callable[[], None]) -> int:
-    """Does it in a copy of this process, and returns how that ended.
+def _has_own_threads(framework: str) -> bool:
+    """Whether its library keeps threads, which a copy of the process would lack."""
+    return libraries(framework) != ("torch",)
 
-    What has threads cannot be copied, as they would be lost: a new process does the work then.
-    """
-    if has_threads():
-        code = "import cloudpickle, sys; cloudpickle.load(sys.stdin.buffer)()"
-        told = cloudpickle.dumps(work)
-        return subprocess.run([sys.executable, "-c", code], input=told).returncode
+
+def _in_a_new_process(work: Callable[[], None]) -> int:
+    """Does it in a process that imports everything anew, and returns how that ended."""
+    code = "import cloudpickle, sys; cloudpickle.load(sys.stdin.buffer)()"
+    return subprocess.run([sys.executable, "-c", code], input=cloudpickle.dumps(work)).returncode
+
+
+def _in_a_copy(work: Callable[[], None]) -> int:
+    """Does it in a copy of this process, and returns how that ended."""
     child = os.fork()
     if child == 0:
         try:

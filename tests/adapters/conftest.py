@@ -3,7 +3,7 @@
 import pytest
 
 # PPO and TD3 stand for the two kinds of loops; probes and upstream's own weights are asked of all.
-WAITING = ("sac", "ddpg", "dqn")
+WAITING = ("sac", "ddpg", "dqn", "r2d2")
 # Its agents are put together in one way, and the fidelity test makes a run of each.
 LATE = {"skrl": ("ppo", "td3", *WAITING)}
 # Of an algorithm that waits only this is shown, and that its weights are those of upstream alone.
