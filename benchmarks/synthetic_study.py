@@ -97,6 +97,7 @@ def _spec(plan: Plan, size: Size, study: str) -> dict[str, object]:
         "threads": 1,
         "intervention": "none",
         "replay": {"name": "uniform"},
+        "device": "cpu",
         "diagnosis": {"mode": "off"},
         "logger": "none",
         "checkpoint_every": 20.0,

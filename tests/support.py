@@ -47,6 +47,11 @@ def supported(algorithm):
     return [name for name in NAMES if load_adapter(name).supports(algorithm)]
 
 
+def algorithms_of(framework):
+    """Names of the algorithms that a framework has."""
+    return [name for name in ALGORITHMS if load_adapter(framework).supports(name)]
+
+
 def pairs():
     """Parameters for tests: each framework with each algorithm that it has."""
     return [

@@ -22,7 +22,7 @@ def probe(algorithm: str, native: Native, context: Context, script: Script, watc
     """Trains while a recorder watches."""
     with contextlib.ExitStack() as stack:
         built = stack.enter_context(captured(MODULES[algorithm], "build"))
-        buffers = stack.enter_context(captured(loop, "TensorDictReplayBuffer"))
+        buffers = stack.enter_context(captured(loop, "make_buffer"))
         rollouts = stack.enter_context(captured(ppo, "minibatches", argument=2))
         reported = stack.enter_context(captured(ppo, "update"))
         recorder = Recorder(

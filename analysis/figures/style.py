@@ -22,7 +22,7 @@ _PALETTE = "colorblind"
 # Indigo, olive and rose of Paul Tol's muted scheme: none of them is a framework's.
 _ALGORITHMS = {"ppo": "#332288", "td3": "#999933", "sac": "#CC6677"}
 _LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "h")
 
 # Of verdicts, from bad to good; text on them is black.
 VERDICT_COLORS = {

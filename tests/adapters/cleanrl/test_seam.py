@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+import support
 import torch
 
 from adapters.cleanrl.scripts import read_script
 from adapters.cleanrl.seam import NAME, Seam, compiled
-from harness.contract.algorithms import ALGORITHMS
 from harness.contract.capture import NotLaidInError
 
 SCRIPT = """
@@ -81,7 +81,7 @@ def test_name_that_cannot_be_made_again_is_told():
         seam.resumable().lay_in({"at": 1, "names": {"helper": {"kind": "code"}}})
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", support.algorithms_of("cleanrl"))
 def test_every_script_has_its_one_loop_and_its_own_lines(algorithm):
     path, source = read_script(algorithm)
     code, plain = compiled(source, str(path)), compile(source, str(path), "exec")

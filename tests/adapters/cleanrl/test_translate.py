@@ -37,7 +37,7 @@ def parsed(algorithm, arguments):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", support.algorithms_of("cleanrl"))
 def test_own_recipe_is_what_the_script_defaults_to(algorithm):
     ours = parsed(algorithm, script_arguments(translate(algorithm, 500_000)))
     upstream = parsed(algorithm, [])

@@ -20,7 +20,7 @@ def translate(algorithm, steps=10_000, **changes):
     return SB3Adapter().translate(algorithm, hyperparameters, context)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", support.algorithms_of("sb3"))
 def test_own_recipe_is_what_upstream_defaults_to(algorithm):
     import inspect
 

@@ -21,7 +21,7 @@ def translate(algorithm, steps=10_000, n_envs=1, hps="tianshou", **changes):
     return TianshouAdapter().translate(algorithm, hyperparameters, context)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", support.algorithms_of("tianshou"))
 def test_settings_are_arguments_of_upstreams_classes(algorithm):
     pytest.importorskip("tianshou")
     from tianshou import trainer

@@ -73,7 +73,7 @@ def command(*arguments, cwd, path=()):
 @pytest.mark.parametrize(
     ("family", "unfinished"), [("off-policy", "target_updates"), ("on-policy", "cadence")]
 )
-def test_skeleton_is_found_and_says_what_is_missing(checkout, family, unfinished):
+def test_skeleton_is_found_and_says_what_is_missing(original, checkout, family, unfinished):
     before = snapshot(checkout)
     arguments = ["--family", family, "--actions", "discrete", "--frameworks", "sb3"]
     assert new_algorithm.main(["fresh", *arguments, "--in", str(checkout)]) == 0
@@ -81,7 +81,8 @@ def test_skeleton_is_found_and_says_what_is_missing(checkout, family, unfinished
     command("-m", "ruff", "check", *sources, cwd=checkout)
     command("-m", "ruff", "format", "--check", *sources, cwd=checkout)
     description = "harness/contract/algorithms/fresh.py"
-    command("-m", "mypy", "--follow-imports=silent", description, cwd=checkout)
+    cache = f"--cache-dir={original / 'types'}"  # what does not change is read once
+    command("-m", "mypy", cache, "--follow-imports=silent", description, cwd=checkout)
     project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
     register(checkout, project["entry-points"])
     lines = command("-c", TRANSLATE, cwd=checkout).splitlines()
