@@ -142,6 +142,7 @@ class Recorder:
         self._dictating: Dictated | Kernels = Kernels(script.world)
         self._places: dict[str, str] = {}
         self._rollouts: list[Mapping[str, NDArray[Any]]] = []
+        self._rounds, self._kept = 0, dict[int, Parameters]()
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -150,6 +151,8 @@ class Recorder:
         subscribe(EpisodeBegin, self._begin)
         subscribe(EnvStep, self._targets.look)
         subscribe(EnvStep, lambda event: self._note_place("action"))
+        if self._script.kept:
+            subscribe(EnvStep, self._keep)
         subscribe(OptimizerStep, self._targets.look)
         subscribe(OptimizerStep, self._before)
         pause = Undisturbed()
@@ -174,6 +177,7 @@ class Recorder:
             told: Settings that upstream's own objects hold, by unified name.
         """
         self._targets.look()
+        self._keep()
         return Record(
             created=self._created,
             steps=tuple(self._steps),
@@ -185,6 +189,7 @@ class Recorder:
             rollouts=tuple(self._rollouts),
             told=told or {},
             places=self._places,
+            kept=self._kept,
         )
 
     def _begin(self, event: EpisodeBegin) -> None:
@@ -245,17 +250,20 @@ class Recorder:
     def _before(self, event: OptimizerStep) -> None:
         keep = len(self._steps) < self._script.snapshots
         last = self._steps[-1].env_steps if self._steps else -1
-        if self._early and last != self._events.steps:
-            self._rollouts.append(self._stored())
+        if last != self._events.steps:
+            self._rounds += 1
+            if self._early:
+                self._rollouts.append(self._stored())
         stepped = {p.place: (group, p) for group in event.groups for p in group.parameters}
         settings: dict[str, Mapping[str, float]] = {}
         gradients: dict[str, Array] = {}
         for name, slot in self._slots.items():
-            if found := stepped.get(slot.tensor.data_ptr()):
-                group, parameter = found
-                settings[name.split(".")[0]] = group.settings
-                if keep and parameter.gradient:
-                    gradients[name] = slot.read(parameter.gradient())
+            group, parameter = stepped.get(slot.tensor.data_ptr(), (None, None))
+            if group is None or parameter is None or parameter.gradient is None:
+                continue  # what has no gradient does not move
+            settings[name.split(".")[0]] = group.settings
+            if keep:
+                gradients[name] = slot.read(parameter.gradient())
         for network in settings:
             self._note_place(f"loss of {network}", self._loss_line)
             self._note_place(f"step of {network}")
@@ -272,6 +280,11 @@ class Recorder:
         )
         self._pairs = []
         self._steps.append(step)
+
+    def _keep(self, event: object = None) -> None:
+        # The round is over as soon as the environment goes on: targets have followed by then.
+        if self._rounds in self._script.kept and self._rounds not in self._kept:
+            self._kept[self._rounds] = self._reader.read()
 
     def _after(self, event: OptimizerStepped) -> None:
         if self._steps[-1].before:

@@ -32,6 +32,8 @@ class Script:
         snapshots: Optimiser steps of which gradients and parameters are kept, from the first.
         places: Whether upstream's lines are told, which takes time.
         double: Whether to train in float64.
+        kept: Rounds of updates behind which all networks are kept, from 1. A round is all
+            optimiser steps between two steps of the environment.
     """
 
     world: World
@@ -39,6 +41,7 @@ class Script:
     snapshots: int = 0
     places: bool = True
     double: bool = False
+    kept: frozenset[int] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +104,7 @@ class Record:
         told: Settings that upstream's own objects hold at the end, by unified name.
         places: Upstream's files and lines, by event: `action`, `loss of <network>`,
             `step of <network>`.
+        kept: All networks behind the rounds that `Script.kept` names, as far as there were so many.
     """
 
     created: Parameters
@@ -113,6 +117,7 @@ class Record:
     rollouts: tuple[Mapping[str, NDArray[Any]], ...] = ()
     told: Mapping[str, float] = dataclasses.field(default_factory=dict)
     places: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    kept: Mapping[int, Parameters] = dataclasses.field(default_factory=dict)
 
 
 @runtime_checkable
