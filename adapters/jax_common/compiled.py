@@ -33,7 +33,7 @@ class _Now:
 
     def __init__(self) -> None:
         self.watched: list[tuple[Hooks, Asked]] = []
-        self.whole = self.opened = False
+        self.whole = self.opened = self.all_open = False
         self.depth = 0
 
 
@@ -57,22 +57,32 @@ def watched_with(hooks: Hooks, asked: Asked) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def visible(
-    learning: Sequence[Any], asking: Sequence[Any], opened: Sequence[Any] = ()
-) -> Iterator[None]:
+def all_open() -> Iterator[None]:
+    """Has what only asks networks computed operation by operation, too, where all is watched.
+
+    For who replaces random numbers: those of a compiled function would be the same in each call.
+    """
+    before, _now.all_open = _now.all_open, True
+    try:
+        yield
+    finally:
+        _now.all_open = before
+
+
+@contextlib.contextmanager
+def visible(learning: Sequence[Any], asking: Sequence[Any]) -> Iterator[None]:
     """Lets watchers see within what is compiled.
 
     Args:
         learning: Classes whose compiled functions make gradient steps or move targets.
         asking: Classes whose compiled functions compute with networks and change nothing.
-        opened: Classes of `asking` that are not compiled either where all is watched.
     """
     with contextlib.ExitStack() as stack:
         stack.callback(lineage.forget)
         for owner in learning:
             _replace(stack, owner, _learns)
         for owner in asking:
-            _replace(stack, owner, _opens if owner in opened else _asks)
+            _replace(stack, owner, _asks)
         if _now.watched:
             stack.callback(setattr, _now, "whole", _now.whole)
             _now.whole = True
@@ -118,23 +128,14 @@ def _learns(function: Any) -> Any:
 def _asks(function: Any) -> Any:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if _now.whole and _now.all_open:
+            return _noted(function.__wrapped__, args, kwargs)
         if _now.watched and not loops.is_traced(args, kwargs):
             for state in lineage.states_in(args, kwargs):
                 lineage.note(state)
             for _, asked in tuple(_now.watched):
                 asked(args)
         return function(*args, **kwargs)
-
-    return call
-
-
-@functools.cache
-def _opens(function: Any) -> Any:
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if _now.whole or _now.opened:
-            return _noted(function.__wrapped__, args, kwargs)
-        return _asks(function)(*args, **kwargs)
 
     return call
 
@@ -159,11 +160,13 @@ def _deeper(function: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _noted(function: Any, args: Any, kwargs: Any) -> Any:
-    # Upstream's own object has what came out of the last call before the next one begins.
-    if not _now.depth:
+    # What an outermost call is given counts: upstream's own object has it by then, unless a loop
+    # that is made in Python hands it on.
+    outermost = not _now.depth
+    if outermost:
         lineage.forget_steps()
     for state in lineage.states_in(args, kwargs):
-        lineage.note(state)
+        (lineage.advance if outermost else lineage.note)(state)
     return _deeper(function, args, kwargs)
 
 
