@@ -33,7 +33,7 @@ class _Now:
 
     def __init__(self) -> None:
         self.watched: list[tuple[Hooks, Asked]] = []
-        self.whole = self.opened = self.all_open = False
+        self.whole = self.opened = False
         self.depth = 0
 
 
@@ -54,19 +54,6 @@ def watched_with(hooks: Hooks, asked: Asked) -> Iterator[None]:
         yield
     finally:
         _now.watched.remove(watcher)
-
-
-@contextlib.contextmanager
-def all_open() -> Iterator[None]:
-    """Has what only asks networks computed operation by operation, too, where all is watched.
-
-    For who replaces random numbers: those of a compiled function would be the same in each call.
-    """
-    before, _now.all_open = _now.all_open, True
-    try:
-        yield
-    finally:
-        _now.all_open = before
 
 
 @contextlib.contextmanager
@@ -128,8 +115,6 @@ def _learns(function: Any) -> Any:
 def _asks(function: Any) -> Any:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if _now.whole and _now.all_open:
-            return _noted(function.__wrapped__, args, kwargs)
         if _now.watched and not loops.is_traced(args, kwargs):
             for state in lineage.states_in(args, kwargs):
                 lineage.note(state)

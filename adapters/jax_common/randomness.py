@@ -1,8 +1,7 @@
 """JAX's random numbers, dictated where they are asked for.
 
 Keys make no difference: numbers come from the dictation in the order of the environment's steps, as
-those of other libraries do. What is compiled asks once and never again, so all that draws has to be
-computed operation by operation: `adapters.jax_common.compiled.all_open`.
+those of other libraries do. What is compiled asks for them anew each time that it is called.
 """
 
 import contextlib
@@ -12,18 +11,25 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import io_callback
+from numpy.typing import NDArray
 
 from adapters.jax_common.loops import is_traced
 from harness.probes.world import Rotations, World
 
+Draw = Callable[..., NDArray[Any]]
+
 
 @contextlib.contextmanager
 def dictated(world: World) -> Iterator[None]:
-    """Replaces what is drawn by `jax.random` once training has begun; puts it back afterwards."""
-    draws = _Draws(world)
-    originals = {name: getattr(jax.random, name) for name in draws.known}
+    """Replaces what is drawn by `jax.random` once training has begun; puts it back afterwards.
+
+    What is compiled within must be called there only.
+    """
+    draws = _Draws(world).known
+    originals = {name: getattr(jax.random, name) for name in draws}
     try:
-        for name, draw in draws.known.items():
+        for name, draw in draws.items():
             setattr(jax.random, name, _once_started(world, draw, originals[name]))
         yield
     finally:
@@ -32,52 +38,52 @@ def dictated(world: World) -> Iterator[None]:
 
 
 class _Draws:
-    # What stands for functions of `jax.random`, with their signatures.
+    # What stands for functions of `jax.random`, with their signatures but for the key; in NumPy,
+    # since what is compiled must not call JAX.
     def __init__(self, world: World) -> None:
         self._world, self._turns = world, Rotations(world)
-        self.known: dict[str, Callable[..., Any]] = {
+        self.known: dict[str, Draw] = {
             "normal": self._normal,
             "uniform": self._uniform,
             "randint": self._randint,
             "permutation": self._permutation,
         }
 
-    def _normal(self, key: Any, shape: Any = (), dtype: Any = float, **_: Any) -> Any:
-        return self._numbers("normal", shape, dtype)
+    def _normal(self, shape: Any = (), dtype: Any = float, **_: Any) -> NDArray[Any]:
+        return self._numbers("normal", tuple(shape))
 
     def _uniform(
-        self,
-        key: Any,
-        shape: Any = (),
-        dtype: Any = float,
-        minval: Any = 0.0,
-        maxval: Any = 1.0,
-        **_: Any,
-    ) -> Any:
-        return minval + (maxval - minval) * self._numbers("uniform", shape, dtype)
+        self, shape: Any = (), dtype: Any = float, minval: Any = 0.0, maxval: Any = 1.0, **_: Any
+    ) -> NDArray[Any]:
+        return np.asarray(minval + (maxval - minval) * self._numbers("uniform", tuple(shape)))
 
     def _randint(
-        self, key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = int, **_: Any
-    ) -> Any:
+        self, shape: Any, minval: Any, maxval: Any, dtype: Any = int, **_: Any
+    ) -> NDArray[Any]:
         drawn = self._world.whole_numbers(int(minval), int(maxval), int(np.prod(shape)))
-        return jnp.asarray(drawn.reshape(shape), dtype)
+        return drawn.reshape(shape)
 
-    def _permutation(self, key: Any, x: Any, axis: int = 0, **_: Any) -> Any:
+    def _permutation(self, x: Any, axis: int = 0, **_: Any) -> NDArray[Any]:
         if not np.ndim(x):
-            return jnp.asarray(self._turns.next(int(x)))
-        return jnp.take(x, self._turns.next(np.shape(x)[axis]), axis)
+            return self._turns.next(int(x))
+        return np.take(np.asarray(x), self._turns.next(np.shape(x)[axis]), axis)
 
-    def _numbers(self, kind: str, shape: Any, dtype: Any) -> Any:
-        return jnp.asarray(self._world.numbers(kind, int(np.prod(shape))).reshape(shape), dtype)
+    def _numbers(self, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        # Distributions of several dimensions may be drawn with these in front of the rows.
+        size = len(self._world.dictation.low)
+        turned = len(shape) > 1 and shape[-1] != size == shape[-2]
+        laid = (*shape[:-2], shape[-1], shape[-2]) if turned else shape
+        numbers = self._world.numbers(kind, int(np.prod(shape))).reshape(laid)
+        return numbers.swapaxes(-1, -2) if turned else numbers
 
 
-def _once_started(
-    world: World, draw: Callable[..., Any], original: Callable[..., Any]
-) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
+def _once_started(world: World, draw: Draw, original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(key: Any, *args: Any, **kwargs: Any) -> Any:
         if not world.started:
-            return original(*args, **kwargs)
-        assert not is_traced(args, kwargs), "what is compiled would draw the same number each time"
-        return draw(*args, **kwargs)
+            return original(key, *args, **kwargs)
+        like = jax.eval_shape(lambda key: original(key, *args, **kwargs), key)
+        if is_traced(key):
+            return io_callback(lambda: draw(*args, **kwargs).astype(like.dtype), like)
+        return jnp.asarray(draw(*args, **kwargs), like.dtype)
 
     return call

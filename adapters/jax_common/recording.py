@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from adapters.jax_common import lineage
 from adapters.jax_common import watch as jax_watch
-from adapters.jax_common.compiled import all_open
 from adapters.jax_common.parameters import States, copies, leaves
 from adapters.jax_common.randomness import dictated as drawn
 from adapters.jax_common.watch import Layer
@@ -160,8 +159,7 @@ class Recorder(recording.Recorder):
         """Dictates and records within; leaves nothing behind."""
         world = self._script.world
         self._subscribe(None)
-        watched = jax_watch.watching(self._events)
-        with watched, all_open(), dictated(world), drawn(world):
+        with jax_watch.watching(self._events), dictated(world), drawn(world):
             yield
 
     def _located(self) -> Arrays | None:

@@ -193,10 +193,13 @@ def _step(state: TrainState, grads: Any) -> OptimizerStep:
     @functools.cache  # asked for once per parameter, or never
     def gradients() -> list[Any]:
         found = clipped(state.tx, state.opt_state, grads, state.params)
-        return jax.tree_util.tree_leaves(found)
+        return list(jax.tree_util.tree_leaves(found))
+
+    def gradient(number: int) -> NDArray[Any]:
+        return np.asarray(gradients()[number])
 
     parameters = tuple(
-        Parameter(lineage.place(leaf), int(leaf.size), lambda i=i: np.asarray(gradients()[i]))
+        Parameter(lineage.place(leaf), int(leaf.size), functools.partial(gradient, i))
         for i, leaf in enumerate(jax.tree_util.tree_leaves(state.params))
     )
     return OptimizerStep(name, (Group(state.tx, settings, parameters),))

@@ -177,7 +177,7 @@ class World:
         if kind == "uniform":
             return np.resize(d.random_actions[self.row], count)
         if count == len(d.low):
-            return d.acting_noise[self.row]
+            return np.asarray(d.acting_noise[self.row])
         return np.resize(d.noise(self.steps), count)
 
     def compared(self, threshold: float) -> None:

@@ -120,7 +120,8 @@ def _long(lab: Lab, value_clip_range: float | None) -> Experiment:
     }
     world = _terminating(lab, rollout)
     world.rewards[:] += AWAY * (1 - GAMMA * (world.ends == 0))
-    made = experiment(lab, "long", world, **changes)
+    name = "long" if value_clip_range else "long, values not clipped"
+    made = experiment(lab, name, world, **changes)
     weights = {**made.weights, "value.out.bias": made.weights["value.out.bias"] + AWAY}
     return dataclasses.replace(made, weights=weights)
 
