@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from skrl.agents.torch import Agent
 
 from adapters.skrl import train
-from adapters.torch_common.recording import Recorder, Slot, captured, linears
+from adapters.torch_common.recording import Recorder, Slot, linears
 from harness.contract.adapter import Context, Native
 from harness.contract.fields import SpecError
 from harness.probes.contract import Record, Script, Watch
+from harness.probes.recording import captured
 
 _CRITICS = {
     f"critic{number}{suffix}": f"{prefix}critic_{number}"

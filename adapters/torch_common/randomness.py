@@ -124,13 +124,7 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _numbers(world: World, kind: str, like: torch.Tensor) -> torch.Tensor:
     # What stands for standard normal numbers, or uniform ones, of the shape of a tensor.
-    d, row = world.dictation, world.row
-    if kind == "uniform_":
-        numbers = np.resize(d.random_actions[row], like.numel())
-    elif like.numel() == len(d.low):
-        numbers = d.acting_noise[row]
-    else:
-        numbers = np.resize(d.noise(world.steps), like.numel())
+    numbers = world.numbers(kind.removesuffix("_"), like.numel())
     return torch.as_tensor(numbers, dtype=like.dtype).reshape(like.shape)
 
 
