@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from adapters.torch_common.places import Scalars
+from adapters.torch_common.places import Scalars, upstream_line
 from harness.probes.coins import COMPARISONS
 from harness.probes.world import Rotations, World
 
@@ -43,6 +43,7 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, world: World) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.scalars = Scalars()
+        self.drawn: dict[str, str] = {}
         self._world, self._turns = world, Rotations(world)
         self._names: dict[Any, str] = {}
         self._backward: Any = None
@@ -88,6 +89,7 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
             result = func(*args, **kwargs)
             self.scalars.note(result, args)
             return result
+        self._note_draw(name, args)
         if name in ("normal_", "uniform_"):
             first = args[1] if len(args) > 1 else 0.0
             second = args[2] if len(args) > 2 else 1.0
@@ -113,6 +115,13 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
             result.copy_(torch.as_tensor(self._turns.next(args[0])))
         return result
 
+    def _note_draw(self, name: str, args: Any) -> None:
+        # Where noise of single actions and minibatches come from.
+        single = sum(a.numel() == len(self._world.dictation.low) for a in args[:1] if _is_tensor(a))
+        if name in ("randperm", "randint") or (name.startswith("normal") and single):
+            what = "action drawn" if name.startswith("normal") else "minibatch drawn"
+            self.drawn[what] = upstream_line()
+
     def _compare(self, one: Any, other: Any) -> None:
         # Torch may hand on the coins as another tensor on the same numbers.
         if isinstance(one, torch.Tensor) and one.data_ptr() == self._coins.data_ptr():
@@ -120,6 +129,10 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _numbers(self, kind: str, like: torch.Tensor) -> torch.Tensor:
         return _numbers(self._world, kind, like)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 def _numbers(world: World, kind: str, like: torch.Tensor) -> torch.Tensor:
@@ -142,6 +155,7 @@ class Kernels:
 
     def __init__(self, world: World) -> None:
         self.scalars = Scalars()
+        self.drawn: dict[str, str] = {}
         self._world, self._turns = world, Rotations(world)
         self._library: Any = None
 

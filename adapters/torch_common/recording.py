@@ -174,6 +174,7 @@ class Recorder:
             told: Settings that upstream's own objects hold, by unified name.
         """
         self._targets.look()
+        drawn = self._dictating.drawn if self._script.places else {}
         return Record(
             created=self._created,
             steps=tuple(self._steps),
@@ -184,7 +185,7 @@ class Recorder:
             metrics=tuple(self._watch.metrics),
             rollouts=tuple(self._rollouts),
             told=told or {},
-            places=self._places,
+            places={**drawn, **self._places},
         )
 
     def _begin(self, event: EpisodeBegin) -> None:
