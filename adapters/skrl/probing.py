@@ -13,9 +13,10 @@ from skrl.agents.torch import Agent
 from adapters.skrl import train
 from adapters.skrl.lent import TwoHeads, models
 from adapters.skrl.models import Spaces
-from adapters.torch_common.recording import Recorder, Slot, captured, linears
+from adapters.torch_common.recording import Recorder, Slot, linears
 from harness.contract.adapter import Context, Native
 from harness.probes.contract import Parameters, Record, Script, Watch
+from harness.probes.recording import captured
 
 _CRITICS = {
     f"critic{number}{suffix}": f"{prefix}critic_{number}"

@@ -17,8 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from adapters.torch_common.places import Scalars, upstream_line
+from adapters.torch_common.places import Scalars
 from harness.probes.coins import COMPARISONS
+from harness.probes.places import upstream_line
 from harness.probes.world import Rotations, World
 
 RANDOM = frozenset(
@@ -137,13 +138,7 @@ def _is_tensor(value: Any) -> bool:
 
 def _numbers(world: World, kind: str, like: torch.Tensor) -> torch.Tensor:
     # What stands for standard normal numbers, or uniform ones, of the shape of a tensor.
-    d, row = world.dictation, world.row
-    if kind == "uniform_":
-        numbers = np.resize(d.random_actions[row], like.numel())
-    elif like.numel() == len(d.low):
-        numbers = d.acting_noise[row]
-    else:
-        numbers = np.resize(d.noise(world.steps), like.numel())
+    numbers = world.numbers(kind.removesuffix("_"), like.numel())
     return torch.as_tensor(numbers, dtype=like.dtype).reshape(like.shape)
 
 

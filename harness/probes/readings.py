@@ -145,7 +145,7 @@ def _critic_updates(run: Run) -> list[Step]:
             continue
         half = found and not critics_of <= set(found[-1].networks)
         if half and step.networks[0] not in found[-1].networks:
-            found[-1] = _together(found[-1], step)
+            found[-1] = together(found[-1], step)
         else:
             found.append(step)
     return [step for step in found if critics_of <= set(step.networks)][:UPDATES]
@@ -157,7 +157,8 @@ def critic_names(run: Run) -> tuple[str, ...]:
     return tuple(name for name in ("critic1", "critic2") if name in there)
 
 
-def _together(first: Step, second: Step) -> Step:
+def together(first: Step, second: Step) -> Step:
+    """Two steps of one update, each of other networks, as one."""
     return dataclasses.replace(
         first,
         networks=first.networks + second.networks,

@@ -26,7 +26,7 @@ BRACKET = 0.004
 
 def _learning_rates(lab: Lab) -> Measurement:
     run = trainings.annealing(lab, "learning_rate_schedule")
-    rates = np.array([step.settings["policy"]["lr"] for step in run.record.steps])
+    rates = np.array([step.settings["policy"]["lr"] for step in readings.gradient_steps(run)])
     value = rates / run.hyperparameters.learning_rate
     axis = Axis("gradient step", np.arange(1.0, len(value) + 1))
     return Measurement(value, np.repeat(LEFT, ANNEALED_EPOCHS), axis)

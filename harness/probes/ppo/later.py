@@ -22,7 +22,8 @@ def _over(read: Callable[[Run, Step, int], Pair]) -> Callable[[Lab], Measurement
         found = []
         for number, _ in readings.rollouts(run):
             collected = (number + 1) * run.hyperparameters.rollout_steps
-            steps = [s for s in run.record.steps if s.before and s.env_steps == collected]
+            every = readings.gradient_steps(run)
+            steps = [s for s in every if s.before and s.env_steps == collected]
             found += [read(run, step, number) for step in steps]
         value, expected = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
         return Measurement(value, expected)
