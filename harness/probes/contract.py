@@ -32,6 +32,8 @@ class Script:
         snapshots: Optimiser steps of which gradients and parameters are kept, from the first.
         places: Whether upstream's lines are told, which takes time.
         double: Whether to train in float64.
+        kept: Rounds of updates behind which all networks are kept, from 1. A round is all
+            optimiser steps between two steps of the environment.
     """
 
     world: World
@@ -39,6 +41,7 @@ class Script:
     snapshots: int = 0
     places: bool = True
     double: bool = False
+    kept: frozenset[int] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +107,7 @@ class Record:
             `loss of <network>`, `step of <network>`.
         lent: Networks in the shape that probes know, in the place of the recipe's own: a framework
             that takes any network is asked about its updates with these.
+        kept: All networks behind the rounds that `Script.kept` names, as far as there were so many.
     """
 
     created: Parameters
@@ -117,6 +121,7 @@ class Record:
     told: Mapping[str, float] = dataclasses.field(default_factory=dict)
     places: Mapping[str, str] = dataclasses.field(default_factory=dict)
     lent: tuple[str, ...] = ()
+    kept: Mapping[int, Parameters] = dataclasses.field(default_factory=dict)
 
 
 @runtime_checkable

@@ -42,6 +42,7 @@ class Experiment:
         std: SAC: standard deviations for what the policy's network puts out, where known.
         squashed: SAC: whether tanh squashes what the policy draws.
         double: Whether to train in float64.
+        kept: Rounds of updates behind which all networks are kept; see `Script`.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Experiment:
     std: Callable[[Array], Array] | None = None
     squashed: bool = True
     double: bool = False
+    kept: frozenset[int] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,8 +170,9 @@ class Lab:
             world,
             experiment.weights,
             experiment.snapshots,
-            places=LAST_PLACE not in places,
+            places=LAST_PLACE not in places and not experiment.kept,
             double=experiment.double,
+            kept=experiment.kept,
         )
         with quiet():
             record = self.adapter.probe(algorithm, native, context, script, watch)
