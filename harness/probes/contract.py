@@ -97,13 +97,16 @@ class Record:
             network, `(env_steps, optimiser steps, network)`.
         stored: What the framework stored, by canonical name: `observations`, `actions`,
             `rewards`, and what there is of `next_observations`, `terminated`, `log_probs`,
-            `values`, `advantages`, `returns`; one row per transition.
+            `values`, `advantages`, `returns`; one row per transition. Where advantages are
+            standardised before minibatches are cut, what they are then is `advantage_weights`.
         final: All networks at the end.
         metrics: What upstream reported, in order.
         rollouts: The same as `stored` for each rollout of PPO, before it was learned from.
         told: Settings that upstream's own objects hold at the end, by unified name.
-        places: Upstream's files and lines, by event: `action`, `loss of <network>`,
-            `step of <network>`.
+        places: Upstream's files and lines, by event: `action`, `action drawn`, `minibatch drawn`,
+            `loss of <network>`, `step of <network>`.
+        lent: Networks in the shape that probes know, in the place of the recipe's own: a framework
+            that takes any network is asked about its updates with these.
         kept: All networks behind the rounds that `Script.kept` names, as far as there were so many.
     """
 
@@ -117,6 +120,7 @@ class Record:
     rollouts: tuple[Mapping[str, NDArray[Any]], ...] = ()
     told: Mapping[str, float] = dataclasses.field(default_factory=dict)
     places: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    lent: tuple[str, ...] = ()
     kept: Mapping[int, Parameters] = dataclasses.field(default_factory=dict)
 
 
@@ -127,8 +131,8 @@ class Probeable(Protocol):
     Attributes:
         packages: Distributions whose versions a report names.
 
-    It may have `recipe_parts` besides: parts of `harness.probes.origins` that are not upstream's
-    code but its own.
+    It may have `recipe_parts` besides: parts of `harness.probes.origins`, or names of probes
+    without their algorithm, that are not upstream's code but its own.
     """
 
     packages: tuple[str, ...]

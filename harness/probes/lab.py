@@ -40,6 +40,7 @@ class Experiment:
         n_envs: Copies of the environment.
         seed: What the framework is told to seed its generators with.
         std: SAC: standard deviations for what the policy's network puts out, where known.
+        squashed: SAC: whether tanh squashes what the policy draws.
         double: Whether to train in float64.
         kept: Rounds of updates behind which all networks are kept; see `Script`.
     """
@@ -53,6 +54,7 @@ class Experiment:
     n_envs: int = 1
     seed: int = 0
     std: Callable[[Array], Array] | None = None
+    squashed: bool = True
     double: bool = False
     kept: frozenset[int] = frozenset()
 

@@ -104,6 +104,10 @@ class Recorder(abc.ABC):
         """Where a loss was made."""
         return upstream_line()
 
+    def _drawn(self) -> Mapping[str, str]:
+        """Where random numbers of actions and minibatches were drawn, by event."""
+        return {}
+
     def _subscribe(self, around: tuple[Callable[..., None], Callable[..., None]] | None) -> None:
         # `around` is what is called before and after each optimiser step.
         subscribe = self._events.subscribe
@@ -140,7 +144,7 @@ class Recorder(abc.ABC):
             metrics=tuple(self._watch.metrics),
             rollouts=tuple(self._rollouts),
             told=told or {},
-            places=self._places,
+            places={**(self._drawn() if self._script.places else {}), **self._places},
             kept=self._kept,
         )
 
