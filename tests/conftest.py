@@ -1,5 +1,8 @@
+import gc
 import os
 
+# What is imported while tests are collected stays: nobody looks through it for garbage.
+gc.disable()
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"  # before anything imports a numerical library
 
@@ -9,6 +12,11 @@ from hypothesis import HealthCheck, settings
 # Time says nothing about a property on a machine that does other work besides.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

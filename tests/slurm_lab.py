@@ -5,9 +5,10 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
+
+import forked
 
 SWEEP = [
     "framework=standin",
@@ -23,11 +24,11 @@ VARIANT = "steps=40,alignment=full,eval_every=20,eval_episodes=2"
 ENTRY_POINTS = "[parallax.adapters]\nstandin = standin:StandinAdapter\n"
 
 
-def wait_until(condition, patience=60):
+def wait_until(condition, patience=60, pause=0.1):
     deadline = time.monotonic() + patience
     while not condition():
         assert time.monotonic() < deadline, "gave up waiting"
-        time.sleep(0.1)
+        time.sleep(pause)
 
 
 class Lab:
@@ -62,9 +63,17 @@ class Lab:
             command, env=self.environment, capture_output=True, text=True, timeout=300
         )
 
+    def start(self, *arguments, merged=False):
+        """Starts a command of the project's."""
+        return forked.start(*arguments, env=self.environment, merged=merged)
+
+    def call(self, *arguments):
+        """Runs a command of the project's, whatever it returns."""
+        return forked.run(*arguments, env=self.environment)
+
     def python(self, *arguments):
         """Runs a command of the project's; returns what it printed."""
-        result = self.ask(sys.executable, "-m", *arguments)
+        result = self.call(*arguments)
         assert result.returncode == 0, result.stdout + result.stderr
         return result.stdout
 

@@ -19,7 +19,7 @@ class TianshouAdapter:
 
     name = "tianshou"
     packages = ("tianshou", "torch")
-    recipe_parts = ("networks", "settings")
+    recipe_parts = ("networks", "settings", "optimizers")
 
     def supports(self, algorithm: str) -> bool:
         """What has a module in `adapters.tianshou.settings`."""
@@ -55,8 +55,8 @@ class TianshouAdapter:
         return missing(device, here)
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
-        """What trains, and what it compiles; torch's optimisers load torch's compiler."""
-        own = ("train", algorithm, "compiled")
+        """What trains, with what it compiles; torch's optimisers load torch's compiler."""
+        own = ("train", algorithm)
         return (*(f"adapters.tianshou.{name}" for name in own), "torch._dynamo")
 
     def train(

@@ -1,8 +1,8 @@
-"""Compiles Tianshou's loops over arrays, so that processes forked afterwards need not.
+"""Compiles Tianshou's loops over arrays before a training, once on a machine.
 
-Numba compiles them in every process that trains, when they are first called, which takes seconds.
-Importing this module calls each with arguments of the types that trainings have; what is compiled
-is what would have been.
+Numba would compile them in every process that trains, when they are first called, which takes
+seconds. Importing this module calls each with arguments of the types that trainings have; what is
+compiled is what would have been, and later processes load it.
 """
 
 import importlib
@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from adapters.torch_common.numba_cache import kept_compiled
 
 _EACH, _INDEX = np.zeros(2), np.zeros(2, dtype=np.int64)
 _SINGLE, _FLAGS = _EACH.astype(np.float32), np.zeros(2, dtype=bool)
@@ -38,5 +40,6 @@ def loop(module: str, name: str) -> Callable[..., Any]:
     return found
 
 
-for _module, _name, _arguments in CALLS:
-    loop(_module, _name)(*_arguments)
+with kept_compiled("tianshou", {loop(module, name) for module, name, _ in CALLS}):
+    for _module, _name, _arguments in CALLS:
+        loop(_module, _name)(*_arguments)

@@ -26,6 +26,7 @@ from tianshou.trainer import OffPolicyTrainerParams, OnPolicyTrainerParams
 from tianshou.utils import LazyLogger
 from tianshou.utils.torch_utils import policy_within_training_step, torch_train_mode
 
+import adapters.tianshou.compiled  # noqa: F401  # before anything calls what it compiles
 from adapters.tianshou.build import build
 from adapters.tianshou.components import options
 from adapters.tianshou.replay import Priorities, arguments

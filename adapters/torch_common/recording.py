@@ -170,6 +170,9 @@ class Recorder(recording.Recorder):
     def _line(self, event: Backward) -> str:
         return self._scalars.line(event.place) or upstream_line()
 
+    def _drawn(self) -> Mapping[str, str]:
+        return self._dictating.drawn
+
     def _width(self, event: Forward) -> int:
         if not (isinstance(event.layer, torch.nn.Linear) and event.inputs):
             return 0

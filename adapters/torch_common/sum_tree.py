@@ -5,20 +5,16 @@ only. (TorchRL's compiled trees are those of the PyTorch that its wheel was buil
 load with another one.)
 """
 
-import contextlib
-import fcntl
 import functools
 import importlib.util
-import os
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from adapters.torch_common.numba_cache import kept_compiled
 from harness.contract.fields import SpecError
 from harness.replay.strategy import Floats, Indices
 
@@ -49,38 +45,10 @@ def _module() -> ModuleType:
     sys.modules[_MODULE] = module  # where checkpoints look classes up
     assert spec.loader is not None
     spec.loader.exec_module(module)
-    with _one_at_a_time():
-        _keep_compiled(module)
+    # The first tree calls each function with arguments of the types that `CompiledTree` hands on.
+    with kept_compiled("sum-tree", vars(module).values()):
+        module.SegmentTree(2)
     return module
-
-
-@contextlib.contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """Lets one process of this user in, on this machine; others wait until it has compiled.
-
-    Numba's cache numbers its files without a lock: two processes that compile at the same time
-    could each leave an index that names the other's code.
-    """
-    path = Path(tempfile.gettempdir(), f"parallax-sum-tree-{os.getuid()}.lock")
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # without a folder for it everyone compiles alone
-            file = stack.enter_context(path.open("a"))
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _keep_compiled(module: ModuleType) -> None:
-    """Lets later processes load what this one compiles, where a folder for it can be written.
-
-    The first tree calls each function with arguments of the types that `CompiledTree` hands on, so
-    that nothing is compiled after the lock has been given up.
-    """
-    for function in vars(module).values():
-        enable = getattr(function, "enable_caching", None)
-        if enable is not None:
-            with contextlib.suppress(RuntimeError):  # no folder
-                enable()
-    module.SegmentTree(2)
 
 
 class CompiledTree:

@@ -20,6 +20,7 @@ PASSED_ON = (
     "algorithm_base.py",
     "common/utils.py",
     "objectives/utils.py",
+    "/trainers/",
 )
 """Parts of upstream's files that only pass on what others made."""
 

@@ -33,6 +33,7 @@ class Batch:
 
 
 FOREIGN = "its networks were shown something else than observations of the run"
+LENT = "its agent takes any network, and these were lent to it by the probe"
 UPDATES = 5
 """How many updates are read: what is stale, adds up or is reset shows after the first."""
 
@@ -269,6 +270,16 @@ def critic_slopes(weights: Parameters, observations: Array, actions: Array) -> t
     slopes = [input_gradient(weights, f"critic{i}", inputs)[:, -size:] for i in (1, 2)]
     first = values[0] < values[1]
     return np.where(first, *slopes), np.where(first, *slopes[::-1])
+
+
+def check_own(run: Run, *networks: str) -> None:
+    """Whether networks are the recipe's own.
+
+    Raises:
+        Unmeasured: They are not, so that nothing is known of them.
+    """
+    if set(networks) & set(run.record.lent):
+        raise Unmeasured(LENT)
 
 
 def spread(values: Array) -> Array:

@@ -82,6 +82,7 @@ class Recorder(abc.ABC):
         self._loss_line = ""
         self._places: dict[str, str] = {}
         self._rollouts: list[Mapping[str, NDArray[Any]]] = []
+        self._rounds, self._kept = 0, dict[int, Parameters]()
 
     @abc.abstractmethod
     def _located(self) -> Networks | None:
@@ -103,12 +104,18 @@ class Recorder(abc.ABC):
         """Where a loss was made."""
         return upstream_line()
 
+    def _drawn(self) -> Mapping[str, str]:
+        """Where random numbers of actions and minibatches were drawn, by event."""
+        return {}
+
     def _subscribe(self, around: tuple[Callable[..., None], Callable[..., None]] | None) -> None:
         # `around` is what is called before and after each optimiser step.
         subscribe = self._events.subscribe
         subscribe(EpisodeBegin, self._begin)
         subscribe(EnvStep, self._targets.look)
         subscribe(EnvStep, lambda event: self._note_place("action"))
+        if self._script.kept:
+            subscribe(EnvStep, self._keep)
         subscribe(OptimizerStep, self._targets.look)
         subscribe(OptimizerStep, self._before)
         if around:
@@ -126,6 +133,7 @@ class Recorder(abc.ABC):
             told: Settings that upstream's own objects hold, by unified name.
         """
         self._targets.look()
+        self._keep()
         return Record(
             created=self._created,
             steps=tuple(self._steps),
@@ -136,7 +144,8 @@ class Recorder(abc.ABC):
             metrics=tuple(self._watch.metrics),
             rollouts=tuple(self._rollouts),
             told=told or {},
-            places=self._places,
+            places={**(self._drawn() if self._script.places else {}), **self._places},
+            kept=self._kept,
         )
 
     def _begin(self, event: EpisodeBegin) -> None:
@@ -198,8 +207,10 @@ class Recorder(abc.ABC):
     def _before(self, event: OptimizerStep) -> None:
         keep = len(self._steps) < self._script.snapshots
         last = self._steps[-1].env_steps if self._steps else -1
-        if self._early and last != self._events.steps:
-            self._rollouts.append(self._stored())
+        if last != self._events.steps:
+            self._rounds += 1
+            if self._early:
+                self._rollouts.append(self._stored())
         settings, gradients = self._stepped(event, keep)
         for network in settings:
             self._note_place(f"loss of {network}", self._loss_line)
@@ -228,12 +239,18 @@ class Recorder(abc.ABC):
         networks = self._networks
         for name in networks.names if networks else ():
             assert networks
-            if found := stepped.get(networks.place(name)):
-                group, parameter = found
-                settings[name.split(".")[0]] = group.settings
-                if keep and parameter.gradient:
-                    gradients[name] = networks.part(name, parameter.gradient())
+            group, parameter = stepped.get(networks.place(name), (None, None))
+            if group is None or parameter is None or parameter.gradient is None:
+                continue  # what has no gradient does not move
+            settings[name.split(".")[0]] = group.settings
+            if keep:
+                gradients[name] = networks.part(name, parameter.gradient())
         return settings, gradients
+
+    def _keep(self, event: object = None) -> None:
+        # The round is over as soon as the environment goes on: targets have followed by then.
+        if self._rounds in self._script.kept and self._rounds not in self._kept:
+            self._kept[self._rounds] = self._read()
 
     def _after(self, event: OptimizerStepped) -> None:
         if self._steps[-1].before:

@@ -36,6 +36,7 @@ def start_sweep(lab, *arguments):
 # One sweep that hangs, and one that overtakes it
 
 
+@pytest.mark.long  # tests/harness/sweep tells it of one pair of sweeps
 def test_sweep_leaves_alone_what_another_completed_meanwhile(tmp_path):
     lab = Lab(tmp_path)
     others = ["ppo-1", "ppo-2", "ppo-3"]
@@ -163,7 +164,7 @@ def test_racing_sweeps_lose_nothing_and_do_nothing_twice(tmp_path, capsys):
         with adopting():
             race = Race(lab, generator, pace)
             race.run(deadline)
-        result = lab.ask(sys.executable, "-m", "harness", "--multirun", *finish(lab))
+        result = lab.call("harness", "--multirun", *finish(lab))
         with capsys.disabled():
             print(f"\nround {number}: {describe(race, lab)}", flush=True)
         assert result.returncode == 0, result.stdout + result.stderr

@@ -1,7 +1,5 @@
 """A dry run is short enough to be read."""
 
-import sys
-
 import pytest
 from slurm_lab import SWEEP, Lab
 from support import spec
@@ -49,7 +47,7 @@ def test_command_line_takes_true_and_full(tmp_path, value, runs, words):
     launcher = ["hydra/launcher=slurm", f"hydra.launcher.dry_run={value}"]
     arguments = ["--multirun", *SWEEP, *launcher, "algorithm=ppo", "seed=0,1,2,3,4,5,6,7"]
     where = f"results_dir={lab.results}"
-    result = lab.ask(sys.executable, "-m", "harness", *arguments, where)
+    result = lab.call("harness", *arguments, where)
     assert result.returncode == (0 if runs else 2)
     assert words in result.stdout + result.stderr and result.stdout.count("/seed=") == runs
     assert not lab.results.exists()

@@ -3,8 +3,6 @@
 import dataclasses
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -23,7 +21,7 @@ RECIPES = ("original", "sb3", "cleanrl", "torchrl")
 
 def command(lab, *arguments):
     where = f"results_dir={lab.results}"
-    return [sys.executable, "-m", "harness", "--multirun", *SWEEP, where, *SLURM, *arguments]
+    return ["harness", "--multirun", *SWEEP, where, *SLURM, *arguments]
 
 
 def is_alive(pid):
@@ -42,7 +40,7 @@ def test_setting_that_hangs_is_named_and_those_behind_it_are_tried(tmp_path):
     lab = Lab(tmp_path)
     lab.order("go", "ppo-0")
     lab.order("raise", "sac-0")  # nobody tells td3 to go on
-    result = lab.ask(*command(lab, "algorithm=ppo,td3,sac", "hydra.launcher.preflight_seconds=20"))
+    result = lab.call(*command(lab, "algorithm=ppo,td3,sac", "hydra.launcher.preflight_seconds=20"))
     assert result.returncode == 2, result.stderr
     assert "Preflight of 3 settings: about " in result.stderr
     assert "2 of 3 settings cannot take a single step" in result.stderr
@@ -57,9 +55,7 @@ def test_setting_that_hangs_is_named_and_those_behind_it_are_tried(tmp_path):
 def test_setting_that_kills_its_process_is_named_alone(tmp_path):
     lab = Lab(tmp_path)
     lab.order("go", "td3-0")
-    process = subprocess.Popen(
-        command(lab, "algorithm=ppo,td3"), env=lab.environment, stderr=subprocess.PIPE, text=True
-    )
+    process = lab.start(*command(lab, "algorithm=ppo,td3"))
     wait_until(lambda: processes_of(lab, "ppo-0"))
     os.kill(processes_of(lab, "ppo-0")[0], signal.SIGKILL)
     _, errors = process.communicate(timeout=100)
@@ -70,9 +66,7 @@ def test_setting_that_kills_its_process_is_named_alone(tmp_path):
 
 def test_interrupted_preflight_leaves_no_process(tmp_path):
     lab = Lab(tmp_path)
-    process = subprocess.Popen(
-        command(lab, "algorithm=ppo,td3"), env=lab.environment, stderr=subprocess.PIPE, text=True
-    )
+    process = lab.start(*command(lab, "algorithm=ppo,td3"))
     wait_until(lambda: processes_of(lab, "ppo-0"))
     process.send_signal(signal.SIGINT)
     began = time.monotonic()
@@ -203,7 +197,7 @@ def test_job_tries_everything_before_the_arrays_start(tmp_path, cluster):
     states = lab.status()["counts"]
     assert (states["queued"], states["running"]) == (4, 0)
     lab.order("go")
-    wait_until(lambda: lab.status()["counts"]["completed"] == 4, patience=120)
+    wait_until(lambda: lab.status()["counts"]["completed"] == 4, patience=120, pause=0.4)
     assert '"passed"' in file.read_text() and "2 settings took one step each" in file.read_text()
     assert "preflight" not in lab.python("slurm", "status", str(lab.results))
 
@@ -221,4 +215,4 @@ def test_job_that_fails_takes_the_arrays_with_it_and_status_says_why(tmp_path, c
     assert "standin ppo envs.scripted:ParallaxScripted-v0 sb3 alignment=full: RuntimeError" in text
     lab.order("go", "ppo-0")
     lab.python("slurm", "resubmit", str(lab.results), "--yes")  # it waits for nothing
-    wait_until(lambda: lab.status()["counts"]["completed"] == 2, patience=120)
+    wait_until(lambda: lab.status()["counts"]["completed"] == 2, patience=120, pause=0.4)

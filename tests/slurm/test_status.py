@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 import time
 from pathlib import Path
 
@@ -163,9 +162,9 @@ def test_study_that_was_never_submitted_needs_a_profile(complete, folder):
     shutil.copytree(complete.results / "lab", study)
     for run in study.rglob("seed=0"):
         change(run, status="pending")
-    result = complete.ask(sys.executable, "-m", "slurm", "resubmit", str(study), "--yes")
+    result = complete.call("slurm", "resubmit", str(study), "--yes")
     assert result.returncode == 2 and "name a profile with --profile" in result.stderr
-    missing = complete.ask(sys.executable, "-m", "slurm", "status", str(study / "nowhere"))
+    missing = complete.call("slurm", "status", str(study / "nowhere"))
     assert missing.returncode == 2 and "is not a folder" in missing.stderr
 
 

@@ -34,7 +34,8 @@ def _over(read: Callable[[Run, Step, int], Pair]) -> Callable[[Lab], Measurement
 def _policy(run: Run, step: Step, rollout: int) -> Pair:
     rows = readings.rows_of(run, step, rollout)
     ratio = np.exp(readings.log_ratio(run, step, rollout))
-    weight = readings.advantages(run, rollout)[rows]
+    told = readings.weights_told(run, rollout)
+    weight = (readings.advantages(run, rollout) if told is None else told)[rows]
     slope, _ = readings.surrogate_slope(run, step, rollout)
     return slope, formulas.surrogate_slope(weight, ratio, CLIP)
 

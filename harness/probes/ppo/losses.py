@@ -44,7 +44,7 @@ def _surrogate(lab: Lab) -> Measurement:
     ratio = np.exp(np.concatenate([readings.log_ratio(run, step) for step in steps]))
     rows = np.concatenate([rows_of(run, step) for step in steps])
     measured = np.concatenate([readings.surrogate_slope(run, step)[0] for step in steps])
-    weight = run.record.stored["advantages"][rows]
+    weight = readings.advantage_weights(run)[rows]
     plain, inside = weight * ratio, np.abs(ratio - 1) <= CLIP
     expected = formulas.surrogate_slope(weight, ratio, CLIP)
     others = {
@@ -152,7 +152,8 @@ def _total(lab: Lab) -> Measurement:
     seen = readings.observations(run)[rows]
     errors = readings.values(step.before, seen) - stored["returns"][rows]
     bonus = formulas.gaussian_entropy(step.before["policy.log_std"])
-    policy, value = -stored["advantages"][rows].mean(), VF * float(np.mean(errors**2))
+    weight = readings.advantage_weights(run)[rows]
+    policy, value = -weight.mean(), VF * float(np.mean(errors**2))
     others = {"half the value loss": np.array([policy + value / 2 - ENTROPY * bonus])}
     expected = np.array([policy + value - ENTROPY * bonus])
     # Where policy and value have optimisers apart, the loss of each is differentiated by itself.

@@ -69,6 +69,20 @@ def rollouts(run: Run) -> list[tuple[int, Mapping[str, NDArray[Any]]]]:
     return list(enumerate(run.record.rollouts))
 
 
+def weights_told(run: Run, rollout: int = 0) -> Array | None:
+    """What advantages of a rollout became before it was cut, float[steps]; None where unchanged."""
+    kept = run.record.rollouts[rollout] if run.record.rollouts else run.record.stored
+    return kept.get("advantage_weights")
+
+
+def advantage_weights(run: Run, rollout: int = 0) -> Array:
+    """What weighs the steps of a rollout in the policy loss, float[steps]: stored advantages."""
+    told = weights_told(run, rollout)
+    if told is not None:
+        return told
+    return run.record.stored["advantages"] if rollout == 0 else advantages(run, rollout)
+
+
 def later(run: Run) -> list[Step]:
     """All kept optimiser steps but the first."""
     return [step for step in gradient_steps(run) if step.before][1:]

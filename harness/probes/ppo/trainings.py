@@ -42,7 +42,7 @@ PLAIN: dict[str, Any] = {
     "vf_coef": VF,
     "max_grad_norm": None,
 }
-"""Settings that every framework takes, with large steps, so that the second differs."""
+"""Settings that frameworks take, with large steps, so that the second differs."""
 
 
 def update(lab: Lab) -> Run:
@@ -200,12 +200,22 @@ def experiment(
         n_envs: Copies of the environment.
         changes: Hyperparameters that differ from `PLAIN`.
     """
-    settings = {key: value for key, value in (PLAIN | changes).items() if key not in own}
+    settings = {k: v for k, v in (plain(lab) | changes).items() if k not in own}
     world = _terminating(lab, settings["rollout_steps"]) if world is None else world
     # Numbers that are drawn with replacement come twice, as permutations' do not.
     world = dataclasses.replace(world, repeated=2)
     weights = setups.weights(lab, "ppo")
     return Experiment(f"ppo {name}", "ppo", world, settings, weights, SNAPSHOTS, n_envs)
+
+
+def plain(lab: Lab) -> dict[str, Any]:
+    """`PLAIN`, with standardised advantages where a framework has no others."""
+
+    def choose() -> dict[str, Any]:
+        standardised = PLAIN | {"normalize_advantage": True}
+        return PLAIN if lab.accepts("ppo", PLAIN, ROLLOUT) else standardised
+
+    return lab.once("ppo plain", choose)
 
 
 def _terminating(lab: Lab, steps: int) -> Dictation:

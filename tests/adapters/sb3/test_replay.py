@@ -1,8 +1,8 @@
 """Replay other than uniform in SB3: its own updates, with transitions chosen and weighed."""
 
-import subprocess
 import sys
 
+import forked
 import numpy as np
 import pytest
 import support
@@ -140,8 +140,8 @@ def test_saved_policy_loads_in_sb3_alone_and_acts_alike(tmp_path):
     )
     seen = np.random.default_rng(0).normal(size=(64, *model.observation_space.shape))
     np.save(tmp_path / "seen.npy", seen.astype(np.float32))
-    asked = (sys.executable, "-c", code, tmp_path / "policy.zip", tmp_path / "seen.npy")
-    said = subprocess.run(asked, capture_output=True, text=True, cwd=tmp_path, check=False)
+    files = (tmp_path / "policy.zip", tmp_path / "seen.npy")
+    said = forked.run_without_us("-c", code, *files, cwd=tmp_path)
     assert not said.returncode, said.stderr
     actions = train.greedy(model, seen.astype(np.float32))
     assert said.stdout.split() == [str(action) for action in actions]
@@ -150,7 +150,7 @@ def test_saved_policy_loads_in_sb3_alone_and_acts_alike(tmp_path):
     assert type(again.replay_buffer).__module__ == "stable_baselines3.common.buffers"
 
 
-@pytest.mark.parametrize("algorithm", ["dqn", "sac"])
+@pytest.mark.parametrize("algorithm", ["dqn", pytest.param("sac", marks=pytest.mark.long)])
 def test_killed_run_goes_on_bit_equal(algorithm, tmp_path):
     replay = make_replay({"name": "imp", **OFTEN})
     check_killed_run("sb3", algorithm, tmp_path / "run", replay=replay)

@@ -1,18 +1,24 @@
 """The command line, as a user meets it: in a process of its own."""
 
+import itertools
 import json
+import math
 import os
 import signal
-import subprocess
-import sys
-import time
 
 import forked
+import hydra
 import pytest
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
 from omegaconf import OmegaConf
+from slurm_lab import SWEEP, Lab, wait_until
 
-from harness.contract.adapter import installed_adapters
+from harness.cli.composing import specs_of_sweep
+from harness.cli.config_groups import register
+from harness.contract.adapter import installed_adapters, load_adapter
 from harness.sweep.eta import remaining_seconds
+from harness.train.prepare import prepare
 
 TINY = ["hyperparameters.rollout_steps=128", "steps=256", "eval_every=128", "eval_episodes=2"]
 
@@ -90,11 +96,6 @@ def test_sweep_runs_all_and_then_skips_all(tmp_path):
     assert "2 runs: 2 skipped" in again.stdout
 
 
-def reports(folder):
-    """Where runs report their progress; files of a lease come and go meanwhile."""
-    return [top for top, _, files in os.walk(folder) if "progress.json" in files]
-
-
 @pytest.mark.parametrize(
     "number",
     [
@@ -104,41 +105,22 @@ def reports(folder):
     ],
 )
 def test_ctrl_c_and_a_closed_terminal_mark_runs_interrupted(number, tmp_path):
-    arguments = ["--multirun", "seed=0,1,2", *TINY[:1], "steps=2000000", "eval_every=2000000"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "harness", *arguments, "hydra.launcher.n_jobs=2"],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        text=True,
-        # As in a terminal, also where the tests themselves are run with nohup.
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
-    )
-    try:
-        deadline = time.monotonic() + 60
-        while len(reports(tmp_path)) < 2 and time.monotonic() < deadline:
-            time.sleep(0.1)
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=30)
-    finally:
-        process.terminate()
+    lab = Lab(tmp_path)  # nobody tells its runs to go on
+    arguments = [*SWEEP, f"results_dir={lab.results}", "algorithm=ppo", "seed=0,1,2"]
+    process = lab.start("harness", "--multirun", *arguments, "hydra.launcher.n_jobs=2")
+    wait_until(lambda: lab.beats("ppo-0") and lab.beats("ppo-1"))
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Interrupted. The same command runs again" in errors
     assert statuses(tmp_path) == ["interrupted", "interrupted", "pending"]
 
 
 def test_killed_process_is_a_failed_run(tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "harness", "steps=2000000", "eval_every=2000000"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 60
-    while not reports(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    (path,) = tmp_path.rglob("run.json")
-    os.kill(json.loads(path.read_text())["pid"], signal.SIGKILL)
+    lab = Lab(tmp_path)
+    process = lab.start("harness", *SWEEP, f"results_dir={lab.results}", "algorithm=ppo", "seed=0")
+    wait_until(lambda: lab.beats("ppo-0"))
+    os.kill(lab.record("ppo-0")["pid"], signal.SIGKILL)
     output, errors = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "killed by SIGKILL" in output and "Not complete: 1 failed" in errors
@@ -147,28 +129,19 @@ def test_killed_process_is_a_failed_run(tmp_path):
 
 @pytest.mark.parametrize(("study", "runs"), [("demo", 18), ("demo6", 36)])
 def test_demo_names_runs_that_all_pass_their_checks(study, runs):
-    from hydra import compose, initialize_config_module
-
-    from harness.cli.app import spec_from_config
-    from harness.cli.config_groups import register
-    from harness.contract.adapter import load_adapter
-    from harness.train.prepare import prepare
-
     register()
-    with initialize_config_module("harness.conf", version_base="1.3"):
-        config = compose("config", [f"study={study}"], return_hydra_config=True)
-        swept = OmegaConf.to_container(config.hydra.sweeper.params)
+    with hydra.initialize_config_module("harness.conf", version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        master = loader.load_configuration("config", [f"study={study}"], RunMode.MULTIRUN)
+        swept = OmegaConf.to_container(master.hydra.sweeper.params)
         choices = {name: str(value).split(",") for name, value in swept.items()}
-        count = 1
-        for values in choices.values():
-            count *= len(values)
-        assert count == runs
-        for framework in set(choices["framework"]) & set(installed_adapters()):
-            for algorithm in choices["algorithm"]:
-                chosen = [f"framework={framework}", f"algorithm={algorithm}"]
-                run = compose("config", [f"study={study}", *chosen])
-                spec, _ = spec_from_config(run)
-                prepare(spec, load_adapter(framework))
+        assert math.prod(map(len, choices.values())) == runs
+        choices["framework"] = [f for f in choices["framework"] if f in installed_adapters()]
+        axes = [[f"{name}={value}" for value in values] for name, values in choices.items()]
+        jobs = [[f"study={study}", *job] for job in itertools.product(*axes)]
+        specs, _ = specs_of_sweep(loader, master, jobs)
+    for spec in {(spec.framework, spec.algorithm): spec for spec in specs}.values():
+        prepare(spec, load_adapter(spec.framework))
 
 
 def test_remaining_time_uses_the_speed_of_the_same_kind_of_run():

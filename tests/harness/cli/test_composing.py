@@ -107,22 +107,37 @@ REST = [
 ]
 
 
-# Shrinking takes minutes, and a failing sweep is short enough to read.
-@settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.generate])
-@given(
-    st.lists(FRAMEWORKS, min_size=1, max_size=2, unique=True),
-    st.lists(ENVS, min_size=1, max_size=2, unique=True),
-    st.lists(SEEDS, max_size=2, unique=True),
-    st.lists(st.sampled_from(REST), max_size=3, unique=True),
-    st.permutations(range(4)),
-)
-def test_random_sweeps_are_those_that_hydra_composes(frameworks, envs, seeds, rest, order):
-    axes = [frameworks, envs, seeds or [""], [" ".join(rest)]]
-    jobs = [
-        [word for index in order for word in job[index].split()] for job in itertools.product(*axes)
+@st.composite
+def sweeps(draw):
+    rest = draw(st.lists(st.sampled_from(REST), max_size=3, unique=True))
+    axes = [
+        draw(st.lists(FRAMEWORKS, min_size=1, max_size=2, unique=True)),
+        draw(st.lists(ENVS, min_size=1, max_size=2, unique=True)),
+        draw(st.lists(SEEDS, max_size=2, unique=True)) or [""],
+        [" ".join(rest)],
     ]
-    with sweep(overrides=["seed=1,2"]) as (loader, master):
-        check(loader, master, jobs)
+    order = draw(st.permutations(range(4)))
+    return [[word for at in order for word in job[at].split()] for job in itertools.product(*axes)]
+
+
+def check_random_sweeps(count):
+    # Shrinking takes minutes, and a failing sweep is short enough to read.
+    @settings(max_examples=count, deadline=None, phases=[Phase.explicit, Phase.generate])
+    @given(sweeps())
+    def check_sweep(jobs):
+        with sweep(overrides=["seed=1,2"]) as (loader, master):
+            check(loader, master, jobs)
+
+    check_sweep()
+
+
+def test_random_sweeps_are_those_that_hydra_composes():
+    check_random_sweeps(4)
+
+
+@pytest.mark.long
+def test_many_random_sweeps_are_those_that_hydra_composes():
+    check_random_sweeps(40)
 
 
 @pytest.mark.long
@@ -158,15 +173,21 @@ def test_studies_of_users_are_composed_as_hydra_does(text, conf):
         check(loader, master, product(frameworks, envs, ["study=own"]))
 
 
+TASKS = [
+    "# @package _global_\nenv: {name: Ant-v4}\nsteps: 50000\n",
+    "name: Other-v4\n",
+    "name: Ant-v4\ndefaults:\n  - /hps@_global_.hps: sb3\n",
+]
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("text", "found"),
     [
-        "# @package _global_\nenv: {name: Ant-v4}\nsteps: 50000\n",
-        "name: Other-v4\n",
-        "name: Ant-v4\ndefaults:\n  - /hps@_global_.hps: sb3\n",
+        *((text, "in front") for text in TASKS),
+        (TASKS[0], "by searchpath"),
+        *(pytest.param(text, "by searchpath", marks=pytest.mark.long) for text in TASKS[1:]),
     ],
 )
-@pytest.mark.parametrize("found", ["in front", "by searchpath"])
 def test_tasks_of_users_are_composed_as_hydra_does(text, found, conf, tmp_path):
     place = conf if found == "in front" else tmp_path / "further"
     (place / "env").mkdir(parents=True)

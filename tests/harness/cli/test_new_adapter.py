@@ -8,6 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import forked
 import pytest
 from support import register
 
@@ -21,10 +22,7 @@ CODE = ["adapters", "envs", "harness", "hp_configs"]
 
 def python(*arguments, path, cwd):
     settings = {"PYTHONPATH": os.pathsep.join(map(str, path)), "COLUMNS": "400"}
-    command = [sys.executable, *arguments]
-    return subprocess.run(
-        command, env=os.environ | settings, cwd=cwd, capture_output=True, text=True
-    )
+    return forked.run_without_us(*arguments, env=os.environ | settings, cwd=cwd)
 
 
 def lint(*arguments, cwd):

@@ -8,6 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import forked
 import pytest
 import yaml
 from support import register
@@ -18,6 +19,8 @@ from harness.contract.fields import SpecError
 ROOT = Path(__file__).parents[3]
 CODE = ("adapters", "envs", "harness", "hp_configs")
 TRANSLATE = """
+import sys
+
 from envs.tasks import load_task
 from harness.contract.adapter import Context, load_adapter
 from harness.contract.algorithms import ALGORITHMS, UNUSABLE
@@ -25,16 +28,17 @@ from harness.contract.recipes import load_recipe
 from harness.contract.fields import SpecError
 
 assert not UNUSABLE, UNUSABLE
-kind, adapter = ALGORITHMS["fresh"], load_adapter("sb3")
-supported = [load_adapter(name).supports("fresh") for name in ("sb3", "tianshou")]
+name = sys.argv[1]
+kind, adapter = ALGORITHMS[name], load_adapter("sb3")
+supported = [load_adapter(other).supports(name) for other in ("sb3", "tianshou")]
 print(kind.family, kind.actions, *supported)
 try:
     context = Context(load_task("CartPole-v1"), steps=100, seed=0)
-    adapter.translate("fresh", load_recipe("fresh", "sb3"), context)
+    adapter.translate(name, load_recipe(name, "sb3"), context)
 except SpecError as error:
     print(error)
 try:
-    load_recipe("fresh", "original").cadence(1000)
+    load_recipe(name, "original").cadence(1000)
 except SpecError as error:
     print(error)
 """
@@ -58,39 +62,64 @@ def snapshot(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def command(*arguments, cwd, path=()):
-    result = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env=os.environ | ({"PYTHONPATH": os.pathsep.join(map(str, path))} if path else {}),
-        capture_output=True,
-        text=True,
-    )
+def check(*arguments, cwd):
+    command = [sys.executable, "-m", *arguments]
+    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
 
 
-@pytest.mark.parametrize(
-    ("family", "unfinished"), [("off-policy", "target_updates"), ("on-policy", "cadence")]
-)
-def test_skeleton_is_found_and_says_what_is_missing(original, checkout, family, unfinished):
-    before = snapshot(checkout)
-    arguments = ["--family", family, "--actions", "discrete", "--frameworks", "sb3"]
-    assert new_algorithm.main(["fresh", *arguments, "--in", str(checkout)]) == 0
-    sources = [str(p) for p in snapshot(checkout).keys() - before.keys() if p.suffix == ".py"]
-    command("-m", "ruff", "check", *sources, cwd=checkout)
-    command("-m", "ruff", "format", "--check", *sources, cwd=checkout)
-    description = "harness/contract/algorithms/fresh.py"
-    cache = f"--cache-dir={original / 'types'}"  # what does not change is read once
-    command("-m", "mypy", cache, "--follow-imports=silent", description, cwd=checkout)
+def translated(name, cwd, path=()):
+    """What the framework and the description say of a skeleton, by the code that is at hand."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))}
+    result = forked.run_without_us("-c", TRANSLATE, name, cwd=cwd, env=environment)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout.splitlines()
+
+
+FAMILIES = {"off-policy": "target_updates", "on-policy": "cadence"}
+"""What is left to do in the description of a skeleton of each."""
+
+
+def name_in(family):
+    return f"fresh_{family[:2]}"
+
+
+@pytest.fixture(scope="module")
+def skeletons(original, tmp_path_factory):
+    """A checkout with a skeleton of each family."""
+    checkout = Path(shutil.copytree(original, tmp_path_factory.mktemp("skeletons") / "checkout"))
+    for family in FAMILIES:
+        arguments = ["--family", family, "--actions", "discrete", "--frameworks", "sb3"]
+        assert new_algorithm.main([name_in(family), *arguments, "--in", str(checkout)]) == 0
     project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
     register(checkout, project["entry-points"])
-    lines = command("-c", TRANSLATE, cwd=checkout).splitlines()
+    return checkout
+
+
+def test_skeletons_are_clean_and_typed(original, skeletons):
+    known = {path.relative_to(original) for path in original.rglob("*.py")}
+    sources = [path.relative_to(skeletons) for path in skeletons.rglob("*.py")]
+    sources = [str(path) for path in sources if path not in known]
+    assert len(sources) == 4
+    check("ruff", "check", *sources, cwd=skeletons)
+    check("ruff", "format", "--check", *sources, cwd=skeletons)
+    descriptions = [f"harness/contract/algorithms/{name_in(family)}.py" for family in FAMILIES]
+    # What they are built on is this project's own: other packages take minutes to read.
+    alone = ("--no-site-packages", "--ignore-missing-imports", "--follow-imports=silent")
+    check("mypy", *alone, *descriptions, cwd=skeletons)
+
+
+@pytest.mark.parametrize(("family", "unfinished"), FAMILIES.items())
+def test_skeleton_is_found_and_says_what_is_missing(skeletons, family, unfinished):
+    name = name_in(family)
+    lines = translated(name, cwd=skeletons)
+    claim = f"claim every hyperparameter of {name.title().replace('_', '')}."
     assert lines == [
         f"{family} discrete True False",
-        "adapters/sb3/settings/fresh.py: fill in settings(): claim every hyperparameter of Fresh.",
+        f"adapters/sb3/settings/{name}.py: fill in settings(): {claim}",
         lines[2],
     ]
+    description = f"harness/contract/algorithms/{name}.py"
     assert lines[2].startswith(f"{description}: fill in {unfinished}(): ")
 
 
@@ -101,13 +130,13 @@ def test_skeleton_in_a_package_is_found_with_its_settings_and_recipes(tmp_path):
     sources = [str(path) for path in package.rglob("*.py")]
     # How imports are sorted depends on which modules the package's own settings call its own.
     style = ["--config", str(ROOT / "pyproject.toml"), "--extend-ignore", "I001"]
-    command("-m", "ruff", "check", *style, *sources, cwd=package)
+    check("ruff", "check", *style, *sources, cwd=package)
     ours, theirs = (
         tomllib.loads((folder / "pyproject.toml").read_text())["project"]["entry-points"]
         for folder in (ROOT, package)
     )
     register(package, ours | theirs)
-    assert command("-c", TRANSLATE, cwd=tmp_path, path=[package, ROOT]).splitlines() == [
+    assert translated("fresh", cwd=tmp_path, path=[package, ROOT]) == [
         "off-policy discrete True False",
         "parallax_fresh/sb3_settings.py: fill in settings(): claim every hyperparameter of Fresh.",
         "parallax_fresh/description.py: fill in target_updates(): say how often targets move.",

@@ -12,15 +12,12 @@ from harness.cli import parallax
 HEAVY = ["hydra", "gymnasium", "mujoco", "torch", "matplotlib", "pandas", "pyarrow", "scipy"]
 
 
-def python(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, env=os.environ | environment
-    )
+def python(*arguments):
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
 
 
 def test_every_command_of_the_rooms_has_a_door():
-    groups = {"analysis": python("-m", "analysis", "--help").stdout}
-    groups["slurm"] = python("-m", "slurm", "--help").stdout
+    groups = {name: forked.run(name, "--help").stdout for name in ("analysis", "slurm")}
     for name in ("compare", "figures", "plan", "published", "report", "tables", "verdicts"):
         assert name in parallax.names() and name in groups["analysis"]
     (usage,) = [line for line in groups["slurm"].splitlines() if line.startswith("usage:")]
@@ -57,9 +54,9 @@ def test_help_imports_nothing_heavy(words):
 
 
 def test_help_of_train_is_what_hydra_says():
-    ours = python("-m", "harness.cli", "train", "--help").stdout
+    ours = forked.run("harness.cli", "train", "--help").stdout
     assert "gamma: 0.99" in ours
-    assert ours == python("-m", "harness.cli", "train", "--help", "hydra.job.name=other").stdout
+    assert ours == forked.run("harness.cli", "train", "--help", "hydra.job.name=other").stdout
 
 
 @pytest.mark.parametrize(
@@ -95,19 +92,18 @@ def test_nothing_is_trained_without_a_word(words, tmp_path):
     ],
 )
 def test_shells_complete_commands_and_values(line, expected):
-    result = python("-m", "harness.cli", "-sc", "query=bash", COMP_LINE=line)
+    asked = os.environ | {"COMP_LINE": line}
+    result = forked.run("harness.cli", "-sc", "query=bash", env=asked)
     assert result.returncode == 0, result.stderr
     assert " ".join(result.stdout.split()).startswith(expected) and (expected or not result.stdout)
 
 
 def test_completion_is_installed_by_hydra():
-    assert (
-        "hydra_bash_completion"
-        in python("-m", "harness.cli", "train", "-sc", "install=bash").stdout
-    )
+    result = forked.run("harness.cli", "train", "-sc", "install=bash")
+    assert "hydra_bash_completion" in result.stdout
 
 
 def test_former_names_of_commands_go_on():
-    assert "--drift" in python("-m", "harness", "probe", "--help").stdout
-    assert "--hps" in python("-m", "harness.alignment", "--help").stdout
-    assert "--markdown" in python("-m", "harness.appendix", "--help").stdout
+    assert "--drift" in forked.run("harness", "probe", "--help").stdout
+    assert "--hps" in forked.run("harness.alignment", "--help").stdout
+    assert "--markdown" in forked.run("harness.appendix", "--help").stdout

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import forked
+
 PROJECT = """
 [build-system]
 requires = ["hatchling"]
@@ -42,7 +44,7 @@ def make_package(folder):
 
 
 def run(*command, **options):
-    result = subprocess.run(command, capture_output=True, text=True, **options)
+    result = forked.run(*command, **options)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -52,18 +54,18 @@ def test_installed_package_is_a_framework_like_any_other(tmp_path):
     source.mkdir()
     make_package(source)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-    run(*pip, "--no-build-isolation", "--target", str(site), str(source))
+    install = [*pip, "--no-build-isolation", "--target", str(site), str(source)]
+    done = subprocess.run(install, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     environment = os.environ | {"PYTHONPATH": str(site)}
-    harness = [sys.executable, "-m", "harness"]
-    text = run(*harness, "--help", env=environment)
+    text = run("harness", "--help", env=environment)
     for group in ("framework: cleanrl, ", "hps: cleanrl, "):
         (line,) = (line for line in text.splitlines() if line.startswith(group))
         assert ", stranger" in line
     arguments = ["framework=stranger", "hps=stranger", "steps=256", "eval_every=128"]
-    run(*harness, *arguments, "eval_episodes=2", env=environment, cwd=tmp_path)
+    run("harness", *arguments, "eval_episodes=2", env=environment, cwd=tmp_path)
     assert list((tmp_path / "results").rglob("ppo/stranger/stranger/*/seed=0/evaluations.npz"))
-    alignment = [sys.executable, "-m", "harness.alignment", "--algorithm", "ppo", "--hps", "sb3"]
+    alignment = ["harness.alignment", "--algorithm", "ppo", "--hps", "sb3"]
     assert "stranger" in run(*alignment, env=environment)
-    command = [*harness, "framework=stranger", "algorithm=sac"]
-    refused = subprocess.run(command, capture_output=True, text=True, env=environment)
+    refused = forked.run("harness", "framework=stranger", "algorithm=sac", env=environment)
     assert "framework=stranger has no algorithm=sac: choose ppo" in refused.stderr

@@ -95,7 +95,7 @@ def test_a_class_that_cannot_be_imported_is_told_by_name():
 
 
 def test_looks_are_a_hundredth_of_the_run_apart_at_uneven_steps():
-    assert default_period(10**6) == 10**4 and default_period(3000) == 200
+    assert default_period(10**6) == 10**4 and default_period(3000) == 400
     engine, _ = watched([], steps=3000, period=100)
     assert 28 <= engine.report()["looks"] <= 32
 

@@ -2,10 +2,10 @@
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 import support
 from processes import adopting, descendants
@@ -62,22 +62,23 @@ def test_run_is_the_same_in_a_fork(framework, algorithm, tmp_path):
     spec, other = (a_spec(framework, algorithm, seed) for seed in (3, 4))
     _, plain = run(spec, tmp_path / "plain")
     with Preloaded([spec, other]) as preloaded:
-        process, forked = run(spec, tmp_path / "forked", preloaded)
+        process, copied = run(spec, tmp_path / "forked", preloaded)
         assert isinstance(process._process, module.Fork)
     assert process.outcome().status == "completed", process.outcome().failure
-    one, two = (read_run(folder).content for folder in (plain, forked))
+    one, two = (read_run(folder).content for folder in (plain, copied))
     assert one["weights_sha256"] == two["weights_sha256"]
-    evaluations = [(folder / "evaluations.npz").read_bytes() for folder in (plain, forked)]
+    evaluations = [(folder / "evaluations.npz").read_bytes() for folder in (plain, copied)]
     assert evaluations[0] == evaluations[1]
     for name in ("packages", "threads", "executable", "sources"):
         assert one["provenance"][name] == two["provenance"][name]
     commands = [content["provenance"]["command"] for content in (one, two)]
     assert [command[0] for command in commands] == ["worker.py"] * 2
-    assert commands[1][1] == str(forked)
+    assert commands[1][1] == str(copied)
 
 
 @pytest.fixture
 def lab(tmp_path):
+    forked.ready()
     with adopting():
         lab = Lab(tmp_path)
         lab.others = set(descendants())
@@ -88,38 +89,32 @@ def lab(tmp_path):
 def sweep(lab):
     """Two runs of a framework that waits for orders, both under way."""
     arguments = [*SWEEP, "algorithm=ppo", "seed=0,1", f"results_dir={lab.results}"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "harness", "--multirun", *arguments, "hydra.launcher.n_jobs=2"],
-        env=lab.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    process = lab.start("harness", "--multirun", *arguments, "hydra.launcher.n_jobs=2", merged=True)
     wait_until(lambda: all(lab.beats(key) for key in KEYS))
     return process
 
 
 def server():
     """The process that has forked the others."""
-    forked = {pid for pid, line in descendants().items() if "harness.forkserver" in line}
-    (found,) = (pid for pid in forked if descendants(pid))
+    servers = {pid for pid, line in descendants().items() if "harness.forkserver" in line}
+    (found,) = (pid for pid in servers if descendants(pid))
     return found
 
 
-def test_child_has_a_session_of_its_own_and_only_its_own_files(sweep, lab):
+def test_child_has_a_session_files_and_an_end_of_its_own(sweep, lab):
     for key in KEYS:
         pid = lab.record(key)["pid"]
         assert os.getsid(pid) == os.getpgid(pid) == pid
         files = [str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()]
         assert files.count("/dev/null") >= 1 and not [f for f in files if "socket" in f]
         assert len([name for name in files if name.endswith("log.txt")]) == 2
-
-
-def test_killed_child_is_told_apart_from_its_sibling(sweep, lab):
+    for number in SIGNALS:  # which a batch system sends to all processes of a job
+        os.kill(server(), number)
     os.kill(lab.record(KEYS[0])["pid"], signal.SIGKILL)
     lab.order("go", KEYS[1])
     said, _ = sweep.communicate(timeout=60)
     assert "killed by SIGKILL" in said and "1 completed, 1 failed" in said
+    assert not descendants().keys() - lab.others
 
 
 def test_runs_go_on_without_their_server_and_without_their_launcher(sweep, lab):
@@ -138,15 +133,6 @@ def test_end_that_nobody_could_tell_is_said_to_be_so(sweep, lab):
     lab.order("go", KEYS[1])
     said, _ = sweep.communicate(timeout=60)
     assert "1 completed, 1 failed" in said and "had started it was killed" in said
-
-
-def test_servers_ignore_what_a_batch_system_sends_to_all_of_a_job(sweep, lab):
-    for number in SIGNALS:
-        os.kill(server(), number)
-    lab.order("go")
-    said, _ = sweep.communicate(timeout=60)
-    assert "2 completed" in said
-    assert not descendants().keys() - lab.others
 
 
 class WithThread:

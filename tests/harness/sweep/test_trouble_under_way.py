@@ -29,14 +29,8 @@ def lab(tmp_path):
 
 
 def start(lab, *arguments):
-    command = [sys.executable, "-m", "harness", "--multirun", *SWEEP, f"results_dir={lab.results}"]
-    return subprocess.Popen(
-        [*command, *arguments],
-        env=lab.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    where = f"results_dir={lab.results}"
+    return lab.start("harness", "--multirun", *SWEEP, where, *arguments, merged=True)
 
 
 def files(folder):
@@ -71,54 +65,50 @@ def make_a_file(folder):
     folder.write_text("in the way")
 
 
-TROUBLES = [
-    (remove, "gone"),
-    (truncate, "corrupted run.json"),
-    (make_a_file, "gone|cannot be started"),
-]
+def failures(said, lab, keys):
+    """What was said of each run that failed, without spaces, where lines may have been broken."""
+    told, found = "".join(said.split()), {}
+    for key in keys:
+        before, _, _ = told.partition(f"see{lab.folder(key)}/log.txt")
+        found[key] = before.rpartition("/log.txt")[2]
+    return found
 
 
-@pytest.mark.parametrize(("trouble", "words"), TROUBLES)
-def test_folder_that_is_lost_before_its_turn_fails_alone(trouble, words, lab):
-    lab.order("go", *KEYS[2:])
-    sweep = start(lab, "algorithm=ppo", "seed=0,1,2,3", "hydra.launcher.n_jobs=1")
-    wait_until(lambda: lab.beats(KEYS[0]))
-    trouble(lab.folder(KEYS[1]))
-    lab.order("go", *KEYS[:2])
+def test_folders_that_are_lost_before_their_turn_fail_alone(lab):
+    keys = [f"ppo-{seed}" for seed in range(6)]
+    lab.order("go", *keys[4:])
+    sweep = start(lab, "algorithm=ppo", "seed=0,1,2,3,4,5", "hydra.launcher.n_jobs=1")
+    wait_until(lambda: lab.beats(keys[0]))
+    for trouble, key in zip((remove, truncate, make_a_file), keys[1:4], strict=True):
+        trouble(lab.folder(key))
+    lab.order("go", *keys[:4])
     said, _ = sweep.communicate(timeout=120)
     assert sweep.returncode == 1 and "Traceback" not in said, said
-    assert "3 completed, 1 failed" in said
-    assert any(word in said for word in (*words.split("|"), "cannot be started")), said
-    assert [read_run(lab.folder(key)).complete for key in KEYS] == [True, False, True, True]
+    assert "3 completed, 3 failed" in said
+    for key, words in failures(said, lab, keys[1:4]).items():
+        expected = ["cannotbestarted", "corruptedrun.json" if key == keys[2] else "gone"]
+        assert any(word in words for word in expected), words
+    assert [read_run(lab.folder(key)).complete for key in keys] == [True, *[False] * 3, True, True]
 
 
-@pytest.mark.parametrize("trouble", [remove, make_a_file])
-def test_folder_that_is_lost_while_it_trains_fails_alone(trouble, lab):
-    lab.order("go", *KEYS[1:])
-    sweep = start(lab, "algorithm=ppo", "seed=0,1", "hydra.launcher.n_jobs=2")
-    wait_until(lambda: lab.beats(KEYS[0]) and read_run(lab.folder(KEYS[1])).complete)
-    trouble(lab.folder(KEYS[0]))
-    said, _ = sweep.communicate(timeout=120)  # its heartbeat notices; it needs no order
-    assert sweep.returncode == 1 and "Traceback" not in said, said
-    assert "1 completed, 1 failed" in said and "gone" in said
-
-
-def test_record_that_is_cut_short_while_its_run_trains_is_written_again(lab):
-    sweep = start(lab, "algorithm=ppo", "seed=0")
-    wait_until(lambda: lab.beats(KEYS[0]))
-    truncate(lab.folder(KEYS[0]))
-    lab.order("go")
+def test_what_happens_to_a_run_while_it_trains_is_its_own_affair(lab):
+    removed, replaced, cut, ended, left = (f"ppo-{seed}" for seed in range(5))
+    lab.order("go", left)
+    sweep = start(lab, "algorithm=ppo", "seed=0,1,2,3,4", "hydra.launcher.n_jobs=5")
+    others = (removed, replaced, cut, ended)
+    wait_until(lambda: all(map(lab.beats, others)) and read_run(lab.folder(left)).complete)
+    remove(lab.folder(removed))
+    make_a_file(lab.folder(replaced))
+    truncate(lab.folder(cut))
+    os.kill(lab.record(ended)["pid"], SWEEP_ENDED)
+    lab.order("go", cut)  # the heartbeats of the first two notice; they need no order
     said, _ = sweep.communicate(timeout=120)
-    assert sweep.returncode == 0, said
-    assert read_run(lab.folder(KEYS[0])).complete
-
-
-def test_run_that_its_sweep_ends_is_not_said_to_be_the_users_doing(lab):
-    sweep = start(lab, "algorithm=ppo", "seed=0")
-    wait_until(lambda: lab.beats(KEYS[0]))
-    os.kill(lab.record(KEYS[0])["pid"], SWEEP_ENDED)
-    said, _ = sweep.communicate(timeout=60)
-    record = lab.record(KEYS[0])
+    assert sweep.returncode == 1 and "Traceback" not in said, said
+    assert "2 completed, 2 failed" in said and "1 interrupted" in said
+    told = failures(said, lab, (removed, replaced))
+    assert all("gone" in words for words in told.values()), told
+    assert read_run(lab.folder(cut)).complete  # its record was written again
+    record = lab.record(ended)
     assert (record["status"], record["stopped_by"]) == ("interrupted", "sweep"), said
     assert "user" not in record["failure"]
 

@@ -1,9 +1,8 @@
 """Runs on a game of MinAtar, from the command line's values to folders, policies and figures."""
 
 import dataclasses
-import subprocess
-import sys
 
+import forked
 import numpy as np
 import pytest
 import support
@@ -61,7 +60,7 @@ def test_exported_policy_of_sb3_loads_without_this_project(tmp_path):
     shown = np.random.default_rng(0).integers(0, 2, (9, *load_task(ENV).image)).astype(np.float32)
     np.save(tmp_path / "shown.npy", shown)
     files = [str(tmp_path / name) for name in ("policy.zip", "shown.npy")]
-    done = subprocess.run([sys.executable, "-c", ALONE, *files], capture_output=True, text=True)
+    done = forked.run_without_us("-c", ALONE, *files)
     assert done.stdout.split() == [str(action) for action in policy(shown)], done.stderr
 
 
