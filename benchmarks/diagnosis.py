@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import multiprocessing
 import os
 import random
 import statistics
@@ -297,25 +298,29 @@ def _returns(folder: Path) -> str:
 
 
 def cost(options: argparse.Namespace) -> None:
-    """CPU time of watched runs over that of runs that are not, in pairs in turn."""
+    """CPU time of watched runs over that of runs that are not, both of a pair at the same time.
+
+    Each has a core to itself, and the cores are changed over from pair to pair: what else slows the
+    machine slows both. One after the other, the interval of six pairs was ten times as wide as what
+    is to be seen.
+    """
     import numpy as np
     from scipy import stats
 
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    if len(cores) < 2:
+        raise SystemExit("cost needs two cores: the two runs of a pair are compared side by side.")
     print("CPU time with over without, geometric mean of pairs and 95% interval of Student's t")
     for framework, algorithm, task in _settings(options):
         if task not in (TASKS["continuous"][0], TASKS["discrete"][0]):
             continue
-        logs, steps = [], options.steps or COST_STEPS[algorithm]
-        for repeat in range(options.repeats + 1):
-            seconds = {}
-            for mode in ("off", "on") if repeat % 2 else ("on", "off"):
-                with tempfile.TemporaryDirectory() as folder:
-                    begun = time.process_time()
-                    length = steps if repeat else 600
-                    _run(framework, algorithm, task, 0, Path(folder), mode, steps=length)
-                    seconds[mode] = time.process_time() - begun
-            if repeat:  # the first pair imports the framework
-                logs.append(np.log(seconds["on"] / seconds["off"]))
+        setting = (framework, algorithm, task)
+        steps = options.steps or COST_STEPS[algorithm]
+        logs = []
+        for repeat in range(options.repeats):
+            places = cores if repeat % 2 else cores[::-1]
+            off, on = _side_by_side(setting, steps, dict(zip(("off", "on"), places, strict=True)))
+            logs.append(np.log(on / off))
         half = stats.t.ppf(0.975, len(logs) - 1) * np.std(logs, ddof=1) / np.sqrt(len(logs))
         low, middle, high = np.exp(np.mean(logs) + half * np.array([-1, 0, 1]))
         print(
@@ -323,6 +328,38 @@ def cost(options: argparse.Namespace) -> None:
             f"({low:.3f} to {high:.3f}), n={len(logs)} pairs",
             flush=True,
         )
+
+
+def _side_by_side(
+    setting: tuple[str, str, str], steps: int, cores: dict[str, int]
+) -> tuple[float, float]:
+    """CPU seconds of a training without and with the checks, each on its own core."""
+    context = multiprocessing.get_context("spawn")
+    ready, told = context.Barrier(2, timeout=300), context.SimpleQueue()
+    runs = [
+        context.Process(target=_timed, args=(setting, steps, mode, core, ready, told))
+        for mode, core in cores.items()
+    ]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+        if run.exitcode:
+            raise SystemExit(f"A run of {' '.join(setting)} failed.")
+    seconds = dict(told.get() for _ in runs)
+    return seconds["off"], seconds["on"]
+
+
+def _timed(
+    setting: tuple[str, str, str], steps: int, mode: str, core: int, ready: Any, told: Any
+) -> None:
+    os.sched_setaffinity(0, {core})
+    with tempfile.TemporaryDirectory() as folder:
+        _run(*setting, 0, Path(folder) / "first", mode, steps=600)  # imports the framework
+        ready.wait()
+        begun = time.process_time()
+        _run(*setting, 0, Path(folder) / "measured", mode, steps=steps)
+        told.put((mode, time.process_time() - begun))
 
 
 def share(options: argparse.Namespace) -> None:

@@ -15,7 +15,7 @@ __all__ = ["CLOCK", "Seams", "placed", "summary"]
 CLOCK = time.thread_time_ns  # of this thread's CPU, as other work shares the processors
 
 FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou")
-_OFTEN = ("step", "transition", "stepped", "metrics", "layer", "optimizer")
+_OFTEN = ("step", "transition", "metrics", "layer", "optimizer")
 _SELDOM = ("act", "window", "keep", "end")
 
 
@@ -27,6 +27,7 @@ def placed(seams: Seams) -> Iterator[None]:
     from harness.diagnosis.collector import Collector
     from harness.diagnosis.engine import Engine
     from harness.diagnosis.networks import Networks
+    from harness.diagnosis.regressions import Regressions
     from harness.train.diagnosing import Diagnosing
     from harness.train.evaluation import Evaluator
 
@@ -34,7 +35,6 @@ def placed(seams: Seams) -> Iterator[None]:
     watched: tuple[tuple[Any, str, str], ...] = (
         (Engine, "_before_step", "step"),
         (Engine, "_act", "act"),
-        (Engine, "_stepped", "stepped"),
         (Engine, "_guard", "window"),
         (Engine, "end", "end"),
         (Collector, "transition", "transition"),
@@ -42,6 +42,8 @@ def placed(seams: Seams) -> Iterator[None]:
         (Networks, "_chosen", "layer"),
         (Networks, "_computes", "layer"),
         (Networks, "_steps_now", "optimizer"),
+        (Networks, "_after", "optimizer"),
+        (Regressions, "note", "optimizer"),
         (watch, "_forward", "layer"),
         (watch, "_step", "optimizer"),
         (Diagnosing, "keep", "keep"),

@@ -57,22 +57,19 @@ def watched_with(hooks: Hooks, asked: Asked) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def visible(
-    learning: Sequence[Any], asking: Sequence[Any], opened: Sequence[Any] = ()
-) -> Iterator[None]:
+def visible(learning: Sequence[Any], asking: Sequence[Any]) -> Iterator[None]:
     """Lets watchers see within what is compiled.
 
     Args:
         learning: Classes whose compiled functions make gradient steps or move targets.
         asking: Classes whose compiled functions compute with networks and change nothing.
-        opened: Classes of `asking` that are not compiled either where all is watched.
     """
     with contextlib.ExitStack() as stack:
         stack.callback(lineage.forget)
         for owner in learning:
             _replace(stack, owner, _learns)
         for owner in asking:
-            _replace(stack, owner, _opens if owner in opened else _asks)
+            _replace(stack, owner, _asks)
         if _now.watched:
             stack.callback(setattr, _now, "whole", _now.whole)
             _now.whole = True
@@ -128,17 +125,6 @@ def _asks(function: Any) -> Any:
     return call
 
 
-@functools.cache
-def _opens(function: Any) -> Any:
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if _now.whole or _now.opened:
-            return _noted(function.__wrapped__, args, kwargs)
-        return _asks(function)(*args, **kwargs)
-
-    return call
-
-
 def _loop(original: Any) -> Any:
     # A loop that upstream runs outside of any compiled function is compiled as one.
     @functools.wraps(original)
@@ -159,11 +145,13 @@ def _deeper(function: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _noted(function: Any, args: Any, kwargs: Any) -> Any:
-    # Upstream's own object has what came out of the last call before the next one begins.
-    if not _now.depth:
+    # What an outermost call is given counts: upstream's own object has it by then, unless a loop
+    # that is made in Python hands it on.
+    outermost = not _now.depth
+    if outermost:
         lineage.forget_steps()
     for state in lineage.states_in(args, kwargs):
-        lineage.note(state)
+        (lineage.advance if outermost else lineage.note)(state)
     return _deeper(function, args, kwargs)
 
 

@@ -1,5 +1,6 @@
-"""What optax's optimisers are called and which numbers they step with."""
+"""What optax's optimisers are called, which numbers they step with, and what clips before them."""
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,6 +29,26 @@ def name_and_settings(tx: Any, opt_state: Any) -> tuple[str, dict[str, float]]:
         fixed |= {_INJECTED[own]: float(value) for own, value in told.items() if own in _INJECTED}
         names = names or ["Adam"] * ("b1" in told)
     return (names[0] if names else "optax"), fixed
+
+
+def clipped(tx: Any, opt_state: Any, gradients: Any, parameters: Any) -> Any:
+    """Gradients as the optimiser proper finds them: what clips them in a chain comes before it.
+
+    Args:
+        tx: The gradient transformation.
+        opt_state: Its state.
+        gradients: As they were differentiated.
+        parameters: What they are gradients of.
+    """
+    numbers = next((cells for _, cells in _parts(tx.update, 1)), {})
+    parts = numbers.get("update_fns", ())
+    for update, state in zip(itertools.takewhile(_clips, parts), opt_state, strict=False):
+        gradients, _ = update(gradients, state, parameters)
+    return gradients
+
+
+def _clips(update: Any) -> bool:
+    return any(maker.startswith(("clip", "adaptive_grad_clip")) for maker, _ in _parts(update))
 
 
 def _parts(function: Any, depth: int = 6) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -22,7 +22,7 @@ def copies(states: States) -> Weights:
     While an update is computed operation by operation, as for watchers, its parameters count
     before upstream's own object has them.
     """
-    return {name: np.array(leaf) for name, leaf in _leaves(states).items()}
+    return {name: np.array(leaf) for name, leaf in leaves(states).items()}
 
 
 def lay_in(states: States, weights: Weights) -> dict[str, TrainState]:
@@ -35,7 +35,7 @@ def lay_in(states: States, weights: Weights) -> dict[str, TrainState]:
     Raises:
         SpecError: Names or shapes are others.
     """
-    known = _leaves(states)
+    known = leaves(states)
     lacking = sorted(known.keys() - weights.keys())
     surplus = sorted(weights.keys() - known.keys())
     if lacking or surplus:
@@ -67,6 +67,16 @@ def path_name(path: tuple[Any, ...]) -> str:
     return ".".join(keys[1:] if keys[:1] == ["params"] else keys)
 
 
+def leaves(states: States) -> dict[str, Any]:
+    """JAX's arrays that the parameters are now, by the names that `copies` has."""
+    return {
+        f"{label}{suffix}.{path_name(path)}": leaf
+        for label, state in states.items()
+        for suffix, tree in trees(newest(state)).items()
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
 def _filled(label: str, state: TrainState, weights: Weights) -> TrainState:
     changes = {
         "target_params" if suffix else "params": jax.tree_util.tree_map_with_path(
@@ -78,12 +88,3 @@ def _filled(label: str, state: TrainState, weights: Weights) -> TrainState:
         for suffix, tree in trees(state).items()
     }
     return state.replace(**changes)
-
-
-def _leaves(states: States) -> dict[str, Any]:
-    return {
-        f"{label}{suffix}.{path_name(path)}": leaf
-        for label, state in states.items()
-        for suffix, tree in trees(newest(state)).items()
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }

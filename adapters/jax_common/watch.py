@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from adapters.jax_common import lineage
 from adapters.jax_common.compiled import watched_with
-from adapters.jax_common.optimizers import name_and_settings
+from adapters.jax_common.optimizers import clipped, name_and_settings
 from harness.contract.events import (
     Backward,
     Events,
@@ -36,11 +36,13 @@ class Layer(NamedTuple):
         weight: float[outputs, inputs], or None where it has no matrix.
         bias: float[outputs], or None.
         module: Flax's own.
+        differentiated: Whether a gradient is taken through it.
     """
 
     weight: NDArray[Any] | None
     bias: NDArray[Any] | None
     module: Any
+    differentiated: bool
 
 
 @contextlib.contextmanager
@@ -92,23 +94,25 @@ class Concrete(NamedTuple):
     Attributes:
         array: JAX's array.
         axis: Along which it holds many, of which the value is one; None where it does not.
+        differentiated: Whether a gradient is taken by it.
     """
 
     array: Any
     axis: int | None
+    differentiated: bool
 
 
 def concrete(value: Any) -> Concrete | None:
     """The numbers of a value; None where there are none yet, as in what is being compiled."""
-    axis = None
+    axis, differentiated = None, False
     while isinstance(value, jax.core.Tracer):
         if hasattr(value, "batch_dim"):
             axis, value = value.batch_dim, value.val
         elif hasattr(value, "primal"):
-            value = value.primal
+            value, differentiated = value.primal, True
         else:
             return None
-    return Concrete(value, axis if isinstance(axis, int) else None)
+    return Concrete(value, axis if isinstance(axis, int) else None, differentiated)
 
 
 def each(found: Concrete | None, count: int) -> list[NDArray[Any] | None]:
@@ -142,14 +146,16 @@ class _Calls:
             place for leaf in found.values() if leaf and (place := lineage.place(leaf.array))
         )
         inputs = [concrete(argument) for argument in args]
-        several = [one for one in (*found.values(), *inputs) if one and one.axis is not None]
+        both = [one for one in (*found.values(), *inputs) if one]
+        several = [one for one in both if one.axis is not None]
+        learns = any(one.differentiated for one in both)
         count = several[0].array.shape[several[0].axis] if several else 1
         kernels, biases = each(found.get("kernel"), count), each(found.get("bias"), count)
         given = [each(one, count) for one in inputs]
-        direct = any(args and args[0] is output for output in self._linear)
+        direct = any(args and args[0] is output for output in self._linear) if learns else None
         for i in range(count):
             kernel = kernels[i]
-            layer = Layer(None if kernel is None else kernel.T, biases[i], module)
+            layer = Layer(None if kernel is None else kernel.T, biases[i], module, learns)
             yield Forward(layer, tuple(one[i] for one in given), places, lambda: direct)
 
 
@@ -183,11 +189,18 @@ def _replacing(replace: Any, tellers: Any) -> Any:
 
 def _step(state: TrainState, grads: Any) -> OptimizerStep:
     name, settings = name_and_settings(state.tx, state.opt_state)
+
+    @functools.cache  # asked for once per parameter, or never
+    def gradients() -> list[Any]:
+        found = clipped(state.tx, state.opt_state, grads, state.params)
+        return list(jax.tree_util.tree_leaves(found))
+
+    def gradient(number: int) -> NDArray[Any]:
+        return np.asarray(gradients()[number])
+
     parameters = tuple(
-        Parameter(lineage.place(leaf), int(leaf.size), functools.partial(np.asarray, gradient))
-        for leaf, gradient in zip(
-            jax.tree_util.tree_leaves(state.params), jax.tree_util.tree_leaves(grads), strict=True
-        )
+        Parameter(lineage.place(leaf), int(leaf.size), functools.partial(gradient, i))
+        for i, leaf in enumerate(jax.tree_util.tree_leaves(state.params))
     )
     return OptimizerStep(name, (Group(state.tx, settings, parameters),))
 

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adapters.sb3 import train
-from adapters.torch_common.recording import Recorder, Slot, captured, linears
+from adapters.sb3_common.buffers import stored
+from adapters.torch_common.recording import Recorder, Slot, linears
 from harness.contract.adapter import Context, Native
 from harness.probes.contract import Record, Script, Watch
+from harness.probes.recording import captured
 
 _PPO = {
     "policy": ("mlp_extractor.policy_net.0", "mlp_extractor.policy_net.2", "action_net"),
@@ -70,24 +71,3 @@ def slots(algorithm: str, model: Any) -> dict[str, Slot]:
     if algorithm == "ppo":
         found["policy.log_std"] = Slot(model.policy.log_std)
     return found
-
-
-def stored(algorithm: str, model: Any) -> Mapping[str, NDArray[Any]]:
-    """The rollout, or the filled part of the replay buffer."""
-    if algorithm == "ppo":
-        buffer = model.rollout_buffer
-        rows = buffer.buffer_size * buffer.n_envs
-        names = {"returns", "values", "advantages", "log_probs", "rewards"}
-        arrays = {name: getattr(buffer, name).reshape(rows) for name in names}
-        for name in ("observations", "actions"):
-            arrays[name] = getattr(buffer, name).reshape(rows, -1)
-        return {name: np.array(array, dtype=float) for name, array in arrays.items()}
-    buffer = model.replay_buffer
-    size = buffer.size()
-    return {
-        "observations": buffer.observations[:size, 0].astype(float),
-        "actions": buffer.actions[:size, 0].astype(float),
-        "rewards": buffer.rewards[:size, 0].astype(float),
-        "next_observations": buffer.next_observations[:size, 0].astype(float),
-        "terminated": (buffer.dones * (1 - buffer.timeouts))[:size, 0].astype(float),
-    }

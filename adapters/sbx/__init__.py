@@ -9,6 +9,7 @@ from harness.contract.adapter import Context, MakeEnv, Monitor, Native
 from harness.contract.algorithms import Hyperparameters
 from harness.contract.fields import SpecError
 from harness.contract.parts import coupled_defaults, has_part
+from harness.probes.contract import Record, Script, Watch
 
 
 class SbxAdapter:
@@ -63,3 +64,11 @@ class SbxAdapter:
 
         parameters = inspect.signature(getattr(sbx, algorithm.upper())).parameters
         return {n: p.default for n, p in parameters.items() if p.default is not p.empty}
+
+    def probe(
+        self, algorithm: str, native: Native, context: Context, script: Script, watch: Watch
+    ) -> Record:
+        """See `adapters.sbx.probing`."""
+        from adapters.sbx.probing import probe
+
+        return probe(algorithm, native, context, script, watch)

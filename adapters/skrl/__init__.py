@@ -1,7 +1,10 @@
 """skrl: its agents, memory and step trainer, put together as in its Gymnasium examples."""
 
+import dataclasses
+import importlib
 import importlib.util
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from adapters.skrl.translate import SETTINGS, translate
 from adapters.torch_common.devices import missing
@@ -11,13 +14,17 @@ from harness.contract.fields import SpecError
 from harness.contract.parts import has_part
 from harness.probes.contract import Record, Script, Watch
 
+OTHER_UNITS = ("mini_batches", "learning_starts")
+"""Options that count otherwise than hyperparameters do."""
+
 
 class SkrlAdapter:
     """Adapter of skrl's agents in PyTorch."""
 
     name = "skrl"
     packages = ("skrl", "torch")
-    recipe_parts = ("models", "settings")
+    # Upstream leaves noises to its users, and those of its examples are for one task.
+    recipe_parts = ("networks", "settings", "greedy", "exploration", "target_action")
 
     def supports(self, algorithm: str) -> bool:
         """What has a module in `adapters.skrl.settings`."""
@@ -47,6 +54,16 @@ class SkrlAdapter:
     def refuses_device(self, algorithm: str, device: str, here: bool) -> str:
         """Agents, models and memory are told where to be."""
         return missing(device, here)
+
+    def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:
+        """Those of the class of its options, which have the same unit here."""
+        name = f"{algorithm.upper()}_CFG"
+        options = getattr(importlib.import_module(f"skrl.agents.torch.{algorithm}"), name)
+        return {
+            f"{name}.{field.name}": field.default
+            for field in dataclasses.fields(options)
+            if field.default is not dataclasses.MISSING and field.name not in OTHER_UNITS
+        }
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
         """What trains; torch's optimisers load torch's compiler."""

@@ -39,16 +39,26 @@ class Parts:
     models: dict[str, Any]
 
 
-def build(algorithm: str, settings: Settings, spaces: Spaces) -> Agent:
-    """The agent that settings describe, with a memory for one environment."""
+def build(
+    algorithm: str, settings: Settings, spaces: Spaces, lent: Mapping[str, Any] | None = None
+) -> Agent:
+    """The agent that settings describe, with a memory for one environment.
+
+    Args:
+        algorithm: Name.
+        settings: Native ones.
+        spaces: Of the task.
+        lent: Models in the place of the recipe's own, by role.
+    """
     parts: Parts = load_part("adapters.skrl.agents", algorithm).parts(settings, spaces)
+    models = {**parts.models, **(lent or {})}
     start = settings.get("Model.init_parameters")
-    for model in parts.models.values():
+    for model in models.values():
         if start:
             model.init_parameters(**start)
     told = options(settings, f"{algorithm.upper()}_CFG")
     agent: Agent = parts.agent(
-        models=parts.models,
+        models=models,
         memory=RandomMemory(device=spaces.device, **options(settings, "RandomMemory")),
         cfg=parts.cfg(experiment=dict(QUIET), **{n: _made(n, v) for n, v in told.items()}),
         **spaces.arguments,

@@ -1,6 +1,7 @@
 """Where skrl keeps what probes look at."""
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,10 +11,12 @@ from numpy.typing import NDArray
 from skrl.agents.torch import Agent
 
 from adapters.skrl import train
-from adapters.torch_common.recording import Recorder, Slot, captured, linears
+from adapters.skrl.lent import TwoHeads, models
+from adapters.skrl.models import Spaces
+from adapters.torch_common.recording import Recorder, Slot, linears
 from harness.contract.adapter import Context, Native
-from harness.contract.fields import SpecError
-from harness.probes.contract import Record, Script, Watch
+from harness.probes.contract import Parameters, Record, Script, Watch
+from harness.probes.recording import captured
 
 _CRITICS = {
     f"critic{number}{suffix}": f"{prefix}critic_{number}"
@@ -35,22 +38,11 @@ ROLES: Mapping[str, Mapping[str, str]] = {
 """Per algorithm: canonical networks to skrl's roles."""
 
 
-UNSQUASHED = (
-    "its policy is a Gaussian without tanh, and its deviation no output of the network; the probe "
-    "reads a policy with both"
-)
-"""Why updates of SAC are not compared: differences would be told of code that has none."""
-
-
 def probe(algorithm: str, native: Native, context: Context, script: Script, watch: Watch) -> Record:
-    """Trains while a recorder watches.
-
-    Raises:
-        SpecError: The probe would read another policy than there is.
-    """
-    if algorithm == "sac" and script.weights:
-        raise SpecError(UNSQUASHED)
+    """Trains while a recorder watches; with weights of the probe's, on networks of its shape."""
     with contextlib.ExitStack() as stack:
+        if script.weights:
+            stack.enter_context(_lending(train, script.weights))
         agents = stack.enter_context(captured(train, "build"))
 
         def locate() -> dict[str, Slot]:
@@ -62,7 +54,31 @@ def probe(algorithm: str, native: Native, context: Context, script: Script, watc
         recorder = Recorder(script, watch, locate, stored, early=algorithm == "ppo")
         with recorder.watching(), _every_update(train):
             train.train(algorithm, native, context, script.world.make_env, watch)
-        return recorder.record({"tau": float(getattr(agents[0].cfg, "polyak", np.nan))})
+        record = recorder.record({"tau": float(getattr(agents[0].cfg, "polyak", np.nan))})
+        return dataclasses.replace(record, lent=LENT.get(algorithm, ()) if script.weights else ())
+
+
+LENT = {"ppo": ("policy", "value"), "sac": ("policy",)}
+"""Per algorithm: networks that are lent; see `adapters.skrl.lent`."""
+
+
+@contextlib.contextmanager
+def _lending(module: Any, weights: Parameters) -> Iterator[None]:
+    before, started = module.build, {}
+    if "temperature.log" in weights:  # the agent computes with a copy, which is told here
+        (log,) = weights["temperature.log"]
+        started = {"SAC_CFG.initial_entropy_value": float(np.exp(log))}
+
+    def build(algorithm: str, settings: Mapping[str, Any], spaces: Spaces) -> Agent:
+        lent = models(algorithm, settings, spaces)
+        agent: Agent = before(algorithm, {**settings, **started}, spaces, lent)
+        return agent
+
+    module.build = build
+    try:
+        yield
+    finally:
+        module.build = before
 
 
 @contextlib.contextmanager
@@ -79,21 +95,22 @@ def slots(algorithm: str, agent: Agent) -> dict[str, Slot]:
     """Canonical names to the agent's tensors."""
     found: dict[str, Slot] = {}
     for network, role in ROLES[algorithm].items():
-        *hidden, last = (
-            layer for layer in agent.models[role].net if isinstance(layer, torch.nn.Linear)
-        )
-        head = "mean" if (algorithm, network) == ("sac", "policy") else "out"
-        layers = {str(number): layer for number, layer in enumerate(hidden)} | {head: last}
-        found |= linears(network, layers)
+        found |= linears(network, layers(agent.models[role], algorithm, network))
     if algorithm == "ppo":
         found["policy.log_std"] = Slot(agent.models["policy"].log_std_parameter)
     if algorithm == "sac":
-        # The deviation is a parameter; weights of a layer for it lie where nothing reads them.
-        log_std = agent.models["policy"].log_std_parameter
-        found["policy.std.weight"] = Slot(log_std.new_zeros(len(log_std), last.in_features))
-        found["policy.std.bias"] = Slot(log_std)
         found["temperature.log"] = Slot(agent.log_entropy_coefficient)
     return found
+
+
+def layers(model: Any, algorithm: str, network: str) -> dict[str, torch.nn.Linear]:
+    """Layers by their canonical names."""
+    linear = [layer for layer in model.net if isinstance(layer, torch.nn.Linear)]
+    if isinstance(model, TwoHeads):
+        heads = {"mean": model.mean, "std": model.log_std}
+    else:
+        heads = {"mean" if (algorithm, network) == ("sac", "policy") else "out": linear.pop()}
+    return {str(number): layer for number, layer in enumerate(linear)} | heads
 
 
 def memory(agent: Agent) -> Mapping[str, NDArray[Any]]:
@@ -116,4 +133,8 @@ def memory(agent: Agent) -> Mapping[str, NDArray[Any]]:
         if theirs in kept
     }
     wide = ("observations", "actions", "next_observations")
-    return {name: array if name in wide else array[:, 0] for name, array in arrays.items()}
+    arrays = {name: array if name in wide else array[:, 0] for name, array in arrays.items()}
+    if "advantages" in arrays:  # kept when they are standardised; returns were made of them before
+        arrays["advantage_weights"] = arrays["advantages"]
+        arrays["advantages"] = arrays["returns"] - arrays["values"]
+    return arrays

@@ -19,7 +19,7 @@ class TianshouAdapter:
 
     name = "tianshou"
     packages = ("tianshou", "torch")
-    recipe_parts = ("networks", "settings")
+    recipe_parts = ("networks", "settings", "optimizers")
 
     def supports(self, algorithm: str) -> bool:
         """What has a module in `adapters.tianshou.settings`."""

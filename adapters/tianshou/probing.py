@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from tianshou.algorithm import PPO
 
 from adapters.tianshou import train
-from adapters.torch_common.recording import Recorder, Slot, captured, linears
+from adapters.torch_common.recording import Recorder, Slot, linears
 from harness.contract.adapter import Context, Native
 from harness.probes.contract import Record, Script, Watch
+from harness.probes.recording import captured
 from harness.probes.world import Choices, World
 
 _BODY = ("preprocess.model.model.0", "preprocess.model.model.2")

@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from adapters.torch_common.places import Scalars
 from harness.probes.coins import COMPARISONS
+from harness.probes.places import upstream_line
 from harness.probes.world import Rotations, World
 
 RANDOM = frozenset(
@@ -43,6 +44,7 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, world: World) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.scalars = Scalars()
+        self.drawn: dict[str, str] = {}
         self._world, self._turns = world, Rotations(world)
         self._names: dict[Any, str] = {}
         self._backward: Any = None
@@ -88,6 +90,7 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
             result = func(*args, **kwargs)
             self.scalars.note(result, args)
             return result
+        self._note_draw(name, args)
         if name in ("normal_", "uniform_"):
             first = args[1] if len(args) > 1 else 0.0
             second = args[2] if len(args) > 2 else 1.0
@@ -113,6 +116,13 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
             result.copy_(torch.as_tensor(self._turns.next(args[0])))
         return result
 
+    def _note_draw(self, name: str, args: Any) -> None:
+        # Where noise of single actions and minibatches come from.
+        single = sum(a.numel() == len(self._world.dictation.low) for a in args[:1] if _is_tensor(a))
+        if name in ("randperm", "randint") or (name.startswith("normal") and single):
+            what = "action drawn" if name.startswith("normal") else "minibatch drawn"
+            self.drawn[what] = upstream_line()
+
     def _compare(self, one: Any, other: Any) -> None:
         # Torch may hand on the coins as another tensor on the same numbers.
         if isinstance(one, torch.Tensor) and one.data_ptr() == self._coins.data_ptr():
@@ -122,15 +132,13 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return _numbers(self._world, kind, like)
 
 
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
 def _numbers(world: World, kind: str, like: torch.Tensor) -> torch.Tensor:
     # What stands for standard normal numbers, or uniform ones, of the shape of a tensor.
-    d, row = world.dictation, world.row
-    if kind == "uniform_":
-        numbers = np.resize(d.random_actions[row], like.numel())
-    elif like.numel() == len(d.low):
-        numbers = d.acting_noise[row]
-    else:
-        numbers = np.resize(d.noise(world.steps), like.numel())
+    numbers = world.numbers(kind.removesuffix("_"), like.numel())
     return torch.as_tensor(numbers, dtype=like.dtype).reshape(like.shape)
 
 
@@ -142,6 +150,7 @@ class Kernels:
 
     def __init__(self, world: World) -> None:
         self.scalars = Scalars()
+        self.drawn: dict[str, str] = {}
         self._world, self._turns = world, Rotations(world)
         self._library: Any = None
 

@@ -1,7 +1,6 @@
 """Recording a training in torch: what the probing parts of several adapters share.
 
-Nothing of a framework is named here. Weights are written once all networks are there; what the
-optimisers do is told by the same watcher that conformance listens to.
+Nothing of a framework is named here.
 """
 
 import contextlib
@@ -14,20 +13,13 @@ import torch
 from numpy.typing import NDArray
 
 from adapters.torch_common import watch as torch_watch
-from adapters.torch_common.places import Scalars, upstream_line
+from adapters.torch_common.places import Scalars
 from adapters.torch_common.precision import doubled
 from adapters.torch_common.randomness import Dictated, Kernels, Undisturbed
-from harness.contract.events import (
-    Backward,
-    EnvStep,
-    EpisodeBegin,
-    Forward,
-    OptimizerStep,
-    OptimizerStepped,
-    TargetUpdate,
-)
-from harness.contract.watchers import TargetWatch
-from harness.probes.contract import Loss, Parameters, Record, Script, Step, Watch
+from harness.contract.events import Backward, Forward
+from harness.probes import recording
+from harness.probes.contract import Parameters, Script, Watch
+from harness.probes.places import upstream_line
 from harness.probes.results import Array
 from harness.probes.world import dictated
 
@@ -63,8 +55,8 @@ class Slot:
 Slots = Mapping[str, Slot]
 
 
-class Reader:
-    """Reads weights again and again: what has not changed is the same array as before.
+class Tensors:
+    """Networks in torch; what has not changed is read as the same array as before.
 
     Args of the constructor:
         slots: Where they are.
@@ -75,9 +67,32 @@ class Reader:
         self._views: dict[str, tuple[int, NDArray[Any]]] = {}
         self._last: dict[str, tuple[NDArray[Any], Array]] = {}
 
+    @property
+    def names(self) -> Iterable[str]:
+        """Of all slots."""
+        return self._slots
+
     def read(self, names: Iterable[str] | None = None) -> dict[str, Array]:
         """Canonical arrays, of all slots unless some are named; they cannot be written to."""
         return {name: self._read(name) for name in (self._slots if names is None else names)}
+
+    def write(self, weights: Parameters) -> None:
+        """Overwrites the framework's values."""
+        for name, array in weights.items():
+            self._slots[name].write(array)
+
+    def place(self, name: str) -> int:
+        """Where the tensor's numbers lie."""
+        return self._slots[name].tensor.data_ptr()
+
+    def part(self, name: str, whole: NDArray[Any]) -> Array:
+        """The canonical array, where `whole` is the framework's, or its gradient."""
+        return self._slots[name].read(whole)
+
+    def in_order(self, pairs: Array) -> Array:
+        """Columns as the first critic has them, in canonical order."""
+        columns = self._slots["critic1.0.weight"].columns
+        return pairs if columns is None else pairs[:, columns]
 
     def _read(self, name: str) -> Array:
         slot = self._slots[name]
@@ -107,7 +122,7 @@ def linears(network: str, layers: Mapping[str, Any]) -> dict[str, Slot]:
     }
 
 
-class Recorder:
+class Recorder(recording.Recorder):
     """Records one training.
 
     Args of the constructor:
@@ -124,158 +139,47 @@ class Recorder:
         script: Script,
         watch: Watch,
         locate: Callable[[], Slots],
-        stored: Callable[[], Mapping[str, NDArray[Any]]],
+        stored: recording.Stored,
         early: bool = False,
     ) -> None:
-        self._script, self._watch, self._events = script, watch, script.world.events
-        self._locate, self._stored, self._early = locate, stored, early
-        self._targets = TargetWatch(self._events, self._read_targets)
-        self._slots: Slots = {}
-        self._reader, self._targeted = Reader({}), tuple[str, ...]()
-        self._created: Parameters = {}
-        self._steps: list[Step] = []
-        self._losses: list[Loss] = []
-        self._moves: list[tuple[int, int, str]] = []
-        self._seen: Array = np.empty((0, 0))
-        self._pairs: list[Array] = []
-        self._scalars, self._loss_line = Scalars(), ""
+        super().__init__(script, watch, stored, early)
+        self._locate, self._scalars = locate, Scalars()
         self._dictating: Dictated | Kernels = Kernels(script.world)
-        self._places: dict[str, str] = {}
-        self._rollouts: list[Mapping[str, NDArray[Any]]] = []
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         """Dictates and records within; leaves nothing behind."""
-        subscribe, world = self._events.subscribe, self._script.world
-        subscribe(EpisodeBegin, self._begin)
-        subscribe(EnvStep, self._targets.look)
-        subscribe(EnvStep, lambda event: self._note_place("action"))
-        subscribe(OptimizerStep, self._targets.look)
-        subscribe(OptimizerStep, self._before)
-        pause = Undisturbed()
+        world, pause, around = self._script.world, Undisturbed(), None
         if self._script.places or world.dictation.choices:
             self._dictating = Dictated(world)
-            subscribe(OptimizerStep, pause.begin)
-            subscribe(OptimizerStepped, pause.end)
-        subscribe(OptimizerStepped, self._after)
-        subscribe(TargetUpdate, self._note_move)
-        subscribe(Forward, self._observe)
-        subscribe(Backward, self._note_loss)
+            around = pause.begin, pause.end
+        self._subscribe(around)
         self._scalars = self._dictating.scalars
         watched = torch_watch.watching(self._events)
         double = doubled(self._script.double)
         with double, watched, dictated(world), self._dictating, pause.closing():
             yield
 
-    def record(self, told: Mapping[str, float] | None = None) -> Record:
-        """What was seen.
+    def _located(self) -> Tensors | None:
+        slots = self._locate()
+        return Tensors(slots) if slots else None
 
-        Args:
-            told: Settings that upstream's own objects hold, by unified name.
-        """
-        self._targets.look()
-        return Record(
-            created=self._created,
-            steps=tuple(self._steps),
-            losses=tuple(self._losses),
-            target_moves=tuple(self._moves),
-            stored=self._rollouts[0] if self._rollouts else self._stored(),
-            final=self._reader.read(),
-            metrics=tuple(self._watch.metrics),
-            rollouts=tuple(self._rollouts),
-            told=told or {},
-            places=self._places,
-        )
-
-    def _begin(self, event: EpisodeBegin) -> None:
-        if self._slots:
-            return
-        self._slots = self._locate()
-        if not self._slots:
-            return
-        self._script.world.started = True
+    def _start(self) -> None:
         self._dictating.start()
-        self._reader = Reader(self._slots)
-        self._targeted = tuple(
-            name for name in self._slots if "_target." in name and name.endswith(".out.weight")
-        )
-        self._created = self._reader.read()
-        for name, array in self._script.weights.items():
-            self._slots[name].write(array)
-        self._targets.look()
 
-    def _read_targets(self) -> dict[str, Array]:
-        found = self._reader.read(self._targeted)
-        return {name.split(".")[0]: array for name, array in found.items()}
+    def _line(self, event: Backward) -> str:
+        return self._scalars.line(event.place) or upstream_line()
 
-    def _note_move(self, event: TargetUpdate) -> None:
-        self._moves += [(self._events.steps, len(self._steps), name) for name in event.moved]
+    def _drawn(self) -> Mapping[str, str]:
+        return self._dictating.drawn
 
-    def _note_loss(self, event: Backward) -> None:
-        self._losses.append(Loss(event.loss, len(self._steps)))
-        if self._script.places:
-            self._loss_line = self._scalars.line(event.place) or upstream_line()
-
-    def _note_place(self, what: str, line: str | None = None) -> None:
-        # What the policy does later may be what counts: random actions come first.
-        if not self._script.places:
-            return
-        found = upstream_line() if line is None else line
-        if found:
-            self._places[what] = found
-
-    def _observe(self, event: Forward) -> None:
-        # The policy's first layer sees observations alone, that of critics actions as well.
+    def _width(self, event: Forward) -> int:
         if not (isinstance(event.layer, torch.nn.Linear) and event.inputs):
-            return
-        world = self._script.world.dictation
-        size, both = world.observations.shape[1], world.observations.shape[1] + len(world.low)
-        if event.layer.in_features not in (size, both) or not torch.is_grad_enabled():
-            return
-        seen = np.array(_whole(event.inputs[0]).detach().numpy(), dtype=float)
-        if event.layer.in_features == size:
-            self._seen = seen.reshape(-1, size)
-            if world.choices and len(self._steps) < self._script.snapshots:
-                self._pairs.append(self._seen)
-        elif len(self._steps) < self._script.snapshots:
-            columns = self._slots["critic1.0.weight"].columns
-            for pairs in seen.reshape(-1, *seen.shape[-2:]):
-                self._pairs.append(pairs if columns is None else pairs[:, columns])
+            return 0
+        return event.layer.in_features if torch.is_grad_enabled() else 0
 
-    def _before(self, event: OptimizerStep) -> None:
-        keep = len(self._steps) < self._script.snapshots
-        last = self._steps[-1].env_steps if self._steps else -1
-        if self._early and last != self._events.steps:
-            self._rollouts.append(self._stored())
-        stepped = {p.place: (group, p) for group in event.groups for p in group.parameters}
-        settings: dict[str, Mapping[str, float]] = {}
-        gradients: dict[str, Array] = {}
-        for name, slot in self._slots.items():
-            if found := stepped.get(slot.tensor.data_ptr()):
-                group, parameter = found
-                settings[name.split(".")[0]] = group.settings
-                if keep and parameter.gradient:
-                    gradients[name] = slot.read(parameter.gradient())
-        for network in settings:
-            self._note_place(f"loss of {network}", self._loss_line)
-            self._note_place(f"step of {network}")
-        step = Step(
-            env_steps=self._events.steps,
-            networks=tuple(settings),
-            optimizer=event.optimizer,
-            settings=settings,
-            observations=self._seen,
-            gradients=gradients,
-            before=self._reader.read() if keep else {},
-            after={},
-            pairs=tuple(self._pairs),
-        )
-        self._pairs = []
-        self._steps.append(step)
-
-    def _after(self, event: OptimizerStepped) -> None:
-        if self._steps[-1].before:
-            self._steps[-1] = dataclasses.replace(self._steps[-1], after=self._reader.read())
+    def _shown(self, event: Forward) -> Array:
+        return np.array(_whole(event.inputs[0]).detach().numpy(), dtype=float)
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:
@@ -284,20 +188,3 @@ def _whole(tensor: torch.Tensor) -> torch.Tensor:
     while functorch.is_functorch_wrapped_tensor(tensor):
         tensor = functorch.get_unwrapped(tensor)
     return tensor
-
-
-@contextlib.contextmanager
-def captured(owner: Any, name: str, argument: int | None = None) -> Iterator[list[Any]]:
-    """Keeps what a function returns, or one of its arguments, while it goes on working."""
-    function, kept = getattr(owner, name), []
-
-    def keeping(*args: Any, **kwargs: Any) -> Any:
-        result = function(*args, **kwargs)
-        kept.append(result if argument is None else args[argument])
-        return result
-
-    setattr(owner, name, keeping)
-    try:
-        yield kept
-    finally:
-        setattr(owner, name, function)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.torch_common.recording import Recorder, Slot, captured
+from adapters.torch_common.recording import Recorder, Slot
 from adapters.torchrl import ddpg, dqn, loop, ppo, sac, td3
 from harness.contract.adapter import Context, Native
 from harness.probes.contract import Record, Script, Watch
+from harness.probes.recording import captured
 
 MODULES: Mapping[str, Any] = {"ppo": ppo, "td3": td3, "sac": sac, "ddpg": ddpg, "dqn": dqn}
 _HIDDEN = ("0", "2")

@@ -1,6 +1,7 @@
 """`parallax detection`: which detector notices which fault, first when, and at what cost."""
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -25,13 +26,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(arguments)
         probed = _probed(options.mutants)
-        trained = gather.trained(trainings.read(options.results)) if options.results else []
+        runs = trainings.read(options.results) if options.results else {}
+        trained = gather.trained(runs, options.training_seconds)
         if options.conformance:
             asked = gather.common(trained) or _some(probed, options.most)
             _check(asked, options.conformance)
         checks = gather.checked(options.conformance) if options.conformance else []
         verdicts = [*probed, *checks, *trained]
-        text = _report(verdicts)
+        text = "\n\n".join(part for part in (_report(verdicts), gather.alarms(runs)) if part)
         print(text)
         if options.output:
             write_text(options.output, text + "\n")
@@ -72,6 +74,13 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=20,
         help="faults by chance for conformance where there is no study (default: %(default)s)",
+    )
+    add(
+        "--training-seconds",
+        type=float,
+        default=math.nan,
+        metavar="S",
+        help="processor time of one training of the study, as measured, for the costs",
     )
     add("--output", type=Path, metavar="FILE", help="write the tables as Markdown")
     add("--figure", type=Path, metavar="FILE", help="draw shares and costs, as SVG")

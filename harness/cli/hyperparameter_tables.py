@@ -108,6 +108,16 @@ def notes(sides: Sequence[Column]) -> list[str]:
     return lines + [f"{side.framework} refuses: {side.refusal}" for side in sides if side.refusal]
 
 
+def counts(sides: Sequence[Column]) -> list[str]:
+    """How many recipes each framework translates, and how many it refuses."""
+    lines = []
+    for name in dict.fromkeys(side.framework for side in sides):
+        refused = [bool(side.refusal) for side in sides if side.framework == name]
+        taken = f"{len(refused) - sum(refused)} of {len(refused)} recipes translated"
+        lines.append(f"{name}: {taken}, {sum(refused)} refused")
+    return lines
+
+
 @dataclasses.dataclass(frozen=True)
 class Appendix:
     """One algorithm's table.
@@ -179,6 +189,7 @@ def print_alignment(arguments: Sequence[str] | None = None) -> int:
     """
     options = _alignment_parser().parse_args(arguments)
     form = "github" if options.markdown else "simple"
+    every: list[Column] = []
     try:
         for algorithm in options.algorithm or list(ALGORITHMS):
             for hps in options.hps or recipe_names(algorithm):
@@ -187,6 +198,8 @@ def print_alignment(arguments: Sequence[str] | None = None) -> int:
                 print(f"\n{algorithm}, hps={hps}, alignment={options.alignment}, {env}\n")
                 print(table(algorithm, sides, form))
                 print("".join(f"\n- {line}" for line in notes(sides)))
+                every += sides
+        print("", *counts(every), sep="\n")
     except SpecError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2

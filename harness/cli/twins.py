@@ -10,7 +10,8 @@ from harness.cli.errors import HANDLED, exit_code
 from harness.contract.fields import SpecError
 from harness.contract.run_spec import NO_INTERVENTION
 from harness.interventions.catalogue import chosen
-from harness.probes.twins import EXPERIMENTS, MOST, Distance, How, Side, Twins, compare
+from harness.probes.twin_experiments import EXPERIMENTS, MOST
+from harness.probes.twins import SAYS_LITTLE, Distance, How, Side, Twins, compare
 from harness.record.files import write_text
 
 _EXITS = """exit codes:
@@ -100,8 +101,7 @@ def _line(item: Distance) -> str:
 def _verdict(found: Twins) -> str:
     last = found.distances[-1]
     if found.parted is None:
-        how = "to the last bit" if not any(d.apart for d in found.distances) else "to rounding"
-        return f"Equal {how} over {last.updates} updates."
+        return _equal(found.distances)
     equal = [item.updates for item in found.distances if item.is_rounding]
     start = f"Equal to rounding up to update {equal[-1]}" if equal else "Never equal"
     lines = [
@@ -118,6 +118,22 @@ def _verdict(found: Twins) -> str:
             f"updated (parallax probe --algorithm {found.algorithm} --probe counts), or new."
         )
     return "\n".join(lines)
+
+
+def _equal(distances: Sequence[Distance]) -> str:
+    over = f"over {distances[-1].updates} updates"
+    if not any(item.apart for item in distances):
+        return f"Equal to the last bit {over}."
+    within = all(item.within_copies for item in distances)
+    text = f"Equal to rounding {over}"
+    text += ", no further apart than the copies." if within else "."
+    wide = next((item for item in distances if item.room >= SAYS_LITTLE), None)
+    if wide is not None:
+        text += (
+            f" From update {wide.updates} on that says little: copies that began one bit apart are "
+            f"{wide.rounding:.2g} of the largest weight apart there."
+        )
+    return text
 
 
 def _plain(found: Twins) -> dict[str, object]:

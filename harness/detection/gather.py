@@ -14,6 +14,7 @@ from harness.detection.verdicts import (
     PROBES,
     SEEDS,
     Verdict,
+    false_alarms,
     of_findings,
     of_probes,
     of_returns,
@@ -42,8 +43,13 @@ def add(path: Path, verdict: Verdict) -> None:
         file.write(json.dumps(dataclasses.asdict(verdict)) + "\n")
 
 
-def trained(found: Mapping[Setting, Trained]) -> list[Verdict]:
-    """What diagnosis and returns say of every mutant that has runs without it beside it."""
+def trained(found: Mapping[Setting, Trained], seconds: float = math.nan) -> list[Verdict]:
+    """What diagnosis and returns say of every mutant that has runs without it beside it.
+
+    Args:
+        found: Complete runs.
+        seconds: Of processor time that one training takes.
+    """
     verdicts = []
     for (framework, algorithm, name), with_fault in found.items():
         plain = found.get((framework, algorithm, NO_INTERVENTION))
@@ -53,8 +59,24 @@ def trained(found: Mapping[Setting, Trained]) -> list[Verdict]:
         watched = [dict(sorted(of.findings.items())).values() for of in (with_fault, plain)]
         said = [of_findings(mutant, *(list(of) for of in watched))]
         said += [of_returns(mutant, with_fault.returns, plain.returns, n) for n in SEEDS]
-        verdicts += [verdict for verdict in said if verdict is not None]
+        verdicts += [
+            dataclasses.replace(verdict, seconds=seconds * verdict.trainings)
+            for verdict in said
+            if verdict is not None
+        ]
     return verdicts
+
+
+def alarms(found: Mapping[Setting, Trained]) -> str:
+    """What the diagnosis says of trainings without a fault; empty where none were watched."""
+    rows = []
+    for (framework, algorithm, name), plain in found.items():
+        if name == NO_INTERVENTION and len(plain.findings) > 1:
+            wrong, n = false_alarms(list(plain.findings.values())), len(plain.findings)
+            rows.append(f"{wrong} of {n} of {framework}'s {algorithm}")
+    if not rows:
+        return ""
+    return f"Trainings without a fault that the diagnosis would take for faulty: {'; '.join(rows)}."
 
 
 def common(verdicts: Iterable[Verdict]) -> list[str]:

@@ -104,6 +104,17 @@ def of_findings(
     return Verdict(mutant, DIAGNOSIS, True, first["name"], first["first_step"], float("nan"), 1)
 
 
+def false_alarms(plain: Sequence[Iterable[Mapping[str, Any]]]) -> int:
+    """How many trainings without a fault would be found, each against the others.
+
+    Args:
+        plain: Findings of each.
+    """
+    ids = [{finding["id"] for finding in findings} for findings in plain]
+    rest = [set[str]().union(*ids[:n], *ids[n + 1 :]) for n in range(len(ids))]
+    return sum(bool(own - others) for own, others in zip(ids, rest, strict=True))
+
+
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The JSON lines of a file; none where there is none.
 

@@ -314,7 +314,8 @@ def _describe(matrices: dict[str, Array]) -> dict[str, tuple[float, float, bool]
     Three dimensions are several matrices in one, as where critics are computed together.
     """
     described = {}
-    for name, value in matrices.items():
+    for name, matrix in matrices.items():
+        value = _by_unit(name, matrix)
         inputs = value.shape[-1] if value.ndim == 3 else value[0].size
         units = value if value.ndim == 3 else value.reshape(1, len(value), -1)
         # One input is none of a layer's: such are deviations of Gaussian policies.
@@ -325,6 +326,13 @@ def _describe(matrices: dict[str, Array]) -> dict[str, tuple[float, float, bool]
             bool(alike and np.abs(value).max() > 0),
         )
     return described
+
+
+def _by_unit(name: str, value: Array) -> Array:
+    """A matrix with a row per unit; what JAX's libraries call kernels has a column per unit."""
+    if not name.endswith("kernel"):
+        return value
+    return value.swapaxes(-1, -2) if value.ndim == 3 else np.moveaxis(value, -1, 0)
 
 
 def _shown(observations: Array) -> Array:

@@ -23,7 +23,7 @@ from harness.diagnosis.signals import Array, Facts
 
 SCHEMA = 1
 LOOKS = 100
-SHORTEST_PERIOD = 200
+SHORTEST_PERIOD = 400
 PERIOD_WITHOUT_END = 500
 _ACTING_STEPS = 3
 _EXAMINED_EVERY = 20  # looks, as the policy is asked many times then
@@ -305,5 +305,5 @@ class Engine:
 
 
 def default_period(steps: int | None) -> int:
-    """Environment steps between looks: a hundredth of the run, and 200 at least."""
+    """Environment steps between looks: a hundredth of the run, and 400 at least."""
     return max(SHORTEST_PERIOD, steps // LOOKS) if steps else PERIOD_WITHOUT_END

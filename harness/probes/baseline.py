@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.contract.fields import SpecError
 from harness.probes.fleet import HERE, OTHER
-from harness.probes.probe import relate
+from harness.probes.probe import alike, relate
 from harness.probes.registry import PROBES
 from harness.probes.results import (
     AGREES,
@@ -49,10 +49,13 @@ def read(path: Path) -> Report:
 def merged(report: Report, stored: Report) -> Report:
     """The stored report with what was asked anew in its place."""
     old = {result.probe: result for result in stored.results}
+    known = {probe.name: probe for probe in PROBES}
     for result in report.results:
         if result.probe in old:
             kept = {**old[result.probe].answers, **result.answers}
-            old[result.probe] = dataclasses.replace(result, answers=kept)
+            probe = known.get(result.probe)
+            groups = alike(probe, kept) if probe else result.groups
+            old[result.probe] = dataclasses.replace(result, answers=kept, groups=groups)
         else:
             old[result.probe] = result
     return dataclasses.replace(

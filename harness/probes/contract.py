@@ -32,6 +32,8 @@ class Script:
         snapshots: Optimiser steps of which gradients and parameters are kept, from the first.
         places: Whether upstream's lines are told, which takes time.
         double: Whether to train in float64.
+        kept: Rounds of updates behind which all networks are kept, from 1. A round is all
+            optimiser steps between two steps of the environment.
     """
 
     world: World
@@ -39,6 +41,7 @@ class Script:
     snapshots: int = 0
     places: bool = True
     double: bool = False
+    kept: frozenset[int] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,13 +97,17 @@ class Record:
             network, `(env_steps, optimiser steps, network)`.
         stored: What the framework stored, by canonical name: `observations`, `actions`,
             `rewards`, and what there is of `next_observations`, `terminated`, `log_probs`,
-            `values`, `advantages`, `returns`; one row per transition.
+            `values`, `advantages`, `returns`; one row per transition. Where advantages are
+            standardised before minibatches are cut, what they are then is `advantage_weights`.
         final: All networks at the end.
         metrics: What upstream reported, in order.
         rollouts: The same as `stored` for each rollout of PPO, before it was learned from.
         told: Settings that upstream's own objects hold at the end, by unified name.
-        places: Upstream's files and lines, by event: `action`, `loss of <network>`,
-            `step of <network>`.
+        places: Upstream's files and lines, by event: `action`, `action drawn`, `minibatch drawn`,
+            `loss of <network>`, `step of <network>`.
+        lent: Networks in the shape that probes know, in the place of the recipe's own: a framework
+            that takes any network is asked about its updates with these.
+        kept: All networks behind the rounds that `Script.kept` names, as far as there were so many.
     """
 
     created: Parameters
@@ -113,6 +120,8 @@ class Record:
     rollouts: tuple[Mapping[str, NDArray[Any]], ...] = ()
     told: Mapping[str, float] = dataclasses.field(default_factory=dict)
     places: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    lent: tuple[str, ...] = ()
+    kept: Mapping[int, Parameters] = dataclasses.field(default_factory=dict)
 
 
 @runtime_checkable
@@ -122,8 +131,8 @@ class Probeable(Protocol):
     Attributes:
         packages: Distributions whose versions a report names.
 
-    It may have `recipe_parts` besides: parts of `harness.probes.origins` that are not upstream's
-    code but its own.
+    It may have `recipe_parts` besides: parts of `harness.probes.origins`, or names of probes
+    without their algorithm, that are not upstream's code but its own.
     """
 
     packages: tuple[str, ...]

@@ -40,7 +40,9 @@ class Experiment:
         n_envs: Copies of the environment.
         seed: What the framework is told to seed its generators with.
         std: SAC: standard deviations for what the policy's network puts out, where known.
+        squashed: SAC: whether tanh squashes what the policy draws.
         double: Whether to train in float64.
+        kept: Rounds of updates behind which all networks are kept; see `Script`.
     """
 
     name: str
@@ -52,7 +54,9 @@ class Experiment:
     n_envs: int = 1
     seed: int = 0
     std: Callable[[Array], Array] | None = None
+    squashed: bool = True
     double: bool = False
+    kept: frozenset[int] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,8 +170,9 @@ class Lab:
             world,
             experiment.weights,
             experiment.snapshots,
-            places=LAST_PLACE not in places,
+            places=LAST_PLACE not in places and not experiment.kept,
             double=experiment.double,
+            kept=experiment.kept,
         )
         with quiet():
             record = self.adapter.probe(algorithm, native, context, script, watch)

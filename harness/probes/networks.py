@@ -153,6 +153,7 @@ def draw_weights(
     algorithm: str,
     observation_size: int,
     action_size: int,
+    sizes: tuple[int, int] | None = None,
 ) -> dict[str, Array]:
     """Well-conditioned random weights of all of an algorithm's networks; targets differ.
 
@@ -161,11 +162,12 @@ def draw_weights(
         algorithm: Name.
         observation_size: Number of observation dimensions.
         action_size: Number of action dimensions, or of choices.
+        sizes: Units of both hidden layers; None for those of `HIDDEN`.
     """
     heads: Mapping[str, Sequence[str]] = {
         "policy": ("mean", "std") if algorithm == "sac" else ("out",)
     }
-    networks, ((first, second), _) = NETWORKS[algorithm], HIDDEN[algorithm]
+    networks, (first, second) = NETWORKS[algorithm], sizes or HIDDEN[algorithm][0]
     # Without a policy there are values of all choices.
     choosing = "policy" not in networks
     weights: dict[str, Array] = {}

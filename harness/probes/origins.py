@@ -6,12 +6,12 @@ its users, and what no verdict on upstream may rest on.
 
 import fnmatch
 
-NETWORKS, SETTINGS, LOOP, GREEDY, UPDATE = "networks", "settings", "loop", "greedy", "update"
+NETWORKS, SETTINGS, OPTIMIZERS = "networks", "settings", "optimizers"
+LOOP, GREEDY, UPDATE = "loop", "greedy", "update"
 PARTS = {
     NETWORKS: ("initial_*", "network_sizes", "activation", "hidden_sizes"),
     SETTINGS: (
         "learning_rates",
-        "adam_settings",
         "learning_rate_by_default",
         "clip_range_by_default",
         "exploration_scale",
@@ -23,6 +23,7 @@ PARTS = {
         "exploration_shape",
         "target_by_default",
     ),
+    OPTIMIZERS: ("adam_settings",),
     LOOP: (
         "counts*",
         "update_order",
@@ -55,6 +56,8 @@ PLACES = {
         "clip_range",
     ),
     "action": ("action", "action_bounds", "policy_action", "exploration*", "warm_up_action"),
+    "action drawn": ("log_prob", "squash_correction"),
+    "minibatch drawn": ("replay_sampling",),
     "step of policy": ("optimizer_step", "gradient_clipping", "learning_rate_annealing"),
 }
 """Events at which a difference arises, by the probes that find it; the last that fits counts."""
@@ -65,10 +68,16 @@ def part_of(probe: str) -> str:
     return next((part for part in PARTS if _fits(probe, PARTS[part])), UPDATE)
 
 
-def place_of(probe: str) -> str:
-    """At which event its differences arise; empty where that is not known."""
+def is_recipe(probe: str, parts: tuple[str, ...]) -> bool:
+    """Whether a probe reads what an adapter names as its own, by part or by the probe's name."""
+    return part_of(probe) in parts or probe.split(".", 1)[1] in parts
+
+
+def places_of(probe: str) -> tuple[str, ...]:
+    """At which event its differences arise, and at which else where that is not known of it."""
     fitting = [place for place, patterns in PLACES.items() if _fits(probe, patterns)]
-    return fitting[-1] if fitting else ""
+    further = ["action drawn"] if _fits(probe, ("action",)) else []
+    return (*fitting[-1:], *further)
 
 
 def _fits(probe: str, patterns: tuple[str, ...]) -> bool:

@@ -193,6 +193,9 @@ def same(probe: Probe, one: Answer, other: Answer) -> bool:
 
 def relate(probe: Probe, value: Array, expected: Array) -> Comparison:
     """Compares in the probe's units."""
+    if value.shape == expected.shape:  # what is on neither side is not there
+        there = ~(np.isnan(value) & np.isnan(expected))
+        value, expected = (a if there.all() else a[there] for a in (value, expected))
     if not probe.each or value.shape != expected.shape:
         return compare(value, expected, probe.tolerance, probe.counts)
     known = ~np.isnan(value) & ~np.isnan(expected)
@@ -202,9 +205,10 @@ def relate(probe: Probe, value: Array, expected: Array) -> Comparison:
 
 def _located(probe: Probe, lab: Lab, answer: Answer) -> Answer:
     # Whose code was read, and, where it differs, upstream's line.
-    own = origins.part_of(probe.name) in getattr(lab.adapter, "recipe_parts", ())
+    own = origins.is_recipe(probe.name, getattr(lab.adapter, "recipe_parts", ()))
     differs = answer.comparison.kind != AGREES and not own
-    line = lab.place(probe.algorithm, origins.place_of(probe.name)) if differs else ""
+    lines = (lab.place(probe.algorithm, place) for place in origins.places_of(probe.name))
+    line = next(filter(None, lines), "") if differs else ""
     return dataclasses.replace(answer, origin=RECIPE if own else UPSTREAM, arises=line)
 
 

@@ -33,6 +33,7 @@ class Batch:
 
 
 FOREIGN = "its networks were shown something else than observations of the run"
+LENT = "its agent takes any network, and these were lent to it by the probe"
 UPDATES = 5
 """How many updates are read: what is stale, adds up or is reset shows after the first."""
 
@@ -144,7 +145,7 @@ def _critic_updates(run: Run) -> list[Step]:
             continue
         half = found and not critics_of <= set(found[-1].networks)
         if half and step.networks[0] not in found[-1].networks:
-            found[-1] = _together(found[-1], step)
+            found[-1] = together(found[-1], step)
         else:
             found.append(step)
     return [step for step in found if critics_of <= set(step.networks)][:UPDATES]
@@ -156,7 +157,8 @@ def critic_names(run: Run) -> tuple[str, ...]:
     return tuple(name for name in ("critic1", "critic2") if name in there)
 
 
-def _together(first: Step, second: Step) -> Step:
+def together(first: Step, second: Step) -> Step:
+    """Two steps of one update, each of other networks, as one."""
     return dataclasses.replace(
         first,
         networks=first.networks + second.networks,
@@ -268,6 +270,16 @@ def critic_slopes(weights: Parameters, observations: Array, actions: Array) -> t
     slopes = [input_gradient(weights, f"critic{i}", inputs)[:, -size:] for i in (1, 2)]
     first = values[0] < values[1]
     return np.where(first, *slopes), np.where(first, *slopes[::-1])
+
+
+def check_own(run: Run, *networks: str) -> None:
+    """Whether networks are the recipe's own.
+
+    Raises:
+        Unmeasured: They are not, so that nothing is known of them.
+    """
+    if set(networks) & set(run.record.lent):
+        raise Unmeasured(LENT)
 
 
 def spread(values: Array) -> Array:

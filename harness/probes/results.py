@@ -72,8 +72,9 @@ class Answer:
             return abs(self.comparison.size)
         if self.value.shape != self.expected.shape:
             return float("inf")
-        apart = float(np.linalg.norm(np.ravel(self.value - self.expected)))
-        due = float(np.linalg.norm(np.ravel(self.expected)))
+        there = ~(np.isnan(self.value) & np.isnan(self.expected))
+        apart = float(np.linalg.norm((self.value - self.expected)[there]))
+        due = float(np.linalg.norm(self.expected[there]))
         return apart / due if due > 0 else float("inf")
 
 

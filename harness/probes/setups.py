@@ -9,7 +9,7 @@ import numpy as np
 from harness.contract.algorithms import ALGORITHMS
 from harness.contract.algorithms.base import field_names
 from harness.probes.lab import Experiment, Lab
-from harness.probes.networks import draw_weights, single
+from harness.probes.networks import HIDDEN, draw_weights, single
 from harness.probes.results import Array
 from harness.probes.world import TERMINATED, TRUNCATED, Dictation
 
@@ -39,6 +39,8 @@ OWN_OFF_POLICY: dict[str, Any] = {
     "env_steps_per_round": 1,
     "gradient_steps_per_round": 1,
 }
+OWN_STEPS = 100
+"""Steps of a training that is long enough for every framework's own settings."""
 NO_LEARNING = 1e-30
 """A learning rate that leaves float32 weights as they are."""
 
@@ -98,12 +100,25 @@ def weights(lab: Lab, algorithm: str) -> dict[str, Array]:
     def draw() -> dict[str, Array]:
         generator = np.random.default_rng([lab.seed, 1])
         size = CHOICES if ALGORITHMS[algorithm].actions == "discrete" else ACTIONS
-        found = draw_weights(generator, algorithm, OBSERVATIONS, size)
+        found = draw_weights(generator, algorithm, OBSERVATIONS, size, sizes(lab, algorithm))
         for array in found.values():
             array.flags.writeable = False
         return found
 
     return dict(lab.once(("weights", algorithm), draw))
+
+
+def sizes(lab: Lab, algorithm: str) -> tuple[int, int]:
+    """Units of both hidden layers: those of `HIDDEN`, or as many in both where these must be so."""
+    first, second = HIDDEN[algorithm][0]
+
+    def choose() -> tuple[int, int]:
+        taken = first == second or lab.accepts(
+            algorithm, {"hidden_sizes": (first, second)}, OWN_STEPS
+        )
+        return (first, second) if taken else (first, first)
+
+    return lab.once(("sizes", algorithm), choose)
 
 
 def pass_through(weights: dict[str, Array], network: str, head: str, shift: float = 40.0) -> None:

@@ -13,38 +13,33 @@ from typing import Any
 import numpy as np
 
 from harness.contract.adapter import load_adapter
-from harness.contract.algorithms import ALGORITHMS
 from harness.contract.fields import SpecError
 from harness.interventions.catalogue import Intervention, replacement
-from harness.probes import parting, setups, telling
-from harness.probes.dqn import trainings as dqn
-from harness.probes.lab import Experiment, Lab, Run
+from harness.probes import parting, telling
+from harness.probes.contract import Parameters
+from harness.probes.lab import Lab, Run
 from harness.probes.parting import Place
-from harness.probes.ppo import trainings as ppo
 from harness.probes.probe import Probe
 from harness.probes.results import Answer
-from harness.probes.sac.std import same_policy, std_near
-from harness.probes.setups import ROWS
-from harness.probes.world import TERMINATED, Dictation
+from harness.probes.twin_experiments import EXPERIMENTS, MOST, UNITS
 
-LENGTHS = (1, 2, 3, 4, 6, 10, 20, 50, 100, 200, 500, 1000, 2000)
+LENGTHS = (
+    *(1, 2, 3, 4, 6, 8, 10, 14, 20, 30, 50, 70, 100, 140, 200, 300, 500, 700, 1000, 1400, 2000),
+)
 """Updates after which weights are compared."""
-MOST = 2000
-"""Updates that two can be followed for."""
+SOON = 20
+"""Updates of a first, short training: most that part do so within."""
 ROOM = 100.0
 """How many times further apart than rounding alone two may be."""
 LEAST = 1e-6
 """Differences, as a share of the largest weight, that are rounding whatever the copy does."""
 LEAST_DOUBLE = 1e-13
 """The same in float64."""
-DETAILED = 12
+DETAILED = 24
 """Updates that are compared one by one where two part."""
-_AMONG = 64  # transitions of a shared stream
-_GRAINS = 256
+SAYS_LITTLE = 1e-2
+"""Where two may be that far apart, as a share of the largest weight, equality says little."""
 _SAME_BIAS = 1e-2  # standard deviations that are one, found by trial
-_RATE = 1e-3
-_NEVER = 10**6  # steps between two moves of DQN's target
-_LATEST = 4  # steps behind the warm-up at which a first update may come
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,9 +81,19 @@ class Distance:
     least: float = LEAST
 
     @property
+    def room(self) -> float:
+        """How far apart the two may be."""
+        return max(self.least, ROOM * self.rounding)
+
+    @property
     def is_rounding(self) -> bool:
         """Whether the two are no further apart than rounding makes them."""
-        return self.apart <= max(self.least, ROOM * self.rounding)
+        return self.apart <= self.room
+
+    @property
+    def within_copies(self) -> bool:
+        """Whether they are no further apart than two copies of one implementation."""
+        return self.apart <= self.rounding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,67 +159,120 @@ def compare(
         SpecError: A framework refuses the common settings, or the algorithm has no twins.
     """
     how = how or How()
+    check(algorithm, until, how)
+    siblings = Siblings((first, second), algorithm, how)
+    found: list[Distance] = []
+    for lengths in _stages(until, UNITS.get(algorithm, 1)):
+        told, found = len(found), siblings.distances(0, 1, lengths)
+        for number, item in enumerate(found, 1):
+            if number > told:
+                tell(item)
+            if not item.is_rounding:
+                why = siblings.why(0, 1, item.updates)
+                return Twins(first, second, algorithm, tuple(found[:number]), *why)
+    return Twins(first, second, algorithm, tuple(found))
+
+
+def check(algorithm: str, until: int, how: How) -> None:
+    """Makes sure that implementations can be compared so.
+
+    Raises:
+        SpecError: They cannot.
+    """
     if algorithm not in EXPERIMENTS:
         raise SpecError(f"--algorithm {algorithm}: twins are there for {', '.join(EXPERIMENTS)}.")
     if not 1 <= until <= MOST:
         raise SpecError(f"--until {until} must be from 1 to {MOST}.")
     if how.shared and algorithm == "ppo":
         raise SpecError("--shared: PPO learns from what its own policy did. Drop --shared.")
-    pair = _Pair(first, second, algorithm, how)
-    found: list[Distance] = []
-    most = 0.0
-    for updates in _lengths(until, UNITS.get(algorithm, 1)):
-        one, other = (pair.run(number, updates).record.final for number in (0, 1))
-        copy = pair.run(0, updates, last_bit=True).record.final
-        apart, network = _apart(one, other)
-        most = max(most, _apart(one, copy)[0])
-        least = LEAST_DOUBLE if how.double else LEAST
-        found.append(Distance(updates, apart, network, most, least))
-        tell(found[-1])
-        if not found[-1].is_rounding:
-            return Twins(first, second, algorithm, tuple(found), *pair.why(updates))
-    return Twins(first, second, algorithm, tuple(found))
 
 
-class _Pair:
-    """Both implementations, and what they have already done."""
+class Siblings:
+    """Implementations that begin with the weights of the first, and what they have learned.
 
-    def __init__(self, first: Side, second: Side, algorithm: str, how: How) -> None:
-        self._sides = (first, second)
-        self._labs = tuple(Lab(load_adapter(side.framework)) for side in self._sides)
+    A training is carried out once, whatever is asked about it.
+    """
+
+    def __init__(self, sides: Sequence[Side], algorithm: str, how: How) -> None:
+        """Trains nothing yet."""
+        self.sides = tuple(sides)
+        self._labs = tuple(Lab(load_adapter(side.framework)) for side in self.sides)
         self._algorithm, self._how = algorithm, how
         self._start: dict[str, Any] = {}
 
-    def run(self, number: int, updates: int, last_bit: bool = False, snapshots: int = 0) -> Run:
-        """A training of one side; all begin with the weights of the first one."""
+    def distances(self, one: int, other: int, lengths: Sequence[int]) -> list[Distance]:
+        """How far two are apart behind each of some updates.
+
+        Args:
+            one: Number of a side; its copy with another last bit shows how rounding grows.
+            other: Of another.
+            lengths: Updates, rising, of whole rounds.
+
+        Raises:
+            SpecError: A framework refuses the settings, or makes fewer updates.
+        """
+        mine, theirs = (self.weights(number, lengths) for number in (one, other))
+        copies = self.weights(one, lengths, last_bit=True)
+        least, most, found = LEAST_DOUBLE if self._how.double else LEAST, 0.0, []
+        for updates in lengths:
+            apart, network = _apart(mine[updates], theirs[updates])
+            most = max(most, _apart(mine[updates], copies[updates])[0])
+            found.append(Distance(updates, apart, network, most, least))
+        return found
+
+    def weights(
+        self, number: int, lengths: Sequence[int], last_bit: bool = False
+    ) -> dict[int, Parameters]:
+        """All networks of a side behind each of some updates of one training."""
+        unit = UNITS.get(self._algorithm, 1)
+        rounds = frozenset(length // unit for length in lengths)
+        kept = self._run(number, lengths[-1], last_bit, rounds=rounds).record.kept
+        for length in lengths:
+            if length // unit not in kept:
+                raise SpecError(
+                    f"framework={self.sides[number].framework} made fewer than {length} updates "
+                    f"of {self._algorithm}."
+                )
+        return {length: kept[length // unit] for length in lengths}
+
+    def why(self, one: int, other: int, updates: int) -> tuple[Place | None, tuple[str, ...]]:
+        """Where two part, and probes that they answer differently."""
+        unit = UNITS.get(self._algorithm, 1)
+        few = -(-min(updates + 1, DETAILED) // unit) * unit
+        first, second = (self._run(number, few, snapshots=4 * few) for number in (one, other))
+        asked = telling.differing(self._asking(one), self._asking(other), self._algorithm)
+        rounding = parting.ROUNDING_DOUBLE if self._how.double else parting.ROUNDING
+        return parting.first(first, second, rounding), asked
+
+    def _run(
+        self,
+        number: int,
+        updates: int,
+        last_bit: bool = False,
+        snapshots: int = 0,
+        rounds: frozenset[int] = frozenset(),
+    ) -> Run:
+        # All begin with the weights of the first one.
         lab = self._labs[number]
-        with replacement(self._sides[number].interventions).made():
+        with replacement(self.sides[number].interventions).made():
             made = EXPERIMENTS[self._algorithm](lab, updates, self._how.shared)
-            name = f"{made.name}, {last_bit}, {snapshots}"
             weights = self._alike(made.weights)
             if last_bit:
                 weights = {n: _next(array, self._how.double) for n, array in weights.items()}
             return lab.run(
                 dataclasses.replace(
                     made,
-                    name=name,
+                    name=f"{made.name}, {last_bit}, {snapshots}, {sorted(rounds)}",
                     weights=weights,
                     snapshots=snapshots,
                     double=self._how.double,
+                    kept=rounds,
                 )
             )
 
-    def why(self, updates: int) -> tuple[Place | None, tuple[str, ...]]:
-        """Where they part, and probes that they answer differently."""
-        unit = UNITS.get(self._algorithm, 1)
-        few = -(-min(updates + 1, DETAILED) // unit) * unit
-        one, other = (self.run(number, few, snapshots=4 * few) for number in (0, 1))
-        probes = telling.differing(self._asking(0), self._asking(1), self._algorithm)
-        return parting.first(one, other), probes
-
     def _asking(self, number: int) -> telling.Asked:
         def ask(probe: Probe) -> Answer | None:
-            with replacement(self._sides[number].interventions).made():
+            with replacement(self.sides[number].interventions).made():
                 return telling.answer_of(self._labs[number], probe)
 
         return ask
@@ -228,9 +286,17 @@ class _Pair:
         return dict(weights)
 
 
-def _lengths(until: int, unit: int) -> Sequence[int]:
+def lengths_until(until: int, unit: int = 1) -> list[int]:
+    """Updates behind which weights are compared, of whole rounds of so many."""
     wanted = [*(length for length in LENGTHS if length < until), until]
     return list(dict.fromkeys(-(-length // unit) * unit for length in wanted))
+
+
+def _stages(until: int, unit: int) -> list[list[int]]:
+    # A training is as long as the last: a short one says soon of most that they part.
+    whole = lengths_until(until, unit)
+    soon = [length for length in whole if length <= SOON]
+    return [soon, whole] if 0 < len(soon) < len(whole) else [whole]
 
 
 def _next(array: Any, double: bool) -> Any:
@@ -251,106 +317,3 @@ def _apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[float, str
         away = max(float(np.abs(one[name] - other[name]).max()) for name in names)
         found.append((away / max(largest, 1e-12), network))
     return max(found)
-
-
-def _td3(lab: Lab, updates: int, shared: bool) -> Experiment:
-    changes = {
-        **dict.fromkeys(("policy_learning_rate", "critic_learning_rate"), _RATE),
-        **{"target_policy_noise": 0.2, "target_noise_clip": 0.5, "policy_delay": 2},
-    }
-    return _off_policy(lab, "td3", updates, setups.weights(lab, "td3"), changes, shared)
-
-
-def _sac(lab: Lab, updates: int, shared: bool) -> Experiment:
-    rates = ("policy_learning_rate", "critic_learning_rate", "temperature_learning_rate")
-    changes = {**dict.fromkeys(rates, _RATE), "policy_delay": 1}
-    weights = same_policy(lab, setups.weights(lab, "sac"))
-    experiment = _off_policy(lab, "sac", updates, weights, changes, shared)
-    return dataclasses.replace(experiment, std=std_near(lab))
-
-
-def _ddpg(lab: Lab, updates: int, shared: bool) -> Experiment:
-    rates = dict.fromkeys(("policy_learning_rate", "critic_learning_rate"), _RATE)
-    decays = dict.fromkeys(("policy_weight_decay", "critic_weight_decay"), 0.0)
-    changes = {**rates, **decays, "policy_delay": 1}
-    return _off_policy(lab, "ddpg", updates, setups.weights(lab, "ddpg"), changes, shared)
-
-
-def _dqn(lab: Lab, updates: int, shared: bool) -> Experiment:
-    """All actions are random, and the target stays the copy that all begin with.
-
-    When it moves is not compared; some copy it before the first update.
-    """
-    weights = setups.weights(lab, "dqn")
-    weights |= {
-        name.replace("critic1.", "critic1_target."): array
-        for name, array in weights.items()
-        if name.startswith("critic1.")
-    }
-    changes = {**dqn.PLAIN, "learning_rate": _RATE, "tau": 1.0}
-    changes["target_update_interval"] = _NEVER
-    return _off_policy(lab, "dqn", updates, weights, changes, shared)
-
-
-def _off_policy(
-    lab: Lab,
-    algorithm: str,
-    updates: int,
-    weights: dict[str, Any],
-    changes: dict[str, Any],
-    shared: bool,
-) -> Experiment:
-    # One more step where a framework learns from the step behind learning_starts on.
-    late = _first_update(lab, algorithm, weights, changes)
-    warm_up = _AMONG if shared else ROWS
-    # Cut from one world, so that both have the same numbers.
-    whole, steps = _world(lab, algorithm, warm_up + _LATEST + updates), warm_up + late + updates - 1
-    ends, among = whole.ends[:steps], _AMONG if shared else 0
-    world = dataclasses.replace(whole, rewards=whole.rewards[:steps], ends=ends, among=among)
-    common: dict[str, Any] = {"adam_eps": 1e-8, "tau": 0.005, "gamma": 0.99}
-    name = f"twins {algorithm} {updates}"
-    settings = {**common, **changes, "buffer_size": 4 * MOST}
-    return setups.off_policy(name, algorithm, world, weights, 0, warm_up, **settings)
-
-
-def _world(lab: Lab, algorithm: str, steps: int) -> Dictation:
-    if ALGORITHMS[algorithm].actions == "discrete":
-        return setups.choosing(lab, steps)
-    world = setups.dictation(lab, steps)
-    # Numbers that stay the same where an action is brought to another range and back.
-    world.random_actions[:] = np.floor(world.random_actions * _GRAINS) / _GRAINS
-    return world
-
-
-def _first_update(lab: Lab, algorithm: str, weights: Any, changes: dict[str, Any]) -> int:
-    """How many steps behind the warm-up a framework's first update comes."""
-    world = _world(lab, algorithm, ROWS + _LATEST)
-    probe = setups.off_policy(f"twins {algorithm} first", algorithm, world, weights, 0, **changes)
-    steps = lab.run(probe).record.steps
-    if not steps:
-        raise SpecError(f"framework={lab.adapter.name} made no update of {algorithm}.")
-    return steps[0].env_steps - ROWS
-
-
-def _ppo(lab: Lab, updates: int, shared: bool) -> Experiment:
-    """Each rollout is learned from in four updates; no episode ends by a time limit."""
-    whole = setups.dictation(lab, _PPO_STEPS)
-    steps = updates // _PPO_UPDATES * ppo.ROLLOUT
-    ends = np.where(whole.ends > 0, TERMINATED, 0)[:steps]
-    world = dataclasses.replace(whole, rewards=whole.rewards[:steps], ends=ends)
-    common: dict[str, Any] = {"learning_rate": _RATE, "adam_eps": 1e-5}
-    experiment = ppo.experiment(lab, f"twins {updates}", world, **common)
-    return dataclasses.replace(experiment, snapshots=0)
-
-
-_PPO_UPDATES = 4  # two minibatches in each of two epochs
-_PPO_STEPS = (MOST // _PPO_UPDATES + 1) * ppo.ROLLOUT
-
-UNITS = {"ppo": _PPO_UPDATES}
-"""Updates that come together, where it is not one."""
-EXPERIMENTS: dict[str, Callable[[Lab, int, bool], Experiment]] = {
-    "ppo": _ppo,
-    "td3": _td3,
-    "sac": _sac,
-}
-EXPERIMENTS |= {"ddpg": _ddpg, "dqn": _dqn}

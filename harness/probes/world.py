@@ -166,6 +166,20 @@ class World:
             numbers, self._turns = numbers + 7 * self._turns, self._turns + 1
         return low + numbers % (high - low)
 
+    def numbers(self, kind: str, count: int) -> Array:
+        """What stands for `count` random numbers of a library's own generator.
+
+        Args:
+            kind: `normal` or `uniform`.
+            count: As many as there are actions are for one action, others for batches.
+        """
+        d = self.dictation
+        if kind == "uniform":
+            return np.resize(d.random_actions[self.row], count)
+        if count == len(d.low):
+            return np.asarray(d.acting_noise[self.row])
+        return np.resize(d.noise(self.steps), count)
+
     def compared(self, threshold: float) -> None:
         """Notes what a coin was compared with."""
         self.thresholds.append((self.steps, threshold))

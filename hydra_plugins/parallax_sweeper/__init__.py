@@ -5,7 +5,7 @@ takes minutes for a large study; our launchers check every run before they start
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,17 +25,23 @@ class OnceSweeper(Sweeper):
     """Hands every combination to the launcher, in the order of the command line."""
 
     def __init__(
-        self, max_batch_size: int | None = None, params: Mapping[str, Any] | None = None
+        self,
+        max_batch_size: int | None = None,
+        params: Mapping[str, Any] | None = None,
+        parts: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         """Called by Hydra.
 
         Args:
             max_batch_size: How many runs the launcher gets at a time; None for all.
             params: Values by name that a configuration file sweeps; the command line wins.
+            parts: Values by name, of each part of a study that is more than one grid, beside
+                `params`. The command line picks from what the parts have.
         """
         super().__init__()
         self._batch = max_batch_size
         self._params = dict(params or {})
+        self._parts = [dict(part) for part in parts or [{}]]
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -51,13 +57,11 @@ class OnceSweeper(Sweeper):
         """Starts all runs; returns what the launcher does of each batch.
 
         Raises:
-            HydraException: A value stands for an endless choice, such as `interval(0,1)`.
+            HydraException: A value stands for an endless choice, such as `interval(0,1)`, or no
+                part of the study has what the command line asks for.
         """
-        assert self.config is not None and self.hydra_context is not None
-        words = [*(f"{name}={value}" for name, value in self._params.items()), *arguments]
-        parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
-        choices = {o.get_key_element(): _values(o) for o in parser.parse_overrides(words)}
-        runs = [list(run) for run in itertools.product(*choices.values())]
+        assert self.config is not None
+        runs = self._runs(arguments)
         folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, folder / "multirun.yaml")
@@ -68,6 +72,55 @@ class OnceSweeper(Sweeper):
                 _ = result.return_value  # raises what the run raised
             returned.append(results)
         return returned
+
+    def _runs(self, arguments: Sequence[str]) -> list[list[str]]:
+        """The combinations of all parts, each once."""
+        general, asked = self._choices(_words(self._params)), self._choices(arguments)
+        parts = [self._choices(_words(part)) for part in self._parts]
+        left = [part for one in parts if (part := _picked(one, asked)) is not None]
+        if not left:
+            raise HydraException(_not_there(parts, asked))
+        grids = (itertools.product(*{**general, **asked, **part}.values()) for part in left)
+        runs = {frozenset(run): list(run) for run in itertools.chain.from_iterable(grids)}
+        return list(runs.values())
+
+    def _choices(self, words: Sequence[str]) -> dict[str, list[str]]:
+        assert self.hydra_context is not None
+        parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
+        return {o.get_key_element(): _values(o) for o in parser.parse_overrides(list(words))}
+
+
+Choices = dict[str, list[str]]
+
+
+def _words(values: Mapping[str, Any]) -> list[str]:
+    return [f"{name}={value}" for name, value in values.items()]
+
+
+def _picked(part: Choices, asked: Choices) -> Choices | None:
+    """What is left of a part; None where it has nothing of what is asked for."""
+    picked = {
+        name: [value for value in asked[name] if value in values] if name in asked else values
+        for name, values in part.items()
+    }
+    return picked if all(picked.values()) else None
+
+
+def _not_there(parts: Sequence[Choices], asked: Choices) -> str:
+    named = sorted({name for part in parts for name in part if name in asked})
+    known = [
+        f"{name}: {_listed(value for part in parts for value in part.get(name, ()))}"
+        for name in named
+    ]
+    wanted = [f"{name}={_listed(asked[name], ',')}" for name in named]
+    return (
+        f"No part of the study has {' '.join(wanted)}. Its parts have {'; '.join(known)}. "
+        "hydra.sweeper.parts=null leaves the parts away."
+    )
+
+
+def _listed(overrides: Iterable[str], between: str = ", ") -> str:
+    return between.join(dict.fromkeys(word.partition("=")[2] for word in overrides))
 
 
 def _values(override: Override) -> list[str]:
@@ -100,11 +153,13 @@ class OnceSweeperConf:
     Attributes:
         max_batch_size: How many runs the launcher gets at a time; null for all.
         params: Values by name, as on the command line.
+        parts: The same for each part of a study that is more than one grid.
     """
 
     _target_: str = "hydra_plugins.parallax_sweeper.OnceSweeper"
     max_batch_size: int | None = None
     params: dict[str, Any] | None = None
+    parts: list[dict[str, Any]] | None = None
 
 
 ConfigStore.instance().store(

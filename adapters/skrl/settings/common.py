@@ -44,7 +44,8 @@ def actor_critic(t: Translation, hp: OffPolicy, cfg: str, *rates: str) -> None:
     """The same with a policy of its own; `rates` are the step sizes in upstream's order."""
     off_policy(t, hp, cfg)
     option = f"{cfg}.learning_rate"
-    t.aligned(rates[0], option, [t.value(rate) for rate in rates], "policy, critics, temperature")
+    told = ", ".join(rate.removesuffix("_learning_rate") for rate in rates)
+    t.aligned(rates[0], option, [t.value(rate) for rate in rates], told)
     for rate in rates[1:]:
         t.part_of(rate, option)
     t.constant("env_steps_per_round", 1, "the agents update after each step")

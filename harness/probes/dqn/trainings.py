@@ -7,7 +7,7 @@ import numpy as np
 
 from harness.probes import setups
 from harness.probes.lab import Experiment, Lab, Run
-from harness.probes.networks import HIDDEN, single
+from harness.probes.networks import single
 from harness.probes.results import Array
 from harness.probes.setups import CHOICES, OBSERVATIONS, ROWS
 from harness.probes.world import Dictation
@@ -45,7 +45,6 @@ PLAIN: dict[str, Any] = {
     "double_q": False,
     "max_grad_norm": None,
     "target_update_interval": NEVER,
-    "hidden_sizes": (120, 84),
 }
 """Random actions, and the paper's target from a network that stays as it is."""
 
@@ -126,7 +125,7 @@ def rewarded(lab: Lab) -> Run:
 def dueling(lab: Lab) -> Run:
     """Some updates of a network with heads for the value and the advantages."""
     experiment = _update(lab, "dueling", 3, dueling=True)
-    (first, second), generator = HIDDEN["dqn"][0], np.random.default_rng([lab.seed, 3])
+    (first, second), generator = setups.sizes(lab, "dqn"), np.random.default_rng([lab.seed, 3])
     shapes = {"0": (first, OBSERVATIONS)} | {
         name: shape
         for head, size in (("advantage", CHOICES), ("value", 1))
@@ -261,5 +260,6 @@ def _experiment(
     **changes: Any,
 ) -> Experiment:
     networks = setups.weights(lab, "dqn") if weights is None else weights
-    settings = {"learning_starts": ROWS, **PLAIN, **changes}
+    hidden = {"hidden_sizes": setups.sizes(lab, "dqn")}
+    settings = {"learning_starts": ROWS, **PLAIN, **hidden, **changes}
     return setups.off_policy(f"dqn {name}", "dqn", world, networks, snapshots, **settings)

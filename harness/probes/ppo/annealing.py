@@ -26,7 +26,7 @@ BRACKET = 0.004
 
 def _learning_rates(lab: Lab) -> Measurement:
     run = trainings.annealing(lab, "learning_rate_schedule")
-    rates = np.array([step.settings["policy"]["lr"] for step in run.record.steps])
+    rates = np.array([step.settings["policy"]["lr"] for step in readings.gradient_steps(run)])
     value = rates / run.hyperparameters.learning_rate
     axis = Axis("gradient step", np.arange(1.0, len(value) + 1))
     return Measurement(value, np.repeat(LEFT, ANNEALED_EPOCHS), axis)
@@ -89,11 +89,12 @@ def _clipped(run: Run, rollout: int, step: Step) -> tuple[Array, NDArray[np.bool
     # How far ratios are on the side where they are clipped, whether they are, and that side.
     ratio = np.exp(readings.log_ratio(run, step, rollout))
     rows = readings.rows_of(run, step, rollout)
-    weight = run.record.stored["advantages"] if rollout == 0 else readings.advantages(run, rollout)
-    weight = weight[rows]
+    weight = readings.advantage_weights(run, rollout)[rows]
     slope, _ = readings.surrogate_slope(run, step, rollout)
     # Some compute advantages anew in each epoch: rows count whose sign that does not change.
     anew = readings.advantages_of(step.before, readings.transitions(run, rollout))[rows]
+    # Standardising them once changes signs for good.
+    anew = weight if readings.weights_told(run, rollout) is not None else anew
     heavy = (np.abs(weight) > 0.1 * np.abs(weight).max()) & (weight * anew > 0)
     side = np.sign(weight)[heavy]
     clipped = (np.abs(slope) < 1e-2 * np.abs(weight * ratio))[heavy]

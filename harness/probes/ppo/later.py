@@ -22,7 +22,8 @@ def _over(read: Callable[[Run, Step, int], Pair]) -> Callable[[Lab], Measurement
         found = []
         for number, _ in readings.rollouts(run):
             collected = (number + 1) * run.hyperparameters.rollout_steps
-            steps = [s for s in run.record.steps if s.before and s.env_steps == collected]
+            every = readings.gradient_steps(run)
+            steps = [s for s in every if s.before and s.env_steps == collected]
             found += [read(run, step, number) for step in steps]
         value, expected = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
         return Measurement(value, expected)
@@ -33,7 +34,8 @@ def _over(read: Callable[[Run, Step, int], Pair]) -> Callable[[Lab], Measurement
 def _policy(run: Run, step: Step, rollout: int) -> Pair:
     rows = readings.rows_of(run, step, rollout)
     ratio = np.exp(readings.log_ratio(run, step, rollout))
-    weight = readings.advantages(run, rollout)[rows]
+    told = readings.weights_told(run, rollout)
+    weight = (readings.advantages(run, rollout) if told is None else told)[rows]
     slope, _ = readings.surrogate_slope(run, step, rollout)
     return slope, formulas.surrogate_slope(weight, ratio, CLIP)
 

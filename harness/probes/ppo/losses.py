@@ -44,7 +44,7 @@ def _surrogate(lab: Lab) -> Measurement:
     ratio = np.exp(np.concatenate([readings.log_ratio(run, step) for step in steps]))
     rows = np.concatenate([rows_of(run, step) for step in steps])
     measured = np.concatenate([readings.surrogate_slope(run, step)[0] for step in steps])
-    weight = run.record.stored["advantages"][rows]
+    weight = readings.advantage_weights(run)[rows]
     plain, inside = weight * ratio, np.abs(ratio - 1) <= CLIP
     expected = formulas.surrogate_slope(weight, ratio, CLIP)
     others = {
@@ -119,7 +119,7 @@ def _value_loss(lab: Lab) -> Measurement:
 
 
 def _value_clipping(lab: Lab) -> Measurement:
-    run = trainings.long(lab)
+    run = trainings.long_and_clipped(lab)
     steps, factor = readings.later(run), float(np.median(readings.value_factor(run)))
     rows = np.concatenate([rows_of(run, step) for step in steps])
     seen = readings.observations(run)
@@ -152,10 +152,14 @@ def _total(lab: Lab) -> Measurement:
     seen = readings.observations(run)[rows]
     errors = readings.values(step.before, seen) - stored["returns"][rows]
     bonus = formulas.gaussian_entropy(step.before["policy.log_std"])
-    policy, value = -stored["advantages"][rows].mean(), VF * float(np.mean(errors**2))
+    weight = readings.advantage_weights(run)[rows]
+    policy, value = -weight.mean(), VF * float(np.mean(errors**2))
     others = {"half the value loss": np.array([policy + value / 2 - ENTROPY * bonus])}
     expected = np.array([policy + value - ENTROPY * bonus])
-    return Measurement(np.array([run.record.losses[0].value]), expected, alternatives=others)
+    # Where policy and value have optimisers apart, the loss of each is differentiated by itself.
+    first = {loss.steps: loss.value for loss in reversed(run.record.losses)}
+    total = sum(first[number] for number in range(len(readings.updates(run)[0])))
+    return Measurement(np.array([total]), expected, alternatives=others)
 
 
 def _gradient_clipping(lab: Lab) -> Measurement:
@@ -231,11 +235,14 @@ def _approximate_kl(lab: Lab) -> Measurement:
         "half the mean of (log r)^2": np.array([0.5 * np.mean(log_ratio**2)]),
     }
     expected = np.array([formulas.kl_estimate(log_ratio)])
+    # In the first pass policies are the same.
+    others["the mean of both passes"] = expected / 2
     return Measurement(np.array(reported[-1:]), expected, alternatives=others)
 
 
 def _early_stopping(lab: Lab) -> Measurement:
-    return Measurement(np.array([float(len(trainings.early(lab).record.steps))]), np.ones(1))
+    taken = len(readings.updates(trainings.early(lab)))
+    return Measurement(np.array([float(taken)]), np.ones(1))
 
 
 def _limit(lab: Lab) -> Measurement:
@@ -244,7 +251,7 @@ def _limit(lab: Lab) -> Measurement:
     divergence = formulas.kl_estimate(readings.log_ratio(free, kept(free, 1)))
 
     def steps(share: float) -> int:
-        return len(trainings.whole_batches(lab, target_kl=divergence / share).record.steps)
+        return len(readings.updates(trainings.whole_batches(lab, target_kl=divergence / share)))
 
     stopped = steps(2 * LAST)
     for limit in KNOWN:

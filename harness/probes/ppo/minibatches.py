@@ -60,13 +60,13 @@ def _copies(lab: Lab) -> Measurement:
 
 
 def _counted(run: Run) -> np.ndarray:
-    steps = run.record.steps
+    steps = readings.gradient_steps(run)
     first = steps[0].env_steps if steps else -1
     return np.array([float(len(run.transitions)), float(first), float(len(steps))])
 
 
 def _sizes(run: Run, expected: list[float]) -> Measurement:
-    steps = run.record.steps
+    steps = readings.gradient_steps(run)
     epoch = steps[: max(1, len(steps) // run.hyperparameters.epochs)]
     sizes = np.array([float(len(step.observations)) for step in epoch])
     return Measurement(sizes, np.array(expected))

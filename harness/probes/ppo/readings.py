@@ -3,6 +3,7 @@
 Rollouts are numbered from 0; `step` is always an optimiser step of which gradients were kept.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,8 +16,34 @@ from harness.probes.lab import Run
 from harness.probes.networks import TANH, output, output_gradient
 from harness.probes.ppo.trainings import GAMMA, LAMBDA
 from harness.probes.probe import Measurement, Unmeasured
+from harness.probes.readings import together
 from harness.probes.results import Array, Axis
 from harness.probes.world import TERMINATED, Transition
+
+BOTH = {"policy", "value"}
+"""Networks that learn from a minibatch."""
+
+
+def updates(run: Run) -> list[tuple[Step, ...]]:
+    """Optimiser steps by minibatch: one, or two where policy and value have optimisers apart."""
+    return run.once("ppo updates", lambda: _updates(run))
+
+
+def _updates(run: Run) -> list[tuple[Step, ...]]:
+    found: list[tuple[Step, ...]] = []
+    for step in run.record.steps:
+        last = found[-1] if found else ()
+        moved = {network for earlier in last for network in earlier.networks}
+        if moved and moved < BOTH and set(step.networks) == BOTH - moved:
+            found[-1] = (*last, step)
+        else:
+            found.append((step,))
+    return found
+
+
+def gradient_steps(run: Run) -> list[Step]:
+    """One step per minibatch, of both networks."""
+    return run.once("ppo steps", lambda: [functools.reduce(together, u) for u in updates(run)])
 
 
 def kept(run: Run, number: int) -> Step:
@@ -25,7 +52,7 @@ def kept(run: Run, number: int) -> Step:
     Raises:
         Unmeasured: There were fewer.
     """
-    steps = [step for step in run.record.steps if step.before]
+    steps = [step for step in gradient_steps(run) if step.before]
     if number >= len(steps):
         raise Unmeasured(f"its optimiser took only {len(steps)} steps")
     return steps[number]
@@ -42,9 +69,23 @@ def rollouts(run: Run) -> list[tuple[int, Mapping[str, NDArray[Any]]]]:
     return list(enumerate(run.record.rollouts))
 
 
+def weights_told(run: Run, rollout: int = 0) -> Array | None:
+    """What advantages of a rollout became before it was cut, float[steps]; None where unchanged."""
+    kept = run.record.rollouts[rollout] if run.record.rollouts else run.record.stored
+    return kept.get("advantage_weights")
+
+
+def advantage_weights(run: Run, rollout: int = 0) -> Array:
+    """What weighs the steps of a rollout in the policy loss, float[steps]: stored advantages."""
+    told = weights_told(run, rollout)
+    if told is not None:
+        return told
+    return run.record.stored["advantages"] if rollout == 0 else advantages(run, rollout)
+
+
 def later(run: Run) -> list[Step]:
     """All kept optimiser steps but the first."""
-    return [step for step in run.record.steps if step.before][1:]
+    return [step for step in gradient_steps(run) if step.before][1:]
 
 
 def rows_of(run: Run, step: Step, rollout: int = 0) -> NDArray[np.intp]:

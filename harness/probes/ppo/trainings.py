@@ -25,6 +25,8 @@ AWAY = np.float32(5.0)
 """Where values lie in the long training."""
 LOUD = 1e3
 """What rewards are multiplied by to see whether gradients are clipped."""
+SNAPSHOTS = 40
+"""Optimiser steps to keep in full: two per minibatch where both networks have their own."""
 PLAIN: dict[str, Any] = {
     "rollout_steps": ROLLOUT,
     "minibatch_size": MINIBATCH,
@@ -40,7 +42,7 @@ PLAIN: dict[str, Any] = {
     "vf_coef": VF,
     "max_grad_norm": None,
 }
-"""Settings that every framework takes, with large steps, so that the second differs."""
+"""Settings that frameworks take, with large steps, so that the second differs."""
 
 
 def update(lab: Lab) -> Run:
@@ -88,24 +90,40 @@ def normalising(lab: Lab) -> Run:
 
 
 def long(lab: Lab) -> Run:
-    """Many minibatches of one epoch, so that there are ratios of all sizes; clipped values.
+    """Many minibatches of one epoch, so that there are ratios of all sizes.
 
-    Values lie so far from 0 that a small error in one takes it across the bounds of its change;
-    rewards are what leaves errors and advantages as they would be around 0.
+    Changes of values are clipped where the framework takes that.
     """
+    takes = lab.accepts("ppo", {"value_clip_range": CLIP}, LONG_MINIBATCHES * LONG_MINIBATCH)
+    return lab.run(_long(lab, CLIP if takes else None))
+
+
+def long_and_clipped(lab: Lab) -> Run:
+    """The same with clipped changes of values.
+
+    Raises:
+        SpecError: The framework refuses that.
+    """
+    return lab.run(_long(lab, CLIP))
+
+
+def _long(lab: Lab, value_clip_range: float | None) -> Experiment:
+    # Values lie so far from 0 that a small error in one takes it across the bounds of its change;
+    # rewards are what leaves errors and advantages as they would be around 0.
     rollout = LONG_MINIBATCHES * LONG_MINIBATCH
     changes: dict[str, Any] = {
         "rollout_steps": rollout,
         "minibatch_size": LONG_MINIBATCH,
         "epochs": 1,
         "learning_rate": 0.006,
-        "value_clip_range": CLIP,
+        "value_clip_range": value_clip_range,
     }
     world = _terminating(lab, rollout)
     world.rewards[:] += AWAY * (1 - GAMMA * (world.ends == 0))
-    made = experiment(lab, "long", world, **changes)
+    name = "long" if value_clip_range else "long, values not clipped"
+    made = experiment(lab, name, world, **changes)
     weights = {**made.weights, "value.out.bias": made.weights["value.out.bias"] + AWAY}
-    return lab.run(dataclasses.replace(made, weights=weights))
+    return dataclasses.replace(made, weights=weights)
 
 
 def entropic(lab: Lab) -> Run:
@@ -182,12 +200,22 @@ def experiment(
         n_envs: Copies of the environment.
         changes: Hyperparameters that differ from `PLAIN`.
     """
-    settings = {key: value for key, value in (PLAIN | changes).items() if key not in own}
+    settings = {k: v for k, v in (plain(lab) | changes).items() if k not in own}
     world = _terminating(lab, settings["rollout_steps"]) if world is None else world
     # Numbers that are drawn with replacement come twice, as permutations' do not.
     world = dataclasses.replace(world, repeated=2)
     weights = setups.weights(lab, "ppo")
-    return Experiment(f"ppo {name}", "ppo", world, settings, weights, snapshots=20, n_envs=n_envs)
+    return Experiment(f"ppo {name}", "ppo", world, settings, weights, SNAPSHOTS, n_envs)
+
+
+def plain(lab: Lab) -> dict[str, Any]:
+    """`PLAIN`, with standardised advantages where a framework has no others."""
+
+    def choose() -> dict[str, Any]:
+        standardised = PLAIN | {"normalize_advantage": True}
+        return PLAIN if lab.accepts("ppo", PLAIN, ROLLOUT) else standardised
+
+    return lab.once("ppo plain", choose)
 
 
 def _terminating(lab: Lab, steps: int) -> Dictation:

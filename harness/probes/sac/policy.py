@@ -10,7 +10,7 @@ from harness.probes.probe import Measurement, Probe, listed, relation
 from harness.probes.readings import critic_updates, critics
 from harness.probes.results import Array, Axis, Comparison
 from harness.probes.sac import trainings
-from harness.probes.sac.std import STD, measured_std
+from harness.probes.sac.std import STD, measured_std, squashes
 from harness.probes.sac.trainings import FIRST_PAPER, OUTPUTS
 from harness.probes.sac.update import temperature
 from harness.probes.setups import HALF, HIGH, LOW
@@ -19,6 +19,7 @@ RAW = np.arange(-25.0, 8.01, 0.5)
 """Inputs of the standard-deviation map."""
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 """Bounds in the code of SAC's authors."""
+UNSQUASHED = "that of a Gaussian: actions are not squashed"
 
 
 def _std_map(lab: Lab) -> Measurement:
@@ -36,7 +37,9 @@ def _action(lab: Lab) -> Measurement:
     run = trainings.acting(lab)
     x = OUTPUTS + STD * run.experiment.dictation.acting_noise[:, 0]
     expected = (LOW[0] + HIGH[0]) / 2 + HALF * np.tanh(x)
-    return Measurement(run.actions()[:, 0], expected, Axis("output", OUTPUTS))
+    text = "a Gaussian sample that is not squashed, cut at the bounds"
+    others = {text: np.clip(x, LOW[0], HIGH[0])}
+    return Measurement(run.actions()[:, 0], expected, Axis("output", OUTPUTS), others)
 
 
 def _log_prob(lab: Lab) -> Measurement:
@@ -44,17 +47,18 @@ def _log_prob(lab: Lab) -> Measurement:
     expected, inside = _expected(noise, HALF), _expected(noise, 1.0)
     text = "that of the action before it is scaled to its range: {:+.3f}"
     apart = float(np.mean(inside - expected))
-    return Measurement(value, expected, alternatives={text.format(apart): inside})
+    others = {text.format(apart): inside, UNSQUASHED: _gaussian(noise)}
+    return Measurement(value, expected, alternatives=others)
 
 
 def _squash_correction(lab: Lab) -> Measurement:
     value, noise = _shown(trainings.squash(lab))
-    still = np.zeros_like(noise)
-    others = {
-        "not corrected for squashing": formulas.normal_log_prob(STD * noise, still, still + STD)
-    }
+    text = "not corrected for squashing" if squashes(lab) else UNSQUASHED
     return Measurement(
-        value, _expected(noise, 1.0), Axis("distance from the mean", trainings.tails()), others
+        value,
+        _expected(noise, 1.0),
+        Axis("distance from the mean", trainings.tails()),
+        {text: _gaussian(noise)},
     )
 
 
@@ -63,6 +67,11 @@ def _shown(run: Run) -> tuple[Array, Array]:
     target = critics(run, critic_updates(run)[0]).target
     value = -target / (run.hyperparameters.gamma * temperature(run.weights))
     return value, run.experiment.dictation.batch_noise[: len(target)]
+
+
+def _gaussian(noise: Array) -> Array:
+    still = np.zeros_like(noise)
+    return formulas.normal_log_prob(STD * noise, still, still + STD)
 
 
 def _expected(noise: Array, half_range: float) -> Array:

@@ -14,6 +14,8 @@ from harness.probes.results import Array
 NUDGE = 0.02
 SEARCH = ((3.0, 13), (0.3, 7), (0.02, 5), (0.001, 3))
 """Half widths and numbers of points, each within the error of the interpolation before."""
+MIDDLE, NOISE = -1.0, 0.3
+"""Where the search begins, and the standard normal number that the policy acts with in it."""
 STD = 0.6
 """Standard deviation that all implementations are given where it is not the question."""
 
@@ -21,8 +23,9 @@ STD = 0.6
 def measured_std(lab: Lab, raw: Array, name: str) -> Array:
     """The policy's standard deviation where its network puts out `raw`.
 
-    The policy acts with mean 0 and dictated noise e, so the action is tanh(std e). Where that
-    is too small for float32, the noise is enlarged and the training repeated.
+    The policy acts with mean 0 and dictated noise e, so the action is tanh(std e), or std e where
+    it is not squashed. Where that is too small for float32, the noise is enlarged and the training
+    repeated.
     """
     noise = np.full_like(raw, NUDGE)
     for repeat in range(5):
@@ -32,7 +35,16 @@ def measured_std(lab: Lab, raw: Array, name: str) -> Array:
             break
         # Below 1e-6 the action says no more than that it is small.
         noise[small] *= np.where(actions < 1e-6, 1e4, 0.2 / np.maximum(actions, 1e-6))[small]
-    return np.asarray(np.arctanh(np.minimum(actions, 1 - 1e-7)) / noise)
+    return _before_squashing(lab, actions) / noise
+
+
+def squashes(lab: Lab) -> bool:
+    """Whether tanh squashes what the policy draws: then no action is beyond 1, however wide."""
+    return lab.once("squashes", lambda: bool(_first_search(lab)[1].max() <= 1))
+
+
+def _before_squashing(lab: Lab, actions: Array) -> Array:
+    return np.arctanh(np.minimum(actions, 1 - 1e-7)) if squashes(lab) else actions
 
 
 def raw_for(lab: Lab, std: float) -> float:
@@ -41,13 +53,22 @@ def raw_for(lab: Lab, std: float) -> float:
 
 
 def _search(lab: Lab, std: float) -> float:
-    raw, noise = -1.0, 0.3
+    raw = MIDDLE
     for width, points in SEARCH:
-        grid = single(np.linspace(raw - width, raw + width, points))
-        name = f"sac std within {width}"
-        actions = np.minimum(np.abs(_acts(lab, grid, np.full_like(grid, noise), name)), 1 - 1e-7)
-        raw = float(np.interp(np.log(std), np.log(np.arctanh(actions) / noise), grid))
+        grid, actions = _searched(lab, raw, width, points)
+        raw = float(np.interp(np.log(std), np.log(_before_squashing(lab, actions) / NOISE), grid))
     return raw
+
+
+def _first_search(lab: Lab) -> tuple[Array, Array]:
+    return _searched(lab, MIDDLE, *SEARCH[0])
+
+
+def _searched(lab: Lab, raw: float, width: float, points: int) -> tuple[Array, Array]:
+    # What the network puts out, and how large actions are there.
+    grid = single(np.linspace(raw - width, raw + width, points))
+    name = f"sac std within {width}"
+    return grid, np.abs(_acts(lab, grid, np.full_like(grid, NOISE), name))
 
 
 AROUND, POINTS = 1.5, 31
@@ -62,8 +83,8 @@ def std_near(lab: Lab) -> Callable[[Array], Array]:
 def _near(lab: Lab) -> Callable[[Array], Array]:
     middle = raw_for(lab, STD)
     grid = single(np.linspace(middle - AROUND, middle + AROUND, POINTS))
-    actions = np.abs(_acts(lab, grid, np.full_like(grid, 0.3), "sac std around"))
-    known = interpolate.CubicSpline(grid, np.log(np.arctanh(actions) / 0.3))
+    actions = np.abs(_acts(lab, grid, np.full_like(grid, NOISE), "sac std around"))
+    known = interpolate.CubicSpline(grid, np.log(_before_squashing(lab, actions) / NOISE))
     return lambda raw: np.exp(known(raw))
 
 

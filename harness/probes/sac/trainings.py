@@ -10,7 +10,7 @@ from harness.probes import setups
 from harness.probes.lab import Experiment, Lab, Run
 from harness.probes.networks import single
 from harness.probes.results import Array
-from harness.probes.sac.std import STD, same_policy, std_near
+from harness.probes.sac.std import STD, same_policy, squashes, std_near
 from harness.probes.setups import HIGH, LOW, NARROW_HIGH, NARROW_LOW, ROWS
 from harness.probes.world import Dictation
 
@@ -64,7 +64,7 @@ def _update(lab: Lab, name: str, more: int = 9, rates: Mapping[str, Any] = LEARN
     world = dataclasses.replace(world, turning=True)
     changes = {**rates, "policy_delay": 1}
     experiment = setups.off_policy(name, "sac", world, weights, 24, **changes)
-    return dataclasses.replace(experiment, std=std_near(lab))
+    return dataclasses.replace(experiment, std=std_near(lab), squashed=squashes(lab))
 
 
 def wide(lab: Lab) -> Run:
@@ -132,7 +132,8 @@ def quiet_and_noisy(lab: Lab) -> list[Run]:
         weights = same_policy(lab, setups.weights(lab, "sac"))
         changes = {**FROZEN, "policy_delay": 1}
         name = f"sac noise {spread}"
-        runs.append(lab.run(setups.off_policy(name, "sac", world, weights, 4, **changes)))
+        experiment = setups.off_policy(name, "sac", world, weights, 4, **changes)
+        runs.append(lab.run(dataclasses.replace(experiment, squashed=squashes(lab))))
     return runs
 
 

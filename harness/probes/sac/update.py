@@ -42,6 +42,8 @@ def sample(run: Run, step: Step, observations: Array) -> tuple[Array, Array]:
     if run.experiment.std is not None:
         std = run.experiment.std(output(step.before, "policy", observations, RELU, "std"))
     x = mean + std * noise_of(run, step, len(mean))
+    if not run.experiment.squashed:
+        return x, formulas.normal_log_prob(x, mean, std)
     return np.tanh(x), formulas.squashed_log_prob(x, mean, std)
 
 
@@ -113,12 +115,31 @@ def policy_terms(
     weights, seen = step.before if critics_then is None else critics_then, step.observations
     gradient = output_gradient(step.gradients, step.before, "policy", seen, RELU, "mean").ravel()
     action, _ = sample(run, step, seen)
-    smaller, larger = critic_slopes(weights, seen, action)
-    inner, heat = 1 - action**2, temperature(start_of_update(run, step))
-    terms = (2 * heat * action, -inner * smaller, -inner * larger)
+    slopes = critic_slopes(weights, seen, action)
+    heat = temperature(start_of_update(run, step))
+    if run.experiment.squashed:
+        inner = 1 - action**2
+        terms = (2 * heat * action, *(-inner * slope for slope in slopes))
+    else:
+        pull = output_gradient(step.gradients, step.before, "policy", seen, RELU, "std").ravel()
+        gradient = np.concatenate([gradient, pull])
+        terms = _terms_by_both(run, step, heat, slopes)
     basis = np.stack([term.ravel() / len(action) for term in terms], axis=1)
     found = np.linalg.lstsq(basis, gradient, rcond=None)[0]
     return np.asarray(found, float), float(np.abs(basis @ found - gradient).max())
+
+
+def _terms_by_both(
+    run: Run, step: Step, heat: float, slopes: tuple[Array, Array]
+) -> tuple[Array, ...]:
+    # Without squashing the entropy does not depend on means: by means, then by the other output.
+    raw = output(step.before, "policy", step.observations, RELU, "std")
+    map_of, nudge = run.experiment.std, 1e-4
+    assert map_of is not None
+    log_slope = (np.log(map_of(raw + nudge)) - np.log(map_of(raw - nudge))) / (2 * nudge)
+    spread = map_of(raw) * noise_of(run, step, len(raw)) * log_slope
+    entropy = np.stack([np.zeros_like(raw), -heat * log_slope])
+    return entropy, *(np.stack([-slope, -slope * spread]) for slope in slopes)
 
 
 QUESTIONS = critics.Questions(

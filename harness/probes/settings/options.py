@@ -21,7 +21,7 @@ def _base(lab: Lab, algorithm: str) -> Experiment:
     name = f"{algorithm} options"
     if algorithm == "ppo":
         world = setups.dictation(lab, ROLLOUTS * ppo_runs.ROLLOUT)
-        changes = {**ppo_runs.PLAIN, "value_clip_range": None}
+        changes = {**ppo_runs.plain(lab), "value_clip_range": None}
         return Experiment(name, algorithm, world, changes)
     world = setups.dictation(lab, setups.ROWS + 6)
     return setups.off_policy(name, algorithm, world, {})

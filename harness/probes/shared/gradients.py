@@ -9,7 +9,7 @@ from harness.probes.contract import Parameters, Step
 from harness.probes.lab import Lab, Run
 from harness.probes.networks import ACTIVATIONS, HIDDEN, Activation, back_propagated, features
 from harness.probes.probe import Measurement, Probe, Unmeasured, Words, listed
-from harness.probes.readings import UPDATES, batch, critic_updates, steps_of
+from harness.probes.readings import UPDATES, batch, check_own, critic_updates, steps_of
 from harness.probes.results import Array, Axis, Comparison
 
 GRID = np.linspace(-3.0, 3.0, 25)
@@ -31,6 +31,7 @@ def probes(
     two = networks[:2]
 
     def activations(lab: Lab) -> Measurement:
+        check_own(run(lab), *two)
         found = [_activation(run(lab), n) for n in two]
         value = np.concatenate([_values(name) for name in found])
         axis = Axis("input; " + ", then ".join(two), np.tile(GRID, len(two)))

@@ -61,31 +61,33 @@ def probes(algorithm: str, own: Own, start: Start) -> Sequence[Probe]:
         units = np.array([float(len(weights[name])) for name in names])
         return Measurement(units, np.array(start.sizes, float))
 
+    def there(lab: Lab) -> list[str]:
+        # A policy whose deviation is a parameter has no layer for it.
+        return [name for name in layers if f"{name}.weight" in created(lab)[0]]
+
+    def listing(found: Mapping[str, float]) -> Array:
+        return np.array([found.get(name, np.nan) for name in layers])
+
     def gains(lab: Lab) -> Measurement:
-        arrays = [[w[f"{name}.weight"] for w in created(lab)] for name in layers]
-        value = np.array([np.sqrt(np.mean(np.square(a))) for a in arrays])
-        expected = np.array(
-            [start.gain(n, a[0].shape) for n, a in zip(layers, arrays, strict=True)]
-        )
-        return Measurement(value, expected)
+        arrays = {name: [w[f"{name}.weight"] for w in created(lab)] for name in there(lab)}
+        value = {name: float(np.sqrt(np.mean(np.square(a)))) for name, a in arrays.items()}
+        expected = {name: start.gain(name, a[0].shape) for name, a in arrays.items()}
+        return Measurement(listing(value), listing(expected))
 
     def biases(lab: Lab) -> Measurement:
-        value = [
-            np.sqrt(np.mean([_scaled_biases(w, name) ** 2 for w in created(lab)]))
-            for name in layers
-        ]
-        inputs = {name: created(lab)[0][f"{name}.weight"].shape[1] for name in layers}
+        value = {
+            name: float(np.sqrt(np.mean([_scaled_biases(w, name) ** 2 for w in created(lab)])))
+            for name in there(lab)
+        }
+        inputs = {name: created(lab)[0][f"{name}.weight"].shape[1] for name in there(lab)}
         bias = start.bias
-        due = [bias(name, size) if callable(bias) else bias for name, size in inputs.items()]
-        return Measurement(np.array(value), np.array(due))
+        due = {n: bias(n, size) if callable(bias) else bias for n, size in inputs.items()}
+        return Measurement(listing(value), listing(due))
 
     def orthogonality(lab: Lab) -> Measurement:
-        weights = created(lab)[0]
-        found = [_is_orthogonal(weights[f"{name}.weight"]) for name in layers]
-        wide = np.array([len(weights[f"{name}.weight"]) > 1 for name in layers])
-        return Measurement(
-            np.array(found, float)[wide], np.full(wide.sum(), float(start.orthogonal))
-        )
+        weights = {name: created(lab)[0][f"{name}.weight"] for name in there(lab)}
+        found = [float(_is_orthogonal(array)) for array in weights.values() if len(array) > 1]
+        return Measurement(np.array(found), np.full(len(found), float(start.orthogonal)))
 
     name = f"{algorithm}.{{}}".format
     hidden = [

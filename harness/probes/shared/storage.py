@@ -7,7 +7,8 @@ import numpy as np
 from harness.probes.lab import Lab, Run
 from harness.probes.networks import HIDDEN, output, single
 from harness.probes.probe import Measurement, Probe, Unmeasured, listed, relation
-from harness.probes.results import Array
+from harness.probes.readings import check_own
+from harness.probes.results import Array, Comparison
 from harness.probes.setups import EDGES
 from harness.probes.world import TERMINATED
 
@@ -79,7 +80,7 @@ def probes(
             "the papers' algorithms: from all there are",
             ", ".join(DRAWN),
             sampling,
-            listed(DRAWN),
+            _drawn_words,
             counts=True,
         ),
         Probe(
@@ -101,6 +102,11 @@ def probes(
             listed(UNITS),
         ),
     )
+
+
+def _drawn_words(comparison: Comparison, measurement: Measurement) -> str:
+    text = listed(DRAWN)(comparison, measurement)
+    return text.replace(f"{DRAWN[-1]} is 0, not 1", "none is in a minibatch twice")
 
 
 def full_probe(algorithm: str, run: Callable[[Lab], Run]) -> Probe:
@@ -148,14 +154,17 @@ def drawn(run: Run, size: int | None = None) -> Array:
     Raises:
         Unmeasured: They were not drawn as random whole numbers.
     """
-    first = next((s.env_steps for s in run.record.steps if "critic1" in s.networks), None)
-    draws = [draw for draw in run.draws if draw.steps == first]
+    step = next((s for s in run.record.steps if "critic1" in s.networks), None)
+    draws = [draw for draw in run.draws if step and draw.steps == step.env_steps]
     # A second draw is among the copies of the environment.
     if not draws:
         raise Unmeasured("its indices are not drawn as random whole numbers")
     draw = max(draws, key=lambda draw: draw.high - draw.low)
     newest = (draw.steps if size is None else size) - draw.high
-    return np.array([float(n) for n in (draw.low, newest, draw.count, draw.replaced)])
+    # Of a permutation of all only the first are taken.
+    shown = [len(pairs) for pairs in step.pairs[:1]] if step and not draw.replaced else []
+    count = min([draw.count, *shown])
+    return np.array([float(n) for n in (draw.low, newest, count, draw.replaced)])
 
 
 def wrong_entries(run: Run) -> Array:
@@ -215,6 +224,8 @@ def greedy_probe(
     """
 
     def measure(lab: Lab) -> Measurement:
+        for of in runs:
+            check_own(of(lab), "policy")
         found = [_greedy(of(lab), head) for of in runs]
         value, cut, squashed, scaled = (np.concatenate(a) for a in zip(*found, strict=True))
         expected, other = (cut, squashed) if algorithm == "ppo" else (squashed, cut)

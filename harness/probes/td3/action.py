@@ -31,9 +31,11 @@ def policy_action(lab: Lab, algorithm: str = "td3") -> Measurement:
 def _exploration(lab: Lab) -> Measurement:
     noisy = trainings.centres() + EXPLORATION * HALF * NOISES
     expected = np.clip(noisy, LOW[0], HIGH[0])
-    return Measurement(
-        trainings.acting(lab).actions()[:, 0], expected, _axis(), {"not cut at the bounds": noisy}
-    )
+    actions = trainings.acting(lab).actions()[:, 0]
+    share = _share(actions)
+    other = np.clip(trainings.centres() + share * HALF * NOISES, LOW[0], HIGH[0])
+    others = {"not cut at the bounds": noisy, _with(share): other}
+    return Measurement(actions, expected, _axis(), others)
 
 
 def exploration_scale(lab: Lab, algorithm: str = "td3") -> Measurement:
@@ -56,7 +58,11 @@ def warm_up(lab: Lab, algorithm: str = "td3") -> Measurement:
 def _target_action(lab: Lab) -> Measurement:
     bounds = np.array(LOW[:1]), np.array(HIGH[:1])
     expected = formulas.smoothed_action(trainings.centres(), NOISES, NOISE, CLIP, *bounds)
-    return Measurement(next_actions(lab, 0), expected, _axis())
+    actions = next_actions(lab, 0)
+    share, most = _share(actions), _most(actions)
+    other = formulas.smoothed_action(trainings.centres(), NOISES, share, most, *bounds)
+    others = {f"{_with(share)}, cut at {most:.4g}": other}
+    return Measurement(actions, expected, _axis(), others)
 
 
 def _target_noise_scale(lab: Lab) -> Measurement:
@@ -64,8 +70,7 @@ def _target_noise_scale(lab: Lab) -> Measurement:
 
 
 def _target_noise_clip(lab: Lab) -> Measurement:
-    actions = next_actions(lab, 0)[MIDDLE]
-    most = np.abs(actions - (LOW[0] + HIGH[0]) / 2).max() / HALF
+    most = _most(next_actions(lab, 0))
     free = np.abs(NOISES).max() * _share(next_actions(lab, 0))
     return Measurement(
         np.array([most]), np.array([CLIP]), alternatives={"not cut": np.array([free])}
@@ -91,6 +96,17 @@ def _share(actions: Array) -> float:
     # Standard deviation of the noise as a share of half the range, where nothing is cut.
     slope = np.polyfit(NOISES[GENTLE], actions[GENTLE], 1)[0]
     return round(float(slope / HALF), 9)
+
+
+def _with(share: float) -> str:
+    if not share:
+        return "without noise"
+    return f"as the paper's, with noise of {share:.4g} of half the range"
+
+
+def _most(actions: Array) -> float:
+    # The largest noise as a share of half the range, in its middle.
+    return float(np.abs(actions[MIDDLE] - (LOW[0] + HIGH[0]) / 2).max() / HALF)
 
 
 def _axis() -> Axis:

@@ -13,6 +13,7 @@ from harness.probes.readings import (
     UPDATES,
     batch,
     critic_names,
+    critic_slopes,
     critic_updates,
     noise_of,
     steps_of,
@@ -22,6 +23,8 @@ from harness.probes.shared import critics
 from harness.probes.shared.critics import Targets, Terms, twin_values, with_ends
 from harness.probes.td3 import trainings
 from harness.probes.td3.trainings import CLIP, NOISE, PAPER
+
+SMALLER = "the smaller of both critics"
 
 
 def next_values(
@@ -75,8 +78,13 @@ def terms(run: Run, step: Step) -> Terms:
 def climbed(lab: Lab, algorithm: str = "td3") -> Measurement:
     """Weights of the critics in what the policy climbs; the paper's is the first."""
     run = trainings.update(lab, algorithm)
-    found = np.array([policy_terms(run, step)[0] for step in steps_of(run, "policy")[:UPDATES]])
-    return Measurement(found, np.tile(np.eye(1, found.shape[1]), (len(found), 1)))
+    steps = steps_of(run, "policy")[:UPDATES]
+    found = np.array([policy_terms(run, step)[0] for step in steps])
+    others: dict[str, Array] = {}
+    if len(critic_names(run)) > 1:
+        pulls = (_pulls(run, step, step.before) for step in steps)
+        others[SMALLER] = np.array([_fitted(each, smaller)[0] for each, (smaller, _) in pulls])
+    return Measurement(found, np.tile(np.eye(1, found.shape[1]), (len(found), 1)), None, others)
 
 
 def policy_clipping(lab: Lab, algorithm: str = "td3") -> Measurement:
@@ -86,7 +94,10 @@ def policy_clipping(lab: Lab, algorithm: str = "td3") -> Measurement:
 
 
 def _policy_pull(run: Run) -> float:
-    return float(np.abs(policy_terms(run, steps_of(run, "policy")[0])[0]).sum())
+    step = steps_of(run, "policy")[0]
+    each, by_size = _pulls(run, step, step.before)
+    fits = [_fitted(terms, _pull(step)) for terms in (each, by_size) if terms]
+    return float(np.abs(min(fits, key=lambda fit: fit[1])[0]).sum())
 
 
 def critics_seen(lab: Lab, algorithm: str = "td3") -> Measurement:
@@ -102,17 +113,31 @@ def policy_terms(
     run: Run, step: Step, critics_then: Parameters | None = None
 ) -> tuple[Array, float]:
     """Weights of all critics in the policy's gradient, and what they leave."""
-    weights, seen = step.before if critics_then is None else critics_then, step.observations
-    gradient = output_gradient(step.gradients, step.before, "policy", seen, RELU)
+    each, _ = _pulls(run, step, step.before if critics_then is None else critics_then)
+    return _fitted(each, _pull(step))
+
+
+def _pull(step: Step) -> Array:
+    return output_gradient(step.gradients, step.before, "policy", step.observations, RELU).ravel()
+
+
+def _pulls(run: Run, step: Step, weights: Parameters) -> tuple[list[Array], list[Array]]:
+    # On the policy's outputs by each critic, and by the smaller and the larger where there are two.
+    seen = step.observations
     action = np.tanh(output(step.before, "policy", seen, RELU))
-    inputs, inner = np.hstack([seen, action]), 1 - action**2
-    terms = [
-        -inner * input_gradient(weights, name, inputs)[:, -setups.ACTIONS :]
-        for name in critic_names(run)
+    inputs, inner = np.hstack([seen, action]), (1 - action**2) / len(action)
+    each = [
+        input_gradient(weights, name, inputs)[:, -setups.ACTIONS :] for name in critic_names(run)
     ]
-    basis = np.stack([term.ravel() / len(action) for term in terms], axis=1)
-    found = np.linalg.lstsq(basis, gradient.ravel(), rcond=None)[0]
-    return np.asarray(found, float), float(np.abs(basis @ found - gradient.ravel()).max())
+    by_size = critic_slopes(weights, seen, action) if len(each) > 1 else ()
+    laid = [[(-inner * slope).ravel() for slope in slopes] for slopes in (each, by_size)]
+    return laid[0], laid[1]
+
+
+def _fitted(terms: list[Array], pull: Array) -> tuple[Array, float]:
+    basis = np.stack(terms, axis=1)
+    found = np.linalg.lstsq(basis, pull, rcond=None)[0]
+    return np.asarray(found, float), float(np.abs(basis @ found - pull).max())
 
 
 QUESTIONS = critics.Questions(

@@ -11,6 +11,7 @@ from harness.cli.hyperparameter_tables import (
     _correction,
     appendix,
     columns,
+    counts,
     document,
     print_appendix,
 )
@@ -58,3 +59,12 @@ def test_the_flipped_tau_of_the_thesis_is_corrected():
 def test_an_unknown_framework_is_refused_by_name(capsys):
     assert print_appendix(["--framework", "foo"]) == 2
     assert "framework=foo" in capsys.readouterr().err
+
+
+def test_recipes_that_are_translated_and_refused_are_counted():
+    row = Column("b", {}, "hyperparameters.gamma=2: in b it is fixed at 1.")
+    sides = [Column("a", {}), row, Column("a", {})]
+    assert counts(sides) == [
+        "a: 2 of 2 recipes translated, 0 refused",
+        "b: 0 of 1 recipes translated, 1 refused",
+    ]

@@ -67,3 +67,37 @@ def test_batches_and_values_of_a_file(tmp_path):
 def test_what_cannot_be_swept_is_refused(argument, options, words, tmp_path):
     with pytest.raises(HydraException, match=words):
         swept(tmp_path, argument, **options)
+
+
+PARTS = [
+    {"framework": "one", "hps": "paper,one", "env": "x,y"},
+    {"framework": "two", "hps": "paper,two", "env": "x,y"},
+    {"framework": "one,two", "hps": "paper", "env": "x,z"},
+]
+
+
+def test_parts_are_joined_and_a_run_of_two_parts_is_one_run(tmp_path):
+    ((_, runs),) = swept(tmp_path, params={"seed": "0,1"}, parts=PARTS)
+    assert len(runs) == 2 * (4 + 4 + 2)
+    assert len({tuple(run) for run in runs}) == len(runs)
+    assert runs[0] == ["seed=0", "framework=one", "hps=paper", "env=x"]
+    assert ["seed=1", "framework=two", "hps=two", "env=y"] in runs
+    assert ["seed=0", "framework=two", "hps=one", "env=x"] not in runs
+
+
+def test_the_command_line_picks_from_parts_and_sets_what_they_leave_open(tmp_path):
+    line = ("seed=7", "hps=two,one", "env=x", "steps=5")
+    ((_, runs),) = swept(tmp_path, *line, params={"seed": "0,1"}, parts=PARTS)
+    assert [set(run) for run in runs] == [
+        {"seed=7", "steps=5", "env=x", "framework=one", "hps=one"},
+        {"seed=7", "steps=5", "env=x", "framework=two", "hps=two"},
+    ]
+
+
+def test_what_no_part_has_is_refused_with_what_there_is(tmp_path):
+    with pytest.raises(HydraException) as refused:
+        swept(tmp_path, "framework=three", "env=x", parts=PARTS)
+    assert str(refused.value) == (
+        "No part of the study has env=x framework=three. Its parts have env: x, y, z; "
+        "framework: one, two. hydra.sweeper.parts=null leaves the parts away."
+    )

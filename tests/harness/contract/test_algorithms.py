@@ -18,7 +18,7 @@ PAIRS = support.pairs()
 TRIPLES = [
     pytest.param(*pair.values, hps, marks=pair.marks)
     for pair in PAIRS
-    for hps in [*support.supported(pair.values[1]), "original"]
+    for hps in [*support.supported(pair.values[1]), "original", *FURTHER.get(pair.values[1], [])]
 ]
 _CLIPPED = "value_clip_range=0.2: in sbx it is fixed at null"
 NOT_FOR = {

@@ -8,7 +8,14 @@ import pytest
 from harness.cli.detection import main
 from harness.detection import gather
 from harness.detection.trainings import Trained
-from harness.detection.verdicts import PROBES, Verdict, of_findings, of_returns, paired_p
+from harness.detection.verdicts import (
+    PROBES,
+    Verdict,
+    false_alarms,
+    of_findings,
+    of_returns,
+    paired_p,
+)
 
 SEEDS = range(10)
 
@@ -50,6 +57,16 @@ def test_trainings_are_set_beside_those_without_the_fault():
     verdicts = gather.trained(found)
     assert {verdict.mutant for verdict in verdicts} == {"sb3/dqn/007"}
     assert [v.detector for v in verdicts] == ["diagnosis", "returns, n=5", "returns, n=10"]
+    costs = [verdict.seconds for verdict in gather.trained(found, 3.0)]
+    assert costs == [3.0, 15.0, 30.0]
+    assert gather.alarms({}) == ""
+    assert gather.alarms(found).endswith(": 0 of 10 of sb3's dqn.")
+
+
+def test_a_training_without_a_fault_counts_as_found_where_no_other_says_the_same():
+    a, b = finding("a", 10), finding("b", 5)
+    assert false_alarms([[a], [a], [a, b], []]) == 1
+    assert false_alarms([[a], []]) == 1 and false_alarms([[], []]) == 0
 
 
 def test_tables_tell_what_was_found_by_whom(tmp_path, capsys):

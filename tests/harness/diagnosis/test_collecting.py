@@ -95,7 +95,7 @@ def test_a_class_that_cannot_be_imported_is_told_by_name():
 
 
 def test_looks_are_a_hundredth_of_the_run_apart_at_uneven_steps():
-    assert default_period(10**6) == 10**4 and default_period(3000) == 200
+    assert default_period(10**6) == 10**4 and default_period(3000) == 400
     engine, _ = watched([], steps=3000, period=100)
     assert 28 <= engine.report()["looks"] <= 32
 
@@ -128,3 +128,17 @@ def test_actions_of_any_range_have_the_same_entropy(scale):
         action = scale * rng.uniform(-1, 1, 1)
         collector.transition(Transition(0, action, rng.normal(size=2), 0.0, False, False))
     assert collector.signals.series["entropy"].latest == pytest.approx(0.98, abs=0.02)
+
+
+def test_matrices_begin_as_large_whichever_way_they_lie():
+    rows = np.random.default_rng(5).normal(size=(256, 3)) / np.sqrt(3)  # units, inputs
+    kernels = {"a.weight": rows, "b.kernel": rows.T, "c.kernel": np.stack([rows.T, rows.T])}
+    collector = Collector(Facts(**CONTINUOUS))
+    collector.signals.values["beginning"] = 0
+    collector.weights(kernels)
+    for spread, _, equal in collector.signals.values["first_weights"].values():
+        assert spread == pytest.approx(1.0, abs=0.1) and not equal
+    collector = Collector(Facts(**CONTINUOUS))
+    collector.signals.values["beginning"] = 0
+    collector.weights({"alike.kernel": np.tile(rows[:1].T, 4)})
+    assert collector.signals.values["first_weights"]["alike.kernel"][2]

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from harness.probes.baseline import changed, changes, merged
+from harness.probes.probe import relate
+from harness.probes.registry import PROBES
 from harness.probes.results import Answer, Comparison, Report, Result, no_answer
 
 AGREES = Comparison("agrees")
@@ -82,3 +84,16 @@ def test_merging_keeps_what_was_not_asked():
     assert {name: a.value[0] for name, a in found.results[0].answers.items()} == {"a": 9, "b": 2}
     assert found.results[1].answers["a"].value[0] == 3
     assert set(found.versions) == {"a", "b"}
+
+
+def test_merging_says_anew_who_is_alike():
+    old = report(a_result(a=answer(1.0), b=answer(2.0, kind="factor", size=2.0)))
+    found = merged(report(a_result(c=answer(1.0))), old)
+    assert found.results[0].groups == (("a", "c"), ("b",))
+
+
+def test_numbers_that_neither_side_has_are_no_difference():
+    probe = next(probe for probe in PROBES if probe.name == "sac.initial_biases")
+    one, other = np.array([1.0, np.nan]), np.array([9.0, np.nan])
+    assert relate(probe, one, one).kind == "agrees"
+    assert relate(probe, one, other).kind == "number"

@@ -1,12 +1,15 @@
 """Implementations that learn the same, and where they part."""
 
+import itertools
+
 import pytest
 
-from harness.cli.twins import main
+from benchmarks.twins import FORMS, FRAMEWORKS
+from harness.cli.twins import _verdict, main
 from harness.interventions.catalogue import chosen
 from harness.probes import telling
 from harness.probes.pages.growth import figure
-from harness.probes.twins import Distance, How, Side, Twins, compare
+from harness.probes.twins import Distance, How, Siblings, Side, Twins, compare
 
 
 def side(framework, algorithm, change="none"):
@@ -29,6 +32,23 @@ def test_they_part_where_it_is_left(capsys, monkeypatch):
     assert said.endswith("answer differently: ppo.value_loss_factor.\n")
 
 
+def test_weights_behind_an_update_are_those_of_a_training_that_ends_there():
+    siblings = Siblings([side("sb3", "ppo")], "ppo", How())
+    whole, short = siblings.weights(0, [4, 8]), siblings.weights(0, [4])
+    assert all((whole[4][name] == array).all() for name, array in short[4].items())
+    assert any((whole[8][name] != array).any() for name, array in short[4].items())
+
+
+def test_equality_says_little_where_copies_are_far_apart():
+    near, far = (Twins(Side("a"), Side("b"), "td3", tuple(of)) for of in (_grown(1e-9), _grown()))
+    assert _verdict(near) == "Equal to rounding over 10 updates, no further apart than the copies."
+    assert "From update 10 on that says little: copies" in _verdict(far)
+
+
+def _grown(rounding=1e-3):
+    return [Distance(1, 1e-12, "policy", 1e-12), Distance(10, rounding, "policy", rounding)]
+
+
 def test_growth_is_drawn_beside_that_of_rounding():
     distances = (Distance(1, 0.0, "value", 1e-7), Distance(10, 1e-3, "value", 1e-6))
     drawn = figure(Twins(Side("sb3"), Side("cleanrl"), "ppo", distances))
@@ -37,45 +57,25 @@ def test_growth_is_drawn_beside_that_of_rounding():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("frameworks", "changes"),
-    [
-        (("sb3", "cleanrl"), ("none", "none")),
-        (
-            ("sb3", "tianshou"),
-            ("none", "target-action-within-bounds+delay-from-the-second-update"),
-        ),
-    ],
-)
-def test_td3_is_equal_to_the_last_bits_of_float64_on_a_shared_stream(frameworks, changes):
-    sides = (side(f, "td3", c) for f, c in zip(frameworks, changes, strict=True))
-    found = compare(*sides, "td3", 4, how=How(double=True, shared=True))
-    assert found.parted is None
-    assert max(d.apart for d in found.distances) < 1e-14
-    assert all(0 < d.rounding < 1e-11 for d in found.distances)
+@pytest.mark.parametrize("algorithm", list(FORMS))
+def test_all_frameworks_are_equal_to_the_last_bits_in_a_common_form(algorithm):
+    # Stable-Baselines3's PPO keeps its rollouts in float32.
+    names = [name for name in FRAMEWORKS if (name, algorithm) != ("sb3", "ppo")]
+    sides = [side(name, algorithm, FORMS[algorithm].get(name, "none")) for name in names]
+    siblings = Siblings(sides, algorithm, How(double=True, shared=algorithm != "ppo"))
+    for one, other in itertools.combinations(range(len(sides)), 2):
+        last = siblings.distances(one, other, [4, 8])[-1]
+        assert last.is_rounding and last.apart < 1e-11, (sides[one], sides[other], last)
+        assert 0 < last.rounding < 1e-9
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("algorithm", "changes"),
-    [
-        ("ppo", ("half-value-loss", "none")),
-        ("td3", ("none", "none")),
-        ("ddpg", ("none", "none")),
-        ("dqn", ("squared-loss", "none")),
-        ("dqn", ("none", "bent-loss")),
-        (
-            "sac",
-            (
-                "whole-critic-loss+deviation-by-tanh+temperature-after-policy",
-                "temperature-of-the-same-sample",
-            ),
-        ),
-    ],
-)
-def test_a_pair_of_each_algorithm_stays_equal(algorithm, changes):
-    sides = (side(f, algorithm, c) for f, c in zip(("sb3", "cleanrl"), changes, strict=True))
-    assert compare(*sides, algorithm, 100).parted is None
+def test_a_pair_stays_equal_over_2000_updates():
+    sides = (side("sb3", "dqn", "squared-loss"), side("cleanrl", "dqn"))
+    found = compare(*sides, "dqn", 2000, how=How(double=True, shared=True))
+    assert [item.updates for item in found.distances][-1] == 2000 and found.parted is None
+    assert all(item.within_copies for item in found.distances)
+    assert 0 < found.distances[-1].rounding < 1e-8
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,177 @@
+"""Recording a training in flax and optax, as `adapters.torch_common.recording` does in torch.
+
+Nothing of a framework is named here. Updates are computed operation by operation: what upstream's
+own functions make of the numbers is the same, but for the rounding of what a compiler fuses.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adapters.jax_common import lineage
+from adapters.jax_common import watch as jax_watch
+from adapters.jax_common.parameters import States, copies, leaves
+from adapters.jax_common.randomness import dictated as drawn
+from adapters.jax_common.watch import Layer
+from harness.contract.adapter import Weights
+from harness.contract.events import Forward
+from harness.contract.fields import SpecError
+from harness.probes import recording
+from harness.probes.contract import Parameters, Script, Watch
+from harness.probes.results import Array
+from harness.probes.world import dictated
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """Where one canonical array lives.
+
+    Attributes:
+        name: Of the framework's array, as `adapters.jax_common.parameters.copies` has it.
+        index: Which part of it.
+        turned: Whether rows are inputs, as in flax's kernels.
+    """
+
+    name: str
+    index: Any = ...
+    turned: bool = False
+
+    def read(self, whole: NDArray[Any]) -> Array:
+        """The canonical array, where `whole` is the framework's, or its gradient."""
+        array = np.atleast_1d(np.array(whole[self.index], dtype=float))
+        return np.ascontiguousarray(array.T) if self.turned else array
+
+    def write(self, array: Array, whole: NDArray[Any]) -> None:
+        """Lays the canonical array into the framework's."""
+        turned = array.T if self.turned else array
+        whole[self.index] = turned.reshape(whole[self.index].shape)
+
+
+Slots = Mapping[str, Slot]
+
+
+def linears(network: str, layers: Mapping[str, str], index: Any = ...) -> dict[str, Slot]:
+    """Slots of layers that have a kernel and a bias.
+
+    Args:
+        network: Canonical name.
+        layers: Canonical layers to the framework's.
+        index: Which part of the framework's arrays, where one holds several networks.
+    """
+    kinds = {"weight": ("kernel", True), "bias": ("bias", False)}
+    return {
+        f"{network}.{ours}.{kind}": Slot(f"{theirs}.{name}", index, turned)
+        for ours, theirs in layers.items()
+        for kind, (name, turned) in kinds.items()
+    }
+
+
+class Arrays:
+    """Networks in flax; what has not changed is read as the same array as before.
+
+    Args of the constructor:
+        slots: Where they are.
+        states: The train states as upstream's object has them now.
+        restore: Gives upstream's object other parameters.
+    """
+
+    def __init__(
+        self, slots: Slots, states: Callable[[], States], restore: Callable[[Weights], None]
+    ) -> None:
+        self._slots, self._states, self._restore = slots, states, restore
+        self._last: dict[str, tuple[Any, Array]] = {}
+
+    @property
+    def names(self) -> Iterable[str]:
+        """Of all slots."""
+        return self._slots
+
+    def read(self, names: Iterable[str] | None = None) -> dict[str, Array]:
+        """Canonical arrays, of all slots unless some are named; they cannot be written to."""
+        now = leaves(self._states())
+        return {n: self._read(n, now) for n in (self._slots if names is None else names)}
+
+    def write(self, weights: Parameters) -> None:
+        """Gives upstream's object these."""
+        if not weights:
+            return
+        whole = dict(copies(self._states()))
+        for name, array in weights.items():
+            self._slots[name].write(array, whole[self._slots[name].name])
+        self._restore(whole)
+
+    def place(self, name: str) -> int:
+        """Which parameter the array is a part of."""
+        return lineage.place(leaves(self._states())[self._slots[name].name])
+
+    def part(self, name: str, whole: NDArray[Any]) -> Array:
+        """The canonical array, where `whole` is the framework's, or its gradient."""
+        return self._slots[name].read(whole)
+
+    def in_order(self, pairs: Array) -> Array:
+        """As they are: observations come first."""
+        return pairs
+
+    def _read(self, name: str, now: Mapping[str, Any]) -> Array:
+        leaf = now[self._slots[name].name]
+        before, array = self._last.get(name, (None, None))
+        if array is None or before is not leaf:  # JAX's arrays never change
+            array = self._slots[name].read(np.asarray(leaf))
+            array.flags.writeable = False
+            self._last[name] = leaf, array
+        return array
+
+
+class Recorder(recording.Recorder):
+    """Records one training.
+
+    Args of the constructor:
+        script: What is dictated.
+        watch: The training's monitor.
+        locate: Finds the networks; called at each reset until they are there.
+        stored: Reads what the framework stores, in canonical names.
+        early: Whether it is read before the first optimiser step that follows steps of the
+            environment, each time, and not at the end.
+
+    Raises:
+        SpecError: Float64 is asked for.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        watch: Watch,
+        locate: Callable[[], Arrays | None],
+        stored: recording.Stored,
+        early: bool = False,
+    ) -> None:
+        if script.double:
+            raise SpecError("trainings in float64 are there for frameworks on PyTorch alone")
+        super().__init__(script, watch, stored, early)
+        self._locate = locate
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Dictates and records within; leaves nothing behind."""
+        world = self._script.world
+        self._subscribe(None)
+        with jax_watch.watching(self._events), dictated(world), drawn(world):
+            yield
+
+    def _located(self) -> Arrays | None:
+        return self._locate()
+
+    def _start(self) -> None:
+        """The world says itself that it has begun."""
+
+    def _width(self, event: Forward) -> int:
+        layer = event.layer
+        known = isinstance(layer, Layer) and layer.differentiated and layer.weight is not None
+        return layer.weight.shape[1] if known and event.inputs else 0
+
+    def _shown(self, event: Forward) -> Array:
+        return np.array(event.inputs[0], dtype=float)

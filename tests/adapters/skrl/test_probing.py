@@ -1,0 +1,36 @@
+"""What probes say of skrl is what stands in its code."""
+
+import pytest
+
+from harness.contract.adapter import load_adapter
+from harness.probes import registry
+from harness.probes.lab import Lab
+from harness.probes.probe import put
+
+pytest.importorskip("skrl")
+
+PROBES = {probe.name: probe for probe in registry.PROBES}
+
+
+@pytest.fixture(scope="module")
+def ask():
+    lab = Lab(load_adapter("skrl"))
+    return lambda name: put(PROBES[name], {"skrl": lab}).answers["skrl"]
+
+
+def test_advantages_are_read_before_they_are_standardised_and_weigh_what_they_are_after(ask):
+    assert ask("ppo.gae").comparison.kind == "agrees"
+    found = ask("ppo.advantage_normalisation")
+    assert found.meaning.startswith("standardised over the whole rollout, by the sample deviation")
+    assert ask("ppo.std_gradient").comparison.kind == "agrees"
+
+
+def test_updates_of_a_policy_that_is_not_squashed_are_read_as_such(ask):
+    for part in ("critic_target", "critic_loss_factor", "policy_terms"):
+        assert ask(f"sac.{part}").comparison.kind == "agrees", part
+    assert "not squashed" in ask("sac.log_prob").meaning
+
+
+def test_nothing_is_said_of_networks_that_the_probe_brought(ask):
+    for name in ("ppo.activation", "sac.greedy_action"):
+        assert "lent" in ask(name).unmeasured
