@@ -32,7 +32,7 @@ FORMS: Mapping[str, Mapping[str, str]] = {
     },
     "td3": {"tianshou": "target-action-within-bounds+delay-from-the-second-update"},
     "sac": {
-        "sb3": "whole-critic-loss+temperature-after-policy+exact-squash-correction",
+        "sb3": "whole-critic-loss+exact-squash-correction",
         "cleanrl": "cut-deviation+temperature-of-the-same-sample+exact-squash-correction",
         "tianshou": "exact-squash-correction",
         "torchrl": "one-network-after-another+cut-deviation",
@@ -51,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if not options.report:
         for algorithm in options.algorithms.split(","):
-            found[algorithm] = measure(algorithm, options)
+            name = f"{algorithm}, float32" if options.float32 else algorithm
+            found[name] = measure(algorithm, options)
             write_text(options.output, json.dumps(found, indent=1) + "\n")
     print(table(found))
     if options.figure:
@@ -66,6 +67,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--algorithms", default=",".join(EXPERIMENTS), metavar="A,B")
     add("--frameworks", default=",".join(FRAMEWORKS), metavar="A,B")
     add("--until", type=int, default=2000)
+    add(
+        "--float32",
+        action="store_true",
+        help="train in float32: Stable-Baselines3's PPO keeps its rollouts so, and is nobody's "
+        "equal in float64",
+    )
     add("--without", default="", metavar="NAME", help="an intervention that is left out")
     add("--report", action="store_true", help="only print the table")
     add("--figure", type=Path, metavar="FILE", help="draw it, as SVG")
@@ -76,7 +83,7 @@ def measure(algorithm: str, options: argparse.Namespace) -> dict[str, Any]:
     """Distances of all pairs of one algorithm, as plain data."""
     started = time.process_time()
     sides = [_side(name, algorithm, options.without) for name in options.frameworks.split(",")]
-    how = How(double=True, shared=algorithm != "ppo")
+    how = How(double=not options.float32, shared=algorithm != "ppo")
     siblings = Siblings(sides, algorithm, how)
     lengths = lengths_until(options.until, UNITS.get(algorithm, 1))
     pairs = [

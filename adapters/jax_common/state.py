@@ -13,7 +13,6 @@ KINDS = (
         lambda array, read: np.array(array),
         lambda live, state, write: jnp.asarray(state),  # arrays of JAX's never change
     ),
-    fixed(nn.Module),
-    fixed(type(jax.jit(abs))),
+    *(fixed(kind) for kind in (nn.Module, type(jax.jit(abs)), jax.custom_jvp, jax.custom_vjp)),
 )
 """How what JAX makes is told; keys of random numbers are arrays."""

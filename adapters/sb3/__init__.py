@@ -78,7 +78,7 @@ class SB3Adapter:
         """Defaults in the signature of the algorithm's class."""
         import inspect
 
-        import stable_baselines3
+        from adapters.sb3.train import class_of
 
-        parameters = inspect.signature(getattr(stable_baselines3, algorithm.upper())).parameters
+        parameters = inspect.signature(class_of(algorithm)).parameters
         return {n: p.default for n, p in parameters.items() if p.default is not p.empty}

@@ -1,6 +1,7 @@
 """Trains with SB3's public classes; with uniform replay nothing of SB3 is replaced."""
 
 import contextlib
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from adapters.sb3 import images
 from adapters.sb3.replay import StrategicBuffer, errors_of
+from adapters.sb3.translate import SETTINGS
 from adapters.sb3_common.arguments import resolve
 from adapters.sb3_common.reporting import MonitorWriter, Rounds
 from adapters.torch_common import convolutions
@@ -23,6 +25,7 @@ from adapters.torch_common.parameters import copies, lay_in
 from adapters.torch_common.state import resumable
 from adapters.torch_common.strategic import accounted
 from harness.contract.adapter import Context, Loadable, MakeEnv, Monitor, Native, Weights
+from harness.contract.parts import load_part
 
 METRICS = {
     "train/learning_rate": "learning_rate",
@@ -72,7 +75,7 @@ def train(
 
 def build(algorithm: str, native: Native, context: Context, make_env: MakeEnv) -> BaseAlgorithm:
     """The SB3 model that `native` describes."""
-    model_class: type[BaseAlgorithm] = getattr(stable_baselines3, algorithm.upper())
+    model_class = class_of(algorithm)
     # What SB3 itself does to a single environment, for any number of them.
     envs = DummyVecEnv([lambda: SB3Monitor(make_env())] * context.n_envs)
     classes = {"Convolutions": images.Convolutions}
@@ -84,6 +87,17 @@ def build(algorithm: str, native: Native, context: Context, make_env: MakeEnv) -
     if isinstance(buffer, StrategicBuffer):
         buffer.measure_with(errors_of(algorithm, model))
     return model
+
+
+def class_of(algorithm: str) -> type[BaseAlgorithm]:
+    """SB3's class, or that which the algorithm's module of settings names in `MODEL`.
+
+    A package may bring an algorithm whose class follows SB3's, such as one of sb3-contrib's.
+    """
+    own = f"{stable_baselines3.__name__}:{algorithm.upper()}"
+    module, _, name = getattr(load_part(SETTINGS, algorithm), "MODEL", own).partition(":")
+    found: type[BaseAlgorithm] = getattr(importlib.import_module(module), name)
+    return found
 
 
 def with_strategy(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -38,10 +38,9 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         CommandError: There is nowhere to write.
     """
-    chosen = make_options(options)
-    verdicts = judge_published(chosen)
+    verdicts = judge_published(make_options(options))
     with writing_to(options.output):
-        write_text(options.output / PAGE, published_page(chosen))
+        write_text(options.output / PAGE, published_page(verdicts))
     lines = [*summary(verdicts), f"Page:  {options.output / PAGE}"]
     if options.tables:
         with writing_to(options.tables):

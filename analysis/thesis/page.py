@@ -28,7 +28,7 @@ from analysis.verdicts.consistency import UNDECIDED, PairVerdict
 from analysis.verdicts.consistency import consistency as pairs_of
 from analysis.verdicts.groups import Group
 from analysis.verdicts.options import FAMILIES, Options
-from analysis.verdicts.study import StudyVerdicts, judge_published
+from analysis.verdicts.study import StudyVerdicts
 from analysis.words import OWN, number
 
 _ALGORITHMS = ("ppo", "td3", "sac")
@@ -209,17 +209,16 @@ not published.
 """
 
 
-def published_page(options: Options) -> str:
+def published_page(verdicts: StudyVerdicts) -> str:
     """The whole page.
 
     Args:
-        options: Settings of the verdicts.
+        verdicts: What the thesis' tables answer.
     """
-    verdicts = judge_published(options)
     parts = [
         _HEAD.strip(),
         *deviations(verdicts.groups),
-        *_statements(thesis_claims(verdicts), options),
+        *_statements(thesis_claims(verdicts), verdicts.options),
         *reproduction(verdicts),
         *consistency(verdicts),
         *ranking(verdicts),

@@ -81,7 +81,7 @@ def _variants(framework: str, algorithm: str) -> list[tuple[str, Hyperparameters
         ("learning_starts", 33),
         ("policy_delay", 3),
         ("target_update_interval", 2),
-        ("gradient_steps_per_round", 6),
+        ("gradient_steps_per_round", 4),
         ("env_steps_per_round", 4),
     ):
         changed = with_value(framework, algorithm, base, field, value)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from envs.scripted import ENV_ID, NARROW_ENV_ID
 from harness.conformance.observer import CRITIC, POLICY, TEMPERATURE
 from harness.conformance.trainings import (
+    STEPS,
     base_hyperparameters,
     observe,
     train,
@@ -17,7 +18,7 @@ from harness.conformance.trainings import (
     with_value,
 )
 from harness.contract.adapter import Weights
-from harness.contract.algorithms import ALGORITHMS
+from harness.contract.algorithms import ALGORITHMS, Hyperparameters
 from harness.contract.fields import SpecError, plain
 
 _RATES = {
@@ -27,6 +28,8 @@ _RATES = {
     "temperature_learning_rate": TEMPERATURE,
 }
 _NOISE = 0.05
+_LEARNING = 32
+"""Environment steps after the random ones, in which a changed hyperparameter must show."""
 
 
 class HyperparameterConformance:
@@ -53,7 +56,9 @@ class HyperparameterConformance:
             other = with_value(self.framework, algorithm, base, field, value)
             if other is None:
                 continue  # this value cannot be had; another must
-            before, after = (train(self.framework, algorithm, hp) for hp in (base, other))
+            before, after = (
+                train(self.framework, algorithm, hp, steps=_steps(base)) for hp in (base, other)
+            )
             changes = before.digest != after.digest
             assert changes, f"{self.framework} {algorithm}: {field}={plain(value)} changes nothing"
             return
@@ -144,6 +149,11 @@ class HyperparameterConformance:
         base = base_hyperparameters(self.framework, algorithm)
         weights: Weights = train(self.framework, algorithm, base).weights
         assert any("target" in name for name in weights) == ALGORITHMS[algorithm].has_targets
+
+
+def _steps(base: Hyperparameters) -> int:
+    """Steps of a training that shows whether a hyperparameter matters: some of them learn."""
+    return min(STEPS, getattr(base, "learning_starts", STEPS) + _LEARNING)
 
 
 def _share(before: NDArray[Any], after: NDArray[Any], online: NDArray[Any]) -> float:

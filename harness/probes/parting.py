@@ -14,6 +14,8 @@ from harness.probes.world import TERMINATED
 
 ROUNDING = 1e-4
 """Differences, as a share of the largest number, that float32 makes in some updates."""
+ROUNDING_DOUBLE = 1e-9
+"""The same in float64."""
 STORED = ("observations", "actions", "rewards", "terminated")
 
 
@@ -39,7 +41,7 @@ class Place:
         return f"{when}, in {self.what}{whose}, by {self.apart:.2g} of the largest"
 
 
-def first(one: Run, other: Run) -> Place | None:
+def first(one: Run, other: Run, rounding: float = ROUNDING) -> Place | None:
     """The earliest difference that is more than rounding; None where there is none.
 
     Before the first update actions and stored transitions are compared, as far as both took steps;
@@ -48,8 +50,9 @@ def first(one: Run, other: Run) -> Place | None:
     Args:
         one: A training of which all updates were kept.
         other: The same of another implementation.
+        rounding: Share of the largest number that is no difference.
     """
-    return next((place for place in _places(one, other) if place.apart > ROUNDING), None)
+    return next((place for place in _places(one, other) if place.apart > rounding), None)
 
 
 def _places(one: Run, other: Run) -> Iterator[Place]:

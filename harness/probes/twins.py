@@ -35,7 +35,7 @@ LEAST = 1e-6
 """Differences, as a share of the largest weight, that are rounding whatever the copy does."""
 LEAST_DOUBLE = 1e-13
 """The same in float64."""
-DETAILED = 12
+DETAILED = 24
 """Updates that are compared one by one where two part."""
 SAYS_LITTLE = 1e-2
 """Where two may be that far apart, as a share of the largest weight, equality says little."""
@@ -241,7 +241,8 @@ class Siblings:
         few = -(-min(updates + 1, DETAILED) // unit) * unit
         first, second = (self._run(number, few, snapshots=4 * few) for number in (one, other))
         asked = telling.differing(self._asking(one), self._asking(other), self._algorithm)
-        return parting.first(first, second), asked
+        rounding = parting.ROUNDING_DOUBLE if self._how.double else parting.ROUNDING
+        return parting.first(first, second, rounding), asked
 
     def _run(
         self,

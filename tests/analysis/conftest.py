@@ -9,7 +9,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.data.load import load
 from analysis.verdicts.options import Options
-from analysis.verdicts.study import Material, gather
+from analysis.verdicts.study import Material, StudyVerdicts, gather, judge_published
 from benchmarks.synthetic_returns import Size
 from benchmarks.synthetic_study import write_study
 
@@ -106,6 +106,12 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def material(study: Path) -> Material:
     return gather(load(study), Options(resamples=500))
+
+
+@pytest.fixture(scope="session")
+def published() -> StudyVerdicts:
+    """The verdicts on the thesis' published tables."""
+    return judge_published(Options())
 
 
 @pytest.fixture(scope="session")

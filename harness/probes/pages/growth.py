@@ -36,14 +36,16 @@ def panels(found: Mapping[str, Mapping[str, Sequence[Distance]]]) -> str:
     Args:
         found: By algorithm and name of the pair; the copies of the first pair are drawn.
     """
+    names = dict.fromkeys(name for pairs in found.values() for name in pairs)
+    colors = {name: COLORS[number % len(COLORS)] for number, name in enumerate(names)}
     settings: Any = STYLE
     with mpl.rc_context(settings):
         drawn = Figure(figsize=(2.2 * len(found), 2.6), layout="constrained")
         axes = drawn.subplots(1, len(found), sharey=True, squeeze=False)[0]
         for ax, (algorithm, pairs) in zip(axes, found.items(), strict=True):
             _rounding(ax, next(iter(pairs.values())), "copies, one bit apart")
-            for (name, distances), color in zip(pairs.items(), _colors(len(pairs)), strict=True):
-                _apart(ax, distances, name, color)
+            for name, distances in pairs.items():
+                _apart(ax, distances, name, colors[name])
             ax.set_title(algorithm)
             ax.set_xlabel("updates")
         axes[0].set_ylabel(_AWAY)
@@ -56,10 +58,6 @@ def panels(found: Mapping[str, Mapping[str, Sequence[Distance]]]) -> str:
             handles.values(), handles.keys(), fontsize=6, loc="outside lower center", ncols=5
         )
         return _svg(drawn)
-
-
-def _colors(count: int) -> list[str]:
-    return [COLORS[number % len(COLORS)] for number in range(count)]
 
 
 def _rounding(ax: Any, distances: Sequence[Distance], label: str) -> None:

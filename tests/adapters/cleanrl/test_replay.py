@@ -70,8 +70,15 @@ def test_sweeps_and_updates_mean_the_same_error(algorithm, monkeypatch):
     assert len(seen) > 5 and max(seen) > 0.1
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("name", ["per", "rank", "atdc", "imp"])
+# Which errors there are depends on the algorithm, and what is made of them on the strategy.
+PAIRS = [
+    pytest.param(name, algorithm, marks=pytest.mark.long if name != "per" and more else ())
+    for name in ("per", "rank", "atdc", "imp")
+    for more, algorithm in enumerate(ALGORITHMS)
+]
+
+
+@pytest.mark.parametrize(("name", "algorithm"), PAIRS)
 def test_what_is_replayed_comes_from_the_errors(name, algorithm):
     often = {"rank": {"sort_every": 2}, "atdc": {"sweep_every": 48}, "imp": OFTEN}
     names, told = learn(algorithm, {"name": name, **often.get(name, {})})
@@ -97,7 +104,7 @@ def test_uniform_replay_leaves_the_script_its_own_buffer():
     assert type(buffer).__module__ == "stable_baselines3.common.buffers"
 
 
-@pytest.mark.parametrize("algorithm", ["dqn", "sac"])
+@pytest.mark.parametrize("algorithm", ["dqn", pytest.param("sac", marks=pytest.mark.long)])
 def test_killed_run_goes_on_bit_equal(algorithm, tmp_path):
     replay = make_replay({"name": "imp", **OFTEN})
     check_killed_run("cleanrl", algorithm, tmp_path / "run", replay=replay)

@@ -150,7 +150,7 @@ def test_saved_policy_loads_in_sb3_alone_and_acts_alike(tmp_path):
     assert type(again.replay_buffer).__module__ == "stable_baselines3.common.buffers"
 
 
-@pytest.mark.parametrize("algorithm", ["dqn", "sac"])
+@pytest.mark.parametrize("algorithm", ["dqn", pytest.param("sac", marks=pytest.mark.long)])
 def test_killed_run_goes_on_bit_equal(algorithm, tmp_path):
     replay = make_replay({"name": "imp", **OFTEN})
     check_killed_run("sb3", algorithm, tmp_path / "run", replay=replay)

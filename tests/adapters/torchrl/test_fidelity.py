@@ -11,13 +11,15 @@ from harness.record.provenance import weights_sha256
 
 ROUND = {"env_steps_per_round": 50, "gradient_steps_per_round": 50}
 OFF_POLICY = {"collector": {"init_random_frames": 200, "frames_per_batch": 50}}
-# The last asks for one rollout and a half. The pendulum's actions range from -3 to 3.
+# The second asks for one rollout and a half. The pendulum's actions range from -3 to 3.
 CASES = {
     "ppo": ("ppo", "Hopper-v4", 512, {"rollout_steps": 256, "epochs": 4}),
     "ppo, a part of a rollout": ("ppo", "Hopper-v4", 400, {"rollout_steps": 256, "epochs": 4}),
     "td3": ("td3", "InvertedPendulum-v4", 250, {"learning_starts": 200, **ROUND}),
     "sac": ("sac", "InvertedPendulum-v4", 250, {"learning_starts": 200, **ROUND}),
 }
+# The second has a whole rollout, too.
+WANTED = [pytest.param(case, marks=pytest.mark.long if case == "ppo" else ()) for case in CASES]
 NATIVE = {"ppo": {"collector": {"frames_per_batch": 256}, "loss": {"ppo_epochs": 4}}}
 
 
@@ -31,7 +33,7 @@ def reference():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", WANTED)
 def test_harness_changes_nothing(case, tmp_path, reference):
     algorithm, env, steps, unified = CASES[case]
     spec = support.spec(

@@ -103,8 +103,15 @@ def test_sweeps_and_updates_mean_the_same_error_and_plain_weights_the_same_loss(
     assert max(float(errors.max()) for _, errors, _ in seen) > 0.1
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("name", ["per", "rank", "atdc", "imp"])
+# Which errors there are depends on the algorithm, and what is made of them on the strategy.
+PAIRS = [
+    pytest.param(name, algorithm, marks=pytest.mark.long if name != "per" and more else ())
+    for name in ("per", "rank", "atdc", "imp")
+    for more, algorithm in enumerate(ALGORITHMS)
+]
+
+
+@pytest.mark.parametrize(("name", "algorithm"), PAIRS)
 def test_what_is_replayed_comes_from_the_errors(name, algorithm, learn):
     often = {"rank": {"sort_every": 2}, "atdc": {"sweep_every": 48}, "imp": OFTEN}
     buffer, told = learn(algorithm, {"name": name, **often.get(name, {}), **critics(algorithm)})
@@ -121,7 +128,7 @@ def test_uniform_replay_leaves_buffer_and_loss_as_they_are(learn):
     assert ours.loss_class(DQNLoss, {}) is DQNLoss
 
 
-@pytest.mark.parametrize("algorithm", ["dqn", "sac"])
+@pytest.mark.parametrize("algorithm", ["dqn", pytest.param("sac", marks=pytest.mark.long)])
 def test_killed_run_goes_on_bit_equal(algorithm, tmp_path):
     replay = make_replay({"name": "imp", **OFTEN, **critics(algorithm)})
     check_killed_run("torchrl", algorithm, tmp_path / "run", replay=replay)

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from analysis.__main__ import main
+from analysis.commands.published import DRAWN
 from analysis.data.published import read_table
 from analysis.data.runs import Cell
 from analysis.stats.moments import Moments
@@ -25,9 +26,14 @@ from analysis.verdicts.study import groups_of_published, judge_published, materi
 DOC = Path(__file__).parents[3] / "docs" / "published-tables.md"
 
 
+@pytest.fixture
+def answers(published):
+    return published
+
+
 @pytest.fixture(scope="module")
-def answers():
-    return judge_published(Options())
+def claims(published):
+    return thesis_claims(published)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +41,13 @@ def table():
     return {key_of(group): group for group in groups_of_published("thesis_tables")}
 
 
-def test_the_page_in_docs_is_what_the_command_writes(tmp_path, capsys):
+@pytest.mark.parametrize("families", [DRAWN[:2], pytest.param(DRAWN, marks=pytest.mark.long)])
+def test_the_page_in_docs_is_what_the_command_writes(
+    families, answers, tmp_path, capsys, monkeypatch
+):
+    known = {Options(): answers}  # judged once
+    monkeypatch.setattr("analysis.commands.published.judge_published", known.__getitem__)
+    monkeypatch.setattr("analysis.commands.published.DRAWN", families)
     words = ["published", "--output", str(tmp_path), "--tables", str(tmp_path), "--jobs", "1"]
     assert main([*words, "--figures", str(tmp_path / "figures")]) == 0
     assert (tmp_path / DOC.name).read_text() == DOC.read_text()
@@ -61,16 +73,15 @@ def test_published_intervals_are_drawn_as_the_thesis_prints_them(answers):
 
 
 def test_another_level_is_said_on_the_page():
-    page = published_page(Options(alpha=0.2, resamples=200))
+    page = published_page(judge_published(Options(alpha=0.2, resamples=200)))
     assert "at 20%" in page
     assert page != DOC.read_text()
 
 
-def test_every_statement_has_a_verdict_and_a_finding(answers):
-    statements = thesis_claims(answers)
-    assert len(statements) == 15
-    assert {item.section[:3] for item in statements} == {"6.2", "6.3"}
-    for item in statements:
+def test_every_statement_has_a_verdict_and_a_finding(claims):
+    assert len(claims) == 15
+    assert {item.section[:3] for item in claims} == {"6.2", "6.3"}
+    for item in claims:
         assert item.claim
         assert item.outcome
         assert item.verdict
@@ -107,7 +118,7 @@ def test_all_pairs_of_an_algorithm_are_96(table):
     assert len(all_pairs(table, "td3", lambda *_: True)) == 96
 
 
-def test_statements_follow_the_numbers(answers):
+def test_statements_follow_the_numbers(answers, claims):
     """With a tenth of the deviations, differences show and the verdicts turn."""
 
     def sharper(group):
@@ -115,7 +126,7 @@ def test_statements_follow_the_numbers(answers):
         return dataclasses.replace(group, moments=Moments(item.mean, item.sd / 10, item.n))
 
     sharp = dataclasses.replace(answers, groups=tuple(map(sharper, answers.groups)))
-    before = {item.claim: item.verdict for item in thesis_claims(answers)}
+    before = {item.claim: item.verdict for item in claims}
     after = {item.claim: item.verdict for item in thesis_claims(sharp)}
     shown = [claim for claim, verdict in after.items() if verdict == SUPPORTED]
     assert len([claim for claim in shown if before[claim] != SUPPORTED]) >= 5
@@ -124,9 +135,9 @@ def test_statements_follow_the_numbers(answers):
     assert all(after[claim] == SUPPORTED for claim in named)
 
 
-def test_some_differences_exist_although_none_can_be_named(answers):
+def test_some_differences_exist_although_none_can_be_named(answers, claims):
     """21, 10 and 9 of 96 pairs are significant one by one, and none after the correction."""
-    found = {item.claim: item for item in thesis_claims(answers)}
+    found = {item.claim: item for item in claims}
     ppo = next(item for claim, item in found.items() if "differ extremely" in claim)
     assert ppo.verdict == UNNAMED
     assert "21 before" in ppo.outcome

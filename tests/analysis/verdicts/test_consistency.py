@@ -15,7 +15,7 @@ from analysis.stats.moments import moments
 from analysis.verdicts.consistency import consistency
 from analysis.verdicts.groups import Group
 from analysis.verdicts.options import Options
-from analysis.verdicts.study import judge_published
+from analysis.verdicts.study import groups_of_published
 
 REFERENCE = 2230.0  # PPO on Hopper, as the thesis read it off
 RANDOM = 17.89  # random actions on Hopper-v4
@@ -173,8 +173,8 @@ def test_two_equal_frameworks_are_rarely_called_different():
     assert words.count("different") / 250 < 0.05 + 2 * math.sqrt(0.05 * 0.95 / 250)
 
 
-def test_published_means_and_intervals_alone_give_288_verdicts():
-    items = judge_published(Options()).consistency
+def test_published_means_and_intervals_alone_give_288_verdicts(published):
+    items = published.consistency
     assert len(items) == 288
     assert all(math.isnan(item.p_permutation) for item in items)
     assert {item.family_size for item in items} == {96}
@@ -196,6 +196,6 @@ def _key(cell):
 
 
 def test_rounding_is_told_where_it_could_turn_a_verdict():
-    items = judge_published(Options(family="setting")).consistency
+    items = consistency(groups_of_published("thesis_tables"), Options(family="setting"))
     assert any(item.rounding_matters for item in items)
     assert not all(item.rounding_matters for item in items)

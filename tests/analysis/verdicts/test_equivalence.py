@@ -16,7 +16,6 @@ from analysis.verdicts.equivalence import margin_of, range_of
 from analysis.verdicts.groups import Group
 from analysis.verdicts.options import Options
 from analysis.verdicts.stopping import Looks, stopping_verdicts
-from analysis.verdicts.study import judge_published
 
 
 def group(framework, scores, env="InvertedPendulum-v4", algorithm="ppo"):
@@ -99,8 +98,8 @@ def test_power_of_equivalence_counts_what_is_not_seen():
     assert equivalence_power(0.0, (10.0, 10.0), 40, 0.05, 97.4, (np.inf, 0.0)) == 0
 
 
-def test_five_runs_of_the_published_tables_show_no_equivalence():
-    assert not any(item.verdict == "equivalent" for item in judge_published(Options()).consistency)
+def test_five_runs_of_the_published_tables_show_no_equivalence(published):
+    assert not any(item.verdict == "equivalent" for item in published.consistency)
 
 
 @pytest.mark.parametrize(

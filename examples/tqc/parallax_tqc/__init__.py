@@ -1,0 +1,1 @@
+"""TQC, an algorithm of Parallax, in Stable-Baselines3's contributed package."""

@@ -1,0 +1,34 @@
+"""Truncated quantile critics: what SAC has, and critics of quantiles of which the largest go."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from harness.contract.algorithms import SAC
+from harness.contract.fields import bounded
+
+
+@dataclasses.dataclass(frozen=True)
+class TQC(SAC):
+    """Truncated quantile critics (Kuznetsov et al. 2020, arXiv:2005.04269).
+
+    Attributes:
+        n_critics: Critics.
+        n_quantiles: Quantiles of the return that each of them tells.
+        dropped_quantiles: Largest quantiles that targets leave out, for each critic; all critics'
+            are sorted together.
+    """
+
+    label: ClassVar[str] = "TQC"
+    asked_by_probes: ClassVar[bool] = False
+    thesis_table: ClassVar[int | None] = None
+    alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        **SAC.alternatives,
+        "n_critics": (3,),
+        "n_quantiles": (10,),
+        "dropped_quantiles": (5,),
+    }
+
+    n_critics: int = bounded(minimum=1)
+    n_quantiles: int = bounded(minimum=1)
+    dropped_quantiles: int = bounded(minimum=0)
