@@ -4,6 +4,7 @@ import csv
 import io
 import random
 import shutil
+import types
 
 import forked
 import gymnasium
@@ -195,7 +196,8 @@ class ForkedWorker:
 
 @pytest.fixture
 def forked_workers(monkeypatch):
-    monkeypatch.setattr("harness.policies.processes.subprocess.Popen", ForkedWorker)
+    instead = types.SimpleNamespace(Popen=ForkedWorker, PIPE=None)
+    monkeypatch.setattr("harness.policies.processes.subprocess", instead)
 
 
 @pytest.mark.usefixtures("forked_workers")
@@ -248,7 +250,7 @@ def test_policies_are_filmed_side_by_side(tmp_path):
     imageio = pytest.importorskip("imageio", reason="the extra `video` is not installed")
     pytest.importorskip("pygame", reason="the extra `video` is not installed")
     file = tmp_path / "two.mp4"
-    small = {"learning_starts": 50, "buffer_size": 100, "hidden_sizes": [8]}
+    small = {"learning_starts": 50, "buffer_size": 100}
     specs = [
         support.spec("sb3", "dqn", hyperparameters=small, steps=64, eval_every=64, seed=seed)
         for seed in (0, 1)
@@ -257,7 +259,7 @@ def test_policies_are_filmed_side_by_side(tmp_path):
     returns = film(dict(zip(("first", "second"), policies, strict=True)), file)
     assert returns == [pytest.approx(last_returns(policy)[0], rel=1e-4) for policy in policies]
     film_made = imageio.get_reader(file)
-    assert film_made.get_meta_data()["size"] == (1000, 540)
+    assert film_made.get_meta_data()["size"] == (1200, 440)
     assert film_made.count_frames() >= max(returns)  # a point for each step
     assert [path.name for path in tmp_path.glob("*.mp4*")] == ["two.mp4"]
 
