@@ -74,15 +74,18 @@ class OnceSweeper(Sweeper):
         return returned
 
     def _runs(self, arguments: Sequence[str]) -> list[list[str]]:
-        """The combinations of all parts, each once."""
+        """The combinations of all parts, without those that an earlier part has."""
         general, asked = self._choices(_words(self._params)), self._choices(arguments)
         parts = [self._choices(_words(part)) for part in self._parts]
         left = [part for one in parts if (part := _picked(one, asked)) is not None]
         if not left:
             raise HydraException(_not_there(parts, asked))
         grids = (itertools.product(*{**general, **asked, **part}.values()) for part in left)
-        runs = {frozenset(run): list(run) for run in itertools.chain.from_iterable(grids)}
-        return list(runs.values())
+        runs: list[list[str]] = []
+        for grid in grids:
+            known = {frozenset(run) for run in runs}
+            runs += [list(run) for run in grid if frozenset(run) not in known]
+        return runs
 
     def _choices(self, words: Sequence[str]) -> dict[str, list[str]]:
         assert self.hydra_context is not None

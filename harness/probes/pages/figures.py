@@ -204,16 +204,20 @@ def _bounding(result: Result, name: str) -> str | None:
 
 
 def surfaces(result: Result) -> Draw | None:
-    """Pull on the value over its change and the error, per group; None where nothing differs."""
-    found = {group: _value_loss(result, group[0]) for group in result.groups}
-    if len(found) < 2 or None in found.values():
+    """Pull on the value over its change and the error, of each group of which a form is known.
+
+    None where nothing differs.
+    """
+    every = {group: _value_loss(result, group[0]) for group in result.groups}
+    found = {group: loss for group, loss in every.items() if loss is not None}
+    left_out = [name for group in every if group not in found for name in group]
+    if len(found) < 2:
         return None
 
     def draw(figure: Figure) -> None:
         change, target = np.meshgrid(np.linspace(-0.6, 0.6, 121), np.linspace(-0.8, 0.8, 121))
         axes = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
         for ax, (group, loss) in zip(axes, found.items(), strict=True):
-            assert loss is not None
             shown = ax.pcolormesh(
                 change, target, loss(change, target), cmap="RdBu_r", vmin=-1.4, vmax=1.4,
                 shading="auto", rasterized=True,
@@ -223,6 +227,8 @@ def surfaces(result: Result) -> Draw | None:
             ax.grid(visible=False)
         axes[0].set_ylabel("return - old prediction")
         figure.colorbar(shown, ax=axes, label="pull on the value")
+        if left_out:
+            figure.suptitle(f"without a known form: {', '.join(left_out)}", fontsize=8)
 
     return draw
 
