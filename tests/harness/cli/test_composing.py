@@ -164,7 +164,17 @@ def conf(tmp_path):
     return shutil.copytree(CONF, tmp_path / "conf")
 
 
-@pytest.mark.parametrize("text", STUDIES.values(), ids=STUDIES)
+# Two more ways of touching the task, of which the study that writes to its place is the widest.
+ALSO = ("writes to the task", "chooses into the task")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(text, id=name, marks=pytest.mark.long if name in ALSO else ())
+        for name, text in STUDIES.items()
+    ],
+)
 def test_studies_of_users_are_composed_as_hydra_does(text, conf):
     name = "" if "study:" in text else "\nstudy: {name: own}"
     (conf / "study" / "own.yaml").write_text(f"# @package _global_\n{text}{name}\n")
