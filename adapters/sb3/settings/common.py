@@ -1,13 +1,8 @@
 """What several algorithms pass to SB3 in the same way."""
 
-import dataclasses
-import math
-from typing import Any, TypeVar
-
+from adapters.sb3_common.settings import finished, networks, optimizers, replayed
 from harness.contract.adapter import Context, Native, Translation
 from harness.contract.algorithms import OffPolicy
-
-Defaults = TypeVar("Defaults", bound=OffPolicy)
 
 
 def off_policy(t: Translation, hp: OffPolicy, context: Context, **counts: int) -> Native:
@@ -19,54 +14,7 @@ def off_policy(t: Translation, hp: OffPolicy, context: Context, **counts: int) -
         context: The run.
         counts: Parts of the cadence that are otherwise in SB3.
     """
-    t.aligned("batch_size", "batch_size")
-    t.aligned("buffer_size", "buffer_size")
-    every = hp.env_steps_per_round
-    first_update = (hp.learning_starts // every + 1) * every
-    note = f"first update after step {first_update}"
-    t.aligned("learning_starts", "learning_starts", note=note)
-    t.aligned("tau", "tau")
-    t.aligned("gamma", "gamma")
-    steps_each = per_copy(t, "env_steps_per_round", hp.env_steps_per_round, context.n_envs)
-    t.aligned("env_steps_per_round", "train_freq", steps_each, note="per copy of the environment")
-    t.aligned("gradient_steps_per_round", "gradient_steps")
-    t.aligned(
-        "bootstrap_truncation",
-        "replay_buffer_kwargs.handle_timeout_termination",
-    )
+    replayed(t, hp, context)
     networks(t)
-    total = math.ceil(context.steps / every) * every
-    cadence = dataclasses.replace(hp.cadence(total, first_update), **counts)
-    return t.finish(total, cadence=cadence)
-
-
-def networks(t: Translation) -> None:
-    """Sizes of the networks, and the constant of their optimisers."""
-    t.aligned("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
-    t.aligned("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
-
-
-def per_copy(t: Translation, field: str, transitions: int, n_envs: int) -> int:
-    """Transitions of all copies together as steps of each, as SB3 counts them."""
-    if transitions % n_envs:
-        t.refuse(field, f"counted per copy of the environment: n_envs={n_envs} must divide it")
-    return transitions // n_envs
-
-
-def rounds_of_all_copies(defaults: Defaults, context: Context) -> Defaults:
-    """SB3's defaults with rounds in steps of all copies at once, as it counts steps of each."""
-    every = defaults.env_steps_per_round * context.n_envs
-    changes: dict[str, Any] = {"env_steps_per_round": every}
-    return dataclasses.replace(defaults, **changes)
-
-
-_NOISES = {
-    "gaussian": "NormalActionNoise",
-    "ornstein-uhlenbeck": "OrnsteinUhlenbeckActionNoise",
-}
-
-
-def action_noise(t: Translation, kind: str, deviation: float) -> None:
-    """Exploration noise, a share of half the action range as in SB3; none for 0."""
-    noise = {_NOISES[kind]: deviation} if deviation else None
-    t.aligned("exploration_noise", "action_noise", noise)
+    optimizers(t)
+    return finished(t, hp, context, **counts)

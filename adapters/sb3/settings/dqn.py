@@ -3,7 +3,8 @@
 import math
 from typing import Any
 
-from adapters.sb3.settings.common import off_policy, rounds_of_all_copies
+from adapters.sb3.settings.common import off_policy
+from adapters.sb3_common.settings import rounds_of_all_copies
 from harness.contract.adapter import Context, Native, Translation
 from harness.contract.algorithms import DQN
 

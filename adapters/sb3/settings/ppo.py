@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from adapters.sb3.settings.common import networks, per_copy
+from adapters.sb3_common.settings import networks, optimizers, per_copy
 from harness.contract.adapter import Context, Native, Translation
 from harness.contract.algorithms import PPO
 
@@ -33,6 +33,7 @@ def settings(t: Translation, hp: PPO, context: Context) -> Native:
         if hp.normalize_advantage and getattr(hp, field) < 2:
             t.refuse(field, "at least 2 wherever advantages are normalised")
     networks(t)
+    optimizers(t)
     rollouts = math.ceil(context.steps / hp.rollout_steps)
     return t.finish(rollouts * hp.rollout_steps)
 

@@ -1,6 +1,7 @@
 """TD3."""
 
-from adapters.sb3.settings.common import action_noise, off_policy, rounds_of_all_copies
+from adapters.sb3.settings.common import off_policy
+from adapters.sb3_common.settings import action_noise, rounds_of_all_copies
 from harness.contract.adapter import Context, Native, Translation
 from harness.contract.algorithms import TD3
 

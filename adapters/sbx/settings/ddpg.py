@@ -1,11 +1,7 @@
 """DDPG."""
 
-from adapters.sbx.settings.common import (
-    action_noise,
-    networks,
-    off_policy,
-    rounds_of_all_copies,
-)
+from adapters.sb3_common.settings import action_noise, networks, rounds_of_all_copies
+from adapters.sbx.settings.common import off_policy
 from harness.contract.adapter import Context, Native, Translation
 from harness.contract.algorithms import DDPG
 

@@ -1,11 +1,7 @@
 """DQN."""
 
-from adapters.sbx.settings.common import (
-    first_update_of,
-    off_policy,
-    rounds_of_all_copies,
-    total_steps,
-)
+from adapters.sb3_common.settings import first_update_of, rounds_of_all_copies, total_steps
+from adapters.sbx.settings.common import off_policy
 from harness.contract.adapter import Context, Native, Translation
 from harness.contract.algorithms import DQN
 

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from adapters.sbx.settings.common import networks, per_copy
+from adapters.sb3_common.settings import networks, per_copy
 from harness.contract.adapter import Context, Native, Translation
 from harness.contract.algorithms import PPO
 

@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from adapters.sbx.settings.common import networks, off_policy, rounds_of_all_copies
+from adapters.sb3_common.settings import networks, rounds_of_all_copies
+from adapters.sbx.settings.common import off_policy
 from harness.contract.adapter import Context, Native, Translation
 from harness.contract.algorithms import SAC
 

@@ -1,12 +1,7 @@
 """TD3."""
 
-from adapters.sbx.settings.common import (
-    action_noise,
-    critic_steps,
-    networks,
-    off_policy,
-    rounds_of_all_copies,
-)
+from adapters.sb3_common.settings import action_noise, networks, rounds_of_all_copies
+from adapters.sbx.settings.common import critic_steps, off_policy
 from harness.contract.adapter import Context, Native, Translation
 from harness.contract.algorithms import TD3
 
