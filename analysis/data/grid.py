@@ -130,25 +130,40 @@ def read_grid(path: Path) -> Grid:
         general, parts = sweeper.get("params") or {}, sweeper.get("parts") or [{}]
         runs = {run for part in parts for run in _runs({**general, **part})}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Unusable(first_line(error)) from error
+        raise Unusable(f"it is no YAML: {first_line(error)}") from error
     except (KeyError, TypeError, AttributeError) as error:
         raise Unusable("it holds no hydra.sweeper.params, where a study's grid stands") from error
     return Grid(path.stem, path, frozenset(runs))
 
 
 def _runs(part: Mapping[str, Any]) -> Iterable[Asked]:
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    overrides = OverridesParser.create().parse_overrides([f"{k}={v}" for k, v in part.items()])
-    values: dict[str, list[str]] = {}
-    for override in overrides:
-        swept = override.is_sweep_override()
-        text = override.sweep_string_iterator() if swept else [override.get_value_element_as_str()]
-        values[override.get_key_element()] = list(text)
+    values = _values(part)
     others = [name for name, found in values.items() if name not in NAMES and len(found) > 1]
     if others or not set(NAMES) <= set(values):
         lacking = [name for name in NAMES if name not in values]
         trouble = f"it sweeps {', '.join(others)}" if others else f"it lacks {', '.join(lacking)}"
         raise Unusable(f"{trouble}; a grid has values of {', '.join(NAMES)}, and of nothing else")
+    if strange := [seed for seed in values["seed"] if not seed.isdecimal()]:
+        raise Unusable(f"seed={strange[0]} is no number")
     product = itertools.product(*(values[name] for name in NAMES))
-    return (Asked(*names, seed=int(seed)) for *names, seed in product)
+    return (
+        Asked(algorithm, env, hps, framework, int(seed))
+        for algorithm, env, hps, framework, seed in product
+    )
+
+
+def _values(part: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The values of each name, as Hydra reads them."""
+    # Loaded here: of all that reads runs, only this needs it.
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    values: dict[str, list[str]] = {}
+    try:
+        for one in OverridesParser.create().parse_overrides([f"{k}={v}" for k, v in part.items()]):
+            several = one.is_sweep_override()
+            texts = one.sweep_string_iterator() if several else [one.get_value_element_as_str()]
+            values[one.get_key_element()] = list(texts)
+    except HydraException as error:
+        raise Unusable(first_line(error)) from error
+    return values

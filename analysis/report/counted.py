@@ -61,16 +61,17 @@ def counts(loaded: Loaded, grid: Grid | None) -> list[Row]:
     for run in grid.runs if grid else ():
         found[run.setting][_ASKED] += 1
     for item in loaded.folders:
-        cell, used = item.id.cell, isinstance(item, Run)
+        cell = item.id.cell
         counter = found[cell.algorithm, cell.env, cell.hps, item.id.framework]
         counter["requested"] += 1
-        counter["completed"] += used or item.completed
-        counter["used"] += used
+        counter["completed"] += isinstance(item, Run) or item.completed
+        counter["used"] += isinstance(item, Run)
     order = sorted(found, key=lambda key: (*key[:2], recipe_order(key[2]), label(key[3]).lower()))
-    return [
-        dict(zip(_SETTING, key, strict=True)) | {name: found[key][name] for name in _names(grid)}
-        for key in order
-    ]
+    rows: list[Row] = []
+    for key in order:
+        setting: dict[str, str | int] = dict(zip(_SETTING, key, strict=True))
+        rows.append(setting | {name: found[key][name] for name in _names(grid)})
+    return rows
 
 
 def _names(grid: Grid | None) -> list[str]:

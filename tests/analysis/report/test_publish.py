@@ -179,7 +179,7 @@ def test_a_readme_without_marks_is_refused_before_anything_is_written(site, tmp_
     words = [str(site / "mine.parquet"), str(tmp_path / "to"), "--readme", str(readme)]
     assert main(["publish", *words]) == 2
     assert BEGIN in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+    assert not (tmp_path / "to").exists() and readme.read_text() == "# Mine\n"
 
 
 def test_a_page_of_somebody_else_is_not_written_over(site, tmp_path, capsys):
@@ -187,7 +187,7 @@ def test_a_page_of_somebody_else_is_not_written_over(site, tmp_path, capsys):
     page.write_text("# Mine\n")
     assert main(["publish", str(site / "mine.parquet"), str(tmp_path)]) == 2
     assert f"{page}: there is a page already" in capsys.readouterr().err
-    assert page.read_text() == "# Mine\n" and len(list(tmp_path.iterdir())) == 1
+    assert page.read_text() == "# Mine\n" and not (tmp_path / "tables").exists()
 
 
 @pytest.mark.parametrize(
@@ -195,12 +195,14 @@ def test_a_page_of_somebody_else_is_not_written_over(site, tmp_path, capsys):
     [
         (["results/demo", "to"], "give a file of packed runs: parallax pack RESULTS"),
         (["mine.parquet", "to", "--asked", "none.yaml"], "--asked=none.yaml: "),
-        (["mine.parquet", "to", "--asked", "README.md"], "it holds no hydra.sweeper.params"),
+        (["mine.parquet", "to", "--asked", "README.md"], "--asked=README.md: it is no YAML: "),
+        (["mine.parquet", "to", "--asked", "empty.yaml"], "it holds no hydra.sweeper.params"),
         (["mine.parquet", "to", "--asked", "other.yaml"], "it sweeps replay; a grid has"),
     ],
 )
 def test_bad_input_is_one_message(site, monkeypatch, words, message, capsys):
     monkeypatch.chdir(site)
+    (site / "empty.yaml").write_text("steps: 2000\n")
     (site / "other.yaml").write_text(GRID.replace("hyperparameters.gamma: 0.9", 'replay: "a,b"'))
     assert main(["publish", *words]) == 2
     assert message in capsys.readouterr().err
