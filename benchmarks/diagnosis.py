@@ -36,7 +36,7 @@ import diagnosis_seams
 
 MODES = ("faults", "sabotage", "planted", "healthy", "judge", "cost", "share")
 HALVES = {0: "set on", 1: "judged on"}
-FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou")
+FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou", "skrl", "sbx")
 ALGORITHMS = ("ppo", "dqn", "sac", "td3", "ddpg")
 TASKS = {
     "continuous": ("InvertedPendulum-v4", "Pendulum-v1", "Reacher-v4"),
@@ -122,7 +122,7 @@ SABOTAGES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
     ("learning rates 0.5", "NN_update", "ddpg", "Pendulum-v1", RATES),
     (
         "reward-times-10",
-        "ENV_d2",
+        "QTR_stored",
         "ddpg",
         "InvertedPendulum-v4",
         {"intervention": "reward-times-10"},
@@ -179,7 +179,7 @@ def planted(options: argparse.Namespace) -> None:
         and (not options.words or one.words in options.words)
     ]
     told: dict[tuple[str, str, str], dict[str, Any]] = {}
-    hits = 0
+    hits: dict[str, list[bool]] = collections.defaultdict(list)
     for one in chosen:
         first = TASKS["discrete" if one.algorithm == "dqn" else "continuous"][0]
         setting = one.framework, one.algorithm, one.task or first
@@ -192,7 +192,7 @@ def planted(options: argparse.Namespace) -> None:
         found = _watched(setting, options.first_seed, {"intervention": intervention(one)})
         names = [name for name in one.check.split("|") if name in found]
         hit = bool(names) and not set(names) & set(told[setting])
-        hits += hit
+        hits[one.check].append(hit)
         where = f"{found[names[0]]['level']} at step {found[names[0]]['first_step']}" if hit else ""
         more = [n for n, f in found.items() if f["level"] != "note" and n not in names]
         print(
@@ -207,8 +207,11 @@ def planted(options: argparse.Namespace) -> None:
         for setting, found in told.items()
         if not any(finding["level"] != "note" for finding in found.values())
     ]
-    print(f"{hits} of {len(chosen)} found, and not without the fault; {len(quiet)} of {len(told)}")
-    print("settings without a fault had neither error nor warning")
+    for check, found_of in hits.items():
+        print(f"{check:<15}{sum(found_of)} of {len(found_of)} found")
+    all_hits = sum(map(sum, hits.values()))
+    print(f"{all_hits} of {len(chosen)} found, and not without the fault;")
+    print(f"{len(quiet)} of {len(told)} settings without a fault had neither error nor warning")
 
 
 def _watched(setting: tuple[str, str, str], seed: int, changes: dict[str, Any]) -> dict[str, Any]:
@@ -300,9 +303,9 @@ def _returns(folder: Path) -> str:
 def cost(options: argparse.Namespace) -> None:
     """CPU time of watched runs over that of runs that are not, both of a pair at the same time.
 
-    Each has a core to itself, and the cores are changed over from pair to pair: what else slows the
-    machine slows both. One after the other, the interval of six pairs was ten times as wide as what
-    is to be seen.
+    Each has a core to itself: what else slows the machine slows both. One after the other, the
+    interval of six pairs was ten times as wide as what is to be seen. Of two pairs, between which
+    the cores are changed over, one number is made: what one core is faster by cancels.
     """
     import numpy as np
     from scipy import stats
@@ -310,22 +313,25 @@ def cost(options: argparse.Namespace) -> None:
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
         raise SystemExit("cost needs two cores: the two runs of a pair are compared side by side.")
-    print("CPU time with over without, geometric mean of pairs and 95% interval of Student's t")
+    print("CPU time with over without: geometric mean of double pairs, Student's 95% interval")
     for framework, algorithm, task in _settings(options):
         if task not in (TASKS["continuous"][0], TASKS["discrete"][0]):
             continue
         setting = (framework, algorithm, task)
         steps = options.steps or COST_STEPS[algorithm]
         logs = []
-        for repeat in range(options.repeats):
-            places = cores if repeat % 2 else cores[::-1]
-            off, on = _side_by_side(setting, steps, dict(zip(("off", "on"), places, strict=True)))
-            logs.append(np.log(on / off))
+        for _ in range(options.repeats):
+            both = []
+            for places in (cores, cores[::-1]):
+                where = dict(zip(("off", "on"), places, strict=True))
+                off, on = _side_by_side(setting, steps, where)
+                both.append(np.log(on / off))
+            logs.append(np.mean(both))
         half = stats.t.ppf(0.975, len(logs) - 1) * np.std(logs, ddof=1) / np.sqrt(len(logs))
         low, middle, high = np.exp(np.mean(logs) + half * np.array([-1, 0, 1]))
         print(
             f"{framework:<10}{algorithm:<6}{task:<22}{steps:>6} steps {middle:.3f} "
-            f"({low:.3f} to {high:.3f}), n={len(logs)} pairs",
+            f"({low:.3f} to {high:.3f}), n={len(logs)} double pairs",
             flush=True,
         )
 
@@ -428,6 +434,8 @@ SOUND: dict[str, Any] = {
     "exploration_noise": 0.1,
     "gamma": 0.99,
 }
+_ROUNDS = ("env_steps_per_round", "gradient_steps_per_round")
+FIXED = {"cleanrl": ("hidden_sizes", *_ROUNDS, "initial_temperature"), "skrl": _ROUNDS}
 
 
 def _run(
@@ -455,11 +463,7 @@ def _run(
     steps = steps or STEPS.get(algorithm, 1200)
     values = dataclasses.asdict(base_hyperparameters(framework, algorithm))
     sound = {name: value for name, value in SOUND.items() if name in values}
-    if framework == "cleanrl":  # which fixes some
-        fixed = ("hidden_sizes", "env_steps_per_round", "gradient_steps_per_round")
-        fixed += ("initial_temperature",)
-        sound = {name: value for name, value in sound.items() if name not in fixed}
-    values |= sound
+    values |= {n: v for n, v in sound.items() if n not in FIXED.get(framework, ())}
     if algorithm == "dqn":
         values |= {"target_update_interval": 250}
         values |= {"exploration_steps": steps // 2}

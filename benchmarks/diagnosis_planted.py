@@ -70,6 +70,7 @@ PLANTED = tuple(
             "self.gamma",
         ),
         ("sb3", "ppo", _LEFT, L, _ZERO, "zero_grad"),
+        ("sb3", "ppo", "no returns are stored", "ADV_stored", _OUT, "self.returns = self.adv"),
         ("cleanrl", "dqn", _ENDS, T, _MASK, "args.gamma * target_max"),
         ("cleanrl", "dqn", _LEFT, L, _ZERO, "zero_grad"),
         ("cleanrl", "dqn", "no gradients are computed", "NN_unreached", _OUT, "loss.backward()"),
@@ -86,6 +87,7 @@ PLANTED = tuple(
             "args.gamma * nextvalues",
         ),
         ("cleanrl", "ppo", "half of lambda", "RTN_stored", "scale-constant", "args.gae_lambda"),
+        ("cleanrl", "ppo", "no advantages are stored", "RTN_stored", _OUT, "advantages[t] ="),
         ("tianshou", "dqn", _ENDS, T, _MASK, "target_q_IA"),
         ("tianshou", "ddpg", _ONLINE, T, _SWAP, "critic_old"),
         ("tianshou", "ddpg", _NO_TARGET, A, _OUT, "self._update_lagged_network_weights()"),
@@ -95,9 +97,9 @@ PLANTED = tuple(
         ("torchrl", "dqn", _NO_TARGET, A, _OUT, "components.targets.step()"),
         ("torchrl", "td3", _ENDS, T, _MASK, "gamma * not_terminated"),
         ("torchrl", "sac", _LEFT, L, _ZERO, "zero_grad"),
-        ("torchrl", "ppo", _HALF, "RTN_stored", "scale-constant", "gamma", 1),
+        ("torchrl", "ppo", _HALF, "RTN_stored", "scale-constant", "gamma", 3),
         ("sb3", "ddpg", "reward-times-10", T, "", "reward-times-10"),
-        ("tianshou", "ddpg", "limits-are-ends", T, "", "limits-are-ends", 0, "Pendulum-v1"),
+        ("sb3", "ddpg", "limits-are-ends", T, "", "limits-are-ends", 0, "Pendulum-v1"),
     )
 )
 

@@ -1,7 +1,7 @@
 """Signals of environment and actions, from the events of a training."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -294,11 +294,18 @@ def paired(weights: Weights) -> list[tuple[str, str]]:
     pairs = []
     for name in weights:
         if "target" in name.lower():
-            main = mains.get(_PUNCTUATION.sub("", name.lower().replace("target", "")))
+            plain = _PUNCTUATION.sub("", name.lower().replace("target", ""))
+            main = mains.get(plain) or _within(plain, mains)
             main = main or _namesake(name, list(mains.values()))
             if main and weights[main].shape == weights[name].shape:
                 pairs.append((name, main))
     return pairs
+
+
+def _within(plain: str, mains: Mapping[str, str]) -> str | None:
+    """The only network of that name within another part, as `policy.actor` for `actor_target`."""
+    ends = [main for name, main in mains.items() if plain and name.endswith(plain)]
+    return ends[0] if len(ends) == 1 else None
 
 
 def _namesake(name: str, mains: list[str]) -> str | None:

@@ -413,6 +413,8 @@ def test_readings():
     assert paired(weights) == [("critic_target.0.bias", "critic.0.bias")]
     weights = {"q_network.0.bias": np.zeros(2), "target_network.0.bias": np.zeros(2)}
     assert paired(weights) == [("target_network.0.bias", "q_network.0.bias")]
+    inner = ("policy.actor.0.bias", "policy.actor_critic.0.bias", "actor_target.0.bias")
+    assert paired(dict.fromkeys(inner, np.zeros(2))) == [(inner[2], inner[0])]
 
 
 def test_a_threshold_of_no_check_is_refused():
