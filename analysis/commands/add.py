@@ -10,9 +10,10 @@ from pathlib import Path
 
 from analysis.commands.pack import write
 from analysis.commands.shell import RESULTS_HELP, CommandError, read_results
-from analysis.data.packed import SUFFIX, record_of
+from analysis.data.packed import record_of
 from analysis.data.runs import Excluded, Read, Run
 from analysis.words import label
+from harness.record.layout import PACKED_SUFFIX
 
 _NAMED = 3  # runs that are in both, at most
 
@@ -23,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, help=f"what to put beside it: {RESULTS_HELP}")
     parser.add_argument("--name", help="study that they join, where the first has several")
     parser.add_argument(
-        "--output", type=Path, help=f"file; default: <STUDY>-and-<FOLDER>{SUFFIX}, beside FOLDER"
+        "--output",
+        type=Path,
+        help=f"file; default: <STUDY>-and-<FOLDER>{PACKED_SUFFIX}, beside FOLDER",
     )
 
 
@@ -37,7 +40,9 @@ def run(options: argparse.Namespace) -> int:
     name = _study_name(study, options.name)
     joined = join(study, others, name)
     beside = options.folder.absolute()
-    path = options.output or beside.with_name(f"{options.study.stem}-and-{beside.stem}{SUFFIX}")
+    path = options.output or beside.with_name(
+        f"{options.study.stem}-and-{beside.stem}{PACKED_SUFFIX}"
+    )
     write(joined, path)
     return 0
 

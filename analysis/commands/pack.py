@@ -12,14 +12,15 @@ from analysis.commands.shell import (
     read_results,
     writing_to,
 )
-from analysis.data.packed import SUFFIX, write_packed
+from analysis.data.packed import write_packed
 from analysis.data.runs import Read
+from harness.record.layout import PACKED_SUFFIX
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
     parser.add_argument("results", type=Path, help=RESULTS_HELP)
-    parser.add_argument("--output", type=Path, help=f"file; default: RESULTS{SUFFIX}")
+    parser.add_argument("--output", type=Path, help=f"file; default: RESULTS{PACKED_SUFFIX}")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -29,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         CommandError: There are no runs, or nowhere to write.
     """
     found = read_results(options.results)
-    path = options.output or options.results.absolute().with_suffix(SUFFIX)
+    path = options.output or options.results.absolute().with_suffix(PACKED_SUFFIX)
     write(found, path)
     return 0
 
@@ -40,8 +41,8 @@ def write(found: Read, path: Path) -> None:
     Raises:
         CommandError: There is nowhere to write, or the name is no Parquet file's.
     """
-    if path.suffix != SUFFIX:
-        raise CommandError(f"--output={path}: give a file that ends in {SUFFIX}.")
+    if path.suffix != PACKED_SUFFIX:
+        raise CommandError(f"--output={path}: give a file that ends in {PACKED_SUFFIX}.")
     with writing_to(path.parent):
         write_packed(found, path)
     counts = f"{len(found.runs)} runs that can be used, {len(found.excluded)} that cannot"

@@ -5,6 +5,7 @@ import base64
 import importlib.metadata
 import platform
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -22,16 +23,17 @@ from analysis.commands.shell import (
 )
 from analysis.report.markdown import markdown, pictures
 from analysis.report.page import Content, gather_content, render_page
-from analysis.verdicts.study import gather
+from analysis.verdicts.study import Material, gather
 from harness.record.files import bytes_writer, write_atomically, write_text
 
 PAGE, TEXT, FIGURES = "report.html", "report.md", "figures"
 _PACKAGES = ("numpy", "scipy", "matplotlib", "seaborn", "jinja2")
 # Options that change the page; `jobs` does not.
-_NAMES = (
+SETTINGS = (
     *("interval", "alpha", "margin", "margin_of", "failed_below", "family", "power", "rng_seed"),
-    *("range", "output"),
+    "range",
 )
+_NAMES = (*SETTINGS, "output")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,15 +80,43 @@ def write_markdown(content: Content, output: Path) -> None:
     write_text(output / TEXT, markdown(content, FIGURES))
 
 
+def page_of(material: Material, made_by: str, output: Path, jobs: int) -> str:
+    """The page, for who has judged the runs already.
+
+    Args:
+        material: Runs, verdicts and curves.
+        made_by: What makes it again.
+        output: Its folder.
+        jobs: Figures drawn at a time.
+    """
+    return render_page(gather_content(material, made_by, versions(), output, jobs, progress))
+
+
 def command(options: argparse.Namespace) -> str:
     """The command line that makes the page again, without what is as by default."""
     words = ["python", "-m", "analysis", "report", str(options.results)]
-    for name in _NAMES:
+    return shlex.join([*words, *given(options, _NAMES)])
+
+
+def given(options: argparse.Namespace, names: Sequence[str]) -> list[str]:
+    """Words that give those options again that are not as by default.
+
+    Args:
+        options: The command line; `defaults` holds what options are without a word.
+        names: Of the options.
+    """
+    words: list[str] = []
+    for name in names:
         value = getattr(options, name)
-        if value != options.defaults[name]:
+        if value == options.defaults[name]:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+        else:
             for item in value if isinstance(value, list) else [value]:
-                words += [f"--{name.replace('_', '-')}", str(item)]
-    return shlex.join(words)
+                words += [flag, str(item)]
+    return words
 
 
 def versions() -> str:

@@ -16,16 +16,7 @@ from analysis.commands.shell import (
     make_options,
     writing_to,
 )
-from analysis.tables.verdicts import (
-    consistency_row,
-    existence_row,
-    existence_words,
-    paired_row,
-    pooled_rows,
-    ranking_rows,
-    reproduction_row,
-    to_csv,
-)
+from analysis.tables.verdicts import existence_words, to_csv, verdict_tables
 from analysis.verdicts.consistency import PairVerdict
 from analysis.verdicts.reproduction import ReproductionVerdict
 from analysis.verdicts.study import StudyVerdicts, judge_runs
@@ -87,14 +78,7 @@ def _verdict_counts(words: Sequence[str]) -> str:
 
 def write_tables(output: Path, verdicts: StudyVerdicts) -> list[Path]:
     """Writes a table for each question and for each other way to look; returns their paths."""
-    tables = {
-        "reproduction.csv": [reproduction_row(item) for item in verdicts.reproduction],
-        "consistency.csv": [consistency_row(item) for item in verdicts.consistency],
-        "ranking.csv": [row for item in verdicts.rankings for row in ranking_rows(item)],
-        "existence.csv": [existence_row(item) for item in verdicts.existence],
-        "pooled.csv": [row for pair in verdicts.pooled for row in pooled_rows(pair)],
-        "paired.csv": [paired_row(item) for item in verdicts.paired],
-    }
+    tables = verdict_tables(verdicts)
     for name, rows in tables.items():
         write_text(output / name, to_csv(rows))
     return [output / name for name in tables]

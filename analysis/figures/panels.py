@@ -82,7 +82,7 @@ def panel_grid(
 
 
 def legend(figure: Figure, styles: dict[str, Look]) -> None:
-    """One line of names at the top of a figure."""
+    """One line of names at the top of a figure, smaller where it would not fit."""
     handles = [
         Line2D(
             [],
@@ -103,11 +103,21 @@ def legend(figure: Figure, styles: dict[str, Look]) -> None:
         bbox_to_anchor=(0.5, 1 - 0.01 / height),
         ncols=len(handles),
         frameon=False,
-        fontsize=LARGE,
-        handlelength=2.6,
-        columnspacing=1.4,
+        fontsize=min(LARGE, 72 * figure.get_figwidth() / _ems([label(name) for name in styles])),
+        handlelength=_HANDLE,
+        columnspacing=_BETWEEN,
         borderaxespad=0,
     )
+
+
+# Widths in a legend, in sizes of its font.
+_HANDLE, _BETWEEN, _BESIDE, _LETTER = 2.6, 1.4, 0.8, 0.6
+
+
+def _ems(names: Sequence[str]) -> float:
+    """About how wide a legend of one line is, in sizes of its font."""
+    entries = sum(_HANDLE + _BESIDE + _LETTER * len(name) for name in names)
+    return entries + _BETWEEN * len(names)
 
 
 def patch_legend(figure: Figure, colors: dict[str, str], down: float = 0.02) -> None:

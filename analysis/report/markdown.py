@@ -56,14 +56,14 @@ def markdown(content: Content, folder: str) -> str:
 
 
 def _answer(answer: AnswerInWords) -> list[str]:
-    blocks = [f"### {answer.question}", f"**{_plain(answer.headline.text)}**"]
+    blocks = [f"### {answer.question}", f"**{plain(answer.headline.text)}**"]
     if answer.parts:
-        blocks.append("\n".join(f"- {_plain(part.text)}" for part in answer.parts))
+        blocks.append("\n".join(f"- {plain(part.text)}" for part in answer.parts))
     if answer.findings:
         more = f"; {answer.more} more are on the page" if answer.more else ""
         blocks.append(f"The clearest findings{more}:")
         numbered = enumerate(answer.findings, 1)
-        blocks.append("\n".join(f"{i}. {_plain(finding.text)}" for i, finding in numbered))
+        blocks.append("\n".join(f"{i}. {plain(finding.text)}" for i, finding in numbered))
     return blocks
 
 
@@ -79,7 +79,7 @@ def _parts(parts: Sequence[Part]) -> str:
         ]
         for part in parts
     ]
-    cells = [[_plain(str(value)) for value in row] for row in rows]
+    cells = [[plain(str(value)) for value in row] for row in rows]
     return tabulate(cells, heads, tablefmt="pipe", disable_numparse=True)
 
 
@@ -87,16 +87,16 @@ def _missing(content: Content) -> list[str]:
     loaded = content.material.loaded
     if not loaded.excluded:
         return ["Every run found is used."]
-    kinds = ", ".join(f"{count} {_plain(kind)}" for kind, count in content.reasons)
+    kinds = ", ".join(f"{count} {plain(kind)}" for kind, count in content.reasons)
     return [f"Not used: {len(loaded.excluded)}: {kinds}."]
 
 
 def _picture(picture: Picture, folder: str) -> list[str]:
-    image = f"![{_plain(picture.title)}]({folder}/{picture.name}.png)"
-    return [f"### {_plain(picture.title)}", image, f"{_plain(picture.caption)}"]
+    image = f"![{plain(picture.title)}]({folder}/{picture.name}.png)"
+    return [f"### {plain(picture.title)}", image, f"{plain(picture.caption)}"]
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text in which nothing is taken for Markdown."""
     for sign in "\\`*_|<[":
         text = text.replace(sign, f"\\{sign}")

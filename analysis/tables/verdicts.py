@@ -14,9 +14,22 @@ from analysis.verdicts.pooling import PooledPair
 from analysis.verdicts.ranking import RankingVerdict
 from analysis.verdicts.reproduction import ReproductionVerdict
 from analysis.verdicts.stopping import StoppingVerdict
+from analysis.verdicts.study import StudyVerdicts
 from analysis.words import label
 
 Row = dict[str, object]
+
+
+def verdict_tables(verdicts: StudyVerdicts) -> dict[str, list[Row]]:
+    """A table for each question and for each other way to look, by the name of its file."""
+    return {
+        "reproduction.csv": [reproduction_row(item) for item in verdicts.reproduction],
+        "consistency.csv": [consistency_row(item) for item in verdicts.consistency],
+        "ranking.csv": [row for item in verdicts.rankings for row in ranking_rows(item)],
+        "existence.csv": [existence_row(item) for item in verdicts.existence],
+        "pooled.csv": [row for pair in verdicts.pooled for row in pooled_rows(pair)],
+        "paired.csv": [paired_row(item) for item in verdicts.paired],
+    }
 
 
 def consistency_row(item: PairVerdict) -> Row:

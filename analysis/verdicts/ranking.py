@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from analysis.stats import effects, ranks
+from analysis.stats import effects, pairwise, ranks
 from analysis.stats.moments import Floats, Moments, stack
 from analysis.verdicts.groups import Group
 from analysis.verdicts.options import Options
@@ -49,6 +49,18 @@ class Ranked:
     def moments(self) -> Moments:
         """Moments with float[k] arrays."""
         return stack([group.moments for group in self.groups])
+
+    def gap(self, i: int, j: int) -> tuple[float, float, float]:
+        """Difference of the means of two algorithms, with Welch's 95% interval.
+
+        Args:
+            i: Number of the first algorithm.
+            j: Number of the one that is taken off.
+        """
+        first, second = (stack([self.groups[k].moments]) for k in (i, j))
+        item = pairwise.contrast([first], [second])
+        low, high = pairwise.limits(item)
+        return float(item.difference[0]), float(low[0]), float(high[0])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""`python -m harness rerun RUN_FOLDER`: runs a finished run again and compares."""
+"""Trains finished runs again from their own record, and compares evaluations and weights.
+
+One run of a folder, or runs drawn at random from a file of packed runs.
+"""
 
 import argparse
 import sys
@@ -13,11 +16,14 @@ from harness.cli.errors import exit_code
 from harness.cli.trust import code_of_specs, require_trust
 from harness.contract.fields import SpecError
 from harness.contract.run_spec import RunSpec, spec_from_dict
-from harness.record.layout import RUN_FILE
-from harness.record.reading import Reading, read_run
+from harness.record.files import Unusable
+from harness.record.layout import PACKED_SUFFIX, RUN_FILE
+from harness.record.reading import Reading, parse_record, read_run
+from harness.sweep.process import Outcome
 from harness.sweep.sweep import run_all
 
 _GROUPS = ("packages", "sources", "threads", "commit")
+_RUNS = 5
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -27,59 +33,142 @@ def main(arguments: Sequence[str]) -> int:
         0 when evaluations and weights are identical, 1 when not, 2 for bad input.
     """
     parser = argparse.ArgumentParser(prog="python -m harness rerun", description=__doc__)
-    parser.add_argument("folder", type=Path, help="folder of a complete run")
-    parser.add_argument("--keep", type=Path, help="keep the new run below this folder")
     parser.add_argument(
-        "--trust", action="store_true", help="runs what the folder names without asking"
+        "folder", type=Path, help="folder of a complete run, or a file of packed runs"
+    )
+    parser.add_argument(
+        "--runs", type=int, help=f"runs drawn from a file of packed runs (default: {_RUNS})"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the drawing (default: 0)")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time (default: 1)")
+    parser.add_argument("--keep", type=Path, help="keep the new runs below this folder")
+    parser.add_argument(
+        "--trust", action="store_true", help="runs what the folder or file names without asking"
     )
     options = parser.parse_args(arguments)
     try:
+        chosen = _chosen(options.folder, options.runs, options.seed)
         if options.keep:
-            return rerun(options.folder, options.keep, trust=options.trust)
+            return rerun(options.folder, chosen, options.keep, options.jobs, trust=options.trust)
         with tempfile.TemporaryDirectory(prefix="parallax-rerun-") as scratch:
-            return rerun(options.folder, Path(scratch), trust=options.trust)
+            place = Path(scratch)
+            return rerun(options.folder, chosen, place, options.jobs, trust=options.trust)
     except (SpecError, KeyboardInterrupt) as error:
         return exit_code(error)
 
 
-def rerun(folder: Path, results_dir: Path, *, trust: bool = False) -> int:
-    """Runs `folder` again below `results_dir` and prints what came out.
-
-    Args:
-        folder: Folder of a complete run.
-        results_dir: Where the new run goes.
-        trust: Whether code that the folder names may run without asking.
+def _chosen(place: Path, count: int | None, seed: int) -> list[Reading]:
+    """The runs to make again.
 
     Raises:
-        SpecError: The folder holds no complete run, the new one would not be made, or the
-            folder names code that nobody has trusted.
+        SpecError: There are none, or not as many as are asked for.
     """
-    before = read_run(folder, with_evaluations=True)
-    if not before.complete:
-        raise SpecError(f"{folder} holds no complete run to compare with ({before.reason}).")
-    spec = _spec_of(before)
-    target = spec.folder(results_dir)
-    if read_run(target).complete:
+    if _is_packed(place):
+        return draw(place, _RUNS if count is None else count, seed)
+    if count not in (None, 1):
         raise SpecError(
-            f"--keep {results_dir}: {target} holds a complete run already, so that none would be "
-            "made. Name another folder, or leave --keep away."
+            f"--runs={count} draws from a file of packed runs, and {place} is none: leave it away."
         )
-    require_trust(folder, code_of_specs([spec]), trust=trust)
-    (outcome,) = run_all([spec], results_dir, n_jobs=1)
+    before = read_run(place, with_evaluations=True)
+    if not before.complete:
+        raise SpecError(f"{place} holds no complete run to compare with ({before.reason}).")
+    return [before]
+
+
+def _is_packed(place: Path) -> bool:
+    return place.suffix == PACKED_SUFFIX and place.is_file()
+
+
+def draw(file: Path, count: int, seed: int) -> list[Reading]:
+    """Draws complete runs from a file of packed runs, each as likely as any other.
+
+    Args:
+        file: The file.
+        count: How many.
+        seed: Of the drawing: the same file, count and seed give the same runs.
+
+    Raises:
+        SpecError: The file cannot be read or has fewer runs with a record.
+    """
+    # Loaded here: a run folder is made again without it.
+    from harness.record.packed import evaluations_of, read_rows
+
+    try:
+        rows = [row for row in read_rows(file) if row["not_used_because"] is None]
+        known = [row for row in rows if row["run_json"] is not None]
+        if not 1 <= count <= len(known):
+            raise SpecError(
+                f"--runs={count}: {file} holds {len(known)} complete runs with a record of their "
+                "own. Ask for at least one of them, and no more than there are."
+            )
+        rng = np.random.default_rng(seed)
+        readings = []
+        for i in sorted(rng.choice(len(known), count, replace=False)):
+            row = known[i]
+            record, content = parse_record(row["run_json"].encode())
+            readings.append(Reading(file / row["folder"], record, content, evaluations_of(row)))
+    except Unusable as error:
+        raise SpecError(f"{file}: {error}.") from error
+    return readings
+
+
+def rerun(
+    source: Path,
+    chosen: Sequence[Reading],
+    results_dir: Path,
+    jobs: int = 1,
+    *,
+    trust: bool = False,
+) -> int:
+    """Makes runs again below `results_dir` and prints what came out.
+
+    Args:
+        source: Folder or file that they come from.
+        chosen: Complete runs, with their evaluations.
+        results_dir: Where the new runs go.
+        jobs: Runs at a time.
+        trust: Whether code that the source names may run without asking.
+
+    Raises:
+        SpecError: A record cannot be compared with, a new run would not be made, or the source
+            names code that nobody has trusted.
+    """
+    specs = [_spec_of(before) for before in chosen]
+    for target in (spec.folder(results_dir) for spec in specs):
+        if read_run(target).complete:
+            raise SpecError(
+                f"--keep {results_dir}: {target} holds a complete run already, so that none would "
+                "be made. Name another folder, or leave --keep away."
+            )
+    require_trust(source, code_of_specs(specs), trust=trust)
+    outcomes = run_all(specs, results_dir, n_jobs=jobs)
+    several = _is_packed(source)
+    same = 0
+    for before, outcome in zip(chosen, outcomes, strict=True):
+        if several:
+            print(f"\n{before.folder.relative_to(source)}")
+        same += _compare(before, outcome)
+    if several:
+        print(f"\n{same} of {len(chosen)} runs are identical.")
+    return 0 if same == len(chosen) else 1
+
+
+def _compare(before: Reading, outcome: Outcome) -> bool:
+    """Says how a new run compares; whether evaluations and weights are identical."""
     if outcome.status != "completed":
         reason = outcome.failure or outcome.status
         print(f"The new run did not complete: {reason}", file=sys.stderr)
-        return 1
+        return False
     after = read_run(outcome.folder, with_evaluations=True)
-    same = compare_evaluations(before, after)
+    differ = compare_evaluations(before, after)
     weights = before.content["weights_sha256"] == after.content["weights_sha256"]
-    print(f"Evaluations: {same or 'identical'}")
+    print(f"Evaluations: {differ or 'identical'}")
     print(f"Weights:     {'identical' if weights else 'different'}")
     differences = compare_provenance(before.content["provenance"], after.content["provenance"])
     print("Software and machine: " + ("the same" if not differences else "different"))
     for name, (old, new) in differences.items():
         print(f"  {name}: {old} then, {new} now")
-    return 0 if weights and not same else 1
+    return weights and not differ
 
 
 def _spec_of(run: Reading) -> RunSpec:
@@ -105,15 +194,14 @@ def compare_evaluations(before: Reading, after: Reading) -> str:
         return "made at different steps"
     if old.results.shape != new.results.shape:
         return "of different numbers of episodes"
-    different = (old.results != new.results).any(axis=1)
+    returns, lengths = old.results != new.results, old.ep_lengths != new.ep_lengths
+    different = (returns | lengths).any(axis=1)
     if not different.any():
         return ""
     first = int(old.timesteps[different.argmax()])
     gap = float(np.abs(old.results.mean(axis=1) - new.results.mean(axis=1)).max())
-    return (
-        f"{different.sum()} of {len(different)} differ, from step {first} on; "
-        f"mean returns by up to {gap:.4g}"
-    )
+    what = f"mean returns by up to {gap:.4g}" if returns.any() else "in lengths of episodes only"
+    return f"{different.sum()} of {len(different)} differ, from step {first} on; {what}"
 
 
 def compare_provenance(

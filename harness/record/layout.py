@@ -17,6 +17,7 @@ PROGRESS_FILE = "progress.json"
 LOG_FILE = "log.txt"
 DIAGNOSIS_FILE = "diagnosis.json"
 LOGGER_FOLDERS = ("tensorboard", "wandb")
+PACKED_SUFFIX = ".parquet"  # of a file of packed runs
 CHECKPOINT_FOLDER = "checkpoint"
 
 ANALYSIS_FOLDER = "analysis"

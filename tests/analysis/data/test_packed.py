@@ -10,7 +10,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.data.load import load
-from analysis.data.packed import SCHEMA
+from harness.record.packed import SCHEMA
 
 
 @pytest.fixture

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import shutil
 import sys
@@ -10,11 +11,13 @@ import numpy as np
 import pytest
 import support
 
-from harness.cli.rerun import compare_provenance, main
+from analysis.__main__ import main as analyse
+from harness.cli.rerun import compare_evaluations, compare_provenance, draw, main
 from harness.contract.fields import SpecError
 from harness.contract.interpreter import check_interpreter
 from harness.contract.run_spec import spec_to_dict
 from harness.record.files import write_json
+from harness.record.packed import SCHEMA, write_rows
 from harness.record.reading import read_run
 from harness.sweep.sweep import run_all
 
@@ -39,11 +42,14 @@ def rerun(folder, *arguments):
     return forked.run("harness", "rerun", folder, *arguments)
 
 
-def test_run_again_is_identical(finished):
-    result = rerun(finished)
+def test_run_again_is_identical_from_a_file_of_packed_runs(done, tmp_path):
+    file = tmp_path / "study.parquet"
+    assert analyse(["pack", str(done), "--output", str(file)]) == 0
+    result = rerun(file, "--runs", "1", "--seed", "3")
     assert result.returncode == 0, result.stderr
     assert "Evaluations: identical" in result.stdout and "Weights:     identical" in result.stdout
     assert "Software and machine: the same" in result.stdout
+    assert "1 of 1 runs are identical." in result.stdout
 
 
 def test_what_differs_is_named(finished, tmp_path):
@@ -135,6 +141,58 @@ def test_provenance_names_what_appeared_and_vanished():
         "packages b": ("1", "2"),
         "packages c": ("absent", "1"),
     }
+
+
+@pytest.fixture
+def packed(recorded, tmp_path):
+    """A file of eight complete runs and one that is not used, made without training."""
+    _, content = recorded
+    row = dict.fromkeys(SCHEMA.names) | {"timesteps": [2048], "returns": [[1]], "ep_lengths": [[1]]}
+    rows = []
+    for seed in range(9):
+        spec = content["spec"] | {"seed": seed}
+        record = json.dumps(content | {"spec": spec})
+        rows.append(row | {"folder": f"seed={seed}", "run_json": record})
+    rows[4]["not_used_because"] = "failed"
+    write_rows(rows, tmp_path / "study.parquet")
+    return tmp_path / "study.parquet"
+
+
+def test_runs_are_drawn_by_seed_from_those_that_are_used(packed):
+    def names(count, seed):
+        return [run.folder.name for run in draw(packed, count, seed)]
+
+    assert names(3, 0) == names(3, 0)
+    assert len({tuple(names(3, seed)) for seed in range(10)}) > 3
+    assert names(8, 0) == [f"seed={seed}" for seed in range(9) if seed != 4]
+    assert all(run.evaluations.results.tolist() == [[1]] for run in draw(packed, 8, 1))
+
+
+@pytest.mark.parametrize("count", ["0", "9"])
+def test_more_runs_than_there_are_is_refused(packed, count, capsys):
+    assert main([str(packed), "--runs", count]) == 2
+    assert f"--runs={count}: {packed} holds 8 complete runs" in capsys.readouterr().err
+
+
+def test_a_number_of_runs_is_refused_of_a_folder(recorded, capsys):
+    assert main([str(recorded[0]), "--runs", "5"]) == 2
+    assert "--runs=5 draws from a file of packed runs" in capsys.readouterr().err
+
+
+def test_a_damaged_file_is_refused_in_one_message(packed, capsys):
+    packed.write_bytes(packed.read_bytes()[:-9])
+    assert main([str(packed)]) == 2
+    told = capsys.readouterr()
+    assert str(packed) in told.err and "Traceback" not in told.err and told.out == ""
+
+
+def test_lengths_of_episodes_are_compared_too(packed):
+    before, after = draw(packed, 2, 0)
+    assert compare_evaluations(before, after) == ""
+    longer = dataclasses.replace(after.evaluations, ep_lengths=after.evaluations.ep_lengths + 1)
+    after = dataclasses.replace(after, evaluations=longer)
+    told = compare_evaluations(before, after)
+    assert told == "1 of 1 differ, from step 2048 on; in lengths of episodes only"
 
 
 @pytest.fixture(scope="module")

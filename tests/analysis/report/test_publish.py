@@ -1,0 +1,234 @@
+"""What is published of a study comes out of its file of runs, byte for byte."""
+
+import argparse
+import csv
+import io
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from analysis.__main__ import main
+from analysis.commands import publish
+from analysis.data.grid import NAMES, Asked, read_grid
+from analysis.report.publication import BEGIN, END, ten_digits
+
+ROOT = Path(__file__).parents[3]
+PUBLISHED = sorted(path.parent for path in (ROOT / "docs").glob("*/*.parquet"))
+GRID = """
+hydra:
+  sweeper:
+    params: {seed: "range(0,4)"}
+    parts:
+      - algorithm: ppo,td3
+        framework: sb3,cleanrl,torchrl
+        hps: original
+        env: Hopper-v5,Ant-v5
+      - {algorithm: ppo, framework: sb3, hps: sb3, env: Hopper-v5, hyperparameters.gamma: 0.9}
+"""
+# Mean score of each framework: TorchRL's PPO is far off, and its TD3 ranks the other way round.
+LEVELS = {
+    "ppo": {"sb3": 1000.0, "cleanrl": 1010.0, "torchrl": 300.0},
+    "td3": {"sb3": 2000.0, "cleanrl": 2400.0, "torchrl": 100.0},
+}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, writer):
+    """A repository with a study that was published in it."""
+    root = tmp_path_factory.mktemp("site")
+    noise = np.random.default_rng(0)
+    for algorithm, levels in LEVELS.items():
+        for framework, level in levels.items():
+            for seed in range(4):
+                failed = (algorithm, framework, seed) == ("td3", "cleanrl", 3)
+                fate = {"status": "failed", "failure": "it broke"} if failed else {}
+                score = level + 20 * noise.normal() * (10 if framework == "cleanrl" else 1)
+                names = {"algorithm": algorithm, "framework": framework, "seed": seed}
+                writer(root / "results", score=score, **names, **fate)
+    (root / "grid.yaml").write_text(GRID)
+    (root / "README.md").write_text(f"# Mine\n\n{BEGIN}\n{END}\n\n## Behind\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        assert main(["pack", "results/demo", "--output", "mine.parquet"]) == 0
+        words = ["--asked", "grid.yaml", "--readme", "README.md", "--jobs", "1"]
+        assert main(["publish", "mine.parquet", "docs/mine", "--title", "Mine", *words]) == 0
+    return root
+
+
+@pytest.fixture(scope="module")
+def page(site):
+    return (site / "docs/mine/README.md").read_text()
+
+
+def table(site, name):
+    return list(csv.DictReader(io.StringIO((site / f"docs/mine/tables/{name}.csv").read_text())))
+
+
+def command_of(folder):
+    """The command that the page names for itself."""
+    (line,) = re.findall(r"^parallax publish .*$", (folder / "README.md").read_text(), re.M)
+    return line
+
+
+@pytest.mark.parametrize("folder", [None, *PUBLISHED], ids=lambda path: path.name if path else "")
+def test_texts_are_what_the_file_makes(folder, site, monkeypatch):
+    root = ROOT if folder else site
+    folder = folder or site / "docs/mine"
+    monkeypatch.chdir(root)
+    command = command_of(folder)
+    parser = argparse.ArgumentParser()
+    publish.add_arguments(parser)
+    options = parser.parse_args(shlex.split(command)[2:])
+    made = publish.files(options, publish.prepare(options))
+    for path, text in made.items():
+        assert path.read_bytes() == text.encode(), f"{path} is another now; run: {command}"
+    tables = {path for path in made if path.suffix == ".csv"}
+    assert {root / path for path in tables} == set((folder / "tables").iterdir())
+    for name in re.findall(r"\]\(([\w./-]+)\)", (folder / "README.md").read_text()):
+        assert (folder / name).exists(), name
+
+
+def test_scores_are_means_of_the_file(site):
+    rows = pyarrow.parquet.read_table(site / "docs/mine/mine.parquet").to_pylist()
+    told = {
+        (f"scores_{algorithm}", row["framework"]): float(row["Hopper-v5 mean"])
+        for algorithm in LEVELS
+        for row in table(site, f"scores_{algorithm}")
+    }
+    assert len(told) == 6
+    for (name, framework), mean in told.items():
+        scores = [
+            row["final_score"]
+            for row in rows
+            if (f"scores_{row['algorithm']}", row["framework"]) == (name, framework)
+            and row["not_used_because"] is None
+        ]
+        assert mean == pytest.approx(np.mean(scores), rel=1e-9)
+
+
+def test_findings_follow_the_rule_and_have_n_and_interval(site, page):
+    pairs = table(site, "consistency")
+    findings = re.findall(r"^\d\. (.*)$", page, re.M)
+    assert len(findings) == 3
+    for finding in findings:
+        assert re.search(r"by [\d.]+, 95% interval \[[-\d., ]+\], n = \d+ and \d+", finding)
+
+    def size(pair):
+        return abs(float(pair["difference"])) / float(pair["margin"])
+
+    largest = max((pair for pair in pairs if pair["verdict"] == "different"), key=size)
+    assert f"{abs(float(largest['difference'])):.0f}, 95%" in findings[0]
+    open_ones = [pair for pair in pairs if pair["verdict"] == "undecided"]
+    widest = max(open_ones, key=lambda p: (float(p["high"]) - float(p["low"])) / float(p["margin"]))
+    low, high = map(float, re.findall(r"interval \[(.*?), (.*?)\]", findings[2])[0])
+    width = float(widest["high"]) - float(widest["low"])
+    assert high - low == pytest.approx(width, rel=0.01)
+    assert f"{len(open_ones)} of {len(pairs)} pairs are undecided" in findings[2]
+    readme = (site / "README.md").read_text()
+    assert all(finding in readme for finding in findings)
+
+
+def test_a_part_is_called_a_part(site, page):
+    told = "**This is a part of the study:** 24 of the 52 runs that `grid.yaml` asks for"
+    assert "24 runs requested, 23 completed, 23 used" in page and told in page
+    assert told in (site / "README.md").read_text()
+    rows = {
+        (row["algorithm"], row["env"], row["hps"], row["framework"]): row
+        for row in table(site, "runs")
+    }
+    assert [
+        rows["td3", "Hopper-v5", "original", "cleanrl"][n] for n in ("asked", "requested", "used")
+    ] == ["4", "4", "3"]
+    assert rows["ppo", "Hopper-v5", "sb3", "sb3"]["requested"] == "0"
+    assert "parallax train -m study=grid algorithm=ppo,td3 env=Hopper-v5 hps=original\n" in page
+
+
+def test_no_word_says_why(site, page):
+    causal = r"\b(because|causes?|caused|due to|owing to|leads? to|thanks to|explains?|effect of)\b"
+    for text in (page, (site / "README.md").read_text()):
+        assert not re.search(causal, text, re.I)
+
+
+def test_ranking_and_published_numbers_are_told(page):
+    ranking = page.partition("## Does the ranking")[2].partition("\n## ")[0]
+    assert "does not hold" in ranking and "n = 3 to 4" in ranking
+    assert re.search(r"\| TorchRL .*\*\*[\d.]+ \\\[", ranking)
+    published = page.partition("## What was published")[2].partition("\n## ")[0]
+    assert "Nothing comparable is published" in published
+
+
+def test_no_figure_shows_what_there_is_no_ground_for(page):
+    shown = set(re.findall(r"figures/([a-z]+)", page))
+    assert shown == {"overview", "verdicts", "intervals", "consistency", "ranks"}
+
+
+def test_only_what_stands_between_the_marks_is_written(site):
+    readme = (site / "README.md").read_text()
+    assert readme.startswith(f"# Mine\n\n{BEGIN}\n## Mine\n")
+    assert readme.endswith(f"\n{END}\n\n## Behind\n")
+    assert "](docs/mine/figures/overview.png)" in readme
+
+
+def test_a_readme_without_marks_is_refused_before_anything_is_written(site, tmp_path, capsys):
+    readme = tmp_path / "README.md"
+    readme.write_text("# Mine\n")
+    words = [str(site / "mine.parquet"), str(tmp_path / "to"), "--readme", str(readme)]
+    assert main(["publish", *words]) == 2
+    assert BEGIN in capsys.readouterr().err
+    assert not (tmp_path / "to").exists() and readme.read_text() == "# Mine\n"
+
+
+def test_a_page_of_somebody_else_is_not_written_over(site, tmp_path, capsys):
+    page = tmp_path / "README.md"
+    page.write_text("# Mine\n")
+    assert main(["publish", str(site / "mine.parquet"), str(tmp_path)]) == 2
+    assert f"{page}: there is a page already" in capsys.readouterr().err
+    assert page.read_text() == "# Mine\n" and not (tmp_path / "tables").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["results/demo", "to"], "give a file of packed runs: parallax pack RESULTS"),
+        (["mine.parquet", "to", "--asked", "none.yaml"], "--asked=none.yaml: "),
+        (["mine.parquet", "to", "--asked", "README.md"], "--asked=README.md: it is no YAML: "),
+        (["mine.parquet", "to", "--asked", "empty.yaml"], "it holds no hydra.sweeper.params"),
+        (["mine.parquet", "to", "--asked", "other.yaml"], "it sweeps replay; a grid has"),
+    ],
+)
+def test_bad_input_is_one_message(site, monkeypatch, words, message, capsys):
+    monkeypatch.chdir(site)
+    (site / "empty.yaml").write_text("steps: 2000\n")
+    (site / "other.yaml").write_text(GRID.replace("hyperparameters.gamma: 0.9", 'replay: "a,b"'))
+    assert main(["publish", *words]) == 2
+    assert message in capsys.readouterr().err
+    assert not (site / "to").exists()
+
+
+def test_numbers_are_cut_to_ten_digits():
+    told = "a=1.2345678901234567,-0.00012345678901234,1e-05,v1.2.3456789,2.5,123456.78901234567\n"
+    cut = "a=1.23456789,-0.000123456789,1e-05,v1.2.3456789,2.5,123456.789\n"
+    assert ten_digits(told) == cut
+
+
+def test_commands_make_what_was_made_and_nothing_else():
+    grid = read_grid(ROOT / "harness/conf/study/cheap.yaml")
+    assert grid.commands(grid.runs) == ("parallax train -m study=cheap",)
+    rng = np.random.default_rng(0)
+    for share in (0.02, 0.3, 0.9):
+        settings = sorted({run.setting for run in grid.runs})
+        seeds = {setting: rng.integers(1, 11) for setting in settings if rng.random() < share}
+        made = {run for run in grid.runs if run.seed < seeds.get(run.setting, 0)}
+        assert {run for line in grid.commands(made) for run in picked(grid.runs, line)} == made
+
+
+def picked(runs: frozenset[Asked], command: str) -> set[Asked]:
+    """What a sweep of a study picks from its grid."""
+    values = dict(word.split("=") for word in command.split()[3:])
+    assert values.pop("study") == "cheap" and set(values) <= set(NAMES)
+    asked = {name: text.split(",") for name, text in values.items()}
+    return {run for run in runs if all(str(getattr(run, name)) in asked[name] for name in asked)}
