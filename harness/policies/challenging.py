@@ -17,7 +17,7 @@ from harness.policies.loading import LoadedPolicy, load
 from harness.record.layout import TRACE_FILE, find_runs
 from harness.record.reading import read_run
 from harness.record.run_json import Record
-from harness.record.trace import episodes
+from harness.record.trace import values
 
 SCHEMA = 1
 FILE = "mutation.json"
@@ -260,5 +260,6 @@ class Challenge:
                 f"{agent.folder}: n_envs={agent.spec.n_envs} begins episodes of several copies; "
                 "a replay is of trainings with n_envs=1."
             )
-        count = 1 + episodes(agent.folder / TRACE_FILE)
-        return starts(agent.env, self._kind, min(count, self._options.replay))
+        _, lengths = values(agent.folder / TRACE_FILE, "episode/length")
+        wanted = lengths[: self._options.replay - 1].astype(int).tolist()
+        return starts(agent.env, self._kind, wanted)
