@@ -198,8 +198,8 @@ class Challenge:
     ) -> dict[str, Any]:
         if not len(self._weak):
             return {
-                "why_not": "in no configuration more than half of the originals succeed, and none "
-                "loses control on the way"
+                "why_not": "in every configuration half of the originals or more fail, though "
+                "none of them loses control on the way"
             }
         played = {seed: agents[seed](self._weak).success for seed in seeds}
         return self._pairs(seeds, dict.fromkeys(seeds, self._weak), played, WEAK)

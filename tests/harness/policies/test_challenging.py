@@ -174,9 +174,16 @@ def test_the_weak_generator_takes_where_originals_are_safest():
     assert len(chosen) == WEAK
     every = CARTPOLE.draw(np.random.default_rng(0), 200, 4)
     assert np.abs(chosen[:, 0]).max() < np.quantile(np.abs(every[:, 0]), 0.3)
-    # Where half of the originals or more fail, nothing is taken.
+    # What looks safe and fails for half of the originals or more is not taken.
     chosen = weak(CARTPOLE, 4, [original(0.05), original(-1)], seed=0)
     assert len(chosen) == 0
+
+    def lost(c):  # a fall, of which the quality tells
+        return Played(np.zeros(len(c), bool), -np.abs(c[:, 0]))
+
+    chosen = weak(CARTPOLE, 4, [original(0.05), original(0.05), lost], seed=0)
+    assert len(chosen) == WEAK
+    assert np.abs(chosen[:, 0]).max() < np.quantile(np.abs(every[:, 0]), 0.3)
 
 
 def test_runs_that_nearly_always_fail_teach_nothing():
