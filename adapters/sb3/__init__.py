@@ -36,7 +36,9 @@ class SB3Adapter:
 
     def other_actions(self, algorithm: str) -> frozenset[Actions]:
         """As `OTHER_ACTIONS` of the algorithm's module of settings says, if it does."""
-        return getattr(load_part(SETTINGS, algorithm), "OTHER_ACTIONS", frozenset())
+        settings = load_part(SETTINGS, algorithm)
+        other: frozenset[Actions] = getattr(settings, "OTHER_ACTIONS", frozenset())
+        return other
 
     def own_defaults(
         self, algorithm: str, defaults: Hyperparameters, context: Context

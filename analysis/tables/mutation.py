@@ -114,7 +114,8 @@ def _part(item: Mutation, paper: Column) -> str:
     made = ", ".join(f"{name} {n} of {VALUES}" for name, n in values.items()) or "none"
     return (
         f"Of the paper's study: {len(values)} of {len(paper.operators)} operators "
-        f"(values: {made}), {len(setting.originals)} of {RUNS} originals, {setting.steps} of {paper.steps} steps."
+        f"(values: {made}), {len(setting.originals)} of {RUNS} originals, "
+        f"{setting.steps} of {paper.steps} steps."
         + (f" Not in its table: {', '.join(others)}." if others else "")
     )
 
