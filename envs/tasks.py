@@ -34,9 +34,11 @@ DISCRETE_TASK_IDS: tuple[str, ...] = (
     "LunarLander-v3",
     *IMAGE_TASK_IDS,
 )
+# Parking needs the extra `parking`; it shows its observations flat.
 TASK_IDS: tuple[str, ...] = (
     *(f"{name}-{version}" for name in _MUJOCO for version in ("v4", "v5")),
     "Pendulum-v1",
+    "parking-v0",
     *DISCRETE_TASK_IDS,
 )
 MEMORY_TASK_IDS: tuple[str, ...] = ("CartPoleHidden-v0", "PendulumHidden-v0", "MemoryChain-20-v0")
@@ -83,14 +85,14 @@ class Task:
 def make(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
     """`gymnasium.make` without the notices that v4 tasks are out of date.
 
-    Images of booleans are shown as `envs.images.FloatImages` tells.
+    Images of booleans are shown as `envs.images.FloatImages` tells, parking's dictionary flat.
 
     Raises:
         TaskError: The environment does not exist or cannot be made.
     """
     import gymnasium  # the table of tasks is wanted where none is made, as in help
 
-    from envs import images, memory, minatar
+    from envs import images, memory, minatar, parking
 
     memory.register(env_id)
     silence_mujoco()
@@ -98,6 +100,7 @@ def make(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
         warnings.filterwarnings("ignore", message=".*is out of date.*")
         try:
             minatar.prepare(env_id)
+            parking.prepare(env_id)
             # Gymnasium's checker finds fault with how games are drawn, which users can do nothing
             # about and which `Drawn` mends.
             unchecked = {"disable_env_checker": True} if minatar.is_game(env_id) else {}
@@ -106,6 +109,7 @@ def make(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
             reason = str(error) or type(error).__name__
             raise TaskError(f"env={env_id} cannot be made: {reason}") from error
     env = minatar.Drawn(env) if minatar.is_game(env_id) else env
+    env = parking.flat(env) if env_id == parking.PARKING else env
     return images.FloatImages(env) if images.is_boolean_image(env.observation_space) else env
 
 

@@ -8,9 +8,9 @@ from adapters.sb3.translate import SETTINGS, translate
 from adapters.torch_common.devices import missing
 from adapters.torch_common.sum_tree import missing_tree
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
-from harness.contract.algorithms import Hyperparameters
+from harness.contract.algorithms import Actions, Hyperparameters
 from harness.contract.fields import SpecError
-from harness.contract.parts import coupled_defaults, has_part
+from harness.contract.parts import coupled_defaults, has_part, load_part
 from harness.contract.replay import Replay
 from harness.probes.contract import Record, Script, Watch
 
@@ -33,6 +33,12 @@ class SB3Adapter:
     def sources(self, algorithm: str) -> Mapping[str, str]:
         """None: the package's version says it all."""
         return {}
+
+    def other_actions(self, algorithm: str) -> frozenset[Actions]:
+        """As `OTHER_ACTIONS` of the algorithm's module of settings says, if it does."""
+        settings = load_part(SETTINGS, algorithm)
+        other: frozenset[Actions] = getattr(settings, "OTHER_ACTIONS", frozenset())
+        return other
 
     def own_defaults(
         self, algorithm: str, defaults: Hyperparameters, context: Context

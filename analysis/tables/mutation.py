@@ -1,8 +1,10 @@
 """What test generators killed, as sentences and as rows."""
 
+import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from analysis.data.muprl_paper import RUNS, VALUES, Cell, Column, published
 from analysis.stats.killing import Killing, Score
 from analysis.tables.verdicts import Row
 from analysis.verdicts.mutation import Configuration, Mutation, Operator
@@ -29,10 +31,19 @@ def rows(item: Mutation) -> list[Row]:
             **_killing_row("strong", found.strong),
             "chosen": found is operator.chosen,
             "as_published_code": item.published,
+            **_paper_row(published(setting.env, setting.algorithm), operator.name),
         }
         for operator in item.operators
         for found in operator.configurations
     ]
+
+
+def _paper_row(paper: Column | None, operator: str) -> Row:
+    """The operator's row in the paper, the same beside each of its values."""
+    cell = paper.operators.get(operator) if paper else None
+    names = [field.name for field in dataclasses.fields(Cell)]
+    values = dataclasses.astuple(cell) if cell else (math.nan,) * len(names)
+    return {f"paper_{n}": _number(value) for n, value in zip(names, values, strict=True)}
 
 
 def _killing_row(name: str, found: Killing | None) -> Row:
@@ -51,21 +62,62 @@ def _blank(value: float | None) -> float | str:
 
 
 def lines(item: Mutation) -> Iterator[str]:
-    """A table like the paper's Table III, for a terminal."""
+    """A table like the paper's Table III, for a terminal, with the paper's own beside."""
     setting = item.setting
+    paper = published(setting.env, setting.algorithm)
     yield (
         f"{label(setting.framework)}, {label(setting.algorithm)}, {setting.env}, hyperparameters "
         f"{setting.hps}, {setting.steps} steps, {len(setting.originals)} originals"
         + (", as the published code counts:" if item.published else ":")
     )
-    head = ("operator", "values", "pairs", "trivial", "killable", "weak", "strong", "sensitivity")
-    yield "  " + "".join(f"{name:>12}" for name in head)
+    if paper:
+        yield _line(("",) * len(_HEAD), ("muPRL's Table III",))
+    yield _line(_HEAD, _PAPER_HEAD if paper else ())
     for operator in item.operators:
-        yield "  " + "".join(f"{cell:>12}" for cell in _cells(operator))
+        yield _line(_cells(operator), _paper_cells(paper, operator.name))
+    for name in _not_tried(item, paper):
+        yield _line((name, *("-" for _ in _HEAD[1:])), _paper_cells(paper, name))
     means = ("mean", "", "", "", "", _told(item.weak), _told(item.strong), _told(item.sensitivity))
-    yield "  " + "".join(f"{cell:>12}" for cell in means)
+    yield _line(means, ("", "", "", "", f"{paper.sensitivity:.2f}") if paper else ())
+    if paper:
+        yield f"  {_part(item, paper)}"
     for operator in item.operators:
         yield from _remarks(operator)
+
+
+_HEAD = ("operator", "values", "pairs", "trivial", "killable", "weak", "strong", "sensitivity")
+_PAPER_HEAD = _HEAD[3:]
+
+
+def _line(cells: Sequence[str], paper: Sequence[str]) -> str:
+    beside = "".join(f"{cell:>12}" for cell in paper)
+    return "  " + "".join(f"{cell:>12}" for cell in cells) + (f"  |{beside}" if paper else "")
+
+
+def _paper_cells(paper: Column | None, operator: str) -> tuple[str, ...]:
+    if paper is None:
+        return ()
+    cell = paper.operators.get(operator)
+    return tuple(map(_share, dataclasses.astuple(cell))) if cell else ("-",) * len(_PAPER_HEAD)
+
+
+def _not_tried(item: Mutation, paper: Column | None) -> list[str]:
+    tried = {operator.name for operator in item.operators}
+    return [name for name in paper.operators if name not in tried] if paper else []
+
+
+def _part(item: Mutation, paper: Column) -> str:
+    """How much of the paper's study of this setting was made."""
+    setting = item.setting
+    values = {o.name: len(o.configurations) for o in item.operators if o.name in paper.operators}
+    others = [o.name for o in item.operators if o.name not in paper.operators]
+    made = ", ".join(f"{name} {n} of {VALUES}" for name, n in values.items()) or "none"
+    return (
+        f"Of the paper's study: {len(values)} of {len(paper.operators)} operators "
+        f"(values: {made}), {len(setting.originals)} of {RUNS} originals, "
+        f"{setting.steps} of {paper.steps} steps."
+        + (f" Not in its table: {', '.join(others)}." if others else "")
+    )
 
 
 def _cells(operator: Operator) -> tuple[str, ...]:

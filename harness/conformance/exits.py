@@ -21,7 +21,7 @@ from harness.contract.adapter import load_adapter
 from harness.contract.algorithms import ALGORITHMS
 from harness.contract.interpreter import lend_project
 from harness.contract.run_spec import DEFAULTS, make_spec
-from harness.policies.evaluating import Conditions, evaluate_under, last_returns, same_returns
+from harness.policies.evaluating import Conditions, evaluate_under, own_returns, same_returns
 from harness.policies.loading import NotLoadableError, load
 from harness.record.folder import RunFolder
 from harness.record.lease import Lease
@@ -73,7 +73,7 @@ class ExitConformance:
             policy = load(done.folder)
         except NotLoadableError as reason:
             pytest.skip(str(reason))
-        assert same_returns(evaluate_under(policy, Conditions()), last_returns(policy))
+        assert same_returns(evaluate_under(policy, Conditions()), own_returns(policy))
 
     @pytest.mark.parametrize("fault", ["raises", "nan"])
     def test_accident_in_the_task_leaves_a_failed_run_that_says_so(

@@ -12,7 +12,7 @@ from harness.conformance.resuming import check_killed_run
 from harness.conformance.trainings import train
 from harness.contract.algorithms.dqn import KERNEL
 from harness.contract.fields import SpecError
-from harness.policies.evaluating import Conditions, evaluate_under, last_returns, same_returns
+from harness.policies.evaluating import Conditions, evaluate_under, own_returns, same_returns
 from harness.policies.loading import NotLoadableError, load
 from harness.record.reading import read_run
 
@@ -34,7 +34,7 @@ class ImageConformance:
             policy = load(done.folder)
         except NotLoadableError as reason:
             pytest.skip(str(reason))
-        assert same_returns(evaluate_under(policy, Conditions()), last_returns(policy))
+        assert same_returns(evaluate_under(policy, Conditions()), own_returns(policy))
 
     def test_conv_filters_reach_every_network(self, image_algorithm: str) -> None:
         """Networks and targets have the kernels asked for, over all channels, and they learn."""

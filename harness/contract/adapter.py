@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.tasks import Task
-from harness.contract.algorithms import Hyperparameters
+from harness.contract.algorithms import ALGORITHMS, Actions, Hyperparameters
 from harness.contract.fields import SpecError, unknown
 from harness.contract.installed import entries
 from harness.contract.replay import UNIFORM, Replay
@@ -232,6 +232,20 @@ class OnDevices(Protocol):
             device: As the user names it, such as `cuda`.
             here: Whether it is this machine that will train: then the device must be there.
         """
+
+
+@runtime_checkable
+class Choosing(Protocol):
+    """What an adapter may say besides, if an algorithm of its acts in both kinds of tasks."""
+
+    def other_actions(self, algorithm: str) -> frozenset[Actions]:
+        """Kinds of actions that it takes besides those that the algorithm is known for."""
+
+
+def action_kinds(adapter: Adapter, algorithm: str) -> frozenset[Actions]:
+    """Kinds of actions that a framework's algorithm takes."""
+    other = adapter.other_actions(algorithm) if isinstance(adapter, Choosing) else frozenset()
+    return other | {ALGORITHMS[algorithm].actions}
 
 
 def training_modules(adapter: Adapter, algorithm: str) -> tuple[str, ...]:

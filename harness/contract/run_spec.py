@@ -29,7 +29,9 @@ DEFAULTS: dict[str, Any] = {
     "threads": 1,
     "device": CPU,
     "intervention": NO_INTERVENTION,
+    "keep": "last",
 }
+KEEP = ("last", "best")
 LOGGERS = ("none", "tensorboard", "wandb")
 DIAGNOSIS = ("off", "on", "strict")
 UNWATCHED: Mapping[str, Any] = {"mode": "off"}
@@ -64,6 +66,7 @@ class RunSpec:
         device: Where networks compute: `cpu`, or what the framework offers besides, as `cuda`.
         intervention: What is changed of everything else, by the names of `harness.interventions`
             with `+` between them; `none` for nothing.
+        keep: Whose policy the run keeps: the `last` one, or that of the `best` evaluation.
         replay: Which past is learned from, and how.
         hyperparameters: Unified hyperparameters, as asked for.
         overridden: Names of hyperparameters that differ from the recipe.
@@ -97,6 +100,7 @@ class RunSpec:
     threads: int = bounded(minimum=1, maximum=2**53)
     device: str = bounded()
     intervention: str = bounded()
+    keep: str = bounded(choices=KEEP)
     replay: Replay = UNIFORM
     diagnosis: Mapping[str, Any] = dataclasses.field(
         default_factory=lambda: UNWATCHED, compare=False

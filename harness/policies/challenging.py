@@ -17,7 +17,7 @@ from harness.policies.loading import LoadedPolicy, load
 from harness.record.layout import TRACE_FILE, find_runs
 from harness.record.reading import read_run
 from harness.record.run_json import Record
-from harness.record.trace import episodes
+from harness.record.trace import values
 
 SCHEMA = 1
 FILE = "mutation.json"
@@ -198,8 +198,8 @@ class Challenge:
     ) -> dict[str, Any]:
         if not len(self._weak):
             return {
-                "why_not": "in no configuration more than half of the originals succeed, and none "
-                "loses control on the way"
+                "why_not": "in every configuration half of the originals or more fail, though "
+                "none of them loses control on the way"
             }
         played = {seed: agents[seed](self._weak).success for seed in seeds}
         return self._pairs(seeds, dict.fromkeys(seeds, self._weak), played, WEAK)
@@ -260,5 +260,6 @@ class Challenge:
                 f"{agent.folder}: n_envs={agent.spec.n_envs} begins episodes of several copies; "
                 "a replay is of trainings with n_envs=1."
             )
-        count = 1 + episodes(agent.folder / TRACE_FILE)
-        return starts(agent.env, self._kind, min(count, self._options.replay))
+        _, lengths = values(agent.folder / TRACE_FILE, "episode/length")
+        wanted = lengths[: self._options.replay - 1].astype(int).tolist()
+        return starts(agent.env, self._kind, wanted)

@@ -5,14 +5,16 @@ testingautomated-usi/muPRL): how far an agent is from failing, at each step.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.tasks import make
 from harness.contract.fields import SpecError
+from harness.policies import landing, parked
 
 Floats = NDArray[np.float64]
 
@@ -24,14 +26,15 @@ class Tested:
     Attributes:
         names: Its gymnasium names, without versions.
         size: Numbers of a configuration, for a task that has been made.
-        draw: Configurations, float[n, size], as the task itself draws them.
+        draw: Configurations, float[n, size], as the reference draws them.
         begin: Puts a task that has been reset into a configuration; gives the observation.
         read: The configuration that a task is in right after a reset.
-        quality: Quality of control at a step, from 1 down; below 0 is lost.
-        steps: Steps that an agent must survive to succeed.
-
-    Agents are greedy and these tasks draw no numbers once they have begun, so that one episode in
-    each configuration tells what the reference's one to three do.
+        quality: Quality of control at a step, from 1 down; at 0 it is lost.
+        steps: Steps that an agent has, or must survive.
+        reached: Whether an episode that is over was a success; None where surviving is.
+        episodes: In each configuration. Agents are greedy, so that one tells what the reference's
+            one to three do, where a task draws no numbers once it has begun.
+        skip: Brings the task's generator to where so many steps would, where steps draw numbers.
     """
 
     names: tuple[str, ...]
@@ -41,6 +44,9 @@ class Tested:
     read: Callable[[gymnasium.Env[Any, Any]], Floats]
     quality: Callable[[gymnasium.Env[Any, Any]], float]
     steps: int
+    reached: Callable[[gymnasium.Env[Any, Any]], bool] | None = None
+    episodes: int = 1
+    skip: Callable[[gymnasium.Env[Any, Any], int], None] = lambda env, steps: None
 
 
 def kind_of(env_id: str) -> Tested:
@@ -144,8 +150,30 @@ TESTED: Mapping[str, Tested] = {
         _height(0.7, 0.55),
         200,
     ),
+    "lander": Tested(
+        ("LunarLander",),
+        lambda env: landing.SIZE,
+        landing.draw,
+        lambda env, configuration: landing.begin(_inner(env), configuration),
+        lambda env: landing.read(_inner(env)),
+        lambda env: landing.quality(_inner(env)),
+        1000,
+        reached=lambda env: landing.landed(_inner(env)),
+        episodes=3,
+        skip=lambda env, steps: landing.skip(_inner(env), steps),
+    ),
+    "parking": Tested(
+        ("parking",),
+        lambda env: parked.SIZE,
+        parked.draw,
+        lambda env, configuration: parked.begin(_inner(env), configuration),
+        lambda env: parked.read(_inner(env)),
+        lambda env: parked.quality(_inner(env)),
+        parked.STEPS,
+        reached=lambda env: parked.parked(_inner(env)),
+    ),
 }
-"""By kind. LunarLander needs Box2D and its terrain, parking a package of its own: not here yet."""
+"""By kind."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -153,7 +181,7 @@ class Played:
     """How an agent coped.
 
     Attributes:
-        success: bool[configurations].
+        success: Whether it succeeds in more than half of the episodes, bool[configurations].
         quality: Smallest quality of control on the way, float[configurations].
     """
 
@@ -161,13 +189,11 @@ class Played:
     quality: Floats
 
 
-def play(
-    kind: Tested,
-    env_id: str,
-    policy: Callable[[NDArray[Any]], NDArray[Any]],
-    configurations: Floats,
-) -> Played:
-    """Plays an episode in each configuration, side by side.
+Policy = Callable[[NDArray[Any]], NDArray[Any]]
+
+
+def play(kind: Tested, env_id: str, policy: Policy, configurations: Floats) -> Played:
+    """Plays in each configuration, side by side.
 
     Args:
         kind: How the task is tested.
@@ -175,38 +201,54 @@ def play(
         policy: Observations [n, observations] to greedy actions [n, ...].
         configurations: float[n, size].
     """
-    n = len(configurations)
-    envs = [gymnasium.make(env_id).unwrapped for _ in range(n)]
-    for number, env in enumerate(envs):
-        env.reset(seed=number)
-    seen = np.array([kind.begin(e, c) for e, c in zip(envs, configurations, strict=True)])
-    quality = np.array([kind.quality(env) for env in envs])
-    alive = np.ones(n, bool)
-    for _ in range(kind.steps):
-        acting = [number for number in range(n) if alive[number]]
-        if not acting:
-            break
-        for number, action in zip(acting, policy(seen[acting]), strict=True):
-            seen[number], _, ended, _, _ = envs[number].step(action)
-            quality[number] = min(quality[number], kind.quality(envs[number]))
-            alive[number] = not ended
+    envs = [make(env_id, disable_env_checker=True) for _ in configurations]
+    played = [_once(kind, envs, policy, configurations, n) for n in range(kind.episodes)]
     for env in envs:
         env.close()
-    return Played(alive, quality)
+    share = np.mean([one.success for one in played], axis=0)
+    return Played(share > 0.5, np.min([one.quality for one in played], axis=0))
 
 
-def starts(env: gymnasium.Env[Any, Any], kind: Tested, count: int) -> Floats:
-    """The configurations that a training's episodes began with, float[count, size].
+def _once(
+    kind: Tested,
+    envs: Sequence[gymnasium.Env[Any, Any]],
+    policy: Policy,
+    configurations: Floats,
+    episode: int,
+) -> Played:
+    """One episode in each configuration."""
+    n = len(envs)
+    for number, env in enumerate(envs):
+        env.reset(seed=number + n * episode)
+    seen = np.array([kind.begin(e, c) for e, c in zip(envs, configurations, strict=True)])
+    quality = np.array([kind.quality(env) for env in envs])
+    alive, success = np.ones(n, bool), np.zeros(n, bool)
+    for _ in range(kind.steps):
+        acting = np.flatnonzero(alive)
+        if not len(acting):
+            break
+        for number, action in zip(acting, policy(seen[acting]), strict=True):
+            env = envs[number]
+            # A task's own time limit does not count: `steps` does.
+            seen[number], _, ended, _, _ = env.step(action)
+            quality[number] = min(quality[number], kind.quality(env))
+            alive[number] = not ended
+            if ended and kind.reached is not None:
+                success[number] = kind.reached(env)
+    return Played(alive if kind.reached is None else success, quality)
 
-    Holds where only resets draw random numbers from the task's generator.
+
+def starts(env: gymnasium.Env[Any, Any], kind: Tested, lengths: Sequence[int]) -> Floats:
+    """The configurations that a training's episodes began with, float[len(lengths) + 1, size].
 
     Args:
         env: The training's task, right after its first reset.
         kind: How it is tested.
-        count: Of episodes.
+        lengths: Steps of the episodes that ended; one more began.
     """
     found = [kind.read(env)]
-    while len(found) < count:
+    for steps in lengths:
+        kind.skip(env, steps)
         env.reset()
         found.append(kind.read(env))
     return np.array(found)

@@ -33,7 +33,8 @@ class Conditions:
 def evaluate_under(policy: LoadedPolicy, conditions: Conditions) -> Evaluation:
     """Plays complete episodes, side by side.
 
-    Without conditions these are the episodes of the run's last evaluation.
+    Without conditions these are the episodes of the policy's own evaluation: the run's last one,
+    or its best.
 
     Args:
         policy: A loaded policy.
@@ -53,9 +54,9 @@ def evaluate_under(policy: LoadedPolicy, conditions: Conditions) -> Evaluation:
     return evaluate(policy.policy, env, seeds, policy.normalize)
 
 
-def last_returns(policy: LoadedPolicy) -> NDArray[np.float64]:
-    """Returns of the run's last evaluation as they were recorded, float64[episodes]."""
-    returns: NDArray[np.float64] = policy.evaluations.results[-1]
+def own_returns(policy: LoadedPolicy) -> NDArray[np.float64]:
+    """Returns of the policy's own evaluation as they were recorded, float64[episodes]."""
+    returns: NDArray[np.float64] = policy.evaluations.results[policy.evaluation]
     return returns
 
 

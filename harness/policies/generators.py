@@ -23,8 +23,9 @@ Play = Callable[[Floats], Played]
 def weak(kind: Tested, size: int, originals: Sequence[Play], seed: int) -> Floats:
     """Configurations that originals cope with best, float[at most 50, size].
 
-    Of 200 that are drawn by chance those are kept that more than half of the originals succeed in
-    and none comes to lose control in; the 50 in which the smallest quality is largest remain.
+    Of 200 that are drawn by chance the 50 remain in which the smallest quality is largest. As in
+    the reference, one that looks safe, since no original comes to lose control in it, is left out
+    where half of them or more fail all the same.
 
     Args:
         kind: How the task is tested.
@@ -36,7 +37,7 @@ def weak(kind: Tested, size: int, originals: Sequence[Play], seed: int) -> Float
     played = [play(candidates) for play in originals]
     quality = np.min([one.quality for one in played], axis=0)
     success = np.mean([one.success for one in played], axis=0)
-    fitting = np.flatnonzero((quality > 0) & (success > 0.5))
+    fitting = np.flatnonzero((quality <= 0) | (success > 0.5))
     chosen = fitting[np.argsort(-quality[fitting], kind="stable")][:WEAK]
     return candidates[chosen]
 

@@ -53,6 +53,7 @@ class LoadedPolicy:
         normalize: From observations of the task to what the policy sees, with the statistics that
             training ended with.
         evaluations: Those of the run.
+        evaluation: Index of the one that this policy took: the last, or the run's best.
         save: Writes the framework's own file.
         suffix: Of that file's name.
         env: The training's task as it was before its first step, with what changes it.
@@ -61,6 +62,7 @@ class LoadedPolicy:
     folder: Path
     spec: RunSpec
     evaluations: Evaluations
+    evaluation: int
     policy: Policy
     normalize: Callable[[NDArray[Any]], NDArray[Any]]
     save: Callable[[Path], None]
@@ -68,15 +70,15 @@ class LoadedPolicy:
     env: gymnasium.Env[Any, Any]
 
     def seeds(self, episodes: int, evaluation_seed: int | None = None) -> list[int]:
-        """Reset seeds of the run's last evaluation, as many as are wanted.
+        """Reset seeds of the policy's own evaluation, as many as are wanted.
 
         Args:
             episodes: How many.
             evaluation_seed: In place of the run's own, if not None.
         """
-        spec, last = self.spec, len(self.evaluations.timesteps) - 1
+        spec = self.spec
         chosen = spec.evaluation_seed if evaluation_seed is None else evaluation_seed
-        return episode_seeds(chosen, spec.env, spec.seed, last, episodes)
+        return episode_seeds(chosen, spec.env, spec.seed, self.evaluation, episodes)
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[Any]:
         """Greedy actions.
@@ -147,11 +149,13 @@ def load(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
         setup = _SetUp(prepared, stored.weights)
         setup.run(adapter)
     assert setup.policy is not None and setup.loadable is not None
-    assert reading.evaluations is not None
+    assert reading.evaluations is not None and reading.record is not None
+    kept = reading.record.kept
     return LoadedPolicy(
         Path(folder),
         spec,
         reading.evaluations,
+        len(reading.evaluations.timesteps) - 1 if kept is None else kept,
         setup.policy,
         normalizer(stored.normalization),
         setup.loadable.save,

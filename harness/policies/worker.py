@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from harness.contract.fields import SpecError
-from harness.policies.evaluating import Conditions, evaluate_under, last_returns, same_returns
+from harness.policies.evaluating import Conditions, evaluate_under, own_returns, same_returns
 from harness.policies.loading import LoadedPolicy, load
 from harness.policies.video import film, titles
 
@@ -81,7 +81,7 @@ def _evaluate(policies: Sequence[LoadedPolicy], options: Mapping[str, Any]) -> A
         "lengths": evaluation.lengths.tolist(),
     }
     if conditions == Conditions():
-        answer["same"] = same_returns(evaluation, last_returns(policy))
+        answer["same"] = same_returns(evaluation, own_returns(policy))
     return [answer]
 
 

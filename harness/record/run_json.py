@@ -41,6 +41,7 @@ class Spec(Struct, frozen=True):
     threads: Positive = 1
     device: str = "cpu"
     intervention: str = "none"
+    keep: str = "last"
     replay: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "uniform"})
     python: str | None = None
     checkpoint_every: float = 20.0
@@ -120,6 +121,7 @@ class Record(Struct, frozen=True):
     cadence: dict[str, Count] = {}
     interventions: dict[str, Any] = {}
     weights_sha256: str | None = None
+    kept: Count | None = None
     failure: str | None = None
     stopped_by: str | None = None
     attempts: list[Attempt] = []

@@ -27,6 +27,7 @@ from harness.record.policy import StoredPolicy
 from harness.train import environments, generators
 from harness.train.checkpointing import Keeper, Part
 from harness.train.evaluation import Evaluator
+from harness.train.keeping import Best
 from harness.train.prepare import Prepared
 
 
@@ -53,6 +54,7 @@ class TrainingMonitor:
         self.parts: dict[str, dict[str, float]] = {}
         self._envs: list[gymnasium.Env[Any, Any]] = []
         self.evaluator = Evaluator(spec, self.events, self.normalizer)
+        self.best = Best(self.events, self.learned) if spec.keep == "best" else None
         keep(folder, self.events)
 
     @property
@@ -86,6 +88,7 @@ class TrainingMonitor:
             "clock": Part(lambda: self.steps, self._set_clock),
             "evaluations": Part(self.evaluator.state, self.evaluator.lay_in),
             "records": Part(self._folder.state, self._folder.lay_in),
+            **({"best": Part(self.best.state, self.best.lay_in)} if self.best else {}),
             **({"adapter": Part(resumable.state, resumable.lay_in)} if resumable else {}),
             "environments": Part(
                 lambda: environments.read(self._envs),

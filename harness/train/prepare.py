@@ -14,6 +14,7 @@ from harness.contract.adapter import (
     Native,
     OnDevices,
     Replaying,
+    action_kinds,
     load_adapter,
 )
 from harness.contract.algorithms import ALGORITHMS, Hyperparameters, OffPolicy
@@ -66,16 +67,18 @@ def prepare(spec: RunSpec, adapter: Adapter, here: bool = True) -> Prepared:
         task = load_task(spec.env)
     except TaskError as error:
         raise SpecError(str(error)) from error
-    if task.actions != type(spec.hyperparameters).actions:
+    kinds = action_kinds(adapter, spec.algorithm)
+    if task.actions not in kinds:
         fitting = [
             name
-            for name, algorithm in ALGORITHMS.items()
-            if algorithm.actions == task.actions and adapter.supports(name)
+            for name in ALGORITHMS
+            if adapter.supports(name) and task.actions in action_kinds(adapter, name)
         ]
         choose = f"algorithm={' or '.join(fitting)}" if fitting else "another framework"
         raise SpecError(
-            f"env={spec.env} has {task.actions} actions, and algorithm={spec.algorithm} chooses "
-            f"{type(spec.hyperparameters).actions} ones: use {choose}, or another task."
+            f"env={spec.env} has {task.actions} actions, and algorithm={spec.algorithm} of "
+            f"framework={spec.framework} chooses {' or '.join(sorted(kinds))} ones: use {choose}, "
+            "or another task."
         )
     check_replay(spec, adapter)
     check_device(spec, adapter, here=here and spec.python is None)

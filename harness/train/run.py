@@ -160,8 +160,14 @@ class _Attempt:
         monitor.finish(prepared.native.total_steps)
         learned = monitor.learned()
         _check_finite(learned.weights)
-        folder.keep_policy(learned)
-        return {"status": "completed", "weights_sha256": weights_sha256(learned.weights)}
+        best = monitor.best
+        kept = best.policy if best and best.policy else learned
+        folder.keep_policy(kept)
+        return {
+            "status": "completed",
+            "weights_sha256": weights_sha256(kept.weights),
+            **({"kept": best.evaluation} if best else {}),
+        }
 
     def close(self) -> None:
         """Writes what the diagnosis has found, and ends the logger's files."""

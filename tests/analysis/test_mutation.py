@@ -7,6 +7,7 @@ import math
 import pytest
 
 from analysis.__main__ import main
+from analysis.data.muprl_paper import PUBLISHED, published
 from analysis.data.outcomes import OutcomesError, read_outcomes
 from analysis.verdicts.mutation import mutation
 
@@ -75,6 +76,32 @@ def test_the_command_prints_a_table_and_writes_every_configuration(study, capsys
     assert len(told) == 5 and told[2]["chosen"] == "True" and told[2]["pairs"] == "2"
     assert main(["mutation", str(study), "--as-published-code"]) == 0
     assert "as the published code counts" in capsys.readouterr().out
+
+
+def test_the_papers_numbers_stand_beside_and_the_part_is_told(study, capsys):
+    main(["mutation", str(study)])
+    text = capsys.readouterr().out
+    row = next(line for line in text.splitlines() if line.split()[:1] == ["sdf"])
+    assert row.partition("|")[2].split() == ["0.00", "0.80", "0.40", "0.44", "0.09"]
+    row = next(line for line in text.splitlines() if line.split()[:1] == ["snu"])
+    assert row.split() == ["snu", *"-------", "|", "0.20", "0.80", "0.90", "0.80", "0.00"]
+    assert "2 of 5 operators (values: sdf 3 of 5, sls 1 of 5), 2 of 10 originals, 50000 of" in text
+    assert "Not in its table: nrs." in text
+    with (study / "analysis" / "mutation.csv").open() as file:
+        told = list(csv.DictReader(file))
+    assert [row["paper_sensitivity"] for row in told] == ["0.09"] * 3 + ["0.33", ""]
+
+
+def test_the_papers_means_follow_from_its_cells():
+    for (env, algorithm), column in PUBLISHED.items():
+        told = [c.sensitivity for c in column.operators.values() if not math.isnan(c.sensitivity)]
+        # Cells are rounded to 0.01.
+        assert sum(told) / len(told) == pytest.approx(column.sensitivity, abs=0.011), (
+            env,
+            algorithm,
+        )
+    assert published("LunarLander-v3", "dqn") is PUBLISHED["LunarLander", "dqn"]
+    assert published("Pendulum-v1", "sac") is None
 
 
 @pytest.mark.parametrize(

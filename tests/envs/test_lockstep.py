@@ -10,7 +10,7 @@ from envs.lockstep import GymnasiumLockstep, make_lockstep
 from envs.raw.stepping import RawLockstep
 from envs.tasks import DISCRETE_TASK_IDS, TASK_IDS, TaskError, make
 
-PLAIN = ["Humanoid-v4", "Humanoid-v5", "Pendulum-v1", *DISCRETE_TASK_IDS]
+PLAIN = ["Humanoid-v4", "Humanoid-v5", "Pendulum-v1", "parking-v0", *DISCRETE_TASK_IDS]
 RAW = [env_id for env_id in TASK_IDS if env_id not in PLAIN]
 LONG = ("Ant", "HalfCheetah", "Swimmer")  # whose random episodes do not end early
 SCALES = (0.05, 0.3, 1.0, 3.0)

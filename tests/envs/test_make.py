@@ -8,6 +8,7 @@ import pytest
 from gymnasium.wrappers import NormalizeObservation
 
 from envs.make import CLIP, frozen_normalizer, make_training_env, share_statistics
+from envs.parking import PARKING
 from envs.tasks import DISCRETE_TASK_IDS, IMAGE_TASK_IDS, TASK_IDS, TaskError, load_task, make
 
 ENV = "Hopper-v4"
@@ -59,6 +60,8 @@ def test_task_table_agrees_with_gymnasium(env_id):
         pytest.importorskip("Box2D")
     if env_id in IMAGE_TASK_IDS:
         pytest.importorskip("minatar")
+    if env_id == PARKING:
+        pytest.importorskip("highway_env")
     task, env = load_task(env_id), make(env_id)
     assert task.env_id == env_id
     assert (task.image or (task.observation_size,)) == env.observation_space.shape

@@ -5,7 +5,10 @@ from typing import Any
 
 from adapters.sb3_common.settings import networks, optimizers, per_copy
 from harness.contract.adapter import Context, Native, Translation
-from harness.contract.algorithms import PPO
+from harness.contract.algorithms import PPO, Actions
+
+OTHER_ACTIONS: frozenset[Actions] = frozenset({"discrete"})
+"""Its class takes choices as well, by a policy that is categorical there."""
 
 
 def settings(t: Translation, hp: PPO, context: Context) -> Native:

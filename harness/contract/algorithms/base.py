@@ -21,7 +21,8 @@ class Hyperparameters:
     Attributes:
         label: How the algorithm is called in tables and figures.
         family: Whether it learns from its newest rollout or from a replay buffer.
-        actions: The kind of actions it chooses.
+        actions: The kind of actions it chooses everywhere; what else a framework's takes, its
+            adapter says.
         has_targets: Whether it trains with target networks.
         thesis_fields: What is set under `alignment=thesis`; the other fields keep each
             framework's own default there.

@@ -30,10 +30,12 @@ CASES = {
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("algorithm", CASES)
-def test_harness_changes_nothing(algorithm, tmp_path):
+@pytest.mark.parametrize(
+    ("algorithm", "env"),
+    [*((name, ENVS[ALGORITHMS[name].actions]) for name in CASES), ("ppo", ENVS["discrete"])],
+)
+def test_harness_changes_nothing(algorithm, env, tmp_path):
     steps, unified, native = CASES[algorithm]
-    env = ENVS[ALGORITHMS[algorithm].actions]
     spec = support.spec(
         "sb3",
         algorithm,

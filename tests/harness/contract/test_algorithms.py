@@ -13,7 +13,7 @@ from harness.contract.recipes import load_recipe, read_recipe, recipe_files, rec
 from harness.contract.run_spec import DEFAULTS, spec_from_dict, spec_to_dict
 from harness.train.prepare import prepare, resolve
 
-FURTHER = {"dqn": ["minatar", "zoo"], "ddpg": ["zoo"], "r2d2": ["cpu"]}
+FURTHER = {"ppo": ["zoo"], "dqn": ["minatar", "zoo"], "ddpg": ["zoo"], "r2d2": ["cpu"]}
 PAIRS = support.pairs()
 TRIPLES = [
     pytest.param(*pair.values, hps, marks=pair.marks)

@@ -1,18 +1,21 @@
 """Test generators of muPRL: configurations, quality of control, and what is chosen."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import support
 
 from envs.make import make_training_env
+from envs.tasks import make
 from harness.contract.fields import SpecError
 from harness.policies.challenging import Change, change_of
 from harness.policies.configurations import Played, kind_of, play, starts
 from harness.policies.generators import STRONG, WEAK, lessons, strong, weak
 from harness.policies.loading import load
-from harness.record.trace import episodes
+from harness.record.trace import values
 
-CARTPOLE = kind_of("CartPole-v1")
+CARTPOLE, LANDER, PARKING = map(kind_of, ("CartPole-v1", "LunarLander-v3", "parking-v0"))
 
 
 def upright(observations):
@@ -55,7 +58,112 @@ def test_a_replay_begins_where_episodes_of_a_training_began():
             _, _, ended, _, _ = env.step(0)
         seen.append(env.reset()[0])
     again, _ = made()
-    assert np.allclose(starts(again, CARTPOLE, 4), seen)
+    assert np.allclose(starts(again, CARTPOLE, [9, 9, 9]), seen)
+
+
+class TestLander:
+    """LunarLander: the terrain and the push of a reset are dictated, and read back."""
+
+    @pytest.fixture(autouse=True)
+    def _needs_box2d(self):
+        pytest.importorskip("Box2D")
+
+    @staticmethod
+    def made():
+        return make("LunarLander-v3", disable_env_checker=True)
+
+    def test_a_reset_is_read_and_begun_again(self):
+        env, other = self.made(), self.made()
+        env.reset(seed=1)
+        env.step(2)
+        seen, _ = env.reset()  # not the first one of its generator
+        found = LANDER.read(env)
+        other.reset(seed=7)
+        assert np.array_equal(LANDER.begin(other, found), seen)
+        assert other.unwrapped.sky_polys == env.unwrapped.sky_polys
+        low, high = (LANDER.draw(np.random.default_rng(0), 500, 9)).min(0), found
+        assert low.shape == high.shape == (9,) and low[7] < -900 and low[:7].min() >= 0
+
+    def test_a_replay_begins_where_episodes_of_a_training_began(self):
+        env, again = self.made(), self.made()
+        env.reset(seed=3)
+        again.reset(seed=3)
+        begun, lengths = [LANDER.read(env)], []
+        for action in (0, 2):  # engines that fire need the numbers that all steps draw
+            lengths.append(0)
+            ended = False
+            while not ended:
+                _, _, ended, _, _ = env.step(action)
+                lengths[-1] += 1
+            env.reset()
+            begun.append(LANDER.read(env))
+        assert np.array_equal(starts(again, LANDER, lengths), begun)
+
+    def test_a_lander_that_is_left_alone_crashes(self):
+        where = LANDER.draw(np.random.default_rng(0), 2, 9)
+        fallen = play(LANDER, "LunarLander-v3", left, where)
+        assert not fallen.success.any() and (fallen.quality == 0).all()
+
+    def test_one_that_is_steered_well_lands(self):
+        from gymnasium.envs.box2d.lunar_lander import heuristic
+
+        where = LANDER.draw(np.random.default_rng(0), 3, 9)
+
+        one = self.made()
+
+        def steered(observations):
+            return [heuristic(one, observation) for observation in observations]
+
+        landed = play(LANDER, "LunarLander-v3", steered, where)
+        assert landed.success.any() and (landed.quality[landed.success] > 0).all()
+
+
+class TestParking:
+    """highway-env's parking, which shows its dictionary flat."""
+
+    @pytest.fixture(autouse=True)
+    def _needs_highway_env(self):
+        pytest.importorskip("highway_env")
+
+    def test_a_reset_is_read_and_begun_again(self):
+        env, other = make("parking-v0"), make("parking-v0")
+        seen, _ = env.reset(seed=1)
+        found = PARKING.read(env)
+        other.reset(seed=2)
+        assert np.allclose(PARKING.begin(other, found), seen)
+        assert seen.shape == (18,) and 0 <= found[0] < 28 and found[2:].tolist() == [0, 0]
+        drawn = PARKING.draw(np.random.default_rng(0), 200, 4)
+        assert drawn[:, 0].max() == 18 and np.all(drawn.max(0)[1:] <= [1, 10, 5])
+
+    def test_a_car_succeeds_in_its_bay_and_sooner_is_better(self):
+        goal = np.array([3.0, 0.25, 0.0, 0.0])
+        env = make("parking-v0")
+        env.reset(seed=0)
+        PARKING.begin(env, goal)
+        assert PARKING.quality(env) == 1 and not PARKING.reached(env)
+        env.unwrapped.vehicle.position = env.unwrapped.vehicle.goal.position.copy()
+        env.unwrapped.vehicle.heading = env.unwrapped.vehicle.goal.heading
+        _, _, ended, _, _ = env.step(np.zeros(2, np.float32))
+        assert ended and PARKING.reached(env)
+        assert PARKING.quality(env) == pytest.approx(0.99)
+
+    def test_a_car_that_stands_still_is_out_of_time(self, monkeypatch):
+        brief = dataclasses.replace(PARKING, steps=4)
+        where = PARKING.draw(np.random.default_rng(0), 1, 4)
+        played = play(brief, "parking-v0", lambda seen: np.zeros((len(seen), 2)), where)
+        assert not played.success.any() and played.quality == pytest.approx([0.96])
+
+
+def test_a_humanoid_that_lets_go_falls_and_its_height_is_its_quality():
+    kind = kind_of("Humanoid-v5")
+    env = make("Humanoid-v5", disable_env_checker=True)
+    seen, _ = env.reset(seed=0)
+    where = kind.read(env)
+    assert np.allclose(kind.begin(env, where), seen) and kind.quality(env) == pytest.approx(
+        0.4, 0.1
+    )
+    played = play(kind, "Humanoid-v5", lambda seen: np.zeros((len(seen), 17)), where[None])
+    assert not played.success[0] and played.quality[0] < 0
 
 
 def test_the_weak_generator_takes_where_originals_are_safest():
@@ -66,9 +174,16 @@ def test_the_weak_generator_takes_where_originals_are_safest():
     assert len(chosen) == WEAK
     every = CARTPOLE.draw(np.random.default_rng(0), 200, 4)
     assert np.abs(chosen[:, 0]).max() < np.quantile(np.abs(every[:, 0]), 0.3)
-    # Where half of the originals or more fail, nothing is taken.
+    # What looks safe and fails for half of the originals or more is not taken.
     chosen = weak(CARTPOLE, 4, [original(0.05), original(-1)], seed=0)
     assert len(chosen) == 0
+
+    def lost(c):  # a fall, of which the quality tells
+        return Played(np.zeros(len(c), bool), -np.abs(c[:, 0]))
+
+    chosen = weak(CARTPOLE, 4, [original(0.05), original(0.05), lost], seed=0)
+    assert len(chosen) == WEAK
+    assert np.abs(chosen[:, 0]).max() < np.quantile(np.abs(every[:, 0]), 0.3)
 
 
 def test_runs_that_nearly_always_fail_teach_nothing():
@@ -118,13 +233,15 @@ def test_a_replay_of_a_run_begins_where_its_episodes_began(framework, tmp_path, 
     folder, run = support.run(spec, tmp_path)
     assert run["status"] == "completed", run["failure"]
     monkeypatch.undo()
-    agent, count = load(folder), episodes(folder / "trace.parquet")
-    assert count > 5
-    assert np.array_equal(starts(agent.env, CARTPOLE, count), begun[:count])
+    agent, (_, lengths) = load(folder), values(folder / "trace.parquet", "episode/length")
+    assert len(lengths) > 5
+    assert np.array_equal(starts(agent.env, CARTPOLE, lengths), begun[: len(lengths) + 1])
 
 
 def test_tasks_that_nobody_has_described_are_refused():
-    with pytest.raises(SpecError, match=r"env=Pendulum-v1: .* CartPole, Humanoid, Hopper"):
+    with pytest.raises(
+        SpecError, match=r"env=Pendulum-v1: .* CartPole, Humanoid, Hopper, LunarLander, parking"
+    ):
         kind_of("Pendulum-v1")
     assert kind_of("Hopper-v5").steps == 200
 

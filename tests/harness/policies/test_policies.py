@@ -18,7 +18,7 @@ import torch
 from harness.cli.policies import conditions, evaluate, export, video
 from harness.contract.fields import SpecError
 from harness.policies import load
-from harness.policies.evaluating import Conditions, evaluate_under, last_returns, same_returns
+from harness.policies.evaluating import Conditions, evaluate_under, own_returns, same_returns
 from harness.policies.video import film, titles
 from harness.record.layout import POLICY_FILE
 from harness.record.policy import StoredPolicy, pack
@@ -57,7 +57,7 @@ def test_run_keeps_its_weights_and_the_statistics_of_observations(folder):
 
 def test_loaded_policy_plays_the_last_evaluation_again(folder):
     policy = load(folder)
-    assert same_returns(evaluate_under(policy, Conditions()), last_returns(policy))
+    assert same_returns(evaluate_under(policy, Conditions()), own_returns(policy))
 
 
 def test_loaded_policy_takes_the_tasks_own_observations(folder):
@@ -165,7 +165,7 @@ def test_evaluate_says_that_returns_are_those_of_training(folder, tmp_path, caps
     said = capsys.readouterr().out
     assert "2 of 2 episodes, the same as the run's last evaluation" in said
     rows = list(csv.DictReader(table.open()))
-    recorded_returns = last_returns(load(folder))
+    recorded_returns = own_returns(load(folder))
     assert [float(row["return"]) for row in rows] == pytest.approx(recorded_returns)
     assert {row["framework"] for row in rows} == {"sb3"}
 
@@ -257,7 +257,7 @@ def test_policies_are_filmed_side_by_side(tmp_path):
     ]
     policies = [load(support.run(spec, tmp_path)[0]) for spec in specs]  # their episodes are short
     returns = film(dict(zip(("first", "second"), policies, strict=True)), file)
-    assert returns == [pytest.approx(last_returns(policy)[0], rel=1e-4) for policy in policies]
+    assert returns == [pytest.approx(own_returns(policy)[0], rel=1e-4) for policy in policies]
     film_made = imageio.get_reader(file)
     assert film_made.get_meta_data()["size"] == (1200, 440)
     assert film_made.count_frames() >= max(returns)  # a point for each step

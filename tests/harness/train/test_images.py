@@ -11,7 +11,7 @@ from envs.tasks import load_task, make
 from harness.contract.adapter import Context, load_adapter
 from harness.contract.fields import SpecError
 from harness.contract.recipes import load_recipe
-from harness.policies.evaluating import Conditions, evaluate_under, last_returns, same_returns
+from harness.policies.evaluating import Conditions, evaluate_under, own_returns, same_returns
 from harness.policies.loading import load
 from harness.record.layout import find_runs
 from harness.record.reading import read_run
@@ -38,7 +38,7 @@ def test_run_is_complete_and_its_policy_plays_again(framework, tmp_path):
     reading = read_run(folder)
     assert reading.complete and reading.place.env == ENV
     policy = load(folder)
-    assert same_returns(evaluate_under(policy, Conditions()), last_returns(policy))
+    assert same_returns(evaluate_under(policy, Conditions()), own_returns(policy))
     actions = policy(np.zeros((2, *load_task(ENV).image)))
     assert actions.dtype == np.int64 and actions.shape == (2,)
 

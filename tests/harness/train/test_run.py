@@ -9,12 +9,16 @@ import pytest
 import support
 
 from harness.contract.adapter import Context, load_adapter
-from harness.contract.events import OptimizerStep
+from harness.contract.events import Evaluation, Events, OptimizerStep
 from harness.contract.fields import SpecError
+from harness.policies.evaluating import Conditions, evaluate_under, own_returns, same_returns
+from harness.policies.loading import load
 from harness.record.folder import RunFolder
 from harness.record.lease import Lease
+from harness.record.policy import StoredPolicy
 from harness.record.reading import read_run
 from harness.sweep.folders import initialize
+from harness.train.keeping import Best
 from harness.train.monitor import TrainingMonitor
 from harness.train.prepare import Prepared, prepare
 from harness.train.run import execute
@@ -88,6 +92,33 @@ def test_who_watches_a_run_from_inside_changes_nothing(tmp_path, monkeypatch):
     _, watched = support.run(small(), tmp_path / "watched")
     assert seen == [128, 128, 256, 256]  # two minibatches of each rollout
     assert watched["weights_sha256"] == alone["weights_sha256"]
+
+
+def test_the_policy_of_the_best_evaluation_can_be_kept(tmp_path):
+    changes = {"steps": 512, "eval_every": 128}
+    _, last = support.run(small(**changes), tmp_path)
+    folder, best = support.run(small(**changes, keep="best"), tmp_path)
+    policy = load(folder)
+    assert folder.parent.name.endswith(",keep=best")
+    means = policy.evaluations.results.mean(axis=1)
+    # The latest of those that are equal.
+    assert best["kept"] == policy.evaluation == len(means) - 1 - np.argmax(means[::-1])
+    assert same_returns(evaluate_under(policy, Conditions()), own_returns(policy))
+    assert "kept" not in last
+    assert (best["weights_sha256"] == last["weights_sha256"]) == (best["kept"] == len(means) - 1)
+
+
+def test_what_is_best_goes_through_a_checkpoint():
+    events, learned = Events(), [StoredPolicy({"w": np.array(float(n))}) for n in range(4)]
+    one = Best(events, lambda: learned[one.state()["count"]])
+    for mean in (1.0, 3.0):
+        events.tell(Evaluation(np.array([mean, mean]), np.array([1, 1])))
+    later = Events()
+    other = Best(later, lambda: learned[other.state()["count"]])
+    other.lay_in(one.state())
+    for mean, best in ((2.0, 1), (3.0, 3)):
+        later.tell(Evaluation(np.array([mean]), np.array([1])))
+        assert other.evaluation == best == other.policy.weights["w"]
 
 
 def test_seed_decides_the_weights(tmp_path):
