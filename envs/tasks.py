@@ -85,14 +85,15 @@ class Task:
 def make(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
     """`gymnasium.make` without the notices that v4 tasks are out of date.
 
-    Images of booleans are shown as `envs.images.FloatImages` tells, parking's dictionary flat.
+    Images of booleans are shown as `envs.images.FloatImages` tells, parking's dictionary flat, and
+    what tasks of `popgym` show as `envs.popgym.OneHot` does.
 
     Raises:
         TaskError: The environment does not exist or cannot be made.
     """
     import gymnasium  # the table of tasks is wanted where none is made, as in help
 
-    from envs import images, memory, minatar, parking
+    from envs import images, memory, minatar, parking, popgym
 
     memory.register(env_id)
     silence_mujoco()
@@ -101,6 +102,7 @@ def make(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
         try:
             minatar.prepare(env_id)
             parking.prepare(env_id)
+            popgym.prepare(env_id)
             # Gymnasium's checker finds fault with how games are drawn, which users can do nothing
             # about and which `Drawn` mends.
             unchecked = {"disable_env_checker": True} if minatar.is_game(env_id) else {}
@@ -110,6 +112,8 @@ def make(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
             raise TaskError(f"env={env_id} cannot be made: {reason}") from error
     env = minatar.Drawn(env) if minatar.is_game(env_id) else env
     env = parking.flat(env) if env_id == parking.PARKING else env
+    if popgym.is_popgym(env_id) and popgym.shows_kinds(env.observation_space):
+        return popgym.OneHot(env)
     return images.FloatImages(env) if images.is_boolean_image(env.observation_space) else env
 
 

@@ -126,7 +126,10 @@ class Dictated(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _compare(self, one: Any, other: Any) -> None:
         # Torch may hand on the coins as another tensor on the same numbers.
         if isinstance(one, torch.Tensor) and one.data_ptr() == self._coins.data_ptr():
-            self._world.compared(float(other))
+            # Several actors may have a share each.
+            several = isinstance(other, torch.Tensor) and other.numel() > 1
+            for threshold in other.reshape(-1).tolist() if several else [float(other)]:
+                self._world.compared(threshold)
 
     def _numbers(self, kind: str, like: torch.Tensor) -> torch.Tensor:
         return _numbers(self._world, kind, like)

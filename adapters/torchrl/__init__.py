@@ -20,7 +20,7 @@ class TorchRLAdapter:
     name = "torchrl"
     packages = ("torchrl", "tensordict", "torch")
     rebuilt = ("adapters.torchrl",)
-    recipe_parts = ("networks", "settings", "optimizers", "loop")
+    recipe_parts = ("networks", "settings", "optimizers", "loop", "sequences")
 
     def supports(self, algorithm: str) -> bool:
         """What has a module in `adapters.torchrl.settings`."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.torch_common.recording import Recorder, Slot
-from adapters.torchrl import ddpg, dqn, loop, ppo, sac, td3
+from adapters.torchrl import ddpg, dqn, loop, ppo, probing_sequences, r2d2, sac, td3
 from harness.contract.adapter import Context, Native
 from harness.probes.contract import Record, Script, Watch
 from harness.probes.recording import captured
@@ -21,6 +21,8 @@ _LAST = "4"
 
 def probe(algorithm: str, native: Native, context: Context, script: Script, watch: Watch) -> Record:
     """Trains while a recorder watches."""
+    if algorithm == "r2d2":
+        return _probe_sequences(native, context, script, watch)
     with contextlib.ExitStack() as stack:
         built = stack.enter_context(captured(MODULES[algorithm], "build"))
         buffers = stack.enter_context(captured(loop, "make_buffer"))
@@ -44,6 +46,21 @@ def probe(algorithm: str, native: Native, context: Context, script: Script, watc
         # The recipe reports means over a rollout; here is what each update reported.
         record = dataclasses.replace(record, metrics=tuple(map(_plain, reported)))
     return record
+
+
+def _probe_sequences(native: Native, context: Context, script: Script, watch: Watch) -> Record:
+    with contextlib.ExitStack() as stack:
+        built = stack.enter_context(captured(r2d2, "build"))
+        memories = stack.enter_context(captured(r2d2, "SequenceMemory"))
+        recorder = Recorder(
+            script,
+            watch,
+            lambda: probing_sequences.slots(built[0]),
+            lambda: probing_sequences.stored(memories[0]),
+        )
+        with recorder.watching():
+            r2d2.train(native, context, script.world.make_env, watch)
+    return recorder.record()
 
 
 def _plain(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -36,7 +36,7 @@ def upstream_defaults(algorithm: str) -> Mapping[str, Any]:
     """Arguments that are constants in the scripts' calls, or that no call gives.
 
     Names are `Component.argument`, as native settings have them. Arguments that some call of a
-    component takes from elsewhere are left out.
+    component takes from elsewhere are left out. Nothing is told of what has no script.
     """
     given: dict[str, dict[str, list[Any]]] = {}
     for name, keywords in _calls(algorithm):
@@ -65,7 +65,7 @@ _ELSEWHERE = object()
 
 def _calls(algorithm: str) -> Iterator[tuple[str, list[ast.keyword]]]:
     folder = importlib.metadata.distribution("torchrl").locate_file("sota-implementations")
-    for file in FILES[algorithm]:
+    for file in FILES.get(algorithm, ()):
         tree = ast.parse((Path(str(folder)) / file).read_text())
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):

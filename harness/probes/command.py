@@ -261,7 +261,7 @@ def ask(probes: Sequence[Probe], options: argparse.Namespace) -> Report:
     """Puts the probes to the implementations, with progress on standard error.
 
     Raises:
-        SpecError: An implementation is not known or not installed.
+        SpecError: An implementation is not known or not installed, or none has the algorithms.
     """
     if options.drift:
         parties, not_probed = drifting(options.drift, options.python)
@@ -274,7 +274,12 @@ def ask(probes: Sequence[Probe], options: argparse.Namespace) -> Report:
         parties, not_probed = find(options.frameworks, options.python)
     check_ledger(options, [p.label for p in parties], [probe.name for probe in probes])
     with Progress(len(parties) * len(probes)) as progress:
-        return fleet.ask(parties, probes, progress.tell, not_probed)
+        found = fleet.ask(parties, probes, progress.tell, not_probed)
+    if not any(result.answers for result in found.results):
+        asked = ", ".join(dict.fromkeys(probe.algorithm for probe in probes))
+        whom = ", ".join(party.label for party in parties)
+        raise SpecError(f"--frameworks {whom}: none has {asked}. Ask another framework.")
+    return found
 
 
 def compare(

@@ -18,7 +18,9 @@ Parameters = Mapping[str, Array]
 `policy`, `value` (PPO), `critic1`, `critic2` (TD3, SAC: inputs are observation, then action),
 and `policy_target`, `critic1_target`, `critic2_target`. Layers are 0, 1, ... for the hidden
 ones and `out`; SAC's policy has `mean` and `std` instead of `out`. Besides, `policy.log_std`
-(PPO) float[actions] and `temperature.log` (SAC) float[1].
+(PPO) float[actions] and `temperature.log` (SAC) float[1]. R2D2's networks are `critic1`,
+`critic1_target` and `actor`, and have `lstm_input` and `lstm_state` behind layer 0: see
+`harness.probes.r2d2.network`.
 """
 
 
@@ -99,6 +101,8 @@ class Record:
             `rewards`, and what there is of `next_observations`, `terminated`, `log_probs`,
             `values`, `advantages`, `returns`; one row per transition. Where advantages are
             standardised before minibatches are cut, what they are then is `advantage_weights`.
+            R2D2 has one row per sequence: `begins` and `lengths` in their episode, `burned` steps
+            before them, and `probabilities` of being drawn.
         final: All networks at the end.
         metrics: What upstream reported, in order.
         rollouts: The same as `stored` for each rollout of PPO, before it was learned from.

@@ -154,3 +154,112 @@ class Adam:
         self._moments[name] = (count := count + 1), mean, square
         deviation = np.sqrt(square / (1 - two**count)) + settings["eps"]
         return np.asarray(-settings["lr"] * mean / (1 - one**count) / deviation)
+
+
+def rescaled(values: Array, epsilon: float) -> Array:
+    """h(x) of Pohlen et al. 2018 (arXiv:1805.11593), proposition A.2, as R2D2 has it.
+
+    Args:
+        values: x, in units of return; any shape.
+        epsilon: Slope that is left far from 0.
+    """
+    grown = np.sign(values) * (np.sqrt(np.abs(values) + 1) - 1)
+    return np.asarray(grown + epsilon * values)
+
+
+def restored(values: Array, epsilon: float) -> Array:
+    """The x with h(x) = values, found by halving intervals and not by the papers' closed form."""
+    aim = np.asarray(values, float)
+    reach = np.max(np.abs(aim), initial=1.0) / epsilon  # |h(x)| is at least epsilon |x|
+    low, high = np.full_like(aim, -reach), np.full_like(aim, reach)
+    for _ in range(200):
+        middle = (low + high) / 2
+        below = rescaled(middle, epsilon) < aim
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.asarray((low + high) / 2)
+
+
+def n_step_target(
+    rewards: Array, next_values: Array, terminated: bool, gamma: float, steps: int
+) -> Array:
+    """Sums of a sequence's rewards and a bootstrap (Kapturowski et al. 2019, section 2.3).
+
+    Where fewer rewards are left in the sequence than are to be summed, all of these are.
+
+    Args:
+        rewards: float[steps of the sequence], in order.
+        next_values: Of the states that they lead to, in units of return; same length.
+        terminated: Whether the task ended with the last of them.
+        gamma: Discount factor.
+        steps: Rewards that are summed, n.
+    """
+    targets = []
+    for first in range(len(rewards)):
+        some = rewards[first : first + steps]
+        last = first + len(some) - 1
+        bootstrap = 0.0 if terminated and last == len(rewards) - 1 else next_values[last]
+        powers = gamma ** np.arange(len(some) + 1)
+        targets.append(float(powers[:-1] @ some + powers[-1] * bootstrap))
+    return np.array(targets)
+
+
+def sequence_priority(errors: Array, share: float) -> float:
+    """Eta max |error| + (1 - eta) mean |error| (Kapturowski et al. 2019, section 2.3).
+
+    Args:
+        errors: Of a sequence's steps.
+        share: Eta.
+    """
+    sizes = np.abs(errors)
+    return float(share * sizes.max() + (1 - share) * sizes.mean())
+
+
+def importance_weights(probabilities: Array, stored: int, exponent: float) -> Array:
+    """Over the largest of the minibatch (Schaul et al. 2016, section 3.4), float[rows].
+
+    Args:
+        probabilities: With which each of the minibatch was drawn.
+        stored: How many it was drawn from.
+        exponent: Beta.
+    """
+    weights = (1 / (stored * probabilities)) ** exponent
+    return np.asarray(weights / weights.max())
+
+
+def actor_epsilons(base: float, exponent: float, actors: int) -> Array:
+    """Shares of random actions of several actors (Horgan et al. 2018, section 4)."""
+    return np.array([base ** (1 + exponent * i / (actors - 1)) for i in range(actors)])
+
+
+def duelling_values(value: Array, advantages: Array) -> Array:
+    """Values of choices (Wang et al. 2016, eq. 9), float[rows, choices].
+
+    Args:
+        value: Of states, float[rows, 1].
+        advantages: float[rows, choices].
+    """
+    return np.asarray(value + advantages - advantages.mean(axis=1, keepdims=True))
+
+
+def lstm(inputs: Array, hidden: Array, cell: Array, weights: Mapping[str, Array]) -> Array:
+    """One step of a memory (Gers et al. 2000, without peepholes).
+
+    Args:
+        inputs: float[inputs].
+        hidden: State that is shown, float[units].
+        cell: State that is kept, float[units].
+        weights: `lstm_input` and `lstm_state`, each with `.weight` float[4 units, ...] and `.bias`:
+            input gate, forget gate, candidate and output gate, in this order.
+
+    Returns:
+        The next two states, float[2, units].
+    """
+    drive = weights["lstm_input.weight"] @ inputs + weights["lstm_input.bias"]
+    drive = drive + weights["lstm_state.weight"] @ hidden + weights["lstm_state.bias"]
+    entering, kept, candidate, shown = np.split(drive, 4)
+    cell = _sigmoid(kept) * cell + _sigmoid(entering) * np.tanh(candidate)
+    return np.stack([_sigmoid(shown) * np.tanh(cell), cell])
+
+
+def _sigmoid(x: Array) -> Array:
+    return np.asarray(0.5 * (1 + np.tanh(x / 2)))

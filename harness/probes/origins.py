@@ -7,7 +7,7 @@ its users, and what no verdict on upstream may rest on.
 import fnmatch
 
 NETWORKS, SETTINGS, OPTIMIZERS = "networks", "settings", "optimizers"
-LOOP, GREEDY, UPDATE = "loop", "greedy", "update"
+LOOP, GREEDY, UPDATE, SEQUENCES = "loop", "greedy", "update", "sequences"
 PARTS = {
     NETWORKS: ("initial_*", "network_sizes", "activation", "hidden_sizes"),
     SETTINGS: (
@@ -37,6 +37,15 @@ PARTS = {
         "divergence_limit",
     ),
     GREEDY: ("greedy_action",),
+    SEQUENCES: (
+        "sequence*",
+        "n_step_target",
+        "last_steps_target",
+        "priorities",
+        "importance_weights",
+        "stored_state",
+        "actor_refresh",
+    ),
 }
 """Parts of an implementation, and the probes that read them; all others read its updates."""
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from harness.contract.algorithms import PROBED as ALGORITHMS
 from harness.contract.fields import SpecError, unknown
-from harness.probes import ddpg, dqn, ppo, sac, settings, td3
+from harness.probes import ddpg, dqn, ppo, r2d2, sac, settings, td3
 from harness.probes.probe import Probe
 
 PROBES: tuple[Probe, ...] = tuple(
     probe
     for algorithm in ALGORITHMS
     for probe in itertools.chain(
-        *(own.PROBES for own in (ppo, td3, sac, ddpg, dqn)), settings.PROBES
+        *(own.PROBES for own in (ppo, td3, sac, ddpg, dqn, r2d2)), settings.PROBES
     )
     if probe.algorithm == algorithm
 )

@@ -98,7 +98,8 @@ def shared_modules(tasks: Sequence[Task], names: Sequence[str]) -> list[str]:
             adapter = task.adapter()
         except Exception:  # its own process says so
             continue
-        named = dict.fromkeys(m for a in algorithms for m in training_modules(adapter, a))
+        asked = filter(adapter.supports, algorithms)
+        named = dict.fromkeys(m for a in asked for m in training_modules(adapter, a))
         counts.update(list(named))
     return [module for module, count in counts.items() if count > 1]
 

@@ -63,6 +63,7 @@ class R2D2(CopiedTargets):
 
     label: ClassVar[str] = "R2D2"
     actions: ClassVar[Actions] = "discrete"
+    asked_by_probes: ClassVar[bool] = True
     small: ClassVar[Mapping[str, Any]] = {
         **CopiedTargets.small,
         "learning_rate": 0.03,

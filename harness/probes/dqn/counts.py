@@ -37,11 +37,11 @@ def counted(run: Run) -> Array:
             undecided(run),
             updates[0] if updates else NEVER,
             len(updates),
-            _between(sorted(set(updates))),
+            between(sorted(set(updates))),
             len(moves),
             at[0] if moves else NEVER,
             moves[0][1] if moves else NEVER,
-            _between(at),
+            between(at),
         ],
         dtype=float,
     )
@@ -57,7 +57,8 @@ def _even(lab: Lab) -> Measurement:
     return Measurement(np.array(value, float), np.array([steps, steps, 1.0]))
 
 
-def _between(steps: Sequence[int]) -> float:
+def between(steps: Sequence[int]) -> float:
+    """The longest time from one event to the next; `NEVER` where there are not two."""
     return float(np.max(np.diff(steps))) if len(steps) > 1 else NEVER
 
 

@@ -134,7 +134,7 @@ def _head_pulls(lab: Lab) -> Measurement:
     step = critic_updates(run)[0]
     weights, data = step.before, batch(run, step)
     body = RELU(data.observations @ weights["critic1.0.weight"].T + weights["critic1.0.bias"])
-    pulls = {head: _pull_of_head(step, body, head) for head in ("advantage", "value")}
+    pulls = {head: pull_of_head(step, body, head) for head in ("advantage", "value")}
     taken = np.eye(pulls["advantage"].shape[1])[data.actions[:, 0].astype(int)]
     value = pulls["value"]
     hidden = RELU(
@@ -149,8 +149,17 @@ def _head_pulls(lab: Lab) -> Measurement:
     return Measurement(pulls["advantage"], value * (taken - 1 / taken.shape[1]), None, others)
 
 
-def _pull_of_head(step: Step, body: Array, head: str) -> Array:
-    # Gradients of the loss by the outputs of one head, solved from its last layer's.
+def pull_of_head(step: Step, body: Array, head: str) -> Array:
+    """Gradients of the loss by the outputs of one head, solved from its last layer's.
+
+    Args:
+        step: Of a network with two heads.
+        body: What both heads see, float[rows, units].
+        head: `advantage` or `value`.
+
+    Returns:
+        float[rows, outputs], times the rows.
+    """
     name = f"critic1.{head}"
     weights = step.before
     hidden = RELU(body @ weights[f"{name}0.weight"].T + weights[f"{name}0.bias"])

@@ -57,6 +57,8 @@ def _defaults(algorithm: str, lab: Lab) -> Measurement:
     if not isinstance(adapter, DeclaresDefaults):
         raise Unmeasured("its package has no command line or class that declares defaults")
     declared, settings = adapter.upstream_defaults(algorithm), _settings(lab, algorithm)
+    if not declared:
+        raise Unmeasured("its package ships no such algorithm that declares defaults")
     value = [_default(settings[field], declared) for field in FIELDS[algorithm]]
     papers = load_recipe(algorithm, "original")
     expected = [number(getattr(papers, field)) for field in FIELDS[algorithm]]

@@ -47,10 +47,6 @@ def probes(
         expected = np.array([[eps, 0.9, 0.999, decay_of] for decay_of in decays])
         return Measurement(value.ravel(), expected.ravel())
 
-    def steps(lab: Lab) -> Measurement:
-        shares = np.concatenate([adam_shares(run(lab), network) for network in networks])
-        return Measurement(shares, np.ones_like(shares))
-
     def kept(lab: Lab) -> Measurement:
         rates_then = [_held_over(own(lab), n, "lr") for n in networks]
         value = np.concatenate([rates / rates[0] for rates in rates_then])
@@ -77,15 +73,7 @@ def probes(
             listed([f"{s} of the {n}" for n in networks for s in SETTINGS]),
             each=True,
         ),
-        Probe(
-            name("optimizer_step"),
-            "How far do steps go, for the gradients until then and the learning rate?",
-            ADAM,
-            f"share of Adam's step, in the first {UPDATES} steps of {listing}",
-            steps,
-            _step_words,
-            tolerance=1e-3,
-        ),
+        step_probe(algorithm, run, networks),
         Probe(
             name("learning_rate_by_default"),
             "Does the learning rate change during a run, by default?",
@@ -94,6 +82,30 @@ def probes(
             kept,
             lambda comparison, measurement: _schedule(measurement.value),
         ),
+    )
+
+
+def step_probe(algorithm: str, run: Callable[[Lab], Run], networks: Sequence[str]) -> Probe:
+    """A probe of how far steps go.
+
+    Args:
+        algorithm: Name.
+        run: A few updates with known gradients.
+        networks: Canonical names.
+    """
+
+    def steps(lab: Lab) -> Measurement:
+        shares = np.concatenate([adam_shares(run(lab), network) for network in networks])
+        return Measurement(shares, np.ones_like(shares))
+
+    return Probe(
+        f"{algorithm}.optimizer_step",
+        "How far do steps go, for the gradients until then and the learning rate?",
+        ADAM,
+        f"share of Adam's step, in the first {UPDATES} steps of {', '.join(networks)}",
+        steps,
+        _step_words,
+        tolerance=1e-3,
     )
 
 

@@ -6,6 +6,7 @@ import torch
 from scipy import stats
 from torch.distributions import AffineTransform, Independent, Normal, TransformedDistribution
 from torch.distributions.transforms import TanhTransform
+from torchrl.modules.functional import signed_hyperbolic, signed_parabolic
 from torchrl.objectives.value.functional import generalized_advantage_estimate
 
 from harness.probes import formulas
@@ -149,3 +150,50 @@ def test_adam_steps_are_torchs(generator):
         optimizer.step()
         found = adam.step("x", gradient, {"lr": 0.01, "eps": 1e-5})
         np.testing.assert_allclose(weights.detach().numpy() - before, found, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1e-2, 1.0])
+def test_rescaling_is_torchrls(generator, epsilon):
+    x = generator.normal(size=ROWS) * 10.0 ** generator.integers(-3, 5, size=ROWS)
+    h, inverse = (
+        f(torch.as_tensor(x), epsilon).numpy() for f in (signed_hyperbolic, signed_parabolic)
+    )
+    np.testing.assert_allclose(formulas.rescaled(x, epsilon), h, rtol=1e-9)
+    np.testing.assert_allclose(formulas.restored(x, epsilon), inverse, rtol=1e-6)
+
+
+def test_targets_of_several_rewards_by_hand():
+    rewards, following = np.array([1.0, 2.0, 4.0]), np.array([200.0, 300.0, 400.0])
+    # 1 + 2/2 + 300/4; 2 + 4/2 + 400/4; only one reward is left: 4 + 400/2.
+    found = formulas.n_step_target(rewards, following, False, 0.5, 2)
+    np.testing.assert_allclose(found, [77, 104, 204])
+    found = formulas.n_step_target(rewards, following, True, 0.5, 2)
+    np.testing.assert_allclose(found, [77, 4, 4])
+
+
+def test_priority_weights_and_shares_by_hand():
+    # 0.9 * 3 + 0.1 * 2
+    assert formulas.sequence_priority(np.array([1.0, -3.0, 2.0]), 0.9) == pytest.approx(2.9)
+    # 1 / (4 * 0.25) and 1 / (4 * 0.5), over the larger.
+    weights = formulas.importance_weights(np.array([0.25, 0.5]), 4, 0.5)
+    np.testing.assert_allclose(weights, [1, 0.5**0.5])
+    np.testing.assert_allclose(formulas.actor_epsilons(0.4, 7.0, 3), [0.4, 0.4**4.5, 0.4**8])
+    values = formulas.duelling_values(np.array([[5.0]]), np.array([[1.0, 3.0]]))
+    np.testing.assert_allclose(values, [[4.0, 6.0]])
+
+
+def test_memory_is_torchs(generator):
+    layer = torch.nn.LSTM(ACTIONS, 5, dtype=torch.float64)
+    parts = {"input": "ih", "state": "hh"}
+    weights = {
+        f"lstm_{name}.{kind}": getattr(layer, f"{kind}_{short}_l0").detach().numpy()
+        for name, short in parts.items()
+        for kind in ("weight", "bias")
+    }
+    inputs, state = generator.normal(size=(ROWS, ACTIONS)), np.zeros((2, 5))
+    shown = []
+    for row in inputs:
+        state = formulas.lstm(row, *state, weights)
+        shown.append(state[0])
+    expected = layer(torch.as_tensor(inputs))[0].detach().numpy()
+    np.testing.assert_allclose(shown, expected, atol=1e-12)

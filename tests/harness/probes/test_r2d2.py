@@ -1,0 +1,173 @@
+"""Probes of R2D2 agree on the recipe as it is, and each finds the fault that it is there for."""
+
+import numpy as np
+import pytest
+import torch
+
+from adapters.torchrl import r2d2, recurrent, sequences
+from harness.contract.adapter import load_adapter
+from harness.probes.lab import Lab
+from harness.probes.probe import put
+from harness.probes.r2d2 import PROBES
+from harness.probes.results import AGREES
+from harness.replay.proportional import Proportional
+
+BY_NAME = {probe.name.partition(".")[2]: probe for probe in PROBES}
+QUICK = ("n_step_target", "last_steps_target", "burn_in_gradient", "counts", "sequences")
+
+
+def answer(lab, name):
+    return put(BY_NAME[name], {"torchrl": lab}).answers["torchrl"]
+
+
+@pytest.fixture(scope="module")
+def lab():
+    return Lab(load_adapter("torchrl"))
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.long) for n in BY_NAME]
+)
+def test_recipe_does_what_the_paper_says(lab, name):
+    found = answer(lab, name)
+    assert not found.unmeasured
+    assert found.comparison.kind == AGREES, found.meaning
+    assert found.value.size and np.isfinite(found.value).all()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", BY_NAME)
+def test_no_probe_fires_on_other_numbers(other_lab, name):
+    found = answer(other_lab, name)
+    assert found.comparison.kind == AGREES and not found.unmeasured, found.meaning
+
+
+@pytest.fixture(scope="module")
+def other_lab():
+    return Lab(load_adapter("torchrl"), seed=5)
+
+
+class Through:
+    """A burn-in that gradients go through."""
+
+    def __init__(self, parts, steps):
+        self._parts, self._steps = parts, steps
+
+    def __call__(self, whole):
+        burnt, rest = whole[..., : self._steps], whole[..., self._steps :].clone()
+        for module in self._parts:
+            burnt = module(burnt)
+        for name in sequences.STATE:
+            first = burnt["next"][..., -1:][name]
+            rest[name] = torch.cat([first, rest[name][..., 1:, :, :]], dim=1)
+        return rest
+
+
+class Skipped(Through):
+    """A burn-in that does nothing."""
+
+    def __call__(self, whole):
+        rest = whole[..., self._steps :].clone()
+        for name in sequences.STATE:
+            rest[name][:, 0] = whole[name][:, 0]
+        return rest
+
+
+def told_otherwise(monkeypatch, **changes):
+    """The loss is told other settings than the rest."""
+    init = r2d2.SequenceLoss.__init__
+    changes = {name.replace("__", "."): value for name, value in changes.items()}
+    told = lambda self, network, settings: init(self, network, {**settings, **changes})  # noqa: E731
+    monkeypatch.setattr(r2d2.SequenceLoss, "__init__", told)
+
+
+def wrapped(monkeypatch, owner, name, change):
+    monkeypatch.setattr(owner, name, change(getattr(owner, name)))
+
+
+PLANTS = {
+    "rescaled_reward": lambda m: m.setattr(r2d2, "signed_hyperbolic", lambda x, e: x),
+    "inverse_rescaling": lambda m: m.setattr(r2d2, "signed_parabolic", lambda x, e: x),
+    "n_step_target": lambda m: wrapped(
+        m, r2d2, "n_step_returns", lambda f: lambda *a: f(*a[:-1], a[-1] - 1)
+    ),
+    "last_steps_target": lambda m: wrapped(
+        m,
+        *(r2d2, "n_step_returns"),
+        lambda f: lambda r, v, length, ended, *a: f(r, v, length, np.zeros_like(ended), *a),
+    ),
+    "double_q": lambda m: told_otherwise(m, loop__double_q=False),
+    "sequence_loss": lambda m: wrapped(
+        m,
+        *(r2d2.SequenceLoss, "forward"),
+        lambda f: lambda self, b, w: f(self, b, w / b["length"]),
+    ),
+    "gradient_clipping": lambda m: m.setattr(
+        torch.nn.utils, "clip_grad_norm_", lambda parameters, norm: None
+    ),
+    "dueling_head": lambda m: m.setattr(
+        recurrent.Dueling, "forward", lambda self, x: self.value(x) + self.advantage(x)
+    ),
+    "burn_in_of_stored_state": lambda m: m.setattr(r2d2, "BurnInTransform", Skipped),
+    "burn_in_of_zero_state": lambda m: m.setattr(r2d2, "BurnInTransform", Skipped),
+    "stored_state": lambda m: told_otherwise(m, loop__stored_state=False),
+    "burn_in_gradient": lambda m: m.setattr(r2d2, "BurnInTransform", Through),
+    "priorities": lambda m: wrapped(
+        m, r2d2, "sequence_errors", lambda f: lambda e, length, share: f(e, length, 0.5)
+    ),
+    "importance_weights": lambda m: m.setattr(
+        Proportional, "_weights", lambda self, likely: np.ones(len(likely))
+    ),
+    "counts": lambda m: wrapped(
+        m,
+        *(r2d2, "HardUpdate"),
+        lambda f: (
+            lambda loss, value_network_update_interval: f(
+                loss, value_network_update_interval=value_network_update_interval + 1
+            )
+        ),
+    ),
+    "actor_refresh": lambda m: wrapped(
+        m, r2d2.Lag, "refresh", lambda f: lambda self, c, steps, every: f(self, c, steps, 2 * every)
+    ),
+    "sequences": lambda m: wrapped(
+        m, sequences, "Cut", lambda f: lambda length, period, burn: f(length, period + 1, burn)
+    ),
+    "exploration": lambda m: m.setattr(r2d2, "epsilons", lambda base, exponent, n: [base] * n),
+    "optimizer_step": lambda m: wrapped(
+        m,
+        *(torch.optim, "Adam"),
+        lambda f: lambda parameters, lr, eps: f(parameters, lr=lr, eps=eps, betas=(0.5, 0.9)),
+    ),
+}
+"""What is wrong in the recipe, by the probe that must say so."""
+NAMED = {
+    "rescaled_reward": "rewards as they are",
+    "double_q": "the largest value of the target network",
+    "sequence_loss": "the mean over a sequence's steps",
+    "dueling_head": "advantages without their mean taken off",
+    "burn_in_gradient": "it goes through the burn-in",
+    "importance_weights": "none",
+    "stored_state": "from zeros at the first step that is learned from",
+}
+"""Words of some."""
+QUICK_PLANTS = ("burn_in_gradient", "last_steps_target")
+
+
+def test_each_probe_has_a_fault_to_find():
+    assert set(PLANTS) == set(BY_NAME)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in QUICK_PLANTS else pytest.mark.long) for n in PLANTS]
+)
+def test_fault_is_found(monkeypatch, name):
+    PLANTS[name](monkeypatch)
+    found = answer(Lab(load_adapter("torchrl")), name)
+    assert not found.unmeasured and found.comparison.kind != AGREES
+    assert found.meaning == NAMED.get(name, found.meaning) != ""
+
+
+def test_what_is_ours_is_told_from_what_is_upstreams(lab):
+    told = {name: answer(lab, name).origin for name in ("n_step_target", "burn_in_gradient")}
+    assert told == {"n_step_target": "recipe", "burn_in_gradient": "upstream"}
