@@ -227,7 +227,7 @@ def _once(
         acting = np.flatnonzero(alive)
         if not len(acting):
             break
-        for number, action in zip(acting, policy(seen[acting]), strict=True):
+        for number, action in zip(acting.tolist(), policy(seen[acting]), strict=True):
             env = envs[number]
             # A task's own time limit does not count: `steps` does.
             seen[number], _, ended, _, _ = env.step(action)

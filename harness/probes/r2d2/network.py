@@ -42,7 +42,8 @@ def remembered(layers: Parameters, seen: Array, state: State) -> tuple[Array, li
     states = []
     for row in seen:
         features = RELU(layers["0.weight"] @ row[:size] + layers["0.bias"])
-        state = formulas.lstm(np.concatenate([features, row[size:]]), *state, layers)
+        shown, kept = state
+        state = formulas.lstm(np.concatenate([features, row[size:]]), shown, kept, layers)
         states.append(state)
     return np.array([shown for shown, _ in states]), states
 

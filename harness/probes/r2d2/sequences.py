@@ -146,7 +146,7 @@ def _stored_states(run: Run) -> Ordered[State]:
 
 def burned(run: Run, sequence: Sequence) -> int:
     """Steps before a sequence that bring its state up to date."""
-    return min(run.hyperparameters.burn_in, sequence.offset)
+    return int(min(run.hyperparameters.burn_in, sequence.offset))
 
 
 def state_of(run: Run, sequence: Sequence, layers: Parameters) -> State:
@@ -199,7 +199,7 @@ def predictions(run: Run, sequence: Sequence, weights: Parameters) -> Array:
     """Values of the choices that were made, float[length]."""
     chosen = actions(run, sequence)
     found = values(run, sequence, network.part(weights, "critic1"))
-    return found[np.arange(len(chosen)), chosen]
+    return np.asarray(found[np.arange(len(chosen)), chosen])
 
 
 def errors(run: Run, sequence: Sequence, weights: Parameters) -> Array:

@@ -91,7 +91,7 @@ def _summed(last: bool) -> Callable[[Lab], Measurement]:
     # Of steps with as many rewards left in their sequence as are summed, or of the others.
     def measure(lab: Lab) -> Measurement:
         run = trainings.several(lab)
-        left = _all(run, lambda r, step, drawn: drawn.length - np.arange(drawn.length))
+        left = _all(run, lambda r, step, drawn: drawn.length - np.arange(drawn.length, dtype=float))
         these = (left < SUMMED) if last else (left >= SUMMED)
         value, expected = _read(run)[these], _all(run, _targets)[these]
         return Measurement(value, expected, Axis("rewards left in the sequence", left[these]))

@@ -8,6 +8,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.probes import setups
 from harness.probes.lab import Experiment, Lab, Run
@@ -180,7 +181,7 @@ def _spread(count: int) -> Array:
     return np.linspace(-LOUD, LOUD, count)
 
 
-def _ends(steps: int) -> Array:
+def _ends(steps: int) -> NDArray[np.int64]:
     ends, at = np.zeros(steps, dtype=int), -1
     for number in range(steps):
         at += EPISODES[number % len(EPISODES)]
