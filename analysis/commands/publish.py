@@ -85,8 +85,7 @@ def run(options: argparse.Namespace) -> int:
     written = files(options, study)
     with writing_to(folder):
         place = folder / study.file
-        if not (place.exists() and place.samefile(options.study)):
-            write_packed(read_results(options.study), place)
+        write_packed(read_results(options.study), place, public=True)
         for path, text in written.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_text(path, text)

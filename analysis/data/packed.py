@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from analysis.data.runs import Cell, Excluded, Read, Run, RunId
@@ -15,18 +15,47 @@ from harness.record.reading import Reading, parse_record
 _MOST_JSON = 2**24  # bytes
 
 
-def write_packed(found: Read, path: Path) -> None:
+def write_packed(found: Read, path: Path, *, public: bool = False) -> None:
     """Writes runs to a file, whole or not at all.
 
     Args:
         found: What was read, of a folder or of another file.
         path: The file.
+        public: Leaves out of records what only says where on a machine a run was made: names of
+            hosts, and of paths all but the last part. Done twice it gives the same bytes.
 
     Raises:
         OSError: It cannot be written.
     """
     items: list[Run | Excluded] = [*found.runs, *found.excluded]
-    write_rows((_row(item, found.root) for item in items), path)
+    rows = [_row(item, found.root) for item in items]
+    if public:
+        rows = [{**row, "run_json": _without_places(row["run_json"])} for row in rows]
+    write_rows(rows, path)
+
+
+def _without_places(record: str | None) -> str | None:
+    try:
+        content = json.loads(record or "")
+    except ValueError:
+        return None  # nobody could tell what stands in it
+    content.pop("host", None)
+    for attempt in content.get("attempts", []):
+        attempt.pop("host", None)
+    made = content.get("provenance", {})
+    made.pop("host", None)
+    for name in ("executable", "command", "preloaded"):
+        if name in made:
+            made[name] = _last_part(made[name])
+    return json.dumps(content)
+
+
+def _last_part(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_last_part(one) for one in value]
+    return (
+        PurePath(value).name if isinstance(value, str) and PurePath(value).is_absolute() else value
+    )
 
 
 def _row(item: Run | Excluded, root: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import argparse
 import csv
 import io
+import json
 import re
 import shlex
 from pathlib import Path
@@ -15,6 +16,7 @@ from analysis.__main__ import main
 from analysis.commands import publish
 from analysis.data.grid import NAMES, Asked, read_grid
 from analysis.report.publication import BEGIN, END, ten_digits
+from harness.record.packed import write_rows
 
 ROOT = Path(__file__).parents[3]
 PUBLISHED = sorted(path.parent for path in (ROOT / "docs").glob("*/*.parquet"))
@@ -90,6 +92,27 @@ def test_texts_are_what_the_file_makes(folder, site, monkeypatch):
     assert {root / path for path in tables} == set((folder / "tables").iterdir())
     for name in re.findall(r"\]\(([\w./-]+)\)", (folder / "README.md").read_text()):
         assert (folder / name).exists(), name
+
+
+def test_places_on_a_machine_are_not_published(site, tmp_path):
+    packed, source = tmp_path / "packed.parquet", site / "docs/mine/mine.parquet"
+    rows = pyarrow.parquet.read_table(source).to_pylist()
+    record = {
+        **json.loads(rows[0]["run_json"]),
+        **{"host": "here", "attempts": [{"status": "failed", "host": "here"}]},
+        "provenance": {
+            **{"host": "here", "executable": "/where/it/is/python"},
+            **{"command": ["worker.py", "/where/it/is/seed=0"], "preloaded": ["/where/malloc.so"]},
+        },
+    }
+    write_rows([{**rows[0], "run_json": json.dumps(record)}, *rows[1:]], packed)
+    assert main(["publish", str(packed), str(tmp_path / "to")]) == 0
+    published = (tmp_path / "to/packed.parquet").read_bytes()
+    told = pyarrow.parquet.read_table(tmp_path / "to/packed.parquet")["run_json"].to_pylist()
+    assert "here" not in "".join(told) and "/where" not in "".join(told)
+    assert any('["worker.py", "seed=0"]' in one and '"malloc.so"' in one for one in told)
+    assert main(["publish", str(tmp_path / "to/packed.parquet"), str(tmp_path / "to")]) == 0
+    assert (tmp_path / "to/packed.parquet").read_bytes() == published
 
 
 def test_scores_are_means_of_the_file(site):
