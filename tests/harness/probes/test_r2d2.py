@@ -137,7 +137,7 @@ PLANTS = {
     "optimizer_step": lambda m: wrapped(
         m,
         *(torch.optim, "Adam"),
-        lambda f: lambda parameters, lr, eps: f(parameters, lr=lr, eps=eps, betas=(0.5, 0.9)),
+        lambda f: lambda parameters, lr, eps: torch.optim.NAdam(parameters, lr=lr, eps=eps),
     ),
 }
 """What is wrong in the recipe, by the probe that must say so."""
