@@ -21,6 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
     parser.add_argument("results", type=Path, help=RESULTS_HELP)
     parser.add_argument("--output", type=Path, help=f"file; default: RESULTS{PACKED_SUFFIX}")
+    parser.add_argument(
+        "--public",
+        action="store_true",
+        help="leave out what only says where runs were made: names of hosts, and paths",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -31,11 +36,11 @@ def run(options: argparse.Namespace) -> int:
     """
     found = read_results(options.results)
     path = options.output or options.results.absolute().with_suffix(PACKED_SUFFIX)
-    write(found, path)
+    write(found, path, public=options.public)
     return 0
 
 
-def write(found: Read, path: Path) -> None:
+def write(found: Read, path: Path, *, public: bool = False) -> None:
     """Writes a file of packed runs and says what is in it.
 
     Raises:
@@ -44,7 +49,7 @@ def write(found: Read, path: Path) -> None:
     if path.suffix != PACKED_SUFFIX:
         raise CommandError(f"--output={path}: give a file that ends in {PACKED_SUFFIX}.")
     with writing_to(path.parent):
-        write_packed(found, path)
+        write_packed(found, path, public=public)
     counts = f"{len(found.runs)} runs that can be used, {len(found.excluded)} that cannot"
     console = make_console()
     console.print(Text(f"Packed: {path}: {counts}."), soft_wrap=True)
