@@ -96,6 +96,7 @@ def _spec(plan: Plan, size: Size, study: str) -> dict[str, object]:
         "n_envs": plan.n_envs,
         "threads": 1,
         "intervention": "none",
+        "keep": "last",
         "replay": {"name": "uniform"},
         "device": "cpu",
         "diagnosis": {"mode": "off"},

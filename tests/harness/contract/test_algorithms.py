@@ -228,15 +228,16 @@ def test_any_mapping_builds_or_is_refused(values):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "env", "message"),
+    ("framework", "algorithm", "env", "message"),
     [
-        ("ppo", "CartPole-v1", r"env=CartPole-v1 has discrete .* algorithm=ppo .*=dqn, or another"),
-        ("dqn", "Hopper-v4", r"env=Hopper-v4 has continuous .*=ppo or td3 or sac or ddpg, or ano"),
+        ("cleanrl", "ppo", "CartPole-v1", r"has discrete .* algorithm=ppo .*=dqn, or another"),
+        ("sb3", "sac", "CartPole-v1", r"has discrete .* algorithm=sac .*=ppo or dqn, or another"),
+        ("sb3", "dqn", "Hopper-v4", r"has continuous .*=ppo or td3 or sac or ddpg, or another"),
     ],
 )
-def test_an_algorithm_for_other_actions_is_refused(algorithm, env, message):
-    with pytest.raises(SpecError, match=message):
-        prepare(support.spec("sb3", algorithm, env=env), load_adapter("sb3"))
+def test_an_algorithm_for_other_actions_is_refused(framework, algorithm, env, message):
+    with pytest.raises(SpecError, match=f"env={env} {message}"):
+        prepare(support.spec(framework, algorithm, env=env), load_adapter(framework))
 
 
 class Entry:

@@ -16,6 +16,7 @@ ELSEWHERE = (
     "harness/probes/",
     "analysis/thesis/",
     "analysis/data/imp_paper.py",
+    "analysis/data/muprl_paper.py",
     "analysis/words.py",
     "analysis/figures/style.py",
 )
