@@ -9,6 +9,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.extras import brought_by
+
 NAMESPACE = "MinAtar/"
 _PIXELS = 24  # per cell of a picture
 
@@ -21,12 +23,8 @@ def prepare(env_id: str) -> None:
     """
     if not is_game(env_id) or env_id in gymnasium.registry:
         return
-    try:
+    with brought_by("minatar"):
         from minatar.gym import register_envs
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"{error}. pip install 'parallax-rl[minatar]' brings it"
-        ) from error
     register_envs()
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import gymnasium
 from gymnasium.wrappers import FlattenObservation
 
+from envs.extras import brought_by
+
 PARKING = "parking-v0"
 
 
@@ -19,12 +21,8 @@ def prepare(env_id: str) -> None:
     """
     if env_id != PARKING or env_id in gymnasium.registry:
         return
-    try:
+    with brought_by("parking"):
         import highway_env  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"{error}. pip install 'parallax-rl[parking]' brings it"
-        ) from error
 
 
 def flat(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:

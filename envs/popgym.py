@@ -11,6 +11,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from envs.extras import brought_by
+
 PREFIX = "popgym-"
 
 
@@ -22,12 +24,8 @@ def prepare(env_id: str) -> None:
     """
     if not is_popgym(env_id) or env_id in gymnasium.registry:
         return
-    try:
+    with brought_by("popgym"):
         import popgym  # noqa: F401  registers them
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"{error}. pip install 'parallax-rl[popgym]' brings it"
-        ) from error
 
 
 def is_popgym(env_id: str) -> bool:

@@ -37,13 +37,11 @@ def write_packed(found: Read, path: Path, *, public: bool = False) -> None:
 def _without_places(record: str | None) -> str | None:
     try:
         content = json.loads(record or "")
-    except ValueError:
-        return None  # nobody could tell what stands in it
-    content.pop("host", None)
-    for attempt in content.get("attempts", []):
-        attempt.pop("host", None)
-    made = content.get("provenance", {})
-    made.pop("host", None)
+        attempts, made = content.get("attempts", []), content.get("provenance", {})
+        for part in (content, made, *attempts):
+            part.pop("host", None)
+    except (ValueError, AttributeError, TypeError):
+        return None  # it is damaged, and nobody could tell what stands in it
     for name in ("executable", "command", "preloaded"):
         if name in made:
             made[name] = _last_part(made[name])

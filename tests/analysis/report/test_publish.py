@@ -105,11 +105,15 @@ def test_places_on_a_machine_are_not_published(site, tmp_path):
             **{"command": ["worker.py", "/where/it/is/seed=0"], "preloaded": ["/where/malloc.so"]},
         },
     }
-    write_rows([{**rows[0], "run_json": json.dumps(record)}, *rows[1:]], packed)
+    damaged = [{**rows[1], "run_json": text} for text in ('["/where"]', '{"attempts": [1]}', "{")]
+    names = [{"folder": f"damaged{i}", "not_used_because": "damaged"} for i in range(3)]
+    lost = [{**row, **name} for row, name in zip(damaged, names, strict=True)]
+    write_rows([{**rows[0], "run_json": json.dumps(record)}, *rows[1:], *lost], packed)
     assert main(["publish", str(packed), str(tmp_path / "to")]) == 0
     published = (tmp_path / "to/packed.parquet").read_bytes()
     told = pyarrow.parquet.read_table(tmp_path / "to/packed.parquet")["run_json"].to_pylist()
-    assert "here" not in "".join(told) and "/where" not in "".join(told)
+    told = [one for one in told if one is not None]
+    assert len(told) == len(rows) and "here" not in "".join(told) and "/where" not in "".join(told)
     assert any('["worker.py", "seed=0"]' in one and '"malloc.so"' in one for one in told)
     assert main(["publish", str(tmp_path / "to/packed.parquet"), str(tmp_path / "to")]) == 0
     assert (tmp_path / "to/packed.parquet").read_bytes() == published
