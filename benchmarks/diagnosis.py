@@ -1,48 +1,28 @@
-"""How good the diagnosis is and what it costs: faults found, false alarms, CPU time.
+"""How good the diagnosis is: faults found of planted ones, and false alarms on healthy runs.
 
     python benchmarks/diagnosis.py faults               faulty programs, and their healthy twins
     python benchmarks/diagnosis.py sabotage             frameworks' own code, set wrong
     python benchmarks/diagnosis.py planted              faults in frameworks' own code, and without
     python benchmarks/diagnosis.py healthy --seeds 2    false alarms in short runs of frameworks
-    python benchmarks/diagnosis.py cost --repeats 6     CPU time, watched over not watched
-    python benchmarks/diagnosis.py share                its own share of the time of a training
+    python benchmarks/diagnosis.py judge                the same runs, under the checks as they are
 
 Runs with an even seed are the half on which thresholds may be set; those with an odd seed judge.
 """
 
 import argparse
 import collections
-import contextlib
-import dataclasses
-import io
-import json
-import multiprocessing
-import os
 import random
-import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ[name] = "1"
+from diagnosis_runs import ALGORITHMS, FRAMEWORKS, TASKS, Setting, settings, watched_run
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "benchmarks")]
-
-import diagnosis_seams
-
-MODES = ("faults", "sabotage", "planted", "healthy", "judge", "cost", "share")
+MODES = ("faults", "sabotage", "planted", "healthy", "judge")
 HALVES = {0: "set on", 1: "judged on"}
-FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou", "skrl", "sbx")
-ALGORITHMS = ("ppo", "dqn", "sac", "td3", "ddpg")
-TASKS = {
-    "continuous": ("InvertedPendulum-v4", "Pendulum-v1", "Reacher-v4"),
-    "discrete": ("CartPole-v1",),
-}
-"""The first for all, the others in turn."""
+SABOTAGED = 2600
+PLANTED_STEPS = {"ppo": 1600, "dqn": 1300}
 
 
 def main() -> None:
@@ -50,13 +30,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=list(MODES))
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=0, help="by algorithm without")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, default=Path("results/diagnosis-healthy"))
     parser.add_argument("--programs", nargs="*", help="numbers of posts; all without")
     parser.add_argument("--words", nargs="*", help="what is set wrong; all without")
     parser.add_argument("--notes", action="store_true")
-    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--frameworks", nargs="*", default=FRAMEWORKS)
     parser.add_argument("--algorithms", nargs="*", default=ALGORITHMS)
     options = parser.parse_args()
@@ -148,7 +126,7 @@ def sabotage(options: argparse.Namespace) -> None:
             with tempfile.TemporaryDirectory() as folder:
                 where = framework, algorithm, task, options.first_seed, Path(folder), "on"
                 try:
-                    _, report = _run(*where, steps=SABOTAGED, period=40, changes=changes)
+                    _, report = watched_run(*where, steps=SABOTAGED, period=40, changes=changes)
                 except SpecError as error:
                     print(f"{words:<30}{framework:<10}not settable: {error}", flush=True)
                     continue
@@ -178,7 +156,7 @@ def planted(options: argparse.Namespace) -> None:
         and one.algorithm in options.algorithms
         and (not options.words or one.words in options.words)
     ]
-    told: dict[tuple[str, str, str], dict[str, Any]] = {}
+    told: dict[Setting, dict[str, Any]] = {}
     hits: dict[str, list[bool]] = collections.defaultdict(list)
     for one in chosen:
         first = TASKS["discrete" if one.algorithm == "dqn" else "continuous"][0]
@@ -214,12 +192,12 @@ def planted(options: argparse.Namespace) -> None:
     print(f"{len(quiet)} of {len(told)} settings without a fault had neither error nor warning")
 
 
-def _watched(setting: tuple[str, str, str], seed: int, changes: dict[str, Any]) -> dict[str, Any]:
+def _watched(setting: Setting, seed: int, changes: dict[str, Any]) -> dict[str, Any]:
     """What a short run is told, by id."""
     steps = PLANTED_STEPS.get(setting[1], 1200)
     with tempfile.TemporaryDirectory() as folder:
         where = *setting, seed, Path(folder), "on"
-        content, report = _run(*where, steps=steps, period=60, changes=changes)
+        content, report = watched_run(*where, steps=steps, period=60, changes=changes)
     if report["troubles"] or content["status"] != "completed":
         print(f"    {content['status']}: {content['failure']} {report['troubles']}", flush=True)
     return {finding["id"]: finding for finding in report["findings"]}
@@ -242,7 +220,7 @@ def healthy(options: argparse.Namespace) -> None:
         begun = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
             try:
-                content, report = _run(*setting, seed, Path(folder), "on", recorded=True)
+                content, report = watched_run(*setting, seed, Path(folder), "on", recorded=True)
             except SpecError as error:
                 print(f"{setting}: {error}", flush=True)
                 continue
@@ -264,12 +242,12 @@ def healthy(options: argparse.Namespace) -> None:
     judge(options)
 
 
-def _healthy(options: argparse.Namespace) -> list[tuple[tuple[str, str, str], int]]:
+def _healthy(options: argparse.Namespace) -> list[tuple[Setting, int]]:
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     more = range(seeds.stop, seeds.stop + options.seeds)
     return [
         (setting, seed)
-        for setting in _settings(options)
+        for setting in settings(options.frameworks, options.algorithms)
         for seed in (*seeds, *(more if setting[1] == "dqn" else ()))  # DQN has one task
     ]
 
@@ -298,194 +276,6 @@ def _returns(folder: Path) -> str:
     with np.load(path) as file:
         means = file["results"].mean(axis=1)
     return f"{means[0]:.4g} to {means[-1]:.4g}"
-
-
-def cost(options: argparse.Namespace) -> None:
-    """CPU time of watched runs over that of runs that are not, both of a pair at the same time.
-
-    Each has a core to itself: what else slows the machine slows both. One after the other, the
-    interval of six pairs was ten times as wide as what is to be seen. Of two pairs, between which
-    the cores are changed over, one number is made: what one core is faster by cancels.
-    """
-    import numpy as np
-    from scipy import stats
-
-    cores = sorted(os.sched_getaffinity(0))[:2]
-    if len(cores) < 2:
-        raise SystemExit("cost needs two cores: the two runs of a pair are compared side by side.")
-    print("CPU time with over without: geometric mean of double pairs, Student's 95% interval")
-    for framework, algorithm, task in _settings(options):
-        if task not in (TASKS["continuous"][0], TASKS["discrete"][0]):
-            continue
-        setting = (framework, algorithm, task)
-        steps = options.steps or COST_STEPS[algorithm]
-        logs = []
-        for _ in range(options.repeats):
-            both = []
-            for places in (cores, cores[::-1]):
-                where = dict(zip(("off", "on"), places, strict=True))
-                off, on = _side_by_side(setting, steps, where)
-                both.append(np.log(on / off))
-            logs.append(np.mean(both))
-        half = stats.t.ppf(0.975, len(logs) - 1) * np.std(logs, ddof=1) / np.sqrt(len(logs))
-        low, middle, high = np.exp(np.mean(logs) + half * np.array([-1, 0, 1]))
-        print(
-            f"{framework:<10}{algorithm:<6}{task:<22}{steps:>6} steps {middle:.3f} "
-            f"({low:.3f} to {high:.3f}), n={len(logs)} double pairs",
-            flush=True,
-        )
-
-
-def _side_by_side(
-    setting: tuple[str, str, str], steps: int, cores: dict[str, int]
-) -> tuple[float, float]:
-    """CPU seconds of a training without and with the checks, each on its own core."""
-    context = multiprocessing.get_context("spawn")
-    ready, told = context.Barrier(2, timeout=300), context.SimpleQueue()
-    runs = [
-        context.Process(target=_timed, args=(setting, steps, mode, core, ready, told))
-        for mode, core in cores.items()
-    ]
-    for run in runs:
-        run.start()
-    for run in runs:
-        run.join()
-        if run.exitcode:
-            raise SystemExit(f"A run of {' '.join(setting)} failed.")
-    seconds = dict(told.get() for _ in runs)
-    return seconds["off"], seconds["on"]
-
-
-def _timed(
-    setting: tuple[str, str, str], steps: int, mode: str, core: int, ready: Any, told: Any
-) -> None:
-    os.sched_setaffinity(0, {core})
-    with tempfile.TemporaryDirectory() as folder:
-        _run(*setting, 0, Path(folder) / "first", mode, steps=600)  # imports the framework
-        ready.wait()
-        begun = time.process_time()
-        _run(*setting, 0, Path(folder) / "measured", mode, steps=steps)
-        told.put((mode, time.process_time() - begun))
-
-
-def share(options: argparse.Namespace) -> None:
-    """The time spent in the diagnosis' own code over that of the rest of the training."""
-    print(f"{'':<40}{'training s':>11}{'share %':>9}{'step µs':>9}{'look ms':>9}{'looks':>7}")
-    for framework, algorithm, task in _settings(options):
-        if task not in (TASKS["continuous"][0], TASKS["discrete"][0]):
-            continue
-        found = []
-        for repeat in range(options.repeats + 1):
-            seams = diagnosis_seams.Seams(diagnosis_seams.CLOCK)
-            with tempfile.TemporaryDirectory() as folder, diagnosis_seams.placed(seams):
-                steps = (options.steps or COST_STEPS[algorithm]) if repeat else 600
-                _run(framework, algorithm, task, 0, Path(folder), "on", steps=steps)
-            if repeat:  # the first one imports the framework
-                found.append(diagnosis_seams.summary(seams, steps))
-        middle = {name: statistics.median(one[name] for one in found) for name in found[0]}
-        print(
-            f"{framework:<10}{algorithm:<6}{task:<24}{middle['training']:>11.2f}"
-            f"{middle['share'] * 100:>9.2f}{middle['step'] * 1e6:>9.1f}{middle['look'] * 1e3:>9.1f}"
-            f"{middle['looks']:>7.0f}",
-            flush=True,
-        )
-
-
-def _settings(options: argparse.Namespace) -> list[tuple[str, str, str]]:
-    """Two tasks for each framework and algorithm; for continuous actions the second ones vary."""
-    from harness.contract.algorithms import ALGORITHMS as KNOWN
-
-    found = []
-    for f, framework in enumerate(FRAMEWORKS):
-        for a, algorithm in enumerate(ALGORITHMS):
-            if framework not in options.frameworks or algorithm not in options.algorithms:
-                continue
-            first, *others = TASKS[KNOWN[algorithm].actions]
-            tasks = (first, others[(f + a) % len(others)]) if others else (first,)
-            found += [(framework, algorithm, task) for task in tasks]
-    return found
-
-
-SABOTAGED = 2600
-COST_STEPS = {"ppo": 12_288, "dqn": 8000, "sac": 3000, "td3": 4000, "ddpg": 4000}
-"""Of some ten CPU seconds each."""
-
-PLANTED_STEPS = {"ppo": 1600, "dqn": 1300}
-STEPS = {"ppo": 3072, "dqn": 1600}
-SOUND: dict[str, Any] = {
-    "learning_rate": 5e-4,
-    "policy_learning_rate": 1e-3,
-    "critic_learning_rate": 1e-3,
-    "temperature_learning_rate": 1e-3,
-    "initial_temperature": 0.2,
-    "hidden_sizes": (64, 64),
-    "batch_size": 64,
-    "buffer_size": 50_000,
-    "learning_starts": 300,
-    "rollout_steps": 512,
-    "minibatch_size": 64,
-    "epochs": 10,
-    "exploration_initial": 1.0,
-    "exploration_final": 0.05,
-    "exploration_steps": 5000,
-    "target_update_interval": 1,
-    "env_steps_per_round": 2,
-    "gradient_steps_per_round": 1,
-    "exploration_noise": 0.1,
-    "gamma": 0.99,
-}
-_ROUNDS = ("env_steps_per_round", "gradient_steps_per_round")
-FIXED = {"cleanrl": ("hidden_sizes", *_ROUNDS, "initial_temperature"), "skrl": _ROUNDS}
-
-
-def _run(
-    framework: str,
-    algorithm: str,
-    task: str,
-    seed: int,
-    folder: Path,
-    mode: str,
-    *,
-    recorded: bool = False,
-    steps: int = 0,
-    period: int | None = None,
-    changes: dict[str, Any] | None = None,
-) -> tuple[Any, Any]:
-    """One run with values that are known to learn within few steps."""
-    import support
-
-    from harness.conformance.trainings import base_hyperparameters
-
-    also: dict[str, Any] = {"also": ("diagnosis_recorder:RECORDER",)} if recorded else {}
-    also |= {"period": period} if period else {}
-    if recorded:  # as many looks as a longer run has by now
-        also["period"] = STEPS.get(algorithm, 1200) // 40
-    steps = steps or STEPS.get(algorithm, 1200)
-    values = dataclasses.asdict(base_hyperparameters(framework, algorithm))
-    sound = {name: value for name, value in SOUND.items() if name in values}
-    values |= {n: v for n, v in sound.items() if n not in FIXED.get(framework, ())}
-    if algorithm == "dqn":
-        values |= {"target_update_interval": 250}
-        values |= {"exploration_steps": steps // 2}
-    elif "tau" in values:
-        values |= {"tau": 0.01}
-    if algorithm == "ppo":
-        values |= {"learning_rate": 1e-3}
-    changes = changes or {}
-    values |= {name: value for name, value in changes.items() if name in values}
-    more = {name: value for name, value in changes.items() if name not in values}
-    evaluations = {"eval_every": steps // 2, "eval_episodes": 2}
-    spec = support.spec(
-        *(framework, algorithm),
-        hyperparameters=values,
-        alignment="full",
-        **evaluations | {"env": task, "steps": steps, "seed": seed} | more,
-    )
-    spec = dataclasses.replace(spec, diagnosis={"mode": mode, **also}, checkpoint_every=0.0)
-    with contextlib.redirect_stdout(io.StringIO()):
-        place, content = support.run(spec, folder)
-    path = place / "diagnosis.json"
-    return content, json.loads(path.read_text()) if path.exists() else None
 
 
 def _tell_alarms(what: str, alarms: dict[int, list[dict[str, str]]]) -> None:
