@@ -46,6 +46,8 @@ class HyperparameterConformance:
     def test_hyperparameter_is_honoured_or_refused(self, algorithm: str, field: str) -> None:
         """Another value trains to other weights; of a constant it is refused by name."""
         base = base_hyperparameters(self.framework, algorithm)
+        if field == "vf_coef":  # where values have gradients of their own, clipping takes it out
+            base = with_value(self.framework, algorithm, base, "max_grad_norm", None) or base
         rows = {row.field: row for row in translate(self.framework, algorithm, base).alignment}
         if rows[field].is_fixed:
             _check_refusal(self.framework, algorithm, field, base)
@@ -120,8 +122,8 @@ class HyperparameterConformance:
         online = [value for name, value in step.after.items() if name not in targets]
         for name in targets:
             before, after = step.before[name], step.after[name]
-            if np.array_equal(before, after) and any(np.array_equal(before, o) for o in online):
-                continue  # a constant
+            if _close(before, after) and any(_close(before, value) for value in online):
+                continue  # moved to a network that has not learned yet, or a constant
             shares = [_share(before, after, value) for value in online]
             assert any(share == pytest.approx(hp.tau, rel=0.02) for share in shares), (
                 f"{name} did not go tau={hp.tau} of the way to any online parameter"
@@ -154,6 +156,11 @@ class HyperparameterConformance:
 def _steps(base: Hyperparameters) -> int:
     """Steps of a training that shows whether a hyperparameter matters: some of them learn."""
     return min(STEPS, getattr(base, "learning_starts", STEPS) + _LEARNING)
+
+
+def _close(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Whether two weights are the same to rounding in float32."""
+    return one.shape == other.shape and bool(np.allclose(one, other, rtol=1e-6, atol=1e-7))
 
 
 def _share(before: NDArray[Any], after: NDArray[Any], online: NDArray[Any]) -> float:
