@@ -1,4 +1,4 @@
-"""Observations that are images of booleans, as networks take them: float32, channels first."""
+"""Observations that are images: of booleans, as networks take them, or frames of bytes."""
 
 from typing import Any
 
@@ -13,6 +13,20 @@ def is_boolean_image(space: gymnasium.Space[Any]) -> bool:
         isinstance(space, gymnasium.spaces.Box)
         and space.dtype == np.bool_
         and len(space.shape) == 3
+    )
+
+
+def is_stack_of_frames(space: gymnasium.Space[Any]) -> bool:
+    """Whether observations are uint8[frames, height, width] of 0 to 255.
+
+    Few frames of a larger side: with three colours in the end, a picture looks otherwise.
+    """
+    return (
+        isinstance(space, gymnasium.spaces.Box)
+        and space.dtype == np.uint8
+        and len(space.shape) == 3
+        and space.shape[0] < min(space.shape[1:])
+        and bool((space.low == 0).all() and (space.high == 255).all())
     )
 
 

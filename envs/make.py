@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 from numpy.typing import NDArray
 
+from envs import atari
 from envs.tasks import make
 
 CLIP = 10.0
@@ -77,7 +78,7 @@ def make_training_env(
     after_step: Callable[[Any, Any, Any, bool, bool], None] | None = None,
     layers: Sequence[tuple[str, Mapping[str, Any]]] = (),
 ) -> gymnasium.Env[Any, Any]:
-    """One training environment.
+    """One training environment; what of Atari's games is for training only is on it.
 
     Args:
         env_id: Gymnasium's name.
@@ -93,6 +94,7 @@ def make_training_env(
     """
     hooks = before_step, before_reset, after_episode, after_step
     env: gymnasium.Env[Any, Any] = StepHook(make(env_id), *hooks)
+    env = atari.training(env) if atari.is_game(env_id) else env
     for layer, arguments in layers:
         env = EntryPoint("layer", layer, "").load()(env, **arguments)
     if wrappers == "normalized":

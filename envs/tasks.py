@@ -61,6 +61,7 @@ class Task:
         max_episode_steps: Time limit in steps; 0 is none.
         choices: Number of discrete actions, 0 up to it; 0 where actions are continuous.
         image: Channels, height and width where observations are images; empty where they are flat.
+        brightest: What an image's numbers go up to; networks see them divided by it.
     """
 
     env_id: str
@@ -70,6 +71,7 @@ class Task:
     max_episode_steps: int
     choices: int = 0
     image: tuple[int, ...] = ()
+    brightest: int = 1
 
     @property
     def actions(self) -> str:
@@ -85,15 +87,15 @@ class Task:
 def make(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
     """`gymnasium.make` without the notices that v4 tasks are out of date.
 
-    Images of booleans are shown as `envs.images.FloatImages` tells, parking's dictionary flat, and
-    what tasks of `popgym` show as `envs.popgym.OneHot` does.
+    Images of booleans are shown as `envs.images.FloatImages` tells, parking's dictionary flat,
+    what tasks of `popgym` show as `envs.popgym.OneHot` does, Atari's games as `envs.atari.game`.
 
     Raises:
         TaskError: The environment does not exist or cannot be made.
     """
     import gymnasium  # the table of tasks is wanted where none is made, as in help
 
-    from envs import images, memory, minatar, parking, popgym
+    from envs import atari, images, memory, minatar, parking, popgym
 
     memory.register(env_id)
     silence_mujoco()
@@ -103,15 +105,18 @@ def make(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
             minatar.prepare(env_id)
             parking.prepare(env_id)
             popgym.prepare(env_id)
+            atari.prepare(env_id)
             # Gymnasium's checker finds fault with how games are drawn, which users can do nothing
             # about and which `Drawn` mends.
             unchecked = {"disable_env_checker": True} if minatar.is_game(env_id) else {}
-            env = gymnasium.make(env_id, **unchecked | kwargs)
+            as_is = atari.AS_IS if atari.is_game(env_id) else {}
+            env = gymnasium.make(env_id, **{**unchecked, **as_is, **kwargs})
         except Exception as error:  # whatever the code of the task raises
             reason = str(error) or type(error).__name__
             raise TaskError(f"env={env_id} cannot be made: {reason}") from error
     env = minatar.Drawn(env) if minatar.is_game(env_id) else env
     env = parking.flat(env) if env_id == parking.PARKING else env
+    env = atari.game(env) if atari.is_game(env_id) else env
     if popgym.is_popgym(env_id) and popgym.shows_kinds(env.observation_space):
         return popgym.OneHot(env)
     return images.FloatImages(env) if images.is_boolean_image(env.observation_space) else env
@@ -130,24 +135,28 @@ def load_task(env_id: str, **options: Any) -> Task:
     """
     from gymnasium.spaces import Box, Discrete
 
-    from envs.images import FloatImages
+    from envs.images import FloatImages, is_stack_of_frames
 
     env = make(env_id, **options)
     try:
         observations, actions = env.observation_space, env.action_space
-        image = env.shape if isinstance(env, FloatImages) else ()
+        frames = is_stack_of_frames(observations)
+        image = (observations.shape or ()) if isinstance(env, FloatImages) or frames else ()
+        brightest = 255 if frames else 1
         if not isinstance(observations, Box) or (len(observations.shape) != 1 and not image):
             raise TaskError(
-                f"env={env_id} has observations {observations}; a flat Box is needed, or images of "
-                "booleans, height x width x channels, as MinAtar's. A task of your own can flatten "
-                "what it shows (gymnasium.wrappers.FlattenObservation)."
+                f"env={env_id} has observations {observations}; a flat Box is needed, images of "
+                "booleans, height x width x channels, as MinAtar's, or of bytes, frames x height x "
+                "width, as Atari's. A task of your own can flatten what it shows "
+                "(gymnasium.wrappers.FlattenObservation)."
             )
         limit = (env.spec.max_episode_steps if env.spec else None) or 0
         size = int(np.prod(observations.shape))
         if isinstance(actions, Discrete):
             if actions.start != 0:
                 raise TaskError(f"env={env_id} has actions {actions}; they must begin at 0.")
-            return Task(env_id, size, (), (), limit, choices=int(actions.n), image=image)
+            choices = int(actions.n)
+            return Task(env_id, size, (), (), limit, choices, image=image, brightest=brightest)
         if not isinstance(actions, Box) or len(actions.shape) != 1:
             raise TaskError(
                 f"env={env_id} has actions {actions}; a flat Box or Discrete is needed."
@@ -155,7 +164,7 @@ def load_task(env_id: str, **options: Any) -> Task:
         if not actions.is_bounded():
             raise TaskError(f"env={env_id} has unbounded actions {actions}; give them bounds.")
         low, high = (tuple(map(float, bound)) for bound in (actions.low, actions.high))
-        return Task(env_id, size, low, high, limit, image=image)
+        return Task(env_id, size, low, high, limit, image=image, brightest=brightest)
     finally:
         env.close()
 

@@ -25,6 +25,7 @@ from adapters.torch_common.parameters import copies, lay_in
 from adapters.torch_common.state import resumable
 from adapters.torch_common.strategic import accounted
 from harness.contract.adapter import Context, Loadable, MakeEnv, Monitor, Native, Weights
+from harness.contract.algorithms import convolutions as contract_convolutions
 from harness.contract.parts import load_part
 
 METRICS = {
@@ -117,7 +118,7 @@ def save(model: BaseAlgorithm, path: Path) -> None:
 
     What it holds of ours is in it; a replay buffer of ours is left out.
     """
-    own = (images, convolutions)
+    own = (images, convolutions, contract_convolutions)
     is_ours = isinstance(getattr(model, "replay_buffer", None), StrategicBuffer)
     left_out = ["replay_buffer_class", "replay_buffer_kwargs"] if is_ours else None
     for module in own:

@@ -31,7 +31,7 @@ def _network(settings: Settings, task: Task) -> Net | Convolutions:
     if filters is None:
         return _values(settings, task.observation_size, task.choices)
     values = _values(settings, features(task.image, filters), task.choices)
-    return Convolutions(task.image, filters, values)
+    return Convolutions(task.image, filters, values, task.brightest)
 
 
 def _values(settings: Settings, inputs: int, choices: int) -> Net:

@@ -12,16 +12,19 @@ from adapters.torch_common.convolutions import convolutions
 class Convolutions(ActionReprNetWithVectorOutput[Any]):
     """Convolutions in front of Tianshou's network of linear layers."""
 
-    def __init__(self, image: Sequence[int], filters: Sequence[int], values: Net) -> None:
+    def __init__(
+        self, image: Sequence[int], filters: Sequence[int], values: Net, brightest: int = 1
+    ) -> None:
         """Draws the weights of the convolutions from torch's generator.
 
         Args:
             image: Channels, height and width.
             filters: Of each convolution.
             values: From features to what an action is chosen by.
+            brightest: What an image's numbers go up to.
         """
         super().__init__(values.output_dim)
-        self.layers, self.values = convolutions(image, filters), values
+        self.layers, self.values = convolutions(image, filters, brightest), values
 
     def forward(self, obs: Any, state: Any = None, info: Any = None) -> tuple[torch.Tensor, Any]:
         """As `Net.forward`, for observations [N, channels, height, width]."""

@@ -1,13 +1,27 @@
-"""The small convolution of `conv_filters`, for frameworks that take a network of one's own."""
+"""The convolutions of `conv_filters`, for frameworks that take a network of one's own."""
 
 from collections.abc import Sequence
 
+import torch
 from torch import nn
 
-from harness.contract.algorithms.dqn import KERNEL
+from harness.contract.algorithms.convolutions import kernels, sizes
 
 
-def convolutions(image: Sequence[int], filters: Sequence[int]) -> nn.Sequential:
+class Divided(nn.Module):
+    """Brings an image of bytes to 0 to 1."""
+
+    def __init__(self, brightest: int) -> None:
+        """Divides by `brightest`."""
+        super().__init__()
+        self.brightest = brightest
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Of any numbers, as float32."""
+        return images.float() / self.brightest
+
+
+def convolutions(image: Sequence[int], filters: Sequence[int], brightest: int = 1) -> nn.Sequential:
     """Convolutions with ReLU, from images [N, channels, height, width] to features [N, features].
 
     Draws its weights from torch's generator.
@@ -15,15 +29,16 @@ def convolutions(image: Sequence[int], filters: Sequence[int]) -> nn.Sequential:
     Args:
         image: Channels, height and width.
         filters: Of each convolution.
+        brightest: What an image's numbers go up to.
     """
-    layers: list[nn.Module] = []
-    for before, after in zip([image[0], *filters], filters, strict=False):
-        layers += [nn.Conv2d(before, after, KERNEL), nn.ReLU()]
+    layers: list[nn.Module] = [Divided(brightest)] if brightest > 1 else []
+    into = [image[0], *filters]
+    for before, after, (side, step) in zip(into, filters, kernels(image, filters), strict=False):
+        layers += [nn.Conv2d(before, after, side, step), nn.ReLU()]
     return nn.Sequential(*layers, nn.Flatten())
 
 
 def features(image: Sequence[int], filters: Sequence[int]) -> int:
     """How many features convolutions without a border make of an image."""
-    lost = (KERNEL - 1) * len(filters)
-    _, height, width = image
-    return filters[-1] * (height - lost) * (width - lost)
+    height, width = sizes(image, filters)[-1]
+    return filters[-1] * height * width

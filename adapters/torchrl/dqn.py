@@ -16,7 +16,7 @@ from torchrl.envs import DoubleToFloat, RewardSum, StepCounter
 from torchrl.modules import MLP, ConvNet, EGreedyModule, QValueActor
 from torchrl.objectives import DQNLoss, HardUpdate
 
-from adapters.torch_common.convolutions import features
+from adapters.torch_common.convolutions import Divided, features
 from adapters.torchrl import loop
 from adapters.torchrl.loop import Means, Progress, make_collector, seed_generators
 from adapters.torchrl.networks import attach
@@ -24,7 +24,7 @@ from adapters.torchrl.replay import loss_class, recorded
 from adapters.torchrl.state import going_on
 from envs.tasks import Task
 from harness.contract.adapter import Context, MakeEnv, Monitor, Native
-from harness.contract.algorithms.dqn import KERNEL
+from harness.contract.algorithms.convolutions import kernels
 
 NETWORKS = ("value_network", "target_value_network")
 
@@ -107,10 +107,16 @@ def _network(settings: Mapping[str, Any], task: Task) -> MLP | nn.Sequential:
     values = MLP(inputs, task.choices, num_cells=cells, activation_class=nn.ReLU)
     if filters is None:
         return values
+    sides, strides = map(list, zip(*kernels(task.image, filters), strict=True))
     images = ConvNet(
-        task.image[0], num_cells=filters, kernel_sizes=KERNEL, activation_class=nn.ReLU
+        task.image[0],
+        num_cells=filters,
+        kernel_sizes=sides,
+        strides=strides,
+        activation_class=nn.ReLU,
     )
-    return nn.Sequential(images, values)
+    divided = [Divided(task.brightest)] if task.brightest > 1 else []
+    return nn.Sequential(*divided, images, values)
 
 
 def update(components: Components, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:

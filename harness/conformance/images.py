@@ -10,7 +10,6 @@ from envs.scripted import IMAGE_ENV_ID
 from harness.conformance.exits import prepared_run, recorded
 from harness.conformance.resuming import check_killed_run
 from harness.conformance.trainings import train
-from harness.contract.algorithms.dqn import KERNEL
 from harness.contract.fields import SpecError
 from harness.policies.evaluating import Conditions, evaluate_under, own_returns, same_returns
 from harness.policies.loading import NotLoadableError, load
@@ -45,7 +44,7 @@ class ImageConformance:
         weights = train(self.framework, image_algorithm, asked, **around).weights
         kernels = {name: value for name, value in weights.items() if value.ndim == 4}
         shapes = {value.shape for value in kernels.values()}
-        assert shapes == {(4, channels, KERNEL, KERNEL), (5, 4, KERNEL, KERNEL)}
+        assert shapes == {(4, channels, 3, 3), (5, 4, 3, 3)}
         assert any("target" in name for name in kernels)
         before: Any = dataclasses.replace(asked, learning_starts=10**6)
         unlearned = train(self.framework, image_algorithm, before, **around).weights

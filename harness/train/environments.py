@@ -36,10 +36,13 @@ def lay_in(envs: Environments, state: State) -> None:
 
 
 def _kinds() -> tuple[Kind, ...]:
-    mujoco = sys.modules.get("mujoco")  # no task that is in use needs it otherwise
-    if mujoco is None:
-        return ()
-    return Kind(mujoco.MjData, _read_simulation, _write_simulation), fixed(mujoco.MjModel)
+    # What is not imported is needed by no task that is in use.
+    kinds: list[Kind] = []
+    if (mujoco := sys.modules.get("mujoco")) is not None:
+        kinds += [Kind(mujoco.MjData, _read_simulation, _write_simulation), fixed(mujoco.MjModel)]
+    if (ale := sys.modules.get("ale_py")) is not None:
+        kinds += [Kind(ale.ALEInterface, _read_emulator, _write_emulator)]
+    return tuple(kinds)
 
 
 def _read_simulation(data: Any, inner: Callable[[Any], State]) -> State:
@@ -76,3 +79,17 @@ def _results(data: Any) -> dict[str, Any]:
             if isinstance(value, np.ndarray) and value.dtype.kind in "fiub" and value.size:
                 found[name] = value
     return found
+
+
+def _read_emulator(emulator: Any, inner: Callable[[Any], State]) -> State:
+    return {"game": emulator.cloneSystemState().__getstate__()}
+
+
+def _write_emulator(live: Any, state: State, inner: Callable[[Any, State], Any]) -> Any:
+    if live is None:
+        raise NotLaidInError("there is no emulator of a game, and was one")
+    ale: Any = sys.modules["ale_py"]
+    told = ale.ALEState.__new__(ale.ALEState)
+    told.__setstate__(state["game"])
+    live.restoreSystemState(told)
+    return live

@@ -35,13 +35,13 @@ def settings(t: Translation, hp: DQN, context: Context) -> Native:
 
 
 def _images(t: Translation, context: Context) -> None:
-    """A features extractor of ours for images, which need no scaling by 255."""
-    note = "3 by 3, in a features extractor of one's own"
+    """A features extractor of ours for images; SB3 divides those of bytes by 255."""
+    note = "in a features extractor of one's own"
     t.convolutions("policy_kwargs.features_extractor_kwargs.filters", context.task, note)
     if context.task.image:
         extractor: dict[str, Any] = {"Convolutions": []}
         t.extra(**{"policy_kwargs.features_extractor_class": extractor})
-        t.extra(**{"policy_kwargs.normalize_images": False})
+        t.extra(**{"policy_kwargs.normalize_images": context.task.brightest > 1})
 
 
 def _target_updates(hp: DQN, context: Context) -> int:

@@ -39,7 +39,7 @@ def settings(t: Translation, hp: DQN, context: Context) -> Native:
         asked = f"replay={context.replay.name}"
         t.refuse("huber_delta", f"a loss that leaves importance weights out: {asked} needs null")
     t.constant("max_grad_norm", None)
-    t.convolutions("Convolutions.filters", context.task, "3 by 3, in a network of one's own")
+    t.convolutions("Convolutions.filters", context.task, "in a network of one's own")
     off_policy(t, hp, context, "DQN")
     updates = late_cadence(hp, context).gradient_steps
     moves = max(updates - 1, 0) // (interval or 1)

@@ -36,6 +36,6 @@ def settings(t: Translation, hp: DQN, context: Context) -> Native:
         t.refuse("huber_delta", "null or 1.0")
     note = "torch's, over all parameters; upstream's script does not clip"
     t.emulated("max_grad_norm", "clip_grad_norm_.max_norm", note=note)
-    t.convolutions("ConvNet.num_cells", context.task, "3 by 3")
+    t.convolutions("ConvNet.num_cells", context.task)
     updates = hp.cadence(context.steps).gradient_steps
     return off_policy(t, hp, context, target_updates=updates // (interval or 1))

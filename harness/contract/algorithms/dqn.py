@@ -6,13 +6,9 @@ from typing import Any, ClassVar, Self
 
 from envs.tasks import Task
 from harness.contract.algorithms.base import Actions
+from harness.contract.algorithms.convolutions import sizes, usual_filters
 from harness.contract.algorithms.off_policy import CopiedTargets, OffPolicy
 from harness.contract.fields import SpecError, bounded, plain
-
-FILTERS = (16,)
-"""Of MinAtar's own agents (Young and Tian 2019, arXiv:1903.03176)."""
-KERNEL = 3
-"""Side of a convolution's kernel; it moves by 1 and adds no border."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,9 +40,11 @@ class DQN(CopiedTargets):
         max_grad_norm: Gradient norm to clip at; null is off.
         adam_eps: Adam's denominator constant.
         hidden_sizes: Units per hidden layer, after the convolutions if there are some.
-        conv_filters: Filters of each convolution of 3 by 3, by steps of 1 and without a border,
-            where observations are images; null is [16] there, as in the paper on MinAtar
-            (Young and Tian 2019, arXiv:1903.03176), and all that there is elsewhere.
+        conv_filters: Filters of each convolution where observations are images, of 3 by 3 by
+            steps of 1; of large ones the first is 8 by 8 by steps of 4, and the second 4 by 4 by
+            steps of 2. Null is [16], as in the paper on MinAtar (Young and Tian 2019,
+            arXiv:1903.03176), and [32, 64, 64] for large ones, as in Mnih et al. (2015); and all
+            that there is elsewhere.
         bootstrap_truncation: Whether a time limit is bootstrapped through.
     """
 
@@ -129,12 +127,12 @@ class DQN(CopiedTargets):
                     "Leave it null."
                 )
             return self
-        filters = self.conv_filters or FILTERS
-        lost = (KERNEL - 1) * len(filters)
-        if min(task.image[1:]) <= lost:
+        filters = self.conv_filters or usual_filters(task.image)
+        fits = sum(min(size) > 0 for size in sizes(task.image, filters)) - 1
+        if fits < len(filters):
             height, width = task.image[1:]
             raise SpecError(
                 f"{told}: {len(filters)} convolutions leave nothing of env={task.env_id}, whose "
-                f"images are {height} by {width}. Use at most {(min(height, width) - 1) // 2}."
+                f"images are {height} by {width}. Use at most {fits}."
             )
         return dataclasses.replace(self, conv_filters=filters)

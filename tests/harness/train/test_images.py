@@ -1,4 +1,4 @@
-"""Runs on a game of MinAtar, from the command line's values to folders, policies and figures."""
+"""Runs on games, from the command line's values to folders, policies and figures."""
 
 import dataclasses
 
@@ -8,6 +8,7 @@ import pytest
 import support
 
 from envs.tasks import load_task, make
+from harness.conformance.resuming import check_killed_run
 from harness.contract.adapter import Context, load_adapter
 from harness.contract.fields import SpecError
 from harness.contract.recipes import load_recipe
@@ -20,7 +21,16 @@ from harness.train.prepare import prepare
 pytest.importorskip("minatar")
 ENV = "MinAtar/Breakout-v1"
 SMALL = {"learning_starts": 100, "buffer_size": 500, "hidden_sizes": [16], "batch_size": 8}
+ATARI = "ALE/Pong-v5"
 FRAMEWORKS = ("sb3", "torchrl", "tianshou")
+NETWORKS = {
+    ENV: {(16, 4, 3, 3), (16,), (128, 1024), (128,), (3, 128), (3,)},
+    ATARI: {
+        *((32, 4, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (32,), (64,)),
+        *((512, 64 * 7 * 7), (512,), (6, 512), (6,)),
+    },
+}
+"""Shapes of the papers' networks: Young and Tian (2019), Mnih et al. (2015)."""
 
 
 def spec(framework, hyperparameters=None, **changes):
@@ -65,13 +75,35 @@ def test_exported_policy_of_sb3_loads_without_this_project(tmp_path):
 
 
 @pytest.mark.parametrize("framework", support.frameworks(*FRAMEWORKS))
-def test_network_is_that_of_the_paper_on_minatar(framework):
-    prepared = prepare(spec(framework, SMALL | {"hidden_sizes": [128]}), load_adapter(framework))
+def test_game_of_atari_is_trained_on_and_its_policy_plays_again(framework, tmp_path):
+    pytest.importorskip("ale_py")
+    folder, content = support.run(
+        spec(framework, env=ATARI, eval_every=160, eval_episodes=1), tmp_path
+    )
+    assert content["status"] == "completed", content["failure"]
+    policy = load(folder)
+    assert same_returns(evaluate_under(policy, Conditions()), own_returns(policy))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("framework", support.frameworks(*FRAMEWORKS))
+def test_run_on_a_game_of_atari_that_is_killed_ends_as_one_that_is_not(framework, tmp_path):
+    pytest.importorskip("ale_py")
+    check_killed_run(framework, "dqn", tmp_path / "run", env=ATARI, eval_every=192, eval_episodes=1)
+
+
+@pytest.mark.parametrize("env", NETWORKS)
+@pytest.mark.parametrize("framework", support.frameworks(*FRAMEWORKS))
+def test_network_is_that_of_the_paper_on_the_game(framework, env):
+    if env == ATARI:
+        pytest.importorskip("ale_py")
+    width = {"hidden_sizes": [512 if env == ATARI else 128]}
+    prepared = prepare(spec(framework, SMALL | width, env=env), load_adapter(framework))
     task, native = prepared.context.task, prepared.native
     if framework == "sb3":
         from adapters.sb3.train import build
 
-        network = build("dqn", native, prepared.context, lambda: make(ENV)).policy.q_net
+        network = build("dqn", native, prepared.context, lambda: make(env)).policy.q_net
     elif framework == "tianshou":
         from adapters.tianshou.build import build
 
@@ -81,7 +113,7 @@ def test_network_is_that_of_the_paper_on_minatar(framework):
 
         network = build(native.settings, task).actor
     shapes = {tuple(value.shape) for value in network.parameters()}
-    assert shapes == {(16, 4, 3, 3), (16,), (128, 1024), (128,), (3, 128), (3,)}
+    assert shapes == NETWORKS[env]
 
 
 def test_convolutions_are_part_of_the_runs_identity():

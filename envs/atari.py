@@ -1,0 +1,122 @@
+"""Atari's games from the package `ale_py`, as agents of Mnih et al. (2015, Nature 518) see them.
+
+Four frames of 84 by 84 in grey, by Gymnasium's own wrappers. They are registered with Gymnasium
+when one is asked for.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.wrappers import (
+    AtariPreprocessing,
+    FrameStackObservation,
+    StickyAction,
+    TransformReward,
+)
+
+from envs.extras import brought_by
+
+NAMESPACE = "ALE/"
+AS_IS: Mapping[str, Any] = {"frameskip": 1, "repeat_action_probability": 0.0}
+"""How a game is made: what is done to actions is done outside of it, where it can be told."""
+FRAMES = 4
+"""How many frames an action lasts, and how many of such frames are shown."""
+NOOPS = 30
+"""Most steps without an action at the beginning of an episode."""
+REPEATED = 0.25
+"""Probability that a frame has the action of the one before (Machado et al. 2018, section 5)."""
+SIDE = 84
+"""Height and width of a frame."""
+
+
+def is_game(env_id: str) -> bool:
+    """Whether Gymnasium's name is that of a game of Atari's."""
+    return env_id.startswith(NAMESPACE)
+
+
+def prepare(env_id: str) -> None:
+    """Registers the games, if `env_id` is one.
+
+    Raises:
+        ModuleNotFoundError: A package is not installed.
+    """
+    if not is_game(env_id):
+        return
+    with brought_by("atari"):
+        import ale_py
+        import cv2  # noqa: F401  shrinks the frames
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no notice of itself per game
+    if env_id not in gymnasium.registry:
+        gymnasium.register_envs(ale_py)
+
+
+def game(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """What is trained on and evaluated: uint8[4, 84, 84], the game's own rewards and ends.
+
+    Args:
+        env: A game that was made with `AS_IS`.
+    """
+    # The emulator's own way keeps the last action where no checkpoint finds it.
+    env = StickyAction(env, REPEATED)
+    env = AtariPreprocessing(env, noop_max=NOOPS, frame_skip=FRAMES, screen_size=SIDE)
+    return FrameStackObservation(FireFirst(env), FRAMES)
+
+
+def training(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """What is learned from besides: the sign of rewards, and a life as an episode."""
+    return TransformReward(Lives(env), lambda reward: float(np.sign(float(reward))))
+
+
+class FireFirst(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Presses FIRE at the beginning of a game that waits for it; others are as they are."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        """Wraps a game."""
+        super().__init__(env)
+        emulator: Any = env.unwrapped
+        meanings = list(emulator.get_action_meanings())
+        self._fire = meanings.index("FIRE") if "FIRE" in meanings else None
+
+    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode."""
+        shown, info = self.env.reset(**arguments)
+        if self._fire is None:
+            return shown, info
+        fired, _, terminated, truncated, fired_info = self.env.step(self._fire)
+        return (shown, info) if terminated or truncated else (fired, fired_info)
+
+
+class Lives(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Ends an episode with each life; the game goes on in the next one.
+
+    No action is taken between two lives, so that every step is the agent's own.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        """Wraps a game."""
+        super().__init__(env)
+        self._lives = 0
+        self._next: Any = None  # what the next life begins with, if one was just lost
+
+    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+        """Starts the next life, or another game after the last one or for a seed."""
+        shown, self._next = self._next, None
+        if shown is not None and arguments.get("seed") is None:
+            return shown, {"lives": self._lives}
+        found = self.env.reset(**arguments)
+        self._lives = self._left()
+        return found
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Takes a step."""
+        shown, reward, terminated, truncated, info = self.env.step(action)
+        before, self._lives = self._lives, self._left()
+        lost = self._lives < before
+        self._next = shown if lost and not (terminated or truncated) else None
+        return shown, reward, terminated or lost, truncated, info
+
+    def _left(self) -> int:
+        emulator: Any = self.unwrapped
+        return int(emulator.ale.lives())
