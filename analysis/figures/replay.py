@@ -106,5 +106,6 @@ def _draw_costs(axis: Axes, ways: Sequence[Way]) -> None:
         bottom += heights
     axis.set_xticks(range(len(ways)), [way.name for way in ways], fontsize=SMALL)
     if ways:
-        axis.set_ylim(0, 1.5 * float(bottom.max()))  # room for the legend
-        axis.legend(fontsize=SMALL, frameon=False, loc="upper center", ncols=len(PARTS))
+        axis.set_ylim(0, 1.6 * float(bottom.max()))  # room for the legend
+        # In the order in which the parts stand on each other.
+        axis.legend(fontsize=SMALL, frameon=False, loc="upper left", reverse=True)
