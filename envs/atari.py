@@ -70,7 +70,7 @@ def training(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 
 
 class FireFirst(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Presses FIRE at the beginning of a game that waits for it; others are as they are."""
+    """Presses FIRE at the beginning of a game that has it, since some wait for it."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         """Wraps a game."""
@@ -81,11 +81,11 @@ class FireFirst(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
         """Starts an episode."""
-        shown, info = self.env.reset(**arguments)
+        started = self.env.reset(**arguments)
         if self._fire is None:
-            return shown, info
+            return started
         fired, _, terminated, truncated, fired_info = self.env.step(self._fire)
-        return (shown, info) if terminated or truncated else (fired, fired_info)
+        return self.env.reset() if terminated or truncated else (fired, fired_info)
 
 
 class Lives(gymnasium.Wrapper[Any, Any, Any, Any]):

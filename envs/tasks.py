@@ -111,12 +111,12 @@ def make(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
             unchecked = {"disable_env_checker": True} if minatar.is_game(env_id) else {}
             as_is = atari.AS_IS if atari.is_game(env_id) else {}
             env = gymnasium.make(env_id, **{**unchecked, **as_is, **kwargs})
+            env = atari.game(env) if atari.is_game(env_id) else env
         except Exception as error:  # whatever the code of the task raises
             reason = str(error) or type(error).__name__
             raise TaskError(f"env={env_id} cannot be made: {reason}") from error
     env = minatar.Drawn(env) if minatar.is_game(env_id) else env
     env = parking.flat(env) if env_id == parking.PARKING else env
-    env = atari.game(env) if atari.is_game(env_id) else env
     if popgym.is_popgym(env_id) and popgym.shows_kinds(env.observation_space):
         return popgym.OneHot(env)
     return images.FloatImages(env) if images.is_boolean_image(env.observation_space) else env

@@ -91,5 +91,8 @@ def _write_emulator(live: Any, state: State, inner: Callable[[Any, State], Any])
     ale: Any = sys.modules["ale_py"]
     told = ale.ALEState.__new__(ale.ALEState)
     told.__setstate__(state["game"])
+    # An emulator that has just been made keeps what is no part of a state until a game has begun.
+    live.reset_game()
+    live.act(ale.Action.NOOP)
     live.restoreSystemState(told)
     return live

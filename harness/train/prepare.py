@@ -97,6 +97,11 @@ def prepare(spec: RunSpec, adapter: Adapter, here: bool = True) -> Prepared:
             "training, and evaluations show the task's own: use wrappers=none, or "
             "hyperparameters.last_step_inputs=false."
         )
+    if task.brightest > 1 and spec.wrappers == "normalized":
+        raise SpecError(
+            f"wrappers=normalized would scale what networks divide by {task.brightest} already: "
+            f"env={task.env_id} shows bytes. Use wrappers=none."
+        )
     try:
         native = adapter.translate(spec.algorithm, hyperparameters, context)
     except SpecError as error:

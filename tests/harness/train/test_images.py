@@ -147,3 +147,10 @@ def test_dueling_heads_stand_on_convolutions():
     settings = load_adapter("tianshou").translate("dqn", recipe, context).settings
     shapes = {tuple(v.shape) for v in build("dqn", settings, context.task).policy.parameters()}
     assert {(4, 4, 3, 3), (128, 256), (3, 128), (1, 128)} <= shapes
+
+
+def test_bytes_are_not_normalized_twice():
+    pytest.importorskip("ale_py")
+    asked = spec("torchrl", env=ATARI, wrappers="normalized")
+    with pytest.raises(SpecError, match="wrappers=normalized .* divide by 255"):
+        prepare(asked, load_adapter("torchrl"))
