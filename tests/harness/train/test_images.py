@@ -152,5 +152,5 @@ def test_dueling_heads_stand_on_convolutions():
 def test_bytes_are_not_normalized_twice():
     pytest.importorskip("ale_py")
     asked = spec("torchrl", env=ATARI, wrappers="normalized")
-    with pytest.raises(SpecError, match="wrappers=normalized .* divide by 255"):
+    with pytest.raises(SpecError, match=r"wrappers=normalized .* divide by 255"):
         prepare(asked, load_adapter("torchrl"))
