@@ -9,7 +9,8 @@ own buffers, and the bytes that are kept of each transition besides itself. `ste
 Stable-Baselines3 a little in each way, with two sweeps if there are any, and then times its
 updates apart from the environment and from further sweeps; parts are the drawing of minibatches
 with their transitions (corrections of all priorities included), the noting of errors, and the
-rest. CPU time, the smallest of several repeats; ratios are to `uniform` and to `per`.
+rest. CPU time, the smallest of several repeats; ratios are to `uniform` and to `per`, for `steps`
+medians of those within a turn.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import torch
 from tabulate import tabulate
 
 from adapters.torch_common.sum_tree import CompiledTree
@@ -178,7 +180,7 @@ def timed(owner: Any, name: str, spent: dict[str, float]) -> Iterator[None]:
         delattr(owner, name)
 
 
-def step_seconds(algorithm: str, name: str, updates: int, repeats: int) -> list[float]:
+def step_seconds(algorithm: str, name: str, updates: int) -> list[float]:
     """CPU seconds of a gradient step: all of it, drawing, noting."""
     from adapters.sb3 import train
 
@@ -191,33 +193,40 @@ def step_seconds(algorithm: str, name: str, updates: int, repeats: int) -> list[
     env = lambda: make_training_env(  # noqa: E731
         run.spec.env, wrappers="none", gamma=0.99, before_step=lambda: None
     )
-    found = []
-    for _ in range(repeats):
-        model: Any = train.build(algorithm, run.native, run.context, env)
-        with replacement(run.interventions).made(), contextlib.ExitStack() as stack:
-            model.learn(WARM_UP)
-            spent: dict[str, float] = {}
-            stack.enter_context(timed(model.replay_buffer, "sample", spent))
-            if name != "uniform":
-                stack.enter_context(timed(model.replay_buffer.replayer.strategy, "update", spent))
-            started = time.process_time()
-            model.train(updates, 32)
-            whole = time.process_time() - started
-        parts = [whole, spent["sample"], spent.get("update", 0.0)]
-        found.append([part / updates for part in parts])
-    return min(found)
+    model: Any = train.build(algorithm, run.native, run.context, env)
+    with replacement(run.interventions).made(), contextlib.ExitStack() as stack:
+        model.learn(WARM_UP)
+        spent: dict[str, float] = {}
+        stack.enter_context(timed(model.replay_buffer, "sample", spent))
+        if name != "uniform":
+            stack.enter_context(timed(model.replay_buffer.replayer.strategy, "update", spent))
+        started = time.process_time()
+        model.train(updates, 32)
+        whole = time.process_time() - started
+    return [part / updates for part in (whole, spent["sample"], spent.get("update", 0.0))]
 
 
 def steps(algorithms: list[str], updates: int, repeats: int) -> list[list[Any]]:
     """A row for each algorithm and way of replaying."""
+    torch.set_num_threads(1)  # as runs have it
     rows = []
     for algorithm in algorithms:
-        found = {name: step_seconds(algorithm, name, updates, repeats) for name in STRATEGIES}
-        for name, (whole, drawn, noted) in found.items():
+        # In turns: a machine is faster at one time than at another.
+        found: dict[str, list[list[float]]] = {name: [] for name in STRATEGIES}
+        for _ in range(repeats):
+            for name, times in found.items():
+                times.append(step_seconds(algorithm, name, updates))
+        best = {name: min(times) for name, times in found.items()}
+        for name, (whole, drawn, noted) in best.items():
             told = [f"{1e6 * part:.0f}" for part in (whole, drawn, noted, whole - drawn - noted)]
-            ratios = [f"{whole / found[other][0]:.2f}" for other in ("uniform", "per")]
+            ratios = [f"{_ratio(found[name], found[other]):.2f}" for other in ("uniform", "per")]
             rows.append([algorithm, name, *told, *ratios])
     return rows
+
+
+def _ratio(times: list[list[float]], others: list[list[float]]) -> float:
+    pairs = zip(times, others, strict=True)
+    return float(np.median([whole / other for (whole, *_), (other, *_) in pairs]))
 
 
 def main() -> None:
