@@ -1,7 +1,7 @@
 """What ways of replaying cost: transitions drawn per second, and CPU time of a gradient step.
 
     python benchmarks/replay.py draws --size 1000000
-    python benchmarks/replay.py steps --algorithms dqn ddpg --updates 2000
+    python benchmarks/replay.py steps --algorithms dqn ddpg
 
 `draws` fills memories with random priorities and draws minibatches, with importance weights and
 without the transitions, then notes errors; beside this project's strategies stand the frameworks'
@@ -9,8 +9,9 @@ own buffers, and the bytes that are kept of each transition besides itself. `ste
 Stable-Baselines3 a little in each way, with two sweeps if there are any, and then times its
 updates apart from the environment and from further sweeps; parts are the drawing of minibatches
 with their transitions (corrections of all priorities included), the noting of errors, and the
-rest. CPU time, the smallest of several repeats; ratios are to `uniform` and to `per`, for `steps`
-medians of those within a turn.
+rest. CPU time: of `draws` the smallest of several repeats; of `steps` the mean over `--turns`, of
+`--updates` each, which ways of replaying take one after another, and of the ratios of two ways
+within a turn the median and the quartiles.
 """
 
 import argparse
@@ -180,53 +181,63 @@ def timed(owner: Any, name: str, spent: dict[str, float]) -> Iterator[None]:
         delattr(owner, name)
 
 
-def step_seconds(algorithm: str, name: str, updates: int) -> list[float]:
-    """CPU seconds of a gradient step: all of it, drawing, noting."""
-    from adapters.sb3 import train
+class Timed:
+    """SB3 with one way of replaying, trained a little, whose updates are timed."""
 
-    recipe = read_recipe(algorithm, "sb3")
-    values = {"study": "x", "framework": "sb3", "algorithm": algorithm, "hps": "sb3", "seed": 0}
-    asked = DEFAULTS | values | {"env": TASKS[algorithm], "steps": updates, "eval_every": updates}
-    sweeping = {"sweep_every": WARM_UP // 2} if name in ("atdc", "imp") else {}
-    asked |= {"replay": {"name": name, **sweeping}}
-    run = prepare(make_spec(asked, recipe, recipe), load_adapter("sb3"))
-    env = lambda: make_training_env(  # noqa: E731
-        run.spec.env, wrappers="none", gamma=0.99, before_step=lambda: None
-    )
-    model: Any = train.build(algorithm, run.native, run.context, env)
-    with replacement(run.interventions).made(), contextlib.ExitStack() as stack:
-        model.learn(WARM_UP)
-        spent: dict[str, float] = {}
-        stack.enter_context(timed(model.replay_buffer, "sample", spent))
-        if name != "uniform":
-            stack.enter_context(timed(model.replay_buffer.replayer.strategy, "update", spent))
-        started = time.process_time()
-        model.train(updates, 32)
-        whole = time.process_time() - started
-    return [part / updates for part in (whole, spent["sample"], spent.get("update", 0.0))]
+    def __init__(self, algorithm: str, name: str) -> None:
+        """Collects transitions, and sweeps twice where there are sweeps."""
+        from adapters.sb3 import train
+
+        recipe = read_recipe(algorithm, "sb3")
+        values = {"study": "x", "framework": "sb3", "algorithm": algorithm, "hps": "sb3", "seed": 0}
+        asked = DEFAULTS | values | {"env": TASKS[algorithm], "steps": WARM_UP}
+        sweeping = {"sweep_every": WARM_UP // 2} if name in ("atdc", "imp") else {}
+        asked |= {"replay": {"name": name, **sweeping}, "eval_every": WARM_UP}
+        run = prepare(make_spec(asked, recipe, recipe), load_adapter("sb3"))
+        env = lambda: make_training_env(  # noqa: E731
+            run.spec.env, wrappers="none", gamma=0.99, before_step=lambda: None
+        )
+        self._interventions, self._uniform = run.interventions, name == "uniform"
+        self.turns: list[float] = []
+        self.spent: dict[str, float] = {}
+        with replacement(self._interventions).made():
+            self._model: Any = train.build(algorithm, run.native, run.context, env)
+            self._model.learn(WARM_UP)
+
+    def turn(self, updates: int) -> None:
+        """Makes some updates."""
+        buffer = self._model.replay_buffer
+        with replacement(self._interventions).made(), contextlib.ExitStack() as stack:
+            stack.enter_context(timed(buffer, "sample", self.spent))
+            if not self._uniform:
+                stack.enter_context(timed(buffer.replayer.strategy, "update", self.spent))
+            started = time.process_time()
+            self._model.train(updates, 32)
+            self.turns.append(time.process_time() - started)
 
 
-def steps(algorithms: list[str], updates: int, repeats: int) -> list[list[Any]]:
+def steps(algorithms: list[str], updates: int, turns: int) -> list[list[Any]]:
     """A row for each algorithm and way of replaying."""
     torch.set_num_threads(1)  # as runs have it
     rows = []
     for algorithm in algorithms:
-        # In turns: a machine is faster at one time than at another.
-        found: dict[str, list[list[float]]] = {name: [] for name in STRATEGIES}
-        for _ in range(repeats):
-            for name, times in found.items():
-                times.append(step_seconds(algorithm, name, updates))
-        best = {name: min(times) for name, times in found.items()}
-        for name, (whole, drawn, noted) in best.items():
-            told = [f"{1e6 * part:.0f}" for part in (whole, drawn, noted, whole - drawn - noted)]
-            ratios = [f"{_ratio(found[name], found[other]):.2f}" for other in ("uniform", "per")]
-            rows.append([algorithm, name, *told, *ratios])
+        ways = {name: Timed(algorithm, name) for name in STRATEGIES}
+        # In short turns: a machine is faster at one time than at another.
+        for _ in range(turns):
+            for way in ways.values():
+                way.turn(updates)
+        for name, way in ways.items():
+            parts = sum(way.turns), way.spent["sample"], way.spent.get("update", 0.0)
+            whole, drawn, noted = (1e6 * part / updates / turns for part in parts)
+            told = [f"{part:.0f}" for part in (whole, drawn, noted, whole - drawn - noted)]
+            ratios = (np.divide(way.turns, ways[other].turns) for other in ("uniform", "per"))
+            rows.append([algorithm, name, *told, *map(_quartiles, ratios)])
     return rows
 
 
-def _ratio(times: list[list[float]], others: list[list[float]]) -> float:
-    pairs = zip(times, others, strict=True)
-    return float(np.median([whole / other for (whole, *_), (other, *_) in pairs]))
+def _quartiles(ratios: Any) -> str:
+    low, middle, high = np.percentile(ratios, [25, 50, 75])
+    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
 
 def main() -> None:
@@ -235,7 +246,8 @@ def main() -> None:
     parser.add_argument("what", choices=["draws", "steps"])
     parser.add_argument("--size", type=int, default=1_000_000)
     parser.add_argument("--algorithms", nargs="+", default=["dqn", "ddpg"], choices=list(TASKS))
-    parser.add_argument("--updates", type=int, default=1_000)
+    parser.add_argument("--updates", type=int, default=20)
+    parser.add_argument("--turns", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=500)
     options = parser.parse_args()
@@ -243,7 +255,7 @@ def main() -> None:
         rows = draws(options.size, options.repeats, options.rounds)
         headers = ["memory", "transitions drawn per s", f"us to note {BATCH} errors", "bytes each"]
     else:
-        rows = steps(options.algorithms, options.updates, options.repeats)
+        rows = steps(options.algorithms, options.updates, options.turns)
         parts = ["us per step", "drawing", "noting", "rest"]
         headers = ["algorithm", "replay", *parts, "/ uniform", "/ per"]
     print(" ".join(sys.argv))
