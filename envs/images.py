@@ -19,7 +19,7 @@ def is_boolean_image(space: gymnasium.Space[Any]) -> bool:
 def is_stack_of_frames(space: gymnasium.Space[Any]) -> bool:
     """Whether observations are uint8[frames, height, width] of 0 to 255.
 
-    Few frames of a larger side: with three colours in the end, a picture looks otherwise.
+    There are fewer frames than rows and columns; a picture, whose colours come last, is none.
     """
     return (
         isinstance(space, gymnasium.spaces.Box)
