@@ -16,7 +16,7 @@ from harness.record.files import write_text
 
 _EXITS = """exit codes:
   0  no further apart than rounding, up to the end
-  1  they part
+  1  they part, or do other things before they learn
   2  bad input
 """
 
@@ -25,7 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command line.
 
     Returns:
-        0 where the two are equal to rounding up to the end; 1 where they part; 2 for bad input.
+        0 where the two are equal to rounding up to the end; 1 where they part, or do other things
+        before they learn; 2 for bad input.
     """
     try:
         options = _parser().parse_args(arguments)
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write_text(options.json, json.dumps(_plain(found), indent=1) + "\n")
     except HANDLED as error:
         return exit_code(error)
-    return 1 if found.parted else 0
+    return 0 if found.alike else 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -101,7 +102,7 @@ def _line(item: Distance) -> str:
 def _verdict(found: Twins) -> str:
     last = found.distances[-1]
     if found.parted is None:
-        return _equal(found.distances)
+        return _equal(found.distances) + _done(found)
     equal = [item.updates for item in found.distances if item.is_rounding]
     start = f"Equal to rounding up to update {equal[-1]}" if equal else "Never equal"
     lines = [
@@ -118,6 +119,15 @@ def _verdict(found: Twins) -> str:
             f"updated (parallax probe --algorithm {found.algorithm} --probe counts), or new."
         )
     return "\n".join(lines)
+
+
+def _done(found: Twins) -> str:
+    if found.place is None:
+        return ""
+    return (
+        f"\nWhat they do is not alike: they part at {found.place}. Here both are shown the same "
+        "world whatever they do, and learn the same from it; in a task they learn from their acts."
+    )
 
 
 def _equal(distances: Sequence[Distance]) -> str:
@@ -142,6 +152,7 @@ def _plain(found: Twins) -> dict[str, object]:
         "second": found.second.label,
         "algorithm": found.algorithm,
         "equal": found.parted is None,
+        "alike": found.alike,
         "place": None if found.place is None else dataclasses.asdict(found.place),
         "probes": list(found.probes),
         "distances": [dataclasses.asdict(item) for item in found.distances],

@@ -1,6 +1,7 @@
 """The first place at which two trainings of one algorithm part, update by update."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -52,18 +53,33 @@ def first(one: Run, other: Run, rounding: float = ROUNDING) -> Place | None:
         other: The same of another implementation.
         rounding: Share of the largest number that is no difference.
     """
-    return next((place for place in _places(one, other) if place.apart > rounding), None)
+    places = itertools.chain(_before(one, other), _behind(one, other))
+    return next((place for place in places if place.apart > rounding), None)
 
 
-def _places(one: Run, other: Run) -> Iterator[Place]:
+def before_updates(one: Run, other: Run, rounding: float = ROUNDING) -> Place | None:
+    """The first difference of what both did before any update; None where there is none.
+
+    Args:
+        one: A training.
+        other: The same of another implementation.
+        rounding: Share of the largest number that is no difference.
+    """
+    return next((place for place in _before(one, other) if place.apart > rounding), None)
+
+
+def _before(one: Run, other: Run) -> Iterator[Place]:
     steps = min(_before_updates(one), _before_updates(other))
-    yield Place(0, "actions", "", _apart(one.actions()[:steps], other.actions()[:steps]))
+    yield Place(0, "actions", "", _apart(_acted(one)[:steps], _acted(other)[:steps]))
     if one.experiment.algorithm != "ppo":  # its rollouts hold what networks put out
         for name in STORED:
             a, b = one.record.stored.get(name), other.record.stored.get(name)
             if a is not None and b is not None and a[:steps].shape == b[:steps].shape:
                 yield Place(0, f"stored {name}", "", _apart(a[:steps], b[:steps]))
         yield from _next(one, other, steps)
+
+
+def _behind(one: Run, other: Run) -> Iterator[Place]:
     theirs: dict[str, list[Step]] = {}
     for step in other.record.steps:
         for network in step.networks:
@@ -77,6 +93,12 @@ def _places(one: Run, other: Run) -> Iterator[Place]:
                 if there.after:
                     yield from _targets(number, step, there)
                     yield from _update(number, network, (one, step), (other, there))
+
+
+def _acted(run: Run) -> Array:
+    # A task cuts actions at its bounds itself, or a wrapper does; a dictated world does not.
+    low, high = run.experiment.dictation.low, run.experiment.dictation.high
+    return np.clip(run.actions(), low, high) if low else run.actions()
 
 
 def _next(one: Run, other: Run, steps: int) -> Iterator[Place]:

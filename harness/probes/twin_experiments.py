@@ -63,6 +63,7 @@ def _dqn(lab: Lab, updates: int, shared: bool) -> Experiment:
         if name.startswith("critic1.")
     }
     changes = {**dqn.PLAIN, "learning_rate": _RATE, "tau": 1.0}
+    changes["hidden_sizes"] = setups.sizes(lab, "dqn")
     changes["target_update_interval"] = _NEVER
     return _off_policy(lab, "dqn", updates, weights, changes, shared)
 

@@ -120,7 +120,8 @@ class Twins:
         algorithm: What they trained.
         distances: After more and more updates; none behind the first that is more than rounding.
         place: Where they part first, looked for update by update; None where they do not, or
-            where no single update shows it.
+            where no single update shows it. Where weights stay equal it lies before all updates:
+            what both do differs there, and in a dictated world nobody learns from that.
         probes: Those about updates that the two answer differently.
     """
 
@@ -135,6 +136,11 @@ class Twins:
     def parted(self) -> Distance | None:
         """The first distance that is more than rounding; None where all are rounding."""
         return next((item for item in self.distances if not item.is_rounding), None)
+
+    @property
+    def alike(self) -> bool:
+        """Whether they neither learn nor, before they learn, do different things."""
+        return self.parted is None and self.place is None
 
 
 def compare(
@@ -170,7 +176,7 @@ def compare(
             if not item.is_rounding:
                 why = siblings.why(0, 1, item.updates)
                 return Twins(first, second, algorithm, tuple(found[:number]), *why)
-    return Twins(first, second, algorithm, tuple(found))
+    return Twins(first, second, algorithm, tuple(found), siblings.before_updates(0, 1))
 
 
 def check(algorithm: str, until: int, how: How) -> None:
@@ -241,8 +247,17 @@ class Siblings:
         few = -(-min(updates + 1, DETAILED) // unit) * unit
         first, second = (self._run(number, few, snapshots=4 * few) for number in (one, other))
         asked = telling.differing(self._asking(one), self._asking(other), self._algorithm)
-        rounding = parting.ROUNDING_DOUBLE if self._how.double else parting.ROUNDING
-        return parting.first(first, second, rounding), asked
+        return parting.first(first, second, self._rounding), asked
+
+    def before_updates(self, one: int, other: int) -> Place | None:
+        """What both did differently before any update."""
+        unit = UNITS.get(self._algorithm, 1)
+        first, second = (self._run(number, unit) for number in (one, other))
+        return parting.before_updates(first, second, self._rounding)
+
+    @property
+    def _rounding(self) -> float:
+        return parting.ROUNDING_DOUBLE if self._how.double else parting.ROUNDING
 
     def _run(
         self,

@@ -23,6 +23,26 @@ def test_two_frameworks_are_equal_once_what_differs_is_taken_away():
     assert all(0 < d.rounding < 1e-5 for d in found.distances)
 
 
+@pytest.mark.parametrize("algorithm", [name for name in FORMS if name != "ppo"])
+def test_every_algorithm_has_twins(algorithm):
+    names = ("sb3", "cleanrl")
+    sides = [side(name, algorithm, FORMS[algorithm].get(name, "none")) for name in names]
+    found = compare(*sides, algorithm, 2, how=How(double=True, shared=True))
+    assert found.alike and found.distances[-1].apart < 1e-13
+
+
+def test_what_they_do_counts_though_they_learn_the_same(capsys):
+    words = ["--frameworks", "cleanrl,torchrl", "--algorithm", "ppo", "--until", "4"]
+    changes = "whole-value-loss,advantages-once"
+    assert main([*words, "--interventions", changes]) == 1
+    said = capsys.readouterr().out
+    assert "Equal to rounding over 4 updates" in said
+    assert "What they do is not alike: they part at the steps before updates, in actions" in said
+    # The task cuts what a plain Gaussian draws beyond the bounds.
+    assert main([*words, "--interventions", f"{changes}+plain-gaussian"]) == 0
+    assert "not alike" not in capsys.readouterr().out
+
+
 def test_they_part_where_it_is_left(capsys, monkeypatch):
     monkeypatch.setattr(telling, "APART", ("value_loss_factor", "log_prob"))
     assert main(["--frameworks", "sb3,cleanrl", "--algorithm", "ppo", "--until", "4"]) == 1
