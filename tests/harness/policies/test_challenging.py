@@ -1,6 +1,7 @@
 """Test generators of muPRL: configurations, quality of control, and what is chosen."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import support
 
 from envs.make import make_training_env
 from envs.tasks import make
+from harness.cli import challenge
 from harness.contract.fields import SpecError
 from harness.policies.challenging import Change, change_of
 from harness.policies.configurations import Played, kind_of, play, starts
@@ -236,6 +238,37 @@ def test_a_replay_of_a_run_begins_where_its_episodes_began(framework, tmp_path, 
     agent, (_, lengths) = load(folder), values(folder / "trace.parquet", "episode/length")
     assert len(lengths) > 5
     assert np.array_equal(starts(agent.env, CARTPOLE, lengths), begun[: len(lengths) + 1])
+
+
+@pytest.mark.long
+def test_settings_side_by_side_are_played_as_one_after_another(tmp_path):
+    for hps, name in (
+        ("original", "none"),
+        ("original", "sdf-0.9"),
+        ("zoo", "none"),
+        ("zoo", "srs-10"),
+    ):
+        spec = support.spec(
+            "cleanrl",
+            "dqn",
+            hyperparameters={"learning_starts": 500, "buffer_size": 1000},
+            **{"env": "CartPole-v1", "hps": hps, "intervention": name, "alignment": "thesis"},
+            **{"steps": 200, "eval_every": 200, "eval_episodes": 1},
+        )
+        assert support.run(spec, tmp_path)[1]["status"] == "completed"
+    written = []
+    for jobs in ("1", "2"):
+        output = tmp_path / f"{jobs}.json"
+        words = [str(tmp_path), "--replay", "3", "--jobs", jobs, "--output", str(output)]
+        assert challenge.main(words) == 0
+        written.append(json.loads(output.read_text()))
+    assert written[0] == written[1]
+    assert [item["mutants"][0]["operator"] for item in written[0]["settings"]] == ["sdf", "srs"]
+
+
+def test_no_setting_at_a_time_is_refused(tmp_path, capsys):
+    assert challenge.main([str(tmp_path), "--jobs", "0"]) == 2
+    assert "--jobs 0: at least one setting" in capsys.readouterr().err
 
 
 def test_tasks_that_nobody_has_described_are_refused():
