@@ -1,15 +1,10 @@
-"""`python -m harness ...`: `parallax train ...`, and some commands by the names they had here."""
+"""`python -m harness ...`: `parallax ...`, and without a command's name `parallax train ...`."""
 
 import sys
 
-from harness.cli.parallax import main
-
-_COMMANDS = (
-    *("rerun", "evaluate", "export", "video", "free"),
-    *("probe", "interventions", "twins", "new-adapter", "new-algorithm"),
-)
-
+from harness.cli.parallax import main, names
 
 if __name__ == "__main__":
     words = sys.argv[1:]
-    sys.exit(main(words if words[:1] and words[0] in _COMMANDS else ["train", *words]))
+    # Words of a sweep have an equals sign or a dash, commands have neither.
+    sys.exit(main(words if words[:1] and words[0] in names() else ["train", *words]))
