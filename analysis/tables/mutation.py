@@ -81,8 +81,7 @@ def lines(item: Mutation) -> Iterator[str]:
     yield _line(means, ("", "", "", "", f"{paper.sensitivity:.2f}") if paper else ())
     if paper:
         yield f"  {_part(item, paper)}"
-    for operator in item.operators:
-        yield from _remarks(operator)
+    yield from _remarks(item)
 
 
 _HEAD = ("operator", "values", "pairs", "trivial", "killable", "weak", "strong", "sensitivity")
@@ -143,17 +142,23 @@ def _share(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.2f}"
 
 
-def _remarks(operator: Operator) -> Iterator[str]:
-    for found in operator.configurations:
-        missing = sorted(set(found.mutant.trained) - set(found.mutant.seeds))
-        name = _name(operator, found)
-        if missing:
-            yield f"  {name}: seeds {', '.join(map(str, missing))} have no original."
-        for generator, tests in found.mutant.tests.items():
-            if tests.why_not:
-                yield f"  {name}: no tests of the {generator} generator: {tests.why_not}."
-        if found.replay is not None and found.replay.weaker == found.replay.n:
-            yield f"  {name}: all {found.replay.n} originals are weaker than their mutants."
+def _remarks(item: Mutation) -> Iterator[str]:
+    """What is missing and why: a reason that many configurations have is told once."""
+    why_not: dict[str, list[str]] = {}
+    for operator in item.operators:
+        for found in operator.configurations:
+            missing = sorted(set(found.mutant.trained) - set(found.mutant.seeds))
+            name = _name(operator, found)
+            if missing:
+                yield f"  {name}: seeds {', '.join(map(str, missing))} have no original."
+            for generator, tests in found.mutant.tests.items():
+                if tests.why_not:
+                    reason = f"no tests of the {generator} generator: {tests.why_not}"
+                    why_not.setdefault(reason, []).append(name)
+            if found.replay is not None and found.replay.weaker == found.replay.n:
+                yield f"  {name}: all {found.replay.n} originals are weaker than their mutants."
+    for reason, names in why_not.items():
+        yield f"  {', '.join(names)}: {reason}."
 
 
 def _name(operator: Operator, found: Configuration) -> str:
