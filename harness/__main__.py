@@ -6,5 +6,5 @@ from harness.cli.parallax import main, names
 
 if __name__ == "__main__":
     words = sys.argv[1:]
-    # Words of a sweep have an equals sign or a dash, commands have neither.
+    # No word of a sweep is a command: those hold an equals sign, or begin with a dash or a ~.
     sys.exit(main(words if words[:1] and words[0] in names() else ["train", *words]))

@@ -146,6 +146,12 @@ def _remarks(item: Mutation) -> Iterator[str]:
     """What is missing and why: a reason that many configurations have is told once."""
     why_not: dict[str, list[str]] = {}
     for operator in item.operators:
+        if 0 < operator.strong.n < operator.weak.n:
+            yield (
+                f"  {operator.name}: the weak score is of {operator.weak.n} values, the strong one "
+                f"of {operator.strong.n} of them, over which the sensitivity is "
+                f"{_share(operator.paired)}."
+            )
         for found in operator.configurations:
             missing = sorted(set(found.mutant.trained) - set(found.mutant.seeds))
             name = _name(operator, found)

@@ -68,6 +68,7 @@ class Operator:
         weak: Mutation score of the weak generator: mean killing rate over what counts.
         strong: That of the strong one.
         sensitivity: How much the strong one gains; not a number where a score is none.
+        paired: The same over the configurations for which both generators have tests.
         chosen: The configuration that counts and is closest to the original; None for none.
     """
 
@@ -76,6 +77,7 @@ class Operator:
     weak: Score
     strong: Score
     sensitivity: float
+    paired: float
     chosen: Configuration | None
 
     @property
@@ -133,17 +135,24 @@ def _operator(name: str, setting: Setting, published: bool) -> Operator:
     found = [_configuration(item, published) for item in setting.mutants if item.operator == name]
     found.sort(key=lambda item: -math.inf if item.mutant.value is None else item.mutant.value)
     counting = [item for item in found if item.counts]
-    weak, strong = (
-        mean_of([_rate(getattr(item, generator)) for item in counting])
-        for generator in (WEAK, STRONG)
-    )
+    both = [item for item in counting if item.weak is not None and item.strong is not None]
+    weak, strong = _scores(counting)
     return Operator(
         name,
         tuple(found),
         weak,
         strong,
         sensitivity(weak.value, strong.value, published=published),
+        sensitivity(*(score.value for score in _scores(both)), published=published),
         _closest(found),
+    )
+
+
+def _scores(found: Sequence[Configuration]) -> tuple[Score, Score]:
+    """Mutation scores of the weak and of the strong generator."""
+    return (
+        mean_of([_rate(item.weak) for item in found]),
+        mean_of([_rate(item.strong) for item in found]),
     )
 
 

@@ -53,7 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _results(study: "Study", wanted: "Options") -> dict[str, Any]:
     from harness.policies.challenging import Challenge
 
-    return Challenge(study, wanted, _tell).results()
+    setting = study.setting
+    name = f"{setting.framework} {setting.algorithm} {setting.env} {setting.hps}"
+    return Challenge(study, wanted, lambda text: _tell(f"{name}: {text}")).results()
 
 
 def _tell(text: str) -> None:

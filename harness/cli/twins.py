@@ -15,7 +15,7 @@ from harness.probes.twins import SAYS_LITTLE, Distance, How, Side, Twins, compar
 from harness.record.files import write_text
 
 _EXITS = """exit codes:
-  0  no further apart than rounding, up to the end
+  0  no further apart than rounding up to the end, and alike before they learn
   1  they part, or do other things before they learn
   2  bad input
 """

@@ -12,7 +12,7 @@ from harness.contract.fields import SpecError
 from harness.contract.run_spec import NO_INTERVENTION
 from harness.interventions.faults import FAULTS
 from harness.policies.configurations import Floats, Played, Tested, kind_of, play, starts
-from harness.policies.generators import FEWEST_FAILURES, lessons, strong, weak
+from harness.policies.generators import FEWEST_FAILURES, MOST_FAILING, lessons, strong, weak
 from harness.policies.loading import LoadedPolicy, load
 from harness.record.layout import TRACE_FILE, find_runs
 from harness.record.reading import read_run
@@ -214,8 +214,8 @@ class Challenge:
         learned = lessons([self._replays[s] for s in seeds], [~replay[s] for s in seeds])
         if learned is None:
             return {
-                "why_not": f"fewer than {FEWEST_FAILURES} failures of mutants that do not always "
-                "fail, so that there is nothing to learn from"
+                "why_not": f"fewer than {FEWEST_FAILURES} failures of mutants that fail in at most "
+                f"{MOST_FAILING:.0%} of the replay, so that there is nothing to learn from"
             }
         from harness.policies.predictor import learn  # PyTorch
 

@@ -5,8 +5,10 @@ with a tenth of its units dropped; classes weighed by how rare they are; Adam, a
 ended after 10 without progress on a fifth of the data.
 """
 
+import contextlib
 import copy
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -39,8 +41,19 @@ class FailurePredictor:
     def __call__(self, features: Floats) -> Floats:
         """Probabilities of failure, float[n], for features float[n, features]."""
         scaled = torch.tensor((features - self.mean) / self.deviation, dtype=torch.float32)
-        with torch.no_grad():
+        with torch.no_grad(), _one_thread():
             return np.asarray(torch.softmax(self.network(scaled), 1)[:, 1].numpy(), np.float64)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    # Sums of several threads differ in their last digits, and with them which tests are chosen.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def learn(features: Floats, failed: NDArray[np.bool_], layers: int, seed: int) -> FailurePredictor:
@@ -59,7 +72,7 @@ def learn(features: Floats, failed: NDArray[np.bool_], layers: int, seed: int) -
     labels = torch.tensor(failed, dtype=torch.long)
     held = torch.tensor(_stratified(failed, rng))
     weights = len(failed) / (2.0 * torch.bincount(labels, minlength=2).clamp(min=1))
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), _one_thread():
         torch.manual_seed(seed)
         network = _network(features.shape[1], layers)
         best = _descend(network, inputs, labels, held, weights, generator)

@@ -96,7 +96,7 @@ def _behind(one: Run, other: Run) -> Iterator[Place]:
 
 
 def _acted(run: Run) -> Array:
-    # A task cuts actions at its bounds itself, or a wrapper does; a dictated world does not.
+    # Upstream or a wrapper cuts actions at the bounds; no wrapper is around a dictated world.
     low, high = run.experiment.dictation.low, run.experiment.dictation.high
     return np.clip(run.actions(), low, high) if low else run.actions()
 

@@ -139,7 +139,7 @@ class Twins:
 
     @property
     def alike(self) -> bool:
-        """Whether they neither learn nor, before they learn, do different things."""
+        """Whether they learn the same and, before that, do the same."""
         return self.parted is None and self.place is None
 
 

@@ -66,6 +66,20 @@ def test_operators_are_judged_by_what_can_be_killed_and_is_not_trivial(study):
     assert found.sensitivity.n == 1
 
 
+def test_scores_of_other_values_are_told_and_compared_on_those_that_both_have(tmp_path, capsys):
+    mutants = [
+        mutant("sdf", 0.9, [MOST, MOST], [ALL, MOST], [MOST, MOST]),
+        mutant("sdf", 0.5, [MOST, ALL], [ALL, ALL], []),
+    ]
+    content = {**CONTENT, "settings": [{**CONTENT["settings"][0], "mutants": mutants}]}
+    (tmp_path / "mutation.json").write_text(json.dumps(content))
+    (sdf,) = mutation(read_outcomes(tmp_path)[0]).operators
+    assert (sdf.sensitivity, sdf.paired) == (0.75, 0.5)
+    assert main(["mutation", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "weak score is of 2 values, the strong one of 1 of them, over which" in said
+
+
 def test_the_command_prints_a_table_and_writes_every_configuration(study, capsys):
     assert main(["mutation", str(study)]) == 0
     text = capsys.readouterr().out
