@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from analysis.data.grid import Asked, Grid, asked_of
 from analysis.figures.sheet import Sheet
-from analysis.report import counted, decided, picked
+from analysis.report import counted, decided, held, picked
 from analysis.report.decided import Section
 from analysis.report.markdown import plain
 from analysis.tables.scores import score_tables, to_csv, to_markdown
@@ -81,9 +81,8 @@ def page(study: Publication) -> str:
     blocks = [
         f"# {study.title}",
         counted.counts_in_words(loaded, study.grid),
-        "Compared are final scores: the mean return over the episodes of the last evaluation. What "
-        "differs between the runs of a setting is the framework and the seed; nothing here says "
-        "what in a framework makes a difference.",
+        "Compared are final scores: the mean return over the episodes of the last evaluation. "
+        + held.what_differs(loaded.runs),
         *_numbered(findings),
         picked.RULE if findings else "",
         *_pictures(study.sheets[:1]),
@@ -100,6 +99,8 @@ def page(study: Publication) -> str:
         counted.counts_table(loaded, study.grid),
         *counted.apart_in_words(loaded, study.grid),
         *counted.made_with(loaded),
+        f"## {held.WHERE}",
+        *held.held_alike(loaded.runs),
         "## Final scores",
         f"Intervals: 95%, {FORMULAS[study.material.method]}.",
         *_scores(study),
@@ -123,6 +124,7 @@ def section(study: Publication, up: str) -> str:
         [
             f"## {study.title}",
             counted.counts_in_words(study.material.loaded, study.grid),
+            held.unlike_in_words(study.material.loaded.runs),
             *(_image(sheet, f"{up}/{FIGURES}") for sheet in study.sheets[:1]),
             *_numbered(findings),
             picked.RULE if findings else "",

@@ -140,7 +140,8 @@ def recipe_words(hps: str) -> str:
     """A set of hyperparameters in words."""
     if hps == OWN:
         return "each framework's own defaults"
-    return "the original papers' values" if hps == "original" else f"{label(hps)}'s defaults"
+    known = {"original": "the original papers' values", "zoo": "RL Baselines3 Zoo's values"}
+    return known.get(hps, f"{label(hps)}'s defaults")
 
 
 def plural(count: int, noun: str) -> str:

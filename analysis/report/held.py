@@ -1,0 +1,97 @@
+"""Which hyperparameters all frameworks of a setting were held to, and which are each one's own."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from tabulate import tabulate
+
+from analysis.data.runs import Run
+from analysis.report.markdown import plain
+from analysis.report.statements import plural, recipe_words
+from analysis.words import label
+
+WHERE = "What is held alike, and what is not"
+Values = dict[str, dict[str, list[str]]]
+
+
+def what_differs(runs: Sequence[Run]) -> str:
+    """A sentence about what differs between the runs of a setting."""
+    own = "the framework and the seed"
+    if any(_unlike(of) for of in _settings(runs).values()):
+        listed = WHERE.lower().replace(",", "").replace(" ", "-")
+        own = (
+            "the framework, what not every framework exposes, which is each one's own default "
+            f"([listed](#{listed})), and the seed"
+        )
+    return (
+        f"What differs between the runs of a setting is {own}; nothing here says what in a "
+        "framework makes a difference."
+    )
+
+
+def unlike_in_words(runs: Sequence[Run]) -> str:
+    """Of which algorithms hyperparameters differ, in a sentence; empty where none do."""
+    counts = [
+        f"{len(_unlike(of))} of {len(of)} of {label(algorithm)} under {recipe_words(hps)}"
+        for (algorithm, hps, _), of in _settings(runs).items()
+        if _unlike(of)
+    ]
+    if not counts:
+        return ""
+    return (
+        "Hyperparameters that not every framework exposes are each one's own default: "
+        f"{', '.join(counts)}."
+    )
+
+
+def held_alike(runs: Sequence[Run]) -> list[str]:
+    """For each algorithm and set of hyperparameters what differs, as tables."""
+    blocks = []
+    for (algorithm, hps, variant), of in _settings(runs).items():
+        unlike = _unlike(of)
+        frameworks = sorted({name for values in of.values() for name in values})
+        name = f"**{label(algorithm)} under {recipe_words(hps)}**"
+        name += f" ({plain(variant)})" if _several(runs, algorithm, hps) else ""
+        alike = ", ".join(f"`{field}`" for field in of if field not in unlike)
+        count = plural(len(frameworks), "framework")
+        blocks.append(f"{name}, {count}: {len(of) - len(unlike)} of {len(of)} alike: {alike}.")
+        if unlike:
+            rows = [
+                [f"`{field}`", *(plain(" or ".join(values.get(f, ["-"]))) for f in frameworks)]
+                for field, values in unlike.items()
+            ]
+            heads = ["each one's own", *map(label, frameworks)]
+            blocks.append(tabulate(rows, heads, tablefmt="pipe", disable_numparse=True))
+    return blocks
+
+
+def _several(runs: Sequence[Run], algorithm: str, hps: str) -> bool:
+    return sum(key[:2] == (algorithm, hps) for key in _settings(runs)) > 1
+
+
+def _settings(runs: Sequence[Run]) -> dict[tuple[str, str, str], Values]:
+    """By algorithm, recipe and variant: field, framework, and all values that it was held to."""
+    found: dict[tuple[str, str, str], Values] = {}
+    for run in sorted(runs, key=lambda run: (run.id.cell, run.id.framework)):
+        cell = run.id.cell
+        of = found.setdefault((cell.algorithm, cell.hps, cell.variant), {})
+        for field, value in run.held.items():
+            values = of.setdefault(field, {}).setdefault(run.id.framework, [])
+            if _text(value) not in values:
+                values.append(_text(value))
+    return {key: of for key, of in found.items() if of}
+
+
+def _unlike(of: Values) -> Values:
+    return {
+        field: values
+        for field, values in of.items()
+        if len({tuple(sorted(told)) for told in values.values()}) > 1
+    }
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value).strip('[]"')

@@ -1,0 +1,48 @@
+"""Which hyperparameters differ between the frameworks of a setting."""
+
+from pathlib import Path
+
+import numpy as np
+
+from analysis.data.runs import Cell, Run, RunId
+from analysis.report.held import held_alike, unlike_in_words, what_differs
+
+
+def run(framework, seed=0, algorithm="dqn", **held):
+    cell = Cell("study", "CartPole-v1", algorithm, "zoo", "")
+    scores = np.zeros((1, 2))
+    where = Path(framework)
+    return Run(
+        RunId(cell, framework, seed),
+        where,
+        np.array([1]),
+        scores,
+        scores.astype(int),
+        {},
+        held=held,
+    )
+
+
+def test_what_differs_is_told_with_every_value():
+    runs = [run("sb3", tau=1.0, hidden_sizes=[64, 64]), run("cleanrl", tau=1.0, hidden_sizes=None)]
+    assert "[listed](#what-is-held-alike-and-what-is-not)" in what_differs(runs)
+    assert unlike_in_words(runs).endswith("1 of 2 of DQN under RL Baselines3 Zoo's values.")
+    words, table = held_alike(runs)
+    assert "2 frameworks: 1 of 2 alike: `tau`." in words
+    (row,) = [line for line in table.splitlines() if "hidden_sizes" in line]
+    assert [cell.strip() for cell in row.strip("|").split("|")] == [
+        "`hidden_sizes`",
+        "none",
+        "64, 64",
+    ]
+
+
+def test_values_of_a_framework_that_differ_by_seed_are_all_told():
+    runs = [run("sb3", 0, tau=1.0), run("sb3", 1, tau=0.5), run("cleanrl", tau=1.0)]
+    assert "1 or 0.5" in held_alike(runs)[1]
+
+
+def test_where_all_is_alike_nothing_is_said_to_be_ones_own():
+    runs = [run("sb3", tau=1.0), run("cleanrl", tau=1.0)]
+    assert "is the framework and the seed" in what_differs(runs) and not unlike_in_words(runs)
+    assert len(held_alike(runs)) == 1 and held_alike([run("sb3")]) == []
