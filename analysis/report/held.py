@@ -1,5 +1,6 @@
 """Which hyperparameters all frameworks of a setting were held to, and which are each one's own."""
 
+import collections
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -48,11 +49,13 @@ def unlike_in_words(runs: Sequence[Run]) -> str:
 def held_alike(runs: Sequence[Run]) -> list[str]:
     """For each algorithm and set of hyperparameters what differs, as tables."""
     blocks = []
-    for (algorithm, hps, variant), of in _settings(runs).items():
+    settings = _settings(runs)
+    named = collections.Counter((algorithm, hps) for algorithm, hps, _ in settings)
+    for (algorithm, hps, variant), of in settings.items():
         unlike = _unlike(of)
         frameworks = sorted({name for values in of.values() for name in values})
         name = f"**{label(algorithm)} under {recipe_words(hps)}**"
-        name += f" ({plain(variant)})" if _several(runs, algorithm, hps) else ""
+        name += f" ({plain(variant)})" if named[algorithm, hps] > 1 else ""
         alike = ", ".join(f"`{field}`" for field in of if field not in unlike)
         count = plural(len(frameworks), "framework")
         blocks.append(f"{name}, {count}: {len(of) - len(unlike)} of {len(of)} alike: {alike}.")
@@ -64,10 +67,6 @@ def held_alike(runs: Sequence[Run]) -> list[str]:
             heads = ["each one's own", *map(label, frameworks)]
             blocks.append(tabulate(rows, heads, tablefmt="pipe", disable_numparse=True))
     return blocks
-
-
-def _several(runs: Sequence[Run], algorithm: str, hps: str) -> bool:
-    return sum(key[:2] == (algorithm, hps) for key in _settings(runs)) > 1
 
 
 def _settings(runs: Sequence[Run]) -> dict[tuple[str, str, str], Values]:

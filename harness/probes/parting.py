@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -53,8 +53,7 @@ def first(one: Run, other: Run, rounding: float = ROUNDING) -> Place | None:
         other: The same of another implementation.
         rounding: Share of the largest number that is no difference.
     """
-    places = itertools.chain(_before(one, other), _behind(one, other))
-    return next((place for place in places if place.apart > rounding), None)
+    return _beyond(itertools.chain(_before(one, other), _behind(one, other)), rounding)
 
 
 def before_updates(one: Run, other: Run, rounding: float = ROUNDING) -> Place | None:
@@ -65,11 +64,15 @@ def before_updates(one: Run, other: Run, rounding: float = ROUNDING) -> Place | 
         other: The same of another implementation.
         rounding: Share of the largest number that is no difference.
     """
-    return next((place for place in _before(one, other) if place.apart > rounding), None)
+    return _beyond(_before(one, other), rounding)
+
+
+def _beyond(places: Iterable[Place], rounding: float) -> Place | None:
+    return next((place for place in places if place.apart > rounding), None)
 
 
 def _before(one: Run, other: Run) -> Iterator[Place]:
-    steps = min(_before_updates(one), _before_updates(other))
+    steps = min(_warm_up(one), _warm_up(other))
     yield Place(0, "actions", "", _apart(_acted(one)[:steps], _acted(other)[:steps]))
     if one.experiment.algorithm != "ppo":  # its rollouts hold what networks put out
         for name in STORED:
@@ -113,7 +116,7 @@ def _next(one: Run, other: Run, steps: int) -> Iterator[Place]:
     yield Place(0, "stored next observations", "", _apart(*found))
 
 
-def _before_updates(run: Run) -> int:
+def _warm_up(run: Run) -> int:
     # Off-policy algorithms learn from steps of the warm-up here, and from no later ones.
     steps = run.record.steps
     most = getattr(run.hyperparameters, "learning_starts", len(run.transitions))
