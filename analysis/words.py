@@ -122,7 +122,8 @@ def recipe_label(name: str) -> str:
     """What a set of hyperparameters is called in figures."""
     if name == OWN:
         return "own defaults"
-    return "original papers" if name == "original" else f"{label(name)} defaults"
+    known = {"original": "original papers", "zoo": "RL Baselines3 Zoo"}
+    return known.get(name, f"{label(name)} defaults")
 
 
 def task_lines(text: str, width: int = 14) -> str:
