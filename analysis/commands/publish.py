@@ -202,7 +202,7 @@ def _sheets(material: Material) -> tuple[Sheet, ...]:
     """
     found = families.sheets(material, MAIN)
     comparable = any(not item.remarks for item in material.verdicts.reproduction)
-    items = [overview.sheet(material)]
+    items = overview.sheets(material)
     for family in MAIN:
         fewest = 2 if family in ("aggregates", "efficiency") else 1
         for item in found[family] if family != "reproduction" or comparable else ():

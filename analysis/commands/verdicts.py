@@ -60,6 +60,7 @@ def summary(verdicts: StudyVerdicts) -> list[str]:
         ("Reproduction, thesis' form", [(i.thesis_form, main(i)) for i in published]),
         ("Reproduction, two-sided", [(i.two_sided, main(i)) for i in published]),
         ("Consistency", [(i.verdict, main(i)) for i in pairs]),
+        ("Each framework's own defaults", [(i.verdict, main(i)) for i in verdicts.defaults]),
         ("Ranking", [(i.verdict, verdicts.ranks_main(i)) for i in ranked]),
     ):
         lines.append(f"{name}: {_verdict_counts([word for word, own in words if own])}")

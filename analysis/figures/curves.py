@@ -7,7 +7,7 @@ across (Figures 21-25); without and with wrappers (12); with one and several cop
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -31,6 +31,7 @@ from analysis.figures.panels import (
 )
 from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.style import PAGE, algorithm_looks, looks, paper_settings
+from analysis.verdicts.defaults import as_they_come
 from analysis.verdicts.study import Material, frameworks_of
 from analysis.words import OWN, file_name, label, recipe_label, recipes, task_lines, variant_parts
 
@@ -121,9 +122,25 @@ def consistency_sheets(material: Material) -> list[Sheet | NotDrawn]:
 
 
 def lines_of_frameworks(material: Material, cell: Cell) -> tuple[Line, ...]:
-    """One line per framework with a run in a setting."""
-    names = frameworks_of(key for key in material.curves if key[0] == cell)
-    return tuple(make_line(material, cell, name, name) for name in names)
+    """One line per framework with a run in a setting, be it that of own defaults."""
+    found = {name: own for own, name in material.curves if cell in (own, as_they_come(own, name))}
+    names = frameworks_of((own, name) for name, own in found.items())
+    return tuple(make_line(material, found[name], name, name) for name in names)
+
+
+def recipes_across(material: Material, cells: Collection[Cell]) -> tuple[str, ...]:
+    """Recipes that several frameworks were run under; those of one framework only as `OWN`.
+
+    Args:
+        material: What can be drawn.
+        cells: Settings of one algorithm.
+    """
+    users: dict[str, set[str]] = {}
+    for cell, framework in material.curves:
+        if cell in cells:
+            users.setdefault(cell.hps, set()).add(framework)
+    own = [hps for hps, names in users.items() if names == {hps}]
+    return recipes(OWN if hps in own and len(own) > 1 else hps for hps in users)
 
 
 def make_line(material: Material, cell: Cell, framework: str, name: str) -> Line:
@@ -136,7 +153,7 @@ def make_line(material: Material, cell: Cell, framework: str, name: str) -> Line
 def _consistency_sheet(material: Material, study: str, algorithm: str, variant: str) -> Sheet:
     cells = material.cells(study, algorithm, variant)
     rows = tuple(sorted({cell.env for cell in cells}))
-    columns = recipes(cell.hps for cell in cells)
+    columns = recipes_across(material, cells)
     panels = tuple(
         tuple(
             lines_of_frameworks(material, Cell(study, env, algorithm, hps, variant))

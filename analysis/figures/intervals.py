@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import textwrap
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -10,7 +11,7 @@ from matplotlib.figure import Figure
 
 from analysis.data.published import targets
 from analysis.data.runs import Cell
-from analysis.figures.curves import lines_of_frameworks
+from analysis.figures.curves import lines_of_frameworks, recipes_across
 from analysis.figures.panels import (
     Line,
     Margins,
@@ -24,7 +25,7 @@ from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.spots import draw_spots, frame_of
 from analysis.figures.style import PAGE, Look, looks, paper_settings
 from analysis.verdicts.study import Material
-from analysis.words import file_name, label, recipe_label, recipes
+from analysis.words import file_name, label, recipe_label
 
 _COLUMNS = 4
 
@@ -58,7 +59,7 @@ def sheets(material: Material) -> list[Sheet | NotDrawn]:
 
 def _sheet(material: Material, study: str, algorithm: str, variant: str) -> Sheet:
     cells = material.cells(study, algorithm, variant)
-    order = recipes(cell.hps for cell in cells)
+    order = recipes_across(material, cells)
     panels = tuple(
         TaskPanel(
             env,
@@ -78,7 +79,7 @@ def _sheet(material: Material, study: str, algorithm: str, variant: str) -> Shee
         f"return of the last evaluation.{_dots(lines)} Lines: {interval_words(material.method)}; "
         f"an arrow where one goes on. Down: whose hyperparameters.{diamonds} {size_words(lines)}."
     )
-    labels = tuple(recipe_label(hps) for hps in order)
+    labels = tuple(textwrap.fill(recipe_label(hps), 15) for hps in order)
     name = file_name("intervals", algorithm, *material.suffix(study, variant, algorithm))
     return Sheet(name, title, caption, cells, functools.partial(draw, panels, labels))
 

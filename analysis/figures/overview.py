@@ -1,8 +1,10 @@
 """All algorithms and tasks of a study at a glance: final scores of each framework, one panel each.
 
-A panel holds the recipe that most frameworks share, of several the first in the usual order.
+A panel holds the recipe that most frameworks share, of several the first in the usual order; in a
+second figure, each framework under its own defaults.
 """
 
+import collections
 import dataclasses
 import functools
 import math
@@ -22,10 +24,11 @@ from analysis.figures.panels import (
 from analysis.figures.sheet import NotDrawn, Sheet
 from analysis.figures.spots import draw_spots, frame_of
 from analysis.figures.style import PAGE, looks, paper_settings
+from analysis.verdicts.defaults import as_they_come
 from analysis.verdicts.study import Material
-from analysis.words import label, recipe_label, recipe_order
+from analysis.words import OWN, label, recipe_label, recipe_order
 
-NAME = "overview"
+NAME, AS_THEY_COME = "overview", "as_they_come"
 _COLUMNS = 3
 
 
@@ -42,9 +45,25 @@ class Panel:
     lines: tuple[Line, ...]
 
 
-def sheet(material: Material) -> Sheet | NotDrawn:
-    """The figure."""
-    cells = _cells(material)
+def sheets(material: Material) -> list[Sheet | NotDrawn]:
+    """The figure of what frameworks share, and that of their own defaults."""
+    shared, own = _cells(material)
+    title = "Final scores by algorithm, task and framework"
+    return [
+        _sheet(material, NAME, title, shared, "no two frameworks have a run used in one setting"),
+        _sheet(
+            material,
+            AS_THEY_COME,
+            "Final scores of each framework under its own defaults",
+            own,
+            "no two frameworks have a run used under their own defaults",
+        ),
+    ]
+
+
+def _sheet(
+    material: Material, name: str, title: str, cells: tuple[Cell, ...], otherwise: str
+) -> Sheet | NotDrawn:
     panels = tuple(
         Panel(
             f"{label(cell.algorithm)}, {cell.env}\n{recipe_label(cell.hps)}",
@@ -53,31 +72,32 @@ def sheet(material: Material) -> Sheet | NotDrawn:
         for cell in cells
     )
     if not panels:
-        return NotDrawn(NAME, "no two frameworks have a run used in one setting")
-    title = "Final scores by algorithm, task and framework"
+        return NotDrawn(name, otherwise)
     caption = (
         f"{title}. Filled: mean over seeds of the mean return of the last evaluation. Circles: "
         f"seeds. Lines: {interval_words(material.method)}; an arrow where one goes on. n: runs "
         "requested, completed and used of each framework; where it differs, a row says "
         "used/requested."
     )
-    return Sheet(NAME, title, caption, cells, functools.partial(draw, panels))
+    return Sheet(name, title, caption, cells, functools.partial(draw, panels))
 
 
-def _cells(material: Material) -> tuple[Cell, ...]:
-    """One setting per algorithm and task of what the study is about."""
-    sizes: dict[Cell, int] = {}
-    for cell, _ in material.curves:
+def _cells(material: Material) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:
+    """Per algorithm and task of what the study is about a shared setting, and own defaults."""
+    sizes: collections.Counter[Cell] = collections.Counter()
+    for cell, framework in material.curves:
         if material.verdicts.is_main(cell):
-            sizes[cell] = sizes.get(cell, 0) + 1
-    shared = [cell for cell in sizes if sizes[cell] > 1]
+            sizes.update({cell, as_they_come(cell, framework)})
+    several = [cell for cell in sizes if sizes[cell] > 1]
+    shared = [cell for cell in several if cell.hps != OWN]
     first = sorted(
         shared, key=lambda cell: (-sizes[cell], cell.hps != "original", recipe_order(cell.hps))
     )
     found: dict[tuple[str, str, str], Cell] = {}
     for cell in first:
         found.setdefault((cell.study, cell.algorithm, cell.env), cell)
-    return tuple(found[key] for key in sorted(found))
+    own = sorted(cell for cell in several if cell.hps == OWN)
+    return tuple(found[key] for key in sorted(found)), tuple(own)
 
 
 def draw(panels: tuple[Panel, ...]) -> Figure:

@@ -29,9 +29,10 @@ from analysis.report.tables import (
 )
 from analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, UNDECIDED, PairVerdict
 from analysis.verdicts.groups import Group
+from analysis.verdicts.learning import ABOVE
 from analysis.verdicts.options import Options
 from analysis.verdicts.study import StudyVerdicts
-from analysis.words import label, number, seeds_words
+from analysis.words import OWN, label, number, seeds_words
 
 _ORDER = (DIFFERENT, EQUIVALENT, UNDECIDED)
 
@@ -42,7 +43,9 @@ def consistency(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
     question = "Do frameworks score the same under the same hyperparameters?"
     if not items:
         text = "No two frameworks have a run used in the same setting."
-        return AnswerInWords("consistency", question, Sentence(text, ()), (), (), 0)
+        return answer(
+            "consistency", question, Sentence(text, ()), _as_they_come(verdicts, links), ()
+        )
     cells = [item.cell for item in items]
     aside = [item for item in items if not verdicts.is_main(item.cell)]
     main = [item for item in items if verdicts.is_main(item.cell)]
@@ -54,6 +57,7 @@ def consistency(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
     for words, own in by_variant(aside, cells, lambda item: item.cell):
         text = f"Apart from these, {words}: {_part(own, verdicts)}"
         parts.append(Sentence(text, _both(own, links), "t-consistency"))
+    parts += _as_they_come(verdicts, links)
     clear = sorted(
         (item for item in items if item.verdict != UNDECIDED),
         key=lambda i: (i.verdict != DIFFERENT, i.p_holm, -abs(i.hedges_g[0]), i.cell),
@@ -64,6 +68,18 @@ def consistency(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
     ]
     headline = Sentence(_headline(items, verdicts.options), _both(items, links), "t-consistency")
     return answer("consistency", question, headline, parts, findings)
+
+
+def _as_they_come(verdicts: StudyVerdicts, links: Links) -> tuple[Sentence, ...]:
+    """A sentence for each algorithm and variant whose frameworks ran under their own defaults."""
+    cells = [item.cell for item in verdicts.defaults]
+    found = []
+    for words, own in by_variant(verdicts.defaults, cells, lambda item: item.cell):
+        counts = verdict_counts([item.verdict for item in own], _ORDER)
+        text = f"Each framework under its own defaults, {words}: {counts}."
+        text += _failed(own, verdicts.options.alpha)
+        found.append(Sentence(text, _both(own, links), "t-consistency", OWN))
+    return tuple(found)
 
 
 def _part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
@@ -77,7 +93,7 @@ def _part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
                 f" {item.verdict.capitalize()}: {count.observed} of {count.tests} significant one "
                 f"by one, {count.mean:.1f} if nothing differed ({p_text(count.p)})."
             )
-    return text + _failed(own, verdicts.options.alpha)
+    return text + _failed(own, verdicts.options.alpha) + _learned(own, verdicts)
 
 
 def _failed(own: Sequence[PairVerdict], alpha: float) -> str:
@@ -98,6 +114,15 @@ def _failed(own: Sequence[PairVerdict], alpha: float) -> str:
     )
     differ = sum(item.failures.p_holm < alpha for item in known)
     return f" Failed runs: {told}; they differ in {plural(differ, 'pair')}."
+
+
+def _learned(own: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
+    cells = {item.cell for item in own}
+    found = [item for item in verdicts.learning if item.group.cell in cells]
+    if not found:
+        return ""
+    above = sum(item.verdict == ABOVE for item in found)
+    return f" Above random actions: {above} of {plural(len(found), 'mean')}."
 
 
 def _headline(items: Sequence[PairVerdict], options: Options) -> str:
@@ -227,7 +252,7 @@ def _score(group: Group) -> str:
 
 def consistency_table(verdicts: StudyVerdicts, links: Links) -> SortableTable:
     """One row per pair of frameworks in a setting."""
-    items = verdicts.consistency
+    items = (*verdicts.consistency, *verdicts.defaults)
     heads = setting_columns([item.cell for item in items])
     names = (
         *("difference", "95% interval", "p corrected", "p permuted", "p equivalence", "margin"),

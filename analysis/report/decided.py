@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from tabulate import tabulate
 
 from analysis.data.runs import Cell
+from analysis.report import learned
 from analysis.report.statements import (
     ends_from_above,
     p_text,
@@ -20,7 +21,9 @@ from analysis.report.statements import (
     verdict_counts,
 )
 from analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, UNDECIDED, PairVerdict
+from analysis.verdicts.defaults import members
 from analysis.verdicts.groups import Group
+from analysis.verdicts.learning import Learning
 from analysis.verdicts.options import Options
 from analysis.verdicts.ranking import (
     MAGNITUDE,
@@ -48,20 +51,21 @@ class Section:
     blocks: tuple[str, ...]
 
 
-def settings(verdicts: StudyVerdicts) -> tuple[Section, ...]:
+def settings(verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]) -> tuple[Section, ...]:
     """A section for each algorithm, task and recipe that two frameworks or more were run in.
 
     Args:
-        verdicts: Those of the study; side experiments are left out where there is a main one.
+        verdicts: Those of the study.
+        pairs: Which of them it is about: `main_pairs` or `default_pairs`.
     """
-    pairs = main_pairs(verdicts)
     cells = sorted({item.cell for item in pairs}, key=lambda cell: (cell.algorithm, cell))
     sections = []
     for cell in cells:
         own = [item for item in pairs if item.cell == cell]
-        groups = [group for group in verdicts.groups if group.cell == cell]
+        groups = members(cell, verdicts.groups)
         heading = place(cell, groups, cells)
-        sections.append(Section(heading, _setting(own, groups, verdicts.options)))
+        found = _learning(cell, verdicts)
+        sections.append(Section(heading, _setting(own, groups, found, verdicts.options)))
     return tuple(sections)
 
 
@@ -82,9 +86,10 @@ def place(cell: Cell, groups: Sequence[Group], cells: Sequence[Cell]) -> str:
     return f"{label(cell.algorithm)} on {cell.env} under {recipe_words(cell.hps)}{own}{after}"
 
 
-def summary(verdicts: StudyVerdicts) -> str:
-    """A table of how many pairs are different, equivalent and undecided in each setting."""
-    pairs = main_pairs(verdicts)
+def summary(verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]) -> str:
+    """A table of each setting: who is above random actions, how many pairs are decided how."""
+    if not pairs:
+        return ""
     rows = []
     for cell in sorted({item.cell for item in pairs}, key=lambda cell: (cell.algorithm, cell)):
         own = [item for item in pairs if item.cell == cell]
@@ -93,22 +98,39 @@ def summary(verdicts: StudyVerdicts) -> str:
             for verdict in (DIFFERENT, EQUIVALENT, UNDECIDED)
         ]
         named = [label(cell.algorithm), cell.env, recipe_words(cell.hps), sizes_in_words(own)]
-        rows.append([*named, str(len(own)), *counts])
-    heads = ["algorithm", "task", "hyperparameters", "n", "pairs"]
+        above = learned.counted(_learning(cell, verdicts))
+        rows.append([*named, above, str(len(own)), *counts])
+    heads = ["algorithm", "task", "hyperparameters", "n", "above random actions", "pairs"]
     heads += [DIFFERENT, EQUIVALENT, UNDECIDED]
     return tabulate(rows, heads, tablefmt="pipe", disable_numparse=True)
 
 
 def main_pairs(verdicts: StudyVerdicts) -> tuple[PairVerdict, ...]:
     """Pairs of frameworks in what the study is about; all of them where it is about nothing."""
-    main = tuple(item for item in verdicts.consistency if verdicts.is_main(item.cell))
-    return main or verdicts.consistency
+    return _main(verdicts.consistency, verdicts)
+
+
+def default_pairs(verdicts: StudyVerdicts) -> tuple[PairVerdict, ...]:
+    """The same of pairs of which each is under its own defaults."""
+    return _main(verdicts.defaults, verdicts)
+
+
+def _main(items: tuple[PairVerdict, ...], verdicts: StudyVerdicts) -> tuple[PairVerdict, ...]:
+    return tuple(item for item in items if verdicts.is_main(item.cell)) or items
+
+
+def _learning(cell: Cell, verdicts: StudyVerdicts) -> list[Learning]:
+    groups = members(cell, verdicts.groups)
+    return [item for item in verdicts.learning if item.group in groups]
 
 
 def _setting(
-    pairs: Sequence[PairVerdict], groups: Sequence[Group], options: Options
+    pairs: Sequence[PairVerdict],
+    groups: Sequence[Group],
+    found: Sequence[Learning],
+    options: Options,
 ) -> tuple[str, ...]:
-    blocks = [_sizes(groups)]
+    blocks = [_sizes(groups), *filter(None, [learned.in_words(found, pairs)])]
     for verdict, lead in (
         (DIFFERENT, "Different"),
         (EQUIVALENT, f"Equivalent within {options.margin_share:.0%}"),

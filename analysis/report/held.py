@@ -10,20 +10,21 @@ from tabulate import tabulate
 from analysis.data.runs import Run
 from analysis.report.markdown import plain
 from analysis.report.statements import plural, recipe_words
-from analysis.words import label
+from analysis.verdicts.defaults import as_they_come
+from analysis.words import OWN, label
 
 WHERE = "What is held alike, and what is not"
+ANCHOR = WHERE.lower().replace(",", "").replace(" ", "-")
 Values = dict[str, dict[str, list[str]]]
 
 
 def what_differs(runs: Sequence[Run]) -> str:
     """A sentence about what differs between the runs of a setting."""
     own = "the framework and the seed"
-    if any(_unlike(of) for of in _settings(runs).values()):
-        listed = WHERE.lower().replace(",", "").replace(" ", "-")
+    if unlike_in_words(runs):
         own = (
             "the framework, what not every framework exposes, which is each one's own default "
-            f"([listed](#{listed})), and the seed"
+            f"([listed](#{ANCHOR})), and the seed"
         )
     return (
         f"What differs between the runs of a setting is {own}; nothing here says what in a "
@@ -32,11 +33,11 @@ def what_differs(runs: Sequence[Run]) -> str:
 
 
 def unlike_in_words(runs: Sequence[Run]) -> str:
-    """Of which algorithms hyperparameters differ, in a sentence; empty where none do."""
+    """Of which algorithms hyperparameters differ that should not, in a sentence; else empty."""
     counts = [
         f"{len(_unlike(of))} of {len(of)} of {label(algorithm)} under {recipe_words(hps)}"
         for (algorithm, hps, _), of in _settings(runs).items()
-        if _unlike(of)
+        if _unlike(of) and hps != OWN
     ]
     if not counts:
         return ""
@@ -53,7 +54,7 @@ def held_alike(runs: Sequence[Run]) -> list[str]:
     named = collections.Counter((algorithm, hps) for algorithm, hps, _ in settings)
     for (algorithm, hps, variant), of in settings.items():
         unlike = _unlike(of)
-        frameworks = sorted({name for values in of.values() for name in values})
+        frameworks = _frameworks(of)
         name = f"**{label(algorithm)} under {recipe_words(hps)}**"
         name += f" ({plain(variant)})" if named[algorithm, hps] > 1 else ""
         alike = ", ".join(f"`{field}`" for field in of if field not in unlike)
@@ -70,16 +71,25 @@ def held_alike(runs: Sequence[Run]) -> list[str]:
 
 
 def _settings(runs: Sequence[Run]) -> dict[tuple[str, str, str], Values]:
-    """By algorithm, recipe and variant: field, framework, and all values that it was held to."""
+    """By algorithm, recipe and variant: field, framework, and all values that it was held to.
+
+    Only where there are several frameworks; each one's own defaults are a recipe too.
+    """
     found: dict[tuple[str, str, str], Values] = {}
     for run in sorted(runs, key=lambda run: (run.id.cell, run.id.framework)):
         cell = run.id.cell
-        of = found.setdefault((cell.algorithm, cell.hps, cell.variant), {})
-        for field, value in run.held.items():
-            values = of.setdefault(field, {}).setdefault(run.id.framework, [])
-            if _text(value) not in values:
-                values.append(_text(value))
-    return {key: of for key, of in found.items() if of}
+        for hps in {cell.hps, as_they_come(cell, run.id.framework).hps}:
+            of = found.setdefault((cell.algorithm, hps, cell.variant), {})
+            for field, value in run.held.items():
+                values = of.setdefault(field, {}).setdefault(run.id.framework, [])
+                if _text(value) not in values:
+                    values.append(_text(value))
+    order = sorted(found, key=lambda key: (key[0], key[1] == OWN, key))
+    return {key: found[key] for key in order if len(_frameworks(found[key])) > 1}
+
+
+def _frameworks(of: Values) -> list[str]:
+    return sorted({name for values in of.values() for name in values})
 
 
 def _unlike(of: Values) -> Values:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from analysis.data.runs import Cell
+from analysis.report import learned
 from analysis.report.decided import main_pairs, pair_in_words, place, sizes_in_words
 from analysis.report.statements import plural
 from analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, UNDECIDED, PairVerdict
@@ -32,7 +33,7 @@ def findings(verdicts: StudyVerdicts) -> tuple[str, ...]:
         return ()
     cells = [item.cell for item in pairs]
     return tuple(
-        f"**{head}.**" if item is None else f"**{head}:** {_sentence(item, cells)}"
+        f"**{head}.**" if item is None else f"**{head}:** {_sentence(item, cells, verdicts)}"
         for head, item in (_largest(pairs), _closest(pairs, verdicts), _widest(pairs))
     )
 
@@ -70,5 +71,6 @@ def _margins(item: PairVerdict, value: float) -> float:
     return value / item.margin.size if item.margin.size else 0.0
 
 
-def _sentence(item: PairVerdict, cells: Sequence[Cell]) -> str:
-    return f"{place(item.cell, [item.first, item.second], cells)}: {pair_in_words(item)}."
+def _sentence(item: PairVerdict, cells: Sequence[Cell], verdicts: StudyVerdicts) -> str:
+    where = place(item.cell, [item.first, item.second], cells)
+    return f"{where}: {pair_in_words(item)}{learned.remark(item, verdicts.learning)}."

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 
 from analysis.data.grid import Asked, Grid, asked_of
+from analysis.figures.overview import AS_THEY_COME
 from analysis.figures.sheet import Sheet
 from analysis.report import counted, decided, held, picked
 from analysis.report.decided import Section
@@ -16,6 +17,7 @@ from analysis.report.markdown import plain
 from analysis.tables.scores import score_tables, to_csv, to_markdown
 from analysis.tables.verdicts import to_csv as rows_to_csv
 from analysis.tables.verdicts import verdict_tables
+from analysis.verdicts.consistency import PairVerdict
 from analysis.verdicts.study import Material
 from analysis.words import FORMULAS
 
@@ -40,7 +42,7 @@ class Publication:
         folder: The folder, as seen from where the command runs.
         command: What makes all of it again.
         material: Runs, verdicts and curves.
-        sheets: Figures, the overview first.
+        sheets: Figures, the overview first, then that of own defaults if there is one.
         grid: What was asked for; None where no file tells.
     """
 
@@ -78,6 +80,7 @@ def page(study: Publication) -> str:
     """The page."""
     verdicts, loaded = study.material.verdicts, study.material.loaded
     findings = picked.findings(verdicts)
+    same, own = decided.main_pairs(verdicts), decided.default_pairs(verdicts)
     blocks = [
         f"# {study.title}",
         counted.counts_in_words(loaded, study.grid),
@@ -88,8 +91,11 @@ def page(study: Publication) -> str:
         *_pictures(study.sheets[:1]),
         "## What is decided, setting by setting",
         _terms(study),
-        decided.summary(verdicts),
-        *_sections(decided.settings(verdicts), "No two frameworks have a run in one setting."),
+        decided.summary(verdicts, same),
+        *_sections(
+            decided.settings(verdicts, same), "No two frameworks have a run in one setting."
+        ),
+        *_as_they_come(study, own),
         "## Does the ranking of algorithms hold?",
         *_sections(decided.ranking(verdicts), "No ranking can be compared."),
         decided.unranked(verdicts),
@@ -105,7 +111,7 @@ def page(study: Publication) -> str:
         f"Intervals: 95%, {FORMULAS[study.material.method]}.",
         *_scores(study),
         "## Figures",
-        *_pictures(study.sheets[1:]),
+        *_pictures([sheet for sheet in study.sheets[1:] if sheet.name != AS_THEY_COME]),
         *_again(study),
         *_yours(study),
     ]
@@ -159,12 +165,28 @@ def _terms(study: Publication) -> str:
         "possible; where nothing is published, within that share of the compared means or of a "
         "range that was given. *Undecided* is neither. Intervals are Welch's, one by one: with the "
         "correction a pair may be undecided though its interval leaves 0 out. n is the number of "
-        f"runs used per framework. All pairs and numbers are in [{TABLES}/]({TABLES}/)."
+        "runs used per framework. *Above random actions*: by Welch's test too, one by one, against "
+        f"episodes of actions drawn at random. All pairs and numbers are in [{TABLES}/]({TABLES}/)."
     )
 
 
 def _sections(found: Sequence[Section], otherwise: str) -> list[str]:
     return [block for one in found for block in (f"### {one.heading}", *one.blocks)] or [otherwise]
+
+
+def _as_they_come(study: Publication, own: Sequence[PairVerdict]) -> list[str]:
+    if not own:
+        return []
+    verdicts = study.material.verdicts
+    return [
+        "## As each framework comes",
+        "Each framework under its own defaults, which is what one gets who changes nothing: here "
+        f"frameworks differ in hyperparameters too ([listed](#{held.ANCHOR})). Tests are corrected "
+        "apart from those above.",
+        *_pictures([sheet for sheet in study.sheets if sheet.name == AS_THEY_COME]),
+        decided.summary(verdicts, own),
+        *_sections(decided.settings(verdicts, own), ""),
+    ]
 
 
 def _numbered(findings: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ from analysis.stats.ranks import Chance
 from analysis.verdicts.consistency import PairVerdict
 from analysis.verdicts.existence import Existence
 from analysis.verdicts.groups import Group
+from analysis.verdicts.learning import Learning
 from analysis.verdicts.paired import PairedVerdict
 from analysis.verdicts.pooling import PooledPair
 from analysis.verdicts.ranking import RankingVerdict
@@ -25,10 +26,12 @@ def verdict_tables(verdicts: StudyVerdicts) -> dict[str, list[Row]]:
     return {
         "reproduction.csv": [reproduction_row(item) for item in verdicts.reproduction],
         "consistency.csv": [consistency_row(item) for item in verdicts.consistency],
+        "defaults.csv": [consistency_row(item) for item in verdicts.defaults],
         "ranking.csv": [row for item in verdicts.rankings for row in ranking_rows(item)],
         "existence.csv": [existence_row(item) for item in verdicts.existence],
         "pooled.csv": [row for pair in verdicts.pooled for row in pooled_rows(pair)],
         "paired.csv": [paired_row(item) for item in verdicts.paired],
+        "learning.csv": [learning_row(item) for item in verdicts.learning],
     }
 
 
@@ -89,6 +92,24 @@ def paired_row(item: PairedVerdict) -> Row:
         "p_welch": item.item.p_welch,
         "p_paired_holm": item.p_holm,
         "p_welch_holm": item.item.p_holm,
+    }
+
+
+def learning_row(item: Learning) -> Row:
+    """One framework in one setting against random actions."""
+    return {
+        **setting_row(item.group.cell),
+        "framework": item.group.framework,
+        "verdict": item.verdict,
+        **size_row("ours", item.group),
+        "random_mean": item.random.mean,
+        "random_sd": item.random.spread,
+        "random_episodes": item.random.trials,
+        "difference": item.difference,
+        "low": item.low,
+        "high": item.high,
+        "p": item.p,
+        "source": item.random.source,
     }
 
 

@@ -15,6 +15,7 @@ from analysis.verdicts.failures import Failures, failures_of_pairs
 from analysis.verdicts.groups import Group, by_cell
 from analysis.verdicts.minding import remarks_on
 from analysis.verdicts.options import Options
+from analysis.words import OWN
 
 DIFFERENT, EQUIVALENT, UNDECIDED = "different", "equivalent", "undecided"
 
@@ -201,12 +202,16 @@ def consistency(groups: Sequence[Group], options: Options) -> tuple[PairVerdict,
 
 
 def family_of(cell: Cell, kind: str) -> str:
-    """Name of the family that a pair in this setting is corrected over; variants stand apart."""
+    """Name of the family that a pair in this setting is corrected over.
+
+    Variants stand apart, and so do frameworks that are each under their own defaults.
+    """
     under = f" under {cell.variant}" if cell.variant else ""
+    own = f", {OWN}," if cell.hps == OWN else ""
     if kind == "all":
-        return f"all pairs{under}"
+        return f"all pairs{own}{under}"
     if kind == "algorithm":
-        return f"all pairs of {cell.algorithm} in study {cell.study}{under}"
+        return f"all pairs of {cell.algorithm}{own} in study {cell.study}{under}"
     return f"pairs of {cell.algorithm}, {cell.hps}, {cell.env} in study {cell.study}{under}"
 
 

@@ -17,8 +17,10 @@ from analysis.data.runs import Cell, Loaded
 from analysis.stats.intervals import Interval, interval
 from analysis.verdicts.consistency import PairVerdict, consistency
 from analysis.verdicts.curves import Curve, make_panels
+from analysis.verdicts.defaults import defaults
 from analysis.verdicts.existence import Existence, existence
 from analysis.verdicts.groups import Group, groups_of_runs
+from analysis.verdicts.learning import Learning, learning
 from analysis.verdicts.options import Options
 from analysis.verdicts.overall import Overall, overall
 from analysis.verdicts.paired import PairedVerdict, paired_verdicts
@@ -41,20 +43,24 @@ class StudyVerdicts:
         groups: Final scores per setting and framework, in order.
         reproduction: RQ1, against published numbers.
         consistency: RQ2, pairs of frameworks.
+        defaults: Pairs of frameworks, each under its own defaults: not RQ2.
         rankings: RQ3, order of the algorithms.
         existence: Whether frameworks differ at all, per study, algorithm and variant.
         pooled: Pairs of frameworks over all tasks; no verdict hangs on it.
         paired: Pairs of frameworks seed by seed; no verdict hangs on it.
+        learning: Each framework in each setting against random actions; nothing hangs on it.
         options: The settings behind the verdicts.
     """
 
     groups: tuple[Group, ...]
     reproduction: tuple[ReproductionVerdict, ...]
     consistency: tuple[PairVerdict, ...]
+    defaults: tuple[PairVerdict, ...]
     rankings: tuple[RankingVerdict, ...]
     existence: tuple[Existence, ...]
     pooled: tuple[PooledPair, ...]
     paired: tuple[PairedVerdict, ...]
+    learning: tuple[Learning, ...]
     options: Options
 
     @functools.cached_property
@@ -115,10 +121,12 @@ def _judge(
         tuple(groups),
         reproduction,
         pairs,
+        defaults(groups, options),
         rankings(groups, options),
         existence(pairs, options),
         pooled_pairs(pairs),
         paired_verdicts(pairs),
+        learning(groups, options),
         options,
     )
 
