@@ -121,7 +121,7 @@ def recipes(names: Iterable[str]) -> tuple[str, ...]:
 def recipe_label(name: str) -> str:
     """What a set of hyperparameters is called in figures."""
     if name == OWN:
-        return "own defaults"
+        return OWN
     known = {"original": "original papers", "zoo": "RL Baselines3 Zoo"}
     return known.get(name, f"{label(name)} defaults")
 

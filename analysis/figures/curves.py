@@ -139,8 +139,9 @@ def recipes_across(material: Material, cells: Collection[Cell]) -> tuple[str, ..
     for cell, framework in material.curves:
         if cell in cells:
             users.setdefault(cell.hps, set()).add(framework)
-    own = [hps for hps, names in users.items() if names == {hps}]
-    return recipes(OWN if hps in own and len(own) > 1 else hps for hps in users)
+    own = [hps for hps, names in users.items() if hps in names]
+    alone = [hps for hps in own if len(users[hps]) == 1 and len(own) > 1]
+    return recipes(OWN if hps in alone else hps for hps in users)
 
 
 def make_line(material: Material, cell: Cell, framework: str, name: str) -> Line:

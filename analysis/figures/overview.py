@@ -79,7 +79,10 @@ def _sheet(
         "requested, completed and used of each framework; where it differs, a row says "
         "used/requested."
     )
-    return Sheet(name, title, caption, cells, functools.partial(draw, panels))
+    behind = [
+        own for own, framework in material.curves if {own, as_they_come(own, framework)} & {*cells}
+    ]
+    return Sheet(name, title, caption, tuple(sorted(set(behind))), functools.partial(draw, panels))
 
 
 def _cells(material: Material) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 
 from analysis.data.runs import Cell
+from analysis.report import learned
 from analysis.report.links import Links
 from analysis.report.statements import (
     AnswerInWords,
@@ -12,6 +13,7 @@ from analysis.report.statements import (
     answer,
     by_variant,
     ends_from_above,
+    main_first,
     p_text,
     plural,
     sizes,
@@ -28,11 +30,11 @@ from analysis.report.tables import (
     size_values,
 )
 from analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, UNDECIDED, PairVerdict
+from analysis.verdicts.defaults import members
 from analysis.verdicts.groups import Group
-from analysis.verdicts.learning import ABOVE
 from analysis.verdicts.options import Options
 from analysis.verdicts.study import StudyVerdicts
-from analysis.words import OWN, label, number, seeds_words
+from analysis.words import label, number, seeds_words
 
 _ORDER = (DIFFERENT, EQUIVALENT, UNDECIDED)
 
@@ -63,7 +65,9 @@ def consistency(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
         key=lambda i: (i.verdict != DIFFERENT, i.p_holm, -abs(i.hedges_g[0]), i.cell),
     )
     findings = [
-        _finding(group[0], cells, links) if len(group) == 1 else _cause(name, group, cells, links)
+        _finding(group[0], cells, links, verdicts)
+        if len(group) == 1
+        else _cause(name, group, cells, links)
         for name, group in by_cause(clear)
     ]
     headline = Sentence(_headline(items, verdicts.options), _both(items, links), "t-consistency")
@@ -72,13 +76,13 @@ def consistency(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
 
 def _as_they_come(verdicts: StudyVerdicts, links: Links) -> tuple[Sentence, ...]:
     """A sentence for each algorithm and variant whose frameworks ran under their own defaults."""
-    cells = [item.cell for item in verdicts.defaults]
+    _, begun = main_first(verdicts.defaults, verdicts.is_main, lambda item: item.cell)
     found = []
-    for words, own in by_variant(verdicts.defaults, cells, lambda item: item.cell):
+    for words, own in begun:
         counts = verdict_counts([item.verdict for item in own], _ORDER)
-        text = f"Each framework under its own defaults, {words}: {counts}."
-        text += _failed(own, verdicts.options.alpha)
-        found.append(Sentence(text, _both(own, links), "t-consistency", OWN))
+        text = f"{words}, each framework under its own defaults: {counts}."
+        text += _failed(own, verdicts.options.alpha) + _learned(own, verdicts)
+        found.append(Sentence(text, _both(own, links), "t-defaults"))
     return tuple(found)
 
 
@@ -118,11 +122,9 @@ def _failed(own: Sequence[PairVerdict], alpha: float) -> str:
 
 def _learned(own: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
     cells = {item.cell for item in own}
-    found = [item for item in verdicts.learning if item.group.cell in cells]
-    if not found:
-        return ""
-    above = sum(item.verdict == ABOVE for item in found)
-    return f" Above random actions: {above} of {plural(len(found), 'mean')}."
+    groups = [group for cell in cells for group in members(cell, verdicts.groups)]
+    found = [item for item in verdicts.learning if item.group in groups]
+    return f" Means above random actions: {learned.counted(found)}." if found else ""
 
 
 def _headline(items: Sequence[PairVerdict], options: Options) -> str:
@@ -161,13 +163,16 @@ def _both(items: Sequence[PairVerdict], links: Links) -> tuple[int, ...]:
     return links.of(group for item in items for group in (item.first, item.second))
 
 
-def _finding(item: PairVerdict, cells: Sequence[Cell], links: Links) -> Sentence:
+def _finding(
+    item: PairVerdict, cells: Sequence[Cell], links: Links, verdicts: StudyVerdicts
+) -> Sentence:
     high, low = sorted((item.first, item.second), key=lambda g: -float(g.moments.mean))
     p = item.p_holm if item.verdict == DIFFERENT else item.p_equivalence_holm
     text = (
         f"{where(item.cell, cells)}: {_score(high)} and {_score(low)} are "
         f"{item.verdict}: they are {number(abs(item.difference))} apart, 95% interval "
-        f"{ends_from_above(item.difference, item.low, item.high)}, corrected {p_text(p)}."
+        f"{ends_from_above(item.difference, item.low, item.high)}, corrected {p_text(p)}"
+        f"{learned.remark(item, verdicts.learning)}."
     )
     if item.verdict == EQUIVALENT:
         way = f"{number(item.margin.zero)} to {number(item.margin.reference)}"
@@ -252,7 +257,18 @@ def _score(group: Group) -> str:
 
 def consistency_table(verdicts: StudyVerdicts, links: Links) -> SortableTable:
     """One row per pair of frameworks in a setting."""
-    items = (*verdicts.consistency, *verdicts.defaults)
+    return _pairs_table("t-consistency", "Every pair of frameworks", verdicts.consistency, links)
+
+
+def defaults_table(verdicts: StudyVerdicts, links: Links) -> SortableTable:
+    """One row per pair of frameworks, each under its own defaults."""
+    title = "Every pair of frameworks, each under its own defaults"
+    return _pairs_table("t-defaults", title, verdicts.defaults, links)
+
+
+def _pairs_table(
+    name: str, title: str, items: Sequence[PairVerdict], links: Links
+) -> SortableTable:
     heads = setting_columns([item.cell for item in items])
     names = (
         *("difference", "95% interval", "p corrected", "p permuted", "p equivalence", "margin"),
@@ -268,7 +284,7 @@ def consistency_table(verdicts: StudyVerdicts, links: Links) -> SortableTable:
         )
         for item in items
     )
-    return SortableTable("t-consistency", "Every pair of frameworks", tuple(columns), rows)
+    return SortableTable(name, title, tuple(columns), rows)
 
 
 def _pair_values(item: PairVerdict) -> list[Value]:

@@ -107,16 +107,13 @@ def summary(verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]) -> str:
 
 def main_pairs(verdicts: StudyVerdicts) -> tuple[PairVerdict, ...]:
     """Pairs of frameworks in what the study is about; all of them where it is about nothing."""
-    return _main(verdicts.consistency, verdicts)
+    main = tuple(item for item in verdicts.consistency if verdicts.is_main(item.cell))
+    return main or verdicts.consistency
 
 
 def default_pairs(verdicts: StudyVerdicts) -> tuple[PairVerdict, ...]:
-    """The same of pairs of which each is under its own defaults."""
-    return _main(verdicts.defaults, verdicts)
-
-
-def _main(items: tuple[PairVerdict, ...], verdicts: StudyVerdicts) -> tuple[PairVerdict, ...]:
-    return tuple(item for item in items if verdicts.is_main(item.cell)) or items
+    """Pairs of frameworks, each under its own defaults, in what the study is about."""
+    return tuple(item for item in verdicts.defaults if verdicts.is_main(item.cell))
 
 
 def _learning(cell: Cell, verdicts: StudyVerdicts) -> list[Learning]:

@@ -47,6 +47,14 @@ def unlike_in_words(runs: Sequence[Run]) -> str:
     )
 
 
+def set_for_all(runs: Sequence[Run]) -> str:
+    """What the study sets although frameworks are under their own defaults; empty if nothing."""
+    own = [run for run in runs if run.id.cell.hps == run.id.framework]
+    fields = sorted({field for run in own for field in run.spec.get("overridden", ())})
+    names = ", ".join(f"`{field}`" for field in fields)
+    return f", but for what the study sets itself in some of these runs: {names}" if fields else ""
+
+
 def held_alike(runs: Sequence[Run]) -> list[str]:
     """For each algorithm and set of hyperparameters what differs, as tables."""
     blocks = []

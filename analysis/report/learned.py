@@ -4,13 +4,17 @@ from collections.abc import Sequence
 
 from analysis.report.statements import plural
 from analysis.verdicts.consistency import EQUIVALENT, PairVerdict
-from analysis.verdicts.learning import ABOVE, Learning
+from analysis.verdicts.groups import Group
+from analysis.verdicts.learning import ABOVE, BELOW, NOT_SHOWN, UNTESTED, Learning
 from analysis.words import MISSING, label, number
+
+_LEADS = {BELOW: "Below them", NOT_SHOWN: "Neither above nor below", UNTESTED: "Not tested"}
 
 
 def counted(items: Sequence[Learning]) -> str:
-    """Such as `4 of 6`; a dash where random actions were not measured on the task."""
-    return f"{sum(item.verdict == ABOVE for item in items)} of {len(items)}" if items else MISSING
+    """Such as `4 of 6`, of those tested; a dash where there is nothing to hold them against."""
+    tested = [item for item in items if item.verdict != UNTESTED]
+    return f"{_above(tested)} of {len(tested)}" if tested else MISSING
 
 
 def in_words(items: Sequence[Learning], pairs: Sequence[PairVerdict]) -> str:
@@ -22,27 +26,25 @@ def in_words(items: Sequence[Learning], pairs: Sequence[PairVerdict]) -> str:
     """
     if not items:
         return ""
-    row, others = items[0].random, [item for item in items if _flat(item)]
-    text = (
-        f"Above random actions ({number(row.mean)}, {row.trials} episodes): "
-        f"{len(items) - len(others) or 'none'} of {plural(len(items), 'framework')}"
-    )
-    if not others:
-        return f"{text}."
-    listed = "\n".join(["", "", *(f"- {_apart(item)}." for item in others)])
-    text = f"{text}. Not shown to be above them:{listed}"
-    names = {item.group.framework for item in others}
+    row = items[0].random
+    found = [
+        f"Random actions have {number(row.mean)} ({row.trials} episodes). Above them: "
+        f"{_above(items) or 'none'} of {plural(len(items), 'framework')} with a run."
+    ]
+    found += [
+        "\n".join(f"- {lead}: {_apart(item)}." for item in items if item.verdict == verdict)
+        for verdict, lead in _LEADS.items()
+    ]
+    flat = _flat(items)
     alike = sum(
-        item.verdict == EQUIVALENT and {item.first.framework, item.second.framework} <= names
-        for item in pairs
+        item.verdict == EQUIVALENT and item.first in flat and item.second in flat for item in pairs
     )
     if alike:
-        text += (
-            f"\n\n{plural(alike, 'pair').capitalize()} of these "
-            f"{'is' if alike == 1 else 'are'} equivalent, "
-            "which may only say that neither has learned."
+        found.append(
+            f"Equivalent and not above random actions: {plural(alike, 'pair')}, which may only say "
+            "that neither has learned."
         )
-    return text
+    return "\n\n".join(filter(None, found))
 
 
 def remark(item: PairVerdict, items: Sequence[Learning]) -> str:
@@ -52,21 +54,26 @@ def remark(item: PairVerdict, items: Sequence[Learning]) -> str:
         item: The pair.
         items: Of any settings.
     """
-    flat = [one.group for one in items if _flat(one)]
-    own = [label(group.framework) for group in (item.first, item.second) if group in flat]
+    flat = _flat(items)
+    own = [group for group in (item.first, item.second) if group in flat]
     if len(own) == 2:
         return "; neither is shown to be above random actions"
-    return f"; {own[0]} is not shown to be above random actions" if own else ""
+    return f"; {label(own[0].framework)} is not shown to be above random actions" if own else ""
 
 
-def _flat(item: Learning) -> bool:
-    return item.verdict != ABOVE
+def _above(items: Sequence[Learning]) -> int:
+    return sum(item.verdict == ABOVE for item in items)
+
+
+def _flat(items: Sequence[Learning]) -> list[Group]:
+    return [item.group for item in items if item.verdict in (BELOW, NOT_SHOWN)]
 
 
 def _apart(item: Learning) -> str:
-    side = "above" if item.difference >= 0 else "below"
+    name = f"{label(item.group.framework)} ({number(float(item.group.moments.mean))})"
+    if item.verdict == UNTESTED:
+        return f"{name}, n = 1"
     return (
-        f"{label(item.group.framework)} ({number(float(item.group.moments.mean))}) {side} by "
-        f"{number(abs(item.difference))}, 95% interval of the difference "
+        f"{name}, difference {number(item.difference)}, 95% interval "
         f"[{number(item.low)}, {number(item.high)}], n = {item.group.n}"
     )

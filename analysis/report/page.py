@@ -11,7 +11,7 @@ from analysis.data.diagnosed import read_diagnosed
 from analysis.figures import families
 from analysis.figures.sheet import Files, NotDrawn, Sheet, render_all
 from analysis.report import consistency, ranking, reproduction, study
-from analysis.report.consistency import consistency_table
+from analysis.report.consistency import consistency_table, defaults_table
 from analysis.report.diagnosis import diagnosis_table, diagnosis_words
 from analysis.report.links import Links, make_links
 from analysis.report.overall import overall_table
@@ -154,9 +154,12 @@ def gather_content(
     links = make_links(verdicts, page_folder)
     found = families.sheets(material, [])
     names = sorted({cell.study for cell in loaded.cells})
-    sortable = [make(verdicts, links) for make in (reproduction_table, consistency_table)]
-    sortable += [ranking_table(verdicts, links), overall_table(material.overall, verdicts, links)]
-    sortable += [make(verdicts, links) for make in (pooled_table, pooled_tasks_table, paired_table)]
+    of_verdicts = (
+        *(reproduction_table, consistency_table, defaults_table, ranking_table),
+        *(pooled_table, pooled_tasks_table, paired_table),
+    )
+    sortable = [make(verdicts, links) for make in of_verdicts]
+    sortable.append(overall_table(material.overall, verdicts, links))
     diagnosed = read_diagnosed(loaded)
     sortable.append(diagnosis_table(diagnosed, links))
     return Content(

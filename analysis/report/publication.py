@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from analysis.data.grid import Asked, Grid, asked_of
-from analysis.figures.overview import AS_THEY_COME
+from analysis.figures.overview import AS_THEY_COME, NAME
 from analysis.figures.sheet import Sheet
 from analysis.report import counted, decided, held, picked
 from analysis.report.decided import Section
@@ -42,7 +42,7 @@ class Publication:
         folder: The folder, as seen from where the command runs.
         command: What makes all of it again.
         material: Runs, verdicts and curves.
-        sheets: Figures, the overview first, then that of own defaults if there is one.
+        sheets: Figures; the overview, and that of own defaults, if there is one.
         grid: What was asked for; None where no file tells.
     """
 
@@ -58,6 +58,10 @@ class Publication:
     def source(self) -> str:
         """The file of packed runs, as seen from where the command runs."""
         return f"{self.folder}/{self.file}"
+
+    def named(self, name: str) -> tuple[Sheet, ...]:
+        """The figure of this name, if there is one."""
+        return tuple(sheet for sheet in self.sheets if sheet.name == name)
 
 
 def texts(study: Publication) -> dict[str, str]:
@@ -88,7 +92,7 @@ def page(study: Publication) -> str:
         + held.what_differs(loaded.runs),
         *_numbered(findings),
         picked.RULE if findings else "",
-        *_pictures(study.sheets[:1]),
+        *_pictures(study.named(NAME)),
         "## What is decided, setting by setting",
         _terms(study),
         decided.summary(verdicts, same),
@@ -111,7 +115,7 @@ def page(study: Publication) -> str:
         f"Intervals: 95%, {FORMULAS[study.material.method]}.",
         *_scores(study),
         "## Figures",
-        *_pictures([sheet for sheet in study.sheets[1:] if sheet.name != AS_THEY_COME]),
+        *_pictures([one for one in study.sheets if one.name not in (NAME, AS_THEY_COME)]),
         *_again(study),
         *_yours(study),
     ]
@@ -131,7 +135,7 @@ def section(study: Publication, up: str) -> str:
             f"## {study.title}",
             counted.counts_in_words(study.material.loaded, study.grid),
             held.unlike_in_words(study.material.loaded.runs),
-            *(_image(sheet, f"{up}/{FIGURES}") for sheet in study.sheets[:1]),
+            *(_image(sheet, f"{up}/{FIGURES}") for sheet in study.named(NAME)),
             *_numbered(findings),
             picked.RULE if findings else "",
             f"[The page]({up}/{PAGE}) has all pairs, tables and figures, and the commands that "
@@ -180,10 +184,10 @@ def _as_they_come(study: Publication, own: Sequence[PairVerdict]) -> list[str]:
     verdicts = study.material.verdicts
     return [
         "## As each framework comes",
-        "Each framework under its own defaults, which is what one gets who changes nothing: here "
-        f"frameworks differ in hyperparameters too ([listed](#{held.ANCHOR})). Tests are corrected "
-        "apart from those above.",
-        *_pictures([sheet for sheet in study.sheets if sheet.name == AS_THEY_COME]),
+        "Each framework under its own defaults, so that frameworks differ in hyperparameters too "
+        f"([listed](#{held.ANCHOR})){held.set_for_all(study.material.loaded.runs)}. Tests are "
+        "corrected apart from those above.",
+        *_pictures(study.named(AS_THEY_COME)),
         decided.summary(verdicts, own),
         *_sections(decided.settings(verdicts, own), ""),
     ]

@@ -207,7 +207,7 @@ def family_of(cell: Cell, kind: str) -> str:
     Variants stand apart, and so do frameworks that are each under their own defaults.
     """
     under = f" under {cell.variant}" if cell.variant else ""
-    own = f", {OWN}," if cell.hps == OWN else ""
+    own = f" ({OWN})" if cell.hps == OWN else ""
     if kind == "all":
         return f"all pairs{own}{under}"
     if kind == "algorithm":

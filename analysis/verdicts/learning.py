@@ -16,6 +16,7 @@ from analysis.verdicts.groups import Group
 from analysis.verdicts.options import Options
 
 ABOVE, NOT_SHOWN, BELOW = "above random", "not shown", "below random"
+UNTESTED = "not tested"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -26,7 +27,7 @@ class Learning:
         group: The framework's final scores.
         random: Random actions on the same version of the task.
         verdict: `above random` or `below random` where the difference is significant, otherwise
-            `not shown`.
+            `not shown`; `not tested` with one seed.
         difference: Mean of the scores less that of random actions, in units of return.
         low: Lower end of its 95% interval; NaN with one seed.
         high: Upper end.
@@ -61,7 +62,7 @@ def _learning(group: Group, random: Published, options: Options) -> Learning:
     item = with_least_freedom(contrast(samples[:1], samples[1:]), samples)
     low, high = map(float, limits(item))
     p, difference = float(two_sided_p(item)), float(item.difference)
-    verdict = NOT_SHOWN
-    if not math.isnan(p) and p < options.alpha:
+    verdict = UNTESTED if math.isnan(p) else NOT_SHOWN
+    if p < options.alpha:
         verdict = ABOVE if difference > 0 else BELOW
     return Learning(group, random, verdict, difference, low, high, p)

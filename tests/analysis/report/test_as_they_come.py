@@ -9,10 +9,15 @@ from analysis.figures.curves import lines_of_frameworks, recipes_across
 from analysis.figures.overview import sheets
 from analysis.figures.sheet import NotDrawn
 from analysis.report import decided, learned, picked
+from analysis.report.consistency import consistency, consistency_table, defaults_table
+from analysis.report.held import set_for_all
+from analysis.report.links import make_links
 from analysis.tables.verdicts import verdict_tables
+from analysis.verdicts.consistency import family_of
 from analysis.verdicts.defaults import as_they_come
 from analysis.verdicts.options import Options
 from analysis.verdicts.study import gather
+from analysis.words import OWN
 
 # By recipe and framework; random actions have -1225 on the task.
 SCORES = {
@@ -55,8 +60,8 @@ def test_a_section_tells_of_them_and_of_who_is_above_random_actions(material):
     text = "\n".join(section.blocks)
     assert section.heading.startswith("PPO on Pendulum-v1 under each framework's own defaults")
     assert "3 frameworks, runs requested/completed/used: 5/5/5 of each." in text
-    assert "Above random actions (-1225, 300 episodes): 2 of 3 frameworks. Not shown" in text
-    assert "- CleanRL (-12" in text and "n = 5." in text
+    assert "Random actions have -1225 (300 episodes). Above them: 2 of 3 frameworks" in text
+    assert "- Neither above nor below: CleanRL (-12" in text and "n = 5." in text
     assert "| 2 of 3 " in decided.summary(verdicts, decided.default_pairs(verdicts))
 
 
@@ -66,7 +71,8 @@ def test_what_has_not_learned_is_said_beside_a_pair(material):
     assert learned.remark(pair, verdicts.learning).endswith(
         "neither is shown to be above random actions"
     )
-    assert all("neither is shown" in text for text in picked.findings(verdicts)[:2])
+    first, second, _ = picked.findings(verdicts)
+    assert "neither is shown" in first and "neither is shown" in second
     own = {(i.first.framework, i.second.framework): i for i in verdicts.defaults}
     assert learned.remark(own["cleanrl", "sb3"], verdicts.learning).startswith("; CleanRL is not")
     assert learned.remark(own["sb3", "torchrl"], verdicts.learning) == ""
@@ -76,12 +82,46 @@ def test_figures_have_them_in_one_column_and_a_figure_of_their_own(material):
     cells = {cell for cell, _ in material.curves}
     assert recipes_across(material, cells) == ("original", "own defaults")
     own = as_they_come(Cell("demo", "Pendulum-v1", "ppo", "sb3", "steps=20000"), "sb3")
-    assert [line.name for line in lines_of_frameworks(material, own)] == [
-        "cleanrl",
-        "sb3",
-        "torchrl",
+    lines = {line.name: line for line in lines_of_frameworks(material, own)}
+    means = {name: lines[name].final.mean for name in lines}
+    scores = {"cleanrl": -1225.0, "sb3": -200.0, "torchrl": -210.0}
+    assert means == pytest.approx(scores, abs=10)
+    (overview, as_they_come_sheet) = sheets(material)
+    assert [overview.name, as_they_come_sheet.name] == ["overview", "as_they_come"]
+    assert {cell.hps for cell in as_they_come_sheet.cells} == {"sb3", "cleanrl", "torchrl"}
+
+
+def test_the_report_has_them_in_a_table_of_their_own(material, tmp_path):
+    verdicts, links = material.verdicts, make_links(material.verdicts, tmp_path)
+    assert len(defaults_table(verdicts, links).rows) == 3
+    assert len(consistency_table(verdicts, links).rows) == 1
+    (told,) = [
+        one for one in consistency(verdicts, links).parts if "under its own defaults" in one.text
     ]
-    assert [sheet.name for sheet in sheets(material)] == ["overview", "as_they_come"]
+    assert told.text.startswith("PPO, each framework") and told.table == "t-defaults"
+    assert "2 different" in told.text and "Means above random actions: 2 of 3." in told.text
+
+
+@pytest.mark.parametrize(
+    ("scores", "words"),
+    [
+        ((-1700.0, -1701.0, -1702.0), "- Below them: SB3 (-1701), difference -475.7"),
+        ((-200.0,), "- Not tested: SB3 (-200.0), n = 1."),
+    ],
+)
+def test_who_is_below_or_cannot_be_tested_is_told_apart(scores, words, tmp_path, writer):
+    for seed, score in enumerate(scores):
+        writer(tmp_path, score=score, env="Pendulum-v1", seed=seed)
+    found = gather(load(tmp_path), Options()).verdicts.learning
+    assert words in learned.in_words(found, ())
+    assert learned.counted(found) == ("0 of 1" if len(scores) > 1 else "-")
+
+
+def test_what_is_compared_is_told_where_a_study_sets_fields_itself(tmp_path, writer):
+    for name in ("sb3", "cleanrl"):
+        writer(tmp_path, framework=name, hps=name, overridden=["learning_starts"])
+    assert set_for_all(load(tmp_path).runs).endswith("some of these runs: `learning_starts`")
+    assert family_of(Cell("s", "e", "ppo", OWN, ""), "all") == "all pairs (own defaults)"
 
 
 def test_a_recipe_that_others_ran_too_keeps_its_name(tmp_path, writer):
