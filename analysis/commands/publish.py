@@ -27,6 +27,7 @@ from analysis.data.grid import Grid, read_grid
 from analysis.data.packed import write_packed
 from analysis.figures import families, overview
 from analysis.figures.sheet import Sheet, render_all, write_bytes
+from analysis.report.causes import Causes, causes
 from analysis.report.markdown import MAIN
 from analysis.report.publication import (
     BEGIN,
@@ -39,6 +40,7 @@ from analysis.report.publication import (
     spliced,
     texts,
 )
+from analysis.verdicts.options import Options
 from analysis.verdicts.study import Material, gather
 from harness.record.files import Unusable, write_text
 from harness.record.layout import PACKED_SUFFIX
@@ -46,7 +48,7 @@ from harness.record.layout import PACKED_SUFFIX
 HTML = "report.html"
 DPI = 150
 _COMMAND = "parallax publish"
-_NAMES = (*SETTINGS, "title", "asked", "readme", "html")
+_NAMES = (*SETTINGS, "title", "asked", "readme", "causes", "html")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +66,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--readme",
         type=Path,
         help=f"also write a section into this file, between {BEGIN} and {END}",
+    )
+    parser.add_argument(
+        "--causes",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="packed runs with interventions and without: the page tells what each change does, "
+        "and which share of a gap it is; may be repeated",
     )
     parser.add_argument("--html", action="store_true", help=f"also write the whole page, {HTML}")
     add_interval_argument(parser)
@@ -89,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
         for path, text in written.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_text(path, text)
-        drawn = draw(study.sheets, folder / FIGURES, options.jobs)
+        drawn = draw(study.all_sheets, folder / FIGURES, options.jobs)
         if options.html:
             write_text(folder / HTML, page_of(study.material, study.command, folder, options.jobs))
     console = make_console()
@@ -161,14 +172,10 @@ def prepare(options: argparse.Namespace) -> Publication:
     """Reads and judges what is published, and lists its figures; draws and writes nothing.
 
     Raises:
-        CommandError: The file holds no packed runs, or the grid cannot be read.
+        CommandError: The file or one of causes holds no packed runs, or the grid cannot be read.
     """
     source: Path = options.study
-    if source.suffix != PACKED_SUFFIX or not source.is_file():
-        raise CommandError(
-            f"{source}: give a file of packed runs: "
-            f"parallax pack RESULTS --output NAME{PACKED_SUFFIX}."
-        )
+    _check_packed(source)
     settings, grid = make_options(options), _grid(options.asked)
     loaded = load_results(source)
     material = gather(loaded, settings, options.interval)
@@ -182,7 +189,26 @@ def prepare(options: argparse.Namespace) -> Publication:
         grid=grid,
         command=_command(options, place),
         folder=options.folder.as_posix(),
+        causes=tuple(_causes(path, settings) for path in options.causes),
     )
+
+
+def _causes(path: Path, settings: Options) -> Causes:
+    _check_packed(path, "--causes=")
+    found = causes(path.as_posix(), load_results(path), settings)
+    if not found.items:
+        raise CommandError(
+            f"--causes={path}: no framework was trained both as it is and with an intervention."
+        )
+    return found
+
+
+def _check_packed(path: Path, lead: str = "") -> None:
+    if path.suffix != PACKED_SUFFIX or not path.is_file():
+        raise CommandError(
+            f"{lead}{path}: give a file of packed runs: "
+            f"parallax pack RESULTS --output NAME{PACKED_SUFFIX}."
+        )
 
 
 def _grid(path: Path | None) -> Grid | None:

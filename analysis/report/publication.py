@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from analysis.data.grid import Asked, Grid, asked_of
 from analysis.figures.overview import AS_THEY_COME, NAME
 from analysis.figures.sheet import Sheet
-from analysis.report import counted, decided, held, picked
+from analysis.report import causes, counted, decided, held, picked
+from analysis.report.causes import Causes
 from analysis.report.decided import Section
 from analysis.report.markdown import plain
 from analysis.tables.scores import score_tables, to_csv, to_markdown
@@ -44,6 +45,7 @@ class Publication:
         material: Runs, verdicts and curves.
         sheets: Figures; the overview, and that of own defaults, if there is one.
         grid: What was asked for; None where no file tells.
+        causes: What changes of one thing did, from files of their own.
     """
 
     title: str
@@ -53,11 +55,17 @@ class Publication:
     material: Material
     sheets: tuple[Sheet, ...]
     grid: Grid | None
+    causes: tuple[Causes, ...] = ()
 
     @property
     def source(self) -> str:
         """The file of packed runs, as seen from where the command runs."""
         return f"{self.folder}/{self.file}"
+
+    @property
+    def all_sheets(self) -> tuple[Sheet, ...]:
+        """Every figure that is drawn."""
+        return (*self.sheets, *(sheet for one in self.causes for sheet in one.sheets))
 
     def named(self, name: str) -> tuple[Sheet, ...]:
         """The figure of this name, if there is one."""
@@ -70,6 +78,7 @@ def texts(study: Publication) -> dict[str, str]:
     scores = score_tables(verdicts, study.material.method)
     tables = {f"{table.name}.csv": to_csv(table) for table in scores}
     tables |= {name: rows_to_csv(rows) for name, rows in verdict_tables(verdicts).items()}
+    tables["causes.csv"] = rows_to_csv(causes.table(study.causes))
     tables["runs.csv"] = rows_to_csv(counted.counts(loaded, study.grid))
     found = {f"{TABLES}/{name}": ten_digits(text) for name, text in tables.items() if text}
     return found | {PAGE: page(study)}
@@ -92,6 +101,7 @@ def page(study: Publication) -> str:
         + held.what_differs(loaded.runs),
         *_numbered(findings),
         picked.RULE if findings else "",
+        causes.decided_changes(study.causes),
         *_pictures(study.named(NAME)),
         "## What is decided, setting by setting",
         _terms(study),
@@ -100,6 +110,7 @@ def page(study: Publication) -> str:
             decided.settings(verdicts, same), "No two frameworks have a run in one setting."
         ),
         *_as_they_come(study, own),
+        *_causes(study),
         "## Does the ranking of algorithms hold?",
         *_sections(decided.ranking(verdicts), "No ranking can be compared."),
         decided.unranked(verdicts),
@@ -138,6 +149,7 @@ def section(study: Publication, up: str) -> str:
             *(_image(sheet, f"{up}/{FIGURES}") for sheet in study.named(NAME)),
             *_numbered(findings),
             picked.RULE if findings else "",
+            causes.decided_changes(study.causes),
             f"[The page]({up}/{PAGE}) has all pairs, tables and figures, and the commands that "
             f"make runs and page again; [{study.file}]({up}/{study.file}) has the runs.",
         ]
@@ -191,6 +203,17 @@ def _as_they_come(study: Publication, own: Sequence[PairVerdict]) -> list[str]:
         decided.summary(verdicts, own),
         *_sections(decided.settings(verdicts, own), ""),
     ]
+
+
+def _causes(study: Publication) -> list[str]:
+    if not study.causes:
+        return []
+    found = [
+        block
+        for one in study.causes
+        for block in causes.blocks(one, [_image(sheet, FIGURES) for sheet in one.sheets])
+    ]
+    return [f"## {causes.HEADING}", causes.TERMS, *found]
 
 
 def _numbered(findings: Sequence[str]) -> list[str]:
