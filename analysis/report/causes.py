@@ -24,8 +24,9 @@ TERMS = (
     "One thing is changed in a framework and nothing else, and runs of equal seeds with and "
     "without the change are compared, by Student's paired test with Holm's correction over the "
     "changes of a framework's algorithm. Shares of a gap have Fieller's interval. Which changes "
-    "were tried was chosen by hand, from what probes and hyperparameters differ in; nothing here "
-    "says that no other difference matters."
+    "were tried was chosen by hand, from what probes and hyperparameters differ in, after runs of "
+    "the study had been seen, which may be among those compared here; nothing says that no other "
+    "difference matters."
 )
 
 
@@ -88,7 +89,7 @@ def blocks(one: Causes, pictures: Sequence[str]) -> list[str]:
 def decided_changes(found: Sequence[Causes]) -> str:
     """Changes that are decided, the largest share of a gap first; empty where there are none."""
     decided = [
-        (item, effect)
+        (item, effect, one.does)
         for one in found
         for item in one.items
         for effect in item.effects
@@ -97,9 +98,9 @@ def decided_changes(found: Sequence[Causes]) -> str:
     if not decided:
         return ""
     told = [
-        f"- {_place(item)}, with {_name(effect)}: {_size(effect.result)}{_of_gaps(effect)}, n = "
-        f"{effect.result.n} pairs."
-        for item, effect in sorted(decided, key=lambda two: -_largest(two[1]))
+        f"- {_place(item)}: {_size(effect.result)}{_of_gaps(effect)}, n = {effect.result.n} pairs, "
+        f"with {_told(effect, does)}"
+        for item, effect, does in sorted(decided, key=lambda found: -_largest(found[1]))
     ]
     return "\n".join(["What causes some of the differences, by ablation:", "", *told])
 
@@ -150,6 +151,11 @@ def _name(effect: Effect) -> str:
     return ", ".join(f"`{part}`" for part in parts) + together
 
 
+def _told(effect: Effect, does: Mapping[str, str]) -> str:
+    parts = effect.name.split(JOINT)
+    return " ".join(f"`{part}`: {plain(does[part])}" for part in parts if part in does)
+
+
 def _size(result: Paired) -> str:
     sign = "+" if result.difference > 0 else ""
     ends = f" \\[{number(result.low)}, {number(result.high)}]" if result.n > 1 else ""
@@ -168,7 +174,7 @@ def _of_gaps(effect: Effect) -> str:
         for other, share in effect.shares.items()
         if share.is_bounded
     ]
-    return f" ({', '.join(told)})" if told else ""
+    return "".join(f", {text}" for text in told)
 
 
 def _largest(effect: Effect) -> float:

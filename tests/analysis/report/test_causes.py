@@ -38,7 +38,7 @@ def test_effects_stand_on_the_page_with_share_interval_and_pairs(published):
     assert f"+{effect:.1f} \\[" in line and f"{share:.0%} \\[" in line and "10 of 10" in line
     assert "- `large-first-actions`: The last layer of PPO's policy begins" in text
     top = text[: text.index("## What is decided")]
-    assert "by ablation:" in top and f"({share:.0%} \\[" in top and "n = 10 pairs." in top
+    assert "by ablation:" in top and f", {share:.0%} \\[" in top and "n = 10 pairs, with" in top
     assert list((published / "figures").glob("ablation_*.png"))
     assert "--causes clipping.parquet" in text
 
