@@ -55,6 +55,13 @@ def number(value: float) -> str:
     return text.removeprefix("-") if float(text) == 0 else text
 
 
+def plain(text: str) -> str:
+    """Text in which nothing is taken for Markdown."""
+    for sign in "\\`*_|<[":
+        text = text.replace(sign, f"\\{sign}")
+    return text
+
+
 def steps(value: int) -> str:
     """A count of environment steps, such as 18,432."""
     return f"{value:,}"

@@ -102,7 +102,8 @@ def run(options: argparse.Namespace) -> int:
             write_text(path, text)
         drawn = draw(study.all_sheets, folder / FIGURES, options.jobs)
         if options.html:
-            write_text(folder / HTML, page_of(study.material, study.command, folder, options.jobs))
+            page = page_of(study.material, study.command, folder, options.jobs, study.causes)
+            write_text(folder / HTML, page)
     console = make_console()
     for path in written:
         console.print(Text(f"Written: {path}"), soft_wrap=True)

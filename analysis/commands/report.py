@@ -21,6 +21,7 @@ from analysis.commands.shell import (
     progress,
     writing_to,
 )
+from analysis.report.causes import Causes
 from analysis.report.markdown import markdown, pictures
 from analysis.report.page import Content, gather_content, render_page
 from analysis.verdicts.study import Material, gather
@@ -80,7 +81,9 @@ def write_markdown(content: Content, output: Path) -> None:
     write_text(output / TEXT, markdown(content, FIGURES))
 
 
-def page_of(material: Material, made_by: str, output: Path, jobs: int) -> str:
+def page_of(
+    material: Material, made_by: str, output: Path, jobs: int, causes: tuple[Causes, ...]
+) -> str:
     """The page, for who has judged the runs already.
 
     Args:
@@ -88,8 +91,10 @@ def page_of(material: Material, made_by: str, output: Path, jobs: int) -> str:
         made_by: What makes it again.
         output: Its folder.
         jobs: Figures drawn at a time.
+        causes: What changes of one thing did, from files of their own.
     """
-    return render_page(gather_content(material, made_by, versions(), output, jobs, progress))
+    made = made_by, versions()
+    return render_page(gather_content(material, *made, output, jobs, progress, causes))
 
 
 def command(options: argparse.Namespace) -> str:

@@ -9,7 +9,6 @@ from tabulate import tabulate
 from analysis.data.runs import Loaded
 from analysis.figures.ablation import sheet
 from analysis.figures.sheet import Sheet
-from analysis.report.markdown import plain
 from analysis.report.statements import p_text, recipe_words
 from analysis.stats.paired import Paired
 from analysis.stats.ratio import Ratio
@@ -17,9 +16,10 @@ from analysis.tables.ablation import rows
 from analysis.tables.verdicts import Row
 from analysis.verdicts.ablation import CHANGES, JOINT, Ablation, Effect, ablations
 from analysis.verdicts.options import Options
-from analysis.words import label, number
+from analysis.words import label, number, plain
 
 HEADING = "What causes differences, as far as ablations tell"
+BY_ABLATION = "What causes some of the differences, by ablation"
 TERMS = (
     "One thing is changed in a framework and nothing else, and runs of equal seeds with and "
     "without the change are compared, by Student's paired test with Holm's correction over the "
@@ -50,6 +50,25 @@ class Causes:
         return tuple(map(sheet, self.items))
 
 
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """What a page tells of changes in one setting; names of changes stand between backticks.
+
+    Attributes:
+        heading: Framework, algorithm, task and recipe.
+        gaps: How far other frameworks lie from it; empty where there are none.
+        changes: Name of each change, and what it is.
+        heads: Heads of the table.
+        rows: A row for each change, and for each set of them made together.
+    """
+
+    heading: str
+    gaps: str
+    changes: tuple[tuple[str, str], ...]
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
 def causes(source: str, loaded: Loaded, options: Options) -> Causes:
     """What a file of packed runs tells of changes.
 
@@ -59,10 +78,10 @@ def causes(source: str, loaded: Loaded, options: Options) -> Causes:
         options: Level, margin and ranges.
     """
     does = {
-        name: " ".join(str(told["does"]).split())
+        name: " ".join(str(change["does"]).split())
         for run in loaded.runs
         if run.record
-        for name, told in json.loads(run.record).get("interventions", {}).items()
+        for name, change in json.loads(run.record).get("interventions", {}).items()
     }
     return Causes(source, ablations(loaded, options), does)
 
@@ -70,6 +89,11 @@ def causes(source: str, loaded: Loaded, options: Options) -> Causes:
 def table(found: Sequence[Causes]) -> list[Row]:
     """A row for each change and other framework."""
     return [row for one in found for item in one.items for row in rows(item)]
+
+
+def told(one: Causes) -> tuple[Told, ...]:
+    """What a page tells of a file, setting by setting."""
+    return tuple(_told_of(item, one.does) for item in one.items)
 
 
 def blocks(one: Causes, pictures: Sequence[str]) -> list[str]:
@@ -80,14 +104,16 @@ def blocks(one: Causes, pictures: Sequence[str]) -> list[str]:
         pictures: Figure of each setting, in Markdown.
     """
     text = []
-    for item, picture in zip(one.items, pictures, strict=True):
-        text += [f"### {_place(item)}", *_gaps(item), _changes(item, one.does), _effects(item)]
-        text.append(picture)
+    for item, picture in zip(told(one), pictures, strict=True):
+        changes = "\n".join(f"- `{name}`: {plain(does)}" for name, does in item.changes)
+        rows = [[_escaped(value) for value in row] for row in item.rows]
+        table_text = tabulate(rows, item.heads, tablefmt="pipe", disable_numparse=True)
+        text += [f"### {item.heading}", plain(item.gaps), changes, table_text, picture]
     return [*text, f"From `{one.source}`; `parallax ablation {one.source}` tells the same."]
 
 
-def decided_changes(found: Sequence[Causes]) -> str:
-    """Changes that are decided, the largest share of a gap first; empty where there are none."""
+def decided_changes(found: Sequence[Causes]) -> tuple[str, ...]:
+    """Changes that are decided, the largest share of a gap first; names between backticks."""
     decided = [
         (item, effect, one.does)
         for one in found
@@ -95,14 +121,17 @@ def decided_changes(found: Sequence[Causes]) -> str:
         for effect in item.effects
         if effect.verdict == CHANGES
     ]
-    if not decided:
-        return ""
-    told = [
-        f"- {_place(item)}: {_size(effect.result)}{_of_gaps(effect)}, n = {effect.result.n} pairs, "
-        f"with {_told(effect, does)}"
+    return tuple(
+        f"{_place(item)}: {_size(effect.result)}{_of_gaps(effect)}, "
+        f"n = {effect.result.n} pairs, with {_parts(effect, does)}"
         for item, effect, does in sorted(decided, key=lambda found: -_largest(found[1]))
-    ]
-    return "\n".join(["What causes some of the differences, by ablation:", "", *told])
+    )
+
+
+def decided_block(found: Sequence[Causes]) -> str:
+    """The same as a list in Markdown; empty where there are none."""
+    lines = [f"- {_escaped(text)}" for text in decided_changes(found)]
+    return "\n".join([f"{BY_ABLATION}:", "", *lines]) if lines else ""
 
 
 def _place(item: Ablation) -> str:
@@ -113,36 +142,40 @@ def _place(item: Ablation) -> str:
     )
 
 
-def _gaps(item: Ablation) -> list[str]:
-    told = [
+def _told_of(item: Ablation, does: Mapping[str, str]) -> Told:
+    gaps = [
         f"{label(gap.other)} as it is lies {_size(gap.result)} from it (n = {gap.result.n} pairs)"
         for gap in item.gaps
     ]
-    return [f"{'; '.join(told)}. {plain(item.cell.variant)}."] if told else []
-
-
-def _changes(item: Ablation, does: Mapping[str, str]) -> str:
-    names = {part for effect in item.effects for part in effect.name.split(JOINT)}
-    return "\n".join(f"- `{name}`: {plain(does[name])}" for name in sorted(names & does.keys()))
-
-
-def _effects(item: Ablation) -> str:
     others = [gap.other for gap in item.gaps]
-    lines = [
-        [
-            _name(effect),
-            _size(effect.result),
-            *(_share(effect.shares.get(other)) for other in others),
-            p_text(effect.p_holm).removeprefix("p = ").removeprefix("p "),
-            effect.verdict,
-            f"{effect.result.n} of {effect.changed.requested}",
-        ]
-        for effect in item.effects
-    ]
-    heads = ["change", "effect on the final return"]
-    heads += [f"share of the gap to {label(other)}" for other in others]
-    heads += ["corrected p", "verdict", "pairs"]
-    return tabulate(lines, heads, tablefmt="pipe", disable_numparse=True)
+    names = {part for effect in item.effects for part in effect.name.split(JOINT)}
+    return Told(
+        _place(item),
+        f"{'; '.join(gaps)}. {item.cell.variant}." if gaps else "",
+        tuple((name, does[name]) for name in sorted(names & does.keys())),
+        (
+            *("change", "effect on the final return"),
+            *(f"share of the gap to {label(other)}" for other in others),
+            *("corrected p", "verdict", "pairs"),
+        ),
+        tuple(_row(effect, others) for effect in item.effects),
+    )
+
+
+def _row(effect: Effect, others: Sequence[str]) -> tuple[str, ...]:
+    return (
+        *(_name(effect), _size(effect.result)),
+        *(_share(effect.shares.get(other)) for other in others),
+        p_text(effect.p_holm).removeprefix("p = ").removeprefix("p "),
+        effect.verdict,
+        f"{effect.result.n} of {effect.changed.requested}",
+    )
+
+
+def _escaped(text: str) -> str:
+    """Text for Markdown, in which only what stands between backticks is a mark."""
+    parts = text.split("`")
+    return "`".join(part if i % 2 else plain(part) for i, part in enumerate(parts))
 
 
 def _name(effect: Effect) -> str:
@@ -151,30 +184,30 @@ def _name(effect: Effect) -> str:
     return ", ".join(f"`{part}`" for part in parts) + together
 
 
-def _told(effect: Effect, does: Mapping[str, str]) -> str:
+def _parts(effect: Effect, does: Mapping[str, str]) -> str:
     parts = effect.name.split(JOINT)
-    return " ".join(f"`{part}`: {plain(does[part])}" for part in parts if part in does)
+    return " ".join(f"`{part}`: {does[part]}" for part in parts if part in does)
 
 
 def _size(result: Paired) -> str:
     sign = "+" if result.difference > 0 else ""
-    ends = f" \\[{number(result.low)}, {number(result.high)}]" if result.n > 1 else ""
+    ends = f" [{number(result.low)}, {number(result.high)}]" if result.n > 1 else ""
     return f"{sign}{number(result.difference)}{ends}"
 
 
 def _share(share: Ratio | None) -> str:
     if share is None or not share.is_bounded:
         return "cannot be told"
-    return f"{share.share:.0%} \\[{share.low:.0%}, {share.high:.0%}]"
+    return f"{share.share:.0%} [{share.low:.0%}, {share.high:.0%}]"
 
 
 def _of_gaps(effect: Effect) -> str:
-    told = [
+    shares = [
         f"{_share(share)} of the gap to {label(other)}"
         for other, share in effect.shares.items()
         if share.is_bounded
     ]
-    return "".join(f", {text}" for text in told)
+    return "".join(f", {text}" for text in shares)
 
 
 def _largest(effect: Effect) -> float:

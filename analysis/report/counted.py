@@ -7,10 +7,9 @@ from tabulate import tabulate
 
 from analysis.data.grid import Grid, asked_of
 from analysis.data.runs import Loaded, Run
-from analysis.report.markdown import plain
 from analysis.report.statements import plural
 from analysis.report.study import read_provenance, reasons
-from analysis.words import OWN, label, recipe_order
+from analysis.words import OWN, label, plain, recipe_order
 
 _HEADS = ("algorithm", "task", "hyperparameters", "frameworks")
 _SETTING = ("algorithm", "env", "hps", "framework")

@@ -8,10 +8,9 @@ from typing import Any
 from tabulate import tabulate
 
 from analysis.data.runs import Run
-from analysis.report.markdown import plain
 from analysis.report.statements import plural, recipe_words
 from analysis.verdicts.defaults import as_they_come
-from analysis.words import OWN, label
+from analysis.words import OWN, label, plain
 
 WHERE = "What is held alike, and what is not"
 ANCHOR = WHERE.lower().replace(",", "").replace(" ", "-")

@@ -12,7 +12,7 @@ from analysis.report.page import Content, Picture
 from analysis.report.statements import AnswerInWords
 from analysis.report.study import Part
 from analysis.tables.scores import to_markdown
-from analysis.words import FORMULAS, label, run_counts
+from analysis.words import FORMULAS, label, plain, run_counts
 
 MAIN = ("reproduction", "verdicts", "intervals", "consistency", "ranks", "aggregates", "efficiency")
 """Families of figures that are shown."""
@@ -94,10 +94,3 @@ def _missing(content: Content) -> list[str]:
 def _picture(picture: Picture, folder: str) -> list[str]:
     image = f"![{plain(picture.title)}]({folder}/{picture.name}.png)"
     return [f"### {plain(picture.title)}", image, f"{plain(picture.caption)}"]
-
-
-def plain(text: str) -> str:
-    """Text in which nothing is taken for Markdown."""
-    for sign in "\\`*_|<[":
-        text = text.replace(sign, f"\\{sign}")
-    return text

@@ -10,7 +10,9 @@ import jinja2
 from analysis.data.diagnosed import read_diagnosed
 from analysis.figures import families
 from analysis.figures.sheet import Files, NotDrawn, Sheet, render_all
+from analysis.report import causes as ablated
 from analysis.report import consistency, ranking, reproduction, study
+from analysis.report.causes import Causes
 from analysis.report.consistency import consistency_table, defaults_table
 from analysis.report.diagnosis import diagnosis_table, diagnosis_words
 from analysis.report.links import Links, make_links
@@ -110,6 +112,7 @@ class Content:
         diagnosis: What the diagnosis found, in sentences; empty where no run was watched.
         films: Name and address of each film beside them.
         links: Numbers of groups.
+        causes: What changes of one thing did, from files of their own.
     """
 
     title: str
@@ -130,6 +133,7 @@ class Content:
     diagnosis: tuple[str, ...]
     films: tuple[tuple[str, str], ...]
     links: Links
+    causes: tuple[Causes, ...]
 
 
 def gather_content(
@@ -139,6 +143,7 @@ def gather_content(
     page_folder: Path,
     jobs: int,
     progress: Progress,
+    causes: tuple[Causes, ...] = (),
 ) -> Content:
     """Draws the figures and words the answers.
 
@@ -149,10 +154,12 @@ def gather_content(
         page_folder: Folder of the page, which links to runs start from.
         jobs: Figures drawn at a time.
         progress: Passes on what is drawn, given how many there will be.
+        causes: What changes of one thing did, from files of their own.
     """
     verdicts, loaded = material.verdicts, material.loaded
     links = make_links(verdicts, page_folder)
     found = families.sheets(material, [])
+    drawn = found | {"causes": [sheet for one in causes for sheet in one.sheets]}
     names = sorted({cell.study for cell in loaded.cells})
     of_verdicts = (
         *(reproduction_table, consistency_table, defaults_table, ranking_table),
@@ -177,7 +184,7 @@ def gather_content(
             ranking.ranking(verdicts, links),
         ),
         others=(pooled(verdicts, links), paired(verdicts, links)),
-        pictures=draw_pictures(found, links, jobs, progress),
+        pictures=draw_pictures(drawn, links, jobs, progress),
         not_drawn=tuple(
             item for items in found.values() for item in items if isinstance(item, NotDrawn)
         ),
@@ -187,6 +194,7 @@ def gather_content(
         diagnosis=diagnosis_words(diagnosed),
         films=study.films(loaded, links),
         links=links,
+        causes=causes,
     )
 
 
@@ -222,6 +230,7 @@ def render_page(content: Content) -> str:
     return template.render(
         content=content,
         sections=SECTIONS,
+        ablated=ablated,
         style=_read("style.css"),
         script=_read("script.js"),
         run_columns=[text for text, _ in setting_columns(content.material.loaded.cells)],

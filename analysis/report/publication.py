@@ -14,13 +14,12 @@ from analysis.figures.sheet import Sheet
 from analysis.report import causes, counted, decided, held, picked
 from analysis.report.causes import Causes
 from analysis.report.decided import Section
-from analysis.report.markdown import plain
 from analysis.tables.scores import score_tables, to_csv, to_markdown
 from analysis.tables.verdicts import to_csv as rows_to_csv
 from analysis.tables.verdicts import verdict_tables
 from analysis.verdicts.consistency import PairVerdict
 from analysis.verdicts.study import Material
-from analysis.words import FORMULAS
+from analysis.words import FORMULAS, plain
 
 PAGE, FIGURES, TABLES = "README.md", "figures", "tables"
 BEGIN = "<!-- parallax publish writes from here: changes by hand are lost -->"
@@ -101,7 +100,7 @@ def page(study: Publication) -> str:
         + held.what_differs(loaded.runs),
         *_numbered(findings),
         picked.RULE if findings else "",
-        causes.decided_changes(study.causes),
+        causes.decided_block(study.causes),
         *_pictures(study.named(NAME)),
         "## What is decided, setting by setting",
         _terms(study),
@@ -149,7 +148,7 @@ def section(study: Publication, up: str) -> str:
             *(_image(sheet, f"{up}/{FIGURES}") for sheet in study.named(NAME)),
             *_numbered(findings),
             picked.RULE if findings else "",
-            causes.decided_changes(study.causes),
+            causes.decided_block(study.causes),
             f"[The page]({up}/{PAGE}) has all pairs, tables and figures, and the commands that "
             f"make runs and page again; [{study.file}]({up}/{study.file}) has the runs.",
         ]

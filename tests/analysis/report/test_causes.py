@@ -8,7 +8,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.data.load import load
-from analysis.report.causes import blocks, causes, decided_changes, table
+from analysis.report.causes import blocks, causes, decided_block, table
 from analysis.verdicts.options import Options
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -21,7 +21,7 @@ def published(tmp_path_factory):
     shutil.copy(DOCS / "clipping.parquet", root / "clipping.parquet")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        words = ["--causes", "clipping.parquet", "--jobs", "1"]
+        words = ["--causes", "clipping.parquet", "--html", "--jobs", "1"]
         assert main(["publish", "clipping.parquet", "docs/mine", *words]) == 0
     return root / "docs/mine"
 
@@ -43,9 +43,23 @@ def test_effects_stand_on_the_page_with_share_interval_and_pairs(published):
     assert "--causes clipping.parquet" in text
 
 
+def test_the_whole_page_tells_the_same_with_the_figure(published):
+    text = (published / "report.html").read_text()
+    answers, _, rest = text.partition('<section id="study">')
+    section = rest[rest.index('<section id="causes">') : rest.index('<section id="others">')]
+    assert "by ablation</h3>" in answers and "with <code>networks-clipped-apart</code>: " in answers
+    (row,) = [
+        line
+        for line in section.splitlines()
+        if "<td><code>networks-clipped-apart" in line and "together" in line
+    ]
+    assert "<td>changes</td><td>10 of 10</td>" in row and "\\" not in row
+    assert section.count('<figure id="figure-ablation_') == 1
+
+
 def test_what_is_undecided_is_no_cause():
     loaded = load(DOCS / "clipping.parquet")
-    told = decided_changes([causes("a.parquet", loaded, Options(alpha=1e-9))])
+    told = decided_block([causes("a.parquet", loaded, Options(alpha=1e-9))])
     assert told == "" and len(table([causes("a.parquet", loaded, Options())])) == 3
     with pytest.raises(ValueError, match="zip"):
         blocks(causes("a.parquet", loaded, Options()), [])
