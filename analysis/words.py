@@ -182,8 +182,10 @@ def place(item: Run | Excluded, loaded: Loaded) -> str:
 
 
 def span(values: Iterable[int]) -> str:
-    """The smallest and the largest of some numbers."""
+    """The smallest and the largest of some numbers; empty where there are none."""
     found = sorted(set(values))
+    if not found:
+        return ""
     return " to ".join(map(str, dict.fromkeys((found[0], found[-1]))))
 
 

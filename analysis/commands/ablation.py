@@ -22,6 +22,10 @@ from analysis.verdicts.ablation import ablations
 from harness.record.files import write_text
 
 TABLE = "ablation.csv"
+NOTHING_CHANGED = (
+    "no framework was trained both as it is and with an intervention. "
+    "Train with intervention=none,NAME; parallax interventions lists the names."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,10 +43,7 @@ def run(options: argparse.Namespace) -> int:
     loaded = load_results(options.results)
     found = ablations(loaded, make_options(options))
     if not found:
-        raise CommandError(
-            f"{options.results}: no framework was trained both as it is and with an intervention. "
-            "Train with intervention=none,NAME; parallax interventions lists the names."
-        )
+        raise CommandError(f"{options.results}: {NOTHING_CHANGED}")
     output = options.output or analysis_folder(options.results)
     console = make_console()
     with writing_to(output):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from analysis.commands.ablation import NOTHING_CHANGED
 from analysis.commands.figures import add_interval_argument, add_jobs_argument
 from analysis.commands.report import SETTINGS, given, page_of
 from analysis.commands.shell import (
@@ -25,6 +26,7 @@ from analysis.commands.shell import (
 )
 from analysis.data.grid import Grid, read_grid
 from analysis.data.packed import write_packed
+from analysis.data.runs import Loaded
 from analysis.figures import families, overview
 from analysis.figures.sheet import Sheet, render_all, write_bytes
 from analysis.report.causes import Causes, causes
@@ -87,8 +89,8 @@ def run(options: argparse.Namespace) -> int:
     """Writes everything and says where it is.
 
     Raises:
-        CommandError: The file holds no packed runs, the grid or the README cannot be used, or
-            there is nowhere to write.
+        CommandError: The file holds no packed runs, the grid, a file of causes or the README cannot
+            be used, or there is nowhere to write.
     """
     folder: Path = options.folder
     _check_page(folder / PAGE)
@@ -173,7 +175,8 @@ def prepare(options: argparse.Namespace) -> Publication:
     """Reads and judges what is published, and lists its figures; draws and writes nothing.
 
     Raises:
-        CommandError: The file or one of causes holds no packed runs, or the grid cannot be read.
+        CommandError: The file or one of causes holds no packed runs, causes change nothing or the
+            same twice, or the grid cannot be read.
     """
     source: Path = options.study
     _check_packed(source)
@@ -190,18 +193,31 @@ def prepare(options: argparse.Namespace) -> Publication:
         grid=grid,
         command=_command(options, place),
         folder=options.folder.as_posix(),
-        causes=tuple(_causes(path, settings) for path in options.causes),
+        causes=_causes(options.causes, settings, loaded),
     )
 
 
-def _causes(path: Path, settings: Options) -> Causes:
-    _check_packed(path, "--causes=")
-    found = causes(path.as_posix(), load_results(path), settings)
-    if not found.items:
-        raise CommandError(
-            f"--causes={path}: no framework was trained both as it is and with an intervention."
-        )
-    return found
+def _causes(paths: Sequence[Path], settings: Options, study: Loaded) -> tuple[Causes, ...]:
+    """What files tell of changes.
+
+    Raises:
+        CommandError: A file has nothing to compare, or two have the same setting.
+    """
+    found: list[Causes] = []
+    for path in paths:
+        _check_packed(path, "--causes=")
+        own = causes(path.as_posix(), load_results(path), settings, study)
+        if not own:
+            raise CommandError(f"--causes={path}: {NOTHING_CHANGED}")
+        for one in own:
+            for other in found:
+                if other.key == one.key:
+                    raise CommandError(
+                        f"--causes={path}: {one.where} is in {other.source} too. Tests are "
+                        "corrected within a file: put both into one with parallax add."
+                    )
+        found += own
+    return tuple(found)
 
 
 def _check_packed(path: Path, lead: str = "") -> None:

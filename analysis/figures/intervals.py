@@ -73,11 +73,12 @@ def _sheet(material: Material, study: str, algorithm: str, variant: str) -> Shee
     )
     lines = [line for panel in panels for line in panel.all]
     title = f"Final scores of {label(algorithm)}"
-    diamonds = " Bars across: score read off the original paper." if _any(panels) else ""
+    bars = " Bars across: score read off the original paper, be it after other steps."
     caption = (
         f"{title} ({material.context(study, variant)}). Filled: mean over seeds of the mean "
         f"return of the last evaluation.{_dots(lines)} Lines: {interval_words(material.method)}; "
-        f"an arrow where one goes on. Down: whose hyperparameters.{diamonds} {size_words(lines)}."
+        f"an arrow where one goes on. Down: whose hyperparameters.{bars * _any(panels)} "
+        f"{size_words(lines)}."
     )
     labels = tuple(textwrap.fill(recipe_label(hps), 15) for hps in order)
     name = file_name("intervals", algorithm, *material.suffix(study, variant, algorithm))

@@ -4,189 +4,213 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from tabulate import tabulate
 
-from analysis.data.runs import Loaded
+from analysis.data.runs import Cell, Loaded, Run
 from analysis.figures.ablation import sheet
 from analysis.figures.sheet import Sheet
-from analysis.report.statements import p_text, recipe_words
+from analysis.report.decided import place
+from analysis.report.statements import p_text, plural
 from analysis.stats.paired import Paired
 from analysis.stats.ratio import Ratio
-from analysis.tables.ablation import rows
-from analysis.tables.verdicts import Row
-from analysis.verdicts.ablation import CHANGES, JOINT, Ablation, Effect, ablations
+from analysis.verdicts.ablation import (
+    CHANGES,
+    JOINT,
+    NO_EFFECT,
+    Ablation,
+    Effect,
+    Gap,
+    ablations,
+)
+from analysis.verdicts.groups import Group
 from analysis.verdicts.options import Options
 from analysis.words import label, number, plain
 
 HEADING = "What causes differences, as far as ablations tell"
+ANCHOR = HEADING.lower().replace(",", "").replace(" ", "-")
 BY_ABLATION = "What causes some of the differences, by ablation"
 TERMS = (
-    "One thing is changed in a framework and nothing else, and runs of equal seeds with and "
-    "without the change are compared, by Student's paired test with Holm's correction over the "
-    "changes of a framework's algorithm. Shares of a gap have Fieller's interval. Which changes "
-    "were tried was chosen by hand, from what probes and hyperparameters differ in, after runs of "
-    "the study had been seen, which may be among those compared here; nothing says that no other "
-    "difference matters."
+    "A framework is changed in what is named and in nothing else, and runs of equal seeds with and "
+    "without the change are compared by Student's paired test, with Holm's correction over the "
+    "changes of a framework's algorithm in one file. *No effect* is equivalent within the margin. "
+    "Shares of a gap have Fieller's interval. Beside it stands the p-value by sign flips, which "
+    "assumes no normal distribution and is not corrected. Which changes were tried is a choice "
+    "that nothing here corrects for: where it was made after runs of the study had been seen, and "
+    "these are among the runs compared, effects come out too large on average. No more is said of "
+    "differences that nobody tried."
 )
+
+
+Theirs = Mapping[tuple[str, str, str, str, str, int | None], Run]
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """One change, or several made together, as a page tells it.
+
+    Attributes:
+        parts: Name of each change, and what it is; that is empty where no record tells.
+        effect: On the final return, with its interval.
+        shares: Of the gap to each other framework, with intervals.
+        p: Corrected p-value, and that by sign flips.
+        verdict: Its verdict in words.
+        runs: Runs with it that were requested, completed and used, and pairs of seeds.
+        added_up: What the parts do one by one, added up; empty where that is not known.
+        alone: Of several, whether one does it alone, in words; empty where that is not known.
+    """
+
+    parts: tuple[tuple[str, str], ...]
+    effect: str
+    shares: tuple[str, ...]
+    p: tuple[str, str]
+    verdict: str
+    runs: str
+    added_up: str
+    alone: str
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Causes:
-    """One file of runs with and without changes.
+    """What changes of one framework did in one setting.
 
     Attributes:
         source: The file, as seen from where the command runs.
-        items: What the changes do in each setting.
-        does: What each change is, by its name.
+        item: The verdicts.
+        where: Framework, algorithm, task, recipe and steps.
+        in_study: Whether the study has the setting.
+        base: Runs of the framework as it is, and of others; how many of them the study has.
+        changes: A row for each change.
     """
 
     source: str
-    items: tuple[Ablation, ...]
-    does: Mapping[str, str]
+    item: Ablation
+    where: str
+    in_study: bool
+    base: str
+    changes: tuple[Change, ...]
 
     @property
-    def sheets(self) -> tuple[Sheet, ...]:
-        """A figure for each setting."""
-        return tuple(map(sheet, self.items))
+    def sheet(self) -> Sheet:
+        """The figure of the setting."""
+        return sheet(self.item)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The setting and the framework, whatever the study was called."""
+        return (*_setting(self.item.cell), self.item.framework)
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Heads of the table."""
+        others = (f"share of the gap to {label(gap.other)}" for gap in self.item.gaps)
+        first = ("change", "effect on the final return", *others)
+        return (*first, "corrected p", "p by sign flips", "verdict", "runs")
+
+    @property
+    def texts(self) -> tuple[tuple[str, str], ...]:
+        """What each change is, by its name."""
+        return tuple(sorted({part for change in self.changes for part in change.parts}))
 
 
-@dataclasses.dataclass(frozen=True)
-class Told:
-    """What a page tells of changes in one setting; names of changes stand between backticks.
-
-    Attributes:
-        heading: Framework, algorithm, task and recipe.
-        gaps: How far other frameworks lie from it; empty where there are none.
-        changes: Name of each change, and what it is.
-        heads: Heads of the table.
-        rows: A row for each change, and for each set of them made together.
-    """
-
-    heading: str
-    gaps: str
-    changes: tuple[tuple[str, str], ...]
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-def causes(source: str, loaded: Loaded, options: Options) -> Causes:
-    """What a file of packed runs tells of changes.
+def causes(source: str, loaded: Loaded, options: Options, study: Loaded) -> tuple[Causes, ...]:
+    """What a file of packed runs tells of changes, setting by setting.
 
     Args:
         source: The file, as seen from where the command runs.
         loaded: Its runs.
         options: Level, margin and ranges.
+        study: The runs whose differences are to be explained.
     """
-    does = {
-        name: " ".join(str(change["does"]).split())
-        for run in loaded.runs
-        if run.record
-        for name, change in json.loads(run.record).get("interventions", {}).items()
-    }
-    return Causes(source, ablations(loaded, options), does)
-
-
-def table(found: Sequence[Causes]) -> list[Row]:
-    """A row for each change and other framework."""
-    return [row for one in found for item in one.items for row in rows(item)]
-
-
-def told(one: Causes) -> tuple[Told, ...]:
-    """What a page tells of a file, setting by setting."""
-    return tuple(_told_of(item, one.does) for item in one.items)
-
-
-def blocks(one: Causes, pictures: Sequence[str]) -> list[str]:
-    """The section of one file in Markdown.
-
-    Args:
-        one: The file.
-        pictures: Figure of each setting, in Markdown.
-    """
-    text = []
-    for item, picture in zip(told(one), pictures, strict=True):
-        changes = "\n".join(f"- `{name}`: {plain(does)}" for name, does in item.changes)
-        rows = [[_escaped(value) for value in row] for row in item.rows]
-        table_text = tabulate(rows, item.heads, tablefmt="pipe", disable_numparse=True)
-        text += [f"### {item.heading}", plain(item.gaps), changes, table_text, picture]
-    return [*text, f"From `{one.source}`; `parallax ablation {one.source}` tells the same."]
-
-
-def decided_changes(found: Sequence[Causes]) -> tuple[str, ...]:
-    """Changes that are decided, the largest share of a gap first; names between backticks."""
-    decided = [
-        (item, effect, one.does)
-        for one in found
-        for item in one.items
-        for effect in item.effects
-        if effect.verdict == CHANGES
-    ]
+    found = ablations(loaded, options)
+    cells = [item.cell for item in found]
+    theirs = {(*_setting(run.id.cell), run.id.framework, run.id.seed): run for run in study.runs}
     return tuple(
-        f"{_place(item)}: {_size(effect.result)}{_of_gaps(effect)}, "
-        f"n = {effect.result.n} pairs, with {_parts(effect, does)}"
-        for item, effect, does in sorted(decided, key=lambda found: -_largest(found[1]))
+        Causes(
+            source,
+            item,
+            f"{label(item.framework)}'s {place(item.cell, [item.effects[0].plain], cells)}",
+            any(key[:4] == _setting(item.cell) for key in theirs),
+            _base(item, theirs),
+            tuple(_change(effect, item) for effect in item.effects),
+        )
+        for item in found
     )
 
 
-def decided_block(found: Sequence[Causes]) -> str:
-    """The same as a list in Markdown; empty where there are none."""
-    lines = [f"- {_escaped(text)}" for text in decided_changes(found)]
-    return "\n".join([f"{BY_ABLATION}:", "", *lines]) if lines else ""
+def _setting(cell: Cell) -> tuple[str, str, str, str]:
+    return cell.env, cell.algorithm, cell.hps, cell.variant
 
 
-def _place(item: Ablation) -> str:
-    cell = item.cell
-    return (
-        f"{label(item.framework)}'s {label(cell.algorithm)} on {cell.env} under "
-        f"{recipe_words(cell.hps)}"
-    )
-
-
-def _told_of(item: Ablation, does: Mapping[str, str]) -> Told:
-    gaps = [
-        f"{label(gap.other)} as it is lies {_size(gap.result)} from it (n = {gap.result.n} pairs)"
+def _base(item: Ablation, theirs: Theirs) -> str:
+    own = item.effects[0].plain
+    sizes = f"{own.requested}/{own.completed}/{own.n}"
+    told = [
+        f"As it is: {number(float(own.moments.mean))}, {sizes} runs requested/completed/used"
+        f"{_same(own, theirs)}."
+    ]
+    told += [
+        f"{label(gap.other)} as it is lies {_size(gap.result)} from it, "
+        f"n = {plural(gap.result.n, 'pair')}{_same(gap.group, theirs)}."
         for gap in item.gaps
     ]
-    others = [gap.other for gap in item.gaps]
-    names = {part for effect in item.effects for part in effect.name.split(JOINT)}
-    return Told(
-        _place(item),
-        f"{'; '.join(gaps)}. {item.cell.variant}." if gaps else "",
-        tuple((name, does[name]) for name in sorted(names & does.keys())),
-        (
-            *("change", "effect on the final return"),
-            *(f"share of the gap to {label(other)}" for other in others),
-            *("corrected p", "verdict", "pairs"),
-        ),
-        tuple(_row(effect, others) for effect in item.effects),
+    tests = item.effects[0].family_size
+    return " ".join([*told, f"Tests corrected together: {tests}. {item.cell.variant}."])
+
+
+def _same(group: Group, theirs: Theirs) -> str:
+    """How many runs are those of the study, to the last bit of their evaluations."""
+    count = sum(
+        (other := theirs.get((*_setting(run.id.cell), run.id.framework, run.id.seed))) is not None
+        and np.array_equal(other.results, run.results)
+        for run in group.runs
+    )
+    return f", {count} of them in the study too" if count else ""
+
+
+def _change(effect: Effect, item: Ablation) -> Change:
+    names = effect.name.split(JOINT)
+    total = item.sum_of(effect) if len(names) > 1 else None
+    return Change(
+        tuple((name, _does(name, effect)) for name in names),
+        _size(effect.result),
+        tuple(_share(effect.shares.get(gap.other), effect) for gap in item.gaps),
+        (_p(effect.p_holm), _p(effect.p_flips)),
+        _verdict(effect),
+        f"{effect.changed.requested}/{effect.changed.completed}/{effect.changed.n}, "
+        f"{plural(effect.result.n, 'pair')}",
+        "" if total is None else f"{total:+.4g}",
+        _alone(names, item) if len(names) > 1 else "",
     )
 
 
-def _row(effect: Effect, others: Sequence[str]) -> tuple[str, ...]:
-    return (
-        *(_name(effect), _size(effect.result)),
-        *(_share(effect.shares.get(other)) for other in others),
-        p_text(effect.p_holm).removeprefix("p = ").removeprefix("p "),
-        effect.verdict,
-        f"{effect.result.n} of {effect.changed.requested}",
-    )
+def _alone(names: Sequence[str], item: Ablation) -> str:
+    known = {single.name: single.verdict for single in item.singles}
+    if not all(name in known for name in names):
+        return ""
+    decided = sum(known[name] == CHANGES for name in names)
+    return f", of which {decided or 'none'} {'is' if decided < 2 else 'are'} decided alone"
 
 
-def _escaped(text: str) -> str:
-    """Text for Markdown, in which only what stands between backticks is a mark."""
-    parts = text.split("`")
-    return "`".join(part if i % 2 else plain(part) for i, part in enumerate(parts))
+def _does(name: str, effect: Effect) -> str:
+    """What a change is, by the record of the first run with it; empty where none tells."""
+    for run in effect.changed.runs:
+        told = json.loads(run.record or "{}").get("interventions", {}).get(name)
+        if told:
+            return " ".join(str(told["does"]).split())
+    return ""
 
 
-def _name(effect: Effect) -> str:
-    parts = effect.name.split(JOINT)
-    together = ", together" if len(parts) > 1 else ""
-    return ", ".join(f"`{part}`" for part in parts) + together
+def _verdict(effect: Effect) -> str:
+    if effect.result.low == effect.result.high == 0:
+        return "never came to bear"
+    if effect.verdict == NO_EFFECT:
+        return f"{NO_EFFECT} beyond {number(effect.pair.margin.size)}"
+    return effect.verdict
 
 
-def _parts(effect: Effect, does: Mapping[str, str]) -> str:
-    parts = effect.name.split(JOINT)
-    return " ".join(f"`{part}`: {does[part]}" for part in parts if part in does)
+def _p(value: float) -> str:
+    return p_text(value).removeprefix("p = ").removeprefix("p ")
 
 
 def _size(result: Paired) -> str:
@@ -195,20 +219,101 @@ def _size(result: Paired) -> str:
     return f"{sign}{number(result.difference)}{ends}"
 
 
-def _share(share: Ratio | None) -> str:
+def _share(share: Ratio | None, effect: Effect) -> str:
     if share is None or not share.is_bounded:
         return "cannot be told"
-    return f"{share.share:.0%} [{share.low:.0%}, {share.high:.0%}]"
+    fewer = f", {plural(share.n, 'pair')}" if share.n != effect.result.n else ""
+    return f"{share.share:.0%} [{share.low:.0%}, {share.high:.0%}]{fewer}"
 
 
-def _of_gaps(effect: Effect) -> str:
-    shares = [
-        f"{_share(share)} of the gap to {label(other)}"
-        for other, share in effect.shares.items()
-        if share.is_bounded
+def explaining(found: Sequence[Causes]) -> tuple[tuple[str, Change], ...]:
+    """Changes that explain a part of a gap in the study, the largest share first.
+
+    That is, their effect is decided and the whole interval of its share is above 0.
+
+    Args:
+        found: All settings.
+
+    Returns:
+        What each does in words, and the change.
+    """
+    decided = [
+        (share.share, one.where, effect, gap, change)
+        for one in found
+        if one.in_study
+        for effect, change in zip(one.item.effects, one.changes, strict=True)
+        for gap in one.item.gaps
+        if effect.verdict == CHANGES
+        and (share := effect.shares.get(gap.other)) is not None
+        and share.is_bounded
+        and share.low > 0
     ]
-    return "".join(f", {text}" for text in shares)
+    return tuple(
+        (_sentence(where, effect, gap, change), change)
+        for _, where, effect, gap, change in sorted(decided, key=lambda item: -item[0])
+    )
 
 
-def _largest(effect: Effect) -> float:
-    return max((share.share for share in effect.shares.values() if share.is_bounded), default=0.0)
+def _sentence(where: str, effect: Effect, gap: Gap, change: Change) -> str:
+    share = _share(effect.shares[gap.other], effect)
+    return (
+        f"{where}: final return {change.effect}, which is {share} of the gap of "
+        f"{number(gap.result.difference)} to {label(gap.other)}, "
+        f"n = {plural(effect.result.n, 'pair')}, corrected {p_text(effect.p_holm)}, with"
+    )
+
+
+def explained(found: Sequence[Causes], page: str = "") -> str:
+    """These changes as a list in Markdown; empty where there are none.
+
+    Args:
+        found: All settings.
+        page: Address of the page that has the section; empty on the page itself.
+    """
+    lines = [
+        f"- {plain(words)} {' and '.join(f'`{name}`' for name, _ in change.parts)}"
+        f"{' together' if len(change.parts) > 1 else ''}{change.alone}. "
+        f"{_told(change.parts)}".rstrip()
+        for words, change in explaining(found)
+    ]
+    head = f"{BY_ABLATION} ([how, with which runs, and what was tried in vain]({page}#{ANCHOR})):"
+    return "\n".join([head, "", *lines]) if lines else ""
+
+
+def _told(parts: Sequence[tuple[str, str]]) -> str:
+    lead = len(parts) > 1
+    return " ".join((f"`{name}`: " if lead else "") + plain(does) for name, does in parts if does)
+
+
+def blocks(one: Causes, picture: Sequence[str]) -> list[str]:
+    """The section of one setting in Markdown.
+
+    Args:
+        one: The setting.
+        picture: Its figure and caption, in Markdown.
+    """
+    told = "\n".join(f"- `{name}`: {plain(does)}" for name, does in one.texts if does)
+    rows = [[_names(change), *map(plain, values(change))] for change in one.changes]
+    table = tabulate(rows, one.heads, tablefmt="pipe", disable_numparse=True)
+    strange = "" if one.in_study else "The study has no runs in this setting."
+    source = f"From `{one.source}`, which `parallax ablation` reads too."
+    return [f"### {one.where}", strange, plain(one.base), told, table, *picture, source]
+
+
+def values(change: Change) -> tuple[str, ...]:
+    """A row of the table, without the names."""
+    return (change.effect, *change.shares, *change.p, change.verdict, change.runs)
+
+
+def _names(change: Change) -> str:
+    names = ", ".join(f"`{name}`" for name, _ in change.parts)
+    return names + after_names(change)
+
+
+def after_names(change: Change) -> str:
+    """What stands behind the names of changes that were made together."""
+    if len(change.parts) == 1:
+        return ""
+    return ", together" + (
+        f" (one by one they add up to {change.added_up})" if change.added_up else ""
+    )

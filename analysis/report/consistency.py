@@ -34,7 +34,7 @@ from analysis.verdicts.defaults import members
 from analysis.verdicts.groups import Group
 from analysis.verdicts.options import Options
 from analysis.verdicts.study import StudyVerdicts
-from analysis.words import label, number, seeds_words
+from analysis.words import MISSING, label, number, seeds_words
 
 _ORDER = (DIFFERENT, EQUIVALENT, UNDECIDED)
 
@@ -124,7 +124,8 @@ def _learned(own: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
     cells = {item.cell for item in own}
     groups = [group for cell in cells for group in members(cell, verdicts.groups)]
     found = [item for item in verdicts.learning if item.group in groups]
-    return f" Means above random actions: {learned.counted(found)}." if found else ""
+    above = learned.counted(found)
+    return f" Means above random actions: {above}." if above != MISSING else ""
 
 
 def _headline(items: Sequence[PairVerdict], options: Options) -> str:

@@ -48,7 +48,8 @@ def counts_in_words(loaded: Loaded, grid: Grid | None) -> str:
         return f"{text}: all {asked:,} that {place} asks for have been requested."
     return (
         f"{text}. **This is a part of the study:** {len(made):,} of the {asked:,} runs that "
-        f"{place} asks for have been requested so far."
+        f"{place} asks for have been requested so far. Verdicts are those of this look: they are "
+        "not corrected for several, and families of tests grow with the study."
     )
 
 
@@ -117,7 +118,7 @@ def made_with(loaded: Loaded) -> list[str]:
     blocks = []
     if provenance.timed:
         timed = plural(provenance.timed, "run")
-        blocks.append(f"They took {provenance.hours:.1f} core-hours, by the {timed} that tell.")
+        blocks.append(f"{timed} took {provenance.hours:.1f} core-hours.")
     if rows:
         heads = ["made with", "version", "runs"]
         blocks.append(tabulate(rows, heads, tablefmt="pipe", disable_numparse=True))

@@ -35,7 +35,7 @@ from analysis.verdicts.ranking import (
 from analysis.verdicts.ranking import UNDECIDED as OPEN
 from analysis.verdicts.reproduction import ReproductionVerdict
 from analysis.verdicts.study import StudyVerdicts
-from analysis.words import label, number, order_words, own_parts, span
+from analysis.words import label, number, order_words, own_parts, plain, seeds_words, span
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,8 @@ def settings(verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]) -> tuple[Sec
         groups = members(cell, verdicts.groups)
         heading = place(cell, groups, cells)
         found = _learning(cell, verdicts)
-        sections.append(Section(heading, _setting(own, groups, found, verdicts.options)))
+        blocks = _setting(own, groups, found, verdicts.options)
+        sections.append(Section(heading, (*blocks, _every_pair(own))))
     return tuple(sections)
 
 
@@ -103,6 +104,25 @@ def summary(verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]) -> str:
     heads = ["algorithm", "task", "hyperparameters", "n", "above random actions", "pairs"]
     heads += [DIFFERENT, EQUIVALENT, UNDECIDED]
     return tabulate(rows, heads, tablefmt="pipe", disable_numparse=True)
+
+
+def existence(verdicts: StudyVerdicts) -> str:
+    """Whether frameworks differ at all, be it that no pair can be named, for each algorithm."""
+    known = [item for item in verdicts.existence if item.count.tests]
+    if not known:
+        return ""
+    several = len({item.variant for item in known}) > len({item.algorithm for item in known})
+    lines = [
+        f"- {label(item.algorithm)}{f' ({plain(item.variant)})' * several}: {item.verdict}; "
+        f"{item.count.observed} of {plural(item.count.tests, 'pair')} significant one by one, "
+        f"{item.count.mean:.1f} on average if nothing differed, {plain(p_text(item.count.p))}."
+        for item in known
+    ]
+    lead = (
+        "Do frameworks differ at all, be it that no pair can be named? Pairs of all tasks and "
+        "recipes above, against studies made up of the same scores in which nothing differs:"
+    )
+    return "\n".join([lead, "", *lines])
 
 
 def main_pairs(verdicts: StudyVerdicts) -> tuple[PairVerdict, ...]:
@@ -180,6 +200,27 @@ def pair_in_words(item: PairVerdict) -> str:
     return f"{text}, corrected {p_text(item.p_holm)}"
 
 
+def _every_pair(pairs: Sequence[PairVerdict]) -> str:
+    """A table of all pairs, folded."""
+    rows = [
+        [
+            f"{label(item.first.framework)} less {label(item.second.framework)}",
+            number(item.difference),
+            f"\\[{number(item.low)}, {number(item.high)}]",
+            f"{item.first.n} and {item.second.n}",
+            plain(p_text(item.p_holm).removeprefix("p = ").removeprefix("p ")),
+            item.verdict,
+            plain(seeds_words(item.seeds_needed)) if item.verdict == UNDECIDED else "",
+        ]
+        for item in pairs
+    ]
+    heads = ["pair", "difference", "95% interval", "n", "corrected p", "verdict"]
+    heads.append("seeds needed")
+    table = tabulate(rows, heads, tablefmt="pipe", disable_numparse=True)
+    lead = f"<summary>All {plural(len(pairs), 'pair')}</summary>"
+    return f"<details>{lead}\n\n{table}\n\n</details>"
+
+
 def _undecided(items: Sequence[PairVerdict], total: int, options: Options) -> str:
     if not items:
         return f"Undecided: none of {plural(total, 'pair')}."
@@ -236,18 +277,25 @@ def unranked(verdicts: StudyVerdicts) -> str:
     )
 
 
+_HOLDS = {
+    PRESERVED: "The ranking holds",
+    MAGNITUDE: "No reversal is shown, but distances differ",
+    NOT_PRESERVED: "The ranking does not hold",
+    OPEN: "Whether the ranking holds is undecided",
+}
+
+
 def _ranking(item: RankingVerdict) -> tuple[str, ...]:
     counts = verdict_counts(
         [pair.verdict for pair in item.pairs], (PRESERVED, MAGNITUDE, NOT_PRESERVED, OPEN)
     )
     groups = [group for ranked in item.rankings for group in ranked.groups]
-    words = "does not hold" if item.verdict == NOT_PRESERVED else "holds"
-    if item.verdict in (OPEN, MAGNITUDE):
-        words = "is undecided" if item.verdict == OPEN else "holds, its distances do not"
+    alike = sum(pair.tau_b_means == 1 for pair in item.pairs)
     text = (
-        f"The ranking {words}, by the worst of {plural(len(item.pairs), 'pair')} of frameworks: "
-        f"{counts}; n = {span(group.n for group in groups)} runs per mean. Probability that no two "
-        f"means are in opposite orders: {order_words(item.same_order, item.chance)}."
+        f"{_HOLDS[item.verdict]}, by the worst of {plural(len(item.pairs), 'pair')} of frameworks: "
+        f"{counts}; means alone are in the same order in {alike}; "
+        f"n = {span(group.n for group in groups)} runs per mean. Probability that no two means "
+        f"are in opposite orders: {order_words(item.same_order, item.chance)}."
     )
     two = list(itertools.combinations(range(len(item.algorithms)), 2))
     heads = [f"{label(item.algorithms[i])} less {label(item.algorithms[j])}" for i, j in two]

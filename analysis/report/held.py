@@ -10,25 +10,35 @@ from tabulate import tabulate
 from analysis.data.runs import Run
 from analysis.report.statements import plural, recipe_words
 from analysis.verdicts.defaults import as_they_come
-from analysis.words import OWN, label, plain
+from analysis.words import OWN, label, plain, span
 
 WHERE = "What is held alike, and what is not"
 ANCHOR = WHERE.lower().replace(",", "").replace(" ", "-")
 Values = dict[str, dict[str, list[str]]]
+Setting = tuple[str, str, str]  # algorithm, recipe, variant
+_COUNTS = {
+    "gradient_steps": "gradient steps made",
+    "policy_updates": "of the policy",
+    "target_updates": "updates of the target",
+}
 
 
-def what_differs(runs: Sequence[Run]) -> str:
-    """A sentence about what differs between the runs of a setting."""
+def what_differs(runs: Sequence[Run], has_causes: bool) -> str:
+    """A sentence about what differs between the runs of a setting.
+
+    Args:
+        runs: All runs.
+        has_causes: Whether ablations are told of that explain something.
+    """
     own = "the framework and the seed"
     if unlike_in_words(runs):
         own = (
-            "the framework, what not every framework exposes, which is each one's own default "
-            f"([listed](#{ANCHOR})), and the seed"
+            "the framework, those hyperparameters that not every framework exposes, which stay at "
+            f"each one's default ([listed](#{ANCHOR})), and the seed"
         )
-    return (
-        f"What differs between the runs of a setting is {own}; nothing here says what in a "
-        "framework makes a difference."
-    )
+    silent = "comparisons alone do not say what in a framework makes a difference"
+    but = ", only the ablations below do, for some" if has_causes else ""
+    return f"What differs between the runs of a setting is {own}; {silent}{but}."
 
 
 def unlike_in_words(runs: Sequence[Run]) -> str:
@@ -41,9 +51,18 @@ def unlike_in_words(runs: Sequence[Run]) -> str:
     if not counts:
         return ""
     return (
-        "Hyperparameters that not every framework exposes are each one's own default: "
+        "Hyperparameters that not every framework exposes stay at each one's default: "
         f"{', '.join(counts)}."
     )
+
+
+def between(first: Sequence[Run], second: Sequence[Run]) -> str:
+    """Which hyperparameters differ between two frameworks, in words; empty where none does."""
+    of: Values = {}
+    for run in (*first, *second):
+        _add(of, run)
+    fields = ", ".join(f"`{field}`" for field in _unlike(of))
+    return f"; {len(_unlike(of))} of {len(of)} hyperparameters differ ({fields})" if fields else ""
 
 
 def set_for_all(runs: Sequence[Run]) -> str:
@@ -57,7 +76,7 @@ def set_for_all(runs: Sequence[Run]) -> str:
 def held_alike(runs: Sequence[Run]) -> list[str]:
     """For each algorithm and set of hyperparameters what differs, as tables."""
     blocks = []
-    settings = _settings(runs)
+    settings, made = _settings(runs), _made(runs)
     named = collections.Counter((algorithm, hps) for algorithm, hps, _ in settings)
     for (algorithm, hps, variant), of in settings.items():
         unlike = _unlike(of)
@@ -67,32 +86,55 @@ def held_alike(runs: Sequence[Run]) -> list[str]:
         alike = ", ".join(f"`{field}`" for field in of if field not in unlike)
         count = plural(len(frameworks), "framework")
         blocks.append(f"{name}, {count}: {len(of) - len(unlike)} of {len(of)} alike: {alike}.")
-        if unlike:
-            rows = [
-                [f"`{field}`", *(plain(" or ".join(values.get(f, ["-"]))) for f in frameworks)]
-                for field, values in unlike.items()
-            ]
+        rows = [
+            [f"`{field}`", *(plain(" or ".join(values.get(f, ["-"]))) for f in frameworks)]
+            for field, values in unlike.items()
+        ]
+        counted = made.get((algorithm, hps, variant), {})
+        rows += [
+            [name, *(span(values.get(f, [])) or "-" for f in frameworks)]
+            for name, values in counted.items()
+            if len({tuple(sorted(set(told))) for told in values.values()}) > 1
+        ]
+        if rows:
             heads = ["each one's own", *map(label, frameworks)]
             blocks.append(tabulate(rows, heads, tablefmt="pipe", disable_numparse=True))
     return blocks
 
 
-def _settings(runs: Sequence[Run]) -> dict[tuple[str, str, str], Values]:
+def _made(runs: Sequence[Run]) -> dict[Setting, dict[str, dict[str, list[int]]]]:
+    """By setting, what was counted and framework: how often each run did it."""
+    found: dict[Setting, dict[str, dict[str, list[int]]]] = {}
+    for run in runs:
+        cell, name = run.id.cell, run.id.framework
+        told = json.loads(run.record or "{}").get("cadence") or {}
+        for hps in {cell.hps, as_they_come(cell, name).hps}:
+            of = found.setdefault((cell.algorithm, hps, cell.variant), {})
+            for key, words in _COUNTS.items():
+                if told.get(key):
+                    of.setdefault(words, {}).setdefault(name, []).append(told[key])
+    return found
+
+
+def _settings(runs: Sequence[Run]) -> dict[Setting, Values]:
     """By algorithm, recipe and variant: field, framework, and all values that it was held to.
 
     Only where there are several frameworks; each one's own defaults are a recipe too.
     """
-    found: dict[tuple[str, str, str], Values] = {}
+    found: dict[Setting, Values] = {}
     for run in sorted(runs, key=lambda run: (run.id.cell, run.id.framework)):
         cell = run.id.cell
         for hps in {cell.hps, as_they_come(cell, run.id.framework).hps}:
-            of = found.setdefault((cell.algorithm, hps, cell.variant), {})
-            for field, value in run.held.items():
-                values = of.setdefault(field, {}).setdefault(run.id.framework, [])
-                if _text(value) not in values:
-                    values.append(_text(value))
+            _add(found.setdefault((cell.algorithm, hps, cell.variant), {}), run)
     order = sorted(found, key=lambda key: (key[0], key[1] == OWN, key))
     return {key: found[key] for key in order if len(_frameworks(found[key])) > 1}
+
+
+def _add(of: Values, run: Run) -> None:
+    for field, value in run.held.items():
+        values = of.setdefault(field, {}).setdefault(run.id.framework, [])
+        if _text(value) not in values:
+            values.append(_text(value))
 
 
 def _frameworks(of: Values) -> list[str]:

@@ -26,10 +26,10 @@ def in_words(items: Sequence[Learning], pairs: Sequence[PairVerdict]) -> str:
     """
     if not items:
         return ""
-    row = items[0].random
+    row, above = items[0].random, counted(items)
     found = [
-        f"Random actions have {number(row.mean)} ({row.trials} episodes). Above them: "
-        f"{_above(items) or 'none'} of {plural(len(items), 'framework')} with a run."
+        f"Random actions have {number(row.mean)} ({row.trials} episodes)."
+        + (f" {above} tested frameworks are above them." if above != MISSING else "")
     ]
     found += [
         "\n".join(f"- {lead}: {_apart(item)}." for item in items if item.verdict == verdict)

@@ -159,7 +159,7 @@ def gather_content(
     verdicts, loaded = material.verdicts, material.loaded
     links = make_links(verdicts, page_folder)
     found = families.sheets(material, [])
-    drawn = found | {"causes": [sheet for one in causes for sheet in one.sheets]}
+    drawn = found | {"causes": [one.sheet for one in causes]}
     names = sorted({cell.study for cell in loaded.cells})
     of_verdicts = (
         *(reproduction_table, consistency_table, defaults_table, ranking_table),

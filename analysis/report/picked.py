@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from analysis.data.runs import Cell
-from analysis.report import learned
+from analysis.report import held, learned
 from analysis.report.decided import main_pairs, pair_in_words, place, sizes_in_words
 from analysis.report.statements import plural
 from analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, UNDECIDED, PairVerdict
@@ -12,8 +12,10 @@ from analysis.verdicts.study import StudyVerdicts
 RULE = (
     "They are picked by a rule: of all pairs of frameworks in one setting, the largest difference "
     "that is decided; the pair whose interval stays closest to 0, of those that are equivalent if "
-    "there are any; and of the undecided pairs, that with the widest interval. What is large, "
-    "close or wide is told in margins of equivalence, so that tasks can be compared."
+    "there are any, and of two that are above random actions if there are any; and of the "
+    "undecided pairs, that with the widest interval. What is large, close or wide is told in "
+    "margins of equivalence, which are shares of different things where nothing is published and "
+    "no range was given."
 )
 
 Finding = tuple[str, PairVerdict | None]  # how its sentence begins, and what it is about
@@ -48,11 +50,18 @@ def _largest(pairs: Sequence[PairVerdict]) -> Finding:
 
 def _closest(pairs: Sequence[PairVerdict], verdicts: StudyVerdicts) -> Finding:
     own = [item for item in pairs if item.verdict == EQUIVALENT]
-    found = min(own or pairs, key=lambda item: _margins(item, max(abs(item.low), abs(item.high))))
+    better = [item for item in own or pairs if not learned.remark(item, verdicts.learning)]
+    found = min(
+        better or own or pairs,
+        key=lambda item: _margins(item, max(abs(item.low), abs(item.high))),
+    )
     share = f"{verdicts.options.margin_share:.0%}"
     if own:
         return f"{len(own)} of {_pairs(pairs)} are equivalent within {share}, the closest", found
-    return f"None of {_pairs(pairs)} is shown to be equivalent within {share}; the closest", found
+    blind = sum(not item.range.known for item in pairs)
+    but = f" ({blind} cannot be, since no range is known)" if blind else ""
+    head = f"None of {_pairs(pairs)} is shown to be equivalent within {share}{but}; the closest"
+    return head, found
 
 
 def _widest(pairs: Sequence[PairVerdict]) -> Finding:
@@ -73,4 +82,5 @@ def _margins(item: PairVerdict, value: float) -> float:
 
 def _sentence(item: PairVerdict, cells: Sequence[Cell], verdicts: StudyVerdicts) -> str:
     where = place(item.cell, [item.first, item.second], cells)
-    return f"{where}: {pair_in_words(item)}{learned.remark(item, verdicts.learning)}."
+    unlike = held.between(item.first.runs, item.second.runs)
+    return f"{where}: {pair_in_words(item)}{learned.remark(item, verdicts.learning)}{unlike}."

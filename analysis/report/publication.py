@@ -14,6 +14,7 @@ from analysis.figures.sheet import Sheet
 from analysis.report import causes, counted, decided, held, picked
 from analysis.report.causes import Causes
 from analysis.report.decided import Section
+from analysis.tables.ablation import rows
 from analysis.tables.scores import score_tables, to_csv, to_markdown
 from analysis.tables.verdicts import to_csv as rows_to_csv
 from analysis.tables.verdicts import verdict_tables
@@ -64,7 +65,7 @@ class Publication:
     @property
     def all_sheets(self) -> tuple[Sheet, ...]:
         """Every figure that is drawn."""
-        return (*self.sheets, *(sheet for one in self.causes for sheet in one.sheets))
+        return (*self.sheets, *(one.sheet for one in self.causes))
 
     def named(self, name: str) -> tuple[Sheet, ...]:
         """The figure of this name, if there is one."""
@@ -77,7 +78,7 @@ def texts(study: Publication) -> dict[str, str]:
     scores = score_tables(verdicts, study.material.method)
     tables = {f"{table.name}.csv": to_csv(table) for table in scores}
     tables |= {name: rows_to_csv(rows) for name, rows in verdict_tables(verdicts).items()}
-    tables["causes.csv"] = rows_to_csv(causes.table(study.causes))
+    tables["causes.csv"] = rows_to_csv([row for one in study.causes for row in rows(one.item)])
     tables["runs.csv"] = rows_to_csv(counted.counts(loaded, study.grid))
     found = {f"{TABLES}/{name}": ten_digits(text) for name, text in tables.items() if text}
     return found | {PAGE: page(study)}
@@ -97,14 +98,15 @@ def page(study: Publication) -> str:
         f"# {study.title}",
         counted.counts_in_words(loaded, study.grid),
         "Compared are final scores: the mean return over the episodes of the last evaluation. "
-        + held.what_differs(loaded.runs),
+        + held.what_differs(loaded.runs, causes.explained(study.causes) != ""),
         *_numbered(findings),
         picked.RULE if findings else "",
-        causes.decided_block(study.causes),
+        causes.explained(study.causes),
         *_pictures(study.named(NAME)),
         "## What is decided, setting by setting",
         _terms(study),
         decided.summary(verdicts, same),
+        decided.existence(verdicts),
         *_sections(
             decided.settings(verdicts, same), "No two frameworks have a run in one setting."
         ),
@@ -148,7 +150,7 @@ def section(study: Publication, up: str) -> str:
             *(_image(sheet, f"{up}/{FIGURES}") for sheet in study.named(NAME)),
             *_numbered(findings),
             picked.RULE if findings else "",
-            causes.decided_block(study.causes),
+            causes.explained(study.causes, f"{up}/{PAGE}"),
             f"[The page]({up}/{PAGE}) has all pairs, tables and figures, and the commands that "
             f"make runs and page again; [{study.file}]({up}/{study.file}) has the runs.",
         ]
@@ -177,11 +179,14 @@ def _terms(study: Publication) -> str:
         f"*Different*: at {options.alpha:.0%} by Welch's test after Holm's correction over "
         f"{_FAMILIES[options.family]}, and by a permutation test. *Equivalent*: shown to be within "
         f"{options.margin_words}, even if runs that were not seen fail as often as these leave "
-        "possible; where nothing is published, within that share of the compared means or of a "
-        "range that was given. *Undecided* is neither. Intervals are Welch's, one by one: with the "
-        "correction a pair may be undecided though its interval leaves 0 out. n is the number of "
-        "runs used per framework. *Above random actions*: by Welch's test too, one by one, against "
-        f"episodes of actions drawn at random. All pairs and numbers are in [{TABLES}/]({TABLES}/)."
+        "possible; where nothing is published, within that share of a range that was given, or "
+        "else of the compared means. *Undecided* is neither; the seeds needed are those of each "
+        f"that would decide with {options.power:.0%} power, if the measured values were the true "
+        "ones. Intervals are Welch's, one by one: with the correction, or with fewer than four "
+        "runs each, by which no permutation test can be significant, a pair may be undecided "
+        "though its interval leaves 0 out. n is the number of runs used per framework. *Above "
+        "random actions*: by Welch's test too, one by one, against episodes of actions drawn at "
+        f"random. All pairs and numbers are in [{TABLES}/]({TABLES}/)."
     )
 
 
@@ -207,11 +212,7 @@ def _as_they_come(study: Publication, own: Sequence[PairVerdict]) -> list[str]:
 def _causes(study: Publication) -> list[str]:
     if not study.causes:
         return []
-    found = [
-        block
-        for one in study.causes
-        for block in causes.blocks(one, [_image(sheet, FIGURES) for sheet in one.sheets])
-    ]
+    found = [block for one in study.causes for block in causes.blocks(one, _pictures([one.sheet]))]
     return [f"## {causes.HEADING}", causes.TERMS, *found]
 
 

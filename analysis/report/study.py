@@ -10,7 +10,7 @@ from pathlib import Path
 
 from analysis.data.runs import Excluded, Loaded, Run, absent_runs
 from analysis.report.links import Links
-from analysis.words import recipes
+from analysis.words import label, recipes
 from harness.record import run_json
 
 
@@ -166,6 +166,10 @@ def _facts(found: run_json.Provenance, framework: str) -> list[tuple[str, str]]:
     )
     told = [*own, *(name for name in PACKAGES if name in found.packages)]
     facts = [(name, found.packages[name]) for name in told]
+    facts += [
+        (f"{label(framework)}'s {name}", f"sha256 {digest[:12]}")
+        for name, digest in sorted(found.sources.items())
+    ]
     if found.adapter.files:
         facts.append((f"adapter of {framework}", _code(found.adapter)))
     for value, name in (

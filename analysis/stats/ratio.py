@@ -47,7 +47,7 @@ def ratio_of_means(first: Floats, second: Floats, level: float = 0.95) -> Ratio:
     share = above / below if below else math.nan
     if n < 3:
         return Ratio(n, share, math.nan, math.nan)
-    (v11, v12), (_, v22) = np.cov(first, second, ddof=1) / n
+    (v11, v12), (_, v22) = (np.cov(first, second, ddof=1) / n).tolist()
     t2 = float(stats.t.ppf((1 + level) / 2, n - 1)) ** 2
     # (above - r below)^2 = t^2 (v11 - 2 r v12 + r^2 v22), as a r^2 - 2 b r + c = 0.
     a, b, c = below**2 - t2 * v22, above * below - t2 * v12, above**2 - t2 * v11

@@ -288,7 +288,7 @@ def _names(pairs: Sequence[tuple[str, str]]) -> str:
 
 def _plain(value: object) -> object:
     if isinstance(value, float):
-        return "" if value != value else repr(value)
+        return "" if value != value else repr(float(value))  # NumPy's own repr is no number
     return value
 
 

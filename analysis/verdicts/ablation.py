@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from analysis.data.runs import Cell, Excluded, Loaded, Run
-from analysis.stats.paired import Paired, paired
+from analysis.stats.moments import Floats
+from analysis.stats.paired import Paired, paired, sign_flips
 from analysis.stats.pairwise import holm
 from analysis.stats.ratio import Ratio, ratio_of_means
 from analysis.verdicts.consistency import EQUIVALENT, PairVerdict, judge_family
@@ -30,11 +31,13 @@ class Gap:
         other: The other framework.
         result: Its return less that of the framework as it is, over the seeds of both.
         seeds: These seeds.
+        group: Runs of the other framework as it is.
     """
 
     other: str
     result: Paired
     seeds: tuple[int, ...]
+    group: Group
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -53,6 +56,7 @@ class Effect:
             `undecided`, or `too few pairs`.
         pair: The same two as a verdict that does not pair, with margin and failed runs.
         shares: By the other framework: which part of the gap to it the effect is.
+        p_flips: p-value of the same by flipping signs, not corrected.
     """
 
     name: str
@@ -65,6 +69,7 @@ class Effect:
     verdict: str
     pair: PairVerdict
     shares: Mapping[str, Ratio]
+    p_flips: float
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -179,6 +184,7 @@ def _family(
                     for other, group in _others(groups, *place).items()
                     if (share := _share(changed, plain, group)) is not None
                 },
+                p_flips=_flips(seeds, changed, plain, options),
             )
         )
     return [
@@ -186,7 +192,7 @@ def _family(
             cell,
             framework,
             tuple(
-                Gap(other, *_paired(group, members[0].plain)[::-1])
+                Gap(other, *_paired(group, members[0].plain)[::-1], group)
                 for other, group in _others(groups, cell, framework).items()
                 if _paired(group, members[0].plain)[0]
             ),
@@ -223,15 +229,25 @@ def _paired(first: Group, second: Group) -> tuple[tuple[int, ...], Paired]:
     seeds = tuple(sorted(one.keys() & two.keys()))
     if not seeds:
         return (), Paired(0, math.nan, *[math.nan] * 4)
-    return seeds, paired(np.array([one[s] for s in seeds]), np.array([two[s] for s in seeds]))
+    a, b = _scores(seeds, first, second)
+    return seeds, paired(a, b)
+
+
+def _flips(seeds: Sequence[int], changed: Group, plain: Group, options: Options) -> float:
+    first, second = _scores(seeds, changed, plain)
+    return sign_flips(first, second, np.random.default_rng(options.seed))
+
+
+def _scores(seeds: Sequence[int], *groups: Group) -> list[Floats]:
+    return [np.array([found[seed] for seed in seeds]) for found in map(_by_seed, groups)]
 
 
 def _share(changed: Group, plain: Group, other: Group) -> Ratio | None:
-    scores = [_by_seed(group) for group in (changed, plain, other)]
-    seeds = sorted(set.intersection(*map(set, scores)))
+    groups = changed, plain, other
+    seeds = sorted(set.intersection(*(set(_by_seed(group)) for group in groups)))
     if not seeds:
         return None
-    a, b, c = (np.array([found[seed] for seed in seeds]) for found in scores)
+    a, b, c = _scores(seeds, *groups)
     return ratio_of_means(a - b, c - b)
 
 

@@ -60,7 +60,7 @@ def test_a_section_tells_of_them_and_of_who_is_above_random_actions(material):
     text = "\n".join(section.blocks)
     assert section.heading.startswith("PPO on Pendulum-v1 under each framework's own defaults")
     assert "3 frameworks, runs requested/completed/used: 5/5/5 of each." in text
-    assert "Random actions have -1225 (300 episodes). Above them: 2 of 3 frameworks" in text
+    assert "Random actions have -1225 (300 episodes). 2 of 3 tested frameworks are above" in text
     assert "- Neither above nor below: CleanRL (-12" in text and "n = 5." in text
     assert "| 2 of 3 " in decided.summary(verdicts, decided.default_pairs(verdicts))
 

@@ -1,6 +1,8 @@
 """A page tells what ablations found, out of their files."""
 
 import csv
+import dataclasses
+import json
 import shutil
 from pathlib import Path
 
@@ -8,7 +10,8 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.data.load import load
-from analysis.report.causes import blocks, causes, decided_block, table
+from analysis.data.runs import Loaded
+from analysis.report.causes import blocks, causes, explained, explaining
 from analysis.verdicts.options import Options
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -26,49 +29,109 @@ def published(tmp_path_factory):
     return root / "docs/mine"
 
 
+@pytest.fixture(scope="module")
+def target():
+    """Runs of DQN as it is, with another interval of the target, and of CleanRL."""
+    return load(DOCS / "target.parquet")
+
+
+def only(loaded, keep):
+    """Some of the runs."""
+    return dataclasses.replace(loaded, runs=tuple(run for run in loaded.runs if keep(run)))
+
+
+def told(loaded: Loaded, study: Loaded | None = None, options: Options | None = None):
+    return causes("a.parquet", loaded, options or Options(), study or loaded)
+
+
 def test_effects_stand_on_the_page_with_share_interval_and_pairs(published):
     text = (published / "README.md").read_text()
     rows = list(csv.DictReader((published / "tables/causes.csv").open()))
     (both,) = [row for row in rows if "+" in row["intervention"]]
     assert both["verdict"] == "changes" and both["pairs"] == "10"
     effect, share = float(both["effect"]), float(both["share"])
+    assert float(both["share_low"]) < share < float(both["share_high"])  # numbers, not their names
     (line,) = [
         line for line in text.splitlines() if line.startswith("| `networks-clipped-apart`, ")
     ]
-    assert f"+{effect:.1f} \\[" in line and f"{share:.0%} \\[" in line and "10 of 10" in line
+    assert f"+{effect:.1f} \\[" in line and f"{share:.0%} \\[" in line and "10/10/10" in line
+    assert f"they add up to {float(both['sum_of_parts']):+.4g}" in line
     assert "- `large-first-actions`: The last layer of PPO's policy begins" in text
     top = text[: text.index("## What is decided")]
-    assert "by ablation:" in top and f", {share:.0%} \\[" in top and "n = 10 pairs, with" in top
+    assert "by ablation (" in top and f"{share:.0%} \\[" in top and "n = 10 pairs" in top
+    assert "of which none is decided alone" in top and "only the ablations below do" in top
     assert list((published / "figures").glob("ablation_*.png"))
-    assert "--causes clipping.parquet" in text
+    assert "--causes clipping.parquet" in text and "10 of them in the study too" in text
 
 
 def test_the_whole_page_tells_the_same_with_the_figure(published):
     text = (published / "report.html").read_text()
     answers, _, rest = text.partition('<section id="study">')
     section = rest[rest.index('<section id="causes">') : rest.index('<section id="others">')]
-    assert "by ablation</h3>" in answers and "with <code>networks-clipped-apart</code>: " in answers
-    (row,) = [
-        line
-        for line in section.splitlines()
-        if "<td><code>networks-clipped-apart" in line and "together" in line
-    ]
-    assert "<td>changes</td><td>10 of 10</td>" in row and "\\" not in row
+    assert "by ablation</h3>" in answers and "<code>networks-clipped-apart</code>" in answers
+    (row,) = [line for line in section.splitlines() if "they add up to" in line]
+    assert "<td>changes</td><td>10/10/10, 10 pairs</td>" in row and "\\" not in row
     assert section.count('<figure id="figure-ablation_') == 1
 
 
-def test_what_is_undecided_is_no_cause():
-    loaded = load(DOCS / "clipping.parquet")
-    told = decided_block([causes("a.parquet", loaded, Options(alpha=1e-9))])
-    assert told == "" and len(table([causes("a.parquet", loaded, Options())])) == 3
-    with pytest.raises(ValueError, match="zip"):
-        blocks(causes("a.parquet", loaded, Options()), [])
+def test_what_is_undecided_or_leads_away_is_no_cause(target):
+    (one,) = told(target)
+    assert [change.parts[0][0] for _, change in explaining([one])] == ["snu-500"]
+    strict = told(target, options=Options(alpha=1e-9))
+    assert explained(strict) == "" and len(strict[0].changes) == 1
+    names = {run.id.framework for run in target.runs}
+    alone = told(only(target, lambda run: run.id.framework == "sb3"))
+    assert names == {"sb3", "cleanrl"} and explaining(alone) == () and alone[0].item.gaps == ()
+    low = [
+        dataclasses.replace(run, results=run.results * (0.01 if "cleanrl" in str(run.id) else 1))
+        for run in target.runs
+    ]
+    away = told(dataclasses.replace(target, runs=tuple(low)))
+    assert away[0].item.effects[0].verdict == "changes" and explaining(away) == ()
 
 
-def test_a_file_without_interventions_is_refused(tmp_path, capsys, monkeypatch, writer):
+def test_settings_that_the_study_lacks_are_told_and_are_not_at_its_top(target):
+    (one,) = told(target, load(DOCS / "clipping.parquet"))
+    assert not one.in_study and explaining([one]) == ()
+    assert "The study has no runs in this setting." in blocks(one, ["figure"])
+    assert "in the study too" not in one.base
+
+
+def test_a_share_by_fewer_seeds_says_so(target):
+    few = only(target, lambda run: run.id.framework == "sb3" or run.id.seed < 4)
+    (one,) = told(few)
+    assert one.changes[0].shares[0].endswith("4 pairs") and "10 pairs" in one.changes[0].runs
+
+
+def test_what_a_change_is_comes_from_its_own_runs(target):
+    def renamed(run):
+        record = json.loads(run.record)
+        for change in record.get("interventions", {}).values():
+            change["does"] = "Something *else* with `marks`."
+        return dataclasses.replace(run, record=json.dumps(record))
+
+    runs = tuple(map(renamed, target.runs))
+    (one,) = told(dataclasses.replace(target, runs=runs))
+    assert "Something \\*else\\* with \\`marks\\`." in explained([one])
+    bare = tuple(dataclasses.replace(run, record=None) for run in target.runs)
+    (one,) = told(dataclasses.replace(target, runs=bare))
+    assert explained([one]).endswith("with `snu-500`.")
+
+
+def test_a_file_without_interventions_or_with_the_same_is_refused(
+    tmp_path, capsys, monkeypatch, writer
+):
     monkeypatch.chdir(tmp_path)
     writer(tmp_path / "results", score=1.0)
     assert main(["pack", "results/demo", "--output", "plain.parquet"]) == 0
-    for name, words in (("plain.parquet", "no framework was trained both"), ("no", "give a file")):
-        assert main(["publish", "plain.parquet", "out", "--causes", name]) != 0
+    for name in ("one.parquet", "two.parquet"):
+        shutil.copy(DOCS / "target.parquet", name)
+    cases = {
+        ("plain.parquet",): "no framework was trained both as it is",
+        ("no",): "give a file",
+        ("one.parquet", "two.parquet"): "is in one.parquet too",
+    }
+    for files, words in cases.items():
+        given = [word for name in files for word in ("--causes", name)]
+        assert main(["publish", "plain.parquet", "out", *given]) != 0
         assert words in capsys.readouterr().err and not Path("out").exists()

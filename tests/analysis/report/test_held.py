@@ -1,11 +1,13 @@
 """Which hyperparameters differ between the frameworks of a setting."""
 
+import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
 
 from analysis.data.runs import Cell, Run, RunId
-from analysis.report.held import held_alike, unlike_in_words, what_differs
+from analysis.report.held import between, held_alike, unlike_in_words, what_differs
 
 
 def run(framework, seed=0, algorithm="dqn", **held):
@@ -25,7 +27,8 @@ def run(framework, seed=0, algorithm="dqn", **held):
 
 def test_what_differs_is_told_with_every_value():
     runs = [run("sb3", tau=1.0, hidden_sizes=[64, 64]), run("cleanrl", tau=1.0, hidden_sizes=None)]
-    assert "[listed](#what-is-held-alike-and-what-is-not)" in what_differs(runs)
+    assert "[listed](#what-is-held-alike-and-what-is-not)" in what_differs(runs, False)
+    assert between(runs[:1], runs[1:]) == "; 1 of 2 hyperparameters differ (`hidden_sizes`)"
     assert unlike_in_words(runs).endswith("1 of 2 of DQN under RL Baselines3 Zoo's values.")
     words, table = held_alike(runs)
     assert "2 frameworks: 1 of 2 alike: `tau`." in words
@@ -44,5 +47,28 @@ def test_values_of_a_framework_that_differ_by_seed_are_all_told():
 
 def test_where_all_is_alike_nothing_is_said_to_be_ones_own():
     runs = [run("sb3", tau=1.0), run("cleanrl", tau=1.0)]
-    assert "is the framework and the seed" in what_differs(runs) and not unlike_in_words(runs)
+    assert "is the framework and the seed" in what_differs(runs, False)
+    assert not unlike_in_words(runs) and between(runs[:1], runs[1:]) == ""
     assert len(held_alike(runs)) == 1 and held_alike([run("sb3")]) == []
+
+
+def test_what_says_why_is_told_only_with_ablations():
+    runs = [run("sb3", tau=1.0), run("cleanrl", tau=1.0)]
+    assert "comparisons alone do not say" in what_differs(runs, False)
+    assert "ablations" not in what_differs(runs, False) and "ablations" in what_differs(runs, True)
+
+
+def test_how_often_each_learned_stands_beside_what_it_was_held_to():
+    def counted(one, **cadence):
+        return dataclasses.replace(one, record=json.dumps({"cadence": cadence}))
+
+    runs = [
+        counted(run("sb3", 0, tau=1.0), gradient_steps=3000, target_updates=1500),
+        counted(run("sb3", 1, tau=1.0), gradient_steps=3000, target_updates=1499),
+        counted(run("sbx", 0, tau=1.0), gradient_steps=3000, target_updates=3000),
+        run("old", tau=1.0),  # tells nothing
+    ]
+    _, table = held_alike(runs)
+    assert "gradient steps" not in table  # all alike
+    (row,) = [line for line in table.splitlines() if "updates of the target" in line]
+    assert [cell.strip() for cell in row.strip("|").split("|")][1:] == ["-", "1499 to 1500", "3000"]

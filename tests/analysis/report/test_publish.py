@@ -159,6 +159,19 @@ def test_findings_follow_the_rule_and_have_n_and_interval(site, page):
     assert all(finding in readme for finding in findings)
 
 
+def test_every_pair_has_a_row_with_its_interval_and_every_algorithm_its_count(site, page):
+    pairs = table(site, "consistency")
+    rows = re.findall(r"^\| \w+ less \w+ .*$", page, re.M)
+    told = {tuple(cell.strip() for cell in row.strip("|").split("|")) for row in rows}
+    assert len(told) == len(pairs) == 6
+    sizes = {float(cells[1].replace(",", "")) for cells in told}
+    expected = {float(f"{float(pair['difference']):.4g}") for pair in pairs}
+    assert sorted(sizes) == pytest.approx(sorted(expected), rel=1e-3)
+    for item in table(site, "existence"):
+        words = f"{item['verdict']}; {item['significant_one_by_one']} of {item['pairs']} pairs"
+        assert words in page and "if nothing differed" in page
+
+
 def test_a_part_is_called_a_part(site, page):
     told = "**This is a part of the study:** 24 of the 52 runs that `grid.yaml` asks for"
     assert "24 runs requested, 23 completed, 23 used" in page and told in page

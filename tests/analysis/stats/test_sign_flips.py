@@ -1,0 +1,33 @@
+"""Flipping the signs of paired differences."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from analysis.stats.paired import paired, sign_flips
+
+
+@pytest.mark.parametrize("count", [2, 6, 10])
+def test_it_is_the_share_of_all_flips_that_are_as_far_from_0(count):
+    rng = np.random.default_rng(count)
+    first, second = rng.normal(0.5, 1, (2, count))
+    away = first - second
+    flips = np.array(list(itertools.product((1, -1), repeat=count)))
+    share = float((abs(flips @ away) >= abs(away.sum()) - 1e-9).mean())
+    assert sign_flips(first, second, rng) == pytest.approx(share)
+
+
+def test_nothing_is_said_of_one_pair_or_of_equal_ones():
+    rng, ones = np.random.default_rng(0), np.ones(5)
+    assert math.isnan(sign_flips(ones[:1], 2 * ones[:1], rng))
+    assert math.isnan(sign_flips(ones, ones, rng))
+    assert sign_flips(ones, 2 * ones, rng) == 2 / 2**5
+
+
+def test_many_pairs_are_drawn_and_give_nearly_the_paired_test():
+    rng = np.random.default_rng(1)
+    first, second = rng.normal(0, 1, (2, 40))
+    assert sign_flips(first, second, rng) == pytest.approx(paired(first, second).p, abs=0.03)
+    assert sign_flips(first + 3, second, rng) < 0.001
