@@ -31,7 +31,8 @@ def sheet(item: Ablation) -> Sheet:
         f"{title} ({cell.study}, hyperparameters {cell.hps}, {cell.variant}): return with each "
         f"intervention less that without, mean over {count} pairs of seeds, with 95% intervals of "
         "Student's paired test. Red: significant after Holm's correction; green: within the margin "
-        f"of equivalence; grey: undecided. Dashed lines: the gap that was there. {gaps}"
+        f"of equivalence; grey: undecided. Dashed lines: the gap that was there, shaded by its "
+        f"interval. {gaps}"
     )
     place = (cell.study, cell.env, cell.algorithm, cell.hps, item.framework, cell.variant)
     name = file_name("ablation", *place)
@@ -87,6 +88,9 @@ def _draw_gaps(axis: Axes, item: Ablation) -> None:
             linewidth=1.0,
             label=f"gap to {label(gap.other)}",
         )
+        if not math.isnan(gap.result.low):
+            ends = gap.result.low, gap.result.high
+            axis.axvspan(*ends, color=styles[gap.other].color, alpha=0.1, linewidth=0)
 
 
 def _draw_effect(axis: Axes, row: int, effect: Effect) -> None:

@@ -229,7 +229,8 @@ def _share(share: Ratio | None, effect: Effect) -> str:
 def explaining(found: Sequence[Causes]) -> tuple[tuple[str, Change], ...]:
     """Changes that explain a part of a gap in the study, the largest share first.
 
-    That is, their effect is decided and the whole interval of its share is above 0.
+    That is, their effect is decided and the whole interval of its share is above 0. Of each gap
+    that one which explains most, and of changes of one thing that which explains most.
 
     Args:
         found: All settings.
@@ -237,21 +238,28 @@ def explaining(found: Sequence[Causes]) -> tuple[tuple[str, Change], ...]:
     Returns:
         What each does in words, and the change.
     """
-    decided = [
-        (share.share, one.where, effect, gap, change)
+    best = [
+        (effect.shares[gap.other].share, _sentence(one.where, effect, gap, change), change)
         for one in found
         if one.in_study
-        for effect, change in zip(one.item.effects, one.changes, strict=True)
         for gap in one.item.gaps
+        for effect, change in _most(one, gap)
+    ]
+    return tuple((words, change) for _, words, change in sorted(best, key=lambda item: -item[0]))
+
+
+def _most(one: Causes, gap: Gap) -> list[tuple[Effect, Change]]:
+    own = [
+        (share.share, effect, change)
+        for effect, change in zip(one.item.effects, one.changes, strict=True)
         if effect.verdict == CHANGES
         and (share := effect.shares.get(gap.other)) is not None
         and share.is_bounded
         and share.low > 0
     ]
-    return tuple(
-        (_sentence(where, effect, gap, change), change)
-        for _, where, effect, gap, change in sorted(decided, key=lambda item: -item[0])
-    )
+    singles = [found for found in own if len(found[2].parts) == 1]
+    picked = [max(group, key=lambda found: found[0]) for group in (own, singles) if group]
+    return [(effect, change) for _, effect, change in dict.fromkeys(picked)]
 
 
 def _sentence(where: str, effect: Effect, gap: Gap, change: Change) -> str:
@@ -271,16 +279,23 @@ def explained(found: Sequence[Causes], page: str = "") -> str:
         page: Address of the page that has the section; empty on the page itself.
     """
     lines = [
-        f"- {plain(words)} {' and '.join(f'`{name}`' for name, _ in change.parts)}"
-        f"{' together' if len(change.parts) > 1 else ''}{change.alone}. "
-        f"{_told(change.parts)}".rstrip()
+        f"- {plain(words)} {_together(change)}{change.alone}. {_told(change.parts)}".rstrip()
         for words, change in explaining(found)
     ]
     head = f"{BY_ABLATION} ([how, with which runs, and what was tried in vain]({page}#{ANCHOR})):"
     return "\n".join([head, "", *lines]) if lines else ""
 
 
+def _together(change: Change) -> str:
+    """Names of changes, such as `a`, `b` and `c` together."""
+    *others, last = (f"`{name}`" for name, _ in change.parts)
+    return f"{', '.join(others)} and {last} together" if others else last
+
+
 def _told(parts: Sequence[tuple[str, str]]) -> str:
+    """What one or two changes are; more are left to the section."""
+    if len(parts) > 2:
+        return ""
     lead = len(parts) > 1
     return " ".join((f"`{name}`: " if lead else "") + plain(does) for name, does in parts if does)
 
