@@ -147,7 +147,7 @@ def section(study: Publication, up: str) -> str:
             f"## {study.title}",
             counted.counts_in_words(study.material.loaded, study.grid),
             held.unlike_in_words(study.material.loaded.runs),
-            *(_image(sheet, f"{up}/{FIGURES}") for sheet in study.named(NAME)),
+            *_pictures(study.named(NAME), f"{up}/{FIGURES}"),
             *_numbered(findings),
             picked.RULE if findings else "",
             causes.explained(study.causes, f"{up}/{PAGE}"),
@@ -220,8 +220,8 @@ def _numbered(findings: Sequence[str]) -> list[str]:
     return ["\n".join(f"{i}. {text}" for i, text in enumerate(findings, 1))] if findings else []
 
 
-def _pictures(sheets: Sequence[Sheet]) -> list[str]:
-    return [block for sheet in sheets for block in (_image(sheet, FIGURES), plain(sheet.caption))]
+def _pictures(sheets: Sequence[Sheet], folder: str = FIGURES) -> list[str]:
+    return [block for sheet in sheets for block in (_image(sheet, folder), plain(sheet.caption))]
 
 
 def _image(sheet: Sheet, folder: str) -> str:
