@@ -14,6 +14,7 @@ from analysis.figures.sheet import Sheet
 from analysis.report import causes, counted, decided, held, picked
 from analysis.report.causes import Causes
 from analysis.report.decided import Section
+from analysis.report.statements import plural
 from analysis.tables.ablation import rows
 from analysis.tables.scores import score_tables, to_csv, to_markdown
 from analysis.tables.verdicts import to_csv as rows_to_csv
@@ -124,7 +125,7 @@ def page(study: Publication) -> str:
         f"## {held.WHERE}",
         *held.held_alike(loaded.runs),
         "## Final scores",
-        f"Intervals: 95%, {FORMULAS[study.material.method]}.",
+        f"Intervals: 95%, {FORMULAS[study.material.method]}.{_without_width(study)}",
         *_scores(study),
         "## Figures",
         *_pictures([one for one in study.sheets if one.name not in (NAME, AS_THEY_COME)]),
@@ -226,6 +227,18 @@ def _pictures(sheets: Sequence[Sheet], folder: str = FIGURES) -> list[str]:
 
 def _image(sheet: Sheet, folder: str) -> str:
     return f"![{plain(sheet.title)}]({folder}/{sheet.name}.png)"
+
+
+def _without_width(study: Publication) -> str:
+    """A warning where all runs of a mean are equal, as at the most that a task allows."""
+    groups = study.material.verdicts.groups
+    count = sum(group.n > 1 and not group.moments.sd for group in groups)
+    if not count:
+        return ""
+    return (
+        f" {plural(count, 'mean')} of equal runs, as at the most that a task allows: intervals "
+        "without width, which say nothing of runs that were not seen."
+    )
 
 
 def _scores(study: Publication) -> list[str]:

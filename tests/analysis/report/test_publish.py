@@ -172,6 +172,16 @@ def test_every_pair_has_a_row_with_its_interval_and_every_algorithm_its_count(si
         assert words in page and "if nothing differed" in page
 
 
+def test_means_of_equal_runs_are_told(site, page, tmp_path, writer, monkeypatch):
+    assert "of equal runs" not in page
+    monkeypatch.chdir(tmp_path)
+    for seed in range(2):
+        writer(tmp_path / "results", score=1000.0, seed=seed)
+    assert main(["pack", "results/demo", "--output", "flat.parquet"]) == 0
+    assert main(["publish", "flat.parquet", "to", "--jobs", "1"]) == 0
+    assert "1 mean of equal runs, as at the most" in (tmp_path / "to/README.md").read_text()
+
+
 def test_a_part_is_called_a_part(site, page):
     told = "**This is a part of the study:** 24 of the 52 runs that `grid.yaml` asks for"
     assert "24 runs requested, 23 completed, 23 used" in page and told in page
