@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tabulate import tabulate
 
 from analysis.data.runs import Cell
-from analysis.report import learned
+from analysis.report import held, learned
 from analysis.report.statements import (
     ends_from_above,
     p_text,
@@ -176,7 +176,8 @@ def _sizes(groups: Sequence[Group]) -> str:
     ]
     text = f"{plural(len(sizes), 'framework')}, runs requested/completed/used: "
     text += f"{'/'.join(map(str, usual))} of each"
-    return text + (f", but {', '.join(odd)}." if odd else ".")
+    text += f", but {', '.join(odd)}." if odd else "."
+    return text + held.alike_in_words([run for group in groups for run in group.runs])
 
 
 def _listed(head: str, items: Sequence[str]) -> str:

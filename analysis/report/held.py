@@ -65,6 +65,16 @@ def between(first: Sequence[Run], second: Sequence[Run]) -> str:
     return f"; {len(_unlike(of))} of {len(of)} hyperparameters differ ({fields})" if fields else ""
 
 
+def alike_in_words(runs: Sequence[Run]) -> str:
+    """How many hyperparameters of some runs are alike, in a sentence; empty where none are told."""
+    of: Values = {}
+    for run in runs:
+        _add(of, run)
+    if not of:
+        return ""
+    return f" {len(of) - len(_unlike(of))} of {len(of)} hyperparameters are [alike](#{ANCHOR})."
+
+
 def set_for_all(runs: Sequence[Run]) -> str:
     """What the study sets although frameworks are under their own defaults; empty if nothing."""
     own = [run for run in runs if run.id.cell.hps == run.id.framework]

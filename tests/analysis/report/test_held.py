@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from analysis.data.runs import Cell, Run, RunId
-from analysis.report.held import between, held_alike, unlike_in_words, what_differs
+from analysis.report.held import alike_in_words, between, held_alike, unlike_in_words, what_differs
 
 
 def run(framework, seed=0, algorithm="dqn", **held):
@@ -29,6 +29,8 @@ def test_what_differs_is_told_with_every_value():
     runs = [run("sb3", tau=1.0, hidden_sizes=[64, 64]), run("cleanrl", tau=1.0, hidden_sizes=None)]
     assert "[listed](#what-is-held-alike-and-what-is-not)" in what_differs(runs, False)
     assert between(runs[:1], runs[1:]) == "; 1 of 2 hyperparameters differ (`hidden_sizes`)"
+    assert alike_in_words(runs).startswith(" 1 of 2 hyperparameters are [alike](#what-is-held")
+    assert alike_in_words([run("sb3")]) == ""
     assert unlike_in_words(runs).endswith("1 of 2 of DQN under RL Baselines3 Zoo's values.")
     words, table = held_alike(runs)
     assert "2 frameworks: 1 of 2 alike: `tau`." in words
