@@ -73,11 +73,11 @@ def _sheet(material: Material, study: str, algorithm: str, variant: str) -> Shee
     )
     lines = [line for panel in panels for line in panel.all]
     title = f"Final scores of {label(algorithm)}"
-    bars = " Bars across: score read off the original paper, be it after other steps."
+    bars = " Black lines: score read off the original paper, be it after other steps."
     caption = (
         f"{title} ({material.context(study, variant)}). Filled: mean over seeds of the mean "
         f"return of the last evaluation.{_dots(lines)} Lines: {interval_words(material.method)}; "
-        f"an arrow where one goes on. Down: whose hyperparameters.{bars * _any(panels)} "
+        f"an arrow where one goes on. Rows: whose hyperparameters.{bars * _any(panels)} "
         f"{size_words(lines)}."
     )
     labels = tuple(textwrap.fill(recipe_label(hps), 15) for hps in order)

@@ -99,7 +99,10 @@ def _cells(material: Material) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:
     found: dict[tuple[str, str, str], Cell] = {}
     for cell in first:
         found.setdefault((cell.study, cell.algorithm, cell.env), cell)
-    own = sorted(cell for cell in several if cell.hps == OWN)
+    own = sorted(
+        (cell for cell in several if cell.hps == OWN),
+        key=lambda cell: (cell.study, cell.algorithm, cell.env),
+    )
     return tuple(found[key] for key in sorted(found)), tuple(own)
 
 

@@ -282,7 +282,7 @@ def step_ticks(axis: Axes, end: float) -> None:
     even = MaxNLocator(3, steps=[1, 2, 5, 10]).tick_values(0, end)
     ticks = [*(tick for tick in even if 0 <= tick < 0.8 * end), end]
     words = EngFormatter(sep="")
-    axis.set_xlim(0, end)
+    axis.set_xlim(0, 1.03 * end)  # the last marker is the value that is compared
     axis.set_xticks(ticks, [words(float(f"{tick:.3g}")) for tick in ticks])
     end_inside(axis)
 

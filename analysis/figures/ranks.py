@@ -21,6 +21,8 @@ from analysis.verdicts.ranking import WORST_FIRST, RankingVerdict
 from analysis.verdicts.study import Material
 from analysis.words import file_name, label, recipe_label, recipes, span, task_lines
 
+_LEVEL = 3  # names of frameworks that fit side by side below a panel
+
 
 @dataclasses.dataclass(frozen=True)
 class RankPanel:
@@ -93,7 +95,8 @@ def draw(
     """Draws a small panel per task and configuration."""
     shown = [panel for row in panels for panel in row if panel]
     styles = algorithm_looks(name for panel in shown for name, _ in panel.ranks)
-    margins = Margins(left=0.72, top=0.58, bottom=0.3, across=0.06, down=0.06)
+    bottom = 0.45 if any(len(panel.frameworks) > _LEVEL for panel in shown) else 0.3
+    margins = Margins(left=0.72, top=0.58, bottom=bottom, across=0.06, down=0.06)
     width = margins.left + (PAGE - margins.left) * max(2, len(labels)) / 5
     with matplotlib.rc_context(paper_settings()):
         figure, axes = panel_grid(len(rows), len(labels), width, 0.78, margins, False, True)
@@ -133,6 +136,8 @@ def _draw_panel(axis: Axes, panel: RankPanel | None, styles: dict[str, Look], la
     names = [label(name) for name in panel.frameworks]
     axis.set_xlim(-0.35, len(names) - 0.65)
     axis.set_xticks(range(len(names)), names if last else [""] * len(names), fontsize=SMALL - 1)
+    if len(names) > _LEVEL:
+        axis.tick_params(axis="x", labelrotation=40)
     axis.text(
         0.98,
         0.05,

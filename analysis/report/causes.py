@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from tabulate import tabulate
 
+from analysis.data.bounds import known_bounds
 from analysis.data.runs import Cell, Loaded, Run
 from analysis.figures.ablation import sheet
 from analysis.figures.sheet import Sheet
@@ -18,6 +19,7 @@ from analysis.verdicts.ablation import (
     CHANGES,
     JOINT,
     NO_EFFECT,
+    UNDECIDED,
     Ablation,
     Effect,
     Gap,
@@ -35,7 +37,8 @@ TERMS = (
     "without the change are compared by Student's paired test, with Holm's correction over the "
     "changes of a framework's algorithm in one file. *No effect* is equivalent within the margin. "
     "Shares of a gap have Fieller's interval. Beside it stands the p-value by sign flips, which "
-    "assumes no normal distribution and is not corrected. Which changes were tried is a choice "
+    "assumes no normal distribution and is corrected too; no verdict hangs on it. Several changes "
+    "made together are one: it does not tell what each contributes. Which were tried is a choice "
     "that nothing here corrects for: where it was made after runs of the study had been seen, and "
     "these are among the runs compared, effects come out too large on average. No more is said of "
     "differences that nobody tried."
@@ -53,7 +56,7 @@ class Change:
         parts: Name of each change, and what it is; that is empty where no record tells.
         effect: On the final return, with its interval.
         shares: Of the gap to each other framework, with intervals.
-        p: Corrected p-value, and that by sign flips.
+        p: Corrected p-value, and that by sign flips, corrected too.
         verdict: Its verdict in words.
         runs: Runs with it that were requested, completed and used, and pairs of seeds.
         added_up: What the parts do one by one, added up; empty where that is not known.
@@ -105,7 +108,7 @@ class Causes:
         """Heads of the table."""
         others = (f"share of the gap to {label(gap.other)}" for gap in self.item.gaps)
         first = ("change", "effect on the final return", *others)
-        return (*first, "corrected p", "p by sign flips", "verdict", "runs")
+        return (*first, "corrected p", "by sign flips", "verdict", "runs")
 
     @property
     def texts(self) -> tuple[tuple[str, str], ...]:
@@ -147,11 +150,11 @@ def _base(item: Ablation, theirs: Theirs) -> str:
     sizes = f"{own.requested}/{own.completed}/{own.n}"
     told = [
         f"As it is: {number(float(own.moments.mean))}, {sizes} runs requested/completed/used"
-        f"{_same(own, theirs)}."
+        f"{_same(own, theirs)}{_at_most(own)}."
     ]
     told += [
         f"{label(gap.other)} as it is lies {_size(gap.result)} from it, "
-        f"n = {plural(gap.result.n, 'pair')}{_same(gap.group, theirs)}."
+        f"n = {plural(gap.result.n, 'pair')}{_same(gap.group, theirs)}{_at_most(gap.group)}."
         for gap in item.gaps
     ]
     tests = item.effects[0].family_size
@@ -168,6 +171,13 @@ def _same(group: Group, theirs: Theirs) -> str:
     return f", {count} of them in the study too" if count else ""
 
 
+def _at_most(group: Group) -> str:
+    """How many runs end at the most that the task allows, where some do."""
+    most = known_bounds(group.cell.env)[1]
+    count = sum(run.final_score == most for run in group.runs)
+    return f", {count} at {number(most)}, the most that the task allows" if count else ""
+
+
 def _change(effect: Effect, item: Ablation) -> Change:
     names = effect.name.split(JOINT)
     total = item.sum_of(effect) if len(names) > 1 else None
@@ -175,10 +185,10 @@ def _change(effect: Effect, item: Ablation) -> Change:
         tuple((name, _does(name, effect)) for name in names),
         _size(effect.result),
         tuple(_share(effect.shares.get(gap.other), effect) for gap in item.gaps),
-        (_p(effect.p_holm), _p(effect.p_flips)),
+        (_p(effect.p_holm), _p(effect.p_flips_holm)),
         _verdict(effect),
         f"{effect.changed.requested}/{effect.changed.completed}/{effect.changed.n}, "
-        f"{plural(effect.result.n, 'pair')}",
+        f"{plural(effect.result.n, 'pair')}{_at_most(effect.changed)}",
         "" if total is None else f"{total:+.4g}",
         _alone(names, item) if len(names) > 1 else "",
     )
@@ -204,8 +214,13 @@ def _does(name: str, effect: Effect) -> str:
 def _verdict(effect: Effect) -> str:
     if effect.result.low == effect.result.high == 0:
         return "never came to bear"
+    margin, far = effect.pair.margin.size, max(abs(effect.result.low), abs(effect.result.high))
     if effect.verdict == NO_EFFECT:
-        return f"{NO_EFFECT} beyond {number(effect.pair.margin.size)}"
+        return f"{NO_EFFECT} beyond {number(margin)}"
+    if effect.verdict == CHANGES and far < margin:
+        return f"{CHANGES}, by less than the margin of {number(margin)}"
+    if effect.verdict == UNDECIDED and effect.pair.alike_so_far:
+        return f"{UNDECIDED}; no effect beyond {number(margin)} but for runs not seen"
     return effect.verdict
 
 
@@ -227,7 +242,7 @@ def _share(share: Ratio | None, effect: Effect) -> str:
 
 
 def explaining(found: Sequence[Causes]) -> tuple[tuple[str, Change], ...]:
-    """Changes that explain a part of a gap in the study, the largest share first.
+    """Changes that explain a part of a gap in the study, gaps with the largest share first.
 
     That is, their effect is decided and the whole interval of its share is above 0. Of each gap
     that one which explains most, and of changes of one thing that which explains most.
@@ -239,13 +254,16 @@ def explaining(found: Sequence[Causes]) -> tuple[tuple[str, Change], ...]:
         What each does in words, and the change.
     """
     best = [
-        (effect.shares[gap.other].share, _sentence(one.where, effect, gap, change), change)
+        [
+            (effect.shares[gap.other].share, _sentence(one.where, effect, gap, change), change)
+            for effect, change in _most(one, gap)
+        ]
         for one in found
         if one.in_study
         for gap in one.item.gaps
-        for effect, change in _most(one, gap)
     ]
-    return tuple((words, change) for _, words, change in sorted(best, key=lambda item: -item[0]))
+    of_gaps = sorted(filter(None, best), key=lambda of: -max(share for share, _, _ in of))
+    return tuple((words, change) for of in of_gaps for _, words, change in of)
 
 
 def _most(one: Causes, gap: Gap) -> list[tuple[Effect, Change]]:
@@ -265,9 +283,9 @@ def _most(one: Causes, gap: Gap) -> list[tuple[Effect, Change]]:
 def _sentence(where: str, effect: Effect, gap: Gap, change: Change) -> str:
     share = _share(effect.shares[gap.other], effect)
     return (
-        f"{where}: final return {change.effect}, which is {share} of the gap of "
-        f"{number(gap.result.difference)} to {label(gap.other)}, "
-        f"n = {plural(effect.result.n, 'pair')}, corrected {p_text(effect.p_holm)}, with"
+        f"{where}: final return {change.effect}, which is {share} of the gap to "
+        f"{label(gap.other)} of {_size(gap.result)}, n = {plural(effect.result.n, 'pair')}, "
+        f"corrected {p_text(effect.p_holm)} ({_p(effect.p_flips_holm)} by sign flips), with"
     )
 
 

@@ -3,6 +3,7 @@
 import collections
 from collections.abc import Mapping
 
+import numpy as np
 from tabulate import tabulate
 
 from analysis.data.grid import Grid, asked_of
@@ -48,8 +49,33 @@ def counts_in_words(loaded: Loaded, grid: Grid | None) -> str:
         return f"{text}: all {asked:,} that {place} asks for have been requested."
     return (
         f"{text}. **This is a part of the study:** {len(made):,} of the {asked:,} runs that "
-        f"{place} asks for have been requested so far. Verdicts are those of this look: they are "
-        "not corrected for several, and families of tests grow with the study."
+        f"{place} asks for have been requested so far, and not every framework has been run in "
+        "every setting. Verdicts are those of this look: they are not corrected for several, and "
+        "families of tests grow with the study."
+    )
+
+
+def equal_runs(loaded: Loaded) -> str:
+    """Runs under a framework's own recipe that are those under another, in a sentence."""
+    of: dict[tuple[object, ...], list[Run]] = collections.defaultdict(list)
+    for run in loaded.runs:
+        cell = run.id.cell
+        of[
+            cell.study, cell.env, cell.algorithm, cell.variant, run.id.framework, run.id.seed
+        ].append(run)
+    found = collections.Counter(
+        f"{label(one.id.framework)}'s {label(one.id.cell.algorithm)} on {one.id.cell.env}"
+        for runs in of.values()
+        for one in runs
+        if one.id.cell.hps == one.id.framework
+        and any(np.array_equal(one.results, other.results) for other in runs if other is not one)
+    )
+    if not found:
+        return ""
+    names = ", ".join(f"{name} ({count})" for name, count in sorted(found.items()))
+    return (
+        f"{plural(sum(found.values()), 'run')} under own defaults are equal, to the last bit of "
+        f"all evaluations, to runs under another recipe: {names}. They are no further evidence."
     )
 
 

@@ -71,7 +71,7 @@ def settings(verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]) -> tuple[Sec
 
 
 def place(cell: Cell, groups: Sequence[Group], cells: Sequence[Cell]) -> str:
-    """A setting in words, with the steps that its runs were scored at.
+    """A setting in words, with what is held of its recipe and the steps that runs were scored at.
 
     Args:
         cell: The setting.
@@ -84,6 +84,7 @@ def place(cell: Cell, groups: Sequence[Group], cells: Sequence[Cell]) -> str:
     steps = sorted({step for group in groups for step in group.steps})
     at = " to ".join(f"{step:,}" for step in dict.fromkeys((steps[0], steps[-1]))) if steps else ""
     after = f", after {at} steps" if at else ""
+    own += held.as_in_recipe(group.runs for group in groups)
     return f"{label(cell.algorithm)} on {cell.env} under {recipe_words(cell.hps)}{own}{after}"
 
 
@@ -99,11 +100,18 @@ def summary(verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]) -> str:
             for verdict in (DIFFERENT, EQUIVALENT, UNDECIDED)
         ]
         named = [label(cell.algorithm), cell.env, recipe_words(cell.hps), sizes_in_words(own)]
-        above = learned.counted(_learning(cell, verdicts))
-        rows.append([*named, above, str(len(own)), *counts])
-    heads = ["algorithm", "task", "hyperparameters", "n", "above random actions", "pairs"]
-    heads += [DIFFERENT, EQUIVALENT, UNDECIDED]
+        found = _learning(cell, verdicts)
+        above = learned.counted(found) + learned.below(found)
+        margin = " to ".join(dict.fromkeys(number(size) for size in _ends(own)))
+        rows.append([*named, above, margin, str(len(own)), *counts])
+    heads = ["algorithm", "task", "hyperparameters", "n", "above random actions", "margin"]
+    heads += ["pairs", DIFFERENT, EQUIVALENT, UNDECIDED]
     return tabulate(rows, heads, tablefmt="pipe", disable_numparse=True)
+
+
+def _ends(pairs: Sequence[PairVerdict]) -> tuple[float, float]:
+    sizes = [item.margin.size for item in pairs]
+    return min(sizes), max(sizes)
 
 
 def existence(verdicts: StudyVerdicts) -> str:
@@ -158,13 +166,29 @@ def _setting(
         head += f" (n = {sizes_in_words(pairs)})" * (not own)
         blocks.append(_listed(head, [pair_in_words(item) for item in own]))
     undecided = [item for item in pairs if item.verdict == UNDECIDED]
-    blocks.append(_undecided(undecided, len(pairs), options))
+    blocks += [_undecided(undecided, len(pairs), options), _so_far(pairs, options)]
     if not all(item.range.known for item in pairs):
         blocks.append(
-            "Nothing is published for this algorithm on this task and no range of its scores was "
-            "given, so that no number of runs can show two frameworks to be equivalent here."
+            "Parallax has no published score of this algorithm on this task and no range of its "
+            "scores was given, so that no number of runs can show frameworks to be equivalent here."
         )
     return tuple(blocks)
+
+
+def _so_far(pairs: Sequence[PairVerdict], options: Options) -> str:
+    """Pairs that only runs not seen keep from being equivalent."""
+    found = [
+        f"{label(item.first.framework)} and {label(item.second.framework)}"
+        for item in pairs
+        if item.alike_so_far
+    ]
+    if not found:
+        return ""
+    return (
+        f"Of the undecided, {plural(len(found), 'pair')} would be equivalent but for runs that "
+        f"were not seen, by two one-sided tests at {options.alpha:.0%}, one by one: "
+        f"{', '.join(found)}."
+    )
 
 
 def _sizes(groups: Sequence[Group]) -> str:
@@ -227,9 +251,10 @@ def _undecided(items: Sequence[PairVerdict], total: int, options: Options) -> st
         return f"Undecided: none of {plural(total, 'pair')}."
     gaps = sorted(abs(item.difference) for item in items)
     known = [item for item in items if not math.isnan(item.low)]
+    apart = " to ".join(dict.fromkeys((number(gaps[0]), number(gaps[-1]))))
     text = (
         f"Undecided: {len(items)} of {plural(total, 'pair')}, by n = {sizes_in_words(items)} runs "
-        f"per framework. Their means are {number(gaps[0])} to {number(gaps[-1])} apart."
+        f"per framework. {'Their means are' if len(items) > 1 else 'Its means are'} {apart} apart."
     )
     if known:
         widest = max(known, key=lambda item: item.high - item.low)
@@ -241,8 +266,9 @@ def _undecided(items: Sequence[PairVerdict], total: int, options: Options) -> st
     if needed:
         middle = needed[len(needed) // 2]
         seeds = f"at least {middle:.0f}" if math.isfinite(middle) else "more than 1,000"
+        who = "Half of them" if len(items) > 1 else "It"
         text += (
-            f" Half of them would need {seeds} seeds per framework for {options.power:.0%} power, "
+            f" {who} would need {seeds} seeds per framework for {options.power:.0%} power, "
             "if the measured values were the true ones."
         )
     return text
@@ -278,6 +304,7 @@ def unranked(verdicts: StudyVerdicts) -> str:
     )
 
 
+_ENOUGH = 10  # runs per mean; of fewer a bootstrap's means lie too close together
 _HOLDS = {
     PRESERVED: "The ranking holds",
     MAGNITUDE: "No reversal is shown, but distances differ",
@@ -295,9 +322,13 @@ def _ranking(item: RankingVerdict) -> tuple[str, ...]:
     text = (
         f"{_HOLDS[item.verdict]}, by the worst of {plural(len(item.pairs), 'pair')} of frameworks: "
         f"{counts}; means alone are in the same order in {alike}; "
-        f"n = {span(group.n for group in groups)} runs per mean. Probability that no two means "
-        f"are in opposite orders: {order_words(item.same_order, item.chance)}."
+        f"n = {span(group.n for group in groups)} runs per mean."
     )
+    if min(group.n for group in groups) >= _ENOUGH:
+        text += (
+            " Probability that no two means are in opposite orders, by the bootstrap: "
+            f"{order_words(item.same_order, item.chance)}."
+        )
     two = list(itertools.combinations(range(len(item.algorithms)), 2))
     heads = [f"{label(item.algorithms[i])} less {label(item.algorithms[j])}" for i, j in two]
     rows = [
@@ -336,8 +367,9 @@ def published(verdicts: StudyVerdicts) -> tuple[str, ...]:
         lead = "Nothing comparable is published. " * (not comparable)
         blocks.append(
             f"{lead}{plural(len(others), 'comparison')} with published numbers of another kind "
-            f"stand in tables/reproduction.csv, each with what is another: {_kinds(others)}. No "
-            "verdict is drawn from them."
+            f"stand in tables/reproduction.csv, each with what is another: {_kinds(others)}. The "
+            "tests in that file take both numbers as if they were of one kind; nothing here rests "
+            "on them."
         )
     bare = sorted(
         {(group.cell.algorithm, group.cell.env) for group in groups}
@@ -345,9 +377,7 @@ def published(verdicts: StudyVerdicts) -> tuple[str, ...]:
     )
     if bare:
         names = ", ".join(f"{label(algorithm)} on {env}" for algorithm, env in bare)
-        blocks.append(
-            f"No number is published for {names} under the hyperparameters that these runs had."
-        )
+        blocks.append(f"Parallax has no published number for {names} under a recipe of these runs.")
     return tuple(blocks)
 
 

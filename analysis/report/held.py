@@ -2,7 +2,7 @@
 
 import collections
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tabulate import tabulate
@@ -18,9 +18,11 @@ Values = dict[str, dict[str, list[str]]]
 Setting = tuple[str, str, str]  # algorithm, recipe, variant
 _COUNTS = {
     "gradient_steps": "gradient steps made",
-    "policy_updates": "of the policy",
+    "policy_updates": "updates of the policy",
     "target_updates": "updates of the target",
 }
+_WITHOUT_POLICY = ("dqn", "r2d2")
+_APART = 0.02  # counts that differ by less differ in when learning starts or ends only
 
 
 def what_differs(runs: Sequence[Run], has_causes: bool) -> str:
@@ -34,7 +36,9 @@ def what_differs(runs: Sequence[Run], has_causes: bool) -> str:
     if unlike_in_words(runs):
         own = (
             "the framework, those hyperparameters that not every framework exposes, which stay at "
-            f"each one's default ([listed](#{ANCHOR})), and the seed"
+            "each one's default even where a framework could take the recipe's value "
+            f"([listed](#{ANCHOR}), beside the recipe's; each heading has how many of the recipe's "
+            "values are held), and the seed"
         )
     silent = "comparisons alone do not say what in a framework makes a difference"
     but = ", only the ablations below do, for some" if has_causes else ""
@@ -57,12 +61,56 @@ def unlike_in_words(runs: Sequence[Run]) -> str:
 
 
 def between(first: Sequence[Run], second: Sequence[Run]) -> str:
-    """Which hyperparameters differ between two frameworks, in words; empty where none does."""
+    """What differs between two frameworks, in words; empty where nothing does.
+
+    That is which hyperparameters, and what their runs did in other numbers.
+    """
     of: Values = {}
     for run in (*first, *second):
         _add(of, run)
-    fields = ", ".join(f"`{field}`" for field in _unlike(of))
-    return f"; {len(_unlike(of))} of {len(of)} hyperparameters differ ({fields})" if fields else ""
+    unlike, text = _unlike(of), ""
+    if unlike:
+        verb = "differs" if len(unlike) == 1 else "differ"
+        fields = ", ".join(f"`{field}`" for field in unlike)
+        text = f"; {len(unlike)} of {plural(len(of), 'hyperparameter')} {verb} ({fields})"
+    counted = [
+        f"{words}: {', '.join(f'{label(name)} {span(told)}' for name, told in by_name.items())}"
+        for words, by_name in _counted([*first, *second]).items()
+        if len(by_name) == 2 and _far(*by_name.values())
+    ]
+    return text + "".join(f"; {words}" for words in counted)
+
+
+def _far(first: Sequence[int], second: Sequence[int]) -> bool:
+    least, most = sorted((sum(first) / len(first), sum(second) / len(second)))
+    return most - least > _APART * most
+
+
+def as_in_recipe(groups: Iterable[Sequence[Run]]) -> str:
+    """How many of a recipe's values groups of runs are held to; empty where it is all of them.
+
+    Of a framework's own defaults it is all; some have other units than what is held.
+
+    Args:
+        groups: Runs of one framework each, under one recipe.
+    """
+    counts, total = [], 0
+    for runs in groups:
+        told = [
+            (run.held, run.spec.get("hyperparameters"))
+            for run in runs
+            if run.id.cell.hps != run.id.framework
+        ]
+        shares = [
+            sum(_text(held[field]) == _text(asked[field]) for field in held if field in asked)
+            for held, asked in told
+            if held and asked
+        ]
+        counts += shares
+        total = max([total, *(len(held) for held, asked in told if held and asked)])
+    if not counts or min(counts) == total:
+        return ""
+    return f" ({span(counts)} of {total} held)"
 
 
 def alike_in_words(runs: Sequence[Run]) -> str:
@@ -93,37 +141,70 @@ def held_alike(runs: Sequence[Run]) -> list[str]:
         frameworks = _frameworks(of)
         name = f"**{label(algorithm)} under {recipe_words(hps)}**"
         name += f" ({plain(variant)})" if named[algorithm, hps] > 1 else ""
-        alike = ", ".join(f"`{field}`" for field in of if field not in unlike)
+        asked = _recipe(runs, (algorithm, hps, variant))
+        alike = ", ".join(_alike(field, of[field], asked) for field in of if field not in unlike)
         count = plural(len(frameworks), "framework")
         blocks.append(f"{name}, {count}: {len(of) - len(unlike)} of {len(of)} alike: {alike}.")
         rows = [
-            [f"`{field}`", *(plain(" or ".join(values.get(f, ["-"]))) for f in frameworks)]
+            [
+                f"`{field}`",
+                *([plain(asked.get(field, "-"))] if asked else []),
+                *(plain(" or ".join(values.get(f, ["-"]))) for f in frameworks),
+            ]
             for field, values in unlike.items()
         ]
         counted = made.get((algorithm, hps, variant), {})
         rows += [
-            [name, *(span(values.get(f, [])) or "-" for f in frameworks)]
+            [name, *([""] if asked else []), *(span(values.get(f, [])) or "-" for f in frameworks)]
             for name, values in counted.items()
             if len({tuple(sorted(set(told))) for told in values.values()}) > 1
         ]
         if rows:
-            heads = ["each one's own", *map(label, frameworks)]
+            heads = ["each one's own", *(["recipe"] if asked else []), *map(label, frameworks)]
             blocks.append(tabulate(rows, heads, tablefmt="pipe", disable_numparse=True))
     return blocks
 
 
+def _recipe(runs: Sequence[Run], setting: Setting) -> dict[str, str]:
+    """What a recipe asks for, by field; empty where each framework has its own."""
+    asked = [
+        run.spec.get("hyperparameters") or {}
+        for run in runs
+        if (run.id.cell.algorithm, run.id.cell.hps, run.id.cell.variant) == setting
+    ]
+    if setting[1] == OWN or not asked:
+        return {}
+    return {field: _text(value) for field, value in asked[0].items()}
+
+
+def _alike(field: str, values: Mapping[str, Sequence[str]], asked: Mapping[str, str]) -> str:
+    """A field that is alike, and its value where the recipe has another."""
+    own = next(iter(values.values()))
+    if field not in asked or list(own) == [asked[field]]:
+        return f"`{field}`"
+    return f"`{field}` (but {plain(' or '.join(own))}, recipe {plain(asked[field])})"
+
+
 def _made(runs: Sequence[Run]) -> dict[Setting, dict[str, dict[str, list[int]]]]:
     """By setting, what was counted and framework: how often each run did it."""
-    found: dict[Setting, dict[str, dict[str, list[int]]]] = {}
+    found: dict[Setting, list[Run]] = {}
     for run in runs:
-        cell, name = run.id.cell, run.id.framework
+        cell = run.id.cell
+        for hps in {cell.hps, as_they_come(cell, run.id.framework).hps}:
+            found.setdefault((cell.algorithm, hps, cell.variant), []).append(run)
+    return {setting: _counted(own) for setting, own in found.items()}
+
+
+def _counted(runs: Sequence[Run]) -> dict[str, dict[str, list[int]]]:
+    """By what was counted and framework: how often each run did it."""
+    of: dict[str, dict[str, list[int]]] = {}
+    for run in runs:
         told = json.loads(run.record or "{}").get("cadence") or {}
-        for hps in {cell.hps, as_they_come(cell, name).hps}:
-            of = found.setdefault((cell.algorithm, hps, cell.variant), {})
-            for key, words in _COUNTS.items():
-                if told.get(key):
-                    of.setdefault(words, {}).setdefault(name, []).append(told[key])
-    return found
+        for key, words in _COUNTS.items():
+            bare = key == "policy_updates" and run.id.cell.algorithm in _WITHOUT_POLICY
+            if told.get(key) and not bare:
+                of.setdefault(words, {}).setdefault(run.id.framework, []).append(told[key])
+    return of
 
 
 def _settings(runs: Sequence[Run]) -> dict[Setting, Values]:

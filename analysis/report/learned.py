@@ -17,6 +17,12 @@ def counted(items: Sequence[Learning]) -> str:
     return f"{_above(tested)} of {len(tested)}" if tested else MISSING
 
 
+def below(items: Sequence[Learning]) -> str:
+    """How many are shown to be worse, such as `, 2 below`; empty where none is."""
+    count = sum(item.verdict == BELOW for item in items)
+    return f", {count} below" if count else ""
+
+
 def in_words(items: Sequence[Learning], pairs: Sequence[PairVerdict]) -> str:
     """Who of a setting is above random actions, and who is not shown to be, with n and interval.
 
@@ -28,8 +34,8 @@ def in_words(items: Sequence[Learning], pairs: Sequence[PairVerdict]) -> str:
         return ""
     row, above = items[0].random, counted(items)
     found = [
-        f"Random actions have {number(row.mean)} ({row.trials} episodes)."
-        + (f" {above} tested frameworks are above them." if above != MISSING else "")
+        f"Random actions score {number(row.mean)} ({row.trials} episodes)."
+        + (f" Above them: {above} tested frameworks." if above != MISSING else "")
     ]
     found += [
         "\n".join(f"- {lead}: {_apart(item)}." for item in items if item.verdict == verdict)
@@ -59,6 +65,19 @@ def remark(item: PairVerdict, items: Sequence[Learning]) -> str:
     if len(own) == 2:
         return "; neither is shown to be above random actions"
     return f"; {label(own[0].framework)} is not shown to be above random actions" if own else ""
+
+
+def clearly(item: PairVerdict, items: Sequence[Learning]) -> bool:
+    """Whether both of a pair are above random actions by more than the pair's margin.
+
+    Args:
+        item: The pair.
+        items: Of any settings.
+    """
+    own = [found for found in items if found.group in (item.first, item.second)]
+    return all(
+        found.verdict in (ABOVE, UNTESTED) and found.difference > item.margin.size for found in own
+    )
 
 
 def _above(items: Sequence[Learning]) -> int:

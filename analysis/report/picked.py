@@ -7,15 +7,18 @@ from analysis.report import held, learned
 from analysis.report.decided import main_pairs, pair_in_words, place, sizes_in_words
 from analysis.report.statements import plural
 from analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, UNDECIDED, PairVerdict
+from analysis.verdicts.equivalence import least_runs
+from analysis.verdicts.options import Options
 from analysis.verdicts.study import StudyVerdicts
+from analysis.words import span
 
 RULE = (
     "They are picked by a rule: of all pairs of frameworks in one setting, the largest difference "
     "that is decided; the pair whose interval stays closest to 0, of those that are equivalent if "
-    "there are any, and of two that are above random actions if there are any; and of the "
-    "undecided pairs, that with the widest interval. What is large, close or wide is told in "
-    "margins of equivalence, which are shares of different things where nothing is published and "
-    "no range was given."
+    "there are any, and of two that are above random actions by more than a margin if there are "
+    "any; and of the undecided pairs, that with the widest interval. How large, close or wide "
+    "something is, is counted in its setting's margins of equivalence, since returns of different "
+    "tasks cannot be compared."
 )
 
 Finding = tuple[str, PairVerdict | None]  # how its sentence begins, and what it is about
@@ -50,7 +53,7 @@ def _largest(pairs: Sequence[PairVerdict]) -> Finding:
 
 def _closest(pairs: Sequence[PairVerdict], verdicts: StudyVerdicts) -> Finding:
     own = [item for item in pairs if item.verdict == EQUIVALENT]
-    better = [item for item in own or pairs if not learned.remark(item, verdicts.learning)]
+    better = [item for item in own or pairs if learned.clearly(item, verdicts.learning)]
     found = min(
         better or own or pairs,
         key=lambda item: _margins(item, max(abs(item.low), abs(item.high))),
@@ -58,10 +61,26 @@ def _closest(pairs: Sequence[PairVerdict], verdicts: StudyVerdicts) -> Finding:
     share = f"{verdicts.options.margin_share:.0%}"
     if own:
         return f"{len(own)} of {_pairs(pairs)} are equivalent within {share}, the closest", found
-    blind = sum(not item.range.known for item in pairs)
-    but = f" ({blind} cannot be, since no range is known)" if blind else ""
+    but = _out_of_reach(pairs, verdicts.options)
     head = f"None of {_pairs(pairs)} is shown to be equivalent within {share}{but}; the closest"
     return head, found
+
+
+def _out_of_reach(pairs: Sequence[PairVerdict], options: Options) -> str:
+    """Why pairs could not be equivalent, however alike, in brackets; empty if they could."""
+    blind = sum(not item.range.known for item in pairs)
+    least = [
+        (item, least_runs((item.first, item.second), options)) for item in pairs if item.range.known
+    ]
+    small = sorted(need for item, need in least if min(item.first.n, item.second.n) < need)
+    told = [f"{blind} cannot be, since no range is known"] if blind else []
+    if small:
+        told.append(
+            f"{len(small)} of them could not be, however alike: runs that were not seen leave too "
+            f"much open below some {span(map(int, small))} runs each, by setting, and below more "
+            "with the correction"
+        )
+    return f" ({'; '.join(told)})" if told else ""
 
 
 def _widest(pairs: Sequence[PairVerdict]) -> Finding:

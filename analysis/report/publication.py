@@ -180,9 +180,10 @@ def _terms(study: Publication) -> str:
         f"*Different*: at {options.alpha:.0%} by Welch's test after Holm's correction over "
         f"{_FAMILIES[options.family]}, and by a permutation test. *Equivalent*: shown to be within "
         f"{options.margin_words}, even if runs that were not seen fail as often as these leave "
-        "possible; where nothing is published, within that share of a range that was given, or "
-        "else of the compared means. *Undecided* is neither; the seeds needed are those of each "
-        f"that would decide with {options.power:.0%} power, if the measured values were the true "
+        "possible; where a range was given for the task, within that share of it; where neither is "
+        "known, of the compared means. The margin stands in the table. *Undecided* is neither; the "
+        f"seeds needed are those of each that would decide either way with {options.power:.0%} "
+        "power, if the measured values were the true "
         "ones. Intervals are Welch's, one by one: with the correction, or with fewer than four "
         "runs each, by which no permutation test can be significant, a pair may be undecided "
         "though its interval leaves 0 out. n is the number of runs used per framework. *Above "
@@ -204,6 +205,7 @@ def _as_they_come(study: Publication, own: Sequence[PairVerdict]) -> list[str]:
         "Each framework under its own defaults, so that frameworks differ in hyperparameters too "
         f"([listed](#{held.ANCHOR})){held.set_for_all(study.material.loaded.runs)}. Tests are "
         "corrected apart from those above.",
+        counted.equal_runs(study.material.loaded),
         *_pictures(study.named(AS_THEY_COME)),
         decided.summary(verdicts, own),
         *_sections(decided.settings(verdicts, own), ""),

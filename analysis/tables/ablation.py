@@ -31,6 +31,7 @@ def rows(item: Ablation) -> list[Row]:
             "p_holm": effect.p_holm,
             "family_size": effect.family_size,
             "p_sign_flips": effect.p_flips,
+            "p_sign_flips_holm": effect.p_flips_holm,
             "margin": effect.pair.margin.size,
             **_failed_row(effect),
             "sum_of_parts": item.sum_of(effect) if effect in item.together else "",

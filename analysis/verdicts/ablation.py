@@ -57,6 +57,7 @@ class Effect:
         pair: The same two as a verdict that does not pair, with margin and failed runs.
         shares: By the other framework: which part of the gap to it the effect is.
         p_flips: p-value of the same by flipping signs, not corrected.
+        p_flips_holm: The same after Holm's correction over the family.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Effect:
     pair: PairVerdict
     shares: Mapping[str, Ratio]
     p_flips: float
+    p_flips_holm: float
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -164,6 +166,11 @@ def _family(
     items = judge_family([(changed, plain) for _, _, changed, plain in flat], name, options)
     tests = [_paired(changed, plain) for _, _, changed, plain in flat]
     p_holm = holm([result.p for _, result in tests])
+    flips = [
+        _flips(seeds, changed, plain, options)
+        for (seeds, _), (_, _, changed, plain) in zip(tests, flat, strict=True)
+    ]
+    flips_holm = holm(flips)
     size = sum(not math.isnan(result.p) for _, result in tests)
     effects: dict[tuple[Cell, str], list[Effect]] = collections.defaultdict(list)
     for i, (place, intervention, changed, plain) in enumerate(flat):
@@ -184,7 +191,8 @@ def _family(
                     for other, group in _others(groups, *place).items()
                     if (share := _share(changed, plain, group)) is not None
                 },
-                p_flips=_flips(seeds, changed, plain, options),
+                p_flips=flips[i],
+                p_flips_holm=float(flips_holm[i]),
             )
         )
     return [

@@ -157,6 +157,25 @@ def unseen_p(pair: Pair, options: Options, size: int | None = None) -> float:
     return unseen.apart_p(one, two, (ends.low, ends.high), margin) if ends.known else 1.0
 
 
+def least_runs(pair: Pair, options: Options) -> float:
+    """Runs of each below which the two can hardly be equivalent, however alike they score.
+
+    With fewer, values that were not seen can be so frequent that the means differ by the margin:
+    n with (1 - margin / room)^n below the level, where the room is how far an unseen value of
+    either can lie from its mean. For one test; infinite where no range is known.
+    """
+    ends, margin = range_of(pair, options), margin_of(pair, options).size
+    if not ends.known:
+        return math.inf
+    upper, lower = sorted((float(group.moments.mean) for group in pair), reverse=True)
+    room = max(ends.high - upper, lower - ends.low)
+    if margin >= room:
+        return 2.0
+    if not margin:
+        return math.inf
+    return max(2.0, math.ceil(math.log(options.alpha) / math.log1p(-margin / room)))
+
+
 def rooms(pairs: Sequence[Pair], options: Options) -> tuple[Floats, Floats]:
     """How far unseen runs can lie from the means, apart from each other, float[pairs] each.
 

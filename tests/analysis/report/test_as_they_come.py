@@ -10,6 +10,7 @@ from analysis.figures.overview import sheets
 from analysis.figures.sheet import NotDrawn
 from analysis.report import decided, learned, picked
 from analysis.report.consistency import consistency, consistency_table, defaults_table
+from analysis.report.counted import equal_runs
 from analysis.report.held import set_for_all
 from analysis.report.links import make_links
 from analysis.tables.verdicts import verdict_tables
@@ -60,7 +61,7 @@ def test_a_section_tells_of_them_and_of_who_is_above_random_actions(material):
     text = "\n".join(section.blocks)
     assert section.heading.startswith("PPO on Pendulum-v1 under each framework's own defaults")
     assert "3 frameworks, runs requested/completed/used: 5/5/5 of each." in text
-    assert "Random actions have -1225 (300 episodes). 2 of 3 tested frameworks are above" in text
+    assert "Random actions score -1225 (300 episodes). Above them: 2 of 3 tested" in text
     assert "- Neither above nor below: CleanRL (-12" in text and "n = 5." in text
     assert "| 2 of 3 " in decided.summary(verdicts, decided.default_pairs(verdicts))
 
@@ -76,6 +77,23 @@ def test_what_has_not_learned_is_said_beside_a_pair(material):
     own = {(i.first.framework, i.second.framework): i for i in verdicts.defaults}
     assert learned.remark(own["cleanrl", "sb3"], verdicts.learning).startswith("; CleanRL is not")
     assert learned.remark(own["sb3", "torchrl"], verdicts.learning) == ""
+
+
+def test_a_pair_is_clearly_above_random_actions_by_more_than_its_margin(material):
+    verdicts = material.verdicts
+    own = {(i.first.framework, i.second.framework): i for i in verdicts.defaults}
+    assert learned.clearly(own["sb3", "torchrl"], verdicts.learning)  # some 1,000 above; margin 160
+    assert not learned.clearly(own["cleanrl", "sb3"], verdicts.learning)
+    assert not any(learned.clearly(pair, verdicts.learning) for pair in verdicts.consistency)
+
+
+def test_runs_that_own_defaults_share_with_another_recipe_are_counted(tmp_path, writer):
+    for seed in range(3):
+        for hps, score in (("original", 5.0 + seed), ("sb3", 5.0 + seed % 2)):
+            writer(tmp_path, score=score, hps=hps, seed=seed)
+    text = equal_runs(load(tmp_path))
+    assert text.startswith("2 runs under own defaults are equal") and "(2)" in text
+    assert equal_runs(load(tmp_path / "missing")) == ""
 
 
 def test_figures_have_them_in_one_column_and_a_figure_of_their_own(material):

@@ -70,7 +70,7 @@ def test_the_whole_page_tells_the_same_with_the_figure(published):
     section = rest[rest.index('<section id="causes">') : rest.index('<section id="others">')]
     assert "by ablation</h3>" in answers and "<code>networks-clipped-apart</code>" in answers
     (row,) = [line for line in section.splitlines() if "they add up to" in line]
-    assert "<td>changes</td><td>10/10/10, 10 pairs</td>" in row and "\\" not in row
+    assert "<td>changes</td><td>10/10/10, 10 pairs, 6 at 1000" in row and "\\" not in row
     assert section.count('<figure id="figure-ablation_') == 1
 
 

@@ -7,7 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from analysis.data.runs import Cell, Run, RunId
-from analysis.report.held import alike_in_words, between, held_alike, unlike_in_words, what_differs
+from analysis.report.held import (
+    alike_in_words,
+    as_in_recipe,
+    between,
+    held_alike,
+    unlike_in_words,
+    what_differs,
+)
 
 
 def run(framework, seed=0, algorithm="dqn", **held):
@@ -28,7 +35,7 @@ def run(framework, seed=0, algorithm="dqn", **held):
 def test_what_differs_is_told_with_every_value():
     runs = [run("sb3", tau=1.0, hidden_sizes=[64, 64]), run("cleanrl", tau=1.0, hidden_sizes=None)]
     assert "[listed](#what-is-held-alike-and-what-is-not)" in what_differs(runs, False)
-    assert between(runs[:1], runs[1:]) == "; 1 of 2 hyperparameters differ (`hidden_sizes`)"
+    assert between(runs[:1], runs[1:]) == "; 1 of 2 hyperparameters differs (`hidden_sizes`)"
     assert alike_in_words(runs).startswith(" 1 of 2 hyperparameters are [alike](#what-is-held")
     assert alike_in_words([run("sb3")]) == ""
     assert unlike_in_words(runs).endswith("1 of 2 of DQN under RL Baselines3 Zoo's values.")
@@ -60,10 +67,42 @@ def test_what_says_why_is_told_only_with_ablations():
     assert "ablations" not in what_differs(runs, False) and "ablations" in what_differs(runs, True)
 
 
-def test_how_often_each_learned_stands_beside_what_it_was_held_to():
-    def counted(one, **cadence):
-        return dataclasses.replace(one, record=json.dumps({"cadence": cadence}))
+def asked(one, **values):
+    return dataclasses.replace(one, spec={"hyperparameters": values})
 
+
+def test_the_recipe_stands_beside_what_frameworks_have_instead():
+    recipe = {"tau": 1.0, "interval": 10, "hidden_sizes": [256, 256]}
+    runs = [
+        asked(run("sb3", tau=1.0, interval=10000, hidden_sizes=[64, 64]), **recipe),
+        asked(run("cleanrl", tau=1.0, interval=500, hidden_sizes=[64, 64]), **recipe),
+    ]
+    assert as_in_recipe([runs[:1], runs[1:]]) == " (1 of 3 held)"
+    words, table = held_alike(runs)
+    assert "2 of 3 alike: `tau`, `hidden_sizes` (but 64, 64, recipe 256, 256)." in words
+    (row,) = [line for line in table.splitlines() if "interval" in line]
+    assert [cell.strip() for cell in row.strip("|").split("|")][1:] == ["10", "500", "10000"]
+
+
+def test_a_recipe_that_is_held_whole_or_is_ones_own_needs_no_word():
+    assert as_in_recipe([[asked(run("sb3", tau=1.0), tau=1.0)]]) == ""
+    own = asked(run("zoo", tau=0.5), tau=1.0)  # recipes of frameworks may have other units
+    assert as_in_recipe([[own]]) == as_in_recipe([[run("sb3", tau=1.0)]]) == ""
+
+
+def counted(one, **cadence):
+    return dataclasses.replace(one, record=json.dumps({"cadence": cadence}))
+
+
+def test_two_that_learn_at_another_pace_are_told_though_their_hyperparameters_are_alike():
+    every = counted(run("sbx", tau=1.0), gradient_steps=3000, target_updates=3000)
+    second = counted(run("sb3", tau=1.0), gradient_steps=2999, target_updates=1499)
+    told = "; updates of the target: SB3 1499, sbx 3000"
+    assert between([second], [every]) == told
+    assert between([every], [every]) == ""
+
+
+def test_how_often_each_learned_stands_beside_what_it_was_held_to():
     runs = [
         counted(run("sb3", 0, tau=1.0), gradient_steps=3000, target_updates=1500),
         counted(run("sb3", 1, tau=1.0), gradient_steps=3000, target_updates=1499),

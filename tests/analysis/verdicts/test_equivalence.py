@@ -12,7 +12,7 @@ from analysis.stats import proportions, unseen
 from analysis.stats.effects import equivalence_power
 from analysis.stats.moments import moments
 from analysis.verdicts.consistency import consistency
-from analysis.verdicts.equivalence import margin_of, range_of
+from analysis.verdicts.equivalence import least_runs, margin_of, range_of
 from analysis.verdicts.groups import Group
 from analysis.verdicts.options import Options
 from analysis.verdicts.stopping import Looks, stopping_verdicts
@@ -44,6 +44,20 @@ def test_thirty_runs_without_a_failure_are_equivalent_and_the_plan_says_so():
     few, many = (verdict(np.full(n, 1000.0), np.full(n, 1000.0)) for n in (5, 30))
     assert many.verdict == "equivalent"
     assert few.seeds_needed == 30
+
+
+@pytest.mark.parametrize("mean", [0.0, 400.0, 1000.0])
+def test_below_the_least_number_of_runs_none_are_equivalent_however_alike(mean):
+    options = Options()
+    least = least_runs((group("a", [mean] * 2), group("b", [mean] * 2)), options)
+    few = verdict(np.full(int(least) - 1, mean), np.full(int(least) - 1, mean))
+    assert 10 < least <= 30 and few.verdict == "undecided" and few.p_unseen > 0.05
+    assert verdict(np.full(60, mean), np.full(60, mean)).verdict == "equivalent"
+
+
+def test_no_number_of_runs_is_enough_where_no_range_is_known():
+    pair = group("a", [1.0, 2.0], "Unknown-v1"), group("b", [1.0, 2.0], "Unknown-v1")
+    assert least_runs(pair, Options()) == math.inf
 
 
 @pytest.mark.parametrize(("rate", "n"), [(0.2, 3), (0.2, 5), (0.2, 10), (0.1, 5), (0.1, 20)])
