@@ -43,6 +43,7 @@ class Options:
     def margin_words(self) -> str:
         """What margins are a share of, as the end of a sentence."""
         share = f"{self.margin_share:.0%} of "
+        given = "the range given for a task, elsewhere of " if self.ranges else ""
         if self.margin_of == "score":
-            return share + "the published score"
-        return share + "the way from random actions to the published score"
+            return f"{share}{given}the published score"
+        return f"{share}{given}the way from random actions to the published score"
