@@ -21,7 +21,6 @@ _COUNTS = {
     "policy_updates": "updates of the policy",
     "target_updates": "updates of the target",
 }
-_WITHOUT_POLICY = ("dqn", "r2d2")
 _APART = 0.02  # counts that differ by less differ in when learning starts or ends only
 
 
@@ -196,14 +195,18 @@ def _made(runs: Sequence[Run]) -> dict[Setting, dict[str, dict[str, list[int]]]]
 
 
 def _counted(runs: Sequence[Run]) -> dict[str, dict[str, list[int]]]:
-    """By what was counted and framework: how often each run did it."""
+    """By what was counted and framework: how often each run did it.
+
+    Without updates of the policy where each gradient step is one, or where there is no policy.
+    """
     of: dict[str, dict[str, list[int]]] = {}
     for run in runs:
         told = json.loads(run.record or "{}").get("cadence") or {}
         for key, words in _COUNTS.items():
-            bare = key == "policy_updates" and run.id.cell.algorithm in _WITHOUT_POLICY
-            if told.get(key) and not bare:
+            if told.get(key):
                 of.setdefault(words, {}).setdefault(run.id.framework, []).append(told[key])
+    if of.get(_COUNTS["policy_updates"]) == of.get(_COUNTS["gradient_steps"]):
+        of.pop(_COUNTS["policy_updates"], None)
     return of
 
 
