@@ -194,6 +194,7 @@ def prepare(options: argparse.Namespace) -> Publication:
         command=_command(options, place),
         folder=options.folder.as_posix(),
         causes=_causes(options.causes, settings, loaded),
+        whole=HTML if options.html else "",
     )
 
 

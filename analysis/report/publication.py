@@ -47,6 +47,7 @@ class Publication:
         sheets: Figures; the overview, and that of own defaults, if there is one.
         grid: What was asked for; None where no file tells.
         causes: What changes of one thing did, from files of their own.
+        whole: Name of the whole page in HTML, in the folder; empty where it is not written.
     """
 
     title: str
@@ -57,6 +58,7 @@ class Publication:
     sheets: tuple[Sheet, ...]
     grid: Grid | None
     causes: tuple[Causes, ...] = ()
+    whole: str = ""
 
     @property
     def source(self) -> str:
@@ -104,6 +106,7 @@ def page(study: Publication) -> str:
         picked.RULE if findings else "",
         causes.explained(study.causes),
         *_pictures(study.named(NAME)),
+        _whole(study),
         "## What is decided, setting by setting",
         _terms(study),
         decided.summary(verdicts, same),
@@ -216,6 +219,15 @@ def _causes(study: Publication) -> list[str]:
         return []
     found = [block for one in study.causes for block in causes.blocks(one, _pictures([one.sheet]))]
     return [f"## {causes.HEADING}", causes.TERMS, *found]
+
+
+def _whole(study: Publication) -> str:
+    if not study.whole:
+        return ""
+    return (
+        f"Every figure, and tables that sort and filter, are in [{study.whole}]({study.whole}): "
+        "one file, to be saved and opened in a browser."
+    )
 
 
 def _numbered(findings: Sequence[str]) -> list[str]:

@@ -66,6 +66,7 @@ def test_effects_stand_on_the_page_with_share_interval_and_pairs(published):
 
 def test_the_whole_page_tells_the_same_with_the_figure(published):
     text = (published / "report.html").read_text()
+    assert "[report.html](report.html)" in (published / "README.md").read_text()
     answers, _, rest = text.partition('<section id="study">')
     section = rest[rest.index('<section id="causes">') : rest.index('<section id="others">')]
     assert "by ablation</h3>" in answers and "<code>networks-clipped-apart</code>" in answers
