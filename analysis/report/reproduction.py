@@ -56,7 +56,10 @@ def reproduction(verdicts: StudyVerdicts, links: Links) -> AnswerInWords:
         text += f"{verdict_counts([item.two_sided for item in own], _ORDER)}."
         groups = links.of(item.group for item in own)
         parts.append(Sentence(text, groups, "t-reproduction", "read-off"))
-    clear = sorted((item for item in tested if item.two_sided != SIMILAR), key=lambda i: i.p)
+    clear = sorted(
+        (item for item in tested if item.two_sided != SIMILAR and not item.stops_early),
+        key=lambda i: i.p,
+    )
     findings = [_finding(item, cells, links) for item in clear]
     groups = links.of(item.group for item in items)
     headline = Sentence(head, groups, "t-reproduction", "read-off")
@@ -81,6 +84,12 @@ def _headline(
         head += (
             f" In {share} of them the two numbers are not of one kind: another statistic, task "
             "version or number of steps, as the table says."
+        )
+    early = sum(item.stops_early for item in tested)
+    if early:
+        head += (
+            f" {early} of them stop before half of the published steps: there, worse says that "
+            "training had not come as far, and nothing of what it would reach."
         )
     if len(tested) < len(items):
         head += f" {len(items) - len(tested)} more cannot be tested: fewer than two seeds."

@@ -46,6 +46,11 @@ class ReproductionVerdict:
     p: float
     remarks: tuple[str, ...]
 
+    @property
+    def stops_early(self) -> bool:
+        """Whether our runs took less than half of the published steps."""
+        return bool(self.group.steps) and max(self.group.steps) < self.published.steps / 2
+
 
 def published_moments(row: Published) -> Moments:
     """Moments of a published number; the deviation is NaN where spread or trials are not told."""

@@ -12,6 +12,8 @@ from scipy import stats
 from analysis.data.load import load
 from analysis.data.published import read_table
 from analysis.data.runs import Cell, Run, RunId
+from analysis.report.links import make_links
+from analysis.report.reproduction import reproduction
 from analysis.verdicts.groups import groups_of_runs
 from analysis.verdicts.options import Options
 from analysis.verdicts.reproduction import judge, reproduction_of_groups
@@ -45,6 +47,19 @@ def test_the_words_tell_which_side_we_are_on(group_of, shift, word):
     item = judge(group_of(scores), TARGET, Options())
     assert (item.thesis_form, item.two_sided) == (word, word)
     assert item.difference == pytest.approx(shift, abs=1e-3)
+
+
+@pytest.mark.parametrize(("share", "early"), [(1.0, False), (0.6, False), (0.4, True)])
+def test_runs_of_less_than_half_of_the_published_steps_stop_early(group_of, share, early):
+    row = dataclasses.replace(TARGET, steps=round(20_480 / share))
+    assert judge(group_of([1.0, 2.0]), row, Options()).stops_early == early
+
+
+def test_the_page_makes_no_finding_of_runs_that_stop_early(group_of, results):
+    group_of([1.0, 1.1, 1.2])  # far below the score after a million steps
+    verdicts = judge_runs(load(results), Options())
+    found = reproduction(verdicts, make_links(verdicts, results))
+    assert not found.findings and "stop before half of the published steps" in found.headline.text
 
 
 def test_the_thesis_form_is_its_interval(group_of):
