@@ -1,5 +1,6 @@
 import gc
 import os
+import signal
 
 # What is imported while tests are collected stays: nobody looks through it for garbage.
 gc.disable()
@@ -12,6 +13,14 @@ from hypothesis import HealthCheck, settings
 # Time says nothing about a property on a machine that does other work besides.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+
+# What is started in the background of a script ignores Ctrl-C, with `nohup` also a closed terminal,
+# and so would every command that is tried here.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_finish():

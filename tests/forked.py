@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 _SERVER = """
-import gc, importlib, json, os, runpy, select, signal, sys, traceback
+import gc, importlib, json, os, runpy, select, sys, traceback
 for name in sys.argv[1:]:
     importlib.import_module(name)
 gc.collect()
@@ -42,7 +42,6 @@ def next_order():
 
 def become(order):
     os.setsid()
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as in a terminal, also under nohup
     for handle in running:
         os.close(handle)
     for number, name in enumerate((order["input"], order["output"], order["errors"])):
