@@ -1,6 +1,6 @@
 """`python -m analysis RESULTS` compares; `python -m analysis COMMAND ...` does something else.
 
-Commands are the modules of `analysis.commands` that have a function `run`. Only the module of the
+Commands are the modules of `analysis.format_commands` that have a function `run`. Only the module of the
 chosen one is imported: all of them together take seconds.
 """
 
@@ -12,9 +12,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-DEFAULT = "compare"
-_FOLDER = Path(__file__).parent / "commands"
-_HELP = """\
+DEFAULT_ANALYSIS_COMMAND = "compare"
+_COMMANDS_FOLDER = Path(__file__).parent / "commands"
+_ANALYSIS_HELP = """\
 usage: python -m analysis [COMMAND] RESULTS ...
 
 Looks at the results of runs. {default} is what runs where no command is named;
@@ -24,7 +24,9 @@ Commands:
 {commands}"""
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "python -m analysis") -> int:
+def run_analysis_command(
+    arguments: Sequence[str] | None = None, program: str = "python -m analysis"
+) -> int:
     """Runs one command.
 
     Args:
@@ -37,15 +39,15 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m analy
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help"):
-        print(_help())
+        print(_format_analysis_help())
         return 0 if words else 2
-    if words[0] in commands():
+    if words[0] in list_analysis_commands():
         name, words = words[0], words[1:]
         program = f"{program} {name}"
     else:
-        name = DEFAULT
-    module = importlib.import_module(f"analysis.commands.{name}")
-    shell = importlib.import_module("analysis.commands.shell")
+        name = DEFAULT_ANALYSIS_COMMAND
+    module = importlib.import_module(f"parallax.analysis.commands.{name}")
+    shell = importlib.import_module("parallax.analysis.commands.common")
     description = (module.__doc__ or "").strip()
     parser = argparse.ArgumentParser(prog=program, description=description)
     module.add_arguments(parser)
@@ -57,9 +59,11 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m analy
 
 
 @functools.cache
-def commands() -> Mapping[str, str]:
+def list_analysis_commands() -> Mapping[str, str]:
     """What each command does, by its name, sorted; nothing is imported."""
-    trees = {path.stem: ast.parse(path.read_text("utf-8")) for path in _FOLDER.glob("*.py")}
+    trees = {
+        path.stem: ast.parse(path.read_text("utf-8")) for path in _COMMANDS_FOLDER.glob("*.py")
+    }
     return {
         name: (ast.get_docstring(tree) or "").partition("\n")[0]
         for name, tree in sorted(trees.items())
@@ -67,11 +71,11 @@ def commands() -> Mapping[str, str]:
     }
 
 
-def _help() -> str:
-    width = max(map(len, commands()))
-    lines = [f"  {name:{width}}  {summary}" for name, summary in commands().items()]
-    return _HELP.format(default=DEFAULT, commands="\n".join(lines))
+def _format_analysis_help() -> str:
+    width = max(map(len, list_analysis_commands()))
+    lines = [f"  {name:{width}}  {summary}" for name, summary in list_analysis_commands().items()]
+    return _ANALYSIS_HELP.format(default=DEFAULT_ANALYSIS_COMMAND, format_commands="\n".join(lines))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_analysis_command())

@@ -36,7 +36,7 @@ def main() -> int:
     head = f"{'':<10}{'n':>3}{'system':>9}{options.malloc:>10}{'ratio':>8}"
     print(f"{head}  {'least to largest':<17}same weights")
     for framework in options.frameworks:
-        pairs = [_pair(framework, options, turned=bool(n % 2)) for n in range(options.repeats)]
+        pairs = [_pair(framework, options, transposed=bool(n % 2)) for n in range(options.repeats)]
         plain, other = (
             statistics.median(pair[side]["seconds"] for pair in pairs) for side in (0, 1)
         )
@@ -55,9 +55,9 @@ def measure(framework: str, algorithm: str, env: str) -> dict[str, Any]:
     """CPU seconds of one run in this process, without evaluations but the last, and its weights."""
     import support
 
-    from harness.contract.adapter import load_adapter, training_modules
+    from parallax.harness.contract.adapter import get_training_modules, load_adapter
 
-    for name in training_modules(load_adapter(framework), algorithm):
+    for name in get_training_modules(load_adapter(framework), algorithm):
         importlib.import_module(name)
     settings = {} if algorithm == "ppo" else {"learning_starts": LEARNING_STARTS}
     spec = support.spec(
@@ -82,9 +82,9 @@ def measure(framework: str, algorithm: str, env: str) -> dict[str, Any]:
 def _pair(
     framework: str, options: argparse.Namespace, turned: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    from harness.sweep.allocator import allocator_variables
+    from parallax.harness.sweep.memory_allocator import get_allocator_variables
 
-    sides = {name: allocator_variables("--malloc", name) for name in ("none", options.malloc)}
+    sides = {name: get_allocator_variables("--malloc", name) for name in ("none", options.malloc)}
     order = sorted(sides, key=lambda name: (name == "none") == turned)
     found = {name: _in_process(framework, options, dict(sides[name])) for name in order}
     return found["none"], found[options.malloc]

@@ -21,9 +21,9 @@ import torch
 from gymnasium.spaces import Box
 from stable_baselines3.common.buffers import ReplayBuffer
 
-from adapters.torch_common.state import resumable
-from harness.record.checkpoints import Checkpoints
-from harness.record.lease import Lease
+from parallax.adapters.torch_common.state import make_checkpointable
+from parallax.harness.record.checkpoints import CheckpointStore
+from parallax.harness.record.lock import RunLock
 
 OBSERVATIONS, ACTIONS = 17, 6
 INTERVAL = 20 * 60  # seconds
@@ -34,14 +34,14 @@ def main(arguments: list[str]) -> None:
     given = dict(argument.split("=", 1) for argument in arguments)
     batch = int(given.get("batch", 20_000))
     for size in map(int, given.get("transitions", "100000,1000000").split(",")):
-        with tempfile.TemporaryDirectory() as folder, Lease.acquire(Path(folder)) as lease:
-            measure(size, batch, Checkpoints(lease))
+        with tempfile.TemporaryDirectory() as folder, RunLock.acquire(Path(folder)) as lease:
+            measure(size, batch, CheckpointStore(lease))
 
 
-def measure(size: int, batch: int, kept: Checkpoints) -> None:
+def measure(size: int, batch: int, kept: CheckpointStore) -> None:
     """Prints what a buffer of `size` transitions costs."""
     parts = make(size)
-    whole = resumable(parts)
+    whole = make_checkpointable(parts)
     fill(parts["buffer"], size - batch)
     print(f"{size:,} transitions, {batch:,} of them new at each checkpoint")
     save(kept, whole.state, "first checkpoint")
@@ -52,7 +52,7 @@ def measure(size: int, batch: int, kept: Checkpoints) -> None:
     started = time.monotonic()
     loaded = kept.load(kept.numbers()[0])
     read = time.monotonic() - started
-    resumable(make(size)).lay_in(loaded.state)
+    make_checkpointable(make(size)).load_state(loaded.state)
     print(f"    going on from it: {read:.2f} s to read, {time.monotonic() - started:.2f} s in all")
     print(f"    the second one takes {seconds / INTERVAL:.3%} of an interval of 20 minutes")
 
@@ -84,7 +84,7 @@ def fill(buffer: ReplayBuffer, rows: int) -> None:
     buffer.pos = (buffer.pos + rows) % buffer.buffer_size
 
 
-def save(kept: Checkpoints, state: Callable[[], Any], name: str) -> float:
+def save(kept: CheckpointStore, state: Callable[[], Any], name: str) -> float:
     """Keeps a state and prints what it took; returns the seconds."""
     started = time.monotonic()
     saved = kept.save({}, state())

@@ -115,7 +115,7 @@ SABOTAGES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
 
 def sabotage(options: argparse.Namespace) -> None:
     """Which frameworks' runs that are set wrong are found out by their check."""
-    from harness.contract.fields import SpecError
+    from parallax.harness.contract.fields import SpecError
 
     counts: dict[str, list[bool]] = collections.defaultdict(list)
     for words, check, algorithm, task, changes in SABOTAGES:
@@ -207,7 +207,7 @@ def healthy(options: argparse.Namespace) -> None:
     """Trains healthy runs and keeps what their checks were shown; those there are stay."""
     import diagnosis_recorder as recorder
 
-    from harness.contract.fields import SpecError
+    from parallax.harness.contract.fields import SpecError
 
     options.keep.mkdir(parents=True, exist_ok=True)
     # In mixed order, so that what there is by now stands for all.

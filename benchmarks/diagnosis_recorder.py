@@ -10,14 +10,14 @@ import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.diagnosis.check import THROUGHOUT, WARNING, Check, Seen
-from harness.diagnosis.registry import own_checks
-from harness.diagnosis.signals import Series, Signals
+from parallax.harness.diagnosis.check import THROUGHOUT, WARNING, CheckResult, DiagnosisCheck
+from parallax.harness.diagnosis.registry import load_own_checks
+from parallax.harness.diagnosis.signals import SignalSeries, TrainingSignals
 
-SHOWN: list[Signals] = []
+SHOWN: list[TrainingSignals] = []
 
 
-def keep(signals: Signals, threshold: float) -> Seen | None:
+def keep(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Keeps a copy of what there is at this look."""
     SHOWN.append(
         dataclasses.replace(
@@ -32,7 +32,7 @@ def keep(signals: Signals, threshold: float) -> Seen | None:
     return None
 
 
-def _copied(series: Series) -> Series:
+def _copied(series: SignalSeries) -> SignalSeries:
     new = copy.copy(series)
     new.__dict__ = {
         name: copy.copy(value) if isinstance(value, list) or hasattr(value, "maxlen") else value
@@ -41,7 +41,7 @@ def _copied(series: Series) -> Series:
     return new
 
 
-RECORDER = Check(
+RECORDER = DiagnosisCheck(
     *("RECORDER", "keeps signals", THROUGHOUT, WARNING, (), 0.0, "none", keep, "none", "none"),
     "never",
 )
@@ -54,19 +54,19 @@ def save(path: Path, about: dict[str, object]) -> None:
     SHOWN.clear()
 
 
-def saved(folder: Path) -> Iterator[tuple[dict[str, object], list[Signals]]]:
+def saved(folder: Path) -> Iterator[tuple[dict[str, object], list[TrainingSignals]]]:
     """What was written there by `save`, in the order of names."""
     for path in sorted(folder.glob("*.pickle.gz")):
         with gzip.open(path, "rb") as file:
             yield pickle.load(file)
 
 
-def asked_again(shown: list[Signals]) -> dict[str, tuple[str, int, str]]:
+def asked_again(shown: list[TrainingSignals]) -> dict[str, tuple[str, int, str]]:
     """Level, first step and words of what today's checks find in it, by id."""
     found: dict[str, tuple[str, int, str]] = {}
     facts = shown[0].facts if shown else None
-    for check in own_checks():
-        if facts is None or check.unless(facts):
+    for check in load_own_checks():
+        if facts is None or check.why_not_applicable(facts):
             continue
         for signals in shown:
             if check.is_due(signals) and all(signals.has(name) for name in check.needs):

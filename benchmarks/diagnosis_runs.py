@@ -70,14 +70,14 @@ def watched_run(
     """One run with values that are known to learn within few steps."""
     import support
 
-    from harness.conformance.trainings import base_hyperparameters
+    from parallax.harness.conformance.trainings import make_base_hyperparameters
 
     also: dict[str, Any] = {"also": ("diagnosis_recorder:RECORDER",)} if recorded else {}
     also |= {"period": period} if period else {}
     if recorded:  # as many looks as a longer run has by now
         also["period"] = STEPS.get(algorithm, 1200) // 40
     steps = steps or STEPS.get(algorithm, 1200)
-    values = dataclasses.asdict(base_hyperparameters(framework, algorithm))
+    values = dataclasses.asdict(make_base_hyperparameters(framework, algorithm))
     sound = {name: value for name, value in SOUND.items() if name in values}
     values |= {n: v for n, v in sound.items() if n not in FIXED.get(framework, ())}
     if algorithm == "dqn":
@@ -106,7 +106,7 @@ def watched_run(
 
 def settings(frameworks: Collection[str], algorithms: Collection[str]) -> list[Setting]:
     """Two tasks for each framework and algorithm; for continuous actions the second ones vary."""
-    from harness.contract.algorithms import ALGORITHMS as KNOWN
+    from parallax.harness.contract.algorithms import ALGORITHMS as KNOWN
 
     found = []
     for f, framework in enumerate(FRAMEWORKS):

@@ -22,38 +22,38 @@ _SELDOM = ("act", "window", "keep", "end")
 @contextlib.contextmanager
 def placed(seams: Seams) -> Iterator[None]:
     """Within, trainings are timed."""
-    import adapters.torch_common.watch as watch
-    from harness.contract.adapter import load_adapter
-    from harness.diagnosis.collector import Collector
-    from harness.diagnosis.engine import Engine
-    from harness.diagnosis.networks import Networks
-    from harness.diagnosis.regressions import Regressions
-    from harness.train.diagnosing import Diagnosing
-    from harness.train.evaluation import Evaluator
+    import parallax.adapters.torch_common.watch as watch
+    from parallax.harness.contract.adapter import load_adapter
+    from parallax.harness.diagnosis.engine import DiagnosisEngine
+    from parallax.harness.diagnosis.environment_signals import EnvironmentSignalCollector
+    from parallax.harness.diagnosis.minibatch_matching import MinibatchMatcher
+    from parallax.harness.diagnosis.network_signals import NetworkSignalCollector
+    from parallax.harness.train.diagnosis import RunDiagnosis
+    from parallax.harness.train.evaluation import PolicyEvaluator
 
     adapters: list[Any] = [type(load_adapter(name)) for name in FRAMEWORKS]
     watched: tuple[tuple[Any, str, str], ...] = (
-        (Engine, "_before_step", "step"),
-        (Engine, "_act", "act"),
-        (Engine, "_guard", "window"),
-        (Engine, "end", "end"),
-        (Collector, "transition", "transition"),
-        (Collector, "metrics", "metrics"),
-        (Networks, "_chosen", "layer"),
-        (Networks, "_computes", "layer"),
-        (Networks, "_steps_now", "optimizer"),
-        (Networks, "_after", "optimizer"),
-        (Regressions, "note", "optimizer"),
+        (DiagnosisEngine, "_before_step", "step"),
+        (DiagnosisEngine, "_act", "act"),
+        (DiagnosisEngine, "_guard", "window"),
+        (DiagnosisEngine, "end", "end"),
+        (EnvironmentSignalCollector, "transition", "transition"),
+        (EnvironmentSignalCollector, "metrics", "metrics"),
+        (NetworkSignalCollector, "_chosen", "layer"),
+        (NetworkSignalCollector, "_computes", "layer"),
+        (NetworkSignalCollector, "_steps_now", "optimizer"),
+        (NetworkSignalCollector, "_after", "optimizer"),
+        (MinibatchMatcher, "note", "optimizer"),
         (watch, "_forward", "layer"),
         (watch, "_step", "optimizer"),
-        (Diagnosing, "keep", "keep"),
-        (Evaluator, "_evaluate", "evaluation"),
+        (RunDiagnosis, "keep", "keep"),
+        (PolicyEvaluator, "_evaluate", "evaluation"),
         *((adapter, "train", "train") for adapter in adapters),
     )
     with contextlib.ExitStack() as stack:
         for owner, attribute, name in watched:
             before = getattr(owner, attribute)
-            setattr(owner, attribute, seams.timed(name, before))
+            setattr(owner, attribute, seams.n_timed(name, before))
             stack.callback(setattr, owner, attribute, before)
         yield
 

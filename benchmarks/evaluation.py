@@ -3,7 +3,7 @@
 In one run, with the same untrained SB3 model, task and initial states, on one thread:
 
 - `evaluate_policy` of Stable-Baselines3 with one environment;
-- `harness.train.evaluation.evaluate` with SB3's policy called directly, and with `model.predict`;
+- `parallax.harness.train.evaluation.evaluate_greedy_policy` with SB3's policy called directly, and with `model.predict`;
 - the floor, `mujoco.rollout`, which repeats the actions of our episodes without a policy, where
   the task is one of MuJoCo's.
 
@@ -31,13 +31,12 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 
-from envs.lockstep import GymnasiumLockstep, make_lockstep
-from envs.minatar import is_game
-from envs.parking import PARKING
-from envs.raw.tasks import raw_task
-from envs.tasks import TASK_IDS, make
-from harness.contract.events import Evaluation
-from harness.train.evaluation import episode_seeds, evaluate
+from parallax.envs.batched_env import GymnasiumBatchedEnv, make_batched_env
+from parallax.envs.mujoco_batch.tasks import find_mujoco_task
+from parallax.envs.optional_tasks import PARKING_ENV_ID, is_minatar_game
+from parallax.envs.tasks import TASK_IDS, make_task_env
+from parallax.harness.contract.events import EvaluationResult
+from parallax.harness.train.evaluation import compute_episode_seeds, evaluate_greedy_policy
 
 Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 Side = Callable[[], float]
@@ -65,7 +64,7 @@ def main() -> None:
     options = _parser().parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    env_id, seeds = options.env, episode_seeds(0, options.env, 0, 0, options.episodes)
+    env_id, seeds = options.env, compute_episode_seeds(0, options.env, 0, 0, options.episodes)
     model = build(options.algorithm, options.hidden, env_id)
     actions, evaluation = recorded(forward(model), env_id, seeds)
     sides = {
@@ -73,7 +72,7 @@ def main() -> None:
         OURS: our_side(forward(model), env_id, seeds),
         PREDICT: our_side(predict(model), env_id, seeds),
     }
-    if hasattr(make(env_id).unwrapped, "model"):
+    if hasattr(make_task_env(env_id).unwrapped, "model"):
         sides[FLOOR] = floor_side(env_id, seeds, actions, evaluation.lengths)
     rounds = [{name: side() for name, side in sides.items()} for _ in range(options.repeats)]
     print(
@@ -112,7 +111,7 @@ def build(algorithm: str, hidden: list[int], env_id: str) -> BaseAlgorithm:
     arguments: dict[str, Any] = {} if algorithm == "PPO" else {"buffer_size": 1}
     model: BaseAlgorithm = getattr(stable_baselines3, algorithm)(
         "MlpPolicy",
-        make(env_id),
+        make_task_env(env_id),
         policy_kwargs={"net_arch": hidden},
         seed=0,
         device="cpu",
@@ -147,7 +146,7 @@ def forward(model: BaseAlgorithm) -> Policy:
 
 def recorded(
     policy: Policy, env_id: str, seeds: Sequence[int]
-) -> tuple[NDArray[np.float32], Evaluation]:
+) -> tuple[NDArray[np.float32], EvaluationResult]:
     """Our evaluation with the actions taken, float32[steps, N, actions]."""
     actions = []
 
@@ -155,7 +154,7 @@ def recorded(
         actions.append(policy(observations))
         return actions[-1]
 
-    evaluation = evaluate(recording, make_lockstep(env_id, len(seeds)), seeds)
+    evaluation = evaluate_greedy_policy(recording, make_batched_env(env_id, len(seeds)), seeds)
     return np.array(actions), evaluation
 
 
@@ -163,7 +162,7 @@ def evaluate_policy_side(model: BaseAlgorithm, env_id: str, seeds: Sequence[int]
     """Stable-Baselines3's evaluation."""
 
     def side() -> float:
-        env = Monitor(SeededResets(make(env_id), seeds))
+        env = Monitor(SeededResets(make_task_env(env_id), seeds))
         started = time.process_time()
         _, lengths = evaluate_policy(model, env, len(seeds), return_episode_rewards=True)
         assert isinstance(lengths, list)
@@ -176,7 +175,7 @@ def evaluate_policy_returns(
     model: BaseAlgorithm, env_id: str, seeds: Sequence[int]
 ) -> Sequence[float]:
     """Returns of Stable-Baselines3's evaluation."""
-    env = Monitor(SeededResets(make(env_id), seeds))
+    env = Monitor(SeededResets(make_task_env(env_id), seeds))
     returns, _ = evaluate_policy(model, env, len(seeds), return_episode_rewards=True)
     assert isinstance(returns, list)
     return returns
@@ -184,11 +183,11 @@ def evaluate_policy_returns(
 
 def our_side(policy: Policy, env_id: str, seeds: Sequence[int]) -> Side:
     """The harness' evaluation."""
-    env = make_lockstep(env_id, len(seeds))
+    env = make_batched_env(env_id, len(seeds))
 
     def side() -> float:
         started = time.process_time()
-        evaluation = evaluate(policy, env, seeds)
+        evaluation = evaluate_greedy_policy(policy, env, seeds)
         return 1e6 * (time.process_time() - started) / float(evaluation.lengths.sum())
 
     return side
@@ -198,7 +197,7 @@ def floor_side(
     env_id: str, seeds: Sequence[int], actions: NDArray[np.float32], lengths: NDArray[np.int64]
 ) -> Side:
     """The physics steps of the same episodes, in C++ on the calling thread."""
-    env = make(env_id)
+    env = make_task_env(env_id)
     simulator: Any = env.unwrapped
     model, full = simulator.model, mujoco.mjtState.mjSTATE_FULLPHYSICS
     state = np.empty((1, mujoco.mj_stateSize(model, full)))
@@ -220,12 +219,12 @@ def floor_side(
 
 
 def equals_gymnasium(
-    env_id: str, seeds: Sequence[int], actions: NDArray[np.float32], evaluation: Evaluation
+    env_id: str, seeds: Sequence[int], actions: NDArray[np.float32], evaluation: EvaluationResult
 ) -> bool:
     """Whether the same actions give the same returns and lengths in Gymnasium's environments."""
     rows = iter(actions)
-    reference = evaluate(
-        lambda _: next(rows), GymnasiumLockstep([make(env_id) for _ in seeds]), seeds
+    reference = evaluate_greedy_policy(
+        lambda _: next(rows), GymnasiumBatchedEnv([make_task_env(env_id) for _ in seeds]), seeds
     )
     return np.array_equal(reference.returns, evaluation.returns) and np.array_equal(
         reference.lengths, evaluation.lengths
@@ -234,8 +233,8 @@ def equals_gymnasium(
 
 def is_raw(env_id: str) -> bool:
     """Whether the task is stepped without its Gymnasium class."""
-    late = is_game(env_id) or env_id == PARKING  # registered when they are made
-    return not late and raw_task(gymnasium.spec(env_id)) is not None
+    late = is_minatar_game(env_id) or env_id == PARKING_ENV_ID  # registered when they are made
+    return not late and find_mujoco_task(gymnasium.spec(env_id)) is not None
 
 
 def _row(label: str, values: Sequence[float]) -> None:

@@ -19,9 +19,15 @@ from contextlib import nullcontext
 import gymnasium
 import torch
 
-from adapters.torch_common.watch import watching
-from envs.make import StepHook
-from harness.contract.events import EnvStep, Events, Forward, OptimizerStep, OptimizerStepped
+from parallax.adapters.torch_common.watch import watch_training
+from parallax.envs.make import StepHook
+from parallax.harness.contract.events import (
+    AfterOptimizerStep,
+    BeforeOptimizerStep,
+    EnvStep,
+    LayerForward,
+    TrainingEvents,
+)
 
 SECONDS = 0.02  # that one loop takes, about
 
@@ -59,7 +65,9 @@ def environments() -> list[tuple[str, Callable[[], object], Callable]]:
     measured = [("hook that counts, no events", StepHook(Idle(), Counter().count))]
     for subscribers in (0, 1, 3):
         events = subscribed(subscribers, EnvStep)
-        measured.append((f"events, {subscribers} subscribers", StepHook(Idle(), **events.seam())))
+        measured.append(
+            (f"events, {subscribers} subscribers", StepHook(Idle(), **events.make_env_hooks()))
+        )
     return [(name, lambda env=env: env.step(0), nullcontext) for name, env in measured]
 
 
@@ -74,17 +82,21 @@ def optimisers() -> list[tuple[str, Callable[[], object], Callable]]:
         layer(inputs).sum().backward()
         adam.step()
 
-    kinds = {"none": (), "steps": (OptimizerStep, OptimizerStepped), "layers": (Forward,)}
+    kinds = {
+        "none": (),
+        "steps": (BeforeOptimizerStep, AfterOptimizerStep),
+        "layers": (LayerForward,),
+    }
     measured = [("no watcher", train, nullcontext)]
     for name, wanted in kinds.items():
-        watcher = functools.partial(watching, subscribed(1, *wanted))
+        watcher = functools.partial(watch_training, subscribed(1, *wanted))
         measured.append((f"watcher, subscribed: {name}", train, watcher))
     return measured
 
 
-def subscribed(count: int, *kinds: type) -> Events:
+def subscribed(count: int, *kinds: type) -> TrainingEvents:
     """Events with so many subscribers for each kind, who do nothing."""
-    events = Events()
+    events = TrainingEvents()
     for kind in kinds * count:
         events.subscribe(kind, lambda event: None)
     return events

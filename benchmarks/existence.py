@@ -17,12 +17,12 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
-from analysis.data.runs import Cell
-from analysis.stats import pairwise
-from analysis.stats.moments import moments, stack
-from analysis.verdicts.existence import count_differences
-from analysis.verdicts.groups import Group
-from analysis.verdicts.options import Options
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.stats import two_sample as pairwise
+from parallax.analysis.stats.moments import compute_moments, stack_moments
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.omnibus import count_differences
+from parallax.analysis.verdicts.options import VerdictOptions
 
 SETTINGS, SEEDS, LEVEL, RESAMPLES = 32, 5, 0.05, 400
 FRAMEWORKS = ("a", "b", "c")
@@ -65,24 +65,26 @@ CASES: dict[str, Draw] = {
 }
 
 
-def study(draw: Draw, rng: np.random.Generator) -> list[list[Group]]:
+def study(draw: Draw, rng: np.random.Generator) -> list[list[ScoreGroup]]:
     """The groups of each setting."""
-    cells = [Cell("s", f"task {i}", "ppo", "original", "") for i in range(SETTINGS)]
+    cells = [StudyCell("s", f"task {i}", "ppo", "original", "") for i in range(SETTINGS)]
     return [[_group(cell, k, draw(rng, k)) for k in range(3)] for cell in cells]
 
 
-def _group(cell: Cell, framework: int, scores: np.ndarray) -> Group:
+def _group(cell: StudyCell, framework: int, scores: np.ndarray) -> ScoreGroup:
     size = len(scores)
-    return Group(cell, FRAMEWORKS[framework], moments(scores), 0.0, scores, (), size, size, (1,))
+    return ScoreGroup(
+        cell, FRAMEWORKS[framework], compute_moments(scores), 0.0, scores, (), size, size, (1,)
+    )
 
 
-def rejected(settings: list[list[Group]], seed: int) -> tuple[bool, bool]:
+def rejected(settings: list[list[ScoreGroup]], seed: int) -> tuple[bool, bool]:
     """Whether Holm's correction and the count find something."""
     pairs = [(groups[i], groups[j]) for groups in settings for i, j in PAIRS]
-    first, second = (stack([pair[side].moments for pair in pairs]) for side in (0, 1))
-    p = pairwise.two_sided_p(pairwise.contrast([first], [second]))
-    count = count_differences(pairs, list(p), Options(seed=seed, resamples=RESAMPLES))
-    return bool((pairwise.holm(p) < LEVEL).any()), count.p < LEVEL
+    first, second = (stack_moments([pair[side].moments for pair in pairs]) for side in (0, 1))
+    p = pairwise.compute_two_sided_p(pairwise.compute_contrast([first], [second]))
+    count = count_differences(pairs, list(p), VerdictOptions(seed=seed, resamples=RESAMPLES))
+    return bool((pairwise.adjust_holm(p) < LEVEL).any()), count.p < LEVEL
 
 
 def main() -> int:

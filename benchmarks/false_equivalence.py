@@ -21,19 +21,19 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
-from analysis.data.runs import Cell
-from analysis.stats import pairwise
-from analysis.stats.moments import moments
-from analysis.verdicts.equivalence import margin_of, unseen_p
-from analysis.verdicts.groups import Group
-from analysis.verdicts.options import Options
-from analysis.verdicts.stopping import Looks, stopping_verdicts
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.stats import two_sample as pairwise
+from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.verdicts.equivalence import compute_margin, compute_unobserved_p
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.sequential import SequentialSchedule, judge_sequentially
 
 # PPO on InvertedPendulum: scores from 0 to 1000, 6.37 by random actions, 980 published.
-CELL = Cell("simulated", "InvertedPendulum-v4", "ppo", "original", "")
-OPTIONS = Options()
+CELL = StudyCell("simulated", "InvertedPendulum-v4", "ppo", "original", "")
+OPTIONS = VerdictOptions()
 SEEDS = (3, 5, 10, 20, 30, 40, 60)
-PLANS = (Looks(5, 30), Looks(10, 60), Looks(20, 120))
+PLANS = (SequentialSchedule(5, 30), SequentialSchedule(10, 60), SequentialSchedule(20, 120))
 LEVEL = 0.05
 # The same p-values of equivalence, without the permutations that "different" would ask for.
 QUICK = dataclasses.replace(OPTIONS, alpha=1e-300)
@@ -113,10 +113,10 @@ def alike() -> tuple[Case, ...]:
     )
 
 
-def group(name: str, scores: np.ndarray) -> Group:
+def group(name: str, scores: np.ndarray) -> ScoreGroup:
     """A framework's scores."""
     n = len(scores)
-    return Group(CELL, name, moments(scores), 0.0, scores, (), n, n, (1,))
+    return ScoreGroup(CELL, name, compute_moments(scores), 0.0, scores, (), n, n, (1,))
 
 
 def rates(case: Case, n: int, repeats: int) -> tuple[float, float]:
@@ -128,16 +128,18 @@ def rates(case: Case, n: int, repeats: int) -> tuple[float, float]:
         if _alone(*pair) >= LEVEL:
             continue
         before += 1
-        after += unseen_p(pair, OPTIONS) < LEVEL
+        after += compute_unobserved_p(pair, OPTIONS) < LEVEL
     return before / repeats, after / repeats
 
 
-def _alone(first: Group, second: Group) -> float:
-    item = pairwise.contrast([first.moments], [second.moments])
-    return float(pairwise.equivalence_p(item, margin_of((first, second), OPTIONS).size))
+def _alone(first: ScoreGroup, second: ScoreGroup) -> float:
+    item = pairwise.compute_contrast([first.moments], [second.moments])
+    return float(
+        pairwise.compute_equivalence_p(item, compute_margin((first, second), OPTIONS).size)
+    )
 
 
-def looked_at(case: Case, looks: Looks, repeats: int) -> tuple[float, float]:
+def looked_at(case: Case, looks: SequentialSchedule, repeats: int) -> tuple[float, float]:
     """Share called equivalent at some look: by the tests alone at each, and by the rule."""
     rng = np.random.default_rng((looks.most, zlib.crc32(case.name.encode())))
     before = after = 0
@@ -148,7 +150,7 @@ def looked_at(case: Case, looks: Looks, repeats: int) -> tuple[float, float]:
             for n in looks.sizes(looks.most)
         )
         pair = group("a", scores[0]), group("b", scores[1])
-        after += stopping_verdicts(pair, QUICK, looks)[0].p_equivalence < LEVEL
+        after += judge_sequentially(pair, QUICK, looks)[0].p_equivalence < LEVEL
     return before / repeats, after / repeats
 
 
@@ -158,18 +160,18 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=2_000)
     parser.add_argument("--looks", type=int, default=300, help="pairs looked at repeatedly")
     options = parser.parse_args()
-    margin = margin_of((group("a", np.ones(2)),), OPTIONS).size
+    margin = compute_margin((group("a", np.ones(2)),), OPTIONS).size
     print(
         f"Before / by the rule, {options.repeats:,} pairs each, margin {margin:.1f} of 0 to 1000\n"
     )
     worst = _print(rates, SEEDS, [f"n = {n}" for n in SEEDS], options.repeats)
     _tell(worst, options.repeats)
     print(
-        f"\nLooked at repeatedly: alone / by the rule for stopping, {options.looks:,} pairs each\n"
+        f"\nLooked at repeatedly: alone / by the rule for stopping, {options.check_steps:,} pairs each\n"
     )
     heads = [f"every {plan.batch} up to {plan.most}" for plan in PLANS]
-    worst = _print(looked_at, PLANS, heads, options.looks)
-    _tell(worst, options.looks)
+    worst = _print(looked_at, PLANS, heads, options.check_steps)
+    _tell(worst, options.check_steps)
     return 0
 
 
@@ -183,7 +185,7 @@ def _print(
     repeats: int,
 ) -> float:
     """Prints a table, and returns the largest rate of a false word by the rule."""
-    margin = margin_of((group("a", np.ones(2)),), OPTIONS).size
+    margin = compute_margin((group("a", np.ones(2)),), OPTIONS).size
     print(f"| returns | {' | '.join(heads)} |")
     print(f"|{'---|' * (len(heads) + 1)}")
     worst = 0.0

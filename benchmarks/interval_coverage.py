@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from analysis.stats.intervals import METHODS, bounds
+from parallax.analysis.stats.intervals import INTERVAL_METHODS, compute_interval_bounds
 
 SIZES = (3, 5, 10, 20)
 CHUNK = 500  # samples that share their bootstrap draws
@@ -47,7 +47,7 @@ def coverage(draw: Draw, n: int, method: str, repeats: int, seed: int = 0) -> tu
     Args:
         draw: Source of samples with mean 0.
         n: Seeds per sample.
-        method: One of `analysis.stats.intervals.METHODS`.
+        method: One of `parallax.analysis.stats.intervals.INTERVAL_METHODS`.
         repeats: Samples.
         seed: The same seed gives all methods the same samples.
     """
@@ -55,7 +55,7 @@ def coverage(draw: Draw, n: int, method: str, repeats: int, seed: int = 0) -> tu
     held, width = 0, 0.0
     for start in range(0, repeats, CHUNK):
         columns = min(CHUNK, repeats - start)
-        _, low, high = bounds(draw(samples, (n, columns)), method, resamples)
+        _, low, high = compute_interval_bounds(draw(samples, (n, columns)), method, resamples)
         held += int(np.count_nonzero((low <= 0) & (high >= 0)))
         width += float((high - low).sum())
     return held / repeats, width / repeats
@@ -64,12 +64,12 @@ def coverage(draw: Draw, n: int, method: str, repeats: int, seed: int = 0) -> tu
 def rows(repeats: int) -> list[str]:
     """The table, a Markdown row at a time."""
     lines = [
-        f"| returns | seeds | {' | '.join(f'`{method}`' for method in METHODS)} |",
-        f"|---|---|{'---|' * len(METHODS)}",
+        f"| returns | seeds | {' | '.join(f'`{method}`' for method in INTERVAL_METHODS)} |",
+        f"|---|---|{'---|' * len(INTERVAL_METHODS)}",
     ]
     for name, draw in CASES.items():
         for n in SIZES:
-            found = [coverage(draw, n, method, repeats) for method in METHODS]
+            found = [coverage(draw, n, method, repeats) for method in INTERVAL_METHODS]
             widths = [width / found[0][1] for _, width in found]
             cells = [
                 f"{share:.1%} ({width:.2f})"

@@ -31,7 +31,7 @@ sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
 
 from interval_cases import IMPLEMENTATIONS, SEEDS, TASKS, THRESHOLDS, make_scores, measure
 
-from analysis.stats.aggregates import aggregate, profile
+from parallax.analysis.stats.aggregates import compute_aggregates, compute_profiles
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -72,11 +72,11 @@ def _work(resamples: int) -> dict[str, Callable[[float], Arrays]]:
     scores = {name: list(values.T) for name, values in make_scores().items()}
 
     def aggregates(level: float) -> Arrays:
-        item = aggregate(scores, np.random.default_rng(0), resamples, level)
+        item = compute_aggregates(scores, np.random.default_rng(0), resamples, level)
         return item.point, item.low, item.high
 
     def profiles(level: float) -> Arrays:
-        item = profile(scores, THRESHOLDS, np.random.default_rng(0), resamples, level)
+        item = compute_profiles(scores, THRESHOLDS, np.random.default_rng(0), resamples, level)
         return item.share, item.low, item.high
 
     return {"aggregates": aggregates, "profiles": profiles}

@@ -87,12 +87,12 @@ def followed(journey: Journey) -> Iterator[None]:
 def run(folder: Path, journey: Journey) -> None:
     """From a command line to a pending run folder: the worker is not let in."""
     try:
-        sweep = importlib.import_module("harness.sweep.sweep")
+        sweep = importlib.import_module("parallax.harness.sweep.sweep")
     except ImportError:  # checkouts before the rooms
-        sweep = importlib.import_module("harness.sweep")
+        sweep = importlib.import_module("parallax.harness.sweep")
     vars(sweep)["_execute"] = lambda *_, **__: None
     sys.argv = ["parallax", *TRAINING, f"results_dir={folder}"]
-    from harness.cli.train import main
+    from parallax.harness.cli.train import main
 
     with (
         followed(journey),
@@ -106,7 +106,7 @@ def run(folder: Path, journey: Journey) -> None:
 def worker(folder: Path, journey: Journey) -> None:
     """From a pending run folder to a finished one."""
     run(folder, Journey())
-    from harness.worker import main
+    from parallax.harness.worker import main
 
     (path,) = folder.rglob("run.json")
     with followed(journey):
@@ -118,11 +118,11 @@ def report(folder: Path, journey: Journey) -> None:
     from synthetic_returns import Size
     from synthetic_study import write_study
 
-    from analysis.__main__ import main
+    from parallax.analysis.__main__ import run_analysis_command
 
     write_study(folder, Size(("HalfCheetah", "Reacher"), seeds=3, evaluations=5))
     with followed(journey):
-        main(["report", str(folder), "--jobs", "1"])
+        run_analysis_command(["report", str(folder), "--jobs", "1"])
 
 
 JOURNEYS: dict[str, Callable[[Path, Journey], None]] = {

@@ -23,16 +23,20 @@ from typing import Any
 
 import numpy as np
 
-from harness.conformance.trainings import base_hyperparameters
-from harness.contract.adapter import installed_adapters, load_adapter, training_modules
-from harness.contract.algorithms import ALGORITHMS
-from harness.contract.run_spec import DEFAULTS, RunSpec, make_spec
-from harness.record.folder import RunFolder
-from harness.record.lease import Lease
-from harness.record.reading import read_run
-from harness.sweep.folders import initialize
-from harness.train.prepare import Prepared, prepare
-from harness.train.run import execute
+from parallax.harness.conformance.trainings import make_base_hyperparameters
+from parallax.harness.contract.adapter import (
+    find_adapter_entry_points,
+    get_training_modules,
+    load_adapter,
+)
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.run_spec import RUN_DEFAULTS, RunSpec, make_run_spec
+from parallax.harness.record.folder import RunFolder
+from parallax.harness.record.lock import RunLock
+from parallax.harness.record.reading import read_run
+from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.train.prepare import PreparedRun, prepare_run
+from parallax.harness.train.run import execute_run
 
 ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
 CHECKPOINTS = 20
@@ -59,7 +63,7 @@ class Outcome:
 def main() -> int:
     """Prints a row per implementation and a count."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--frameworks", default=",".join(sorted(installed_adapters())))
+    parser.add_argument("--frameworks", default=",".join(sorted(find_adapter_entry_points())))
     parser.add_argument("--algorithms", default=",".join(ALGORITHMS))
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--steps", type=int, default=1500)
@@ -74,7 +78,7 @@ def main() -> int:
     for framework in asked.frameworks.split(","):
         adapter = load_adapter(framework)
         for algorithm in filter(adapter.supports, asked.algorithms.split(",")):
-            for module in training_modules(adapter, algorithm):
+            for module in get_training_modules(adapter, algorithm):
                 importlib.import_module(module)  # once, for all processes that are to be killed
             spec = a_spec(framework, algorithm, asked)
             outcome = killed(spec, asked.kills, rng, {"mode": asked.diagnosis})
@@ -90,7 +94,7 @@ def main() -> int:
 
 def a_spec(framework: str, algorithm: str, asked: argparse.Namespace) -> RunSpec:
     """A training that is short, but updates, evaluates and ends episodes many times."""
-    base = dataclasses.asdict(base_hyperparameters(framework, algorithm))
+    base = dataclasses.asdict(make_base_hyperparameters(framework, algorithm))
     values = {
         "study": "kills",
         "framework": framework,
@@ -105,7 +109,7 @@ def a_spec(framework: str, algorithm: str, asked: argparse.Namespace) -> RunSpec
         "wrappers": asked.wrappers,
         "n_envs": asked.n_envs,
     }
-    return make_spec(DEFAULTS | values, base, base)
+    return make_run_spec(RUN_DEFAULTS | values, base, base)
 
 
 def killed(
@@ -135,22 +139,22 @@ def killed(
         return Outcome(done, resumed[1:], result(whole) == result(broken), notes)
 
 
-def begun(spec: RunSpec, every: float, folder: Path) -> Prepared:
+def begun(spec: RunSpec, every: float, folder: Path) -> PreparedRun:
     """The run, its folder set up."""
     spec = dataclasses.replace(spec, checkpoint_every=every)
-    prepared = prepare(spec, load_adapter(spec.framework))
-    initialize(prepared, folder)
+    prepared = prepare_run(spec, load_adapter(spec.framework))
+    initialize_run(prepared, folder)
     return prepared
 
 
-def attempt(prepared: Prepared, folder: Path, seconds: float | None) -> bool:
+def attempt(prepared: PreparedRun, folder: Path, seconds: float | None) -> bool:
     """Trains in a process of its own that is killed after some seconds; returns whether it was."""
     child = os.fork()
     if child == 0:
         try:
-            with Lease.acquire(folder) as lease:
+            with RunLock.acquire(folder) as lease:
                 silence(folder)
-                execute(prepared, load_adapter(prepared.spec.framework), RunFolder(lease))
+                execute_run(prepared, load_adapter(prepared.spec.framework), RunFolder(lease))
         finally:
             os._exit(0)
     if seconds is not None:

@@ -22,9 +22,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from analysis.data.load import load
-from analysis.verdicts.options import Options
-from analysis.verdicts.study import judge_runs
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.study import judge_runs
 
 FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
 TASKS = ("Ant", "HalfCheetah", "Hopper", "InvertedPendulum")
@@ -59,10 +59,10 @@ def measure(folder: Path) -> dict[str, Any]:
     """Reads the folder, judges it, and tells times and peak memory in bytes."""
     found: dict[str, Any] = {}
     start = time.perf_counter(), time.process_time()
-    loaded = load(folder)
-    found["load"] = _since(start)
+    loaded = load_runs(folder)
+    found["load_runs"] = _since(start)
     start = time.perf_counter(), time.process_time()
-    judge_runs(loaded, Options())
+    judge_runs(loaded, VerdictOptions())
     found["answers"] = _since(start)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {**found, "used": loaded.used, "memory": memory}

@@ -21,11 +21,26 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.contract.adapter import Adapter, installed_adapters, load_adapter, training_modules
-from harness.contract.algorithms import PROBED
-from harness.contract.preloading import preload
-from harness.detection.hunt import BREAKS, EQUIVALENT, FOUND, MISSED, Fate, Known, fate, hunt, know
-from harness.interventions.mutants import Mutant, mutants
+from parallax.harness.contract.adapter import (
+    Adapter,
+    find_adapter_entry_points,
+    get_training_modules,
+    load_adapter,
+)
+from parallax.harness.contract.algorithms import PROBED_ALGORITHMS
+from parallax.harness.contract.interpreter import import_modules
+from parallax.harness.detection.mutant_outcome import (
+    BREAKS,
+    EQUIVALENT,
+    FOUND,
+    MISSED,
+    MutantOutcome,
+    UnmutatedBaseline,
+    classify_mutant,
+    make_mutant_outcome,
+    measure_baseline,
+)
+from parallax.harness.interventions.mutants import CodeMutant, load_mutants
 
 LIMIT = 120
 """Seconds of processor time after which a mutant's process is ended: its training does not end."""
@@ -36,8 +51,10 @@ WAITING = 30
 def main(arguments: Sequence[str] | None = None) -> int:
     """Examines and reports."""
     options = _parser().parse_args(arguments)
-    frameworks = options.frameworks.split(",") if options.frameworks else list(installed_adapters())
-    algorithms = options.algorithms.split(",") if options.algorithms else sorted(PROBED)
+    frameworks = (
+        options.frameworks.split(",") if options.frameworks else list(find_adapter_entry_points())
+    )
+    algorithms = options.algorithms.split(",") if options.algorithms else sorted(PROBED_ALGORITHMS)
     if not options.report:
         # Before anything is imported: what numba compiles is called a few times only.
         os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_DISABLE_JIT": "1"}
@@ -61,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def sample(found: Sequence[Mutant], size: int, seed: int) -> list[Mutant]:
+def sample(found: Sequence[CodeMutant], size: int, seed: int) -> list[CodeMutant]:
     """Some mutants, by chance; all where `size` is 0."""
     if not size or size >= len(found):
         return list(found)
@@ -72,23 +89,26 @@ def sample(found: Sequence[Mutant], size: int, seed: int) -> list[Mutant]:
 def examine(framework: str, algorithm: str, options: argparse.Namespace) -> None:
     """Examines mutants of one framework's algorithm, each in a process forked from this one."""
     done = {item.mutant for item in read(options.output)}
-    chosen = sample(mutants(framework, algorithm), options.per, options.seed)
-    waiting = [mutant for mutant in chosen if mutant.whole_name not in done]
+    chosen = sample(load_mutants(framework, algorithm), options.per, options.seed)
+    waiting = [mutant for mutant in chosen if mutant.qualified_name not in done]
     if not waiting:
         return
     adapter = load_adapter(framework)
-    preload(training_modules(adapter, algorithm))
-    known = know(adapter, algorithm)
+    import_modules(get_training_modules(adapter, algorithm))
+    known = measure_baseline(adapter, algorithm)
     for mutant in waiting:
         code = _in_child(functools.partial(one, mutant, adapter, known, options.output), LIMIT)
         if code:
-            _write(options.output, fate(mutant, BREAKS, f"its process ends with {code}", 0, LIMIT))
+            _write(
+                options.output,
+                make_mutant_outcome(mutant, BREAKS, f"its process ends with {code}", 0, LIMIT),
+            )
         print(json.loads(options.output.read_text().splitlines()[-1]), flush=True)
 
 
-def one(mutant: Mutant, adapter: Adapter, known: Known, path: Path) -> None:
+def one(mutant: CodeMutant, adapter: Adapter, known: UnmutatedBaseline, path: Path) -> None:
     """Examines a mutant and keeps what became of it."""
-    _write(path, hunt(mutant, adapter, known))
+    _write(path, classify_mutant(mutant, adapter, known))
 
 
 def _in_child(work: Callable[[], None], limit: int) -> int:
@@ -110,18 +130,18 @@ def _in_child(work: Callable[[], None], limit: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def _write(path: Path, found: Fate) -> None:
+def _write(path: Path, found: MutantOutcome) -> None:
     with path.open("a") as file:
         print(json.dumps(dataclasses.asdict(found)), file=file)
 
 
-def read(path: Path) -> list[Fate]:
+def read(path: Path) -> list[MutantOutcome]:
     """What has been examined."""
     lines = path.read_text().splitlines() if path.exists() else []
-    return [Fate(**json.loads(line)) for line in lines]
+    return [MutantOutcome(**json.loads(line)) for line in lines]
 
 
-def report(found: Sequence[Fate]) -> str:
+def report(found: Sequence[MutantOutcome]) -> str:
     """Tables as Markdown: by operator, framework and algorithm, then all that were missed."""
     parts = [f"{len(found)} mutants examined, {sum(f.seconds for f in found):.0f} s of CPU time"]
     for title, key in _GROUPS.items():
@@ -135,14 +155,14 @@ def report(found: Sequence[Fate]) -> str:
     )
 
 
-_GROUPS: dict[str, Callable[[Fate], str]] = {
+_GROUPS: dict[str, Callable[[MutantOutcome], str]] = {
     "operator": lambda item: item.operator,
     "framework": lambda item: item.mutant.split("/")[0],
     "algorithm": lambda item: item.mutant.split("/")[1],
 }
 
 
-def table(title: str, found: Iterable[Fate], key: Callable[[Fate], str]) -> str:
+def table(title: str, found: Iterable[MutantOutcome], key: Callable[[MutantOutcome], str]) -> str:
     """Counts of each outcome, and the share that was found of those that train otherwise."""
     groups: dict[str, Counter[str]] = {}
     for item in found:

@@ -52,7 +52,7 @@ def main() -> None:
 
 def measure(side: str, framework: str, algorithm: str, env: str) -> float:
     """CPU seconds of one training in this process."""
-    from envs.tasks import silence_mujoco
+    from parallax.envs.tasks import silence_mujoco
 
     warnings.simplefilter("ignore")
     silence_mujoco()  # bare upstream would leave a MUJOCO_LOG.TXT behind
@@ -68,18 +68,18 @@ def measure(side: str, framework: str, algorithm: str, env: str) -> float:
 
 
 def harness_side(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
-    """The training as `harness.train.run` starts it, without evaluation."""
-    from harness.contract.adapter import load_adapter
-    from harness.contract.recipes import read_recipe
-    from harness.contract.run_spec import DEFAULTS, make_spec
-    from harness.record.folder import RunFolder
-    from harness.record.lease import Lease
-    from harness.train.monitor import TrainingMonitor
-    from harness.train.prepare import prepare
+    """The training as `parallax.harness.train.run` starts it, without evaluation."""
+    from parallax.harness.contract.adapter import load_adapter
+    from parallax.harness.contract.recipes import read_recipe
+    from parallax.harness.contract.run_spec import RUN_DEFAULTS, make_run_spec
+    from parallax.harness.record.folder import RunFolder
+    from parallax.harness.record.lock import RunLock
+    from parallax.harness.train.monitor import TrainingMonitor
+    from parallax.harness.train.prepare import prepare_run
 
     recipe = read_recipe(algorithm, framework)
     overrides = {} if algorithm == "ppo" else {"learning_starts": LEARNING_STARTS}
-    values = DEFAULTS | {
+    values = RUN_DEFAULTS | {
         "study": "overhead",
         "framework": framework,
         "algorithm": algorithm,
@@ -89,11 +89,11 @@ def harness_side(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
         "steps": STEPS[algorithm],
         "eval_every": STEPS[algorithm],
     }
-    spec = make_spec(values, recipe | overrides, recipe)
+    spec = make_run_spec(values, recipe | overrides, recipe)
     adapter = load_adapter(framework)
-    importlib.import_module(f"adapters.{framework}.train")  # a one-off, not a cost per step
-    prepared = prepare(spec, adapter)
-    lease = Lease.acquire(Path(tempfile.mkdtemp()))
+    importlib.import_module(f"parallax.adapters.{framework}.train")  # a one-off, not a cost per step
+    prepared = prepare_run(spec, adapter)
+    lease = RunLock.acquire(Path(tempfile.mkdtemp()))
     monitor = TrainingMonitor(prepared, RunFolder(lease))
     return lambda: adapter.train(
         algorithm, prepared.native, prepared.context, monitor.make_env, monitor
@@ -121,7 +121,7 @@ def bare_side(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
 
 
 def _bare_cleanrl(algorithm: str, env: str) -> Callable[[], Any]:
-    from adapters.cleanrl.scripts import read_script
+    from parallax.adapters.cleanrl.scripts import read_script
 
     sys.path.append(str(Path(__file__).parents[1] / "tests/adapters/cleanrl"))
     import reference
@@ -135,7 +135,7 @@ def _bare_cleanrl(algorithm: str, env: str) -> Callable[[], Any]:
     if algorithm != "ppo":
         return lambda: reference.main(output, str(path), arguments)
     # The script's own vector environment, not the reference's leaner one.
-    from adapters.cleanrl.facades import GymnasiumSyncVectorEnv
+    from parallax.adapters.cleanrl.facades import GymnasiumSyncVectorEnv
 
     return lambda: reference.main(output, str(path), arguments, GymnasiumSyncVectorEnv)
 
@@ -144,15 +144,15 @@ def _bare_recipe(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
     # The framework has no loop of its own: the recipe runs without step hook and recording.
     import gymnasium
 
-    from envs.tasks import load_task
-    from harness.contract.adapter import Context, load_adapter
-    from harness.contract.recipes import load_recipe
+    from parallax.envs.tasks import load_task
+    from parallax.harness.contract.adapter import RunContext, load_adapter
+    from parallax.harness.contract.recipes import load_recipe
 
     class Silent:
         def attach(self, *what: Any) -> None:
             pass
 
-        def boundary(self) -> None:
+        def safe_point(self) -> None:
             pass
 
         def record(self, metrics: Any) -> None:
@@ -162,8 +162,8 @@ def _bare_recipe(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
     if algorithm != "ppo":
         hyperparameters = dataclasses.replace(hyperparameters, learning_starts=LEARNING_STARTS)
     adapter = load_adapter(framework)
-    importlib.import_module(f"adapters.{framework}.train")
-    context = Context(load_task(env), STEPS[algorithm], SEED)
+    importlib.import_module(f"parallax.adapters.{framework}.train")
+    context = RunContext(load_task(env), STEPS[algorithm], SEED)
     native = adapter.translate(algorithm, hyperparameters, context)
     return lambda: adapter.train(algorithm, native, context, lambda: gymnasium.make(env), Silent())
 

@@ -14,8 +14,9 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
-from analysis.stats import effects, pairwise
-from analysis.stats.moments import Moments, moments
+from parallax.analysis.stats import effect_size_and_power as effects
+from parallax.analysis.stats import two_sample as pairwise
+from parallax.analysis.stats.moments import SampleMoments, compute_moments
 
 PILOT, LEVEL, MARGIN = 5, 0.05, 0.01
 
@@ -27,18 +28,20 @@ def decided(gap: float, n: int, family: int, repeats: int) -> tuple[float, float
     while count < repeats:
         first, second = rng.normal(gap, 1, (family, n)), rng.normal(0, 1, (family, n))
         size = np.full(family, float(n))
-        items = [Moments(x.mean(axis=1), x.std(axis=1, ddof=1), size) for x in (first, second)]
-        p = pairwise.two_sided_p(pairwise.contrast(items[:1], items[1:]))
+        items = [
+            SampleMoments(x.mean(axis=1), x.std(axis=1, ddof=1), size) for x in (first, second)
+        ]
+        p = pairwise.compute_two_sided_p(pairwise.compute_contrast(items[:1], items[1:]))
         agrees = np.ones(family, dtype=bool)
         if n < 8:
             agrees = np.array(
                 [
-                    pairwise.permutation_p(a, b, np.random.default_rng(0)) < LEVEL
+                    pairwise.compute_permutation_p(a, b, np.random.default_rng(0)) < LEVEL
                     for a, b in zip(first, second, strict=True)
                 ]
             )
         alone += int(((p < LEVEL / family) & agrees).sum())
-        holm += int(((pairwise.holm(p) < LEVEL) & agrees).sum())
+        holm += int(((pairwise.adjust_holm(p) < LEVEL) & agrees).sum())
         count += family
     return alone / count, holm / count
 
@@ -53,8 +56,8 @@ def pilots(gap: float, family: int, repeats: int) -> tuple[np.ndarray, float, fl
         sds = float(first.std(ddof=1)), float(second.std(ddof=1))
         apart = float(first.mean() - second.mean())
         points.append(need(apart, sds, family))
-        low, high = effects.plausible_seeds(
-            (moments(first), moments(second)), LEVEL / family, MARGIN, rng
+        low, high = effects.estimate_seed_range(
+            (compute_moments(first), compute_moments(second)), LEVEL / family, MARGIN, rng
         )
         inside += low <= true <= high
         width.append(np.log(min(high, 1000) / low))
@@ -65,7 +68,7 @@ def need(gap: float, sds: tuple[float, float], family: int) -> float:
     """Seeds that decide, by these values."""
     values = (np.array([value]) for value in (gap, *sds, LEVEL / family, MARGIN))
     gaps, one, two, level, margin = values
-    return float(effects.seeds_to_decide(gaps, (one, two), level, margin)[0])
+    return float(effects.estimate_seeds_needed(gaps, (one, two), level, margin)[0])
 
 
 def main() -> int:

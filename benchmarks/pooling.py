@@ -17,21 +17,21 @@ from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from analysis.stats.moments import Floats, moments
-from analysis.stats.paired import paired
-from analysis.stats.pairwise import contrast
-from analysis.stats.pooling import pool
+from parallax.analysis.stats.moments import FloatArray, compute_moments
+from parallax.analysis.stats.paired import compute_paired_difference
+from parallax.analysis.stats.pooling import pool_differences
+from parallax.analysis.stats.two_sample import compute_contrast
 
 TASKS, SEEDS = 8, 5
-Shape = Callable[[np.random.Generator, int], Floats]
+Shape = Callable[[np.random.Generator, int], FloatArray]
 
 
-def normal(rng: np.random.Generator, n: int) -> Floats:
+def normal(rng: np.random.Generator, n: int) -> FloatArray:
     """Deviation 1, mean 0."""
     return rng.normal(size=n)
 
 
-def skewed(rng: np.random.Generator, n: int) -> Floats:
+def skewed(rng: np.random.Generator, n: int) -> FloatArray:
     """A mirrored exponential of deviation 1 and mean 0."""
     return 1 - rng.exponential(size=n)
 
@@ -51,12 +51,12 @@ def one_study(
             shape(rng, SEEDS) * deviations[side, task] + (truth[task] if side == 0 else 0.0)
             for side in (0, 1)
         )
-        tests.append(contrast([moments(first)], [moments(second)]))
+        tests.append(compute_contrast([compute_moments(first)], [compute_moments(second)]))
     differences, errors, freedom = (
         np.array([float(getattr(test, name)) for test in tests])
         for name in ("difference", "error", "freedom")
     )
-    found = pool(differences, errors**2, freedom)
+    found = pool_differences(differences, errors**2, freedom)
     halves = errors * stats.t.ppf(0.975, freedom)
     held = (found.lows <= truth) & (truth <= found.highs)
     alone = np.abs(differences - truth) <= halves
@@ -74,7 +74,7 @@ def power(correlation: float, n: int, repeats: int, rng: np.random.Generator) ->
             own = rng.normal(size=(2, n)) * np.sqrt(1 - correlation)
             first, second = common + own[0] + shift, common + own[1]
             welch = stats.ttest_ind(first, second, equal_var=False).pvalue
-            counts += [paired(first, second).p < 0.05, welch < 0.05]
+            counts += [compute_paired_difference(first, second).p < 0.05, welch < 0.05]
         rows += list(counts / repeats)
     return tuple(rows)
 

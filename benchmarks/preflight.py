@@ -15,9 +15,9 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from harness.contract.recipes import read_recipe
-from harness.contract.run_spec import DEFAULTS, RunSpec, make_spec
-from slurm.preflight import preflight
+from parallax.harness.contract.recipes import read_recipe
+from parallax.harness.contract.run_spec import RUN_DEFAULTS, RunSpec, make_run_spec
+from parallax.slurm.preflight import run_preflight
 
 STUDIES = Path(__file__).parents[1] / "harness" / "conf" / "study"
 
@@ -33,7 +33,7 @@ def main() -> None:
     options = parser.parse_args()
     specs = settings_of(options)
     started, own = time.monotonic(), time.process_time()
-    preflight(specs, options.processes)
+    run_preflight(specs, options.processes)
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"settings:            {len(specs)}")
     print(f"CPU s, processes:    {children.ru_utime + children.ru_stime:.1f}")
@@ -54,7 +54,7 @@ def settings_of(options: argparse.Namespace) -> list[RunSpec]:
     for combination in itertools.product(*values):
         chosen = dict(zip(names, combination, strict=True))
         recipe = read_recipe(chosen["algorithm"], chosen["hps"])
-        specs.append(make_spec(DEFAULTS | run | chosen, recipe, recipe))
+        specs.append(make_run_spec(RUN_DEFAULTS | run | chosen, recipe, recipe))
     return specs
 
 

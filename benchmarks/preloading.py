@@ -3,7 +3,7 @@
     python benchmarks/preloading.py
 
 trains `study=demo` twice, with each run a process that imports everything itself and with such
-servers (`harness/sweep/preloaded.py`), and compares what came out. Further arguments are
+servers (`harness/sweep/forked_process.py`), and compares what came out. Further arguments are
 passed to `parallax train --multirun`.
 """
 
@@ -18,10 +18,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from harness.record.reading import read_run
+from parallax.harness.record.reading import read_run
 
-PLAIN = "import harness.sweep.preloaded as p; p._kind = lambda spec: None; "
-START = "import sys; from harness.cli.train import main; sys.exit(main(sys.argv[1:]))"
+PLAIN = "import parallax.harness.sweep.forked_process as p; p._kind = lambda spec: None; "
+START = "import sys; from parallax.harness.cli.train import main; sys.exit(main(sys.argv[1:]))"
 WAYS = {"plain": PLAIN + START, "preloaded": START}
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from envs import minatar
+from parallax.envs import optional_tasks as minatar
 
 MUJOCO = (
     "HalfCheetah",
@@ -51,9 +51,9 @@ COLUMNS = (
 
 def play(env_id: str) -> np.ndarray:
     """Return of each episode."""
-    minatar.prepare(env_id)
+    minatar.register_minatar(env_id)
     env = gym.make(env_id)
-    env = minatar.Independent(env) if minatar.is_game(env_id) else env
+    env = minatar.ActionMemoryReset(env) if minatar.is_minatar_game(env_id) else env
     returns = np.zeros(EPISODES)
     for episode in range(EPISODES):
         env.action_space.seed(episode)
@@ -80,7 +80,7 @@ def main() -> None:
             continue
         returns = play(f"{task}-{version}")
         mean, sd = f"{returns.mean():.2f}", f"{returns.std(ddof=1):.2f}"
-        package = f", MinAtar {version_of('MinAtar')}" if minatar.is_game(task) else ""
+        package = f", MinAtar {version_of('MinAtar')}" if minatar.is_minatar_game(task) else ""
         row = ["random", task, version, "", "gymnasium", "mean over episodes", 0, mean, sd]
         writer.writerow([*row, "sd", EPISODES, source + package, "spread over episodes"])
         print(f"{task}-{version}: {mean} +- {sd}", file=sys.stderr)

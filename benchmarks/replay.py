@@ -25,15 +25,15 @@ import numpy as np
 import torch
 from tabulate import tabulate
 
-from adapters.torch_common.sum_tree import CompiledTree
-from envs.make import make_training_env
-from harness.contract.adapter import load_adapter
-from harness.contract.recipes import read_recipe
-from harness.contract.replay import STRATEGIES
-from harness.contract.run_spec import DEFAULTS, make_spec
-from harness.interventions.catalogue import replacement
-from harness.replay.making import make_strategy
-from harness.train.prepare import prepare
+from parallax.adapters.torch_common.sum_tree import CompiledSumTree
+from parallax.envs.make import make_training_env
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.recipes import read_recipe
+from parallax.harness.contract.replay import REPLAY_CONFIGS
+from parallax.harness.contract.run_spec import RUN_DEFAULTS, make_run_spec
+from parallax.harness.interventions.catalogue import make_replacement
+from parallax.harness.replay.replayer import make_replay_strategy
+from parallax.harness.train.prepare import prepare_run
 
 BATCH = 256
 WARM_UP = 1_000
@@ -45,7 +45,7 @@ _Memory = tuple[Callable[[], Any], Callable[[Any], None], int]
 
 def strategy(name: str, size: int) -> _Memory:
     """How one of this project's draws, and notes errors."""
-    made: Any = make_strategy({"name": name}, size, size, CompiledTree)
+    made: Any = make_replay_strategy({"name": name}, size, size, CompiledSumTree)
     places = made.add(size)
     numbers = np.random.default_rng(0)
     made.update(places, numbers.exponential(size=size))
@@ -134,7 +134,7 @@ def seconds(work: Callable[[], Any], repeats: int, rounds: int) -> float:
 def draws(size: int, repeats: int, rounds: int) -> list[list[Any]]:
     """A row for each memory; what does not load says why."""
     makers: dict[str, Callable[[], _Memory]] = {"uniform (numpy)": lambda: uniform(size)}
-    names = [name for name in STRATEGIES if name != "uniform"]
+    names = [name for name in REPLAY_CONFIGS if name != "uniform"]
     makers |= {name: lambda name=name: strategy(name, size) for name in names}  # type: ignore[misc]
     makers["tianshou's uniform"] = lambda: tianshou_uniform(size)
     makers["torchrl's uniform"] = lambda: torchrl_uniform(size)
@@ -186,31 +186,34 @@ class Timed:
 
     def __init__(self, algorithm: str, name: str) -> None:
         """Collects transitions, and sweeps twice where there are sweeps."""
-        from adapters.sb3 import train
+        from parallax.adapters.sb3 import train
 
         recipe = read_recipe(algorithm, "sb3")
         values = {"study": "x", "framework": "sb3", "algorithm": algorithm, "hps": "sb3", "seed": 0}
-        asked = DEFAULTS | values | {"env": TASKS[algorithm], "steps": WARM_UP}
+        asked = RUN_DEFAULTS | values | {"env": TASKS[algorithm], "steps": WARM_UP}
         sweeping = {"sweep_every": WARM_UP // 2} if name in ("atdc", "imp") else {}
         asked |= {"replay": {"name": name, **sweeping}, "eval_every": WARM_UP}
-        run = prepare(make_spec(asked, recipe, recipe), load_adapter("sb3"))
+        run = prepare_run(make_run_spec(asked, recipe, recipe), load_adapter("sb3"))
         env = lambda: make_training_env(  # noqa: E731
             run.spec.env, wrappers="none", gamma=0.99, before_step=lambda: None
         )
         self._interventions, self._uniform = run.interventions, name == "uniform"
         self.turns: list[float] = []
-        self.spent: dict[str, float] = {}
-        with replacement(self._interventions).made():
-            self._model: Any = train.build(algorithm, run.native, run.context, env)
+        self.add_seconds: dict[str, float] = {}
+        with make_replacement(self._interventions).apply_replacement():
+            self._model: Any = train.build_model(algorithm, run.native, run.context, env)
             self._model.learn(WARM_UP)
 
     def turn(self, updates: int) -> None:
         """Makes some updates."""
         buffer = self._model.replay_buffer
-        with replacement(self._interventions).made(), contextlib.ExitStack() as stack:
-            stack.enter_context(timed(buffer, "sample", self.spent))
+        with (
+            make_replacement(self._interventions).apply_replacement(),
+            contextlib.ExitStack() as stack,
+        ):
+            stack.enter_context(timed(buffer, "sample", self.add_seconds))
             if not self._uniform:
-                stack.enter_context(timed(buffer.replayer.strategy, "update", self.spent))
+                stack.enter_context(timed(buffer.replayer.strategy, "update", self.add_seconds))
             started = time.process_time()
             self._model.train(updates, 32)
             self.turns.append(time.process_time() - started)
@@ -221,13 +224,13 @@ def steps(algorithms: list[str], updates: int, turns: int) -> list[list[Any]]:
     torch.set_num_threads(1)  # as runs have it
     rows = []
     for algorithm in algorithms:
-        ways = {name: Timed(algorithm, name) for name in STRATEGIES}
+        ways = {name: Timed(algorithm, name) for name in REPLAY_CONFIGS}
         # In short turns: a machine is faster at one time than at another.
         for _ in range(turns):
             for way in ways.values():
                 way.turn(updates)
         for name, way in ways.items():
-            parts = sum(way.turns), way.spent["sample"], way.spent.get("update", 0.0)
+            parts = sum(way.turns), way.add_seconds["sample"], way.add_seconds.get("update", 0.0)
             whole, drawn, noted = (1e6 * part / updates / turns for part in parts)
             told = [f"{part:.0f}" for part in (whole, drawn, noted, whole - drawn - noted)]
             ratios = (np.divide(way.turns, ways[other].turns) for other in ("uniform", "per"))

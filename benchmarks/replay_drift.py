@@ -25,8 +25,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import numpy as np
 
-from harness.replay.replayer import Replayer
-from harness.replay.strategy import Indices
+from parallax.harness.replay.replayer import ReplaySampler
+from parallax.harness.replay.strategy import Indices
 
 EVERY = 20
 COMMON = {"batch_size": 64, "learning_starts": 500, "hidden_sizes": (256, 256)}
@@ -78,13 +78,13 @@ def real_sums(
     torch.set_num_threads(1)
     sums: list[float] = []
 
-    draw = Replayer.draw
+    draw = ReplaySampler.draw
 
     def read(self: Any, n: int, gaps: Any) -> Indices:
         if self.strategy.added // EVERY > getattr(self, "read", 0):
             self.read = self.strategy.added // EVERY
-            errors = self._fresh(gaps)(np.arange(self.strategy.size))
-            sums.append(float(self.strategy.powers(errors).sum()))
+            errors = self._make_error_function(gaps)(np.arange(self.strategy.size))
+            sums.append(float(self.strategy.compute_powers(errors).sum()))
         return draw(self, n, gaps)
 
     spec = support.spec(
@@ -98,7 +98,7 @@ def real_sums(
         seed=seed,
         replay={"name": "imp"},
     )
-    Replayer.draw = read  # type: ignore[method-assign]
+    ReplaySampler.draw = read  # type: ignore[method-assign]
     try:
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -106,7 +106,7 @@ def real_sums(
         ):
             support.run(spec, Path(folder))
     finally:
-        Replayer.draw = draw  # type: ignore[method-assign]
+        ReplaySampler.draw = draw  # type: ignore[method-assign]
     return np.array(sums)
 
 

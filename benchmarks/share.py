@@ -57,7 +57,7 @@ class Seams:
         self._clock = clock
         self._within = [0]
 
-    def timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def n_timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, with a clock around it."""
         clock, within, calls = self._clock, self._within, self.calls[name]
 
@@ -79,7 +79,7 @@ class Seams:
         kept = calls[: len(calls) - len(calls) // 100]
         return sum(kept) / max(len(kept), 1) * len(calls) / 1e9
 
-    def each(self, name: str) -> float:
+    def has_own_units(self, name: str) -> float:
         """Seconds of a call."""
         return self.seconds(name) / max(len(self.calls[name]), 1)
 
@@ -87,11 +87,11 @@ class Seams:
 def cost_of_a_seam(clock: Clock) -> float:
     """Seconds that a seam with another one in it seems to take when there is nothing else."""
     probe = Seams(clock)
-    inner = probe.timed("inner", lambda: None)
-    outer = probe.timed("outer", inner)
+    inner = probe.n_timed("inner", lambda: None)
+    outer = probe.n_timed("outer", inner)
     for _ in range(_CALIBRATION):
         outer()
-    return probe.each("outer")
+    return probe.has_own_units("outer")
 
 
 def main() -> int:
@@ -117,10 +117,10 @@ def measure(framework: str, algorithm: str, env: str) -> dict[str, float]:
     """One training in this process; all times are CPU seconds."""
     import support
 
-    from harness.contract.adapter import load_adapter, training_modules
+    from parallax.harness.contract.adapter import get_training_modules, load_adapter
 
     adapter: Any = load_adapter(framework)
-    for name in training_modules(adapter, algorithm):
+    for name in get_training_modules(adapter, algorithm):
         importlib.import_module(name)  # once a process, not a step
     importlib.import_module("pandas")  # by pyarrow, for its first array
     seams, rare, beats = (
@@ -149,43 +149,43 @@ def measure(framework: str, algorithm: str, env: str) -> dict[str, float]:
         "training": rest,
         "share": ours / rest,
         "step": step / steps,
-        "record": seams.each("record"),
-        "boundary": seams.each("boundary"),
+        "record": seams.has_own_units("record"),
+        "boundary": seams.has_own_units("boundary"),
         "look": seams.seconds("look"),
-        "heartbeat": beats.each("heartbeat"),
+        "heartbeat": beats.has_own_units("heartbeat"),
         "evaluation": rare.seconds("evaluation"),
-        "files": rare.each("files"),
+        "files": rare.has_own_units("files"),
     }
 
 
 def _watch(adapter: Any, seams: Seams, rare: Seams, beats: Seams) -> None:
     """Puts clocks at the seams of the harness in this process."""
-    import envs.make
-    from harness.record.folder import Heartbeat, RunFolder
-    from harness.train.checkpointing import Keeper
-    from harness.train.evaluation import Evaluator
-    from harness.train.monitor import TrainingMonitor
+    import parallax.envs.make
+    from parallax.harness.record.folder import HeartbeatWriter, RunFolder
+    from parallax.harness.train.checkpointing import CheckpointManager
+    from parallax.harness.train.evaluation import PolicyEvaluator
+    from parallax.harness.train.monitor import TrainingMonitor
 
-    made = envs.make.make
+    made = parallax.envs.make.make_task_env
 
     def make_task(env_id: str) -> Any:
         task: Any = made(env_id)
-        task.step = seams.timed("task", task.step)
+        task.step = seams.n_timed("task", task.step)
         return task
 
-    envs.make.make = make_task
+    parallax.envs.make.make_task_env = make_task
     watched: tuple[tuple[Seams, Any, str, str], ...] = (
-        (seams, envs.make.StepHook, "step", "step"),
+        (seams, parallax.envs.make.StepHook, "step", "step"),
         (seams, RunFolder, "record", "record"),
         (seams, TrainingMonitor, "boundary", "boundary"),
-        (seams, Keeper, "_act", "look"),
-        (rare, Evaluator, "_evaluate", "evaluation"),
+        (seams, CheckpointManager, "_act", "look"),
+        (rare, PolicyEvaluator, "_evaluate", "evaluation"),
         (rare, RunFolder, "add_evaluation", "files"),
         (rare, type(adapter), "train", "train"),
-        (beats, Heartbeat, "_beat", "heartbeat"),
+        (beats, HeartbeatWriter, "_beat", "heartbeat"),
     )
     for clock, owner, attribute, name in watched:
-        setattr(owner, attribute, clock.timed(name, getattr(owner, attribute)))
+        setattr(owner, attribute, clock.n_timed(name, getattr(owner, attribute)))
 
 
 def _line(title: str, found: list[dict[str, float]]) -> str:

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from slurm.loopback.cluster import Cluster
-from slurm.loopback.daemons import read_pid
+from tests.slurm_cluster.cluster import SlurmCluster
+from tests.slurm_cluster.daemons import read_pid
 
 PATIENCE = 180.0  # seconds without change after which jobs count as hanging
 
@@ -102,7 +102,7 @@ def last_change(left: Sequence[tuple[float, int]]) -> float:
     return next((time for time, number in reversed(left) if number != left[-1][1]), left[0][0])
 
 
-def memory(cluster: Cluster) -> float:
+def memory(cluster: SlurmCluster) -> float:
     """Memory of all daemons in MB; what they share is counted once for each."""
     total = 0
     for file in cluster.layout.run.glob("*.pid"):
@@ -126,7 +126,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory(prefix="scale-") as name:
         folder, started = Path(name), time.monotonic()
-        with Cluster(folder / "lab", options.nodes, cpus=1, options=large) as cluster:
+        with SlurmCluster(folder / "lab", options.nodes, cpus=1, options=large) as cluster:
             tell(f"{options.nodes} nodes idle after", f"{time.monotonic() - started:.1f} s")
             tell("memory of all daemons", f"{memory(cluster):.0f} MB")
             measure(options.study, folder, cluster.environment(), tell)

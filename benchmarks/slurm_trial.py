@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from slurm.loopback.cluster import Cluster
+from tests.slurm_cluster.cluster import SlurmCluster
 
 STUDY = ["harness", "--multirun", "study=trial"]
 
@@ -39,7 +39,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="trial-") as name:
         folder = Path(name)
         queued, local = folder / "queued", folder / "local"
-        with Cluster(folder / "lab", nodes=2, cpus=1) as cluster:
+        with SlurmCluster(folder / "lab", nodes=2, cpus=1) as cluster:
             environment = cluster.environment()
             started = time.monotonic()
             submit = run(environment, *STUDY, f"results_dir={queued}", "hydra/launcher=slurm")

@@ -19,9 +19,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = {
-    "parallax": ["harness.cli"],
-    "parallax --help": ["harness.cli", "--help"],
-    "parallax train --help": ["harness.cli", "train", "--help"],
+    "parallax": ["parallax.harness.cli"],
+    "parallax --help": ["parallax.harness.cli", "--help"],
+    "parallax train --help": ["parallax.harness.cli", "train", "--help"],
     "python -m harness --help": ["harness", "--help"],
     "python -m analysis --help": ["analysis", "--help"],
     "python -m slurm --help": ["slurm", "--help"],
@@ -36,7 +36,7 @@ from harness.cli.config_groups import register
 from harness.cli.composing import specs_of_sweep
 from harness.train.prepare import prepare_all
 register()
-with initialize_config_module("harness.conf", version_base="1.3"):
+with initialize_config_module("parallax.harness.conf", version_base="1.3"):
     loader = GlobalHydra.instance().config_loader()
     master = loader.load_configuration("config", ["study=thesis"], RunMode.MULTIRUN)
     swept = OmegaConf.to_container(master.hydra.sweeper.params)

@@ -20,9 +20,12 @@ sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
 
 from interval_coverage import Draw, normal, skewed, two_humped
 
-from analysis.stats import pairwise
-from analysis.stats.moments import Moments
-from analysis.stats.sequential import one_sided_sequential_p, sequential_p
+from parallax.analysis.stats import two_sample as pairwise
+from parallax.analysis.stats.group_sequential import (
+    compute_one_sided_sequential_p,
+    compute_sequential_p,
+)
+from parallax.analysis.stats.moments import SampleMoments
 
 BATCH, MOST, ALPHA = 5, 30, 0.05
 SIZES = tuple(range(BATCH, MOST + 1, BATCH))
@@ -47,18 +50,20 @@ SHAPES: dict[str, tuple[Draw, Draw]] = {
 }
 
 
-def looks(samples: np.ndarray) -> Moments:
+def looks(samples: np.ndarray) -> SampleMoments:
     """Moments with float[looks, repeats] of samples float[seeds, repeats]."""
     means = np.array([samples[:size].mean(axis=0) for size in SIZES])
     sds = np.array([samples[:size].std(axis=0, ddof=1) for size in SIZES])
-    return Moments(means, sds, np.broadcast_to(np.array(SIZES, float)[:, None], means.shape))
+    return SampleMoments(means, sds, np.broadcast_to(np.array(SIZES, float)[:, None], means.shape))
 
 
-def tests(first: np.ndarray, second: np.ndarray) -> tuple[pairwise.Contrast, pairwise.Contrast]:
+def tests(
+    first: np.ndarray, second: np.ndarray
+) -> tuple[pairwise.MeanContrast, pairwise.MeanContrast]:
     """The differences at each look, with Welch's degrees of freedom and with the rule's."""
     items = looks(first), looks(second)
-    item = pairwise.contrast([items[0]], [items[1]])
-    return item, pairwise.with_least_freedom(item, items)
+    item = pairwise.compute_contrast([items[0]], [items[1]])
+    return item, pairwise.use_smallest_degrees_of_freedom(item, items)
 
 
 def permutation(first: np.ndarray, second: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -66,8 +71,8 @@ def permutation(first: np.ndarray, second: np.ndarray, rows: np.ndarray) -> np.n
     found = np.ones(first.shape[1])
     for i in np.flatnonzero(rows):
         rng = np.random.default_rng(0)
-        p = [pairwise.permutation_p(first[:n, i], second[:n, i], rng) for n in SIZES]
-        found[i] = float(sequential_p(np.array(p), SIZES, MOST))
+        p = [pairwise.compute_permutation_p(first[:n, i], second[:n, i], rng) for n in SIZES]
+        found[i] = float(compute_sequential_p(np.array(p), SIZES, MOST))
     return found
 
 
@@ -75,8 +80,8 @@ def false_positives(draws: tuple[Draw, Draw], repeats: int) -> list[float]:
     """Rates of `different` without a difference: once, unguarded, Welch alone, the whole rule."""
     rng = np.random.default_rng(1)
     first, second = (draw(rng, (MOST, repeats)) for draw in draws)
-    p, careful = (pairwise.two_sided_p(item) for item in tests(first, second))
-    welch, t = (sequential_p(values, SIZES, MOST) < ALPHA for values in (p, careful))
+    p, careful = (pairwise.compute_two_sided_p(item) for item in tests(first, second))
+    welch, t = (compute_sequential_p(values, SIZES, MOST) < ALPHA for values in (p, careful))
     both = t & (permutation(first, second, t) < ALPHA)
     rates = (p[-1] < ALPHA, (p < ALPHA).any(axis=0), welch, both)
     return [float(rate.mean()) for rate in rates]
@@ -87,8 +92,10 @@ def false_equivalences(draws: tuple[Draw, Draw], repeats: int) -> list[float]:
     rng = np.random.default_rng(2)
     first, second = (draw(rng, (MOST, repeats)) for draw in draws)
     margin = 1.2 * np.sqrt(first.var() + second.var()) / np.sqrt(2)
-    p, careful = (pairwise.equivalence_p(item, margin) for item in tests(first + margin, second))
-    guarded = one_sided_sequential_p(careful, SIZES, MOST) < ALPHA
+    p, careful = (
+        pairwise.compute_equivalence_p(item, margin) for item in tests(first + margin, second)
+    )
+    guarded = compute_one_sided_sequential_p(careful, SIZES, MOST) < ALPHA
     return [float(rate.mean()) for rate in (p[-1] < ALPHA, (p < ALPHA).any(axis=0), guarded)]
 
 
@@ -100,7 +107,7 @@ def family(repeats: int, scales: tuple[float, ...]) -> float:
         items = [scale * normal(rng, (MOST, repeats)) for scale in scales]
         for first, second in itertools.combinations(items, 2):
             _, item = tests(first, second)
-            p.append(sequential_p(pairwise.two_sided_p(item), SIZES, MOST))
+            p.append(compute_sequential_p(pairwise.compute_two_sided_p(item), SIZES, MOST))
     # Holm's procedure rejects something if and only if the smallest p-value passes Bonferroni's.
     return float((np.min(p, axis=0) * len(p) < ALPHA).mean())
 
@@ -109,9 +116,10 @@ def power(gap: float, repeats: int) -> tuple[float, float, float]:
     """Share found once at the end and by the rule, and the rule's mean seeds per framework."""
     rng = np.random.default_rng(4)
     first, second = (normal(rng, (MOST, repeats)) for _ in range(2))
-    p, careful = (pairwise.two_sided_p(item) for item in tests(first + gap, second))
+    p, careful = (pairwise.compute_two_sided_p(item) for item in tests(first + gap, second))
     by_look = [
-        sequential_p(careful[: k + 1], SIZES[: k + 1], MOST) < ALPHA for k in range(len(SIZES))
+        compute_sequential_p(careful[: k + 1], SIZES[: k + 1], MOST) < ALPHA
+        for k in range(len(SIZES))
     ]
     stops = np.where(by_look[-1], np.argmax(by_look, axis=0), len(SIZES) - 1)
     seeds = np.array(SIZES)[stops].mean()

@@ -61,13 +61,13 @@ def write_run(results: Path) -> Path:
     """A complete run; nothing is trained."""
     import recorded
 
-    from harness.record.folder import RunFolder
-    from harness.record.lease import Lease
-    from harness.record.provenance import provenance
+    from parallax.harness.record.folder import RunFolder
+    from parallax.harness.record.lock import RunLock
+    from parallax.harness.record.provenance import collect_provenance
 
     folder = recorded.complete_run(results, evaluations=1)
     rng = np.random.default_rng(0)
-    with Lease.acquire(folder) as lease:
+    with RunLock.acquire(folder) as lease:
         run = RunFolder(lease)
         for number in range(1, EVALUATIONS + 1):
             for step in range(EPISODES_TRAINED // EVALUATIONS):
@@ -76,23 +76,23 @@ def write_run(results: Path) -> Path:
         run.finish_trace()
         run.update_run(
             steps=run.content["steps"] | {"scheduled": 10_000 * EVALUATIONS},
-            provenance=provenance(),
+            provenance=collect_provenance(),
         )
     return folder
 
 
 def rewrite(folder: Path, content: dict[str, object], seed: int, schema: int) -> None:
     """Gives a copy its seed, and takes away what its schema does not have."""
-    from harness.record.files import write_json
-    from harness.record.run_json import CHECKSUM, checksum
+    from parallax.harness.record.files import write_json
+    from parallax.harness.record.run_json import CHECKSUM_FIELD, compute_checksum
 
     spec = content["spec"]
     assert isinstance(spec, dict)
     new = content | {"spec": spec | {"seed": seed}, "schema": schema}
     if schema == 1:
-        new = {name: value for name, value in new.items() if name not in ("files", CHECKSUM)}
+        new = {name: value for name, value in new.items() if name not in ("files", CHECKSUM_FIELD)}
     else:
-        new[CHECKSUM] = checksum(new)
+        new[CHECKSUM_FIELD] = compute_checksum(new)
     write_json(folder / "run.json", new)
 
 

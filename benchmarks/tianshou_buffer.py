@@ -13,13 +13,13 @@ import numpy as np
 from tabulate import tabulate
 from tianshou.data import Batch, ReplayBuffer
 
-from adapters.tianshou.train import make_buffer
-from envs.tasks import make
+from parallax.adapters.tianshou.train import make_buffer
+from parallax.envs.tasks import make_task_env
 
 
 def transition(env_id: str) -> Batch:
     """One transition of the task, as a collector adds it."""
-    env = make(env_id)
+    env = make_task_env(env_id)
     observation, _ = env.reset(seed=0)
     action = env.action_space.sample()
     following, reward, terminated, truncated, info = env.step(action)

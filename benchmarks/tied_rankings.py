@@ -17,36 +17,40 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
-from analysis.data.runs import Cell
-from analysis.stats import ranks
-from analysis.stats.moments import moments
-from analysis.verdicts.groups import Group
-from analysis.verdicts.options import Options
-from analysis.verdicts.ranking import MAGNITUDE, rankings
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.stats import ranks
+from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.ranking import MAGNITUDE_CHANGED, judge_rankings
 
-OPTIONS = Options(resamples=1_000)
+OPTIONS = VerdictOptions(resamples=1_000)
 
 
-def study(rng: np.random.Generator, spread: tuple[float, ...], seeds: int) -> list[Group]:
+def study(rng: np.random.Generator, spread: tuple[float, ...], seeds: int) -> list[ScoreGroup]:
     """Nine groups of one mean; deviations by algorithm."""
     groups = []
     for framework, (algorithm, sd) in itertools.product(
         "abc", zip(("ppo", "sac", "td3"), spread, strict=True)
     ):
         scores = rng.normal(0, sd, seeds)
-        cell = Cell("s", "task", algorithm, "original", "")
-        groups.append(Group(cell, framework, moments(scores), 0.0, scores, (), seeds, seeds, (1,)))
+        cell = StudyCell("s", "task", algorithm, "original", "")
+        groups.append(
+            ScoreGroup(
+                cell, framework, compute_moments(scores), 0.0, scores, (), seeds, seeds, (1,)
+            )
+        )
     return groups
 
 
-def told(groups: list[Group]) -> tuple[bool, bool, bool, bool]:
+def told(groups: list[ScoreGroup]) -> tuple[bool, bool, bool, bool]:
     """Magnitude changed by the gaps alone and by the rule; order below 5%, and below chance."""
-    (item,) = rankings(groups, OPTIONS)
+    (item,) = judge_rankings(groups, OPTIONS)
     pairs = itertools.combinations(item.rankings, 2)
-    gaps = [p for a, b in pairs for _, p in ranks.gap_p(a.moments, b.moments).values()]
+    gaps = [p for a, b in pairs for _, p in ranks.compute_gap_p(a.moments, b.moments).values()]
     return (
         min(gaps) < OPTIONS.alpha,
-        item.verdict == MAGNITUDE,
+        item.verdict == MAGNITUDE_CHANGED,
         item.same_order < 0.05,
         item.same_order < item.chance.low,
     )

@@ -17,11 +17,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.contract.run_spec import JOINT, NO_INTERVENTION
-from harness.interventions.catalogue import chosen
-from harness.probes.twin_experiments import EXPERIMENTS, UNITS
-from harness.probes.twins import Distance, How, Siblings, Side, lengths_until
-from harness.record.files import write_text
+from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR, NO_INTERVENTION
+from parallax.harness.interventions.catalogue import resolve_interventions
+from parallax.harness.lockstep.comparison import (
+    LockstepOptions,
+    LockstepSide,
+    LockstepTrainings,
+    WeightDistance,
+    list_update_counts,
+)
+from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS, UPDATES_PER_CYCLE
+from parallax.harness.record.files import write_text
 
 FRAMEWORKS = ("sb3", "cleanrl", "tianshou", "torchrl")
 FORMS: Mapping[str, Mapping[str, str]] = {
@@ -64,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("--output", type=Path, required=True, metavar="FILE", help="JSON, by algorithm")
-    add("--algorithms", default=",".join(EXPERIMENTS), metavar="A,B")
+    add("--algorithms", default=",".join(EXPERIMENT_BUILDERS), metavar="A,B")
     add("--frameworks", default=",".join(FRAMEWORKS), metavar="A,B")
     add("--until", type=int, default=2000)
     add(
@@ -83,9 +89,9 @@ def measure(algorithm: str, options: argparse.Namespace) -> dict[str, Any]:
     """Distances of all pairs of one algorithm, as plain data."""
     started = time.process_time()
     sides = [_side(name, algorithm, options.without) for name in options.frameworks.split(",")]
-    how = How(double=not options.float32, shared=algorithm != "ppo")
-    siblings = Siblings(sides, algorithm, how)
-    lengths = lengths_until(options.until, UNITS.get(algorithm, 1))
+    how = LockstepOptions(double=not options.float32, shared=algorithm != "ppo")
+    siblings = LockstepTrainings(sides, algorithm, how)
+    lengths = list_update_counts(options.until, UPDATES_PER_CYCLE.get(algorithm, 1))
     pairs = [
         {
             "first": sides[one].label,
@@ -104,10 +110,15 @@ def measure(algorithm: str, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _side(framework: str, algorithm: str, without: str) -> Side:
+def _side(framework: str, algorithm: str, without: str) -> LockstepSide:
     form = FORMS[algorithm].get(framework, "")
-    names = [name for name in form.split(JOINT) if name and name != without]
-    return Side(framework, chosen(JOINT.join(names) or NO_INTERVENTION, framework, algorithm))
+    names = [name for name in form.split(INTERVENTION_SEPARATOR) if name and name != without]
+    return LockstepSide(
+        framework,
+        resolve_interventions(
+            INTERVENTION_SEPARATOR.join(names) or NO_INTERVENTION, framework, algorithm
+        ),
+    )
 
 
 def table(found: Mapping[str, Any]) -> str:
@@ -118,8 +129,10 @@ def table(found: Mapping[str, Any]) -> str:
     ]
     for algorithm, measured in found.items():
         for pair in measured["pairs"]:
-            distances = [Distance(**item) for item in pair["distances"]]
-            names = ", ".join(pair[side].partition(JOINT)[0] for side in ("first", "second"))
+            distances = [WeightDistance(**item) for item in pair["distances"]]
+            names = ", ".join(
+                pair[side].partition(INTERVENTION_SEPARATOR)[0] for side in ("first", "second")
+            )
             last = distances[-1]
             rows.append(
                 f"| {algorithm} | {names} | {last.updates} | {last.apart:.1g} | "
@@ -128,27 +141,29 @@ def table(found: Mapping[str, Any]) -> str:
     return "\n".join(rows)
 
 
-def verdict(distances: Sequence[Distance]) -> str:
+def verdict(distances: Sequence[WeightDistance]) -> str:
     """What the distances of a pair say, in some words."""
     parted = next((item for item in distances if not item.is_rounding), None)
     if parted is not None:
         return f"part at {parted.updates}: {parted.network} by {parted.apart:.1g}"
     if not any(item.apart for item in distances):
         return "equal to the last bit"
-    if all(item.within_copies for item in distances):
+    if all(item.is_within_perturbation for item in distances):
         return "equal, no further apart than the copies"
     return "equal to rounding"
 
 
 def figure(found: Mapping[str, Any]) -> str:
     """A panel per algorithm: all pairs, and the copies, over the updates; SVG."""
-    from harness.probes.pages.growth import panels  # a plotting library takes a second
+    from parallax.harness.lockstep.figure import (
+        render_distance_panels,  # a plotting library takes a second
+    )
 
-    return panels(
+    return render_distance_panels(
         {
             algorithm: {
-                f"{pair['first'].partition(JOINT)[0]}, {pair['second'].partition(JOINT)[0]}": [
-                    Distance(**item) for item in pair["distances"]
+                f"{pair['first'].partition(INTERVENTION_SEPARATOR)[0]}, {pair['second'].partition(INTERVENTION_SEPARATOR)[0]}": [
+                    WeightDistance(**item) for item in pair["distances"]
                 ]
                 for pair in measured["pairs"]
             }

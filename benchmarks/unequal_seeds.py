@@ -16,7 +16,11 @@ from scipy import stats
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
-from analysis.stats.aggregates import NAMES, aggregate, percentile_ends
+from parallax.analysis.stats.aggregates import (
+    AGGREGATE_NAMES,
+    compute_aggregates,
+    compute_percentile_interval,
+)
 
 MEANS = np.linspace(0.1, 1.5, 8)
 SPREAD = 0.1
@@ -42,7 +46,7 @@ def pooled(tasks: list[np.ndarray], rng: np.random.Generator, resamples: int) ->
     drawn = np.array(
         [_pooled([rng.choice(task, len(task)) for task in tasks]) for _ in range(resamples)]
     )
-    return _pooled(tasks), *percentile_ends(drawn.T, 0.95)
+    return _pooled(tasks), *compute_percentile_interval(drawn.T, 0.95)
 
 
 def main() -> int:
@@ -55,10 +59,10 @@ def main() -> int:
     for _ in range(repeats):
         tasks = [rng.normal(mean, SPREAD, n) for mean, n in zip(MEANS, SEEDS, strict=True)]
         found["pooled"].append(pooled(tasks, rng, resamples))
-        item = aggregate({"a": tasks}, rng, resamples)
+        item = compute_aggregates({"a": tasks}, rng, resamples)
         found["tasks alike"].append((item.point[0], item.low[0], item.high[0]))
-    print("| | " + " | ".join(f"{name}: error | covered" for name in NAMES) + " |")
-    print("|" + "---|" * (1 + 2 * len(NAMES)))
+    print("| | " + " | ".join(f"{name}: error | covered" for name in AGGREGATE_NAMES) + " |")
+    print("|" + "---|" * (1 + 2 * len(AGGREGATE_NAMES)))
     for name, rows in found.items():
         point, low, high = (np.array([row[i] for row in rows]) for i in range(3))
         error, inside = (point - true).mean(axis=0), ((low <= true) & (true <= high)).mean(axis=0)

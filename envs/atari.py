@@ -16,35 +16,35 @@ from gymnasium.wrappers import (
     TransformReward,
 )
 
-from envs.extras import brought_by
+from parallax.envs.optional_tasks import explain_missing_extra
 
-NAMESPACE = "ALE/"
-AS_IS: Mapping[str, Any] = {"frameskip": 1, "repeat_action_probability": 0.0}
+ATARI_NAMESPACE = "ALE/"
+RAW_GAME_OPTIONS: Mapping[str, Any] = {"frameskip": 1, "repeat_action_probability": 0.0}
 """How a game is made: what is done to actions is done outside of it, where it can be told."""
-FRAMES = 4
+STACKED_FRAMES = 4
 """How many frames an action lasts, and how many of such frames are shown."""
-NOOPS = 30
+MAX_NOOPS = 30
 """Most steps without an action at the beginning of an episode."""
-REPEATED = 0.25
+STICKY_ACTION_PROBABILITY = 0.25
 """Probability that a frame has the action of the one before (Machado et al. 2018, section 5)."""
-SIDE = 84
+FRAME_SIZE = 84
 """Height and width of a frame."""
 
 
-def is_game(env_id: str) -> bool:
+def is_atari_game(env_id: str) -> bool:
     """Whether Gymnasium's name is that of a game of Atari's."""
-    return env_id.startswith(NAMESPACE)
+    return env_id.startswith(ATARI_NAMESPACE)
 
 
-def prepare(env_id: str) -> None:
+def register_atari(env_id: str) -> None:
     """Registers the games, if `env_id` is one.
 
     Raises:
         ModuleNotFoundError: A package is not installed.
     """
-    if not is_game(env_id):
+    if not is_atari_game(env_id):
         return
-    with brought_by("atari"):
+    with explain_missing_extra("atari"):
         import ale_py
         import cv2  # noqa: F401  shrinks the frames
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no notice of itself per game
@@ -52,21 +52,23 @@ def prepare(env_id: str) -> None:
         gymnasium.register_envs(ale_py)
 
 
-def game(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+def wrap_game(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     """What is trained on and evaluated: uint8[4, 84, 84], the game's own rewards and ends.
 
     Args:
-        env: A game that was made with `AS_IS`.
+        env: A game that was made with `RAW_GAME_OPTIONS`.
     """
     # The emulator's own way keeps the last action where no checkpoint finds it.
-    env = StickyAction(env, REPEATED)
-    env = AtariPreprocessing(env, noop_max=NOOPS, frame_skip=FRAMES, screen_size=SIDE)
-    return FrameStackObservation(FireFirst(env), FRAMES)
+    env = StickyAction(env, STICKY_ACTION_PROBABILITY)
+    env = AtariPreprocessing(
+        env, noop_max=MAX_NOOPS, frame_skip=STACKED_FRAMES, screen_size=FRAME_SIZE
+    )
+    return FrameStackObservation(FireFirst(env), STACKED_FRAMES)
 
 
-def training(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+def wrap_for_training(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     """What is learned from besides: the sign of rewards, and a life as an episode."""
-    return TransformReward(Lives(env), lambda reward: float(np.sign(float(reward))))
+    return TransformReward(EpisodicLife(env), lambda reward: float(np.sign(float(reward))))
 
 
 class FireFirst(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -88,7 +90,7 @@ class FireFirst(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self.env.reset() if terminated or truncated else (fired, fired_info)
 
 
-class Lives(gymnasium.Wrapper[Any, Any, Any, Any]):
+class EpisodicLife(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Ends an episode with each life; the game goes on in the next one.
 
     No action is taken between two lives, so that every step is the agent's own.
@@ -106,17 +108,17 @@ class Lives(gymnasium.Wrapper[Any, Any, Any, Any]):
         if shown is not None and arguments.get("seed") is None:
             return shown, {"lives": self._lives}
         found = self.env.reset(**arguments)
-        self._lives = self._left()
+        self._lives = self._count_lives()
         return found
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Takes a step."""
         shown, reward, terminated, truncated, info = self.env.step(action)
-        before, self._lives = self._lives, self._left()
+        before, self._lives = self._lives, self._count_lives()
         lost = self._lives < before
         self._next = shown if lost and not (terminated or truncated) else None
         return shown, reward, terminated or lost, truncated, info
 
-    def _left(self) -> int:
+    def _count_lives(self) -> int:
         emulator: Any = self.unwrapped
         return int(emulator.ale.lives())

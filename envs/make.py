@@ -9,10 +9,10 @@ import numpy as np
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 from numpy.typing import NDArray
 
-from envs import atari
-from envs.tasks import make
+from parallax.envs import atari
+from parallax.envs.tasks import make_task_env
 
-CLIP = 10.0
+NORMALIZATION_CLIP = 10.0
 
 Array = NDArray[Any]
 
@@ -93,15 +93,15 @@ def make_training_env(
             keyword arguments.
     """
     hooks = before_step, before_reset, after_episode, after_step
-    env: gymnasium.Env[Any, Any] = StepHook(make(env_id), *hooks)
-    env = atari.training(env) if atari.is_game(env_id) else env
+    env: gymnasium.Env[Any, Any] = StepHook(make_task_env(env_id), *hooks)
+    env = atari.wrap_for_training(env) if atari.is_atari_game(env_id) else env
     for layer, arguments in layers:
         env = EntryPoint("layer", layer, "").load()(env, **arguments)
     if wrappers == "normalized":
         env = NormalizeObservation(env)
-        env = gymnasium.wrappers.TransformObservation(env, _clip, env.observation_space)
+        env = gymnasium.wrappers.TransformObservation(env, _clip_value, env.observation_space)
         env = NormalizeReward(env, gamma=gamma)
-        env = gymnasium.wrappers.TransformReward(env, _clip)
+        env = gymnasium.wrappers.TransformReward(env, _clip_value)
     return env
 
 
@@ -112,46 +112,48 @@ def share_statistics(first: gymnasium.Env[Any, Any], other: gymnasium.Env[Any, A
     where the environments do not normalise.
     """
     for kind, name in ((NormalizeObservation, "obs_rms"), (NormalizeReward, "return_rms")):
-        ours, theirs = _layer(first, kind), _layer(other, kind)
+        ours, theirs = _find_wrapper(first, kind), _find_wrapper(other, kind)
         if ours is not None and theirs is not None:
             setattr(theirs, name, getattr(ours, name))
 
 
-def frozen_normalizer(env: gymnasium.Env[Any, Any]) -> Callable[[Array], Array]:
+def make_frozen_normalizer(env: gymnasium.Env[Any, Any]) -> Callable[[Array], Array]:
     """The environment's observation normalisation with today's statistics, as a function.
 
     Later training does not change the function, and calling it does not change training.
     The identity where the environment does not normalise.
     """
-    return normalizer(observation_statistics(env))
+    return make_normalizer(copy_observation_statistics(env))
 
 
-def observation_statistics(env: gymnasium.Env[Any, Any]) -> dict[str, Array]:
+def copy_observation_statistics(env: gymnasium.Env[Any, Any]) -> dict[str, Array]:
     """Today's statistics of the environment's observation normalisation, copied.
 
     Returns:
         `mean` and `var`, float64[observations], and `epsilon`, float64[]; empty where the
         environment does not normalise.
     """
-    layer = _layer(env, NormalizeObservation)
+    layer = _find_wrapper(env, NormalizeObservation)
     if layer is None:
         return {}
     mean, var = layer.obs_rms.mean.copy(), layer.obs_rms.var.copy()
     return {"mean": mean, "var": var, "epsilon": np.array(layer.epsilon)}
 
 
-def normalizer(statistics: Mapping[str, Array]) -> Callable[[Array], Array]:
-    """Normalisation of observations [..., observations] with what `observation_statistics` tells.
+def make_normalizer(statistics: Mapping[str, Array]) -> Callable[[Array], Array]:
+    """Normalisation of observations [..., observations] with what `copy_observation_statistics` tells.
 
     The identity for no statistics.
     """
     if not statistics:
         return lambda batch: batch
     mean, var, epsilon = statistics["mean"], statistics["var"], float(statistics["epsilon"])
-    return lambda batch: np.clip((batch - mean) / np.sqrt(var + epsilon), -CLIP, CLIP)
+    return lambda batch: np.clip(
+        (batch - mean) / np.sqrt(var + epsilon), -NORMALIZATION_CLIP, NORMALIZATION_CLIP
+    )
 
 
-def _layer(env: gymnasium.Env[Any, Any], kind: type[Any]) -> Any:
+def _find_wrapper(env: gymnasium.Env[Any, Any], kind: type[Any]) -> Any:
     layer: Any = env
     while isinstance(layer, gymnasium.Wrapper):
         if isinstance(layer, kind):
@@ -160,5 +162,5 @@ def _layer(env: gymnasium.Env[Any, Any], kind: type[Any]) -> Any:
     return None
 
 
-def _clip(value: Any) -> Any:
-    return np.clip(value, -CLIP, CLIP)
+def _clip_value(value: Any) -> Any:
+    return np.clip(value, -NORMALIZATION_CLIP, NORMALIZATION_CLIP)

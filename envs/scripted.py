@@ -1,6 +1,6 @@
 """A small task for testing adapters: cheap, with odd bounds, ends, a time limit, and accidents.
 
-`envs.scripted:ParallaxScripted-v0` as gymnasium's name imports this module, which registers it.
+`parallax.envs.scripted:ParallaxScripted-v0` as gymnasium's name imports this module, which registers it.
 """
 
 import os
@@ -13,17 +13,18 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-ENV_ID = "envs.scripted:ParallaxScripted-v0"
-NARROW_ENV_ID = "envs.scripted:ParallaxScriptedNarrow-v0"
-SKEWED_ENV_ID = "envs.scripted:ParallaxScriptedSkewed-v0"
-IMAGE_ENV_ID = "envs.scripted:ParallaxScriptedImages-v0"
-DISCRETE_ENV_ID = "envs.scripted:ParallaxScriptedDiscrete-v0"
+ENV_ID = "parallax.envs.scripted:ParallaxScripted-v0"
+NARROW_ENV_ID = "parallax.envs.scripted:ParallaxScriptedNarrow-v0"
+SKEWED_ENV_ID = "parallax.envs.scripted:ParallaxScriptedSkewed-v0"
+IMAGE_ENV_ID = "parallax.envs.scripted:ParallaxScriptedImages-v0"
+DISCRETE_ENV_ID = "parallax.envs.scripted:ParallaxScriptedDiscrete-v0"
 _FAULTS = ("raises", "nan", "interrupts", "fills")
 FAULT_ENV_IDS = {
-    fault: f"envs.scripted:ParallaxScripted{fault.capitalize()}-v0" for fault in _FAULTS
+    fault: f"parallax.envs.scripted:ParallaxScripted{fault.capitalize()}-v0" for fault in _FAULTS
 }
 DISCRETE_FAULT_ENV_IDS = {
-    fault: f"envs.scripted:ParallaxScriptedDiscrete{fault.capitalize()}-v0" for fault in _FAULTS
+    fault: f"parallax.envs.scripted:ParallaxScriptedDiscrete{fault.capitalize()}-v0"
+    for fault in _FAULTS
 }
 FAULT_STEP = 100
 TIME_LIMIT = 10
@@ -83,7 +84,7 @@ class ScriptedEnv(gymnasium.Env[NDArray[np.float64], Any]):
         """Moves the state, and pays for staying near zero."""
         self.actions.append(np.array(action))
         if self._fault and len(self.actions) >= FAULT_STEP:
-            self._accident()
+            self._trigger_fault()
         if self._discrete:
             chosen = PUSHES[int(action)]
             push = np.append(chosen, chosen.sum())
@@ -94,7 +95,7 @@ class ScriptedEnv(gymnasium.Env[NDArray[np.float64], Any]):
         ends = bool(self.np_random.random() < 0.02)
         return self._state.copy(), reward, ends, False, {}
 
-    def _accident(self) -> None:
+    def _trigger_fault(self) -> None:
         if self._fault == "nan":
             self._state[:] = np.nan
         elif len(self.actions) == FAULT_STEP:
@@ -120,15 +121,15 @@ class ScriptedImagesEnv(ScriptedEnv):
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         """Starts from three standard normal numbers."""
         state, info = super().reset(seed=seed, options=options)
-        return _bars(state), info
+        return _draw_bars(state), info
 
     def step(self, action: Any) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         """Moves the state, and pays for staying near zero."""
         state, *rest = super().step(action)
-        return (_bars(state), *rest)  # type: ignore[return-value]
+        return (_draw_bars(state), *rest)  # type: ignore[return-value]
 
 
-def _bars(state: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _draw_bars(state: NDArray[np.float64]) -> NDArray[np.bool_]:
     """An image bool[height, width, 3]; the height of a bar is where a number is from -2 to 2."""
     height, width = _IMAGE
     levels = np.linspace(-2, 2, height)[:, np.newaxis, np.newaxis]
@@ -141,24 +142,24 @@ def _fill_disk() -> None:
             file.write(bytes(512))
 
 
-def _register(env_id: str, **arguments: Any) -> None:
+def _register_scripted_env(env_id: str, **arguments: Any) -> None:
     gymnasium.register(
         env_id.partition(":")[2],
-        entry_point="envs.scripted:ScriptedEnv",
+        entry_point="parallax.envs.scripted:ScriptedEnv",
         max_episode_steps=TIME_LIMIT,
         kwargs=arguments,
     )
 
 
-_register(ENV_ID)
-_register(NARROW_ENV_ID, low=-0.4, high=0.4)
-_register(SKEWED_ENV_ID, low=-1.0, high=3.0)
-_register(DISCRETE_ENV_ID, discrete=True)
+_register_scripted_env(ENV_ID)
+_register_scripted_env(NARROW_ENV_ID, low=-0.4, high=0.4)
+_register_scripted_env(SKEWED_ENV_ID, low=-1.0, high=3.0)
+_register_scripted_env(DISCRETE_ENV_ID, discrete=True)
 gymnasium.register(
     IMAGE_ENV_ID.partition(":")[2],
-    entry_point="envs.scripted:ScriptedImagesEnv",
+    entry_point="parallax.envs.scripted:ScriptedImagesEnv",
     max_episode_steps=TIME_LIMIT,
 )
 for _fault in _FAULTS:
-    _register(FAULT_ENV_IDS[_fault], fault=_fault)
-    _register(DISCRETE_FAULT_ENV_IDS[_fault], fault=_fault, discrete=True)
+    _register_scripted_env(FAULT_ENV_IDS[_fault], fault=_fault)
+    _register_scripted_env(DISCRETE_FAULT_ENV_IDS[_fault], fault=_fault, discrete=True)

@@ -42,7 +42,7 @@ TASK_IDS: tuple[str, ...] = (
     *DISCRETE_TASK_IDS,
 )
 MEMORY_TASK_IDS: tuple[str, ...] = ("CartPoleHidden-v0", "PendulumHidden-v0", "MemoryChain-20-v0")
-"""Tasks of this project's own, in `envs.memory`; chains of other lengths go by name."""
+"""Tasks of this project's own, in `parallax.envs.memory_tasks`; chains of other lengths go by name."""
 
 
 class TaskError(ValueError):
@@ -84,41 +84,47 @@ class Task:
         return len(self.action_low)
 
 
-def make(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
+def make_task_env(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
     """`gymnasium.make` without the notices that v4 tasks are out of date.
 
-    Images of booleans are shown as `envs.images.FloatImages` tells, parking's dictionary flat,
-    what tasks of `popgym` show as `envs.popgym.OneHot` does, Atari's games as `envs.atari.game`.
+    Images of booleans are shown as `parallax.envs.images.FloatImages` tells, parking's dictionary flat,
+    what tasks of `popgym` show as `optional_tasks.OneHotObservations` does, Atari's games as `parallax.envs.atari.wrap_game`.
 
     Raises:
         TaskError: The environment does not exist or cannot be made.
     """
     import gymnasium  # the table of tasks is wanted where none is made, as in help
 
-    from envs import atari, images, memory, minatar, parking, popgym
+    from parallax.envs import atari, images, memory_tasks, optional_tasks
 
-    memory.register(env_id)
+    memory_tasks.register_memory_task(env_id)
     silence_mujoco()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*is out of date.*")
         try:
-            minatar.prepare(env_id)
-            parking.prepare(env_id)
-            popgym.prepare(env_id)
-            atari.prepare(env_id)
+            optional_tasks.register_minatar(env_id)
+            optional_tasks.register_parking(env_id)
+            optional_tasks.register_popgym(env_id)
+            atari.register_atari(env_id)
             # Gymnasium's checker finds fault with how games are drawn, which users can do nothing
             # about and which `Drawn` mends.
-            unchecked = {"disable_env_checker": True} if minatar.is_game(env_id) else {}
-            as_is = atari.AS_IS if atari.is_game(env_id) else {}
+            unchecked = (
+                {"disable_env_checker": True} if optional_tasks.is_minatar_game(env_id) else {}
+            )
+            as_is = atari.RAW_GAME_OPTIONS if atari.is_atari_game(env_id) else {}
             env = gymnasium.make(env_id, **{**unchecked, **as_is, **kwargs})
-            env = atari.game(env) if atari.is_game(env_id) else env
+            env = atari.wrap_game(env) if atari.is_atari_game(env_id) else env
         except Exception as error:  # whatever the code of the task raises
             reason = str(error) or type(error).__name__
             raise TaskError(f"env={env_id} cannot be made: {reason}") from error
-    env = minatar.Drawn(env) if minatar.is_game(env_id) else env
-    env = parking.flat(env) if env_id == parking.PARKING else env
-    if popgym.is_popgym(env_id) and popgym.shows_kinds(env.observation_space):
-        return popgym.OneHot(env)
+    env = optional_tasks.UpscaledRendering(env) if optional_tasks.is_minatar_game(env_id) else env
+    env = (
+        optional_tasks.flatten_observations(env) if env_id == optional_tasks.PARKING_ENV_ID else env
+    )
+    if optional_tasks.is_popgym(env_id) and optional_tasks.has_categorical_observations(
+        env.observation_space
+    ):
+        return optional_tasks.OneHotObservations(env)
     return images.FloatImages(env) if images.is_boolean_image(env.observation_space) else env
 
 
@@ -135,9 +141,9 @@ def load_task(env_id: str, **options: Any) -> Task:
     """
     from gymnasium.spaces import Box, Discrete
 
-    from envs.images import FloatImages, is_stack_of_frames
+    from parallax.envs.images import FloatImages, is_stack_of_frames
 
-    env = make(env_id, **options)
+    env = make_task_env(env_id, **options)
     try:
         observations, actions = env.observation_space, env.action_space
         frames = is_stack_of_frames(observations)
@@ -175,10 +181,10 @@ def silence_mujoco() -> None:
         import mujoco
     except ModuleNotFoundError:
         return
-    mujoco.set_mju_user_warning(_warn)
+    mujoco.set_mju_user_warning(_forward_mujoco_warning)
 
 
-def _warn(message: str) -> None:
+def _forward_mujoco_warning(message: str) -> None:
     # Gymnasium's own model files cause this one; users can do nothing about it.
     if "settotalmass" not in message:
         warnings.warn(f"MuJoCo: {message}", RuntimeWarning, stacklevel=2)

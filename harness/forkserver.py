@@ -1,9 +1,10 @@
 """A process that has imported what runs need and forks one child for each.
 
-`python -m harness.forkserver FD MODULE ...` is started by `harness.sweep.preloaded`, which holds
-the other end of the socket FD. A request names the arguments of `harness.worker` and brings two
-files: the socket on which the child's end is told, and the child's log. What a child inherits
-and must not share is given up in `_become_worker`; everything else in it is `harness.worker`.
+`python -m parallax.harness.forkserver FD MODULE ...` is started by `parallax.harness.sweep.forked_process`, which holds
+the other end of the socket FD. A request names the arguments of `parallax.harness.worker` and brings two or
+three files: the socket on which the child's end is told, the child's log, and a pipe whose end
+tells the child that the sweep is gone. What a child inherits and must not share is given up in
+`_become_worker`; everything else in it is `parallax.harness.worker`.
 """
 
 import contextlib
@@ -17,15 +18,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.contract.preloading import has_threads, preload
-from harness.train.notices import quietly
-from harness.train.stopping import SIGNALS
+from parallax.harness.contract.interpreter import has_other_threads, import_modules
+from parallax.harness.contract.upstream_code import silence_future_warnings
+from parallax.harness.train.stop_signals import STOP_SIGNALS
 
-READY = b"ready"
+READY_MESSAGE = b"ready"
 _LARGEST_REQUEST = 1 << 16
 _LARGEST_OUTPUT = 1 << 20
 # pyarrow imports it when it makes its first array, which every run does.
-_OWN_MODULES = ("harness.worker", "pandas")
+_OWN_MODULES = ("parallax.harness.worker", "pandas")
 
 
 def main(control: socket.socket, modules: Sequence[str]) -> int:
@@ -34,25 +35,25 @@ def main(control: socket.socket, modules: Sequence[str]) -> int:
     Returns:
         In a child the exit code of its run; in the server 0, or 1 where it may not fork.
     """
-    for number in SIGNALS:
+    for number in STOP_SIGNALS:
         # A batch system signals every process of a job; this one ends after those it has forked.
         signal.signal(number, signal.SIG_IGN)
-    with quietly():
-        preload((*_OWN_MODULES, *modules))
-    if has_threads():
+    with silence_future_warnings():
+        import_modules((*_OWN_MODULES, *modules))
+    if has_other_threads():
         print("An import has started a thread, which a fork would lose.", file=sys.stderr)
         return 1
-    arguments = _serve(control)
+    arguments = _serve_requests(control)
     if arguments is None:
         return 0
-    from harness import worker
+    from parallax.harness import worker
 
     sys.argv = [str(worker.__file__), *arguments]  # recorded as the run's command
     return worker.main(Path(arguments[0]), *arguments[1:])
 
 
 @dataclasses.dataclass(frozen=True)
-class _Child:
+class _ChildProcess:
     """A run under way.
 
     Attributes:
@@ -82,34 +83,34 @@ class _Child:
         self.channel.close()
 
 
-def _serve(control: socket.socket) -> list[str] | None:
+def _serve_requests(control: socket.socket) -> list[str] | None:
     """Forks and reports; returns in every child its arguments, in the server at last None."""
-    children: list[_Child] = []
-    control.send(READY)
+    children: list[_ChildProcess] = []
+    control.send(READY_MESSAGE)
     asked = True
     while asked or children:
-        sources: list[_Child | socket.socket] = [*children, *([control] if asked else [])]
+        sources: list[_ChildProcess | socket.socket] = [*children, *([control] if asked else [])]
         ready, _, _ = select.select(sources, [], [])
         for child in [child for child in children if child in ready]:
             child.report()
             children.remove(child)
         if control in ready:
-            message, files, _, _ = socket.recv_fds(control, _LARGEST_REQUEST, 2)
+            message, files, _, _ = socket.recv_fds(control, _LARGEST_REQUEST, 3)
             asked = bool(message)
-            if asked and not _fork(children, *files):
+            if asked and not _fork_child(children, *files):
                 control.close()
                 arguments: list[str] = json.loads(message)
-                return arguments
+                return [*arguments, *map(str, files[2:])]
     return None
 
 
-def _fork(children: list[_Child], channel_file: int, log: int) -> bool:
+def _fork_child(children: list[_ChildProcess], channel_file: int, log: int, *lifeline: int) -> bool:
     """Adds a child, with the server in the parent; returns False in the child."""
     channel = socket.socket(fileno=channel_file)
     sys.stdout.flush()
     sys.stderr.flush()
     # What is sent to the child before it can listen waits for it.
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         pid = os.fork()
     except OSError:
@@ -121,13 +122,14 @@ def _fork(children: list[_Child], channel_file: int, log: int) -> bool:
             other.close()
         _become_worker(log)
     elif pid > 0:
-        child = _Child(pid, os.pidfd_open(pid), channel)
+        child = _ChildProcess(pid, os.pidfd_open(pid), channel)
         children.append(child)
         with contextlib.suppress(OSError):
             socket.send_fds(channel, [b"started"], [child.handle])
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     if pid:
-        os.close(log)
+        for file in (log, *lifeline):
+            os.close(file)
     return pid != 0
 
 
@@ -141,7 +143,7 @@ def _become_worker(log: int) -> None:
     os.dup2(log, 2)
     os.close(log)
     os.write(1, printed)
-    for number in SIGNALS:
+    for number in STOP_SIGNALS:
         usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         signal.signal(number, usual)
     # Python's own generator, uuid and tempfile do so by themselves; torch's starts the same

@@ -16,17 +16,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from harness.record.files import Unusable, read_bounded, write_json
-from slurm.settings import Settings
+from parallax.harness.record.files import UnusableError, read_bounded, write_json
+from parallax.slurm.settings import SlurmSettings
 
 if TYPE_CHECKING:
-    from harness.contract.run_spec import RunSpec
+    from parallax.harness.contract.run_spec import RunSpec
 
 T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
-class Resources:
+class JobResources:
     """What the jobs of one array ask for.
 
     Attributes:
@@ -50,7 +50,7 @@ class Resources:
 
 
 @dataclasses.dataclass(frozen=True)
-class Array:
+class JobArray:
     """Jobs that are submitted together.
 
     Attributes:
@@ -59,14 +59,14 @@ class Array:
         parallelism: How many may run at a time.
     """
 
-    resources: Resources
+    resources: JobResources
     elements: tuple[tuple[Path, ...], ...]
     parallelism: int
 
 
 def plan_arrays(
-    runs: Sequence[tuple["RunSpec", Path]], settings: Settings, max_array_size: int
-) -> list[Array]:
+    runs: Sequence[tuple["RunSpec", Path]], settings: SlurmSettings, max_array_size: int
+) -> list[JobArray]:
     """Splits runs into arrays by what they need and by the cluster's largest array.
 
     Args:
@@ -74,22 +74,24 @@ def plan_arrays(
         settings: Limits and resources.
         max_array_size: Most jobs in an array.
     """
-    groups: dict[Resources, list[Path]] = {}
+    groups: dict[JobResources, list[Path]] = {}
     for spec, folder in runs:
-        groups.setdefault(_resources(spec, settings), []).append(folder)
+        groups.setdefault(_make_resources(spec, settings), []).append(folder)
     parts = [
         (resources, part)
         for resources, folders in groups.items()
-        for part in _batches(_batches(folders, resources.runs_per_job), max_array_size)
+        for part in _split_into_batches(
+            _split_into_batches(folders, resources.runs_per_job), max_array_size
+        )
     ]
-    shares = share(settings.parallelism, [len(part) for _, part in parts])
+    shares = divide_limit(settings.parallelism, [len(part) for _, part in parts])
     return [
-        Array(resources, part, limit)
+        JobArray(resources, part, limit)
         for (resources, part), limit in zip(parts, shares, strict=True)
     ]
 
 
-def share(limit: int, sizes: Sequence[int]) -> list[int]:
+def divide_limit(limit: int, sizes: Sequence[int]) -> list[int]:
     """Divides a number of jobs at a time among arrays, by their sizes.
 
     Slurm limits each array by itself, so the shares have to add up to the limit; only where
@@ -108,8 +110,8 @@ def share(limit: int, sizes: Sequence[int]) -> list[int]:
     return shares
 
 
-def _resources(spec: "RunSpec", settings: Settings) -> Resources:
-    return Resources(
+def _make_resources(spec: "RunSpec", settings: SlurmSettings) -> JobResources:
+    return JobResources(
         algorithm=spec.algorithm,
         run_minutes=settings.minutes(spec.algorithm),
         runs_per_job=settings.runs_per_job,
@@ -118,21 +120,29 @@ def _resources(spec: "RunSpec", settings: Settings) -> Resources:
     )
 
 
-def _batches(items: Sequence[T], size: int) -> tuple[tuple[T, ...], ...]:
+def _split_into_batches(items: Sequence[T], size: int) -> tuple[tuple[T, ...], ...]:
     return tuple(tuple(items[i : i + size]) for i in range(0, len(items), size))
 
 
 FOLDER = "slurm"
 _SCHEMA = 1
-_SPECS = "specs.json"
-_LARGEST = 2**26  # bytes; one array of 1,440 runs takes 200 KB
+_SPECS_FILE = "specs.json"
+_MAX_BYTES = 2**26  # bytes; one array of 1,440 runs takes 200 KB
 _NAME = re.compile(r"[\w-]{1,120}")
 _JOB_ID = re.compile(r"[0-9]{1,20}")
-_DAMAGE = (Unusable, OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
+_DAMAGE_ERRORS = (
+    UnusableError,
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    OverflowError,
+    RecursionError,
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class Record:
+class SubmissionRecord:
     """One array.
 
     Attributes:
@@ -175,28 +185,30 @@ class Record:
 
     def save_specs(self, specs: "Mapping[Path, RunSpec]") -> None:
         """Keeps what the runs were asked for, should a run.json get lost."""
-        from harness.contract.run_spec import spec_to_dict  # not needed where one only looks
+        from parallax.harness.contract.run_spec import (
+            spec_to_dict,  # not needed where one only looks
+        )
 
         content = {
             str(folder.relative_to(self.study_folder)): spec_to_dict(specs[folder])
             for element in self.elements
             for folder in element
         }
-        write_json(self.folder / _SPECS, content)
+        write_json(self.folder / _SPECS_FILE, content)
 
     def read_specs(self) -> "dict[Path, RunSpec]":
         """What `save_specs` kept, as far as it can be read."""
-        from harness.contract.run_spec import spec_from_dict
+        from parallax.harness.contract.run_spec import spec_from_dict
 
         try:
-            content = json.loads(read_bounded(self.folder / _SPECS, _LARGEST))
-        except _DAMAGE:
+            content = json.loads(read_bounded(self.folder / _SPECS_FILE, _MAX_BYTES))
+        except _DAMAGE_ERRORS:
             return {}
         specs = {}
         for folder in (folder for element in self.elements for folder in element):
             try:
                 specs[folder] = spec_from_dict(content[str(folder.relative_to(self.study_folder))])
-            except _DAMAGE:
+            except _DAMAGE_ERRORS:
                 continue
         return specs
 
@@ -205,10 +217,10 @@ class Record:
         self.folder.with_suffix(".json").unlink(missing_ok=True)
 
 
-def new_record(study_folder: Path, array: Array, settings: Settings) -> Record:
+def create_record(study_folder: Path, array: JobArray, settings: SlurmSettings) -> SubmissionRecord:
     """The record of an array that is about to be submitted."""
     study = re.sub(r"[^\w-]", "_", study_folder.name)[:40]
-    return Record(
+    return SubmissionRecord(
         study_folder=study_folder,
         name=f"{study}-{array.resources.algorithm}-{secrets.token_hex(4)}",
         submitted=time.time(),
@@ -218,7 +230,7 @@ def new_record(study_folder: Path, array: Array, settings: Settings) -> Record:
     )
 
 
-def read_records(study_folder: Path) -> list[Record]:
+def read_records(study_folder: Path) -> list[SubmissionRecord]:
     """Everything that was submitted for a study, oldest first.
 
     A record that is damaged is left out: its jobs are then told from the run folders alone.
@@ -227,18 +239,18 @@ def read_records(study_folder: Path) -> list[Record]:
     for path in study_folder.joinpath(FOLDER).glob("*.json"):
         try:
             records.append(_read_record(path, study_folder))
-        except _DAMAGE:
+        except _DAMAGE_ERRORS:
             continue
-    return _in_order(records)
+    return _sort_records(records)
 
 
-def _in_order(records: Sequence[Record]) -> list[Record]:
+def _sort_records(records: Sequence[SubmissionRecord]) -> list[SubmissionRecord]:
     """Oldest first: by Slurm's numbers, which grow, since machines' clocks differ.
 
     An array whose number is not known stands where its time is among those of the others.
     """
 
-    def number(record: Record) -> int:
+    def number(record: SubmissionRecord) -> int:
         return int(record.job_id or 0)
 
     records = sorted(records, key=lambda record: (number(record), record.submitted, record.name))
@@ -251,8 +263,8 @@ def _in_order(records: Sequence[Record]) -> list[Record]:
     return sorted(records, key=lambda record: times[record.name])
 
 
-def _read_record(path: Path, study_folder: Path) -> Record:
-    content = json.loads(read_bounded(path, _LARGEST))
+def _read_record(path: Path, study_folder: Path) -> SubmissionRecord:
+    content = json.loads(read_bounded(path, _MAX_BYTES))
     if content["name"] != path.stem or not _NAME.fullmatch(path.stem):
         raise ValueError(f"{content['name']!r} is not the array that the file is named after")
     job_id = content["job_id"]
@@ -264,16 +276,20 @@ def _read_record(path: Path, study_folder: Path) -> Record:
     if not isinstance(content["settings"], dict):
         raise TypeError("settings are no mapping")
     elements = _read_elements(content["elements"], study_folder)
-    return Record(study_folder, path.stem, submitted, job_id, elements, content["settings"])
+    return SubmissionRecord(
+        study_folder, path.stem, submitted, job_id, elements, content["settings"]
+    )
 
 
 def _read_elements(content: Any, study_folder: Path) -> tuple[tuple[Path, ...], ...]:
     if not isinstance(content, list) or not all(isinstance(names, list) for names in content):
         raise TypeError("elements are no lists")
-    return tuple(tuple(_below(study_folder, name) for name in names) for names in content)
+    return tuple(
+        tuple(_resolve_below_study(study_folder, name) for name in names) for names in content
+    )
 
 
-def _below(study_folder: Path, name: str) -> Path:
+def _resolve_below_study(study_folder: Path, name: str) -> Path:
     """The folder `name` of a study.
 
     Raises:

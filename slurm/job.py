@@ -1,6 +1,7 @@
 """What a Slurm job does: its runs, one after another, and what it answers to warnings."""
 
 import contextlib
+import dataclasses
 import os
 import signal
 import time
@@ -9,26 +10,83 @@ from pathlib import Path
 
 from submitit.helpers import DelayedSubmission
 
-from harness.contract.fields import SpecError
-from harness.contract.run_spec import RunSpec, spec_from_dict
-from harness.record.batch_job import BatchJob
-from harness.record.checkpoints import Kept, last_kept
-from harness.record.folder import past_attempts
-from harness.record.lease import LeaseHeld, LeaseLost, read_holder
-from harness.record.reading import read_run
-from harness.sweep.allocator import allocator_variables
-from harness.sweep.preloaded import Preloaded
-from harness.sweep.process import RunProcess, mark
-from harness.train.stopping import reason_of
-from slurm.requeue import JobLimits, comes_back, is_hopeless, seconds_to_warning
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.run_spec import RunSpec, spec_from_dict
+from parallax.harness.record.checkpoints import LastCheckpoint, find_last_checkpoint
+from parallax.harness.record.folder import collect_attempts
+from parallax.harness.record.lock import LockHeldError, LockLostError, read_lock_owner
+from parallax.harness.record.lock_owner import BatchJob
+from parallax.harness.record.reading import read_run
+from parallax.harness.sweep.forked_process import ForkServerPool
+from parallax.harness.sweep.memory_allocator import SYSTEM_ALLOCATOR, get_allocator_variables
+from parallax.harness.sweep.run_process import RunProcess, mark_run_ended
+from parallax.harness.train.stop_signals import get_stop_reason
+
+_WARNING_TOLERANCE = 60.0  # seconds by which Slurm may warn before it said it would
+
+
+@dataclasses.dataclass(frozen=True)
+class JobLimits:
+    """What a job may use, and how often it may come back.
+
+    Attributes:
+        run_minutes: Time limit of one run.
+        job_minutes: Time limit of the job.
+        signal_seconds: How long before its end the job is warned.
+        timeout_restarts: How often a run that had its whole time and kept nothing of it is
+            started again.
+        preemption_restarts: How often a preempted job whose run kept nothing is queued again.
+        malloc: The runs' memory allocator; see `get_allocator_variables`.
+    """
+
+    run_minutes: int
+    job_minutes: int
+    signal_seconds: int
+    timeout_restarts: int
+    preemption_restarts: int
+    malloc: str = SYSTEM_ALLOCATOR
+
+
+def can_be_requeued(restarts: int, limits: JobLimits) -> bool:
+    """Whether a job that is about to be preempted is queued again.
+
+    Args:
+        restarts: How often it was already.
+        limits: How often it may be.
+    """
+    return restarts < limits.preemption_restarts
+
+
+def has_exhausted_restarts(seconds: float, stops: int, limits: JobLimits) -> bool:
+    """Whether a run has had its time so often that another start would end the same way.
+
+    Args:
+        seconds: How long it has been running.
+        stops: How often it was stopped by its time limit, this time included.
+        limits: How often it may be started again.
+    """
+    limit = limits.run_minutes * 60
+    enough = min(0.8 * limit, _compute_earliest_warning(limit - limits.signal_seconds))
+    return seconds >= enough and stops > limits.timeout_restarts
+
+
+def compute_seconds_to_warning(limits: JobLimits) -> float:
+    """How long after a job's start a warning can be about its time limit, and not preemption."""
+    return _compute_earliest_warning(limits.job_minutes * 60 - limits.signal_seconds)
+
+
+def _compute_earliest_warning(warning: float) -> float:
+    """When a warning may come at the earliest."""
+    return warning - min(_WARNING_TOLERANCE, warning / 2)
+
 
 _KILL_WAIT = 300.0  # seconds to wait for the end that a SIGTERM announces
 
 
-__all__ = ["JobFailed", "JobLimits", "RunJob"]
+__all__ = ["JobFailedError", "JobLimits", "RunJob"]
 
 
-class JobFailed(Exception):  # noqa: N818
+class JobFailedError(Exception):
     """Some runs of a job did not complete; makes Slurm say so, too."""
 
 
@@ -39,7 +97,7 @@ class RunJob:
         self._limits = limits
         self._current = ""
         self._run_started = 0.0
-        self._kept: Kept | None = None
+        self._kept: LastCheckpoint | None = None
 
     def __call__(self, folders: list[str]) -> None:
         """Runs what is not complete.
@@ -50,13 +108,13 @@ class RunJob:
         Raises:
             JobFailed: Something did not complete.
         """
-        _slurm_job(self._limits).announce()
-        with Preloaded(_specs(folders)) as preloaded:
-            failures = {folder: self._run(Path(folder), preloaded) for folder in folders}
+        _make_batch_job(self._limits).export_to_environment()
+        with ForkServerPool(_read_specs(folders)) as preloaded:
+            failures = {folder: self._run_folder(Path(folder), preloaded) for folder in folders}
         failed = [f"{folder}: {failure}" for folder, failure in failures.items() if failure]
         if failed:
             words = "; ".join(failed)
-            raise JobFailed(f"{len(failed)} of {len(failures)} runs are not complete: {words}")
+            raise JobFailedError(f"{len(failed)} of {len(failures)} runs are not complete: {words}")
 
     def checkpoint(self, folders: list[str]) -> DelayedSubmission | None:
         """Called by submitit on a warning; returns what comes back, None for nothing.
@@ -65,34 +123,34 @@ class RunJob:
         and goes on there; any other starts anew, as often as the limits allow.
         """
         if self._current:
-            self._stop(Path(self._current))
-        left = [folder for folder in folders if _is_open(Path(folder))]
-        if self._current in left and self._has_got_on(Path(self._current)):
+            self._stop_run(Path(self._current))
+        left = [folder for folder in folders if _is_runnable(Path(folder))]
+        if self._current in left and self._has_new_checkpoint(Path(self._current)):
             return DelayedSubmission(RunJob(self._limits), left)
-        if reason_of(signal.SIGUSR2) == "preemption":
-            job = BatchJob.current()
-            if job is None or not comes_back(job.restart, self._limits):
+        if get_stop_reason(signal.SIGUSR2) == "preemption":
+            job = BatchJob.from_environment()
+            if job is None or not can_be_requeued(job.restart, self._limits):
                 return None
-        elif self._current in left and self._has_had_its_time(Path(self._current)):
+        elif self._current in left and self._has_exhausted_time(Path(self._current)):
             left.remove(self._current)
         return DelayedSubmission(RunJob(self._limits), left) if left else None
 
-    def _run(self, folder: Path, preloaded: Preloaded) -> str | None:
+    def _run_folder(self, folder: Path, preloaded: ForkServerPool) -> str | None:
         """Runs what is in a folder; returns why it is not complete after that, if so."""
         reading = read_run(folder)
-        if not _is_open(folder):
+        if not _is_runnable(folder):
             print(f"{folder}: {reading.reason or 'complete already'}", flush=True)
             return None
         try:
             spec = spec_from_dict(reading.spec)
         except SpecError as error:
-            return _refuse(folder, f"what it asks for cannot be used: {error}")
+            return _mark_failed(folder, f"what it asks for cannot be used: {error}")
         try:
-            variables = allocator_variables("malloc", self._limits.malloc)
+            variables = get_allocator_variables("malloc", self._limits.malloc)
         except SpecError as error:
-            return _refuse(folder, str(error))
+            return _mark_failed(folder, str(error))
         self._current, self._run_started = str(folder), time.time()
-        self._kept = last_kept(folder)
+        self._kept = find_last_checkpoint(folder)
         try:
             process = RunProcess(spec, folder, preloaded, variables)
         except OSError as error:
@@ -110,11 +168,11 @@ class RunJob:
         self._current = ""
         return outcome.failure
 
-    def _stop(self, folder: Path) -> None:
+    def _stop_run(self, folder: Path) -> None:
         """Waits until the run under way has said why it ends; Slurm has warned it, too."""
         deadline = time.monotonic() + self._limits.signal_seconds * 2 / 3
-        holder = read_holder(folder)
-        job = BatchJob.current()
+        holder = read_lock_owner(folder)
+        job = BatchJob.from_environment()
         if holder is None or job is None or holder.job != job.id:
             return
         # Anybody who writes the folder can name a process there, and a group by its negative.
@@ -123,49 +181,51 @@ class RunJob:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(holder.pid, signal.SIGUSR2)
         # Not by waiting for the process: this runs inside a wait that was interrupted.
-        while read_holder(folder) == holder and time.monotonic() < deadline:
+        while read_lock_owner(folder) == holder and time.monotonic() < deadline:
             time.sleep(0.1)
 
-    def _has_got_on(self, folder: Path) -> bool:
+    def _has_new_checkpoint(self, folder: Path) -> bool:
         """Whether the run under way has kept a state that is further than where it began."""
-        kept, record = last_kept(folder), read_run(folder).record
+        kept, record = find_last_checkpoint(folder), read_run(folder).record
         if kept is None or kept == self._kept or record is None:
             return False
         return kept.step > (record.resumed_from or 0)
 
-    def _has_had_its_time(self, folder: Path) -> bool:
-        stops = [attempt["stopped_by"] for attempt in past_attempts(read_run(folder))]
-        return is_hopeless(time.time() - self._run_started, stops.count("time limit"), self._limits)
+    def _has_exhausted_time(self, folder: Path) -> bool:
+        stops = [attempt["stopped_by"] for attempt in collect_attempts(read_run(folder))]
+        return has_exhausted_restarts(
+            time.time() - self._run_started, stops.count("time limit"), self._limits
+        )
 
 
-def _slurm_job(limits: JobLimits) -> BatchJob:
+def _make_batch_job(limits: JobLimits) -> BatchJob:
     """The job that starts now."""
     array, index = (os.environ.get(f"SLURM_ARRAY_{n}") for n in ("JOB_ID", "TASK_ID"))
     return BatchJob(
         id=f"{array}_{index}" if array else os.environ["SLURM_JOB_ID"],
         restart=int(os.environ.get("SLURM_RESTART_COUNT", "0")),
-        limit_from=time.time() + seconds_to_warning(limits),
+        limit_from=time.time() + compute_seconds_to_warning(limits),
         notice=limits.signal_seconds,
     )
 
 
-def _specs(folders: Iterable[str]) -> Iterator[RunSpec]:
+def _read_specs(folders: Iterable[str]) -> Iterator[RunSpec]:
     """What is to be run, as far as it can be read."""
     for folder in folders:
-        if _is_open(Path(folder)):
+        if _is_runnable(Path(folder)):
             with contextlib.suppress(SpecError):
                 yield spec_from_dict(read_run(Path(folder)).spec)
 
 
-def _is_open(folder: Path) -> bool:
+def _is_runnable(folder: Path) -> bool:
     """Whether a run has still to be run: those that failed by themselves would fail again."""
     reading = read_run(folder)
     return not reading.complete and reading.record is not None and reading.record.status != "failed"
 
 
-def _refuse(folder: Path, failure: str) -> str:
+def _mark_failed(folder: Path, failure: str) -> str:
     """Writes that a run failed before it began; the others of the job go on. Returns why."""
     print(f"{folder}: {failure}", flush=True)
-    with contextlib.suppress(LeaseHeld, LeaseLost):
-        mark(folder, {"status": "failed", "failure": failure})
+    with contextlib.suppress(LockHeldError, LockLostError):
+        mark_run_ended(folder, {"status": "failed", "failure": failure})
     return failure

@@ -19,24 +19,24 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from harness.contract.fields import SpecError, check
-from harness.contract.interpreter import lend_project
-from harness.contract.run_spec import RunSpec
-from harness.sweep.folders import initialize
-from harness.sweep.process import THREAD_VARIABLES
-from slurm.trials import LOADING, Group, Trial, make_trials
+from parallax.harness.contract.fields import SpecError, check_value
+from parallax.harness.contract.interpreter import add_project_to_path, leave_out_folder
+from parallax.harness.contract.run_spec import RunSpec
+from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.sweep.run_process import THREAD_VARIABLES
+from parallax.slurm.preflight_trials import LOADING_SECONDS, PreflightTrial, WorkerKey, make_trials
 
 HERE, CLUSTER = "here", "cluster"
-SECONDS = 180.0
+DEFAULT_SECONDS = 180.0
 """How long a setting may take by default, loading its framework included."""
 
-_LONGEST = 1e6  # seconds; the system refuses to wait for more than some weeks
-_GRACE = 2.0  # seconds between the end of a process's answers and its own
-_LAST_WORDS = 4096  # bytes of what a process printed, to tell why it ended
+_MAX_SECONDS = 1e6  # seconds; the system refuses to wait for more than some weeks
+_GRACE_SECONDS = 2.0  # seconds between the end of a process's answers and its own
+_MAX_LOG_BYTES = 4096  # bytes of what a process printed, to tell why it ended
 
 
 @dataclasses.dataclass(frozen=True)
-class Preflight:
+class PreflightOptions:
     """How a sweep is tried.
 
     Attributes:
@@ -47,10 +47,12 @@ class Preflight:
 
     where: str = HERE
     processes: int = -1
-    seconds: float = SECONDS
+    seconds: float = DEFAULT_SECONDS
 
 
-def read_options(preflight: object, processes: object, seconds: object) -> Preflight | None:
+def read_preflight_options(
+    preflight: object, processes: object, seconds: object
+) -> PreflightOptions | None:
     """The options of `hydra/launcher=slurm` as given; None for no preflight.
 
     Raises:
@@ -59,19 +61,21 @@ def read_options(preflight: object, processes: object, seconds: object) -> Prefl
     name = "hydra.launcher.preflight"
     if not isinstance(preflight, bool) and preflight != CLUSTER:
         raise SpecError(f"{name}={preflight!r} must be true, false or {CLUSTER}.")
-    count = check(f"{name}_processes", processes, int, {})
+    count = check_value(f"{name}_processes", processes, int, {})
     if count < 1 and count != -1:
         raise SpecError(
             f"{name}_processes={count} is no number of settings at a time: give 1 or more, or -1 "
             f"for one per core. {name}=false leaves the preflight out."
         )
-    limit = check(f"{name}_seconds", seconds, float, {"above": 0, "maximum": _LONGEST})
+    limit = check_value(f"{name}_seconds", seconds, float, {"above": 0, "maximum": _MAX_SECONDS})
     if preflight is False:
         return None
-    return Preflight(CLUSTER if preflight == CLUSTER else HERE, count, limit)
+    return PreflightOptions(CLUSTER if preflight == CLUSTER else HERE, count, limit)
 
 
-def preflight(specs: Sequence[RunSpec], processes: int = -1, seconds: float = SECONDS) -> int:
+def run_preflight(
+    specs: Sequence[RunSpec], processes: int = -1, seconds: float = DEFAULT_SECONDS
+) -> int:
     """Takes one step with each distinct framework, algorithm, task and hyperparameters.
 
     Args:
@@ -87,13 +91,13 @@ def preflight(specs: Sequence[RunSpec], processes: int = -1, seconds: float = SE
             in the folder for temporary files.
         KeyboardInterrupt: After every process has ended.
     """
-    _check_temporary()
+    _check_temporary_folder()
     trials = make_trials(specs)
     jobs = min(joblib.effective_n_jobs(processes), len(trials))
     count = sum(len(trial.settings) for trial in trials)
     console = Console(stderr=True, highlight=False)
-    console.print(_announcement(trials, jobs), soft_wrap=True)
-    failures = _try_all(trials, jobs, seconds, console)
+    console.print(_format_announcement(trials, jobs), soft_wrap=True)
+    failures = _run_trials(trials, jobs, seconds, console)
     if failures:
         lines = [f"  {name}: {text}" for trial, text in failures.items() for name in trial.settings]
         raise SpecError(
@@ -103,7 +107,7 @@ def preflight(specs: Sequence[RunSpec], processes: int = -1, seconds: float = SE
     return count
 
 
-def _check_temporary() -> None:
+def _check_temporary_folder() -> None:
     folder = tempfile.gettempdir()
     try:
         folder.encode()
@@ -114,55 +118,55 @@ def _check_temporary() -> None:
         ) from error
 
 
-def estimate(trials: Iterable[Trial], jobs: int) -> tuple[float, float]:
+def estimate_cost(trials: Iterable[PreflightTrial], jobs: int) -> tuple[float, float]:
     """CPU seconds and seconds that trials will about take."""
-    costs: dict[Group, float] = collections.defaultdict(float)
+    costs: dict[WorkerKey, float] = collections.defaultdict(float)
     for trial in trials:
         costs[trial.group] += trial.cost
     processes = max(jobs, len(costs))
-    cpu = sum(costs.values()) + LOADING * processes
+    cpu = sum(costs.values()) + LOADING_SECONDS * processes
     return cpu, cpu / jobs
 
 
-def _announcement(trials: Sequence[Trial], jobs: int) -> str:
+def _format_announcement(trials: Sequence[PreflightTrial], jobs: int) -> str:
     count = sum(len(trial.settings) for trial in trials)
-    cpu, seconds = estimate(trials, jobs)
+    cpu, seconds = estimate_cost(trials, jobs)
     alike = f" in {len(trials)} trials" if len(trials) < count else ""
     noun = "setting" if count == 1 else "settings"
     return (
-        f"Preflight of {count} {noun}{alike}: about {_words(cpu)} of CPU time, "
-        f"{_words(seconds)} with {jobs} at a time."
+        f"Preflight of {count} {noun}{alike}: about {_format_duration(cpu)} of CPU time, "
+        f"{_format_duration(seconds)} with {jobs} at a time."
     )
 
 
-def _words(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
-def _try_all(
-    trials: Sequence[Trial], jobs: int, seconds: float, console: Console
-) -> dict[Trial, str]:
+def _run_trials(
+    trials: Sequence[PreflightTrial], jobs: int, seconds: float, console: Console
+) -> dict[PreflightTrial, str]:
     """What failed, in the order of the trials."""
-    failures: dict[Trial, str] = {}
+    failures: dict[PreflightTrial, str] = {}
     with (
         tempfile.TemporaryDirectory(prefix="parallax-preflight-") as scratch,
-        _Display(trials, console) as display,
-        _Crew(trials, jobs, seconds, Path(scratch)) as crew,
+        _PreflightDisplay(trials, console) as display,
+        _WorkerPool(trials, jobs, seconds, Path(scratch)) as crew,
     ):
         while crew.is_busy:
-            display.show(crew.under_way, len(failures))
-            for trial, failure in crew.next_outcomes():
-                display.tried(trial)
+            display.show(crew.running_trials, len(failures))
+            for trial, failure in crew.wait_for_outcomes():
+                display.advance_progress(trial)
                 if failure:
                     failures[trial] = failure
         display.show([], len(failures))
     return {trial: failures[trial] for trial in trials if trial in failures}
 
 
-class _Display:
+class _PreflightDisplay:
     """A bar as long as what is left to compute, and what is being tried now."""
 
-    def __init__(self, trials: Sequence[Trial], console: Console) -> None:
+    def __init__(self, trials: Sequence[PreflightTrial], console: Console) -> None:
         self._count, self._done = len(trials), 0
         self._progress = Progress(
             TextColumn("Preflight"),
@@ -180,14 +184,14 @@ class _Display:
             "", total=sum(trial.cost for trial in trials), done="", failed="", now=""
         )
 
-    def __enter__(self) -> "_Display":
+    def __enter__(self) -> "_PreflightDisplay":
         self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def show(self, under_way: Sequence[Trial], failed: int) -> None:
+    def show(self, under_way: Sequence[PreflightTrial], failed: int) -> None:
         self._progress.update(
             self._task,
             done=f"{self._done}/{self._count}",
@@ -195,22 +199,24 @@ class _Display:
             now=", ".join(trial.settings[0] for trial in under_way),
         )
 
-    def tried(self, trial: Trial) -> None:
+    def advance_progress(self, trial: PreflightTrial) -> None:
         self._done += 1
         self._progress.advance(self._task, trial.cost)
 
 
-class _Crew:
+class _WorkerPool:
     """Processes that try what is left, each one framework; all end with the block."""
 
-    def __init__(self, trials: Sequence[Trial], jobs: int, seconds: float, scratch: Path) -> None:
+    def __init__(
+        self, trials: Sequence[PreflightTrial], jobs: int, seconds: float, scratch: Path
+    ) -> None:
         self._jobs, self._seconds, self._scratch = jobs, seconds, scratch
-        self._left: dict[Group, collections.deque[Trial]] = {}
+        self._left: dict[WorkerKey, collections.deque[PreflightTrial]] = {}
         for trial in trials:
             self._left.setdefault(trial.group, collections.deque()).append(trial)
-        self._workers: list[_Worker] = []
+        self._workers: list[_TrialWorker] = []
 
-    def __enter__(self) -> "_Crew":
+    def __enter__(self) -> "_WorkerPool":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -222,16 +228,16 @@ class _Crew:
         """Whether anything is left to try; gives every process something to do."""
         while len(self._workers) < self._jobs and (queue := self._longest_queue()):
             folder, trial = self._prepare(queue.popleft())
-            self._workers.append(_Worker(trial))
+            self._workers.append(_TrialWorker(trial))
             self._workers[-1].begin(trial, folder, self._seconds)
         return bool(self._workers)
 
     @property
-    def under_way(self) -> list[Trial]:
+    def running_trials(self) -> list[PreflightTrial]:
         """What is being tried."""
         return [worker.trial for worker in self._workers]
 
-    def next_outcomes(self) -> list[tuple[Trial, str | None]]:
+    def wait_for_outcomes(self) -> list[tuple[PreflightTrial, str | None]]:
         """Waits for some; each with why it failed, or None."""
         patience = min(worker.deadline for worker in self._workers) - time.monotonic()
         wait([worker.fileno() for worker in self._workers], max(patience, 0))
@@ -239,7 +245,7 @@ class _Crew:
         for worker in list(self._workers):
             outcome = worker.look()
             if outcome is None and time.monotonic() >= worker.deadline:
-                outcome = _Outcome(_too_long(self._seconds), is_over=True)
+                outcome = _TrialOutcome(_format_timeout(self._seconds), is_over=True)
             if outcome is None:
                 continue
             outcomes.append((worker.trial, outcome.failure))
@@ -252,46 +258,45 @@ class _Crew:
                 worker.begin(trial, folder, self._seconds)
         return outcomes
 
-    def _longest_queue(self) -> collections.deque[Trial] | None:
+    def _longest_queue(self) -> collections.deque[PreflightTrial] | None:
         """Where another process helps most; None where it would only load a framework."""
         members = collections.Counter(worker.trial.group for worker in self._workers)
         longest, queue = 0.0, None
         for group, left in self._left.items():
             share = sum(trial.cost for trial in left) / (members[group] + 1)
-            worth = share > LOADING or not members[group]
+            worth = share > LOADING_SECONDS or not members[group]
             if left and worth and share > longest:
                 longest, queue = share, left
         return queue
 
-    def _prepare(self, trial: Trial) -> tuple[Path, Trial]:
+    def _prepare(self, trial: PreflightTrial) -> tuple[Path, PreflightTrial]:
         folder = Path(tempfile.mkdtemp(dir=self._scratch)) / "run"
-        initialize(trial.prepared, folder)
+        initialize_run(trial.prepared, folder)
         return folder, trial
 
 
-def _too_long(seconds: float) -> str:
+def _format_timeout(seconds: float) -> str:
     return f"did not take a step within {seconds:g} s (hydra.launcher.preflight_seconds)"
 
 
 @dataclasses.dataclass(frozen=True)
-class _Outcome:
+class _TrialOutcome:
     failure: str | None
     is_over: bool  # the process tries nothing more
 
 
-class _Worker:
-    """A `slurm.preflight_worker`, and the trial that it has."""
+class _TrialWorker:
+    """A `parallax.slurm.preflight_worker`, and the trial that it has."""
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, trial: PreflightTrial) -> None:
         spec = trial.prepared.spec
         environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(spec.threads))
-        if spec.python:
-            environment = lend_project(environment)
+        environment = (add_project_to_path if spec.python else leave_out_folder)(environment)
         self.trial, self.deadline = trial, 0.0
         self._answer = b""
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
-            [spec.python or sys.executable, "-m", "slurm.preflight_worker"],
+            [spec.python or sys.executable, "-m", "parallax.slurm.preflight_worker"],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -305,7 +310,7 @@ class _Worker:
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
-    def begin(self, trial: Trial, folder: Path, seconds: float) -> None:
+    def begin(self, trial: PreflightTrial, folder: Path, seconds: float) -> None:
         """Hands over the next trial."""
         self.trial, self.deadline = trial, time.monotonic() + seconds
         assert self._process.stdin is not None
@@ -314,18 +319,18 @@ class _Worker:
             self._process.stdin.write(f"{json.dumps(str(folder))}\n".encode())
             self._process.stdin.flush()
 
-    def look(self) -> _Outcome | None:
+    def look(self) -> _TrialOutcome | None:
         """What has become of the trial; None while it goes on. Never waits."""
         if not wait([self.fileno()], 0):
             return None
         content = os.read(self.fileno(), 1 << 16)
         self._answer += content
         if not content:
-            return _Outcome(f"ended the process: {self._last_words()}", is_over=True)
+            return _TrialOutcome(f"ended the process: {self._describe_end()}", is_over=True)
         if not self._answer.endswith(b"\n"):
             return None
         answer, self._answer = json.loads(self._answer), b""
-        return _Outcome(answer["failure"], is_over=False)
+        return _TrialOutcome(answer["failure"], is_over=False)
 
     def end(self) -> int:
         """Kills it and everything that it started; returns its exit code."""
@@ -339,23 +344,23 @@ class _Worker:
                     file.close()
         return code
 
-    def _last_words(self) -> str:
+    def _describe_end(self) -> str:
         """Why the process ended, from the outside."""
         end = None
-        deadline = time.monotonic() + _GRACE
+        deadline = time.monotonic() + _GRACE_SECONDS
         while end is None and time.monotonic() < deadline:
             # It stays a zombie, for `end` to clear away with its group.
             options = os.WEXITED | os.WNOHANG | os.WNOWAIT
             end = os.waitid(os.P_PID, self._process.pid, options)
             time.sleep(0.01)
         if end is not None and end.si_code != os.CLD_EXITED:
-            return f"killed by {_signal_name(end.si_status)}"
-        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _LAST_WORDS))
+            return f"killed by {_get_signal_name(end.si_status)}"
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _MAX_LOG_BYTES))
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it ended without a word"
 
 
-def _signal_name(number: int) -> str:
+def _get_signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal

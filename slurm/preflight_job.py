@@ -5,24 +5,23 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.cli.errors import RunsFailed
-from harness.contract.fields import SpecError
-from harness.contract.run_spec import RunSpec, spec_from_dict, spec_to_dict
-from harness.record.files import write_json
-from slurm.arrays import Array, Resources, new_record
-from slurm.preflight import Preflight, estimate, preflight
-from slurm.settings import Settings
-from slurm.states import FAILED, OUTCOME, PASSED
-from slurm.submit import submit_job
-from slurm.trials import make_trials
+from parallax.harness.contract.fields import RunsFailedError, SpecError
+from parallax.harness.contract.run_spec import RunSpec, spec_from_dict, spec_to_dict
+from parallax.harness.record.files import write_json
+from parallax.slurm.arrays import JobArray, JobResources, create_record
+from parallax.slurm.preflight import PreflightOptions, estimate_cost, run_preflight
+from parallax.slurm.preflight_trials import make_trials
+from parallax.slurm.settings import SlurmSettings
+from parallax.slurm.states import PREFLIGHT_FAILED, PREFLIGHT_FILE, PREFLIGHT_PASSED
+from parallax.slurm.submit import submit_job
 
-_SPECS = "preflight-specs.json"
-_NAME = "preflight"
+_SPECS_FILE = "preflight-specs.json"
+_JOB_NAME = "preflight"
 _SLACK = 4  # a node may be slower than what costs were measured on
-_LEAST_MINUTES = 30
+_MIN_MINUTES = 30
 
 
-class PreflightFailed(Exception):  # noqa: N818
+class PreflightFailedError(Exception):
     """Some settings cannot take a step; lets Slurm drop the jobs that wait for this one."""
 
 
@@ -42,24 +41,30 @@ class PreflightJob:
             PreflightFailed: Some cannot take a step.
         """
         job = os.environ.get("SLURM_JOB_ID", "")
-        self._write("under way", f"job {job}")
-        content = json.loads((self._folder / _SPECS).read_text())
+        self._write_outcome("under way", f"job {job}")
+        content = json.loads((self._folder / _SPECS_FILE).read_text())
         try:
-            count = preflight([spec_from_dict(s) for s in content], self._processes, self._seconds)
+            count = run_preflight(
+                [spec_from_dict(s) for s in content], self._processes, self._seconds
+            )
         except SpecError as error:
-            self._write(FAILED, str(error))
-            raise PreflightFailed(str(error)) from error
+            self._write_outcome(PREFLIGHT_FAILED, str(error))
+            raise PreflightFailedError(str(error)) from error
         except BaseException as error:
-            self._write(FAILED, f"it was ended by {type(error).__name__} {error}".rstrip())
+            self._write_outcome(
+                PREFLIGHT_FAILED, f"it was ended by {type(error).__name__} {error}".rstrip()
+            )
             raise
-        self._write(PASSED, f"{count} settings took one step each without an error.")
+        self._write_outcome(
+            PREFLIGHT_PASSED, f"{count} settings took one step each without an error."
+        )
 
-    def _write(self, state: str, said: str) -> None:
-        write_json(self._folder / OUTCOME, {"state": state, "said": said})
+    def _write_outcome(self, state: str, said: str) -> None:
+        write_json(self._folder / PREFLIGHT_FILE, {"state": state, "said": said})
 
 
 def submit_preflight(
-    study_folder: Path, specs: Sequence[RunSpec], settings: Settings, options: Preflight
+    study_folder: Path, specs: Sequence[RunSpec], settings: SlurmSettings, options: PreflightOptions
 ) -> dict[str, str]:
     """Queues the preflight of a study's runs.
 
@@ -76,23 +81,23 @@ def submit_preflight(
         RunsFailed: Slurm refused it.
     """
     processes = settings.cpus if options.processes < 0 else options.processes
-    resources = Resources(
-        algorithm=_NAME,
-        run_minutes=_minutes(specs, settings, processes),
+    resources = JobResources(
+        algorithm=_JOB_NAME,
+        run_minutes=_estimate_minutes(specs, settings, processes),
         runs_per_job=1,
         cpus=processes,
         mem_gb=settings.mem_gb * processes,
     )
-    array = Array(resources, (), 1)
-    record = new_record(study_folder, array, settings)
+    array = JobArray(resources, (), 1)
+    record = create_record(study_folder, array, settings)
     record.folder.mkdir(parents=True)
-    write_json(record.folder / _SPECS, [spec_to_dict(spec) for spec in specs])
+    write_json(record.folder / _SPECS_FILE, [spec_to_dict(spec) for spec in specs])
     job = PreflightJob(record.folder, processes, options.seconds)
-    outcome = record.folder / OUTCOME
+    outcome = record.folder / PREFLIGHT_FILE
     write_json(outcome, {"state": "queued", "said": ""})
     try:
         job_id = submit_job(record, array, settings, job)
-    except RunsFailed:
+    except RunsFailedError:
         outcome.unlink()
         raise
     print(f"Job {job_id}: preflight of {len(specs)} runs, which the others wait for.")
@@ -101,8 +106,8 @@ def submit_preflight(
     return {"dependency": ",".join(wanted), "kill-on-invalid-dep": "yes"}
 
 
-def _minutes(specs: Sequence[RunSpec], settings: Settings, processes: int) -> int:
-    if _NAME in settings.time:
-        return settings.minutes(_NAME)
-    _, seconds = estimate(make_trials(specs), processes)
-    return max(_LEAST_MINUTES, round(_SLACK * seconds / 60))
+def _estimate_minutes(specs: Sequence[RunSpec], settings: SlurmSettings, processes: int) -> int:
+    if _JOB_NAME in settings.time:
+        return settings.minutes(_JOB_NAME)
+    _, seconds = estimate_cost(make_trials(specs), processes)
+    return max(_MIN_MINUTES, round(_SLACK * seconds / 60))

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import gymnasium
 
-from harness import worker
-from harness.record.reading import read_run
+from parallax.harness import worker
+from parallax.harness.record.reading import read_run
 
-_EPISODE = 100  # steps
+_MAX_EPISODE_STEPS = 100  # steps
 
 
 def main() -> None:
@@ -24,10 +24,10 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     for line in iter(questions.readline, ""):
-        print(json.dumps({"failure": _failure(Path(json.loads(line)))}), file=answers, flush=True)
+        print(json.dumps({"failure": _try_run(Path(json.loads(line)))}), file=answers, flush=True)
 
 
-def _failure(folder: Path) -> str | None:
+def _try_run(folder: Path) -> str | None:
     """Why the pending run in a folder cannot be completed, None where it can."""
     try:
         _shorten_episodes(read_run(folder).spec["env"])
@@ -47,7 +47,7 @@ def _shorten_episodes(env_id: str) -> None:
         importlib.import_module(module)
     task = gymnasium.registry.get(name)
     if task is not None and task.max_episode_steps:
-        task.max_episode_steps = min(task.max_episode_steps, _EPISODE)
+        task.max_episode_steps = min(task.max_episode_steps, _MAX_EPISODE_STEPS)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from slurm.arrays import Record
+from parallax.slurm.arrays import SubmissionRecord
 
-_OVER = {
+_ENDED_STATES = {
     "BOOT_FAIL",
     "CANCELLED",
     "COMPLETED",
@@ -22,16 +22,16 @@ _OVER = {
     "REVOKED",
     "TIMEOUT",
 }
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_INDEX_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 # 12, 12_3 or 12_[4-7,9%2], then "COMPLETED" or "CANCELLED by 1000", then the name
-_ACCOUNTED = re.compile(r"(\d+)(?:_\[([^]|]*)\]|_(\d+))?\|(\w+)[^|]*\|(.*)")
+_SACCT_LINE = re.compile(r"(\d+)(?:_\[([^]|]*)\]|_(\d+))?\|(\w+)[^|]*\|(.*)")
 
-Jobs = dict[tuple[str, str], "Job"]
+JobsByIndex = dict[tuple[str, str], "SlurmJob"]
 """Jobs by the name of their array and the index in it, which is 0 outside arrays."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
+class SlurmJob:
     """One job as Slurm sees it.
 
     Attributes:
@@ -47,69 +47,71 @@ class Job:
     @property
     def is_alive(self) -> bool:
         """Whether it will still do something."""
-        return self.state not in _OVER
+        return self.state not in _ENDED_STATES
 
 
-def parse_squeue(text: str) -> Jobs:
+def parse_squeue(text: str) -> JobsByIndex:
     """Jobs by name and index, from lines `id|index|state|reason|name`."""
-    jobs: Jobs = {}
+    jobs: JobsByIndex = {}
     for line in text.splitlines():
         fields = line.split("|", 4)
         if len(fields) < 5:
             continue  # a word of the site's own, such as a notice of maintenance
         job_id, index, state, reason, name = fields
         if index in ("N/A", ""):
-            jobs[name, "0"] = Job(job_id, state, reason)
+            jobs[name, "0"] = SlurmJob(job_id, state, reason)
         else:
-            jobs[name, index] = Job(f"{job_id}_{index}", state, reason)
+            jobs[name, index] = SlurmJob(f"{job_id}_{index}", state, reason)
     return jobs
 
 
-def parse_scontrol(text: str) -> Jobs:
+def parse_scontrol(text: str) -> JobsByIndex:
     """Jobs by name and index, from lines of `Name=value` pairs."""
-    jobs: Jobs = {}
+    jobs: JobsByIndex = {}
     for line in text.splitlines():
         pairs: dict[str, str] = dict(re.findall(r"(\w+)=(\S*)", line))
         if not {"JobState", "JobId", "JobName"} <= pairs.keys():
             continue
         base = pairs.get("ArrayJobId", pairs["JobId"])
-        for index in _indices(pairs.get("ArrayTaskId", "0")):
+        for index in _parse_indices(pairs.get("ArrayTaskId", "0")):
             job_id = f"{base}_{index}" if "ArrayJobId" in pairs else base
-            jobs[pairs["JobName"], index] = Job(job_id, pairs["JobState"], pairs.get("Reason", ""))
+            jobs[pairs["JobName"], index] = SlurmJob(
+                job_id, pairs["JobState"], pairs.get("Reason", "")
+            )
     return jobs
 
 
-def _indices(text: str) -> Iterable[str]:
+def _parse_indices(text: str) -> Iterable[str]:
     """The indices in `0-3,7%2`; none where they are something else."""
-    for match in _RANGE.finditer(text.partition("%")[0]):
+    for match in _INDEX_RANGE.finditer(text.partition("%")[0]):
         yield from map(str, range(int(match[1]), int(match[2] or match[1]) + 1))
 
 
-def parse_sacct(text: str) -> Jobs:
+def parse_sacct(text: str) -> JobsByIndex:
     """Jobs by name and index, from lines `id|state|name`."""
-    jobs: Jobs = {}
+    jobs: JobsByIndex = {}
     for line in text.splitlines():
-        match = _ACCOUNTED.fullmatch(line)
+        match = _SACCT_LINE.fullmatch(line)
         if match is None:
             continue
         base, several, one, state, name = match.groups()
         indices = several or one
-        for index in _indices(indices or "0"):
+        for index in _parse_indices(indices or "0"):
             job_id = f"{base}_{index}" if indices else base
-            jobs[name, index] = Job(job_id, state)
+            jobs[name, index] = SlurmJob(job_id, state)
     return jobs
 
 
-_PATIENCE = 20  # seconds for a command of Slurm's to answer
-_NAMES_AT_A_TIME = 100  # of arrays on a command line
+_TIMEOUT = 20  # seconds for a command of Slurm's to answer
+_NAMES_PER_COMMAND = 100  # of arrays on a command line
 # Arrays are asked for by names that no others have, so that no clock has to agree with Slurm's.
-_LONG_AGO = "2000-01-01"
+_SACCT_START_TIME = "2000-01-01"
 # Users set these for what they want to see themselves, such as their own jobs only.
-_NARROWING = ("SQUEUE_", "SACCT_", "SCANCEL_")
+_FILTER_VARIABLES = ("SQUEUE_", "SACCT_", "SCANCEL_")
 
 
 @dataclasses.dataclass(frozen=True)
-class Queue:
+class SlurmQueue:
     """What Slurm knows.
 
     Attributes:
@@ -122,48 +124,50 @@ class Queue:
             and does not name what was submitted under that number.
     """
 
-    jobs: Mapping[Path, Job]
+    jobs: Mapping[Path, SlurmJob]
     asked: tuple[str, ...]
-    alive: Mapping[Path, tuple[Job, ...]] = dataclasses.field(default_factory=dict)
+    alive: Mapping[Path, tuple[SlurmJob, ...]] = dataclasses.field(default_factory=dict)
     over: Mapping[Path, frozenset[str]] = dataclasses.field(default_factory=dict)
 
 
-def ask(records: Sequence[Record]) -> Queue:
+def query_slurm(records: Sequence[SubmissionRecord]) -> SlurmQueue:
     """Asks Slurm about everything that was submitted, by whomever."""
     if not records:
-        return Queue({}, ())
-    found: Jobs = {}
+        return SlurmQueue({}, ())
+    found: JobsByIndex = {}
     asked = []
     names = [record.name for record in records]
-    for name, source in (("squeue", _squeue), ("scontrol", _scontrol)):
+    for name, source in (("squeue", _query_squeue), ("scontrol", _query_scontrol)):
         started = time.monotonic()
         answer = source(names)
         if answer is not None:
             found |= answer
             asked.append(name)
             break
-        if time.monotonic() - started >= _PATIENCE:
+        if time.monotonic() - started >= _TIMEOUT:
             break  # scontrol would wait for the same controller
     forgotten = [record.name for record in records if not _is_known(record, found)]
-    if forgotten and (answer := _sacct(forgotten)) is not None:
+    if forgotten and (answer := _query_sacct(forgotten)) is not None:
         found = answer | found
         asked.append("sacct")
-    return _sort(records, found, tuple(asked))
+    return _index_by_folder(records, found, tuple(asked))
 
 
-def _is_known(record: Record, found: Jobs) -> bool:
+def _is_known(record: SubmissionRecord, found: JobsByIndex) -> bool:
     return all((record.name, str(index)) in found for index in range(len(record.elements)))
 
 
-def _sort(records: Sequence[Record], found: Jobs, asked: tuple[str, ...]) -> Queue:
+def _index_by_folder(
+    records: Sequence[SubmissionRecord], found: JobsByIndex, asked: tuple[str, ...]
+) -> SlurmQueue:
     """Jobs by run folder."""
-    jobs: dict[Path, list[Job]] = {}
+    jobs: dict[Path, list[SlurmJob]] = {}
     over: dict[Path, frozenset[str]] = {}
     for record in records:  # oldest first
         for index, element in enumerate(record.elements):
             job = found.get((record.name, str(index)))
             if job is None:
-                ended = _numbers(record, index) if asked else frozenset()
+                ended = _get_job_numbers(record, index) if asked else frozenset()
             else:
                 ended = frozenset() if job.is_alive else frozenset([job.job_id])
             for folder in element:
@@ -173,7 +177,7 @@ def _sort(records: Sequence[Record], found: Jobs, asked: tuple[str, ...]) -> Que
     alive = {
         folder: tuple(job for job in several if job.is_alive) for folder, several in jobs.items()
     }
-    return Queue(
+    return SlurmQueue(
         {folder: (alive[folder] or several)[-1] for folder, several in jobs.items()},
         asked,
         {folder: several for folder, several in alive.items() if several},
@@ -181,7 +185,7 @@ def _sort(records: Sequence[Record], found: Jobs, asked: tuple[str, ...]) -> Que
     )
 
 
-def _numbers(record: Record, index: int) -> frozenset[str]:
+def _get_job_numbers(record: SubmissionRecord, index: int) -> frozenset[str]:
     """What Slurm called a job of an array, as far as that is known."""
     if record.job_id is None:
         return frozenset()
@@ -189,36 +193,36 @@ def _numbers(record: Record, index: int) -> frozenset[str]:
     return frozenset([f"{record.job_id}_{index}", *alone])
 
 
-def _squeue(names: Sequence[str]) -> Jobs | None:
+def _query_squeue(names: Sequence[str]) -> JobsByIndex | None:
     # Slurm forgets jobs some minutes after their end; sacct knows the others.
     command = ("squeue", "--array", "--noheader", "--states=all", "--format=%F|%K|%T|%r|%j")
-    return _in_parts(command, names, parse_squeue)
+    return _query_in_batches(command, names, parse_squeue)
 
 
-def _scontrol(names: Sequence[str]) -> Jobs | None:
+def _query_scontrol(names: Sequence[str]) -> JobsByIndex | None:
     text = run_slurm("scontrol", "--oneliner", "show", "job")
     return None if text is None else parse_scontrol(text)
 
 
-def _sacct(names: Sequence[str]) -> Jobs | None:
+def _query_sacct(names: Sequence[str]) -> JobsByIndex | None:
     command = (
         "sacct",
         "--allusers",
         "--allocations",
         "--noheader",
         "--parsable2",
-        f"--starttime={_LONG_AGO}",
+        f"--starttime={_SACCT_START_TIME}",
         "--format=JobID,State,JobName",
     )
-    return _in_parts(command, names, parse_sacct)
+    return _query_in_batches(command, names, parse_sacct)
 
 
-def _in_parts(
-    command: Sequence[str], names: Sequence[str], parse: Callable[[str], Jobs]
-) -> Jobs | None:
+def _query_in_batches(
+    command: Sequence[str], names: Sequence[str], parse: Callable[[str], JobsByIndex]
+) -> JobsByIndex | None:
     """Asks for arrays by name, some at a time; None where one part is not answered."""
-    found: Jobs = {}
-    for part in _parts(sorted(set(names))):
+    found: JobsByIndex = {}
+    for part in _split_names(sorted(set(names))):
         text = run_slurm(*command, f"--name={','.join(part)}")
         if text is None:
             return None
@@ -226,9 +230,9 @@ def _in_parts(
     return found
 
 
-def _parts(names: Sequence[str]) -> Iterable[Sequence[str]]:
-    starts = range(0, len(names), _NAMES_AT_A_TIME)
-    return (names[start : start + _NAMES_AT_A_TIME] for start in starts)
+def _split_names(names: Sequence[str]) -> Iterable[Sequence[str]]:
+    starts = range(0, len(names), _NAMES_PER_COMMAND)
+    return (names[start : start + _NAMES_PER_COMMAND] for start in starts)
 
 
 def run_slurm(*command: str) -> str | None:
@@ -239,16 +243,18 @@ def run_slurm(*command: str) -> str | None:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_PATIENCE,
-            env=slurm_environment(),
+            timeout=_TIMEOUT,
+            env=make_slurm_environment(),
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return None if result.returncode else result.stdout
 
 
-def slurm_environment() -> dict[str, str]:
+def make_slurm_environment() -> dict[str, str]:
     """The environment for Slurm's commands, without what narrows what they look at."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_NARROWING)}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(_FILTER_VARIABLES)
+    }
     # Otherwise the indices of an array are cut off after 64 characters.
     return kept | {"SLURM_BITSTR_LEN": "0"}

@@ -6,23 +6,23 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.cli.errors import RunsFailed
-from harness.cli.trust import code_of_specs, require_trust
-from harness.contract.fields import SpecError
-from harness.contract.run_spec import RunSpec, rename_study, spec_from_dict
-from harness.record.files import visible
-from harness.record.reading import read_run
-from slurm.arrays import Record, read_records
-from slurm.launch import launch
-from slurm.queue import slurm_environment
-from slurm.settings import Settings, load_settings, recorded
-from slurm.states import RunState, check_answered, study_folders, survey
+from parallax.harness.contract.fields import RunsFailedError, SpecError
+from parallax.harness.contract.interpreter import forbid_imports_from
+from parallax.harness.contract.run_spec import RunSpec, rename_study, spec_from_dict
+from parallax.harness.record.files import escape_unprintable
+from parallax.harness.record.reading import read_run
+from parallax.harness.train.trust import list_named_code, require_trust
+from parallax.slurm.arrays import SubmissionRecord, read_records
+from parallax.slurm.launch import launch_sweep
+from parallax.slurm.queue import make_slurm_environment
+from parallax.slurm.settings import SlurmSettings, load_settings, settings_from_record
+from parallax.slurm.states import RunState, check_slurm_answered, find_study_folders, survey_runs
 
-_AT_A_TIME = 200  # job ids on a command line
-_PATIENCE = 60  # seconds for scancel to answer
+_JOBS_PER_COMMAND = 200  # job ids on a command line
+_TIMEOUT = 60  # seconds for scancel to answer
 
 
-def resubmit(
+def resubmit_runs(
     root: Path,
     states: Collection[str],
     overrides: Mapping[str, Any],
@@ -51,45 +51,48 @@ def resubmit(
             code that nobody has trusted.
         RunsFailed: Slurm refused some.
     """
-    everything, queue = survey(root, print)
+    everything, queue = survey_runs(root, print)
     runs = [run for run in everything if run.state in states]
     if runs and not dry_run:
-        check_answered((run.folder for run in runs), queue)
-    studies = study_folders(runs)
+        check_slurm_answered((run.folder for run in runs), queue)
+    studies = find_study_folders(runs)
     records = {study: read_records(study) for study in studies}
-    readable, unreadable = _read(runs, records)
+    readable, unreadable = _read_specs(runs, records)
     for run, why in unreadable.items():
-        print(f"Not submitted: {visible(str(run.folder))}: {visible(why)}")
+        print(f"Not submitted: {escape_unprintable(str(run.folder))}: {escape_unprintable(why)}")
     if not readable:
         print("Nothing to submit.")
         return 1 if unreadable else 0
     _print_runs(list(readable))
     settings = {
-        study: _settings(study, records[study], profile, overrides)
+        study: _load_study_settings(study, records[study], profile, overrides)
         for study in studies
         if any(study in run.folder.parents for run in readable)
     }
     _print_limits(readable, records, settings)
-    code = code_of_specs(readable.values())
+    records_of = [read_run(run.folder).record for run in readable]
+    adapters = [record.adapter for record in records_of if record]
+    code = list_named_code(readable.values(), adapters)
     if profile is None and not dry_run:
-        code += [line for one in settings.values() for line in code_of_settings(one)]
+        code += [line for one in settings.values() for line in list_code_of_settings(one)]
     require_trust(root, list(dict.fromkeys(code)), trust=trust)
+    forbid_imports_from(run.folder for run in readable)
     if not dry_run and not confirm(f"Submit {len(readable)} runs?"):
         return 0
     for study, one in settings.items():
         specs = [spec for run, spec in readable.items() if study in run.folder.parents]
-        launch(specs, study.parent, one, dry_run=dry_run)
+        launch_sweep(specs, study.parent, one, dry_run=dry_run)
     return 1 if unreadable else 0
 
 
-def cancel(root: Path, *, confirm: Callable[[str], bool]) -> int:
+def cancel_jobs(root: Path, *, confirm: Callable[[str], bool]) -> int:
     """Cancels every queued or running job of the runs at or below a folder.
 
     Raises:
         RunsFailed: Slurm does not answer, or did not cancel some; the others are cancelled.
     """
-    runs, queue = survey(root)
-    check_answered((run.folder for run in runs), queue)
+    runs, queue = survey_runs(root)
+    check_slurm_answered((run.folder for run in runs), queue)
     root = root.absolute()
     # Also those of runs whose folder is gone.
     below = [several for run, several in queue.alive.items() if root in (run, *run.parents)]
@@ -100,16 +103,18 @@ def cancel(root: Path, *, confirm: Callable[[str], bool]) -> int:
     print(f"{len(jobs)} jobs are queued or running.")
     if not confirm(f"Cancel {len(jobs)} jobs?"):
         return 0
-    parts = [jobs[start : start + _AT_A_TIME] for start in range(0, len(jobs), _AT_A_TIME)]
+    parts = [
+        jobs[start : start + _JOBS_PER_COMMAND] for start in range(0, len(jobs), _JOBS_PER_COMMAND)
+    ]
     # One that fails, such as for the job of a colleague, says nothing of the others.
-    errors = dict.fromkeys(error for part in parts if (error := _scancel(part)))
+    errors = dict.fromkeys(error for part in parts if (error := _run_scancel(part)))
     if errors:
-        raise RunsFailed("; ".join(errors))
+        raise RunsFailedError("; ".join(errors))
     print(f"{len(jobs)} jobs were cancelled. Complete runs stay as they are.")
     return 0
 
 
-def code_of_settings(settings: Settings) -> list[str]:
+def list_code_of_settings(settings: SlurmSettings) -> list[str]:
     """What a submission's settings bring to the nodes, a line each."""
     lines = [f"set-up line on the nodes: {line}" for line in settings.setup]
     if settings.python is not None:
@@ -117,7 +122,7 @@ def code_of_settings(settings: Settings) -> list[str]:
     return lines + [f"option of sbatch: --{k}={value}" for k, value in settings.sbatch.items()]
 
 
-def _scancel(jobs: Sequence[str]) -> str:
+def _run_scancel(jobs: Sequence[str]) -> str:
     """Cancels jobs; returns what went wrong, mostly nothing."""
     try:
         result = subprocess.run(
@@ -126,14 +131,14 @@ def _scancel(jobs: Sequence[str]) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_PATIENCE,
-            env=slurm_environment(),
+            timeout=_TIMEOUT,
+            env=make_slurm_environment(),
         )
     except OSError as error:
         return f"scancel cannot be started ({error.strerror})."
     except subprocess.TimeoutExpired:
-        return f"scancel did not answer within {_PATIENCE} s"
-    words = "; ".join(map(visible, result.stderr.strip().splitlines()))
+        return f"scancel did not answer within {_TIMEOUT} s"
+    words = "; ".join(map(escape_unprintable, result.stderr.strip().splitlines()))
     return f"scancel: {words}" if result.returncode else ""
 
 
@@ -141,13 +146,13 @@ def _print_runs(runs: Sequence[RunState]) -> None:
     counts = collections.Counter(run.state for run in runs)
     print(f"To submit: {', '.join(f'{number} {state}' for state, number in counts.items())}")
     for run in runs:
-        print(visible(f"    {run.state:<12}{run.title}  {run.reason}"))
+        print(escape_unprintable(f"    {run.state:<12}{run.title}  {run.reason}"))
 
 
 def _print_limits(
     runs: Mapping[RunState, RunSpec],
-    records: Mapping[Path, Sequence[Record]],
-    settings: Mapping[Path, Settings],
+    records: Mapping[Path, Sequence[SubmissionRecord]],
+    settings: Mapping[Path, SlurmSettings],
 ) -> None:
     """Says which runs had their whole time and get no more of it, so would end the same way.
 
@@ -159,7 +164,7 @@ def _print_limits(
             goes_on = run.kept is not None
             if run.state != "timeout" or goes_on or study not in run.folder.parents:
                 continue
-            before = _minutes(run.folder, spec.algorithm, records[study])
+            before = _find_time_limit(run.folder, spec.algorithm, records[study])
             if before is not None and new.minutes(spec.algorithm) <= before:
                 again[f"{new.limit(spec.algorithm)} ({spec.algorithm})"] += 1
     if again:
@@ -170,17 +175,19 @@ def _print_limits(
         )
 
 
-def _minutes(folder: Path, algorithm: str, records: Sequence[Record]) -> int | None:
+def _find_time_limit(
+    folder: Path, algorithm: str, records: Sequence[SubmissionRecord]
+) -> int | None:
     """Time limit that a run had last; None where that is not known."""
     having = [r for r in records if any(folder in element for element in r.elements)]
     try:
-        return recorded(having[-1].settings, {}, having[-1].name).minutes(algorithm)
+        return settings_from_record(having[-1].settings, {}, having[-1].name).minutes(algorithm)
     except (IndexError, SpecError):
         return None
 
 
-def _read(
-    runs: Sequence[RunState], records: Mapping[Path, Sequence[Record]]
+def _read_specs(
+    runs: Sequence[RunState], records: Mapping[Path, Sequence[SubmissionRecord]]
 ) -> tuple[dict[RunState, RunSpec], dict[RunState, str]]:
     """What each run was asked for, from its own folder or else from what was submitted.
 
@@ -196,11 +203,11 @@ def _read(
     readable: dict[RunState, RunSpec] = {}
     unreadable: dict[RunState, str] = {}
     for run in runs:
-        spec = _recorded_spec(run.folder) or submitted.get(run.folder)
+        spec = _read_recorded_spec(run.folder) or submitted.get(run.folder)
         if spec is None:
             unreadable[run] = f"{run.reason}; start the sweep again for it"
             continue
-        spec, why = _settle(spec, run.folder)
+        spec, why = _match_spec_to_folder(spec, run.folder)
         if why:
             unreadable[run] = why
         else:
@@ -208,14 +215,14 @@ def _read(
     return readable, unreadable
 
 
-def _recorded_spec(folder: Path) -> RunSpec | None:
+def _read_recorded_spec(folder: Path) -> RunSpec | None:
     try:
         return spec_from_dict(read_run(folder).spec)
     except SpecError:
         return None
 
 
-def _settle(spec: RunSpec, folder: Path) -> tuple[RunSpec, str]:
+def _match_spec_to_folder(spec: RunSpec, folder: Path) -> tuple[RunSpec, str]:
     """The run in the study that its folder is in now, and why it cannot be there, if so."""
     for study in folder.parents[5:6]:
         try:
@@ -228,11 +235,14 @@ def _settle(spec: RunSpec, folder: Path) -> tuple[RunSpec, str]:
     return spec, f"it holds the run of another folder, {place}: put it there"
 
 
-def _settings(
-    study: Path, records: Sequence[Record], profile: str | None, overrides: Mapping[str, Any]
-) -> Settings:
+def _load_study_settings(
+    study: Path,
+    records: Sequence[SubmissionRecord],
+    profile: str | None,
+    overrides: Mapping[str, Any],
+) -> SlurmSettings:
     if profile is not None:
         return load_settings(profile, overrides)
     if not records:
         raise SpecError(f"{study} was never submitted: name a profile with --profile.")
-    return recorded(records[-1].settings, overrides, records[-1].name)
+    return settings_from_record(records[-1].settings, overrides, records[-1].name)

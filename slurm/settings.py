@@ -7,18 +7,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.contract.fields import SpecError, bounded, check, unknown
-from harness.record.files import visible
+from parallax.harness.contract.fields import (
+    SpecError,
+    bounded_field,
+    check_value,
+    format_unknown_name,
+)
+from parallax.harness.record.files import escape_unprintable
 
-_TIME = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
+_TIME_LIMIT = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_TEXTS = ("partition", "account", "qos", "constraint", "python", "malloc")
-MAPPINGS = ("time", "sbatch")
+_TEXT_SETTINGS = ("partition", "account", "qos", "constraint", "python", "malloc")
+MAPPING_SETTINGS = ("time", "sbatch")
 """Settings that are merged key by key."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class SlurmSettings:
     """How runs are submitted.
 
     Attributes:
@@ -43,20 +48,20 @@ class Settings:
 
     time: Mapping[str, str]
     sbatch: Mapping[str, Any]
-    setup: tuple[str, ...] = bounded()
-    mem_gb: float = bounded(above=0)
-    cpus: int = bounded(minimum=1)
-    partition: str | None = bounded()
-    account: str | None = bounded()
-    qos: str | None = bounded()
-    constraint: str | None = bounded()
-    python: str | None = bounded()
-    parallelism: int = bounded(minimum=0)
-    runs_per_job: int = bounded(minimum=1)
-    signal_seconds: int = bounded(minimum=1)
-    timeout_restarts: int = bounded(minimum=0)
-    preemption_restarts: int = bounded(minimum=0)
-    malloc: str = bounded()
+    setup: tuple[str, ...] = bounded_field()
+    mem_gb: float = bounded_field(above=0)
+    cpus: int = bounded_field(minimum=1)
+    partition: str | None = bounded_field()
+    account: str | None = bounded_field()
+    qos: str | None = bounded_field()
+    constraint: str | None = bounded_field()
+    python: str | None = bounded_field()
+    parallelism: int = bounded_field(minimum=0)
+    runs_per_job: int = bounded_field(minimum=1)
+    signal_seconds: int = bounded_field(minimum=1)
+    timeout_restarts: int = bounded_field(minimum=0)
+    preemption_restarts: int = bounded_field(minimum=0)
+    malloc: str = bounded_field()
 
     def limit(self, algorithm: str) -> str:
         """Time limit of one run, as it was written."""
@@ -67,24 +72,24 @@ class Settings:
         return -(-parse_time(self.limit(algorithm)) // 60)
 
 
-def settings_from_dict(values: Mapping[str, Any]) -> Settings:
+def settings_from_dict(values: Mapping[str, Any]) -> SlurmSettings:
     """Checks values and makes `Settings` of them.
 
     Raises:
         SpecError: Names the setting, its value and what is allowed.
     """
-    hints = typing.get_type_hints(Settings)
-    fields = {field.name: field for field in dataclasses.fields(Settings)}
+    hints = typing.get_type_hints(SlurmSettings)
+    fields = {field.name: field for field in dataclasses.fields(SlurmSettings)}
     checked: dict[str, Any] = {
-        name: _mapping(name, values[name])
-        if name in MAPPINGS
-        else check(name, values[name], hints[name], field.metadata)
+        name: _check_mapping(name, values[name])
+        if name in MAPPING_SETTINGS
+        else check_value(name, values[name], hints[name], field.metadata)
         for name, field in fields.items()
     }
-    settings = Settings(**checked)
+    settings = SlurmSettings(**checked)
     for text in settings.time.values():
         parse_time(text)
-    for name in _TEXTS:
+    for name in _TEXT_SETTINGS:
         _check_shown(name, getattr(settings, name) or "")
     for line in settings.setup:
         _check_shown("setup", line)
@@ -93,7 +98,7 @@ def settings_from_dict(values: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def _mapping(name: str, value: Any) -> dict[str, Any]:
+def _check_mapping(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise SpecError(f"{name}={value!r} must hold settings as `name: value`.")
     return {str(key): item for key, item in value.items()}
@@ -125,7 +130,7 @@ def parse_time(text: Any) -> int:
     Raises:
         SpecError: It is not a time.
     """
-    match = _TIME.fullmatch(text) if isinstance(text, str) else None
+    match = _TIME_LIMIT.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise SpecError(
             f"time: {text!r} must be 'HH:MM:SS' or 'D-HH:MM:SS', in quotes where it is in a file."
@@ -140,7 +145,7 @@ def parse_time(text: Any) -> int:
 PROFILES = Path(__file__).parent / "profiles"
 
 
-def load_settings(profile: str, overrides: Mapping[str, Any]) -> Settings:
+def load_settings(profile: str, overrides: Mapping[str, Any]) -> SlurmSettings:
     """Settings of a profile with what was set by hand.
 
     Args:
@@ -150,10 +155,12 @@ def load_settings(profile: str, overrides: Mapping[str, Any]) -> Settings:
     Raises:
         SpecError: Names the file or the setting and what is allowed.
     """
-    return override(_merge(_read("default"), _read(profile), profile), overrides)
+    return override_settings(
+        _merge_settings(_read_profile("default"), _read_profile(profile), profile), overrides
+    )
 
 
-def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> Settings:
+def override_settings(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> SlurmSettings:
     """Settings with some of them changed.
 
     Args:
@@ -163,10 +170,12 @@ def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> Setting
     Raises:
         SpecError: Names the setting and what is allowed.
     """
-    return settings_from_dict(_merge(values, overrides, "setting"))
+    return settings_from_dict(_merge_settings(values, overrides, "setting"))
 
 
-def recorded(values: Mapping[str, Any], overrides: Mapping[str, Any], where: str) -> Settings:
+def settings_from_record(
+    values: Mapping[str, Any], overrides: Mapping[str, Any], where: str
+) -> SlurmSettings:
     """Settings as they were kept with an earlier submission, with some of them changed.
 
     Args:
@@ -177,22 +186,28 @@ def recorded(values: Mapping[str, Any], overrides: Mapping[str, Any], where: str
     Raises:
         SpecError: Names the setting and what is allowed.
     """
-    return override(_merge(_read("default"), values, where), overrides)
+    return override_settings(_merge_settings(_read_profile("default"), values, where), overrides)
 
 
-def _merge(values: Mapping[str, Any], changes: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _merge_settings(
+    values: Mapping[str, Any], changes: Mapping[str, Any], where: str
+) -> dict[str, Any]:
     merged = dict(values)
     for name, value in changes.items():
         if name not in values:
-            raise SpecError(unknown(f"{where}: {visible(str(name))}", str(name), list(values)))
-        if name in MAPPINGS:
-            merged[name] = values[name] | _without_none(value, f"{where}: {name}")
+            raise SpecError(
+                format_unknown_name(
+                    f"{where}: {escape_unprintable(str(name))}", str(name), list(values)
+                )
+            )
+        if name in MAPPING_SETTINGS:
+            merged[name] = values[name] | _drop_none(value, f"{where}: {name}")
         elif value is not None:
             merged[name] = value
     return merged
 
 
-def _read(profile: str) -> dict[str, Any]:
+def _read_profile(profile: str) -> dict[str, Any]:
     import yaml  # takes as long to load as a hundred runs to look at
 
     path = Path(profile)
@@ -213,7 +228,7 @@ def _read(profile: str) -> dict[str, Any]:
     return content
 
 
-def _without_none(value: Any, what: str) -> dict[str, Any]:
+def _drop_none(value: Any, what: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):

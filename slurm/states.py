@@ -8,18 +8,18 @@ from pathlib import Path
 
 import msgspec
 
-from harness.cli.errors import RunsFailed
-from harness.record.checkpoints import last_kept
-from harness.record.files import Unusable, first_line, read_bounded
-from harness.record.holder import Holder
-from harness.record.layout import SLURM_FOLDER, find_runs, study_folder
-from harness.record.lease import Beat, read_beat, read_holder
-from harness.record.reading import Reading, read_run
-from harness.record.run_json import Record
-from slurm.arrays import read_records
-from slurm.queue import Job, Queue, ask
+from parallax.harness.contract.fields import RunsFailedError
+from parallax.harness.record.checkpoints import find_last_checkpoint
+from parallax.harness.record.files import UnusableError, read_bounded, summarize_error
+from parallax.harness.record.layout import SLURM_FOLDER, find_runs, find_study_folder
+from parallax.harness.record.lock import Heartbeat, read_heartbeat, read_lock_owner
+from parallax.harness.record.lock_owner import LockOwner
+from parallax.harness.record.reading import RunReading, read_run
+from parallax.harness.record.run_json import RunRecord
+from parallax.slurm.arrays import read_records
+from parallax.slurm.queue import SlurmJob, SlurmQueue, query_slurm
 
-STATES = {
+RUN_STATES = {
     "completed": "status, evaluations and returns are as they must be",
     "running": "a living process, or the process of a living job, holds the run",
     "queued": "Slurm has a job for it",
@@ -30,12 +30,14 @@ STATES = {
     "lost": "the folder says running, but its process or its job is gone",
     "broken": "a file is missing, truncated or not finite",
 }
-ALIVE = ("running", "queued")
-OPEN = tuple(state for state in STATES if state not in (*ALIVE, "completed"))
+ACTIVE_STATES = ("running", "queued")
+RESUBMITTABLE_STATES = tuple(
+    state for state in RUN_STATES if state not in (*ACTIVE_STATES, "completed")
+)
 
-_LOOKS = 3  # at a folder that somebody takes or leaves meanwhile
-_MOST_STEPS = 2**53
-_FAR = 1e12  # seconds; no run takes so long
+_MAX_READS = 3  # at a folder that somebody takes or leaves meanwhile
+_MAX_STEPS = 2**53
+_MAX_SECONDS = 1e12  # seconds; no run takes so long
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +46,7 @@ class RunState:
 
     Attributes:
         folder: Its folder.
-        state: A key of `STATES`.
+        state: A key of `RUN_STATES`.
         study: Name of its study.
         framework: Name of its framework.
         algorithm: Name of its algorithm.
@@ -86,30 +88,30 @@ class RunState:
         return f"{self.framework} {self.algorithm} {self.env} {self.hps} seed={self.seed}"
 
 
-def assess(folder: Path, queue: Queue | None = None) -> RunState:
+def assess_run(folder: Path, queue: SlurmQueue | None = None) -> RunState:
     """The state of one run.
 
     Args:
         folder: The run folder.
         queue: What Slurm says of its jobs; None where it was not asked.
     """
-    queue = queue or Queue({}, ())
+    queue = queue or SlurmQueue({}, ())
     job = queue.jobs.get(folder)
-    reading, holder = _look(folder)
-    doubt = _alive(holder, folder, queue) if holder else None
-    state, reason = _judge(reading, holder, job, doubt)
+    reading, holder = _read_run_and_holder(folder)
+    doubt = _check_holder(holder, folder, queue) if holder else None
+    state, reason = _determine_state(reading, holder, job, doubt)
     place, record = reading.place, reading.record
     beat, step, steps = None, 0, 0
     job_id = job.job_id if job else None
     if record is not None:
         looked = state == "running" or not record.steps.taken
-        beat = read_beat(folder) if looked else None
-        step, steps = _step(beat) if beat else record.steps.taken, record.steps.scheduled
+        beat = read_heartbeat(folder) if looked else None
+        step, steps = _get_step(beat) if beat else record.steps.taken, record.steps.scheduled
         job_id = job_id or record.job
         if state == "running":
             # The job that has it is the holder's, and none where it is trained without one.
             job_id = holder.job or None if holder else None
-    kept = None if state in ("running", "completed") else last_kept(folder)
+    kept = None if state in ("running", "completed") else find_last_checkpoint(folder)
     if kept is not None:
         reason = "; ".join(filter(None, [reason, f"will go on from step {kept.step:,}"]))
     return RunState(
@@ -123,7 +125,7 @@ def assess(folder: Path, queue: Queue | None = None) -> RunState:
         -1 if place.seed is None else place.seed,
         step,
         steps,
-        _rate(record, beat) if record is not None and state == "running" else None,
+        _compute_rate(record, beat) if record is not None and state == "running" else None,
         reason,
         job_id,
         record.resumed_from if record else None,
@@ -132,24 +134,24 @@ def assess(folder: Path, queue: Queue | None = None) -> RunState:
     )
 
 
-def _look(folder: Path) -> tuple[Reading, Holder | None]:
+def _read_run_and_holder(folder: Path) -> tuple[RunReading, LockOwner | None]:
     """What a folder holds and who held it then: between two looks a run may begin or end."""
     reading = read_run(folder)
     if reading.complete:
         return reading, None
-    holder = read_holder(folder)
-    for _ in range(_LOOKS):
+    holder = read_lock_owner(folder)
+    for _ in range(_MAX_READS):
         before, reading = holder, read_run(folder)
         if reading.complete:
             return reading, None
-        holder = read_holder(folder)
+        holder = read_lock_owner(folder)
         if holder == before:
             break
     return reading, before
 
 
-def _judge(
-    reading: Reading, holder: Holder | None, job: Job | None, doubt: str | None
+def _determine_state(
+    reading: RunReading, holder: LockOwner | None, job: SlurmJob | None, doubt: str | None
 ) -> tuple[str, str]:
     """State and reason; `doubt` is what `_alive` says of the holder."""
     if reading.complete:
@@ -159,7 +161,7 @@ def _judge(
         return "running", doubt
     if record is None or record.status == "completed":
         return "broken", reading.reason
-    failure = first_line(record.failure) if record.failure else ""
+    failure = summarize_error(record.failure) if record.failure else ""
     if record.status == "failed":
         return "failed", failure
     if job is not None and job.is_alive:
@@ -175,7 +177,7 @@ def _judge(
     return "pending", end
 
 
-def _alive(holder: Holder, folder: Path, queue: Queue) -> str | None:
+def _check_holder(holder: LockOwner, folder: Path, queue: SlurmQueue) -> str | None:
     """None for a holder that is dead; else in words what is not certain, mostly nothing.
 
     Clocks of other machines tell nothing: there it is Slurm that knows. What it says of other
@@ -194,29 +196,29 @@ def _alive(holder: Holder, folder: Path, queue: Queue) -> str | None:
     return f"held by {holder.describe()}, about which Slurm was not asked"
 
 
-def _rate(record: Record, beat: Beat | None) -> float | None:
+def _compute_rate(record: RunRecord, beat: Heartbeat | None) -> float | None:
     # Both times are of the clock of the machine that runs it.
     started = record.timings.started
-    if beat is None or started is None or not 0 < beat.time - started < _FAR:
+    if beat is None or started is None or not 0 < beat.time - started < _MAX_SECONDS:
         return None
-    rate = max(_step(beat) - (beat.resumed_from or 0), 0) / (beat.time - started)
+    rate = max(_get_step(beat) - (beat.resumed_from or 0), 0) / (beat.time - started)
     return rate if math.isfinite(rate) else None
 
 
-def _step(beat: Beat) -> int:
-    return min(max(beat.step, 0), _MOST_STEPS)
+def _get_step(beat: Heartbeat) -> int:
+    return min(max(beat.step, 0), _MAX_STEPS)
 
 
-OUTCOME = "preflight.json"
-PASSED, FAILED = "passed", "failed"
+PREFLIGHT_FILE = "preflight.json"
+PREFLIGHT_PASSED, PREFLIGHT_FAILED = "passed", "failed"
 """What became of a preflight that was a job, in words that begin with `passed` or `failed`."""
 
-_MOST_BYTES = 2**20
+_MAX_BYTES = 2**20
 
 
-def survey(
+def survey_runs(
     root: Path, say: Callable[[str], object] = lambda text: None
-) -> tuple[list[RunState], Queue]:
+) -> tuple[list[RunState], SlurmQueue]:
     """Looks at every run at or below a folder and asks Slurm about those submitted.
 
     Args:
@@ -225,35 +227,35 @@ def survey(
     """
     found = find_runs(root)
     if found.links:
-        say(found.passed_over())
+        say(found.describe_skipped_links())
     folders = found.runs
-    queue = ask_about(folders)
-    return [assess(folder, queue) for folder in folders], queue
+    queue = query_runs(folders)
+    return [assess_run(folder, queue) for folder in folders], queue
 
 
-def ask_about(folders: Iterable[Path]) -> Queue:
+def query_runs(folders: Iterable[Path]) -> SlurmQueue:
     """Asks Slurm about the studies that run folders belong to."""
-    studies = sorted({study for folder in folders for study in _study_folder(folder)})
-    return ask([record for study in studies for record in read_records(study)])
+    studies = sorted({study for folder in folders for study in _find_study_folder(folder)})
+    return query_slurm([record for study in studies for record in read_records(study)])
 
 
-def check_answered(folders: Iterable[Path], queue: Queue) -> None:
+def check_slurm_answered(folders: Iterable[Path], queue: SlurmQueue) -> None:
     """Makes sure that it is known which runs are queued, where some may be.
 
     Raises:
         RunsFailed: None of Slurm's commands answered.
     """
-    studies = {study for folder in folders for study in _study_folder(folder)}
+    studies = {study for folder in folders for study in _find_study_folder(folder)}
     if not queue.asked and any(read_records(study) for study in studies):
-        raise RunsFailed(
+        raise RunsFailedError(
             "Slurm does not answer here (squeue, scontrol, sacct), so nobody can tell which runs "
             "are queued. Try again later, or on the machine that submitted."
         )
 
 
-def study_folders(runs: Iterable[RunState]) -> list[Path]:
+def find_study_folders(runs: Iterable[RunState]) -> list[Path]:
     """The folders of the studies that runs belong to."""
-    return sorted({study for run in runs for study in _study_folder(run.folder)})
+    return sorted({study for run in runs for study in _find_study_folder(run.folder)})
 
 
 class PreflightOutcome(msgspec.Struct, frozen=True):
@@ -268,16 +270,16 @@ class PreflightOutcome(msgspec.Struct, frozen=True):
     said: str
 
 
-def last_preflight(study: Path) -> tuple[Path, PreflightOutcome] | None:
+def read_last_preflight(study: Path) -> tuple[Path, PreflightOutcome] | None:
     """File and content of what became of a study's last preflight that was a job."""
     found = []
-    for file in study.glob(f"{SLURM_FOLDER}/*/{OUTCOME}"):
-        with contextlib.suppress(OSError, Unusable, msgspec.MsgspecError, UnicodeDecodeError):
-            content = msgspec.json.decode(read_bounded(file, _MOST_BYTES), type=PreflightOutcome)
+    for file in study.glob(f"{SLURM_FOLDER}/*/{PREFLIGHT_FILE}"):
+        with contextlib.suppress(OSError, UnusableError, msgspec.MsgspecError, UnicodeDecodeError):
+            content = msgspec.json.decode(read_bounded(file, _MAX_BYTES), type=PreflightOutcome)
             found.append((file.stat().st_mtime, file, content))
     return max(found, key=lambda item: item[:2])[1:] if found else None
 
 
-def _study_folder(folder: Path) -> Sequence[Path]:
-    study = study_folder(folder)
+def _find_study_folder(folder: Path) -> Sequence[Path]:
+    study = find_study_folder(folder)
     return () if study is None else (study,)

@@ -12,11 +12,18 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from harness.record.files import visible
-from harness.record.lease import went_on
-from harness.sweep.eta import remaining_seconds
-from slurm.queue import Queue
-from slurm.states import FAILED, PASSED, STATES, RunState, last_preflight, study_folders
+from parallax.harness.record.files import escape_unprintable
+from parallax.harness.record.lock import describe_resumption
+from parallax.harness.sweep.progress import estimate_remaining_seconds
+from parallax.slurm.queue import SlurmQueue
+from parallax.slurm.states import (
+    PREFLIGHT_FAILED,
+    PREFLIGHT_PASSED,
+    RUN_STATES,
+    RunState,
+    find_study_folders,
+    read_last_preflight,
+)
 
 _STYLES = {
     "completed": "green",
@@ -27,17 +34,17 @@ _STYLES = {
     "lost": "red",
     "broken": "red",
 }
-_FAR = 1e12  # seconds; nobody waits so long
-_EXPLAINED = ("failed", "timeout", "interrupted", "lost", "broken")
+_MAX_SECONDS = 1e12  # seconds; nobody waits so long
+_STATES_WITH_REASON = ("failed", "timeout", "interrupted", "lost", "broken")
 
 
-def as_json(runs: Sequence[RunState], queue: Queue, root: Path) -> str:
-    """Counts and one entry per run; `seconds_left` is null where no rate is known."""
+def status_to_json(runs: Sequence[RunState], queue: SlurmQueue, root: Path) -> str:
+    """Counts and one entry per run; `estimate_seconds_left` is null where no rate is known."""
     content: dict[str, Any] = {
         "root": str(root),
         "asked": list(queue.asked),
-        "counts": count(runs),
-        "seconds_left": seconds_left(runs),
+        "counts": count_states(runs),
+        "seconds_left": estimate_seconds_left(runs),
         "runs": [
             dataclasses.asdict(run) | {"folder": str(run.folder)}
             for run in sorted(runs, key=lambda run: str(run.folder))
@@ -46,13 +53,13 @@ def as_json(runs: Sequence[RunState], queue: Queue, root: Path) -> str:
     return json.dumps(content, indent=1, allow_nan=False)
 
 
-def count(runs: Iterable[RunState]) -> dict[str, int]:
+def count_states(runs: Iterable[RunState]) -> dict[str, int]:
     """Number of runs in each state, zeros included."""
     counts = collections.Counter(run.state for run in runs)
-    return {state: counts[state] for state in STATES}
+    return {state: counts[state] for state in RUN_STATES}
 
 
-def seconds_left(runs: Sequence[RunState]) -> float | None:
+def estimate_seconds_left(runs: Sequence[RunState]) -> float | None:
     """Time until all that runs or is queued has ended, at the rates and width of now."""
     going = [run for run in runs if run.state == "running"]
     speeds: dict[tuple[str, str], float] = {}
@@ -69,11 +76,11 @@ def seconds_left(runs: Sequence[RunState]) -> float | None:
         return None
     # Many in parallel: not less than what the slowest has still to do.
     longest = max(max(run.steps - run.step, 0) / run.rate for run in going if run.rate)
-    seconds = max(longest, remaining_seconds(left, speeds, len(going)) or 0.0)
-    return seconds if seconds < _FAR else None
+    seconds = max(longest, estimate_remaining_seconds(left, speeds, len(going)) or 0.0)
+    return seconds if seconds < _MAX_SECONDS else None
 
 
-def render(runs: Sequence[RunState], queue: Queue, root: Path, longest: int) -> Group:
+def render_status(runs: Sequence[RunState], queue: SlurmQueue, root: Path, longest: int) -> Group:
     """Everything for the terminal.
 
     Args:
@@ -83,13 +90,13 @@ def render(runs: Sequence[RunState], queue: Queue, root: Path, longest: int) -> 
         longest: Most runs to name one by one; the others are counted.
     """
     if not runs:
-        return Group(Text(f"No runs below {visible(str(root))}."))
+        return Group(Text(f"No runs below {escape_unprintable(str(root))}."))
     parts: list[Any] = []
     for study in sorted({run.study for run in runs}):
-        parts += _study(study, [run for run in runs if run.study == study])
-    parts += [line for folder in study_folders(runs) for line in _preflight(folder)]
-    parts += _list_running([run for run in runs if run.state == "running"], longest)
-    parts += _list_reasons([run for run in runs if _is_explained(run)], longest)
+        parts += _render_study(study, [run for run in runs if run.study == study])
+    parts += [line for folder in find_study_folders(runs) for line in _render_preflight(folder)]
+    parts += _render_running([run for run in runs if run.state == "running"], longest)
+    parts += _render_reasons([run for run in runs if _has_reason(run)], longest)
     if queue.asked:
         parts.append(Text(f"Slurm was asked through {', '.join(queue.asked)}.", style="dim"))
     else:
@@ -97,8 +104,8 @@ def render(runs: Sequence[RunState], queue: Queue, root: Path, longest: int) -> 
     return Group(*parts)
 
 
-def _study(study: str, runs: list[RunState]) -> list[Any]:
-    counts = count(runs)
+def _render_study(study: str, runs: list[RunState]) -> list[Any]:
+    counts = count_states(runs)
     words = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
     shown = [state for state, number in counts.items() if number]
     table = Table("framework", "algorithm", "task", box=None, header_style="bold")
@@ -109,86 +116,90 @@ def _study(study: str, runs: list[RunState]) -> list[Any]:
     for run in runs:
         cells.setdefault((run.framework, run.algorithm, run.env), []).append(run)
     for names, members in sorted(cells.items()):
-        numbers = count(members)
-        done = sum(_done(run) for run in members) / max(sum(run.steps for run in members), 1)
-        table.add_row(
-            *map(_plain, names), *(str(numbers[state] or "") for state in shown), f"{done:.0%}"
+        numbers = count_states(members)
+        done = sum(_get_done_steps(run) for run in members) / max(
+            sum(run.steps for run in members), 1
         )
-    left = seconds_left(runs)
-    end = f"; expected end {_when(left)}" if left and _when(left) else ""
+        table.add_row(
+            *map(_to_plain_text, names),
+            *(str(numbers[state] or "") for state in shown),
+            f"{done:.0%}",
+        )
+    left = estimate_seconds_left(runs)
+    end = f"; expected end {_format_end_time(left)}" if left and _format_end_time(left) else ""
     return [
-        Text(f"{visible(str(study))}: {len(runs)} runs: {words}{end}", style="bold"),
+        Text(f"{escape_unprintable(str(study))}: {len(runs)} runs: {words}{end}", style="bold"),
         table,
         Text(),
     ]
 
 
-def _preflight(study_folder: Path) -> list[Text]:
-    last = last_preflight(study_folder)
-    if last is None or last[1].state == PASSED:
+def _render_preflight(study_folder: Path) -> list[Text]:
+    last = read_last_preflight(study_folder)
+    if last is None or last[1].state == PREFLIGHT_PASSED:
         return []
     file, outcome = last
-    said = f"preflight {outcome.state}{outcome.said and ': '}{visible(outcome.said)}"
-    style = "red" if outcome.state == FAILED else ""
-    return [Text(said, style=style), Text(f"    {visible(str(file))}\n", style="dim")]
+    said = f"preflight {outcome.state}{outcome.said and ': '}{escape_unprintable(outcome.said)}"
+    style = "red" if outcome.state == PREFLIGHT_FAILED else ""
+    return [Text(said, style=style), Text(f"    {escape_unprintable(str(file))}\n", style="dim")]
 
 
-def _done(run: RunState) -> int:
+def _get_done_steps(run: RunState) -> int:
     return run.steps if run.state == "completed" else run.step
 
 
-def _list_running(runs: list[RunState], longest: int) -> list[Any]:
+def _render_running(runs: list[RunState], longest: int) -> list[Any]:
     if not runs:
         return []
     heads = ("running", "steps", "a second", "end", "job", "")
     table = Table(*heads, box=None, header_style="bold")
     for run in sorted(runs, key=lambda run: run.step - run.steps)[:longest]:
-        end = _when(max(run.steps - run.step, 0) / run.rate) if run.rate else ""
+        end = _format_end_time(max(run.steps - run.step, 0) / run.rate) if run.rate else ""
         rate = f"{run.rate:.1f}" if run.rate else ""
         table.add_row(
-            _plain(run.title),
+            _to_plain_text(run.title),
             f"{run.step:,} / {run.steps:,}",
             rate,
             end,
-            _plain(run.job or ""),
-            Text(_went_on(run), style="dim"),
+            _to_plain_text(run.job or ""),
+            Text(_describe_resumption(run), style="dim"),
         )
-    return [table, *_rest(runs, longest), Text()]
+    return [table, *_render_omitted(runs, longest), Text()]
 
 
-def _is_explained(run: RunState) -> bool:
+def _has_reason(run: RunState) -> bool:
     """Whether there is more to say than how many there are: also of one that comes back."""
-    return run.state in _EXPLAINED or (run.state == "queued" and run.kept is not None)
+    return run.state in _STATES_WITH_REASON or (run.state == "queued" and run.kept is not None)
 
 
-def _went_on(run: RunState) -> str:
-    return went_on(run.resumed_from, run.resumptions)
+def _describe_resumption(run: RunState) -> str:
+    return describe_resumption(run.resumed_from, run.resumptions)
 
 
-def _list_reasons(runs: list[RunState], longest: int) -> list[Any]:
+def _render_reasons(runs: list[RunState], longest: int) -> list[Any]:
     parts: list[Any] = []
-    for run in sorted(runs, key=lambda run: (list(STATES).index(run.state), str(run.folder)))[
+    for run in sorted(runs, key=lambda run: (list(RUN_STATES).index(run.state), str(run.folder)))[
         :longest
     ]:
         line = Text(f"{run.state:<12}", style=_STYLES.get(run.state, ""))
-        more = f" ({went_on})" if (went_on := _went_on(run)) else ""
-        line.append(visible(f"{run.title}: {run.reason}{more}") + "\n", style="default")
-        line.append(visible(f"            {run.folder}"), style="dim")
+        more = f" ({went_on})" if (went_on := _describe_resumption(run)) else ""
+        line.append(escape_unprintable(f"{run.title}: {run.reason}{more}") + "\n", style="default")
+        line.append(escape_unprintable(f"            {run.folder}"), style="dim")
         parts.append(line)
-    return [*parts, *_rest(runs, longest), Text()] if parts else []
+    return [*parts, *_render_omitted(runs, longest), Text()] if parts else []
 
 
-def _rest(runs: Sequence[RunState], longest: int) -> list[Text]:
+def _render_omitted(runs: Sequence[RunState], longest: int) -> list[Text]:
     more = len(runs) - longest
     return [Text(f"... and {more} more: --json lists all", style="dim")] if more > 0 else []
 
 
-def _plain(text: object) -> Text:
+def _to_plain_text(text: object) -> Text:
     """Text that is shown as it is: neither rich nor the terminal finds an order in it."""
-    return Text(visible(str(text)))
+    return Text(escape_unprintable(str(text)))
 
 
-def _when(seconds: float) -> str:
+def _format_end_time(seconds: float) -> str:
     """The time so many seconds from now; empty where no calendar has it."""
     try:
         end = datetime.datetime.now() + datetime.timedelta(seconds=seconds)

@@ -10,43 +10,43 @@ from typing import Any
 from submitit import SlurmExecutor
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-from harness.cli.errors import RunsFailed
-from harness.contract.run_spec import RunSpec
-from slurm.arrays import Array, Record, new_record
-from slurm.job import JobLimits, RunJob
-from slurm.queue import run_slurm
-from slurm.settings import Settings
+from parallax.harness.contract.fields import RunsFailedError
+from parallax.harness.contract.run_spec import RunSpec
+from parallax.slurm.arrays import JobArray, SubmissionRecord, create_record
+from parallax.slurm.job import JobLimits, RunJob
+from parallax.slurm.queue import run_slurm
+from parallax.slurm.settings import SlurmSettings
 
-_STOCK_ARRAY_SIZE = 1001
+_DEFAULT_ARRAY_SIZE = 1001
 
 
-class _Executor(SlurmExecutor):
+class _ArrayExecutor(SlurmExecutor):
     """Submitit's, which can also write a script where there is no Slurm."""
 
     @classmethod
     def affinity(cls) -> int:
         return 2
 
-    def script(self, jobs: int) -> str:
+    def render_script(self, jobs: int) -> str:
         """What sbatch would be given."""
         if jobs > 1:
             self.parameters["map_count"] = jobs
         return str(self._make_submission_file_text(self._submitit_command_str, ""))
 
 
-def max_array_size() -> int:
+def get_max_array_size() -> int:
     """Most jobs that this cluster takes in one array; Slurm's own default where unknown."""
     match = re.search(r"MaxArraySize\s*=\s*(\d+)", run_slurm("scontrol", "show", "config") or "")
-    return int(match[1]) if match else _STOCK_ARRAY_SIZE
+    return int(match[1]) if match else _DEFAULT_ARRAY_SIZE
 
 
-def submit(
+def submit_arrays(
     study_folder: Path,
-    arrays: Sequence[Array],
-    settings: Settings,
+    arrays: Sequence[JobArray],
+    settings: SlurmSettings,
     specs: Mapping[Path, RunSpec],
     options: Mapping[str, Any] | None = None,
-) -> list[Record]:
+) -> list[SubmissionRecord]:
     """Queues arrays; each is recorded before.
 
     Args:
@@ -60,27 +60,29 @@ def submit(
         RunsFailed: Slurm refused one, or it cannot be recorded; says which and why. Those
             before it are queued.
     """
-    records: list[Record] = []
+    records: list[SubmissionRecord] = []
     asked = dataclasses.replace(settings, sbatch=dict(settings.sbatch) | dict(options or {}))
     for array in arrays:
-        record = new_record(study_folder, array, settings)
+        record = create_record(study_folder, array, settings)
         done = sum(len(element) for r in records for element in r.elements)
         left = f"{done} runs are queued; the same command submits the others."
         try:
             record.save()
             record.save_specs(specs)
         except OSError as error:
-            raise RunsFailed(
+            raise RunsFailedError(
                 f"{record.folder} cannot be written ({error.strerror}). {left}"
             ) from error
-        executor = _executor(record, array, asked)
+        executor = _make_executor(record, array, asked)
         try:
-            jobs = executor.map_array(RunJob(_limits(array, settings)), _names(array))
+            jobs = executor.map_array(
+                RunJob(_make_job_limits(array, settings)), _list_folders(array)
+            )
         except (FailedJobError, FailedSubmissionError, OSError, RuntimeError) as error:
             # The last where Slurm is missing here: submitit looks for srun.
             record.discard()
             words = str(error).strip()
-            raise RunsFailed(f"sbatch refused {record.name}: {words} {left}") from error
+            raise RunsFailedError(f"sbatch refused {record.name}: {words} {left}") from error
         record = dataclasses.replace(record, job_id=jobs[0].job_id.partition("_")[0])
         with contextlib.suppress(OSError):  # a full disk; the array is found by its name as well
             record.save()
@@ -88,43 +90,51 @@ def submit(
     return records
 
 
-def submit_job(record: Record, array: Array, settings: Settings, job: Callable[[], None]) -> str:
+def submit_job(
+    record: SubmissionRecord, array: JobArray, settings: SlurmSettings, job: Callable[[], None]
+) -> str:
     """Queues one job of another kind than runs, and returns its number.
 
     Raises:
         RunsFailed: Slurm refused it.
     """
     record.folder.mkdir(parents=True, exist_ok=True)
-    executor = _executor(record, array, settings)
+    executor = _make_executor(record, array, settings)
     try:
         return str(executor.submit(job).job_id)
     except (FailedJobError, FailedSubmissionError, OSError) as error:
-        raise RunsFailed(
+        raise RunsFailedError(
             f"sbatch refused {record.name}: {str(error).strip()} Nothing is queued."
         ) from error
 
 
-def scripts(study_folder: Path, arrays: Sequence[Array], settings: Settings) -> list[str]:
+def render_scripts(
+    study_folder: Path, arrays: Sequence[JobArray], settings: SlurmSettings
+) -> list[str]:
     """The sbatch script of each array; nothing is written."""
     texts = []
     for array in arrays:
-        record = new_record(study_folder, array, settings)
-        texts.append(_executor(record, array, settings).script(len(array.elements)))
+        record = create_record(study_folder, array, settings)
+        texts.append(_make_executor(record, array, settings).render_script(len(array.elements)))
     return texts
 
 
-def _names(array: Array) -> list[list[str]]:
+def _list_folders(array: JobArray) -> list[list[str]]:
     return [[str(folder) for folder in element] for element in array.elements]
 
 
-def _executor(record: Record, array: Array, settings: Settings) -> _Executor:
+def _make_executor(
+    record: SubmissionRecord, array: JobArray, settings: SlurmSettings
+) -> _ArrayExecutor:
     # How often a job may come back is decided in `RunJob`, which knows why it ended.
-    executor = _Executor(record.folder, max_num_timeout=1_000_000, python=settings.python)
-    executor.update_parameters(**_parameters(record, array, settings))
+    executor = _ArrayExecutor(record.folder, max_num_timeout=1_000_000, python=settings.python)
+    executor.update_parameters(**_make_parameters(record, array, settings))
     return executor
 
 
-def _parameters(record: Record, array: Array, settings: Settings) -> dict[str, Any]:
+def _make_parameters(
+    record: SubmissionRecord, array: JobArray, settings: SlurmSettings
+) -> dict[str, Any]:
     resources = array.resources
     wanted = {
         "partition": settings.partition,
@@ -138,7 +148,7 @@ def _parameters(record: Record, array: Array, settings: Settings) -> dict[str, A
         "time": resources.minutes,
         "mem": f"{round(resources.mem_gb * 1024)}M",
         "cpus_per_task": resources.cpus,
-        "signal_delay_s": _signal_seconds(array, settings),
+        "signal_delay_s": _compute_signal_seconds(array, settings),
         "array_parallelism": array.parallelism,
         "stderr_to_stdout": True,
         "wckey": None,
@@ -148,17 +158,17 @@ def _parameters(record: Record, array: Array, settings: Settings) -> dict[str, A
     }
 
 
-def _limits(array: Array, settings: Settings) -> JobLimits:
+def _make_job_limits(array: JobArray, settings: SlurmSettings) -> JobLimits:
     return JobLimits(
         run_minutes=array.resources.run_minutes,
         job_minutes=array.resources.minutes,
-        signal_seconds=_signal_seconds(array, settings),
+        signal_seconds=_compute_signal_seconds(array, settings),
         timeout_restarts=settings.timeout_restarts,
         preemption_restarts=settings.preemption_restarts,
         malloc=settings.malloc,
     )
 
 
-def _signal_seconds(array: Array, settings: Settings) -> int:
+def _compute_signal_seconds(array: JobArray, settings: SlurmSettings) -> int:
     # Never more than a quarter of the time: a warning as long as the job would end it at once.
     return min(settings.signal_seconds, array.resources.minutes * 15)

@@ -80,7 +80,7 @@ while line := next_order():
     tell(started=pid)
 """
 _HARNESS = (
-    *("harness.cli.app", "harness.cli.train", "harness.cli.parallax"),
+    *("parallax.harness.cli.hydra_app", "parallax.harness.cli.train", "parallax.harness.cli.main"),
     *("pandas", "torch", "stable_baselines3", "scipy.stats", "seaborn"),
 )
 # Nothing of this project, for what is to do without it or with a copy.

@@ -40,7 +40,7 @@ class Expectation:
     """
 
     complete: bool | None
-    named: bool | None
+    find_figure_specs: bool | None
     state: str | None = None
 
 

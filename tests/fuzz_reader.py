@@ -129,7 +129,7 @@ def _printed():
 
 
 def status(folder):
-    from slurm.__main__ import main
+    from parallax.slurm.commands import main
 
     code = main(["status", "--json", str(folder)])
     runs = json.loads(_printed())["runs"] if code == 0 else []
@@ -137,13 +137,13 @@ def status(folder):
 
 
 def show_status(folder):
-    from slurm.__main__ import main
+    from parallax.slurm.commands import main
 
     return {"code": main(["status", str(folder)])}
 
 
 def validate(folder):
-    from slurm.__main__ import main
+    from parallax.slurm.commands import main
 
     code = main(["validate", str(folder)])
     lines = [line for line in _printed().splitlines() if line.startswith(str(folder))]
@@ -151,36 +151,36 @@ def validate(folder):
 
 
 def analyse(folder):
-    from analysis.data.load import load
+    from parallax.analysis.data.load import load_runs
 
-    loaded = load(folder)
+    loaded = load_runs(folder)
     complete = [str(run.path) for run in loaded.runs]
     complete += [str(item.path) for item in loaded.excluded if item.completed]
     return {"complete": complete}
 
 
 def run_analysis(name, folder, output):
-    from analysis.__main__ import main
+    from parallax.analysis.__main__ import run_analysis_command
 
-    return {"code": main([name, str(folder), "--output", str(output)])}
+    return {"code": run_analysis_command([name, str(folder), "--output", str(output)])}
 
 
 def resubmit(folder):
-    from slurm.__main__ import main
+    from parallax.slurm.commands import main
 
     return {"code": main(["resubmit", "--dry-run", str(folder)])}
 
 
 def cancel(folder):
-    from slurm.__main__ import main
+    from parallax.slurm.commands import main
 
     return {"code": main(["cancel", "--yes", str(folder)])}
 
 
 def rerun(folder):
     """Whether `rerun` takes the folder's run for complete; nothing is run."""
-    import harness.cli.rerun
-    from harness.contract.fields import SpecError
+    import parallax.harness.cli.run_reproduce
+    from parallax.harness.contract.fields import SpecError
 
     started = []
 
@@ -188,11 +188,11 @@ def rerun(folder):
         started.append(True)
         raise SpecError("Nothing is run here.")
 
-    harness.cli.rerun.run_all = refuse
+    parallax.harness.cli.run_reproduce.run_sweep = refuse
     run = run_folder(folder)
     if run is None:
         return {}
-    code = harness.cli.rerun.main([str(run)])
+    code = parallax.harness.cli.run_reproduce.main([str(run)])
     sys.stderr.flush()
     said = sys.stderr.buffer.getvalue().decode("utf-8", "replace")
     denied = "holds no complete run" in said
@@ -207,19 +207,19 @@ def run_folder(folder):
 
 def start_again(folder, plan):
     """Whether a sweep would skip the run; otherwise it sets it up anew."""
-    from harness.contract.adapter import load_adapter
-    from harness.contract.fields import SpecError
-    from harness.contract.run_spec import spec_from_dict
-    from harness.sweep.folders import initialize_all
-    from harness.train.prepare import prepare
+    from parallax.harness.contract.adapter import load_adapter
+    from parallax.harness.contract.fields import SpecError
+    from parallax.harness.contract.run_spec import spec_from_dict
+    from parallax.harness.sweep.folders import initialize_runs
+    from parallax.harness.train.prepare import prepare_run
 
     if plan is None:
         return {}
     spec = spec_from_dict(plan)
     where = spec.folder(folder)
-    prepared = prepare(spec, load_adapter(spec.framework))
+    prepared = prepare_run(spec, load_adapter(spec.framework))
     try:
-        pending, others = initialize_all([(where, prepared)])
+        pending, others = initialize_runs([(where, prepared)])
     except SpecError as error:
         return {"refused": str(error)}
     skipped = [str(path) for path, holder in others.items() if holder is None]

@@ -14,11 +14,11 @@ import sys
 
 import numpy as np
 
-from harness.contract.adapter import load_adapter
-from harness.probes import registry
-from harness.probes.lab import Lab
-from harness.probes.probe import put, relate, same
-from harness.probes.results import AGREES, Answer
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.probes import catalogue as registry
+from parallax.harness.probes.experiments import ExperimentCache
+from parallax.harness.probes.probe import compare_in_probe_units, is_same_answer, run_probe
+from parallax.harness.probes.results import AGREES, ProbeAnswer
 from tests.plants import LATER_PLANTS, PLANTS, misses
 
 CORE = {
@@ -63,24 +63,24 @@ class Catch:
     kind: str
     size: float
     meaning: str
-    others: tuple[str, ...]
+    other_answers: tuple[str, ...]
 
 
 @functools.cache
-def lab_of(framework, algorithm) -> Lab:
+def lab_of(framework, algorithm) -> ExperimentCache:
     """A lab whose trainings of one algorithm are kept."""
-    return Lab(load_adapter(framework))
+    return ExperimentCache(load_adapter(framework))
 
 
 @functools.cache
-def unplanted(framework, name) -> Answer:
+def unplanted(framework, name) -> ProbeAnswer:
     """An answer without a plant."""
     return answer(lab_of(framework, name.split(".")[0]), name)
 
 
-def answer(lab, name) -> Answer:
+def answer(lab, name) -> ProbeAnswer:
     """One answer of one implementation."""
-    return put(PROBES[name], {lab.adapter.name: lab}).answers[lab.adapter.name]
+    return run_probe(PROBES[name], {lab.adapter.name: lab}).answers[lab.adapter.name]
 
 
 def core(algorithm) -> list[str]:
@@ -100,26 +100,28 @@ def hunt(plant, names) -> Catch:
         plant: What is planted.
         names: Probes to put besides the one that must find it.
     """
-    lab = Lab(load_adapter(plant.framework))
+    lab = ExperimentCache(load_adapter(plant.framework))
     with plant.planted():
         after = {name: answer(lab, name) for name in dict.fromkeys([plant.probe, *names])}
     before = {name: unplanted(plant.framework, name) for name in after}
     allowed = tuple(f"{plant.algorithm}.{part}*" for part in plant.also)
     changed = [name for name in after if not unchanged(name, before[name], after[name])]
-    hit = relate(PROBES[plant.probe], after[plant.probe].value, before[plant.probe].value)
+    hit = compare_in_probe_units(
+        PROBES[plant.probe], after[plant.probe].value, before[plant.probe].value
+    )
     return Catch(
         found=plant.probe in changed and hit.kind != AGREES,
         kind=hit.kind,
         size=hit.size,
         meaning=after[plant.probe].meaning,
-        others=tuple(n for n in changed if n != plant.probe and not _matches(n, allowed)),
+        other_answers=tuple(n for n in changed if n != plant.probe and not _matches(n, allowed)),
     )
 
 
 def is_right(plant, catch: Catch) -> bool:
     """Whether a plant was found, by the right probe alone, with the right kind and size."""
     sized = plant.size is None or np.isclose(catch.size, plant.size, rtol=ROUNDING, atol=1e-4)
-    return bool(catch.found and catch.kind == plant.kind and sized and not catch.others)
+    return bool(catch.found and catch.kind == plant.kind and sized and not catch.other_answers)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +134,7 @@ class Find:
 
 def find(plant) -> Find:
     """Asks the probe that is meant for a plant, then all others until one changes its answer."""
-    lab = Lab(load_adapter(plant.framework))
+    lab = ExperimentCache(load_adapter(plant.framework))
     for name in dict.fromkeys([plant.probe, *every(plant.algorithm)]):
         before = unplanted(plant.framework, name)
         try:
@@ -160,11 +162,11 @@ def tally(plants) -> int:
     return 0 if not missed else 1
 
 
-def unchanged(name, before: Answer, after: Answer) -> bool:
+def unchanged(name, before: ProbeAnswer, after: ProbeAnswer) -> bool:
     """Whether two answers of one implementation say the same about it."""
     if before.unmeasured or after.unmeasured:
         return bool(before.unmeasured) == bool(after.unmeasured)
-    return same(PROBES[name], before, after)
+    return is_same_answer(PROBES[name], before, after)
 
 
 def _matches(name, patterns) -> bool:
@@ -179,7 +181,11 @@ def score() -> int:
         right += is_right(plant, catch)
         verdict = "found " if is_right(plant, catch) else "MISSED"
         print(f"{verdict} {plant.framework:8} {plant.algorithm} {plant.name}: {plant.probe}")
-        print(f"       {catch.kind} {catch.size:.4g}; {catch.meaning}", *catch.others, flush=True)
+        print(
+            f"       {catch.kind} {catch.size:.4g}; {catch.meaning}",
+            *catch.other_answers,
+            flush=True,
+        )
     print(f"{right} of {len(plants)} plants found, named right and of the right size")
     return 0 if right == len(plants) else 1
 
@@ -189,7 +195,7 @@ def seeds(count) -> int:
     asked = changed = 0
     for framework, algorithm in itertools.product(FRAMEWORKS, ALGORITHMS):
         for seed in range(1, count + 1):
-            lab = Lab(load_adapter(framework), seed)
+            lab = ExperimentCache(load_adapter(framework), seed)
             for name in every(algorithm):
                 asked += 1
                 now = answer(lab, name)
@@ -201,7 +207,7 @@ def seeds(count) -> int:
     return 0 if not changed else 1
 
 
-def steady(name, first: Answer, other: Answer) -> bool:
+def steady(name, first: ProbeAnswer, other: ProbeAnswer) -> bool:
     """Whether answers on two seeds agree on whether there is a difference."""
     if first.unmeasured or other.unmeasured:
         return bool(first.unmeasured) == bool(other.unmeasured)

@@ -5,7 +5,7 @@ import time
 
 import gymnasium
 
-from envs.scripted import TIME_LIMIT, ScriptedEnv
+from parallax.envs.scripted import TIME_LIMIT, ScriptedEnv
 
 
 class LazyEnv(ScriptedEnv):

@@ -5,20 +5,20 @@ import json
 import numpy as np
 import support
 
-from harness.contract.adapter import load_adapter
-from harness.record.folder import RunFolder
-from harness.record.lease import Lease
-from harness.sweep.folders import initialize
-from harness.train.prepare import prepare
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.record.folder import RunFolder
+from parallax.harness.record.lock import RunLock
+from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.train.prepare import prepare_run
 
 
 def complete_run(results, evaluations=3, **changes):
     """A complete run with an evaluation after each of some rollouts; returns its folder."""
     spec = support.spec(steps=2048 * evaluations, eval_every=2048, **changes)
     folder = spec.folder(results)
-    initialize(prepare(spec, load_adapter(spec.framework)), folder)
+    initialize_run(prepare_run(spec, load_adapter(spec.framework)), folder)
     rng = np.random.default_rng(spec.seed)
-    with Lease.acquire(folder) as lease:
+    with RunLock.acquire(folder) as lease:
         run = RunFolder(lease)
         for number in range(1, evaluations + 1):
             step = 2048 * number
@@ -44,7 +44,7 @@ def edit(folder, guarded=False, **changes):
 
 def hold(folder, **changes):
     """Lets another process hold the lease."""
-    lease = Lease.acquire(folder)
+    lease = RunLock.acquire(folder)
     owner = lease.staging / "owner.json"
     owner.write_text(json.dumps(json.loads(owner.read_text()) | changes))
     return lease

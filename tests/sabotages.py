@@ -11,11 +11,11 @@ import gymnasium
 import numpy as np
 import torch
 
-import adapters.sb3.train
-from adapters.cleanrl import CleanRLAdapter
-from adapters.sb3 import SB3Adapter
-from adapters.torchrl import TorchRLAdapter
-from envs.make import StepHook
+import parallax.adapters.sb3.train
+from parallax.adapters.cleanrl import CleanRLAdapter
+from parallax.adapters.sb3 import SB3Adapter
+from parallax.adapters.torchrl import TorchRLAdapter
+from parallax.envs.make import StepHook
 
 
 def passing(adapter, **changes):
@@ -112,7 +112,7 @@ class Attaching(SB3Adapter):
         class Wrapped:
             record = monitor.record
 
-            boundary = monitor.boundary
+            safe_point = monitor.safe_point
 
             def attach(self, policy, weights, *parts):
                 monitor.attach(
@@ -244,7 +244,7 @@ class ApartTargets(SB3Adapter):
     """Draws the weights of targets anew."""
 
     def train(self, *arguments):
-        build = adapters.sb3.train.build
+        build = parallax.adapters.sb3.train.build_model
 
         def apart(*given):
             model = build(*given)
@@ -253,5 +253,5 @@ class ApartTargets(SB3Adapter):
                     parameter.add_(0.1)
             return model
 
-        with mock.patch("adapters.sb3.train.build", apart):
+        with mock.patch("parallax.adapters.sb3.train.build_model", apart):
             super().train(*arguments)

@@ -6,10 +6,10 @@ import time
 
 from support import spec
 
-from harness.contract.run_spec import spec_to_dict
-from harness.record.files import write_json
-from slurm.arrays import Record
-from slurm.settings import load_settings
+from parallax.harness.contract.run_spec import spec_to_dict
+from parallax.harness.record.files import write_json
+from parallax.slurm.arrays import SubmissionRecord
+from parallax.slurm.settings import load_settings
 
 PROGRAM = """#!{python}
 import json, sys
@@ -43,7 +43,7 @@ class FakeSlurm:
 
 def a_record(study, name, elements, *, submitted=None, settings=None, job_id="7"):
     """A record on disk; `elements` are run folders of each job."""
-    record = Record(
+    record = SubmissionRecord(
         study_folder=study,
         name=name,
         submitted=time.time() if submitted is None else submitted,

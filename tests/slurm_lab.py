@@ -14,7 +14,7 @@ SWEEP = [
     "framework=standin",
     "hps=sb3",
     "alignment=full",
-    "env.name=envs.scripted:ParallaxScripted-v0",
+    "env.name=parallax.envs.scripted:ParallaxScripted-v0",
     "steps=40",
     "eval_every=20",
     "eval_episodes=2",
@@ -95,7 +95,9 @@ class Lab:
     def folder(self, key):
         """The folder of `<algorithm>-<seed>`, also before there is a run."""
         algorithm, seed = key.split("-")
-        above = self.results / "lab" / "envs.scripted:ParallaxScripted-v0" / algorithm / "sb3"
+        above = (
+            self.results / "lab" / "parallax.envs.scripted:ParallaxScripted-v0" / algorithm / "sb3"
+        )
         return above / "standin" / VARIANT / f"seed={seed}"
 
     def queue(self):

@@ -86,7 +86,9 @@ class Scene:
             file = self.lab.folder(key) / name
             file.write_bytes(file.read_bytes()[:100])
         results = str(self.lab.results)
-        self.shown = self.lab.python("slurm", "resubmit", results, "--dry-run", "--only", "timeout")
+        self.measured_text = self.lab.python(
+            "slurm", "resubmit", results, "--dry-run", "--only", "timeout"
+        )
         self.said = self.lab.python("slurm", "resubmit", results, "--yes")
         wait_until(lambda: not self.lab.queue(), 120)
         self.final = self.lab.runs()

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.contract.adapter import Native, Resumable, Setting
+from parallax.harness.contract.adapter import Checkpointable
+from parallax.harness.contract.translation import NativeConfig, TranslatedSetting
 
 
 class StandinAdapter:
@@ -33,14 +34,17 @@ class StandinAdapter:
     def sources(self, algorithm):
         return {}
 
-    def own_defaults(self, algorithm, defaults, context):
+    def get_library_defaults(self, algorithm, defaults, context):
         return defaults
 
     def translate(self, algorithm, hyperparameters, context):
         settings = dataclasses.asdict(hyperparameters)
-        rows = [Setting(name, value, "aligned", name, value) for name, value in settings.items()]
+        rows = [
+            TranslatedSetting(name, value, "aligned", name, value)
+            for name, value in settings.items()
+        ]
         cadence = hyperparameters.cadence(context.steps)
-        return Native(settings, tuple(rows), context.steps, context.steps, cadence)
+        return NativeConfig(settings, tuple(rows), context.steps, context.steps, cadence)
 
     def train(self, algorithm, native, context, make_env, monitor):
         key = f"{algorithm}-{context.seed}"
@@ -58,7 +62,7 @@ class StandinAdapter:
         )
         env.reset(seed=context.seed)
         while step[0] < context.steps:
-            monitor.boundary()
+            monitor.safe_point()
             if step[0] == context.steps // 2:
                 follow_orders(key, weights)
             weights += 0.1 * rng.normal(size=sizes).astype(np.float32)
@@ -74,7 +78,7 @@ def resumable(step, weights, rng):
         step[0], rng.bit_generator.state = state["step"], state["rng"]
         weights[:] = state["weights"]
 
-    return Resumable(
+    return Checkpointable(
         lambda: {"step": step[0], "weights": weights, "rng": rng.bit_generator.state}, lay_in
     )
 

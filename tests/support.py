@@ -8,17 +8,17 @@ import gymnasium
 import numpy as np
 import pytest
 
-from harness.contract.adapter import load_adapter
-from harness.contract.algorithms import ALGORITHMS
-from harness.contract.fields import SpecError
-from harness.contract.recipes import read_recipe
-from harness.contract.run_spec import DEFAULTS, make_spec
-from harness.record.folder import RunFolder
-from harness.record.lease import Lease
-from harness.record.reading import read_run
-from harness.sweep.folders import initialize
-from harness.train.prepare import prepare
-from harness.train.run import execute
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import read_recipe
+from parallax.harness.contract.run_spec import RUN_DEFAULTS, make_run_spec
+from parallax.harness.record.folder import RunFolder
+from parallax.harness.record.lock import RunLock
+from parallax.harness.record.reading import read_run
+from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.train.prepare import prepare_run
+from parallax.harness.train.run import execute_run
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -76,7 +76,7 @@ def register(folder, groups):
 def spec(framework="sb3", algorithm="ppo", hps=None, hyperparameters=None, **changes):
     hps = hps or framework
     recipe = read_recipe(algorithm, hps)
-    values = DEFAULTS | {
+    values = RUN_DEFAULTS | {
         "study": "test",
         "framework": framework,
         "algorithm": algorithm,
@@ -87,16 +87,16 @@ def spec(framework="sb3", algorithm="ppo", hps=None, hyperparameters=None, **cha
         "eval_every": 300,
         "eval_episodes": 2,
     }
-    return make_spec(values | changes, recipe | (hyperparameters or {}), recipe)
+    return make_run_spec(values | changes, recipe | (hyperparameters or {}), recipe)
 
 
 def run(a_spec, results_dir):
     """Executes a run in this process; returns its folder and the content of run.json."""
-    prepared = prepare(a_spec, load_adapter(a_spec.framework))
+    prepared = prepare_run(a_spec, load_adapter(a_spec.framework))
     folder = a_spec.folder(results_dir)
-    initialize(prepared, folder)
-    with Lease.acquire(folder) as lease:
-        execute(prepared, load_adapter(a_spec.framework), RunFolder(lease))
+    initialize_run(prepared, folder)
+    with RunLock.acquire(folder) as lease:
+        execute_run(prepared, load_adapter(a_spec.framework), RunFolder(lease))
     return folder, read_run(folder).content
 
 

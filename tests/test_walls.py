@@ -15,96 +15,202 @@ TOPS = ("harness", "adapters", "analysis", "envs", "slurm", "hydra_plugins")
 # stands further down may import what stands above it, as far as it is named.
 ROOMS = {
     "envs": set(),
-    "harness.record": set(),
-    "harness.contract": {"envs.tasks", "harness.record.layout"},
-    "harness.replay": {"harness.contract"},
-    "harness.diagnosis": {"harness.contract", "harness.probes.formulas"},
-    "harness.interventions": {"harness.contract"},
-    "harness.train": {
-        *("envs", "harness.contract", "harness.record", "harness.diagnosis"),
-        "harness.interventions",
+    "parallax.harness.record": set(),
+    "parallax.harness.contract": {"parallax.envs.tasks", "parallax.harness.record.layout"},
+    "parallax.harness.replay": {"parallax.harness.contract"},
+    "parallax.harness.diagnosis": {"parallax.harness.contract", "parallax.harness.formulas"},
+    "parallax.harness.interventions": {"parallax.harness.contract"},
+    "parallax.harness.train": {
+        *(
+            "envs",
+            "parallax.harness.contract",
+            "parallax.harness.record",
+            "parallax.harness.diagnosis",
+        ),
+        "parallax.harness.interventions",
     },
-    "harness.sweep": {"harness.contract", "harness.record", "harness.train"},
-    "harness.worker": {"harness.contract", "harness.record", "harness.train"},
-    "harness.forkserver": {"harness.contract", "harness.train", "harness.worker"},
-    "harness.probes": {
-        *("envs.tasks", "harness.contract", "harness.record", "harness.cli.errors"),
-        "harness.interventions",
+    "parallax.harness.sweep": {
+        "parallax.harness.contract",
+        "parallax.harness.record",
+        "parallax.harness.train",
     },
-    "harness.policies": {
-        *("envs", "harness.contract", "harness.record", "harness.train"),
-        *("harness.sweep.process", "harness.cli.trust", "harness.interventions"),
+    "parallax.harness.worker": {
+        "parallax.harness.contract",
+        "parallax.harness.record",
+        "parallax.harness.train",
     },
-    "harness.conformance": {
-        *("envs", "harness.contract", "harness.record"),
-        *("harness.train", "harness.sweep"),  # runs whole runs, as a sweep does
-        "harness.policies",
-        "harness.probes",  # what only targets see
+    "parallax.harness.forkserver": {
+        "parallax.harness.contract",
+        "parallax.harness.train",
+        "parallax.harness.worker",
     },
-    "harness.detection": {
-        *("envs", "harness.contract", "harness.record", "harness.interventions"),
-        *("harness.probes", "harness.conformance"),
+    "parallax.harness.probes": {
+        *(
+            "parallax.envs.tasks",
+            "parallax.harness.contract",
+            "parallax.harness.record",
+            "parallax.harness.contract.fields",
+        ),
+        "parallax.harness.interventions",
     },
-    "harness.cli": {
-        "harness.detection",
-        *("envs.tasks", "harness.contract", "harness.record", "harness.train", "harness.sweep"),
-        *("harness.policies", "harness.diagnosis", "harness.interventions", "harness.probes"),
+    "parallax.harness.policies": {
+        *("envs", "parallax.harness.contract", "parallax.harness.record", "parallax.harness.train"),
+        *(
+            "parallax.harness.sweep.run_process",
+            "parallax.harness.train.trust",
+            "parallax.harness.interventions",
+        ),
     },
-    "harness": {"harness.cli"},
-    "adapters.torch_common": {"harness.contract", "harness.probes", "harness.replay"},
-    "adapters.jax_common": {"harness.contract", "harness.probes"},
-    "adapters.sb3_common": {"harness.contract"},
-    "adapters.sb3": {
-        *("adapters.torch_common", "harness.contract", "harness.probes", "harness.replay"),
-        *("adapters.sb3_common", "envs.tasks"),
+    "parallax.harness.conformance": {
+        *("envs", "parallax.harness.contract", "parallax.harness.record"),
+        *("parallax.harness.train", "parallax.harness.sweep"),  # runs whole runs, as a sweep does
+        "parallax.harness.policies",
+        "parallax.harness.probes",  # what only targets see
     },
-    "adapters.sbx": {
-        *("adapters.torch_common", "adapters.jax_common", "adapters.sb3_common"),
-        *("harness.contract", "harness.probes", "envs.tasks"),
+    "parallax.harness.detection": {
+        *(
+            "envs",
+            "parallax.harness.contract",
+            "parallax.harness.record",
+            "parallax.harness.interventions",
+        ),
+        *("parallax.harness.probes", "parallax.harness.conformance"),
     },
-    "analysis.stats": set(),
-    "analysis.data": {"harness.record"},
-    "analysis.words": {"analysis.data", "analysis.stats"},
-    "analysis.verdicts": {"analysis.data", "analysis.stats", "analysis.words"},
-    "analysis.plan": {
-        *("analysis.data", "analysis.verdicts", "analysis.words"),
-        "harness.record.layout",
+    "parallax.harness.cli": {
+        "parallax.harness.detection",
+        *(
+            "parallax.envs.tasks",
+            "parallax.harness.contract",
+            "parallax.harness.record",
+            "parallax.harness.train",
+            "parallax.harness.sweep",
+        ),
+        *(
+            "parallax.harness.policies",
+            "parallax.harness.diagnosis",
+            "parallax.harness.interventions",
+            "parallax.harness.probes",
+        ),
     },
-    "analysis.tables": {"analysis.data", "analysis.stats", "analysis.words", "analysis.verdicts"},
-    "analysis.figures": {
-        *("analysis.data", "analysis.stats", "analysis.words", "analysis.verdicts"),
-        "harness.record.files",
+    "harness": {"parallax.harness.cli"},
+    "parallax.adapters.torch_common": {
+        "parallax.harness.contract",
+        "parallax.harness.probes",
+        "parallax.harness.replay",
     },
-    "analysis.thesis": {"analysis.data", "analysis.stats", "analysis.words", "analysis.verdicts"},
-    "analysis.report": {
-        *("analysis.data", "analysis.stats", "analysis.words", "analysis.verdicts"),
-        *("analysis.tables", "analysis.figures", "harness.record.run_json"),
+    "parallax.adapters.jax_common": {"parallax.harness.contract", "parallax.harness.probes"},
+    "parallax.adapters.sb3_common": {"parallax.harness.contract"},
+    "parallax.adapters.sb3": {
+        *(
+            "parallax.adapters.torch_common",
+            "parallax.harness.contract",
+            "parallax.harness.probes",
+            "parallax.harness.replay",
+        ),
+        *("parallax.adapters.sb3_common", "parallax.envs.tasks"),
     },
-    "analysis.commands": {"analysis", "harness.record"},
-    "analysis": {"analysis.commands"},
-    "slurm.loopback": {"harness.contract.fields"},
+    "parallax.adapters.sbx": {
+        *(
+            "parallax.adapters.torch_common",
+            "parallax.adapters.jax_common",
+            "parallax.adapters.sb3_common",
+        ),
+        *("parallax.harness.contract", "parallax.harness.probes", "parallax.envs.tasks"),
+    },
+    "parallax.analysis.stats": set(),
+    "parallax.analysis.data": {"parallax.harness.record"},
+    "parallax.analysis.labels": {"parallax.analysis.data", "parallax.analysis.stats"},
+    "parallax.analysis.escaping": {"parallax.harness.record.files"},
+    "parallax.analysis.verdicts": {
+        "parallax.analysis.data",
+        "parallax.analysis.stats",
+        "parallax.analysis.labels",
+    },
+    "parallax.analysis.plan": {
+        *("parallax.analysis.data", "parallax.analysis.verdicts", "parallax.analysis.labels"),
+        "parallax.harness.record.layout",
+    },
+    "parallax.analysis.tables": {
+        *(
+            "parallax.analysis.data",
+            "parallax.analysis.stats",
+            "parallax.analysis.labels",
+            "parallax.analysis.verdicts",
+        ),
+        "parallax.analysis.escaping",
+    },
+    "parallax.analysis.figures": {
+        *(
+            "parallax.analysis.data",
+            "parallax.analysis.stats",
+            "parallax.analysis.labels",
+            "parallax.analysis.verdicts",
+        ),
+        "parallax.harness.record.files",
+    },
+    "parallax.analysis.thesis": {
+        *(
+            "parallax.analysis.data",
+            "parallax.analysis.stats",
+            "parallax.analysis.labels",
+            "parallax.analysis.verdicts",
+        ),
+        "parallax.analysis.escaping",
+    },
+    "parallax.analysis.report": {
+        *(
+            "parallax.analysis.data",
+            "parallax.analysis.stats",
+            "parallax.analysis.labels",
+            "parallax.analysis.verdicts",
+        ),
+        *(
+            "parallax.analysis.tables",
+            "parallax.analysis.figures",
+            "parallax.harness.record.run_json",
+            "parallax.analysis.escaping",
+        ),
+    },
+    "parallax.analysis.commands": {"analysis", "parallax.harness.record"},
+    "analysis": {"parallax.analysis.commands"},
+    "parallax.slurm.loopback": {"parallax.harness.contract.fields"},
     "slurm": {
-        *("harness.contract", "harness.record", "harness.train", "harness.sweep"),
-        *("harness.cli.errors", "harness.cli.trust", "harness.worker", "slurm.loopback"),
+        *(
+            "parallax.harness.contract",
+            "parallax.harness.record",
+            "parallax.harness.train",
+            "parallax.harness.sweep",
+        ),
+        *(
+            "parallax.harness.contract.fields",
+            "parallax.harness.train.trust",
+            "parallax.harness.worker",
+            "parallax.slurm.loopback",
+        ),
     },
-    "hydra_plugins": {"harness.cli", "harness.contract", "harness.sweep", "slurm"},
+    "hydra_plugins": {
+        "parallax.harness.cli",
+        "parallax.harness.contract",
+        "parallax.harness.sweep",
+        "slurm",
+    },
 }
 FRAMEWORKS = {
-    "adapters.sb3": {"stable_baselines3"},
-    "adapters.cleanrl": {"cleanrl"},
-    "adapters.torchrl": {"torchrl", "tensordict"},
-    "adapters.tianshou": {"tianshou"},
-    "adapters.skrl": {"skrl"},
-    "adapters.sbx": {"sbx", "stable_baselines3", "jax", "flax", "optax"},
+    "parallax.adapters.sb3": {"stable_baselines3"},
+    "parallax.adapters.cleanrl": {"cleanrl"},
+    "parallax.adapters.torchrl": {"torchrl", "tensordict"},
+    "parallax.adapters.tianshou": {"tianshou"},
+    "parallax.adapters.skrl": {"skrl"},
+    "parallax.adapters.sbx": {"sbx", "stable_baselines3", "jax", "flax", "optax"},
 }
-ROOMS = dict.fromkeys(FRAMEWORKS, ROOMS["adapters.sb3"]) | ROOMS
+ROOMS = dict.fromkeys(FRAMEWORKS, ROOMS["parallax.adapters.sb3"]) | ROOMS
 FRAMEWORKS |= {
-    "adapters.sb3_common": {"stable_baselines3"},
-    "adapters.jax_common": {"jax", "flax", "optax"},
+    "parallax.adapters.sb3_common": {"stable_baselines3"},
+    "parallax.adapters.jax_common": {"jax", "flax", "optax"},
 }
 PACKAGES = {"torch"}.union(*FRAMEWORKS.values())
 # Learns where agents fail, with a network of its own; only `parallax challenge` loads it.
-LEARNS_ITSELF = "harness.policies.predictor"
+LEARNS_ITSELF = "parallax.harness.policy_tests.failure_predictor"
 
 
 def modules():
@@ -180,11 +286,17 @@ def loaded(code, packages):
 
 def test_looking_for_adapters_imports_no_framework():
     code = (
-        "from harness.contract.adapter import installed_adapters, load_adapter;"
+        "from parallax.harness.contract.adapter import installed_adapters, load_adapter;"
         "[load_adapter(name) for name in installed_adapters()]"
     )
     assert loaded(code, PACKAGES) == []
 
 
 def test_looking_after_studies_on_a_cluster_loads_nothing_that_trains():
-    assert loaded("import slurm.__main__, slurm.status", {"gymnasium", "mujoco", "torch"}) == []
+    assert (
+        loaded(
+            "import parallax.slurm.commands, parallax.slurm.status",
+            {"gymnasium", "mujoco", "torch"},
+        )
+        == []
+    )

@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector import SyncVectorEnv as ModernSyncVectorEnv
 from numpy.typing import NDArray
 
-from harness.contract.adapter import MakeEnv
+from parallax.harness.contract.adapter import MakeEnv
 
 
 class SeedableEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -65,7 +65,7 @@ class GymSyncVectorEnv:
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], list[dict[str, Any]]]:
         """Observations, rewards, dones and infos, one per environment."""
         columns = zip(
-            *(_step(env, action) for env, action in zip(self.envs, actions, strict=True)),
+            *(_step_and_reset(env, action) for env, action in zip(self.envs, actions, strict=True)),
             strict=True,
         )
         observations, rewards, dones, infos = columns
@@ -77,7 +77,7 @@ class GymSyncVectorEnv:
             env.close()
 
 
-def gym_facade(make_env: MakeEnv) -> SimpleNamespace:
+def make_gym_facade(make_env: MakeEnv) -> SimpleNamespace:
     """What stands for the module `gym` in the script."""
     return SimpleNamespace(
         make=lambda env_id: SeedableEnv(make_env()),
@@ -87,7 +87,7 @@ def gym_facade(make_env: MakeEnv) -> SimpleNamespace:
     )
 
 
-def _step(
+def _step_and_reset(
     env: gymnasium.Env[Any, Any], action: Any
 ) -> tuple[NDArray[Any], float, bool, dict[str, Any]]:
     observation, reward, terminated, truncated, info = env.step(action)
@@ -111,13 +111,13 @@ class GymnasiumSyncVectorEnv(ModernSyncVectorEnv):
         """Steps all environments."""
         *result, infos = super().step(actions)
         if "final_info" in infos:
-            infos["final_info"] = _as_list(infos["final_info"], infos["_final_info"])
+            infos["final_info"] = _list_final_infos(infos["final_info"], infos["_final_info"])
             infos["final_observation"] = infos["final_obs"]
         observations, rewards, terminated, truncated = result
         return observations, rewards, terminated, truncated, infos
 
 
-def gymnasium_facade(make_env: MakeEnv) -> SimpleNamespace:
+def make_gymnasium_facade(make_env: MakeEnv) -> SimpleNamespace:
     """What stands for the module `gymnasium` in the script.
 
     The four feedback-altering wrappers are identities: where they are wanted, `make_env`
@@ -125,22 +125,22 @@ def gymnasium_facade(make_env: MakeEnv) -> SimpleNamespace:
     """
     wrappers = gymnasium.wrappers
     return SimpleNamespace(
-        make=lambda env_id: _in_single_precision(make_env()),
+        make=lambda env_id: _cast_to_float32(make_env()),
         spaces=gymnasium.spaces,
         vector=SimpleNamespace(SyncVectorEnv=GymnasiumSyncVectorEnv),
         wrappers=SimpleNamespace(
             FlattenObservation=wrappers.FlattenObservation,
             RecordEpisodeStatistics=wrappers.RecordEpisodeStatistics,
             ClipAction=wrappers.ClipAction,
-            NormalizeObservation=_identity,
-            TransformObservation=_identity,
-            NormalizeReward=_identity,
-            TransformReward=_identity,
+            NormalizeObservation=_return_unchanged,
+            TransformObservation=_return_unchanged,
+            NormalizeReward=_return_unchanged,
+            TransformReward=_return_unchanged,
         ),
     )
 
 
-def _in_single_precision(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+def _cast_to_float32(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     """Observations as float32 where DQN's script meets others, which it cannot learn from."""
     space = env.observation_space
     discrete = isinstance(env.action_space, gymnasium.spaces.Discrete)
@@ -153,11 +153,13 @@ def _in_single_precision(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any
     )
 
 
-def _identity(env: gymnasium.Env[Any, Any], *args: Any, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+def _return_unchanged(
+    env: gymnasium.Env[Any, Any], *args: Any, **kwargs: Any
+) -> gymnasium.Env[Any, Any]:
     return env
 
 
-def _as_list(final: dict[str, Any], done: Any) -> list[dict[str, Any] | None]:
+def _list_final_infos(final: dict[str, Any], done: Any) -> list[dict[str, Any] | None]:
     """One info per environment that ended, None for the others."""
     episode = final["episode"]
     return [

@@ -6,10 +6,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.cleanrl import train
-from adapters.torch_common.recording import Recorder, Slot, linears
-from harness.contract.adapter import Context, Native
-from harness.probes.contract import Record, Script, Watch
+from parallax.adapters.cleanrl import train
+from parallax.adapters.torch_common.recording import (
+    TensorLocation,
+    TorchRecorder,
+    locate_linear_layers,
+)
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.probing.protocol import ProbeMonitor, ProbeRecord, ProbeScript
+from parallax.harness.contract.translation import NativeConfig
 
 _CRITICS = {f"critic{i}{suffix}": f"qf{i}{suffix}" for i in (1, 2) for suffix in ("", "_target")}
 NETWORKS = {
@@ -26,38 +31,52 @@ NETWORKS = {
 """Per algorithm: canonical networks to the script's global names."""
 
 
-def probe(algorithm: str, native: Native, context: Context, script: Script, watch: Watch) -> Record:
+def probe_training(
+    algorithm: str,
+    native: NativeConfig,
+    context: RunContext,
+    script: ProbeScript,
+    watch: ProbeMonitor,
+) -> ProbeRecord:
     """Runs the script while a recorder watches."""
     names: dict[str, Any] = {}
 
-    def locate() -> dict[str, Slot]:
+    def locate() -> dict[str, TensorLocation]:
         # The script keeps the temperature a second time, as a number.
         if "temperature.log" in script.weights:
             names["alpha"] = float(np.exp(script.weights["temperature.log"][0]))
-        return slots(algorithm, names)
+        return locate_tensors(algorithm, names)
 
-    recorder = Recorder(
-        script, watch, locate, lambda: stored(algorithm, names), early=algorithm == "ppo"
+    recorder = TorchRecorder(
+        script,
+        watch,
+        locate,
+        lambda: read_stored_data(algorithm, names),
+        read_before_update=algorithm == "ppo",
     )
-    with recorder.watching():
+    with recorder.record_training():
         train.train_with_names(algorithm, native, context, script.world.make_env, watch, names)
     return recorder.record({"tau": float(getattr(names["args"], "tau", np.nan))})
 
 
-def slots(algorithm: str, names: Mapping[str, Any]) -> dict[str, Slot]:
+def locate_tensors(algorithm: str, names: Mapping[str, Any]) -> dict[str, TensorLocation]:
     """Canonical names to the script's tensors."""
     if algorithm == "ppo":
         agent = names["agent"]
-        found = {"policy.log_std": Slot(agent.actor_logstd, 0)}
+        found = {"policy.log_std": TensorLocation(agent.actor_logstd, 0)}
         for network, module in (("policy", agent.actor_mean), ("value", agent.critic)):
-            found |= linears(network, {"0": module[0], "1": module[2], "out": module[4]})
+            found |= locate_linear_layers(
+                network, {"0": module[0], "1": module[2], "out": module[4]}
+            )
         return found
     found = {}
     for network, name in NETWORKS[algorithm].items():
         module = names[name]
         if algorithm == "dqn":
             sequence = module.network
-            found |= linears(network, {"0": sequence[0], "1": sequence[2], "out": sequence[4]})
+            found |= locate_linear_layers(
+                network, {"0": sequence[0], "1": sequence[2], "out": sequence[4]}
+            )
             continue
         layers = {"0": module.fc1, "1": module.fc2}
         if network.startswith("critic"):
@@ -66,13 +85,13 @@ def slots(algorithm: str, names: Mapping[str, Any]) -> dict[str, Slot]:
             layers["out"] = module.fc_mu
         else:
             layers |= {"mean": module.fc_mean, "std": module.fc_logstd}
-        found |= linears(network, layers)
+        found |= locate_linear_layers(network, layers)
     if algorithm == "sac":
-        found["temperature.log"] = Slot(names["log_alpha"])
+        found["temperature.log"] = TensorLocation(names["log_alpha"])
     return found
 
 
-def stored(algorithm: str, names: Mapping[str, Any]) -> Mapping[str, NDArray[Any]]:
+def read_stored_data(algorithm: str, names: Mapping[str, Any]) -> Mapping[str, NDArray[Any]]:
     """The rollout, or the filled part of the replay buffer."""
     if algorithm == "ppo":
         rows = names["rewards"].numel()

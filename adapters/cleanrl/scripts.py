@@ -10,23 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from adapters.cleanrl.translate import SETTINGS
-from harness.contract.algorithms import ALGORITHMS
-from harness.contract.fields import SpecError
-from harness.contract.parts import has_part, load_part
+from parallax.adapters.cleanrl.settings import ALGORITHMS
+from parallax.harness.contract.fields import SpecError
 
-INSTALL = "pip install --no-deps --ignore-requires-python cleanrl==1.2.0"
+INSTALL_COMMAND = "pip install --no-deps --ignore-requires-python cleanrl==1.2.0"
 
 
-def has_script(algorithm: str) -> bool:
-    """Whether there is a script for an algorithm."""
-    return has_part(SETTINGS, algorithm)
-
-
-def script(algorithm: str) -> tuple[str, str]:
+def get_script_file(algorithm: str) -> tuple[str, str]:
     """Name of an algorithm's script in cleanrl 1.2.0, and the hash of its bytes."""
-    name, sha256 = load_part(SETTINGS, algorithm).SCRIPT
-    return name, sha256
+    return ALGORITHMS[algorithm].script
 
 
 def check_installed() -> None:
@@ -35,7 +27,7 @@ def check_installed() -> None:
     Raises:
         SpecError: A script is missing or is not the one that was tested.
     """
-    for algorithm in filter(has_script, ALGORITHMS):
+    for algorithm in ALGORITHMS:
         read_script(algorithm)
 
 
@@ -45,27 +37,27 @@ def read_script(algorithm: str) -> tuple[Path, str]:
     Raises:
         SpecError: The wheel is missing, or the script is not the one that was tested.
     """
-    name, expected = script(algorithm)
-    path = _package_folder() / name
+    name, expected = get_script_file(algorithm)
+    path = _find_package_folder() / name
     if not path.is_file():
-        raise SpecError(f"framework=cleanrl needs its script {name}. Run: {INSTALL}")
+        raise SpecError(f"framework=cleanrl needs its script {name}. Run: {INSTALL_COMMAND}")
     content = path.read_bytes()
     actual = hashlib.sha256(content).hexdigest()
     if actual != expected:
         raise SpecError(
             f"framework=cleanrl: {name} is not the script of cleanrl 1.2.0 "
-            f"(sha256 {actual[:12]}..., expected {expected[:12]}...). Run: {INSTALL}"
+            f"(sha256 {actual[:12]}..., expected {expected[:12]}...). Run: {INSTALL_COMMAND}"
         )
     return path, content.decode()
 
 
-def _package_folder() -> Path:
+def _find_package_folder() -> Path:
     # The package has no __init__.py and must not be imported: its scripts pull in old packages.
     try:
         distribution = importlib.metadata.distribution("cleanrl")
     except importlib.metadata.PackageNotFoundError:
         raise SpecError(
-            f"framework=cleanrl needs the wheel cleanrl 1.2.0. Run: {INSTALL}"
+            f"framework=cleanrl needs the wheel cleanrl 1.2.0. Run: {INSTALL_COMMAND}"
         ) from None
     return Path(str(distribution.locate_file("cleanrl")))
 
@@ -75,7 +67,7 @@ class _EmptyCommandLine(argparse.ArgumentParser):
         return super().parse_args([])
 
 
-def upstream_defaults(algorithm: str) -> Mapping[str, Any]:
+def read_upstream_defaults(algorithm: str) -> Mapping[str, Any]:
     """Runs the script's own `parse_args`; names are those of its options, without dashes before."""
     path, source = read_script(algorithm)
     functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]

@@ -1,24 +1,127 @@
 """Trains by running CleanRL's script, and reads its networks."""
 
 import contextlib
-from collections.abc import Mapping
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from adapters.cleanrl import bridge
-from adapters.cleanrl.replay import buffers
-from adapters.cleanrl.seam import Seam
-from adapters.cleanrl.translate import BUFFER, SETTINGS, script_arguments
-from adapters.torch_common.parameters import copies, loadable
-from harness.contract.adapter import Context, MakeEnv, Monitor, Native, Policy, Weights
-from harness.contract.parts import load_part
+from parallax.adapters.cleanrl import script_runner
+from parallax.adapters.cleanrl.script_runner import CheckpointHook
+from parallax.adapters.cleanrl.settings import (
+    ALGORITHMS,
+    BUFFER_SETTING,
+    make_script_arguments,
+)
+from parallax.adapters.torch_common.prioritized_buffer import (
+    ErrorFunction,
+    PrioritizedReplayMixin,
+    ReplaySamples,
+    record_replay_cost,
+)
+from parallax.adapters.torch_common.state import make_policy_io, weights_from_parameters
+from parallax.harness.contract.adapter import MakeEnv, Monitor, Policy, RunContext, Weights
+from parallax.harness.contract.translation import NativeConfig
+
+BUFFER_MODULE = "stable_baselines3.common.buffers"
+"""Where the scripts import their buffer from."""
+
+
+@contextlib.contextmanager
+def replace_replay_buffer(
+    algorithm: str, replay_settings: Mapping[str, Any], names: Mapping[str, Any], monitor: Monitor
+) -> Iterator[dict[str, Any]]:
+    """What stands for the module of buffers in the script, by the module's name.
+
+    Args:
+        algorithm: Name of the algorithm.
+        replay_settings: As for `parallax.harness.replay.replayer.make_replay_sampler`.
+        names: The script's global names, networks included.
+        monitor: Told of how well priorities are predicted and what replaying costs.
+    """
+    upstream: Any = importlib.import_module(BUFFER_MODULE)
+    made = type("StrategicBuffer", (PrioritizedReplayMixin, upstream.ReplayBuffer), {})
+    with contextlib.ExitStack() as stack:
+
+        def make(*arguments: Any, **settings: Any) -> Any:
+            buffer: Any = made(*arguments, told=replay_settings, **settings)
+            buffer.set_error_function(make_error_function(algorithm, names))
+            stack.enter_context(record_replay_cost(buffer.replayer, monitor))
+            return buffer
+
+        yield {BUFFER_MODULE: SimpleNamespace(ReplayBuffer=make)}
+
+
+def make_error_function(algorithm: str, names: Mapping[str, Any]) -> ErrorFunction:
+    """Differences of all critics and their target, as the script's update defines it.
+
+    Args:
+        algorithm: `dqn`, `ddpg`, `td3` or `sac`.
+        names: The script's global names; networks are asked as they are at each call.
+    """
+    values: Callable[[SimpleNamespace, ReplaySamples], torch.Tensor] = _NEXT_VALUES[algorithm]
+
+    def errors(batch: ReplaySamples) -> torch.Tensor:
+        script = SimpleNamespace(**names)
+        rewards, going_on = batch.rewards.flatten(), 1 - batch.dones.flatten()
+        target = rewards + going_on * script.args.gamma * values(script, batch).view(-1)
+        if algorithm == "dqn":
+            currents = [script.q_network(batch.observations).gather(1, batch.actions.long())]
+        else:
+            critics = [names[name] for name in ("qf1", "qf2") if name in names]
+            currents = [critic(batch.observations, batch.actions) for critic in critics]
+        return torch.stack([current.view(-1) - target for current in currents])
+
+    return errors
+
+
+def _compute_next_values_dqn(script: SimpleNamespace, batch: ReplaySamples) -> torch.Tensor:
+    best: torch.Tensor = script.target_network(batch.next_observations).amax(1)
+    return best
+
+
+def _compute_next_values_ddpg(script: SimpleNamespace, batch: ReplaySamples) -> torch.Tensor:
+    actions = script.target_actor(batch.next_observations)
+    values: torch.Tensor = script.qf1_target(batch.next_observations, actions)
+    return values
+
+
+def _compute_next_values_td3(script: SimpleNamespace, batch: ReplaySamples) -> torch.Tensor:
+    limit, space = script.args.noise_clip, script.envs.single_action_space
+    noise = (torch.randn_like(batch.actions) * script.args.policy_noise).clamp(-limit, limit)
+    noise = noise * script.target_actor.action_scale
+    actions = script.target_actor(batch.next_observations) + noise
+    return _compute_min_q(script, batch, actions.clamp(space.low[0], space.high[0]))
+
+
+def _compute_next_values_sac(script: SimpleNamespace, batch: ReplaySamples) -> torch.Tensor:
+    actions, density, _ = script.actor.get_action(batch.next_observations)
+    values: torch.Tensor = _compute_min_q(script, batch, actions) - script.alpha * density
+    return values
+
+
+def _compute_min_q(
+    script: SimpleNamespace, batch: ReplaySamples, actions: torch.Tensor
+) -> torch.Tensor:
+    targets = (script.qf1_target, script.qf2_target)
+    values = [target(batch.next_observations, actions) for target in targets]
+    return torch.cat(values, 1).amin(1, keepdim=True)
+
+
+_NEXT_VALUES = {
+    "dqn": _compute_next_values_dqn,
+    "ddpg": _compute_next_values_ddpg,
+    "td3": _compute_next_values_td3,
+    "sac": _compute_next_values_sac,
+}
 
 
 def train(
-    algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
+    algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor
 ) -> None:
     """Trains to the end."""
     train_with_names(algorithm, native, context, make_env, monitor, {})
@@ -26,23 +129,25 @@ def train(
 
 def train_with_names(
     algorithm: str,
-    native: Native,
-    context: Context,
+    native: NativeConfig,
+    context: RunContext,
     make_env: MakeEnv,
     monitor: Monitor,
     names: dict[str, Any],
 ) -> None:
     """Trains to the end, with the script's global names in `names`, where others can see them."""
-    policy, made = greedy_policy(algorithm, context, names), list[Any]()
-    seam = Seam(names, monitor.boundary, lambda: [monitor, *made])
+    policy, made = make_greedy_policy(algorithm, context, names), list[Any]()
+    seam = CheckpointHook(names, monitor.safe_point, lambda: [monitor, *made])
     monitor.attach(
         policy,
-        lambda: weights(algorithm, names),
-        loadable(
-            lambda: parameters(algorithm, names),
-            lambda: {network: names[network].state_dict() for network in networks(algorithm)},
+        lambda: copy_weights(algorithm, names),
+        make_policy_io(
+            lambda: get_parameters(algorithm, names),
+            lambda: {
+                network: names[network].state_dict() for network in get_network_names(algorithm)
+            },
         ),
-        seam.resumable(),
+        seam.make_checkpointable(),
     )
 
     def make() -> Any:
@@ -50,21 +155,23 @@ def train_with_names(
         return made[-1]
 
     with contextlib.ExitStack() as stack:
-        strategic = native.settings.get(BUFFER)
+        strategic = native.settings.get(BUFFER_SETTING)
         instead: dict[str, Any] = {}
         if strategic:
             told = strategic["StrategicBuffer"]
-            instead = stack.enter_context(buffers(algorithm, told, names, monitor))
-        arguments = script_arguments(native)
-        bridge.run(bridge.load(algorithm), arguments, make, monitor, names, seam, instead)
+            instead = stack.enter_context(replace_replay_buffer(algorithm, told, names, monitor))
+        arguments = make_script_arguments(native)
+        script_runner.run_script(
+            script_runner.load_script(algorithm), arguments, make, monitor, names, seam, instead
+        )
 
 
-def greedy_policy(algorithm: str, context: Context, names: Mapping[str, Any]) -> Policy:
+def make_greedy_policy(algorithm: str, context: RunContext, names: Mapping[str, Any]) -> Policy:
     """The script's policy without noise.
 
     The networks are looked up at each call, so the policy follows the training.
     """
-    act = load_part(SETTINGS, algorithm).greedy
+    act = ALGORITHMS[algorithm].predict_actions
 
     def policy(observations: NDArray[np.float32]) -> NDArray[Any]:
         with torch.no_grad():
@@ -75,22 +182,21 @@ def greedy_policy(algorithm: str, context: Context, names: Mapping[str, Any]) ->
     return policy
 
 
-def networks(algorithm: str) -> tuple[str, ...]:
+def get_network_names(algorithm: str) -> tuple[str, ...]:
     """Names of the script's networks."""
-    names: tuple[str, ...] = load_part(SETTINGS, algorithm).NETWORKS
-    return names
+    return ALGORITHMS[algorithm].networks
 
 
-def weights(algorithm: str, names: Mapping[str, Any]) -> Weights:
+def copy_weights(algorithm: str, names: Mapping[str, Any]) -> Weights:
     """Copies of all parameters of the script's networks, and of a temperature that it learns."""
-    return copies(parameters(algorithm, names))
+    return weights_from_parameters(get_parameters(algorithm, names))
 
 
-def parameters(algorithm: str, names: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+def get_parameters(algorithm: str, names: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """The same as the tensors that the script computes with."""
     tensors: dict[str, torch.Tensor] = {
         f"{network}.{name}": value
-        for network in networks(algorithm)
+        for network in get_network_names(algorithm)
         for name, value in names[network].state_dict().items()
     }
     if "log_alpha" in names:

@@ -1,31 +1,36 @@
 """Parameters of flax's train states as arrays by name, and arrays laid into them."""
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
+from flax.core import FrozenDict
 from flax.training.train_state import TrainState
 
-from adapters.jax_common.lineage import newest
-from harness.contract.adapter import Weights
-from harness.contract.fields import SpecError
+from parallax.adapters.jax_common.eager_execution import get_newest_state
+from parallax.harness.contract.adapter import Weights
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.state_codec import ObjectCodec, make_stateless_codec
 
-States = Mapping[str, TrainState]
+TrainStates = Mapping[str, TrainState]
 """The train states of a model by what they train, such as `policy`."""
 
 
-def copies(states: States) -> Weights:
+def weights_from_states(states: TrainStates) -> Weights:
     """What the parameters are now, as arrays of their own; those of targets are named so.
 
     While an update is computed operation by operation, as for watchers, its parameters count
     before upstream's own object has them.
     """
-    return {name: np.array(leaf) for name, leaf in leaves(states).items()}
+    return {name: np.array(leaf) for name, leaf in get_parameter_arrays(states).items()}
 
 
-def lay_in(states: States, weights: Weights) -> dict[str, TrainState]:
+def replace_weights(states: TrainStates, weights: Weights) -> dict[str, TrainState]:
     """The same states with the arrays as parameters.
 
     Args:
@@ -35,7 +40,7 @@ def lay_in(states: States, weights: Weights) -> dict[str, TrainState]:
     Raises:
         SpecError: Names or shapes are others.
     """
-    known = leaves(states)
+    known = get_parameter_arrays(states)
     lacking = sorted(known.keys() - weights.keys())
     surplus = sorted(weights.keys() - known.keys())
     if lacking or surplus:
@@ -50,10 +55,10 @@ def lay_in(states: States, weights: Weights) -> dict[str, TrainState]:
                 f"the weights are of another network: {name} has shape {weights[name].shape} "
                 f"where {tuple(leaf.shape)} is needed"
             )
-    return {label: _filled(label, state, weights) for label, state in states.items()}
+    return {label: _replace_state_weights(label, state, weights) for label, state in states.items()}
 
 
-def trees(state: TrainState) -> dict[str, Any]:
+def get_parameter_trees(state: TrainState) -> dict[str, Any]:
     """What a train state holds of numbers that are learned: a suffix of its name to a tree."""
     found = {"": state.params}
     if hasattr(state, "target_params"):
@@ -61,30 +66,63 @@ def trees(state: TrainState) -> dict[str, Any]:
     return found
 
 
-def path_name(path: tuple[Any, ...]) -> str:
+def format_path(path: tuple[Any, ...]) -> str:
     """The place of a leaf as text, without flax's outermost `params`."""
     keys = [str(getattr(key, "key", getattr(key, "idx", key))) for key in path]
     return ".".join(keys[1:] if keys[:1] == ["params"] else keys)
 
 
-def leaves(states: States) -> dict[str, Any]:
+def get_parameter_arrays(states: TrainStates) -> dict[str, Any]:
     """JAX's arrays that the parameters are now, by the names that `copies` has."""
     return {
-        f"{label}{suffix}.{path_name(path)}": leaf
+        f"{label}{suffix}.{format_path(path)}": leaf
         for label, state in states.items()
-        for suffix, tree in trees(newest(state)).items()
+        for suffix, tree in get_parameter_trees(get_newest_state(state)).items()
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
     }
 
 
-def _filled(label: str, state: TrainState, weights: Weights) -> TrainState:
+def _replace_state_weights(label: str, state: TrainState, weights: Weights) -> TrainState:
     changes = {
         "target_params" if suffix else "params": jax.tree_util.tree_map_with_path(
             lambda path, leaf, name=f"{label}{suffix}": jnp.asarray(
-                weights[f"{name}.{path_name(path)}"], leaf.dtype
+                weights[f"{name}.{format_path(path)}"], leaf.dtype
             ),
             tree,
         )
-        for suffix, tree in trees(state).items()
+        for suffix, tree in get_parameter_trees(state).items()
     }
     return state.replace(**changes)
+
+
+JAX_CODECS = (
+    ObjectCodec(
+        jax.Array,
+        lambda array, read: np.array(array),
+        lambda live, state, write: jnp.asarray(state),  # arrays of JAX's never change
+    ),
+    *(
+        make_stateless_codec(kind)
+        for kind in (nn.Module, type(jax.jit(abs)), jax.custom_jvp, jax.custom_vjp)
+    ),
+)
+"""How what JAX makes is told; keys of random numbers are arrays."""
+
+TYPES: tuple[type[Any], ...] = (
+    *(TrainState, FrozenDict, optax.EmptyState, optax.ScaleByAdamState),
+    *(optax.ScaleByScheduleState, optax.InjectStatefulHyperparamsState),
+)
+"""Types of flax's and optax's of which objects may be made from a checkpoint."""
+
+_XLA_FLAGS = ("--xla_cpu_multi_thread_eigen=false", "intra_op_parallelism_threads=1")
+"""Of XLA; read from the environment when it computes for the first time."""
+
+
+def configure_jax() -> None:
+    """To be called before anything is computed with JAX; flags of the user's own are kept."""
+    given = os.environ.get("XLA_FLAGS", "")
+    own = [flag for flag in _XLA_FLAGS if flag.partition("=")[0] not in given]
+    os.environ["XLA_FLAGS"] = " ".join([*given.split(), *own])
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")

@@ -1,4 +1,4 @@
-"""Recording a training in flax and optax, as `adapters.torch_common.recording` does in torch.
+"""Recording a training in flax and optax, as `parallax.adapters.torch_common.recording` does in torch.
 
 Nothing of a framework is named here. Updates are computed operation by operation: what upstream's
 own functions make of the numbers is the same, but for the rounding of what a compiler fuses.
@@ -12,49 +12,54 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.jax_common import lineage
-from adapters.jax_common import watch as jax_watch
-from adapters.jax_common.parameters import States, copies, leaves
-from adapters.jax_common.randomness import dictated as drawn
-from adapters.jax_common.watch import Layer
-from harness.contract.adapter import Weights
-from harness.contract.events import Forward
-from harness.contract.fields import SpecError
-from harness.probes import recording
-from harness.probes.contract import Parameters, Script, Watch
-from harness.probes.results import Array
-from harness.probes.world import dictated
+from parallax.adapters.jax_common import eager_execution
+from parallax.adapters.jax_common import watch as jax_watch
+from parallax.adapters.jax_common.parameters import (
+    TrainStates,
+    get_parameter_arrays,
+    weights_from_states,
+)
+from parallax.adapters.jax_common.scripted_rng import script_jax_rng as drawn
+from parallax.adapters.jax_common.watch import FlaxLayer
+from parallax.harness.contract.adapter import Array, Weights
+from parallax.harness.contract.events import LayerForward
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.probing import recorder
+from parallax.harness.contract.probing.protocol import Parameters, ProbeMonitor, ProbeScript
+from parallax.harness.contract.probing.scripted_rng import script_numpy_rng
 
 
 @dataclasses.dataclass(frozen=True)
-class Slot:
+class ArrayLocation:
     """Where one canonical array lives.
 
     Attributes:
-        name: Of the framework's array, as `adapters.jax_common.parameters.copies` has it.
+        name: Of the framework's array, as `parallax.adapters.jax_common.parameters.weights_from_states` has it.
         index: Which part of it.
         turned: Whether rows are inputs, as in flax's kernels.
     """
 
     name: str
     index: Any = ...
-    turned: bool = False
+    transposed: bool = False
 
     def read(self, whole: NDArray[Any]) -> Array:
         """The canonical array, where `whole` is the framework's, or its gradient."""
         array = np.atleast_1d(np.array(whole[self.index], dtype=float))
-        return np.ascontiguousarray(array.T) if self.turned else array
+        return np.ascontiguousarray(array.T) if self.transposed else array
 
     def write(self, array: Array, whole: NDArray[Any]) -> None:
         """Lays the canonical array into the framework's."""
-        turned = array.T if self.turned else array
+        turned = array.T if self.transposed else array
         whole[self.index] = turned.reshape(whole[self.index].shape)
 
 
-Slots = Mapping[str, Slot]
+ArrayLocations = Mapping[str, ArrayLocation]
 
 
-def linears(network: str, layers: Mapping[str, str], index: Any = ...) -> dict[str, Slot]:
+def locate_linear_layers(
+    network: str, layers: Mapping[str, str], index: Any = ...
+) -> dict[str, ArrayLocation]:
     """Slots of layers that have a kernel and a bias.
 
     Args:
@@ -64,13 +69,13 @@ def linears(network: str, layers: Mapping[str, str], index: Any = ...) -> dict[s
     """
     kinds = {"weight": ("kernel", True), "bias": ("bias", False)}
     return {
-        f"{network}.{ours}.{kind}": Slot(f"{theirs}.{name}", index, turned)
+        f"{network}.{ours}.{kind}": ArrayLocation(f"{theirs}.{name}", index, turned)
         for ours, theirs in layers.items()
         for kind, (name, turned) in kinds.items()
     }
 
 
-class Arrays:
+class FlaxNetworks:
     """Networks in flax; what has not changed is read as the same array as before.
 
     Args of the constructor:
@@ -80,7 +85,10 @@ class Arrays:
     """
 
     def __init__(
-        self, slots: Slots, states: Callable[[], States], restore: Callable[[Weights], None]
+        self,
+        slots: ArrayLocations,
+        states: Callable[[], TrainStates],
+        restore: Callable[[Weights], None],
     ) -> None:
         self._slots, self._states, self._restore = slots, states, restore
         self._last: dict[str, tuple[Any, Array]] = {}
@@ -92,27 +100,29 @@ class Arrays:
 
     def read(self, names: Iterable[str] | None = None) -> dict[str, Array]:
         """Canonical arrays, of all slots unless some are named; they cannot be written to."""
-        now = leaves(self._states())
+        now = get_parameter_arrays(self._states())
         return {n: self._read(n, now) for n in (self._slots if names is None else names)}
 
     def write(self, weights: Parameters) -> None:
         """Gives upstream's object these."""
         if not weights:
             return
-        whole = dict(copies(self._states()))
+        whole = dict(weights_from_states(self._states()))
         for name, array in weights.items():
             self._slots[name].write(array, whole[self._slots[name].name])
         self._restore(whole)
 
     def place(self, name: str) -> int:
         """Which parameter the array is a part of."""
-        return lineage.place(leaves(self._states())[self._slots[name].name])
+        return eager_execution.get_parameter_id(
+            get_parameter_arrays(self._states())[self._slots[name].name]
+        )
 
     def part(self, name: str, whole: NDArray[Any]) -> Array:
         """The canonical array, where `whole` is the framework's, or its gradient."""
         return self._slots[name].read(whole)
 
-    def in_order(self, pairs: Array) -> Array:
+    def order_columns(self, pairs: Array) -> Array:
         """As they are: observations come first."""
         return pairs
 
@@ -126,7 +136,7 @@ class Arrays:
         return array
 
 
-class Recorder(recording.Recorder):
+class JaxRecorder(recorder.TrainingRecorder):
     """Records one training.
 
     Args of the constructor:
@@ -143,35 +153,35 @@ class Recorder(recording.Recorder):
 
     def __init__(
         self,
-        script: Script,
-        watch: Watch,
-        locate: Callable[[], Arrays | None],
-        stored: recording.Stored,
-        early: bool = False,
+        script: ProbeScript,
+        watch: ProbeMonitor,
+        locate: Callable[[], FlaxNetworks | None],
+        stored: recorder.ReadStored,
+        read_before_update: bool = False,
     ) -> None:
         if script.double:
             raise SpecError("trainings in float64 are there for frameworks on PyTorch alone")
-        super().__init__(script, watch, stored, early)
+        super().__init__(script, watch, stored, read_before_update)
         self._locate = locate
 
     @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
+    def record_training(self) -> Iterator[None]:
         """Dictates and records within; leaves nothing behind."""
         world = self._script.world
         self._subscribe(None)
-        with jax_watch.watching(self._events), dictated(world), drawn(world):
+        with jax_watch.watch_training(self._events), script_numpy_rng(world), drawn(world):
             yield
 
-    def _located(self) -> Arrays | None:
+    def _find_networks(self) -> FlaxNetworks | None:
         return self._locate()
 
-    def _start(self) -> None:
+    def _start_scripted_rng(self) -> None:
         """The world says itself that it has begun."""
 
-    def _width(self, event: Forward) -> int:
+    def _get_input_size(self, event: LayerForward) -> int:
         layer = event.layer
-        known = isinstance(layer, Layer) and layer.differentiated and layer.weight is not None
+        known = isinstance(layer, FlaxLayer) and layer.differentiated and layer.weight is not None
         return layer.weight.shape[1] if known and event.inputs else 0
 
-    def _shown(self, event: Forward) -> Array:
+    def _read_layer_input(self, event: LayerForward) -> Array:
         return np.array(event.inputs[0], dtype=float)

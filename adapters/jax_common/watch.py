@@ -1,12 +1,13 @@
 """Tells of what flax and optax do in a training, wherever it is computed operation by operation.
 
 That is all of a training that is watched from its beginning, and calls that are computed again
-beside a compiled one: `adapters.jax_common.compiled`. Nothing of a framework is named here.
+beside a compiled one: `parallax.adapters.jax_common.eager_execution`. Nothing of a framework is named here.
 """
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -15,21 +16,97 @@ import numpy as np
 from flax.training.train_state import TrainState
 from numpy.typing import NDArray
 
-from adapters.jax_common import lineage
-from adapters.jax_common.compiled import watched_with
-from adapters.jax_common.optimizers import clipped, name_and_settings
-from harness.contract.events import (
-    Backward,
-    Events,
-    Forward,
-    Group,
-    OptimizerStep,
-    OptimizerStepped,
-    Parameter,
+from parallax.adapters.jax_common import eager_execution
+from parallax.adapters.jax_common.eager_execution import add_watcher
+from parallax.harness.contract.events import (
+    AfterOptimizerStep,
+    BeforeOptimizerStep,
+    LayerForward,
+    LossBackward,
+    ParameterGroup,
+    TrainedParameter,
+    TrainingEvents,
 )
 
+_SETTING_NAMES = {"step_size": "lr", "eps": "eps", "b1": "beta1", "b2": "beta2"}
+_INJECTED_NAMES = {"learning_rate": "lr", "eps": "eps", "b1": "beta1", "b2": "beta2"}
+_OPTIMIZER_NAMES = {"scale_by_adam": "Adam", "scale_by_rms": "RMSProp", "trace": "SGD"}
 
-class Layer(NamedTuple):
+
+def read_optimizer_settings(tx: Any, opt_state: Any) -> tuple[str, dict[str, float]]:
+    """An optimiser's name, and its `lr`, `eps`, `beta1` and `beta2` as far as it has them.
+
+    Numbers that can be changed during training stand in the optimiser's state
+    (`optax.inject_hyperparams`), all others in what its functions were made with.
+
+    Args:
+        tx: The gradient transformation.
+        opt_state: Its state.
+    """
+    fixed, names = {}, []
+    for maker, numbers in _find_closures(tx.update):
+        names += [_OPTIMIZER_NAMES[maker]] if maker in _OPTIMIZER_NAMES else []
+        for own, value in numbers.items():
+            if own in _SETTING_NAMES and isinstance(value, int | float):
+                fixed[_SETTING_NAMES[own]] = (
+                    abs(float(value)) if own == "step_size" else float(value)
+                )
+    for told in _find_injected_settings(opt_state):
+        fixed |= {
+            _INJECTED_NAMES[own]: float(value)
+            for own, value in told.items()
+            if own in _INJECTED_NAMES
+        }
+        names = names or ["Adam"] * ("b1" in told)
+    return (names[0] if names else "optax"), fixed
+
+
+def clip_gradients(tx: Any, opt_state: Any, gradients: Any, parameters: Any) -> Any:
+    """Gradients as the optimiser proper finds them: what clips them in a chain comes before it.
+
+    Args:
+        tx: The gradient transformation.
+        opt_state: Its state.
+        gradients: As they were differentiated.
+        parameters: What they are gradients of.
+    """
+    numbers = next((cells for _, cells in _find_closures(tx.update, 1)), {})
+    parts = numbers.get("update_fns", ())
+    for update, state in zip(itertools.takewhile(_is_clipping, parts), opt_state, strict=False):
+        gradients, _ = update(gradients, state, parameters)
+    return gradients
+
+
+def _is_clipping(update: Any) -> bool:
+    return any(
+        maker.startswith(("clip", "adaptive_grad_clip")) for maker, _ in _find_closures(update)
+    )
+
+
+def _find_closures(function: Any, depth: int = 6) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    # The functions that an update consists of: who made each, and with which numbers.
+    code = getattr(function, "__code__", None)
+    if code is None or not depth:
+        return
+    cells = {
+        name: cell.cell_contents
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
+    }
+    yield function.__qualname__.partition(".")[0], cells
+    for value in cells.values():
+        for one in value if isinstance(value, tuple | list) else (value,):
+            yield from _find_closures(getattr(one, "update", one), depth - 1)
+
+
+def _find_injected_settings(opt_state: Any) -> Iterator[Mapping[str, Any]]:
+    if hasattr(opt_state, "hyperparams"):
+        yield opt_state.hyperparams
+    elif isinstance(opt_state, tuple):
+        for part in opt_state:
+            yield from _find_injected_settings(part)
+
+
+class FlaxLayer(NamedTuple):
     """A layer of flax's as who looks at networks knows layers.
 
     Attributes:
@@ -46,49 +123,58 @@ class Layer(NamedTuple):
 
 
 @contextlib.contextmanager
-def watching(events: Events) -> Iterator[None]:
+def watch_training(events: TrainingEvents) -> Iterator[None]:
     """Tells within; leaves nothing behind."""
     tellers = {
         kind: tell
-        for kind in (OptimizerStep, OptimizerStepped, Forward, Backward)
-        if (tell := events.teller(kind))
+        for kind in (BeforeOptimizerStep, AfterOptimizerStep, LayerForward, LossBackward)
+        if (tell := events.get_publisher(kind))
     }
-    with watched_with(lambda: hooked(tellers), lambda args: _asked(tellers, args)):
+    with add_watcher(lambda: hook_events(tellers), lambda args: _report_query(tellers, args)):
         try:
             yield
         finally:
             tellers.clear()  # a call that is being computed again tells nothing more
 
 
-def _asked(tellers: dict[Any, Callable[[Any], None]], args: tuple[Any, ...]) -> None:
+def _report_query(tellers: dict[Any, Callable[[Any], None]], args: tuple[Any, ...]) -> None:
     # A compiled call that asks networks, as one layer of all their parameters.
-    if tell := tellers.get(Forward):
+    if tell := tellers.get(LayerForward):
         leaves = [
             leaf
-            for state in lineage.states_in(args)
+            for state in eager_execution.find_states(args)
             for leaf in jax.tree_util.tree_leaves(state.params)
         ]
         arrays = tuple(a for a in args if isinstance(a, np.ndarray | jax.Array) and a.ndim > 1)
-        tell(Forward(None, arrays, tuple(lineage.place(leaf) for leaf in leaves)))
+        tell(
+            LayerForward(
+                None, arrays, tuple(eager_execution.get_parameter_id(leaf) for leaf in leaves)
+            )
+        )
 
 
 @contextlib.contextmanager
-def hooked(tellers: dict[Any, Callable[[Any], None]]) -> Iterator[None]:
+def hook_events(tellers: dict[Any, Callable[[Any], None]]) -> Iterator[None]:
     """Tells of everything that is computed operation by operation within."""
     with contextlib.ExitStack() as stack:
-        for kind in (TrainState, *_all_subclasses(TrainState)):
-            for name, wrapped in (("apply_gradients", _stepping), ("replace", _replacing)):
+        for kind in (TrainState, *_find_subclasses(TrainState)):
+            for name, wrapped in (
+                ("apply_gradients", _wrap_apply_gradients),
+                ("replace", _wrap_replace),
+            ):
                 if name in vars(kind):
-                    stack.enter_context(_patched(kind, name, wrapped(vars(kind)[name], tellers)))
-        if Backward in tellers:
-            told = _differentiating(jax.value_and_grad, tellers)
-            stack.enter_context(_patched(jax, "value_and_grad", told))
-        if Forward in tellers:
-            stack.enter_context(nn.intercept_methods(_Calls(tellers)))
+                    stack.enter_context(
+                        _patch_attribute(kind, name, wrapped(vars(kind)[name], tellers))
+                    )
+        if LossBackward in tellers:
+            told = _wrap_value_and_grad(jax.value_and_grad, tellers)
+            stack.enter_context(_patch_attribute(jax, "value_and_grad", told))
+        if LayerForward in tellers:
+            stack.enter_context(nn.intercept_methods(_CallInterceptor(tellers)))
         yield
 
 
-class Concrete(NamedTuple):
+class ConcreteValue(NamedTuple):
     """The numbers that stand for a value within JAX's transformations.
 
     Attributes:
@@ -102,7 +188,7 @@ class Concrete(NamedTuple):
     differentiated: bool
 
 
-def concrete(value: Any) -> Concrete | None:
+def get_concrete_value(value: Any) -> ConcreteValue | None:
     """The numbers of a value; None where there are none yet, as in what is being compiled."""
     axis, differentiated = None, False
     while isinstance(value, jax.core.Tracer):
@@ -112,10 +198,10 @@ def concrete(value: Any) -> Concrete | None:
             value, differentiated = value.primal, True
         else:
             return None
-    return Concrete(value, axis if isinstance(axis, int) else None, differentiated)
+    return ConcreteValue(value, axis if isinstance(axis, int) else None, differentiated)
 
 
-def each(found: Concrete | None, count: int) -> list[NDArray[Any] | None]:
+def unbatch_arrays(found: ConcreteValue | None, count: int) -> list[NDArray[Any] | None]:
     """The arrays that a value stands for, `count` of them."""
     if found is None:
         return [None] * count
@@ -123,89 +209,100 @@ def each(found: Concrete | None, count: int) -> list[NDArray[Any] | None]:
     return [array if found.axis is None else np.take(array, i, found.axis) for i in range(count)]
 
 
-class _Calls:
+class _CallInterceptor:
     # Told of each call of a module's method by flax.
     def __init__(self, tellers: dict[Any, Callable[[Any], None]]) -> None:
         self._tellers, self._linear = tellers, list[Any]()
 
     def __call__(self, call: Any, args: Any, kwargs: Any, context: Any) -> Any:
-        tell = self._tellers.get(Forward)
+        tell = self._tellers.get(LayerForward)
         if tell is None or context.method_name != "__call__":
             return call(*args, **kwargs)
         own = context.module.variables.get("params", {})
-        for forward in self._forwards(context.module, args, own):
+        for forward in self._make_forward_events(context.module, args, own):
             tell(forward)
         result = call(*args, **kwargs)
         if "kernel" in own:
             self._linear = [*self._linear[-7:], result]  # held, so that none is another's place
         return result
 
-    def _forwards(self, module: Any, args: Any, own: Any) -> Iterator[Forward]:
-        found = {name: concrete(leaf) for name, leaf in own.items() if not isinstance(leaf, dict)}
+    def _make_forward_events(self, module: Any, args: Any, own: Any) -> Iterator[LayerForward]:
+        found = {
+            name: get_concrete_value(leaf)
+            for name, leaf in own.items()
+            if not isinstance(leaf, dict)
+        }
         places = tuple(
-            place for leaf in found.values() if leaf and (place := lineage.place(leaf.array))
+            place
+            for leaf in found.values()
+            if leaf and (place := eager_execution.get_parameter_id(leaf.array))
         )
-        inputs = [concrete(argument) for argument in args]
+        inputs = [get_concrete_value(argument) for argument in args]
         both = [one for one in (*found.values(), *inputs) if one]
         several = [one for one in both if one.axis is not None]
         learns = any(one.differentiated for one in both)
         count = several[0].array.shape[several[0].axis] if several else 1
-        kernels, biases = each(found.get("kernel"), count), each(found.get("bias"), count)
-        given = [each(one, count) for one in inputs]
+        kernels, biases = (
+            unbatch_arrays(found.get("kernel"), count),
+            unbatch_arrays(found.get("bias"), count),
+        )
+        given = [unbatch_arrays(one, count) for one in inputs]
         direct = any(args and args[0] is output for output in self._linear) if learns else None
         for i in range(count):
             kernel = kernels[i]
-            layer = Layer(None if kernel is None else kernel.T, biases[i], module, learns)
-            yield Forward(layer, tuple(one[i] for one in given), places, lambda: direct)
+            layer = FlaxLayer(None if kernel is None else kernel.T, biases[i], module, learns)
+            yield LayerForward(layer, tuple(one[i] for one in given), places, lambda: direct)
 
 
-def _stepping(apply: Any, tellers: dict[Any, Callable[[Any], None]]) -> Any:
+def _wrap_apply_gradients(apply: Any, tellers: dict[Any, Callable[[Any], None]]) -> Any:
     @functools.wraps(apply)
     def told(state: TrainState, *, grads: Any, **more: Any) -> TrainState:
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(grads)):
             return apply(state, grads=grads, **more)  # it is being compiled
-        lineage.note(state)
-        if OptimizerStep in tellers:
-            tellers[OptimizerStep](_step(state, grads))
+        eager_execution.track_state(state)
+        if BeforeOptimizerStep in tellers:
+            tellers[BeforeOptimizerStep](_make_step_event(state, grads))
         after: TrainState = apply(state, grads=grads, **more)
-        if OptimizerStepped in tellers:
-            tellers[OptimizerStepped](OptimizerStepped())
+        if AfterOptimizerStep in tellers:
+            tellers[AfterOptimizerStep](AfterOptimizerStep())
         return after
 
     return told
 
 
-def _replacing(replace: Any, tellers: Any) -> Any:
+def _wrap_replace(replace: Any, tellers: Any) -> Any:
     @functools.wraps(replace)
     def told(state: TrainState, **changes: Any) -> TrainState:
         after: TrainState = replace(state, **changes)
         leaves = jax.tree_util.tree_leaves(changes)
         if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-            lineage.advance(after)
+            eager_execution.set_newest_state(after)
         return after
 
     return told
 
 
-def _step(state: TrainState, grads: Any) -> OptimizerStep:
-    name, settings = name_and_settings(state.tx, state.opt_state)
+def _make_step_event(state: TrainState, grads: Any) -> BeforeOptimizerStep:
+    name, settings = read_optimizer_settings(state.tx, state.opt_state)
 
     @functools.cache  # asked for once per parameter, or never
     def gradients() -> list[Any]:
-        found = clipped(state.tx, state.opt_state, grads, state.params)
+        found = clip_gradients(state.tx, state.opt_state, grads, state.params)
         return list(jax.tree_util.tree_leaves(found))
 
     def gradient(number: int) -> NDArray[Any]:
         return np.asarray(gradients()[number])
 
     parameters = tuple(
-        Parameter(lineage.place(leaf), int(leaf.size), functools.partial(gradient, i))
+        TrainedParameter(
+            eager_execution.get_parameter_id(leaf), int(leaf.size), functools.partial(gradient, i)
+        )
         for i, leaf in enumerate(jax.tree_util.tree_leaves(state.params))
     )
-    return OptimizerStep(name, (Group(state.tx, settings, parameters),))
+    return BeforeOptimizerStep(name, (ParameterGroup(state.tx, settings, parameters),))
 
 
-def _differentiating(value_and_grad: Any, tellers: dict[Any, Callable[[Any], None]]) -> Any:
+def _wrap_value_and_grad(value_and_grad: Any, tellers: dict[Any, Callable[[Any], None]]) -> Any:
     @functools.wraps(value_and_grad)
     def told(function: Any, *settings: Any, **named: Any) -> Any:
         differentiated = value_and_grad(function, *settings, **named)
@@ -213,9 +310,9 @@ def _differentiating(value_and_grad: Any, tellers: dict[Any, Callable[[Any], Non
         @functools.wraps(differentiated)
         def call(*args: Any, **kwargs: Any) -> Any:
             result = differentiated(*args, **kwargs)
-            loss = concrete(jax.tree_util.tree_leaves(result[0])[0])
-            if Backward in tellers and loss is not None and np.size(loss.array) == 1:
-                tellers[Backward](Backward(float(loss.array)))
+            loss = get_concrete_value(jax.tree_util.tree_leaves(result[0])[0])
+            if LossBackward in tellers and loss is not None and np.size(loss.array) == 1:
+                tellers[LossBackward](LossBackward(float(loss.array)))
             return result
 
         return call
@@ -224,7 +321,7 @@ def _differentiating(value_and_grad: Any, tellers: dict[Any, Callable[[Any], Non
 
 
 @contextlib.contextmanager
-def _patched(owner: Any, name: str, function: Any) -> Iterator[None]:
+def _patch_attribute(owner: Any, name: str, function: Any) -> Iterator[None]:
     before = vars(owner)[name]
     setattr(owner, name, function)
     try:
@@ -233,7 +330,7 @@ def _patched(owner: Any, name: str, function: Any) -> Iterator[None]:
         setattr(owner, name, before)
 
 
-def _all_subclasses(kind: type[Any]) -> Iterator[type[Any]]:
+def _find_subclasses(kind: type[Any]) -> Iterator[type[Any]]:
     for one in kind.__subclasses__():
         yield one
-        yield from _all_subclasses(one)
+        yield from _find_subclasses(one)

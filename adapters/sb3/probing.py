@@ -5,12 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from adapters.sb3 import train
-from adapters.sb3_common.buffers import stored
-from adapters.torch_common.recording import Recorder, Slot, linears
-from harness.contract.adapter import Context, Native
-from harness.probes.contract import Record, Script, Watch
-from harness.probes.recording import captured
+from parallax.adapters.sb3 import train
+from parallax.adapters.sb3_common.model import read_stored_data
+from parallax.adapters.torch_common.recording import (
+    TensorLocation,
+    TorchRecorder,
+    locate_linear_layers,
+)
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.probing.protocol import ProbeMonitor, ProbeRecord, ProbeScript
+from parallax.harness.contract.probing.recorder import capture_calls
+from parallax.harness.contract.translation import NativeConfig
 
 _PPO = {
     "policy": ("mlp_extractor.policy_net.0", "mlp_extractor.policy_net.2", "action_net"),
@@ -41,33 +46,39 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 """Per algorithm and canonical network: SB3's names of its two hidden layers and its output."""
 
 
-def probe(algorithm: str, native: Native, context: Context, script: Script, watch: Watch) -> Record:
+def probe_training(
+    algorithm: str,
+    native: NativeConfig,
+    context: RunContext,
+    script: ProbeScript,
+    watch: ProbeMonitor,
+) -> ProbeRecord:
     """Trains while a recorder watches."""
-    with captured(train, "build") as models:
-        recorder = Recorder(
+    with capture_calls(train, "build") as models:
+        recorder = TorchRecorder(
             script,
             watch,
-            lambda: slots(algorithm, models[0]),
-            lambda: stored(algorithm, models[0]),
-            early=algorithm == "ppo",
+            lambda: locate_tensors(algorithm, models[0]),
+            lambda: read_stored_data(algorithm, models[0]),
+            read_before_update=algorithm == "ppo",
         )
-        with recorder.watching():
+        with recorder.record_training():
             train.train(algorithm, native, context, script.world.make_env, watch)
             models[0].logger.dump()  # SB3 reports an update at the end of the next rollout
     return recorder.record({"tau": float(getattr(models[0], "tau", np.nan))})
 
 
-def slots(algorithm: str, model: Any) -> dict[str, Slot]:
+def locate_tensors(algorithm: str, model: Any) -> dict[str, TensorLocation]:
     """Canonical names to the model's tensors."""
     last = "mean" if algorithm == "sac" else "out"
-    found: dict[str, Slot] = {}
+    found: dict[str, TensorLocation] = {}
     for network, names in MODULES[algorithm].items():
         layers = [model.policy.get_submodule(name) for name in names]
         final = last if network == "policy" else "out"
-        found |= linears(network, dict(zip(("0", "1", final), layers, strict=True)))
+        found |= locate_linear_layers(network, dict(zip(("0", "1", final), layers, strict=True)))
     if algorithm == "sac":
-        found |= linears("policy", {"std": model.actor.log_std})
-        found["temperature.log"] = Slot(model.log_ent_coef)
+        found |= locate_linear_layers("policy", {"std": model.actor.log_std})
+        found["temperature.log"] = TensorLocation(model.log_ent_coef)
     if algorithm == "ppo":
-        found["policy.log_std"] = Slot(model.policy.log_std)
+        found["policy.log_std"] = TensorLocation(model.policy.log_std)
     return found

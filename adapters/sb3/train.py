@@ -11,22 +11,85 @@ import stable_baselines3
 import torch
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.monitor import Monitor as SB3Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from adapters.sb3 import images
-from adapters.sb3.replay import StrategicBuffer, errors_of
-from adapters.sb3.translate import SETTINGS
-from adapters.sb3_common.arguments import resolve
-from adapters.sb3_common.reporting import MonitorWriter, Rounds
-from adapters.torch_common import convolutions
-from adapters.torch_common.parameters import copies, lay_in
-from adapters.torch_common.state import resumable
-from adapters.torch_common.strategic import accounted
-from harness.contract.adapter import Context, Loadable, MakeEnv, Monitor, Native, Weights
-from harness.contract.algorithms import convolutions as contract_convolutions
-from harness.contract.parts import load_part
+from parallax.adapters.sb3 import image_encoder as sb3_image_encoder
+from parallax.adapters.sb3_common.model import MonitorWriter, SafePointCallback, resolve_arguments
+from parallax.adapters.torch_common import image_encoder as torch_common_image_encoder
+from parallax.adapters.torch_common.prioritized_buffer import (
+    ErrorFunction,
+    PrioritizedReplayMixin,
+    ReplaySamples,
+    record_replay_cost,
+)
+from parallax.adapters.torch_common.state import (
+    load_weights,
+    make_checkpointable,
+    weights_from_parameters,
+)
+from parallax.harness.contract.adapter import (
+    MakeEnv,
+    Monitor,
+    PolicyIO,
+    RunContext,
+    Weights,
+    load_package_module,
+)
+from parallax.harness.contract.algorithms import image_encoder as algorithms_image_encoder
+from parallax.harness.contract.translation import NativeConfig
+
+
+class PrioritizedReplayBuffer(PrioritizedReplayMixin, ReplayBuffer):
+    """SB3's replay buffer, read at the places that a strategy draws."""
+
+
+def make_error_function(algorithm: str, model: BaseAlgorithm) -> ErrorFunction:
+    """Differences of all critics and their target, as the algorithm's update defines it.
+
+    Args:
+        algorithm: `dqn`, `ddpg`, `td3` or `sac`.
+        model: SB3's, whose networks are asked as they are at each call.
+    """
+    values = {"dqn": _compute_next_values_dqn, "sac": _compute_next_values_sac}.get(
+        algorithm, _compute_next_values_td3
+    )
+    live: Any = model
+
+    def errors(batch: ReplaySamples) -> torch.Tensor:
+        target = batch.rewards + (1 - batch.dones) * live.gamma * values(live, batch)
+        if algorithm == "dqn":
+            currents = (live.q_net(batch.observations).gather(1, batch.actions.long()),)
+        else:
+            currents = live.critic(batch.observations, batch.actions)
+        return torch.stack([(current - target).flatten() for current in currents])
+
+    return errors
+
+
+def _compute_next_values_dqn(model: Any, batch: ReplaySamples) -> torch.Tensor:
+    best: torch.Tensor = model.q_net_target(batch.next_observations).amax(1, keepdim=True)
+    return best
+
+
+def _compute_next_values_td3(model: Any, batch: ReplaySamples) -> torch.Tensor:
+    limit = model.target_noise_clip
+    noise = (torch.randn_like(batch.actions) * model.target_policy_noise).clamp(-limit, limit)
+    actions = (model.actor_target(batch.next_observations) + noise).clamp(-1, 1)
+    values = model.critic_target(batch.next_observations, actions)
+    return torch.cat(values, 1).amin(1, keepdim=True)
+
+
+def _compute_next_values_sac(model: Any, batch: ReplaySamples) -> torch.Tensor:
+    actions, density = model.actor.action_log_prob(batch.next_observations)
+    learned = model.ent_coef_optimizer is not None
+    temperature = model.log_ent_coef.exp() if learned else model.ent_coef_tensor
+    values = torch.cat(model.critic_target(batch.next_observations, actions), 1)
+    best: torch.Tensor = values.amin(1, keepdim=True) - temperature * density.reshape(-1, 1)
+    return best
+
 
 METRICS = {
     "train/learning_rate": "learning_rate",
@@ -45,7 +108,7 @@ METRICS = {
 
 
 def train(
-    algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
+    algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor
 ) -> None:
     """Trains to the end."""
     made: list[Any] = []
@@ -54,72 +117,75 @@ def train(
         made.append(make_env())
         return made[-1]
 
-    model = build(algorithm, native, context, make)
-    rounds = Rounds(monitor)
+    model = build_model(algorithm, native, context, make)
+    rounds = SafePointCallback(monitor)
     model.set_logger(Logger(folder=None, output_formats=[MonitorWriter(monitor, METRICS)]))
     monitor.attach(
-        lambda observations: greedy(model, observations),
-        lambda: weights(model),
-        Loadable(
-            lambda values: lay_in(parameters(model), values),
-            lambda path: save(model, path),
+        lambda observations: predict_actions(model, observations),
+        lambda: copy_weights(model),
+        PolicyIO(
+            lambda values: load_weights(get_parameters(model), values),
+            lambda path: save_model(model, path),
             ".zip",
         ),
-        resumable({"model": model}, outside=lambda: [monitor, rounds, *made]),
+        make_checkpointable({"model": model}, external_objects=lambda: [monitor, rounds, *made]),
     )
     buffer = getattr(model, "replay_buffer", None)
     with contextlib.ExitStack() as stack:
-        if isinstance(buffer, StrategicBuffer):
-            stack.enter_context(accounted(buffer.replayer, monitor))
+        if isinstance(buffer, PrioritizedReplayBuffer):
+            stack.enter_context(record_replay_cost(buffer.replayer, monitor))
         model.learn(total_timesteps=context.steps, callback=rounds)
 
 
-def build(algorithm: str, native: Native, context: Context, make_env: MakeEnv) -> BaseAlgorithm:
+def build_model(
+    algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv
+) -> BaseAlgorithm:
     """The SB3 model that `native` describes."""
-    model_class = class_of(algorithm)
+    model_class = get_model_class(algorithm)
     # What SB3 itself does to a single environment, for any number of them.
     envs = DummyVecEnv([lambda: SB3Monitor(make_env())] * context.n_envs)
-    classes = {"Convolutions": images.Convolutions}
-    arguments = resolve(native.settings, context.task.action_size, classes)
+    classes = {"Convolutions": sb3_image_encoder.ConvolutionalExtractor}
+    arguments = resolve_arguments(native.settings, context.task.action_size, classes)
     # The same class but for the features extractor, which is ours for images.
     policy = "CnnPolicy" if context.task.image else "MlpPolicy"
-    model = model_class(policy, envs, **with_strategy(arguments))
+    model = model_class(policy, envs, **insert_replay_buffer(arguments))
     buffer = getattr(model, "replay_buffer", None)
-    if isinstance(buffer, StrategicBuffer):
-        buffer.measure_with(errors_of(algorithm, model))
+    if isinstance(buffer, PrioritizedReplayBuffer):
+        buffer.set_error_function(make_error_function(algorithm, model))
     return model
 
 
-def class_of(algorithm: str) -> type[BaseAlgorithm]:
-    """SB3's class, or that which the algorithm's module of settings names in `MODEL`.
+def get_model_class(algorithm: str) -> type[BaseAlgorithm]:
+    """Return SB3's class, or the one that a package names in `MODEL` of its `sb3_settings`.
 
     A package may bring an algorithm whose class follows SB3's, such as one of sb3-contrib's.
     """
     own = f"{stable_baselines3.__name__}:{algorithm.upper()}"
-    module, _, name = getattr(load_part(SETTINGS, algorithm), "MODEL", own).partition(":")
+    package_settings = load_package_module(algorithm, "sb3_settings")
+    module, _, name = getattr(package_settings, "MODEL", own).partition(":")
     found: type[BaseAlgorithm] = getattr(importlib.import_module(module), name)
     return found
 
 
-def with_strategy(arguments: dict[str, Any]) -> dict[str, Any]:
+def insert_replay_buffer(arguments: dict[str, Any]) -> dict[str, Any]:
     """Arguments in which a way of replaying is told, with the buffer that it stands for."""
     described = arguments.get("replay_buffer_class")
     if described is None:
         return arguments
-    settings = {"told": described["StrategicBuffer"]}
+    settings = {"told": described["PrioritizedReplayBuffer"]}
     return arguments | {
-        "replay_buffer_class": StrategicBuffer,
+        "replay_buffer_class": PrioritizedReplayBuffer,
         "replay_buffer_kwargs": arguments["replay_buffer_kwargs"] | settings,
     }
 
 
-def save(model: BaseAlgorithm, path: Path) -> None:
+def save_model(model: BaseAlgorithm, path: Path) -> None:
     """Writes SB3's own file, which loads without this project.
 
     What it holds of ours is in it; a replay buffer of ours is left out.
     """
-    own = (images, convolutions, contract_convolutions)
-    is_ours = isinstance(getattr(model, "replay_buffer", None), StrategicBuffer)
+    own = (sb3_image_encoder, torch_common_image_encoder, algorithms_image_encoder)
+    is_ours = isinstance(getattr(model, "replay_buffer", None), PrioritizedReplayBuffer)
     left_out = ["replay_buffer_class", "replay_buffer_kwargs"] if is_ours else None
     for module in own:
         cloudpickle.register_pickle_by_value(module)
@@ -130,18 +196,18 @@ def save(model: BaseAlgorithm, path: Path) -> None:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def greedy(model: BaseAlgorithm, observations: NDArray[np.float32]) -> NDArray[Any]:
+def predict_actions(model: BaseAlgorithm, observations: NDArray[np.float32]) -> NDArray[Any]:
     """SB3's own deterministic prediction, bounds included."""
     actions, _ = model.predict(observations, deterministic=True)
     return np.asarray(actions, np.float32 if actions.ndim > 1 else np.int64)
 
 
-def weights(model: BaseAlgorithm) -> Weights:
+def copy_weights(model: BaseAlgorithm) -> Weights:
     """Copies of all parameters of the policy, its targets, and the temperature."""
-    return copies(parameters(model))
+    return weights_from_parameters(get_parameters(model))
 
 
-def parameters(model: BaseAlgorithm) -> dict[str, torch.Tensor]:
+def get_parameters(model: BaseAlgorithm) -> dict[str, torch.Tensor]:
     """The same as the tensors that the model computes with."""
     tensors: dict[str, torch.Tensor] = dict(model.policy.state_dict())
     log_ent_coef = getattr(model, "log_ent_coef", None)

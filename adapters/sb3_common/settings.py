@@ -4,27 +4,32 @@ import dataclasses
 import math
 from typing import Any, TypeVar
 
-from harness.contract.adapter import Context, Native, Translation
-from harness.contract.algorithms import OffPolicy
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.algorithms.base import OffPolicy
+from parallax.harness.contract.translation import ConfigTranslator, NativeConfig
 
 Defaults = TypeVar("Defaults", bound=OffPolicy)
 
 
-def replayed(t: Translation, hp: OffPolicy, context: Context) -> None:
+def translate_replay_fields(t: ConfigTranslator, hp: OffPolicy, context: RunContext) -> None:
     """What all algorithms with a replay buffer pass alike."""
-    t.aligned("batch_size", "batch_size")
-    t.aligned("buffer_size", "buffer_size")
-    note = f"first update after step {first_update_of(hp)}"
-    t.aligned("learning_starts", "learning_starts", note=note)
-    t.aligned("tau", "tau")
-    t.aligned("gamma", "gamma")
-    steps_each = per_copy(t, "env_steps_per_round", hp.env_steps_per_round, context.n_envs)
-    t.aligned("env_steps_per_round", "train_freq", steps_each, note="per copy of the environment")
-    t.aligned("gradient_steps_per_round", "gradient_steps")
-    t.aligned("bootstrap_truncation", "replay_buffer_kwargs.handle_timeout_termination")
+    t.set_option("batch_size", "batch_size")
+    t.set_option("buffer_size", "buffer_size")
+    note = f"first update after step {compute_first_update(hp)}"
+    t.set_option("learning_starts", "learning_starts", note=note)
+    t.set_option("tau", "tau")
+    t.set_option("gamma", "gamma")
+    steps_each = divide_among_envs(t, "env_steps_per_round", hp.env_steps_per_round, context.n_envs)
+    t.set_option(
+        "env_steps_per_round", "train_freq", steps_each, note="per copy of the environment"
+    )
+    t.set_option("gradient_steps_per_round", "gradient_steps")
+    t.set_option("bootstrap_truncation", "replay_buffer_kwargs.handle_timeout_termination")
 
 
-def finished(t: Translation, hp: OffPolicy, context: Context, **counts: int) -> Native:
+def finish_off_policy(
+    t: ConfigTranslator, hp: OffPolicy, context: RunContext, **counts: int
+) -> NativeConfig:
     """The end of a translation.
 
     Args:
@@ -33,52 +38,54 @@ def finished(t: Translation, hp: OffPolicy, context: Context, **counts: int) -> 
         context: The run.
         counts: Parts of the cadence that are otherwise upstream.
     """
-    total = total_steps(hp, context)
-    cadence = dataclasses.replace(hp.cadence(total, first_update_of(hp)), **counts)
-    return t.finish(total, cadence=cadence)
+    total = compute_total_steps(hp, context)
+    cadence = dataclasses.replace(hp.cadence(total, compute_first_update(hp)), **counts)
+    return t.finish(total, update_schedule=cadence)
 
 
-def networks(t: Translation) -> None:
+def translate_network_sizes(t: ConfigTranslator) -> None:
     """Sizes of the networks."""
-    t.aligned("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
+    t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
 
 
-def optimizers(t: Translation) -> None:
+def translate_adam_eps(t: ConfigTranslator) -> None:
     """The constant of the networks' optimisers."""
-    t.aligned("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
+    t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
 
 
-def first_update_of(hp: OffPolicy) -> int:
+def compute_first_update(hp: OffPolicy) -> int:
     """Environment steps at the first update: a round is over, and more than the warm-up."""
     return (hp.learning_starts // hp.env_steps_per_round + 1) * hp.env_steps_per_round
 
 
-def total_steps(hp: OffPolicy, context: Context) -> int:
+def compute_total_steps(hp: OffPolicy, context: RunContext) -> int:
     """Environment steps of whole rounds."""
     return math.ceil(context.steps / hp.env_steps_per_round) * hp.env_steps_per_round
 
 
-def per_copy(t: Translation, field: str, transitions: int, n_envs: int) -> int:
+def divide_among_envs(t: ConfigTranslator, field: str, transitions: int, n_envs: int) -> int:
     """Transitions of all copies together as steps of each, as upstream counts them."""
     if transitions % n_envs:
-        t.refuse(field, f"counted per copy of the environment: n_envs={n_envs} must divide it")
+        t.reject_value(
+            field, f"counted per copy of the environment: n_envs={n_envs} must divide it"
+        )
     return transitions // n_envs
 
 
-def rounds_of_all_copies(defaults: Defaults, context: Context) -> Defaults:
+def scale_cycle_to_envs(defaults: Defaults, context: RunContext) -> Defaults:
     """Upstream's defaults, which count steps of each copy, with rounds in steps of all at once."""
     every = defaults.env_steps_per_round * context.n_envs
     changes: dict[str, Any] = {"env_steps_per_round": every}
     return dataclasses.replace(defaults, **changes)
 
 
-_NOISES = {
+_NOISE_CLASSES = {
     "gaussian": "NormalActionNoise",
     "ornstein-uhlenbeck": "OrnsteinUhlenbeckActionNoise",
 }
 
 
-def action_noise(t: Translation, kind: str, deviation: float) -> None:
+def translate_action_noise(t: ConfigTranslator, kind: str, deviation: float) -> None:
     """Exploration noise, a share of half the action range as upstream has it; none for 0."""
-    noise = {_NOISES[kind]: deviation} if deviation else None
-    t.aligned("exploration_noise", "action_noise", noise)
+    noise = {_NOISE_CLASSES[kind]: deviation} if deviation else None
+    t.set_option("exploration_noise", "action_noise", noise)

@@ -4,65 +4,83 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from adapters.jax_common.recording import Arrays, Recorder, Slot, linears
-from adapters.sb3_common.buffers import stored
-from adapters.sbx import train
-from harness.contract.adapter import Context, Native
-from harness.probes.contract import Record, Script, Watch
-from harness.probes.recording import captured
+from parallax.adapters.jax_common.recording import (
+    ArrayLocation,
+    FlaxNetworks,
+    JaxRecorder,
+    locate_linear_layers,
+)
+from parallax.adapters.sb3_common.model import read_stored_data
+from parallax.adapters.sbx import train
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.probing.protocol import ProbeMonitor, ProbeRecord, ProbeScript
+from parallax.harness.contract.probing.recorder import capture_calls
+from parallax.harness.contract.translation import NativeConfig
 
-_CRITICS = {"td3": 2, "sac": 2, "ddpg": 1}
-_SQUASHED = {"0": "Dense_0", "1": "Dense_1", "mean": "Dense_2", "std": "Dense_3"}
+_CRITIC_COUNTS = {"td3": 2, "sac": 2, "ddpg": 1}
+_SAC_POLICY_LAYERS = {"0": "Dense_0", "1": "Dense_1", "mean": "Dense_2", "std": "Dense_3"}
 _LAYERS = {"0": "Dense_0", "1": "Dense_1", "out": "Dense_2"}
 
 
-def probe(algorithm: str, native: Native, context: Context, script: Script, watch: Watch) -> Record:
+def probe_training(
+    algorithm: str,
+    native: NativeConfig,
+    context: RunContext,
+    script: ProbeScript,
+    watch: ProbeMonitor,
+) -> ProbeRecord:
     """Trains while a recorder watches."""
-    with captured(train, "build") as models:
+    with capture_calls(train, "build") as models:
 
-        def locate() -> Arrays | None:
+        def locate() -> FlaxNetworks | None:
             if not models:
                 return None
             model = models[0]
-            return Arrays(
-                slots(algorithm),
-                lambda: train.states(model),
-                lambda weights: train.restore(model, weights),
+            return FlaxNetworks(
+                locate_arrays(algorithm),
+                lambda: train.get_train_states(model),
+                lambda weights: train.load_weights(model, weights),
             )
 
-        recorder = Recorder(
+        recorder = JaxRecorder(
             script,
             watch,
             locate,
-            lambda: stored(algorithm, models[0]),
-            early=algorithm == "ppo",
+            lambda: read_stored_data(algorithm, models[0]),
+            read_before_update=algorithm == "ppo",
         )
-        with recorder.watching():
+        with recorder.record_training():
             train.train(algorithm, native, context, script.world.make_env, watch)
             models[0].logger.dump()  # an update is reported at the end of the next rollout
     return recorder.record({"tau": float(getattr(models[0], "tau", np.nan))})
 
 
-def slots(algorithm: str) -> dict[str, Slot]:
+def locate_arrays(algorithm: str) -> dict[str, ArrayLocation]:
     """Canonical names to those of sbx's arrays."""
     if algorithm == "ppo":
-        found = _network("policy", "policy") | _network("value", "value")
-        return found | {"policy.log_std": Slot("policy.log_std")}
+        found = _locate_network("policy", "policy") | _locate_network("value", "value")
+        return found | {"policy.log_std": ArrayLocation("policy.log_std")}
     if algorithm == "dqn":
-        return _network("critic1", "critic") | _network("critic1_target", "critic_target")
-    found = dict[str, Slot]()
+        return _locate_network("critic1", "critic") | _locate_network(
+            "critic1_target", "critic_target"
+        )
+    found = dict[str, ArrayLocation]()
     for suffix in ("", "_target"):
-        for number in range(_CRITICS[algorithm]):
+        for number in range(_CRITIC_COUNTS[algorithm]):
             name = f"critic{suffix}.VmapContinuousCritic_0"
-            found |= _network(f"critic{number + 1}{suffix}", name, index=number)
+            found |= _locate_network(f"critic{number + 1}{suffix}", name, index=number)
     if algorithm == "sac":
-        temperature = {"temperature.log": Slot("temperature.log_ent_coef")}
-        return found | _network("policy", "policy", _SQUASHED) | temperature
-    return found | _network("policy", "policy") | _network("policy_target", "policy_target")
+        temperature = {"temperature.log": ArrayLocation("temperature.log_ent_coef")}
+        return found | _locate_network("policy", "policy", _SAC_POLICY_LAYERS) | temperature
+    return (
+        found
+        | _locate_network("policy", "policy")
+        | _locate_network("policy_target", "policy_target")
+    )
 
 
-def _network(
+def _locate_network(
     network: str, holder: str, layers: Mapping[str, str] = _LAYERS, index: int | None = None
-) -> dict[str, Slot]:
+) -> dict[str, ArrayLocation]:
     names = {ours: f"{holder}.{theirs}" for ours, theirs in layers.items()}
-    return linears(network, names, ... if index is None else index)
+    return locate_linear_layers(network, names, ... if index is None else index)

@@ -12,14 +12,18 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.monitor import Monitor as SB3Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from adapters.jax_common.backend import settle
-from adapters.jax_common.compiled import visible
-from adapters.jax_common.parameters import copies, lay_in
-from adapters.jax_common.state import KINDS
-from adapters.sb3_common.arguments import resolve
-from adapters.sb3_common.reporting import MonitorWriter, Rounds
-from adapters.torch_common.state import resumable
-from harness.contract.adapter import Context, Loadable, MakeEnv, Monitor, Native, Weights
+from parallax.adapters.jax_common.eager_execution import make_updates_visible
+from parallax.adapters.jax_common.parameters import (
+    JAX_CODECS,
+    TYPES,
+    configure_jax,
+    replace_weights,
+    weights_from_states,
+)
+from parallax.adapters.sb3_common.model import MonitorWriter, SafePointCallback, resolve_arguments
+from parallax.adapters.torch_common.state import make_checkpointable
+from parallax.harness.contract.adapter import MakeEnv, Monitor, PolicyIO, RunContext, Weights
+from parallax.harness.contract.translation import NativeConfig
 
 METRICS = {
     "train/learning_rate": "learning_rate",
@@ -38,9 +42,9 @@ METRICS = {
 }
 """sbx's names of logged values to those of the trace."""
 
-ALGORITHMS = (sbx.PPO, sbx.TD3, sbx.SAC, sbx.DDPG, sbx.DQN)
+SBX_CLASSES = (sbx.PPO, sbx.TD3, sbx.SAC, sbx.DDPG, sbx.DQN)
 
-_STATES = {
+_TRAIN_STATES = {
     "policy": ("policy", "actor_state"),
     "value": ("policy", "vf_state"),
     "critic": ("policy", "qf_state"),
@@ -50,63 +54,69 @@ _STATES = {
 
 
 def train(
-    algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
+    algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor
 ) -> None:
     """Trains to the end."""
-    settle()
+    configure_jax()
     made: list[Any] = []
 
     def make() -> Any:
         made.append(make_env())
         return made[-1]
 
-    model = build(algorithm, native, context, make)
-    rounds = Rounds(monitor)
+    model = build_model(algorithm, native, context, make)
+    rounds = SafePointCallback(monitor)
     model.set_logger(Logger(folder=None, output_formats=[MonitorWriter(monitor, METRICS)]))
     monitor.attach(
-        lambda observations: greedy(model, observations),
-        lambda: weights(model),
-        Loadable(lambda values: restore(model, values), model.save, ".zip"),
-        resumable({"model": model}, lambda: [monitor, rounds, *made], *KINDS),
+        lambda observations: predict_actions(model, observations),
+        lambda: copy_weights(model),
+        PolicyIO(lambda values: load_weights(model, values), model.save, ".zip"),
+        make_checkpointable(
+            {"model": model}, lambda: [monitor, rounds, *made], *JAX_CODECS, types=TYPES
+        ),
     )
-    with visible(
-        learning=[kind for kind in type(model).__mro__ if kind in ALGORITHMS],
-        asking=[type(model.policy), BaseJaxPolicy],
+    with make_updates_visible(
+        update_classes=[kind for kind in type(model).__mro__ if kind in SBX_CLASSES],
+        query_classes=[type(model.policy), BaseJaxPolicy],
     ):
         model.learn(total_timesteps=context.steps, callback=rounds)
 
 
-def build(algorithm: str, native: Native, context: Context, make_env: MakeEnv) -> BaseAlgorithm:
+def build_model(
+    algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv
+) -> BaseAlgorithm:
     """The sbx model that `native` describes."""
     model_class: type[BaseAlgorithm] = getattr(sbx, algorithm.upper())
     # What SB3 itself does to a single environment, for any number of them.
     envs = DummyVecEnv([lambda: SB3Monitor(make_env())] * context.n_envs)
-    return model_class("MlpPolicy", envs, **resolve(native.settings, context.task.action_size))
+    return model_class(
+        "MlpPolicy", envs, **resolve_arguments(native.settings, context.task.action_size)
+    )
 
 
-def greedy(model: BaseAlgorithm, observations: NDArray[np.float32]) -> NDArray[Any]:
+def predict_actions(model: BaseAlgorithm, observations: NDArray[np.float32]) -> NDArray[Any]:
     """Sbx's own deterministic prediction, bounds included."""
     actions, _ = model.predict(observations, deterministic=True)
     return np.asarray(actions, np.float32 if actions.ndim > 1 else np.int64)
 
 
-def weights(model: BaseAlgorithm) -> Weights:
+def copy_weights(model: BaseAlgorithm) -> Weights:
     """Copies of all parameters of the policy, its critics, targets, and the temperature."""
-    return copies(states(model))
+    return weights_from_states(get_train_states(model))
 
 
-def states(model: Any) -> dict[str, Any]:
+def get_train_states(model: Any) -> dict[str, Any]:
     """The model's train states by what they train."""
     found = {}
-    for label, (owner, name) in _STATES.items():
+    for label, (owner, name) in _TRAIN_STATES.items():
         holder = getattr(model, owner) if owner else model
         if hasattr(holder, name):
             found[label] = getattr(holder, name)
     return found
 
 
-def restore(model: Any, values: Weights) -> None:
+def load_weights(model: Any, values: Weights) -> None:
     """Gives all parameters other values."""
-    for label, state in lay_in(states(model), values).items():
-        owner, name = _STATES[label]
+    for label, state in replace_weights(get_train_states(model), values).items():
+        owner, name = _TRAIN_STATES[label]
         setattr(getattr(model, owner) if owner else model, name, jax.block_until_ready(state))

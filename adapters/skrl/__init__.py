@@ -6,54 +6,29 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adapters.skrl.translate import SETTINGS, translate
-from adapters.torch_common.devices import missing
-from harness.contract.adapter import Context, MakeEnv, Monitor, Native
-from harness.contract.algorithms import Hyperparameters
-from harness.contract.fields import SpecError
-from harness.contract.parts import has_part
-from harness.probes.contract import Record, Script, Watch
+from parallax.adapters.torch_common.devices import explain_missing_device
+from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.algorithms.base import Hyperparameters
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.translation import NativeConfig
 
-OTHER_UNITS = ("mini_batches", "learning_starts")
+DIFFERENT_UNITS = ("mini_batches", "learning_starts")
 """Options that count otherwise than hyperparameters do."""
 
 
-class SkrlAdapter:
+class SkrlAdapter(Adapter):
     """Adapter of skrl's agents in PyTorch."""
 
     name = "skrl"
     packages = ("skrl", "torch")
+    import_names = ("skrl",)
+    install_command = "pip install 'skrl>=2.1.1,<2.2'"
     # Upstream leaves noises to its users, and those of its examples are for one task.
     recipe_parts = ("networks", "settings", "greedy", "exploration", "target_action")
 
-    def supports(self, algorithm: str) -> bool:
-        """What has a module in `adapters.skrl.settings`."""
-        return has_part(SETTINGS, algorithm)
-
-    def check_installed(self) -> None:
-        """Raises `SpecError` where the package is missing."""
-        if importlib.util.find_spec("skrl") is None:
-            raise SpecError("framework=skrl needs: pip install 'skrl>=2.1.1,<2.2'")
-
-    def sources(self, algorithm: str) -> Mapping[str, str]:
-        """None: the package's version and this project's commit say it all."""
-        return {}
-
-    def own_defaults(
-        self, algorithm: str, defaults: Hyperparameters, context: Context
-    ) -> Hyperparameters:
-        """The recipe's values; upstream ties none to another."""
-        return defaults
-
-    def translate(
-        self, algorithm: str, hyperparameters: Hyperparameters, context: Context
-    ) -> Native:
-        """See `adapters.skrl.translate`."""
-        return translate(algorithm, hyperparameters, context)
-
-    def refuses_device(self, algorithm: str, device: str, here: bool) -> str:
+    def why_unsupported_device(self, algorithm: str, device: str, here: bool) -> str:
         """Agents, models and memory are told where to be."""
-        return missing(device, here)
+        return explain_missing_device(device, here)
 
     def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:
         """Those of the class of its options, which have the same unit here."""
@@ -62,25 +37,12 @@ class SkrlAdapter:
         return {
             f"{name}.{field.name}": field.default
             for field in dataclasses.fields(options)
-            if field.default is not dataclasses.MISSING and field.name not in OTHER_UNITS
+            if field.default is not dataclasses.MISSING and field.name not in DIFFERENT_UNITS
         }
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
         """What trains; torch's optimisers load torch's compiler."""
-        return ("adapters.skrl.train", f"adapters.skrl.agents.{algorithm}", "torch._dynamo")
-
-    def train(
-        self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
-    ) -> None:
-        """See `adapters.skrl.train`."""
-        from adapters.skrl.train import train
-
-        train(algorithm, native, context, make_env, monitor)
-
-    def probe(
-        self, algorithm: str, native: Native, context: Context, script: Script, watch: Watch
-    ) -> Record:
-        """See `adapters.skrl.probing`."""
-        from adapters.skrl.probing import probe
-
-        return probe(algorithm, native, context, script, watch)
+        return (
+            "parallax.adapters.skrl.train",
+            "torch._dynamo",
+        )

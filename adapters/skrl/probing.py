@@ -2,21 +2,101 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from skrl.agents.torch import Agent
+from skrl.models.torch import DeterministicMixin, GaussianMixin, Model
 
-from adapters.skrl import train
-from adapters.skrl.lent import TwoHeads, models
-from adapters.skrl.models import Spaces
-from adapters.torch_common.recording import Recorder, Slot, linears
-from harness.contract.adapter import Context, Native
-from harness.probes.contract import Parameters, Record, Script, Watch
-from harness.probes.recording import captured
+from parallax.adapters.skrl import train
+from parallax.adapters.skrl.agents import ModelInputs, ModelOutputs, ModelSpaces, RandomActionModel
+from parallax.adapters.torch_common.recording import (
+    TensorLocation,
+    TorchRecorder,
+    locate_linear_layers,
+)
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.probing.protocol import (
+    Parameters,
+    ProbeMonitor,
+    ProbeRecord,
+    ProbeScript,
+)
+from parallax.harness.contract.probing.recorder import capture_calls
+from parallax.harness.contract.translation import NativeConfig
+
+
+def build_probe_models(
+    algorithm: str, settings: Mapping[str, Any], spaces: ModelSpaces
+) -> dict[str, Any]:
+    """What is lent to an algorithm's agent, by role; nothing where the recipe's models do."""
+    hidden = settings["build_probe_models.hidden_sizes"]
+    match algorithm:
+        case "ppo":
+            return {"policy": LinearActor(spaces, hidden), "value": TanhValue(spaces, hidden)}
+        case "sac":
+            return {"policy": TwoHeadedActor(spaces, hidden)}
+    return {}
+
+
+def build_hidden_layers(
+    inputs: int, hidden: Sequence[int], unit: type[torch.nn.Module]
+) -> torch.nn.Sequential:
+    """Hidden layers."""
+    made: list[torch.nn.Module] = []
+    for width in hidden:
+        made += [torch.nn.Linear(inputs, width), unit()]
+        inputs = width
+    return torch.nn.Sequential(*made)
+
+
+class LinearActor(GaussianMixin, RandomActionModel):
+    """A mean that is linear in the last of two layers of tanh, and one deviation."""
+
+    def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
+        Model.__init__(self, **spaces.model_arguments)
+        GaussianMixin.__init__(self)
+        self.net = build_hidden_layers(self.num_observations, hidden, torch.nn.Tanh)
+        self.net.append(torch.nn.Linear(hidden[-1], self.num_actions))
+        self.log_std_parameter = torch.nn.Parameter(torch.zeros(self.num_actions))
+
+    def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
+        """Means float32[N, actions]."""
+        return self.net(inputs["observations"]), {"log_std": self.log_std_parameter}
+
+
+class TanhValue(DeterministicMixin, Model):
+    """The value of an observation, by two layers of tanh."""
+
+    def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
+        Model.__init__(self, **spaces.model_arguments)
+        DeterministicMixin.__init__(self)
+        self.net = build_hidden_layers(self.num_observations, hidden, torch.nn.Tanh)
+        self.net.append(torch.nn.Linear(hidden[-1], 1))
+
+    def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
+        """Values float32[N, 1]."""
+        return self.net(inputs["observations"]), {}
+
+
+class TwoHeadedActor(GaussianMixin, RandomActionModel):
+    """A mean and the logarithm of a deviation, both of the observation."""
+
+    def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
+        Model.__init__(self, **spaces.model_arguments)
+        GaussianMixin.__init__(self)
+        self.net = build_hidden_layers(self.num_observations, hidden, torch.nn.ReLU)
+        self.mean = torch.nn.Linear(hidden[-1], self.num_actions)
+        self.log_std = torch.nn.Linear(hidden[-1], self.num_actions)
+
+    def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
+        """Means float32[N, actions]."""
+        seen = self.net(inputs["observations"])
+        return self.mean(seen), {"log_std": self.log_std(seen)}
+
 
 _CRITICS = {
     f"critic{number}{suffix}": f"{prefix}critic_{number}"
@@ -38,39 +118,49 @@ ROLES: Mapping[str, Mapping[str, str]] = {
 """Per algorithm: canonical networks to skrl's roles."""
 
 
-def probe(algorithm: str, native: Native, context: Context, script: Script, watch: Watch) -> Record:
+def probe_training(
+    algorithm: str,
+    native: NativeConfig,
+    context: RunContext,
+    script: ProbeScript,
+    watch: ProbeMonitor,
+) -> ProbeRecord:
     """Trains while a recorder watches; with weights of the probe's, on networks of its shape."""
     with contextlib.ExitStack() as stack:
         if script.weights:
-            stack.enter_context(_lending(train, script.weights))
-        agents = stack.enter_context(captured(train, "build"))
+            stack.enter_context(_use_probe_models(train, script.weights))
+        agents = stack.enter_context(capture_calls(train, "build"))
 
-        def locate() -> dict[str, Slot]:
-            return slots(algorithm, agents[0]) if agents else {}
+        def locate() -> dict[str, TensorLocation]:
+            return locate_tensors(algorithm, agents[0]) if agents else {}
 
         def stored() -> Mapping[str, NDArray[Any]]:
-            return memory(agents[0])
+            return read_memory(agents[0])
 
-        recorder = Recorder(script, watch, locate, stored, early=algorithm == "ppo")
-        with recorder.watching(), _every_update(train):
+        recorder = TorchRecorder(
+            script, watch, locate, stored, read_before_update=algorithm == "ppo"
+        )
+        with recorder.record_training(), _record_every_update(train):
             train.train(algorithm, native, context, script.world.make_env, watch)
         record = recorder.record({"tau": float(getattr(agents[0].cfg, "polyak", np.nan))})
-        return dataclasses.replace(record, lent=LENT.get(algorithm, ()) if script.weights else ())
+        return dataclasses.replace(
+            record, substitute_networks=PROBE_NETWORKS.get(algorithm, ()) if script.weights else ()
+        )
 
 
-LENT = {"ppo": ("policy", "value"), "sac": ("policy",)}
-"""Per algorithm: networks that are lent; see `adapters.skrl.lent`."""
+PROBE_NETWORKS = {"ppo": ("policy", "value"), "sac": ("policy",)}
+"""Per algorithm: networks that are lent; see `parallax.adapters.skrl.probing`."""
 
 
 @contextlib.contextmanager
-def _lending(module: Any, weights: Parameters) -> Iterator[None]:
+def _use_probe_models(module: Any, weights: Parameters) -> Iterator[None]:
     before, started = module.build, {}
     if "temperature.log" in weights:  # the agent computes with a copy, which is told here
         (log,) = weights["temperature.log"]
         started = {"SAC_CFG.initial_entropy_value": float(np.exp(log))}
 
-    def build(algorithm: str, settings: Mapping[str, Any], spaces: Spaces) -> Agent:
-        lent = models(algorithm, settings, spaces)
+    def build(algorithm: str, settings: Mapping[str, Any], spaces: ModelSpaces) -> Agent:
+        lent = build_probe_models(algorithm, settings, spaces)
         agent: Agent = before(algorithm, {**settings, **started}, spaces, lent)
         return agent
 
@@ -82,7 +172,7 @@ def _lending(module: Any, weights: Parameters) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _every_update(module: Any) -> Iterator[None]:
+def _record_every_update(module: Any) -> Iterator[None]:
     # The trace has what each hundredth step left; here is each.
     before, module.RECORD_EVERY = module.RECORD_EVERY, 1
     try:
@@ -91,29 +181,31 @@ def _every_update(module: Any) -> Iterator[None]:
         module.RECORD_EVERY = before
 
 
-def slots(algorithm: str, agent: Agent) -> dict[str, Slot]:
+def locate_tensors(algorithm: str, agent: Agent) -> dict[str, TensorLocation]:
     """Canonical names to the agent's tensors."""
-    found: dict[str, Slot] = {}
+    found: dict[str, TensorLocation] = {}
     for network, role in ROLES[algorithm].items():
-        found |= linears(network, layers(agent.models[role], algorithm, network))
+        found |= locate_linear_layers(
+            network, find_linear_layers(agent.models[role], algorithm, network)
+        )
     if algorithm == "ppo":
-        found["policy.log_std"] = Slot(agent.models["policy"].log_std_parameter)
+        found["policy.log_std"] = TensorLocation(agent.models["policy"].log_std_parameter)
     if algorithm == "sac":
-        found["temperature.log"] = Slot(agent.log_entropy_coefficient)
+        found["temperature.log"] = TensorLocation(agent.log_entropy_coefficient)
     return found
 
 
-def layers(model: Any, algorithm: str, network: str) -> dict[str, torch.nn.Linear]:
+def find_linear_layers(model: Any, algorithm: str, network: str) -> dict[str, torch.nn.Linear]:
     """Layers by their canonical names."""
     linear = [layer for layer in model.net if isinstance(layer, torch.nn.Linear)]
-    if isinstance(model, TwoHeads):
+    if isinstance(model, TwoHeadedActor):
         heads = {"mean": model.mean, "std": model.log_std}
     else:
         heads = {"mean" if (algorithm, network) == ("sac", "policy") else "out": linear.pop()}
     return {str(number): layer for number, layer in enumerate(linear)} | heads
 
 
-def memory(agent: Agent) -> Mapping[str, NDArray[Any]]:
+def read_memory(agent: Agent) -> Mapping[str, NDArray[Any]]:
     """What is stored, in canonical names."""
     names = {
         "observations": "observations",

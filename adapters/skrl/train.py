@@ -3,7 +3,7 @@
 One call is one step of the environment and the updates that follow; agents are skrl's own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
@@ -13,15 +13,53 @@ from numpy.typing import NDArray
 from skrl import config
 from skrl.agents.torch import Agent
 from skrl.envs.wrappers.torch import wrap_env
+from skrl.memories.torch import Memory
 from skrl.trainers.torch import StepTrainer
 from skrl.utils import set_seed
 
-from adapters.skrl.build import build
-from adapters.skrl.models import Spaces
-from adapters.skrl.state import whole
-from adapters.torch_common.parameters import copies, loadable
-from harness.contract.adapter import Context, Loadable, MakeEnv, Monitor, Native, Weights
-from harness.contract.algorithms import ALGORITHMS
+from parallax.adapters.skrl.agents import ModelSpaces, build_agent
+from parallax.adapters.torch_common.state import (
+    make_checkpointable,
+    make_policy_io,
+    weights_from_parameters,
+)
+from parallax.harness.contract.adapter import (
+    Checkpointable,
+    MakeEnv,
+    Monitor,
+    PolicyIO,
+    RunContext,
+    Weights,
+)
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.state_codec import ObjectCodec, State
+from parallax.harness.contract.translation import NativeConfig
+
+
+def make_agent_checkpointable(parts: Mapping[str, Any], outside: list[Any]) -> Checkpointable:
+    """How a training goes on.
+
+    Args:
+        parts: Agent, trainer, environment of skrl's, and the count of the loop.
+        outside: What they hold and others keep.
+    """
+    trainer, env = parts["trainer"], parts["env"]
+    others = lambda: [*outside, env._env, env.unwrapped, trainer._progress]  # noqa: E731
+    return make_checkpointable(parts, others, ObjectCodec(Memory, _read_memory, _write_memory))
+
+
+def _read_memory(memory: Memory, read: Callable[[Any], State]) -> State:
+    # Views of the tensors would be told a second time.
+    indices = memory.filled, memory.env_index, memory.memory_index
+    return {"tensors": read(memory.tensors), "indices": [int(index) for index in indices]}
+
+
+def _write_memory(live: Any, state: State, write: Callable[[Any, State], Any]) -> Any:
+    write(live.tensors, state["tensors"])
+    filled, live.env_index, live.memory_index = state["indices"]
+    live.filled = bool(filled)
+    return live
+
 
 METRICS = {
     "Loss / Policy loss": "loss/policy",
@@ -34,39 +72,47 @@ METRICS = {
     "Q-network / Q1 (mean)": "q/mean",
 }
 """skrl's names to those in the trace."""
-TEMPERATURE = "Loss / Entropy loss"
+ENTROPY_LOSS = "Loss / Entropy loss"
 """Of SAC the temperature's; PPO has its bonus for entropy under the same name."""
 RECORD_EVERY = 100
 """Environment steps of algorithms with a replay buffer between records of the trace."""
-TRAINER = {"headless": True, "disable_progressbar": True, "close_environment_at_exit": False}
+TRAINER_OPTIONS = {
+    "headless": True,
+    "disable_progressbar": True,
+    "close_environment_at_exit": False,
+}
 
 
 def train(
-    algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
+    algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor
 ) -> None:
     """Trains to the end."""
     settings = native.settings
     config.torch.device = device = context.device
     set_seed(settings["seed"])
     made = make_env()
-    env = wrap_env(clipped(made), wrapper="gymnasium", verbose=False)
-    agent = build(algorithm, settings, Spaces.of(env, settings["seed"], device))
-    trainer = StepTrainer(env=env, agents=agent, cfg={"timesteps": native.total_steps, **TRAINER})
-    tell(agent, algorithm, settings, monitor)
+    env = wrap_env(clip_actions(made), wrapper="gymnasium", verbose=False)
+    agent = build_agent(algorithm, settings, ModelSpaces.of(env, settings["seed"], device))
+    trainer = StepTrainer(
+        env=env, agents=agent, cfg={"timesteps": native.total_steps, **TRAINER_OPTIONS}
+    )
+    report_to_monitor(agent, algorithm, settings, monitor)
     loop = {"taken": 0}
     monitor.attach(
-        lambda observations: greedy(agent, observations),
-        lambda: copies(parameters(agent)),
-        restorable(agent),
-        whole({"agent": agent, "trainer": trainer, "env": env, "loop": loop}, [monitor, made]),
+        lambda observations: predict_actions(agent, observations),
+        lambda: weights_from_parameters(get_parameters(agent)),
+        make_agent_policy_io(agent),
+        make_agent_checkpointable(
+            {"agent": agent, "trainer": trainer, "env": env, "loop": loop}, [monitor, made]
+        ),
     )
     while loop["taken"] < native.total_steps:
-        monitor.boundary()
+        monitor.safe_point()
         trainer.train(timestep=loop["taken"], timesteps=native.total_steps)
         loop["taken"] += 1
 
 
-def clipped(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+def clip_actions(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     """The task with actions cut at their bounds, which skrl's Gaussian policies go beyond."""
     space = env.action_space
     if not isinstance(space, gymnasium.spaces.Box):
@@ -75,28 +121,30 @@ def clipped(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     return gymnasium.wrappers.TransformAction(env, cut, space)
 
 
-def tell(agent: Agent, algorithm: str, settings: Mapping[str, Any], monitor: Monitor) -> None:
+def report_to_monitor(
+    agent: Agent, algorithm: str, settings: Mapping[str, Any], monitor: Monitor
+) -> None:
     """Hands to the monitor what the agent would write to files, some of it only if it does."""
 
     def hand_over(*, timestep: int, timesteps: int) -> None:
         tracked = {name: float(np.mean(values)) for name, values in agent.tracking_data.items()}
         agent.tracking_data.clear()
-        monitor.record(metrics(algorithm, tracked))
+        monitor.record(rename_metrics(algorithm, tracked))
 
     agent.write_tracking_data = hand_over
     on_policy = ALGORITHMS[algorithm].family == "on-policy"
     agent.write_interval = settings["PPO_CFG.rollouts"] if on_policy else RECORD_EVERY
 
 
-def metrics(algorithm: str, tracked: Mapping[str, float]) -> dict[str, float]:
+def rename_metrics(algorithm: str, tracked: Mapping[str, float]) -> dict[str, float]:
     """Values by their names in the trace."""
     known = {METRICS[name]: value for name, value in tracked.items() if name in METRICS}
-    if algorithm == "sac" and TEMPERATURE in tracked:
-        known["loss/temperature"] = tracked[TEMPERATURE]
+    if algorithm == "sac" and ENTROPY_LOSS in tracked:
+        known["loss/temperature"] = tracked[ENTROPY_LOSS]
     return known
 
 
-def greedy(agent: Agent, observations: NDArray[np.float32]) -> NDArray[Any]:
+def predict_actions(agent: Agent, observations: NDArray[np.float32]) -> NDArray[Any]:
     """The policy's own actions without noise, or the choice of the largest value."""
     network = agent.models.get("policy") or agent.models["q_network"]
     seen = torch.as_tensor(np.asarray(observations, np.float32), device=agent.device)
@@ -107,7 +155,7 @@ def greedy(agent: Agent, observations: NDArray[np.float32]) -> NDArray[Any]:
     return np.asarray(torch.argmax(found, dim=1), np.int64)
 
 
-def parameters(agent: Agent) -> dict[str, torch.Tensor]:
+def get_parameters(agent: Agent) -> dict[str, torch.Tensor]:
     """Every parameter, as the tensor that the agent computes with."""
     found = {
         f"{role}.{name}": value
@@ -119,13 +167,13 @@ def parameters(agent: Agent) -> dict[str, torch.Tensor]:
     return found
 
 
-def restorable(agent: Agent) -> Loadable:
+def make_agent_policy_io(agent: Agent) -> PolicyIO:
     """How weights get into the agent, and into the file that `Agent.load` reads."""
-    by_name = loadable(lambda: parameters(agent), dict)
+    by_name = make_policy_io(lambda: get_parameters(agent), dict)
 
     def restore(weights: Weights) -> None:
         by_name.restore(weights)
         if hasattr(agent, "log_entropy_coefficient"):  # the agent computes with a copy
             agent._entropy_coefficient = torch.exp(agent.log_entropy_coefficient.detach())
 
-    return Loadable(restore, lambda path: agent.save(str(path)), by_name.suffix)
+    return PolicyIO(restore, lambda path: agent.save(str(path)), by_name.suffix)

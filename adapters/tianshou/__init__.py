@@ -3,74 +3,58 @@
 import importlib.util
 from collections.abc import Mapping, Sequence
 
-from adapters.tianshou.refusals import refusal
-from adapters.tianshou.translate import SETTINGS, translate
-from adapters.torch_common.devices import missing
-from harness.contract.adapter import Context, MakeEnv, Monitor, Native
-from harness.contract.algorithms import Hyperparameters
-from harness.contract.fields import SpecError
-from harness.contract.parts import coupled_defaults, has_part
-from harness.contract.replay import Replay
-from harness.probes.contract import Record, Script, Watch
+from parallax.adapters.torch_common.devices import explain_missing_device
+from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.algorithms.base import Hyperparameters
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.replay import PrioritizedReplay, ReplayConfig
+from parallax.harness.contract.translation import NativeConfig
+
+_PROPORTIONAL = "its prioritised buffer draws in proportion to errors only"
+_UNSUPPORTED_REASONS = {
+    "atdc": f"{_PROPORTIONAL}, and asks its networks for nothing between minibatches",
+    "imp": "its buffer gives a minibatch its weights before the errors are known that correct them",
+}
 
 
-class TianshouAdapter:
+def explain_unsupported_replay(algorithm: str, replay: ReplayConfig) -> str:
+    """Why Tianshou's buffer cannot replay so, as the end of a sentence; empty where it can."""
+    if not isinstance(replay, PrioritizedReplay) or replay.name != "per":
+        return f"{_UNSUPPORTED_REASONS.get(replay.name, _PROPORTIONAL)}; replay=per is carried by that buffer"
+    if replay.draws != "independent":
+        return "its buffer draws independently, which is replay.draws=independent"
+    if replay.normalize != "batch":
+        return (
+            "its weights are then in units of the smallest priority there has been; use "
+            "replay.normalize=batch"
+        )
+    if replay.alpha == 0:
+        return "its buffer takes no replay.alpha=0, which is replay=uniform"
+    if algorithm in ("td3", "sac") and replay.critics != "net":
+        return (
+            "its critics' errors are averaged before their absolute value is taken, which is "
+            "replay.critics=net"
+        )
+    return ""
+
+
+class TianshouAdapter(Adapter):
     """Adapter of Tianshou's procedural interface."""
 
     name = "tianshou"
     packages = ("tianshou", "torch")
+    import_names = ("tianshou",)
+    install_command = "pip install 'tianshou>=2.0.1,<2.1'"
     recipe_parts = ("networks", "settings", "optimizers")
 
-    def supports(self, algorithm: str) -> bool:
-        """What has a module in `adapters.tianshou.settings`."""
-        return has_part(SETTINGS, algorithm)
+    def why_unsupported_replay(self, algorithm: str, replay: ReplayConfig) -> str:
+        """See `parallax.adapters.tianshou`."""
+        return explain_unsupported_replay(algorithm, replay)
 
-    def check_installed(self) -> None:
-        """Raises `SpecError` where the package is missing."""
-        if importlib.util.find_spec("tianshou") is None:
-            raise SpecError("framework=tianshou needs: pip install 'tianshou>=2.0.1,<2.1'")
-
-    def sources(self, algorithm: str) -> Mapping[str, str]:
-        """None: the package's version and this project's commit say it all."""
-        return {}
-
-    def own_defaults(
-        self, algorithm: str, defaults: Hyperparameters, context: Context
-    ) -> Hyperparameters:
-        """As the algorithm's module of settings counts otherwise, if it does."""
-        return coupled_defaults(SETTINGS, algorithm, defaults, context)
-
-    def translate(
-        self, algorithm: str, hyperparameters: Hyperparameters, context: Context
-    ) -> Native:
-        """See `adapters.tianshou.translate`."""
-        return translate(algorithm, hyperparameters, context)
-
-    def refuses_replay(self, algorithm: str, replay: Replay) -> str:
-        """See `adapters.tianshou.refusals`."""
-        return refusal(algorithm, replay)
-
-    def refuses_device(self, algorithm: str, device: str, here: bool) -> str:
+    def why_unsupported_device(self, algorithm: str, device: str, here: bool) -> str:
         """Its policies compute where their parameters are."""
-        return missing(device, here)
+        return explain_missing_device(device, here)
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
         """What trains, with what it compiles; torch's optimisers load torch's compiler."""
-        own = ("train", algorithm)
-        return (*(f"adapters.tianshou.{name}" for name in own), "torch._dynamo")
-
-    def train(
-        self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
-    ) -> None:
-        """See `adapters.tianshou.train`."""
-        from adapters.tianshou.train import train
-
-        train(algorithm, native, context, make_env, monitor)
-
-    def probe(
-        self, algorithm: str, native: Native, context: Context, script: Script, watch: Watch
-    ) -> Record:
-        """See `adapters.tianshou.probing`."""
-        from adapters.tianshou.probing import probe
-
-        return probe(algorithm, native, context, script, watch)
+        return ("parallax.adapters.tianshou.train", "torch._dynamo")

@@ -9,14 +9,20 @@ import torch
 from numpy.typing import NDArray
 from tianshou.algorithm import PPO
 
-from adapters.tianshou import train
-from adapters.torch_common.recording import Recorder, Slot, linears
-from harness.contract.adapter import Context, Native
-from harness.probes.contract import Record, Script, Watch
-from harness.probes.recording import captured
-from harness.probes.world import Choices, World
+from parallax.adapters.tianshou import train
+from parallax.adapters.torch_common.recording import (
+    TensorLocation,
+    TorchRecorder,
+    locate_linear_layers,
+)
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.probing.protocol import ProbeMonitor, ProbeRecord, ProbeScript
+from parallax.harness.contract.probing.recorder import capture_calls
+from parallax.harness.contract.probing.scripted_env import ScriptedWorld
+from parallax.harness.contract.probing.scripted_rng import ScriptedChoiceGenerator
+from parallax.harness.contract.translation import NativeConfig
 
-_BODY = ("preprocess.model.model.0", "preprocess.model.model.2")
+_HIDDEN_LAYERS = ("preprocess.model.model.0", "preprocess.model.model.2")
 _CRITICS = {
     f"critic{i}{suffix}": f"critic{number}{old}"
     for i, number in ((1, ""), (2, "2"))
@@ -43,34 +49,42 @@ HEADS = {
 """Per algorithm: layers that a policy ends with."""
 
 
-def probe(algorithm: str, native: Native, context: Context, script: Script, watch: Watch) -> Record:
+def probe_training(
+    algorithm: str,
+    native: NativeConfig,
+    context: RunContext,
+    script: ProbeScript,
+    watch: ProbeMonitor,
+) -> ProbeRecord:
     """Trains while a recorder watches."""
     with contextlib.ExitStack() as stack:
-        models = stack.enter_context(captured(train, "build"))
-        buffers = stack.enter_context(captured(train, "make_buffer"))
-        rollouts = stack.enter_context(captured(PPO, "_preprocess_batch"))
+        models = stack.enter_context(capture_calls(train, "build"))
+        buffers = stack.enter_context(capture_calls(train, "make_buffer"))
+        rollouts = stack.enter_context(capture_calls(PPO, "_preprocess_batch"))
 
-        def locate() -> dict[str, Slot]:
+        def locate() -> dict[str, TensorLocation]:
             if not buffers:  # environments are reset once when they are seeded
                 return {}
-            _dictate_choices(buffers[0], script.world)
-            return slots(algorithm, models[0])
+            _script_random_choices(buffers[0], script.world)
+            return locate_tensors(algorithm, models[0])
 
         def stored() -> Mapping[str, NDArray[Any]]:
-            return _rollout(rollouts[-1]) if algorithm == "ppo" else _replay(buffers[0])
+            return _read_rollout(rollouts[-1]) if algorithm == "ppo" else _read_replay(buffers[0])
 
-        recorder = Recorder(script, watch, locate, stored, early=algorithm == "ppo")
-        with recorder.watching(), _every_update(train):
+        recorder = TorchRecorder(
+            script, watch, locate, stored, read_before_update=algorithm == "ppo"
+        )
+        with recorder.record_training(), _record_every_update(train):
             train.train(algorithm, native, context, script.world.make_env, watch)
-        return recorder.record({"tau": _tau(algorithm, models[0])})
+        return recorder.record({"tau": _read_tau(algorithm, models[0])})
 
 
-def _tau(algorithm: str, model: Any) -> float:
+def _read_tau(algorithm: str, model: Any) -> float:
     return float(getattr(model, "tau", np.nan))
 
 
 @contextlib.contextmanager
-def _every_update(module: Any) -> Iterator[None]:
+def _record_every_update(module: Any) -> Iterator[None]:
     # The trace has every hundredth training step of Tianshou's; here is each.
     before, module.RECORD_EVERY = module.RECORD_EVERY, 1
     try:
@@ -79,51 +93,51 @@ def _every_update(module: Any) -> Iterator[None]:
         module.RECORD_EVERY = before
 
 
-def _dictate_choices(buffer: Any, world: World) -> None:
+def _script_random_choices(buffer: Any, world: ScriptedWorld) -> None:
     for part in (buffer, *getattr(buffer, "buffers", ())):
-        part._random_state = Choices(world)
+        part._random_state = ScriptedChoiceGenerator(world)
 
 
-def slots(algorithm: str, model: Any) -> dict[str, Slot]:
+def locate_tensors(algorithm: str, model: Any) -> dict[str, TensorLocation]:
     """Canonical names to the model's tensors."""
     if algorithm == "dqn":
-        return _values(model.policy.model, "critic1") | _values(
+        return _locate_q_network(model.policy.model, "critic1") | _locate_q_network(
             model.model_old.module, "critic1_target"
         )
-    found: dict[str, Slot] = {}
+    found: dict[str, TensorLocation] = {}
     for network, name in NETWORKS[algorithm].items():
         is_policy = network.startswith("policy")
         heads = HEADS[algorithm] if is_policy else {"out": "last.model.0"}
-        for layer, path in {"0": _BODY[0], "1": _BODY[1], **heads}.items():
+        for layer, path in {"0": _HIDDEN_LAYERS[0], "1": _HIDDEN_LAYERS[1], **heads}.items():
             module = model.get_submodule(f"{name}.{path}")
             for kind in ("weight", "bias"):
-                found[f"{network}.{layer}.{kind}"] = Slot(getattr(module, kind))
+                found[f"{network}.{layer}.{kind}"] = TensorLocation(getattr(module, kind))
     if algorithm == "ppo":
-        found["policy.log_std"] = Slot(model.policy.actor.sigma_param, (slice(None), 0))
+        found["policy.log_std"] = TensorLocation(model.policy.actor.sigma_param, (slice(None), 0))
     if algorithm == "sac":
-        found["temperature.log"] = Slot(model.alpha._log_alpha, np.newaxis)
+        found["temperature.log"] = TensorLocation(model.alpha._log_alpha, np.newaxis)
     return found
 
 
-def _values(net: Any, network: str) -> dict[str, Slot]:
+def _locate_q_network(net: Any, network: str) -> dict[str, TensorLocation]:
     # A network of any depth; with heads of their own for the value and the advantages.
-    *hidden, last = _linear_layers(net.model)
+    *hidden, last = _find_linear_layers(net.model)
     if net.use_dueling:
         hidden, last = [*hidden, last], None
     layers = {str(number): layer for number, layer in enumerate(hidden)}
     if last is not None:
-        return linears(network, layers | {"out": last})
+        return locate_linear_layers(network, layers | {"out": last})
     for head, part in (("advantage", net.Q), ("value", net.V)):
-        before, final = _linear_layers(part)
+        before, final = _find_linear_layers(part)
         layers |= {f"{head}0": before, head: final}
-    return linears(network, layers)
+    return locate_linear_layers(network, layers)
 
 
-def _linear_layers(mlp: Any) -> list[Any]:
+def _find_linear_layers(mlp: Any) -> list[Any]:
     return [layer for layer in mlp.model if isinstance(layer, torch.nn.Linear)]
 
 
-def _rollout(batch: Any) -> Mapping[str, NDArray[Any]]:
+def _read_rollout(batch: Any) -> Mapping[str, NDArray[Any]]:
     names = {
         "observations": "obs",
         "actions": "act",
@@ -133,15 +147,15 @@ def _rollout(batch: Any) -> Mapping[str, NDArray[Any]]:
         "advantages": "adv",
         "returns": "returns",
     }
-    return {ours: _numbers(batch[theirs]) for ours, theirs in names.items()}
+    return {ours: _to_float_array(batch[theirs]) for ours, theirs in names.items()}
 
 
-def _numbers(array: Any) -> NDArray[Any]:
+def _to_float_array(array: Any) -> NDArray[Any]:
     plain = array.detach().numpy() if isinstance(array, torch.Tensor) else array
     return np.array(plain, dtype=float)
 
 
-def _replay(buffer: Any) -> Mapping[str, NDArray[Any]]:
+def _read_replay(buffer: Any) -> Mapping[str, NDArray[Any]]:
     names = {
         "observations": "obs",
         "actions": "act",

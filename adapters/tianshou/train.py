@@ -5,6 +5,7 @@ the same if only what came since the last question is looked at, and takes no lo
 buffer is full.
 """
 
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,22 +24,65 @@ from tianshou.data import (
 )
 from tianshou.env import DummyVectorEnv
 from tianshou.trainer import OffPolicyTrainerParams, OnPolicyTrainerParams
-from tianshou.utils import LazyLogger
+from tianshou.utils import LazyLogger, MovAvg
 from tianshou.utils.torch_utils import policy_within_training_step, torch_train_mode
 
-import adapters.tianshou.compiled  # noqa: F401  # before anything calls what it compiles
-from adapters.tianshou.build import build
-from adapters.tianshou.components import options
-from adapters.tianshou.replay import Priorities, arguments
-from adapters.torch_common.parameters import copies, loadable
-from adapters.torch_common.state import resumable
-from harness.contract.adapter import Context, MakeEnv, Monitor, Native, Resumable, Weights
-from harness.contract.algorithms import ALGORITHMS
-from harness.contract.parts import load_part
-from harness.contract.replay import Per
+import parallax.adapters.tianshou.train  # noqa: F401  # before anything calls what it compiles
+from parallax.adapters.tianshou.algorithms import (
+    build_algorithm,
+    make_epsilon_schedule,
+    select_options,
+)
+from parallax.adapters.torch_common.state import (
+    make_checkpointable,
+    make_policy_io,
+    weights_from_parameters,
+)
+from parallax.adapters.torch_common.sum_tree import cache_compiled
+from parallax.harness.contract.adapter import Checkpointable, MakeEnv, Monitor, RunContext, Weights
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.replay import PrioritizedReplay
+from parallax.harness.contract.translation import NativeConfig
+from parallax.harness.replay.prioritized import anneal_linearly
+
+_EPSILON = "_PrioritizedReplayBuffer__eps"
+"""Where the buffer keeps what it adds to absolute errors; no argument sets it."""
 
 
-class _Newest(ReplayBuffer):
+class PrioritySchedule:
+    """Sets a prioritised buffer as a run asks, and lets its beta rise."""
+
+    def __init__(
+        self, replay: PrioritizedReplay, steps: int, buffer: PrioritizedReplayBuffer
+    ) -> None:
+        """Sets epsilon.
+
+        Args:
+            replay: The hyperparameters.
+            steps: Environment transitions of the run.
+            buffer: New.
+
+        Raises:
+            AttributeError: This version of Tianshou keeps epsilon elsewhere.
+        """
+        getattr(buffer, _EPSILON)
+        setattr(buffer, _EPSILON, replay.epsilon)
+        self._replay, self._steps = replay, replay.beta_steps or steps
+        self.anneal(buffer, 0)
+
+    def anneal(self, buffer: PrioritizedReplayBuffer, taken: int) -> None:
+        """Sets beta as it is after so many environment transitions."""
+        beta = anneal_linearly(self._replay.beta, self._replay.beta_final, taken / self._steps)
+        # That of several environments hands it on to its parts, and asks itself.
+        PrioritizedReplayBuffer.set_beta(buffer, beta)
+
+
+def make_priority_arguments(replay: PrioritizedReplay) -> dict[str, Any]:
+    """What Tianshou's constructor takes."""
+    return {"alpha": replay.alpha, "beta": replay.beta, "weight_norm": True}
+
+
+class _IncrementalNanCheck(ReplayBuffer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._unseen: list[NDArray[Any]] = []
@@ -53,34 +97,34 @@ class _Newest(ReplayBuffer):
         return bool(indices) and bool(self[np.concatenate(indices)].hasnull())
 
 
-class Replay(_Newest, ReplayBuffer):
+class UniformBuffer(_IncrementalNanCheck, ReplayBuffer):
     """Transitions of one environment."""
 
 
-class VectorReplay(_Newest, VectorReplayBuffer):
+class UniformVectorBuffer(_IncrementalNanCheck, VectorReplayBuffer):
     """Transitions of several environments, each in a part of its own."""
 
 
-class Prioritized(_Newest, PrioritizedReplayBuffer):
+class PriorityBuffer(_IncrementalNanCheck, PrioritizedReplayBuffer):
     """Transitions of one environment, drawn by priority."""
 
 
-class VectorPrioritized(_Newest, PrioritizedVectorReplayBuffer):
+class PriorityVectorBuffer(_IncrementalNanCheck, PrioritizedVectorReplayBuffer):
     """Transitions of several environments, drawn by priority from all parts together."""
 
 
 def make_buffer(
-    size: int, random_seed: int, n_envs: int, replay: Per | None = None
+    size: int, random_seed: int, n_envs: int, replay: PrioritizedReplay | None = None
 ) -> ReplayBuffer:
     """A buffer for the transitions of `n_envs` environments, uniform unless `replay` is given."""
     if replay is not None:
-        asked = {"random_seed": random_seed, **arguments(replay)}
+        asked = {"random_seed": random_seed, **make_priority_arguments(replay)}
         if n_envs == 1:
-            return Prioritized(size, **asked)
-        return VectorPrioritized(size, n_envs, **asked)
+            return PriorityBuffer(size, **asked)
+        return PriorityVectorBuffer(size, n_envs, **asked)
     if n_envs == 1:
-        return Replay(size, random_seed=random_seed)
-    return VectorReplay(size, n_envs, random_seed=random_seed)
+        return UniformBuffer(size, random_seed=random_seed)
+    return UniformVectorBuffer(size, n_envs, random_seed=random_seed)
 
 
 METRICS = {
@@ -106,29 +150,32 @@ class MonitorLogger(LazyLogger):
     def write(self, step_type: str, step: int, data: dict[str, Any]) -> None:
         """Records what has a name in the trace."""
         if step_type.startswith("update"):
-            self._monitor.record(metrics(data))
+            self._monitor.record(rename_metrics(data))
 
 
-def metrics(data: dict[str, Any]) -> dict[str, float]:
+def rename_metrics(data: dict[str, Any]) -> dict[str, float]:
     """Values by their names in the trace; means where Tianshou has statistics of a rollout."""
-    known = {METRICS[name]: _mean(value) for name, value in data.items() if name in METRICS}
+    known = {METRICS[name]: _read_mean(value) for name, value in data.items() if name in METRICS}
     if "loss" in data and "vf_loss" not in data:  # of DQN
-        known["loss/critic"] = _mean(data["loss"])
+        known["loss/critic"] = _read_mean(data["loss"])
     if "critic1_loss" in data:
         known["loss/critic"] = data["critic1_loss"] + data["critic2_loss"]
     return known
 
 
-def _mean(value: Any) -> float:
+def _read_mean(value: Any) -> float:
     return float(value["mean"] if isinstance(value, dict) else value)
 
+
+TYPES = (Batch, MovAvg, UniformBuffer, UniformVectorBuffer, PriorityBuffer, PriorityVectorBuffer)
+"""What a trainer may hold that its set-up has not made yet."""
 
 RECORD_EVERY = 100
 """Training steps of algorithms with a replay buffer between records of the trace."""
 
 
 def train(
-    algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
+    algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor
 ) -> None:
     """Trains to the end."""
     settings = native.settings
@@ -142,33 +189,34 @@ def train(
     envs = DummyVectorEnv([make] * context.n_envs)
     envs.seed(settings["seed"])
     seed_generators(settings["seed"])
-    model = build(algorithm, settings, context.task)
+    model = build_algorithm(algorithm, settings, context.task)
     model.to(context.device)
     monitor.attach(
-        lambda observations: greedy(model, observations),
-        lambda: weights(model),
-        loadable(lambda: parameters(model), model.state_dict),
-        whole(parts, lambda: [monitor, *made]),
+        lambda observations: predict_actions(model, observations),
+        lambda: copy_weights(model),
+        make_policy_io(lambda: get_parameters(model), model.state_dict),
+        make_trainer_checkpointable(parts, lambda: [monitor, *made]),
     )
-    replay = context.replay if isinstance(context.replay, Per) else None
-    buffer = make_buffer(**options(settings, "ReplayBuffer"), n_envs=context.n_envs, replay=replay)
-    priorities = Priorities(replay, context.steps, buffer) if replay else None
+    replay = context.replay if isinstance(context.replay, PrioritizedReplay) else None
+    buffer = make_buffer(
+        **select_options(settings, "ReplayBuffer"), n_envs=context.n_envs, replay=replay
+    )
+    priorities = PrioritySchedule(replay, context.steps, buffer) if replay else None
     collector = Collector(model, envs, buffer, exploration_noise=True)
     common = {"training_collector": collector, "verbose": False, "show_progress": False}
     prepare = None
     if ALGORITHMS[algorithm].family == "on-policy":
-        common |= options(settings, "OnPolicyTrainerParams")
+        common |= select_options(settings, "OnPolicyTrainerParams")
         make_params: Any = OnPolicyTrainerParams
         every = 1
     else:
-        warm_up(collector, settings["Collector.collect.n_step"])
-        common |= options(settings, "OffPolicyTrainerParams")
-        each_step = getattr(load_part("adapters.tianshou", algorithm), "each_step", None)
-        prepare = each_step(model, settings) if each_step else None
+        collect_random_steps(collector, settings["Collector.collect.n_step"])
+        common |= select_options(settings, "OffPolicyTrainerParams")
+        prepare = make_epsilon_schedule(model, settings) if algorithm == "dqn" else None
         make_params, every = OffPolicyTrainerParams, RECORD_EVERY
 
     def head(epoch: int, taken: int) -> None:
-        monitor.boundary()
+        monitor.safe_point()
         if prepare:
             prepare(epoch, parts["trainer"]._env_step)  # which may have been laid in just now
         if priorities:
@@ -180,23 +228,25 @@ def train(
     parts["trainer"].run()
 
 
-def whole(parts: Mapping[str, Any], outside: Callable[[], list[Any]]) -> Resumable:
+def make_trainer_checkpointable(
+    parts: Mapping[str, Any], outside: Callable[[], list[Any]]
+) -> Checkpointable:
     """How a training goes on from its trainer, which holds everything else.
 
     Args:
         parts: Will hold the `trainer`.
         outside: What the trainer holds and others keep.
     """
-    generic = resumable(parts, outside)
+    generic = make_checkpointable(parts, outside, types=TYPES)
 
     def lay_in(state: Any) -> None:
         trainer = parts["trainer"]
         due = trainer.params.epoch_num_steps
-        generic.lay_in(state)
+        generic.load_state(state)
         # The trainer counts the steps of the only epoch anew.
         trainer.params.epoch_num_steps = due - trainer._env_step
 
-    return Resumable(generic.state, lay_in)
+    return Checkpointable(generic.state, lay_in)
 
 
 def seed_generators(seed: int) -> None:
@@ -205,14 +255,14 @@ def seed_generators(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def warm_up(collector: Collector[Any], steps: int) -> None:
+def collect_random_steps(collector: Collector[Any], steps: int) -> None:
     """Collects with random actions."""
     collector.reset()
     if steps:
         collector.collect(n_step=steps, random=True)
 
 
-def greedy(model: Algorithm[Any, Any], observations: NDArray[np.float32]) -> NDArray[Any]:
+def predict_actions(model: Algorithm[Any, Any], observations: NDArray[np.float32]) -> NDArray[Any]:
     """Tianshou's own actions outside of training, mapped to the environment's bounds."""
     policy = model.policy
     outside = policy_within_training_step(policy, enabled=False)
@@ -223,13 +273,54 @@ def greedy(model: Algorithm[Any, Any], observations: NDArray[np.float32]) -> NDA
     return np.asarray(policy.map_action(actions), dtype=np.int64 if choices else np.float32)
 
 
-def weights(model: Algorithm[Any, Any]) -> Weights:
+def copy_weights(model: Algorithm[Any, Any]) -> Weights:
     """Copies of all parameters; Tianshou's `_old` networks are the targets."""
-    return copies(parameters(model))
+    return weights_from_parameters(get_parameters(model))
 
 
-def parameters(model: Algorithm[Any, Any]) -> dict[str, torch.Tensor]:
+def get_parameters(model: Algorithm[Any, Any]) -> dict[str, torch.Tensor]:
     """The same as the tensors that the model computes with."""
     return {
         name.replace("_old.module.", "_target."): value for name, value in model.named_parameters()
     }
+
+
+_DOUBLES, _INDICES = np.zeros(2), np.zeros(2, dtype=np.int64)
+_FLOATS, _FLAGS = _DOUBLES.astype(np.float32), np.zeros(2, dtype=bool)
+_INDEX_ARGUMENTS = (_INDICES, np.array([0, 2]), _FLAGS, _INDICES[:1], np.array([2]))
+_BUFFER_MODULE, _ALGORITHM_MODULE = (
+    "tianshou.data.buffer.manager",
+    "tianshou.algorithm.algorithm_base",
+)
+COMPILED_CALLS: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
+    (_BUFFER_MODULE, "_prev_index", _INDEX_ARGUMENTS),
+    (_BUFFER_MODULE, "_next_index", _INDEX_ARGUMENTS),
+    (_ALGORITHM_MODULE, "_gae", (_FLOATS, _FLOATS, _DOUBLES, _FLAGS, 0.5, 0.5)),
+    (_ALGORITHM_MODULE, "_gae", (_DOUBLES, _DOUBLES, _DOUBLES, _FLAGS, 0.5, 0.5)),
+    (
+        _ALGORITHM_MODULE,
+        "_nstep_return",
+        (_DOUBLES, _FLAGS, _FLOATS[:, None], _INDICES[None], 0.5, 1),
+    ),
+)
+"""Module, function, and arguments of a kind that it is called with."""
+
+
+def load_compiled_function(module: str, name: str) -> Callable[..., Any]:
+    """The compiled function.
+
+    Raises:
+        ImportError: This version does not have it.
+    """
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    except AttributeError as error:
+        raise ImportError(f"{module} has no {name}") from error
+    return found
+
+
+with cache_compiled(
+    "tianshou", {load_compiled_function(module, name) for module, name, _ in COMPILED_CALLS}
+):
+    for _module, _name, _arguments in COMPILED_CALLS:
+        load_compiled_function(_module, _name)(*_arguments)

@@ -3,7 +3,9 @@
 CPU_ONLY = "its code trains on the CPU only. Use device=cpu or another framework."
 
 
-def missing(device: str, here: bool, known: tuple[str, ...] = ("cuda", "mps")) -> str:
+def explain_missing_device(
+    device: str, here: bool, known: tuple[str, ...] = ("cuda", "mps")
+) -> str:
     """Why a framework in torch cannot train on a device; empty where it can.
 
     Args:
@@ -19,7 +21,7 @@ def missing(device: str, here: bool, known: tuple[str, ...] = ("cuda", "mps")) -
         return f"it takes {', '.join(('cpu', *known))}. Use one of them."
     if not here:
         return ""
-    count = counted(kind)
+    count = count_devices(kind)
     if count == 0:
         return f"PyTorch finds no {kind} device on this machine. Use device=cpu."
     if int(number or 0) >= count:
@@ -27,7 +29,7 @@ def missing(device: str, here: bool, known: tuple[str, ...] = ("cuda", "mps")) -
     return ""
 
 
-def counted(kind: str) -> int:
+def count_devices(kind: str) -> int:
     """How many devices of a kind there are."""
     import torch
 

@@ -11,21 +11,70 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.overrides import TorchFunctionMode
 
-from adapters.torch_common import watch as torch_watch
-from adapters.torch_common.places import Scalars
-from adapters.torch_common.precision import doubled
-from adapters.torch_common.randomness import Dictated, Kernels, Undisturbed
-from harness.contract.events import Backward, Forward
-from harness.probes import recording
-from harness.probes.contract import Parameters, Script, Watch
-from harness.probes.places import upstream_line
-from harness.probes.results import Array
-from harness.probes.world import dictated
+from parallax.adapters.torch_common import watch as torch_watch
+from parallax.adapters.torch_common.scripted_rng import (
+    ScalarOrigins,
+    ScriptedRngKernels,
+    ScriptedRngMode,
+    ScriptedRngPause,
+)
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.events import LayerForward, LossBackward
+from parallax.harness.contract.probing import recorder
+from parallax.harness.contract.probing.protocol import Parameters, ProbeMonitor, ProbeScript
+from parallax.harness.contract.probing.recorder import find_upstream_line
+from parallax.harness.contract.probing.scripted_rng import script_numpy_rng
+
+_FLOAT32, _FLOAT64 = torch.float32, torch.float64
+
+
+class Float64Mode(TorchFunctionMode):
+    """Takes every tensor of float32 for one of float64, and asks for float64 in its place.
+
+    Numbers that a framework keeps in arrays of NumPy's stay as they are: stored rewards are rounded
+    to float32 there, alike in all.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs one function of torch's."""
+        if func is torch.Tensor.float:
+            return args[0].double()
+        given = {name: _to_float64(value) for name, value in (kwargs or {}).items()}
+        result = func(*(_to_float64(value) for value in args), **given)
+        if isinstance(result, torch.Tensor) and result.dtype is _FLOAT32:
+            return result.double()
+        return result
+
+
+def _to_float64(value: Any) -> Any:
+    if value is _FLOAT32:
+        return _FLOAT64
+    if isinstance(value, torch.Tensor) and value.dtype is _FLOAT32:
+        return value.double()
+    if type(value) in (list, tuple):
+        return type(value)(_to_float64(item) for item in value)
+    return value
+
+
+@contextlib.contextmanager
+def train_in_float64(wanted: bool) -> Iterator[None]:
+    """Trains in float64 within, if wanted."""
+    if not wanted:
+        yield
+        return
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(_FLOAT64)
+    try:
+        with Float64Mode():
+            yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 @dataclasses.dataclass(frozen=True)
-class Slot:
+class TensorLocation:
     """Where one canonical array lives.
 
     Attributes:
@@ -52,17 +101,17 @@ class Slot:
             part.copy_(torch.as_tensor(array, dtype=part.dtype).reshape(part.shape))
 
 
-Slots = Mapping[str, Slot]
+TensorLocations = Mapping[str, TensorLocation]
 
 
-class Tensors:
+class TorchNetworks:
     """Networks in torch; what has not changed is read as the same array as before.
 
     Args of the constructor:
         slots: Where they are.
     """
 
-    def __init__(self, slots: Slots) -> None:
+    def __init__(self, slots: TensorLocations) -> None:
         self._slots = slots
         self._views: dict[str, tuple[int, NDArray[Any]]] = {}
         self._last: dict[str, tuple[NDArray[Any], Array]] = {}
@@ -89,7 +138,7 @@ class Tensors:
         """The canonical array, where `whole` is the framework's, or its gradient."""
         return self._slots[name].read(whole)
 
-    def in_order(self, pairs: Array) -> Array:
+    def order_columns(self, pairs: Array) -> Array:
         """Columns as the first critic has them, in canonical order."""
         columns = self._slots["critic1.0.weight"].columns
         return pairs if columns is None else pairs[:, columns]
@@ -113,16 +162,16 @@ class Tensors:
         return view
 
 
-def linears(network: str, layers: Mapping[str, Any]) -> dict[str, Slot]:
+def locate_linear_layers(network: str, layers: Mapping[str, Any]) -> dict[str, TensorLocation]:
     """Slots of layers that have a weight and a bias."""
     return {
-        f"{network}.{name}.{kind}": Slot(getattr(layer, kind))
+        f"{network}.{name}.{kind}": TensorLocation(getattr(layer, kind))
         for name, layer in layers.items()
         for kind in ("weight", "bias")
     }
 
 
-class Recorder(recording.Recorder):
+class TorchRecorder(recorder.TrainingRecorder):
     """Records one training.
 
     Args of the constructor:
@@ -136,53 +185,53 @@ class Recorder(recording.Recorder):
 
     def __init__(
         self,
-        script: Script,
-        watch: Watch,
-        locate: Callable[[], Slots],
-        stored: recording.Stored,
-        early: bool = False,
+        script: ProbeScript,
+        watch: ProbeMonitor,
+        locate: Callable[[], TensorLocations],
+        stored: recorder.ReadStored,
+        read_before_update: bool = False,
     ) -> None:
-        super().__init__(script, watch, stored, early)
-        self._locate, self._scalars = locate, Scalars()
-        self._dictating: Dictated | Kernels = Kernels(script.world)
+        super().__init__(script, watch, stored, read_before_update)
+        self._locate, self._scalars = locate, ScalarOrigins()
+        self._dictating: ScriptedRngMode | ScriptedRngKernels = ScriptedRngKernels(script.world)
 
     @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
+    def record_training(self) -> Iterator[None]:
         """Dictates and records within; leaves nothing behind."""
-        world, pause, around = self._script.world, Undisturbed(), None
-        if self._script.places or world.dictation.choices:
-            self._dictating = Dictated(world)
+        world, pause, around = self._script.world, ScriptedRngPause(), None
+        if self._script.places or world.scripted_data.choices:
+            self._dictating = ScriptedRngMode(world)
             around = pause.begin, pause.end
         self._subscribe(around)
         self._scalars = self._dictating.scalars
-        watched = torch_watch.watching(self._events)
-        double = doubled(self._script.double)
-        with double, watched, dictated(world), self._dictating, pause.closing():
+        watched = torch_watch.watch_training(self._events)
+        double = train_in_float64(self._script.double)
+        with double, watched, script_numpy_rng(world), self._dictating, pause.resume_on_exit():
             yield
 
-    def _located(self) -> Tensors | None:
+    def _find_networks(self) -> TorchNetworks | None:
         slots = self._locate()
-        return Tensors(slots) if slots else None
+        return TorchNetworks(slots) if slots else None
 
-    def _start(self) -> None:
+    def _start_scripted_rng(self) -> None:
         self._dictating.start()
 
-    def _line(self, event: Backward) -> str:
-        return self._scalars.line(event.place) or upstream_line()
+    def _find_loss_line(self, event: LossBackward) -> str:
+        return self._scalars.line(event.place) or find_upstream_line()
 
-    def _drawn(self) -> Mapping[str, str]:
+    def _get_draw_lines(self) -> Mapping[str, str]:
         return self._dictating.drawn
 
-    def _width(self, event: Forward) -> int:
+    def _get_input_size(self, event: LayerForward) -> int:
         if not (isinstance(event.layer, torch.nn.Linear) and event.inputs):
             return 0
         return event.layer.in_features if torch.is_grad_enabled() else 0
 
-    def _shown(self, event: Forward) -> Array:
-        return np.array(_whole(event.inputs[0]).detach().numpy(), dtype=float)
+    def _read_layer_input(self, event: LayerForward) -> Array:
+        return np.array(_unwrap_vmap(event.inputs[0]).detach().numpy(), dtype=float)
 
 
-def _whole(tensor: torch.Tensor) -> torch.Tensor:
+def _unwrap_vmap(tensor: torch.Tensor) -> torch.Tensor:
     # Within vmap a tensor stands for one of many; here are all.
     functorch = torch._C._functorch
     while functorch.is_functorch_wrapped_tensor(tensor):

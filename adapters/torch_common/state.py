@@ -5,79 +5,110 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.distributions import Categorical, Normal
 
-from harness.contract.adapter import Resumable
-from harness.contract.capture import Kind, NotLaidInError, Reader, State, Writer, fixed
+from parallax.harness.contract.adapter import Checkpointable, PolicyIO, Weights
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.state_codec import (
+    ObjectCodec,
+    State,
+    StateMismatchError,
+    StateReader,
+    StateWriter,
+    make_stateless_codec,
+)
 
-Inner = Callable[[Any], State]
-Outer = Callable[[Any, State], Any]
+ReadNested = Callable[[Any], State]
+WriteNested = Callable[[Any, State], Any]
 
-_BITS = {torch.bfloat16: torch.int16}
+_BIT_DTYPES = {torch.bfloat16: torch.int16}
 """Types that numpy does not know, and those that carry their bits."""
 
+_DTYPES = {
+    str(kind).removeprefix("torch."): kind
+    for kind in vars(torch).values()
+    if isinstance(kind, torch.dtype)
+}
 
-def resumable(
-    parts: Mapping[str, Any], outside: Callable[[], Collection[Any]] = tuple, *kinds: Kind
-) -> Resumable:
+TYPES: tuple[type[Any], ...] = (*(torch.Size, Normal, Categorical),)
+"""What trainings with PyTorch hold that their set-up has not made yet."""
+
+
+def make_checkpointable(
+    parts: Mapping[str, Any],
+    external_objects: Callable[[], Collection[Any]] = tuple,
+    *kinds: ObjectCodec,
+    types: Collection[type[Any]] = (),
+) -> Checkpointable:
     """How a training goes on whose state lies in objects that its set-up makes.
 
     Args:
         parts: The objects by name; those that others hold as well are known again.
-        outside: Objects in them that somebody else keeps, such as the environments.
+        external_objects: Objects in them that somebody else keeps, such as the environments.
         kinds: What is told otherwise than by walking through it.
+        types: Types of the framework of which objects may be made from a checkpoint where the
+            set-up has made none yet, besides `TYPES`.
     """
 
     def state() -> State:
-        reader = Reader((*kinds, *KINDS), outside())
+        reader = StateReader((*kinds, *TORCH_CODECS), external_objects())
         return {name: reader.read(part, name) for name, part in parts.items()}
 
     def lay_in(told: State) -> None:
         if told.keys() != parts.keys():
-            raise NotLaidInError(f"the state has the parts {', '.join(told)}")
-        writer = Writer((*kinds, *KINDS))
+            raise StateMismatchError(f"the state has the parts {', '.join(told)}")
+        writer = StateWriter((*kinds, *TORCH_CODECS), (*types, *TYPES))
         for name, part in parts.items():
             writer.write(part, told[name], name)
 
-    return Resumable(state, lay_in)
+    return Checkpointable(state, lay_in)
 
 
-def _read_tensor(tensor: torch.Tensor, read: Inner) -> State:
+def _read_tensor(tensor: torch.Tensor, read: ReadNested) -> State:
     data = tensor.detach()
     return {
-        "values": array(data),
+        "values": view_as_array(data),
         "type": str(tensor.dtype).removeprefix("torch."),
         "trained": tensor.requires_grad and tensor.is_leaf,
-        "gradient": None if not tensor.is_leaf or tensor.grad is None else array(tensor.grad),
+        "gradient": None
+        if not tensor.is_leaf or tensor.grad is None
+        else view_as_array(tensor.grad),
     }
 
 
-def _write_tensor(live: Any, state: State, write: Outer) -> Any:
-    values, kind = state["values"], getattr(torch, state["type"])
+def _write_tensor(live: Any, state: State, write: WriteNested) -> Any:
+    values, kind = state["values"], _find_dtype(state["type"])
     fits = live is not None and live.dtype == kind and tuple(live.shape) == values.shape
     if fits:
         with torch.no_grad():
-            live.detach().copy_(_tensor(values, kind))
+            live.detach().copy_(_tensor_from_array(values, kind))
     else:
-        live = _tensor(values, kind)
+        live = _tensor_from_array(values, kind)
         live.requires_grad_(state["trained"])
     if live.is_leaf:
         gradient = state["gradient"]
-        live.grad = None if gradient is None else _tensor(gradient, kind)
+        live.grad = None if gradient is None else _tensor_from_array(gradient, kind)
     return live
 
 
-def array(tensor: torch.Tensor) -> Any:
+def _find_dtype(name: str) -> torch.dtype:
+    if name not in _DTYPES:
+        raise StateMismatchError(f"{name!r} is no type of numbers of PyTorch's")
+    return _DTYPES[name]
+
+
+def view_as_array(tensor: torch.Tensor) -> Any:
     """A tensor's numbers, as an array of the same memory where that can be."""
     data = tensor.detach()
-    return data.view(_BITS[data.dtype]).numpy() if data.dtype in _BITS else data.numpy()
+    return data.view(_BIT_DTYPES[data.dtype]).numpy() if data.dtype in _BIT_DTYPES else data.numpy()
 
 
-def _tensor(values: Any, kind: torch.dtype) -> torch.Tensor:
+def _tensor_from_array(values: Any, kind: torch.dtype) -> torch.Tensor:
     made = torch.from_numpy(np.array(values))
-    return made.view(kind) if kind in _BITS else made.to(kind)
+    return made.view(kind) if kind in _BIT_DTYPES else made.to(kind)
 
 
-def _read_optimizer(optimizer: torch.optim.Optimizer, read: Inner) -> State:
+def _read_optimizer(optimizer: torch.optim.Optimizer, read: ReadNested) -> State:
     groups = [
         {name: read(value) for name, value in group.items() if name != "params"}
         for group in optimizer.param_groups
@@ -86,18 +117,18 @@ def _read_optimizer(optimizer: torch.optim.Optimizer, read: Inner) -> State:
         "groups": groups,
         "parameters": [
             read(dict(optimizer.state[parameter])) if parameter in optimizer.state else None
-            for parameter in _parameters(optimizer)
+            for parameter in _list_optimizer_parameters(optimizer)
         ],
     }
 
 
-def _write_optimizer(live: Any, state: State, write: Outer) -> Any:
-    if live is None or len(_parameters(live)) != len(state["parameters"]):
-        raise NotLaidInError("an optimiser has other parameters than it had")
+def _write_optimizer(live: Any, state: State, write: WriteNested) -> Any:
+    if live is None or len(_list_optimizer_parameters(live)) != len(state["parameters"]):
+        raise StateMismatchError("an optimiser has other parameters than it had")
     for group, told in zip(live.param_groups, state["groups"], strict=True):
         for name, value in told.items():
             group[name] = write(group.get(name), value)
-    for parameter, told in zip(_parameters(live), state["parameters"], strict=True):
+    for parameter, told in zip(_list_optimizer_parameters(live), state["parameters"], strict=True):
         if told is None:
             live.state.pop(parameter, None)
         else:
@@ -105,24 +136,78 @@ def _write_optimizer(live: Any, state: State, write: Outer) -> Any:
     return live
 
 
-def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+def _list_optimizer_parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def _read_generator(generator: torch.Generator, read: Inner) -> State:
+def _read_generator(generator: torch.Generator, read: ReadNested) -> State:
     return generator.get_state().numpy()
 
 
-def _write_generator(live: Any, state: State, write: Outer) -> Any:
+def _write_generator(live: Any, state: State, write: WriteNested) -> Any:
     live = torch.Generator() if live is None else live
     live.set_state(torch.from_numpy(state.copy()))
     return live
 
 
-KINDS = (
-    Kind(torch.Tensor, _read_tensor, _write_tensor),
-    Kind(torch.optim.Optimizer, _read_optimizer, _write_optimizer),
-    Kind(torch.Generator, _read_generator, _write_generator),
-    *(fixed(kind) for kind in (torch.dtype, torch.device, torch.memory_format)),
+TORCH_CODECS = (
+    ObjectCodec(torch.Tensor, _read_tensor, _write_tensor),
+    ObjectCodec(torch.optim.Optimizer, _read_optimizer, _write_optimizer),
+    ObjectCodec(torch.Generator, _read_generator, _write_generator),
+    *(make_stateless_codec(kind) for kind in (torch.dtype, torch.device, torch.memory_format)),
 )
 """How what PyTorch makes is told."""
+
+NamedTensors = Mapping[str, torch.Tensor]
+"""Every parameter by its name, as the tensor that the model computes with."""
+
+
+def make_policy_io(parameters: Callable[[], NamedTensors], state: Callable[[], Any]) -> PolicyIO:
+    """How a model is loaded again, and kept as torch's users keep theirs.
+
+    Args:
+        parameters: The model's, once it is there.
+        state: What the framework's own objects load, such as a `state_dict`.
+    """
+    return PolicyIO(
+        restore=lambda weights: load_weights(parameters(), weights),
+        save=lambda path: torch.save(state(), path),
+        suffix=".pt",
+    )
+
+
+def weights_from_parameters(parameters: NamedTensors) -> Weights:
+    """What the parameters are now, as arrays of their own."""
+    return {name: value.detach().cpu().numpy().copy() for name, value in parameters.items()}
+
+
+def load_weights(parameters: NamedTensors, weights: Weights) -> None:
+    """Gives every parameter, in place, the values of the array of its name.
+
+    Args:
+        parameters: Tensors that the model computes with.
+        weights: Arrays as `copies` makes them.
+
+    Raises:
+        SpecError: Names or shapes are others; nothing has been changed then.
+    """
+    lacking = sorted(parameters.keys() - weights.keys())
+    surplus = sorted(weights.keys() - parameters.keys())
+    if lacking or surplus:
+        raise SpecError(
+            "the weights are of another network: "
+            + "; ".join(
+                f"{words} {', '.join(names[:5])}"
+                for words, names in (("there are none for", lacking), ("there is no", surplus))
+                if names
+            )
+        )
+    for name, tensor in parameters.items():
+        if tuple(tensor.shape) != weights[name].shape:
+            raise SpecError(
+                f"the weights are of another network: {name} has shape {weights[name].shape} "
+                f"where {tuple(tensor.shape)} is needed"
+            )
+    with torch.no_grad():
+        for name, tensor in parameters.items():
+            tensor.copy_(torch.tensor(weights[name]))

@@ -5,58 +5,95 @@ only. (TorchRL's compiled trees are those of the PyTorch that its wheel was buil
 load with another one.)
 """
 
+import contextlib
+import fcntl
 import functools
 import importlib.util
+import os
 import sys
+import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from adapters.torch_common.numba_cache import kept_compiled
-from harness.contract.fields import SpecError
-from harness.replay.strategy import Floats, Indices
-
-_MODULE = "parallax_tianshou_segtree"  # a name of our own: the real one would load the framework
-_FILE = ("data", "utils", "segtree.py")
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.replay.strategy import Floats, Indices
 
 
-def missing_tree() -> str:
+@contextlib.contextmanager
+def cache_compiled(name: str, functions: Iterable[Any]) -> Iterator[None]:
+    """What is compiled of some functions meanwhile is loaded from then on; later it is not kept.
+
+    Numba's cache numbers its files without a lock: two processes that compile at the same time
+    could each leave an index that names the other's code. So one process of this user is let in
+    on this machine, and others wait until it has compiled. Where no folder can be written, every
+    process compiles for itself.
+
+    Args:
+        name: Of the functions together; who compiles others does not wait.
+        functions: Of numba; what else is among them is passed over.
+    """
+    loops = [function for function in functions if hasattr(function, "enable_caching")]
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # without a folder for it everyone compiles alone
+            path = Path(tempfile.gettempdir(), f"parallax-{name}-{os.getuid()}.lock")
+            fcntl.flock(stack.enter_context(path.open("a")), fcntl.LOCK_EX)
+        before = [loop._cache for loop in loops]
+        for loop in loops:
+            with contextlib.suppress(RuntimeError):  # no folder
+                loop.enable_caching()
+        yield
+        for loop, cache in zip(loops, before, strict=True):
+            loop._cache = cache  # which keeps nothing
+
+
+_SEGTREE_MODULE = (
+    "parallax_tianshou_segtree"  # a name of our own: the real one would load the framework
+)
+_SEGTREE_FILE = ("data", "utils", "segtree.py")
+
+
+def explain_missing_sum_tree() -> str:
     """What has to be installed for a sum tree; empty where it is."""
-    if _path() is None or importlib.util.find_spec("numba") is None:
+    if _find_segtree_file() is None or importlib.util.find_spec("numba") is None:
         return "its sum tree needs: pip install 'tianshou>=2.0.1,<2.1'"
     return ""
 
 
-def _path() -> Path | None:
+def _find_segtree_file() -> Path | None:
     spec = importlib.util.find_spec("tianshou")
     places = spec.submodule_search_locations if spec else None
-    path = Path(next(iter(places)), *_FILE) if places else None
+    path = Path(next(iter(places)), *_SEGTREE_FILE) if places else None
     return path if path is not None and path.is_file() else None
 
 
 @functools.cache
-def _module() -> ModuleType:
-    path = _path()
-    if path is None or (spec := importlib.util.spec_from_file_location(_MODULE, path)) is None:
-        raise SpecError(f"replay: {missing_tree()}.")
+def _load_segtree_module() -> ModuleType:
+    path = _find_segtree_file()
+    if (
+        path is None
+        or (spec := importlib.util.spec_from_file_location(_SEGTREE_MODULE, path)) is None
+    ):
+        raise SpecError(f"replay: {explain_missing_sum_tree()}.")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[_MODULE] = module  # where checkpoints look classes up
+    sys.modules[_SEGTREE_MODULE] = module  # where checkpoints look classes up
     assert spec.loader is not None
     spec.loader.exec_module(module)
-    # The first tree calls each function with arguments of the types that `CompiledTree` hands on.
-    with kept_compiled("sum-tree", vars(module).values()):
+    # The first tree calls each function with arguments of the types that `CompiledSumTree` hands on.
+    with cache_compiled("sum-tree", vars(module).values()):
         module.SegmentTree(2)
     return module
 
 
-class CompiledTree:
-    """See `harness.replay.strategy.SumTree`."""
+class CompiledSumTree:
+    """See `parallax.harness.replay.strategy.SumTree`."""
 
     def __init__(self, capacity: int) -> None:
         """A tree of `capacity` zeros; the first on a machine takes some seconds to compile."""
-        self._tree: Any = _module().SegmentTree(capacity)
+        self._tree: Any = _load_segtree_module().SegmentTree(capacity)
 
     def get(self, indices: Indices) -> Floats:
         """The numbers at `indices`."""

@@ -4,10 +4,13 @@ Nothing of a framework is named here, and nothing is hooked in that nobody wants
 """
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import (
@@ -15,67 +18,300 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from adapters.torch_common.fitting import fitted
-from adapters.torch_common.graph import compared
-from harness.contract.events import (
-    Backward,
-    Events,
-    Forward,
-    Group,
-    OptimizerStep,
-    OptimizerStepped,
-    Parameter,
+from parallax.harness.contract.events import (
+    AfterOptimizerStep,
+    BeforeOptimizerStep,
+    LayerForward,
+    LossBackward,
+    LossInputs,
+    ParameterGroup,
+    TrainedParameter,
+    TrainingEvents,
 )
 
-_LINEAR = ("AddmmBackward", "MmBackward", "LinearBackward", "ConvolutionBackward")
-_SHAPES = (
+_FIT_STEPS, _FIT_LEARNING_RATE, _FIT_ROWS = 40, 1e-2, 8
+
+
+def fit_copy(layer: torch.nn.Module, inputs: tuple[Any, ...]) -> tuple[float, float] | None:
+    """Fits a copy to eight of the rows that it was shown, and tells its loss before and after.
+
+    The four rows that are smallest in the column that varies most shall give -0.5, the four largest
+    0.5. Neither the layer nor a random generator is changed, and no optimiser of torch's steps.
+
+    Returns:
+        Mean squared errors, or None where the layer cannot be called with one matrix of rows.
+    """
+    if len(inputs) != 1 or not _is_matrix(inputs[0]) or not any(True for _ in layer.parameters()):
+        return None
+    rows = inputs[0].detach().clone()
+    order = rows[:, int(rows.std(dim=0).argmax())].argsort()
+    rows = rows[torch.cat([order[: _FIT_ROWS // 2], order[-(_FIT_ROWS // 2) :]])]
+    twin = copy.deepcopy(layer).eval()
+    parameters = [parameter for parameter in twin.parameters() if parameter.is_floating_point()]
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        losses = _run_adam_steps(twin, parameters, rows)
+    return None if losses is None else (losses[0], min(losses))
+
+
+def _run_adam_steps(
+    twin: torch.nn.Module, parameters: list[torch.nn.Parameter], rows: torch.Tensor
+) -> list[float] | None:
+    wanted = torch.tensor([-0.5] * (_FIT_ROWS // 2) + [0.5] * (_FIT_ROWS // 2))[:, None]
+    moments = [(torch.zeros_like(one), torch.zeros_like(one)) for one in parameters]
+    losses = []
+    for step in range(1, _FIT_STEPS + 1):
+        said = twin(rows)
+        said = said[0] if isinstance(said, tuple) else said
+        if not _is_matrix(said) or not said.requires_grad:
+            return None
+        loss = (said - wanted).square().mean()
+        losses.append(float(loss.detach()))
+        slopes = torch.autograd.grad(loss, parameters, allow_unused=True)
+        with torch.no_grad():
+            for one, slope, (mean, square) in zip(parameters, slopes, moments, strict=True):
+                if slope is None:
+                    continue
+                mean.mul_(0.9).add_(slope, alpha=0.1)
+                square.mul_(0.999).addcmul_(slope, slope, value=0.001)
+                size = (square / (1 - 0.999**step)).sqrt_().add_(1e-8)
+                one.addcdiv_(mean / (1 - 0.9**step), size, value=-_FIT_LEARNING_RATE)
+    return losses
+
+
+def _is_matrix(it: Any) -> bool:
+    return isinstance(it, torch.Tensor) and it.ndim == 2 and len(it) >= _FIT_ROWS
+
+
+_LOSS_NODES = ("MseLossBackward", "SmoothL1LossBackward", "HuberLossBackward")
+_LOSS_SHAPE_NODES = (
+    *("View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Permute", "Clone"),
+    *("TBackward", "Alias", "ToCopy", "Expand"),
+)
+_MAX_GRAPH_NODES = 300
+
+
+def find_comparisons(loss: torch.Tensor) -> tuple[LossInputs, ...]:
+    """Every comparison that a loss is made of, as far as the graph tells.
+
+    Values are known by squared or bent errors, advantages by what is multiplied with a ratio of
+    probabilities.
+    """
+    found = []
+    # Behind an exponential are probabilities, whose squares compare actions with their mean.
+    for node in _walk_graph(loss.grad_fn, _MAX_GRAPH_NODES, ends="ExpBackward"):
+        name = node.name()
+        if name.startswith(_LOSS_NODES):
+            found += _read_loss_comparison(node)
+        elif name.startswith("PowBackward"):
+            found += _read_square_comparison(node)
+        elif name.startswith("MulBackward"):
+            found += _read_product_comparison(node)
+    return tuple(found)
+
+
+def _walk_graph(start: Any, most: int, ends: str = "nowhere") -> Iterator[Any]:
+    waiting, seen = [start], set[Any]()
+    while waiting and len(seen) < most:
+        node = waiting.pop(0)
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        if not node.name().startswith(ends):
+            waiting += [following for following, _ in node.next_functions]
+
+
+def _read_loss_comparison(node: Any) -> list[LossInputs]:
+    one, other = _get_operands(node)
+    if (one is None) == (other is None):
+        return []
+    made, sides = (one, 1) if one is not None else (other, -1)
+    prediction, target = (node._saved_self, node._saved_target)[::sides]
+    return _make_comparisons("values", made, target, prediction)
+
+
+def _read_square_comparison(node: Any) -> list[LossInputs]:
+    error, made = node._saved_self, _skip_shape_nodes(node.next_functions[0][0])
+    if node._saved_exponent != 2 or made is None or not made.name().startswith("SubBackward"):
+        return []
+    one, other = _get_operands(made)
+    if (one is None) == (other is None):
+        return []
+    prediction = _compute_output(one if one is not None else other)
+    if prediction is None or prediction.numel() != error.numel():
+        return []
+    prediction = prediction.reshape(error.shape)
+    target = prediction - error if one is not None else prediction + error
+    return _make_comparisons("values", one if one is not None else other, target, prediction)
+
+
+def _read_product_comparison(node: Any) -> list[LossInputs]:
+    one, other = _get_operands(node)
+    if (one is None) == (other is None):
+        return []
+    made = _skip_shape_nodes(one if one is not None else other)
+    factor = node._saved_other if one is not None else node._saved_self
+    if not made.name().startswith("ExpBackward") or factor is None or factor.numel() < 2:
+        return []
+    return _make_comparisons("advantages", made, factor, None)
+
+
+def _get_operands(node: Any) -> tuple[Any, Any]:
+    """What made the two operands; None for what is a number or is not differentiated."""
+    made = [following for following, _ in node.next_functions]
+    return (made[0], made[1]) if len(made) == 2 else (None, None)
+
+
+def _make_comparisons(
+    kind: str, made: Any, target: torch.Tensor, prediction: torch.Tensor | None
+) -> list[LossInputs]:
+    inputs, choices = _find_network_inputs(made), _read_chosen_actions(made)
+    if inputs is None:
+        return []
+    rows = len(inputs)
+    targets = _flatten_to_float64(target)
+    if targets.size % rows:
+        return []
+    several = targets.size // rows  # critics that are computed together
+    told = targets.reshape(several, rows)
+    predicted = (
+        None if prediction is None else _flatten_to_float64(prediction).reshape(several, rows)
+    )
+    return [
+        LossInputs(kind, told[n], None if predicted is None else predicted[n], inputs, choices)
+        for n in range(several)
+    ]
+
+
+def _find_network_inputs(made: Any) -> NDArray[np.float32] | None:
+    """What the first layer of the network that made a prediction was shown."""
+    for node in _walk_graph(made, _MAX_GRAPH_NODES):
+        layer = _read_linear_input(node)
+        if layer and layer[1] is None:
+            shown = layer[0]
+            whole = shown.reshape(-1, *shown.shape[-2:])[0] if shown.ndim > 2 else shown
+            return np.array(whole.numpy(), np.float32) if whole.ndim == 2 else None
+    return None
+
+
+def _read_linear_input(node: Any) -> tuple[torch.Tensor, Any] | None:
+    """The input of a linear layer, and what made it; None for what is no layer."""
+    name = node.name()
+    if name.startswith("AddmmBackward"):
+        shown, made = node._saved_mat1, node.next_functions[1][0]
+    elif name.startswith(("MmBackward", "BmmBackward")):
+        shown, made = node._saved_self, node.next_functions[0][0]
+    else:
+        return None
+    return None if shown is None else (shown.detach(), made)
+
+
+def _compute_output(made: Any) -> torch.Tensor | None:
+    """The output of a last linear layer, computed from what autograd has kept of it."""
+    index, made = _find_gather_index(made), _skip_shape_nodes(made)
+    if index is not None:
+        made = _skip_shape_nodes(made.next_functions[0][0])
+    if made is None or not made.name().startswith("AddmmBackward"):
+        return None
+    bias, weight = made.next_functions[0][0], made._saved_mat2
+    if weight is None or not hasattr(bias, "variable"):
+        return None
+    with torch.no_grad():
+        out = torch.addmm(bias.variable, made._saved_mat1, weight)
+        return out if index is None else out.gather(1, index.reshape(-1, 1))
+
+
+def _read_chosen_actions(made: Any) -> NDArray[np.int64] | None:
+    index = _find_gather_index(made)
+    return None if index is None else np.array(index.reshape(-1).numpy(), np.int64)
+
+
+def _find_gather_index(made: Any) -> torch.Tensor | None:
+    """Which of the outputs count, one per row."""
+    node = _skip_shape_nodes(made)
+    if node is None:
+        return None
+    if node.name().startswith("GatherBackward"):
+        index: torch.Tensor = node._saved_index
+        return index
+    if node.name().startswith("IndexBackward"):
+        chosen = [one for one in node._saved_indices if one is not None]
+        return chosen[-1] if chosen and chosen[-1].dtype == torch.int64 else None
+    return None
+
+
+def _skip_shape_nodes(node: Any) -> Any:
+    for _ in range(8):
+        if node is None or not node.name().startswith(_LOSS_SHAPE_NODES) or not node.next_functions:
+            return node
+        node = node.next_functions[0][0]
+    return node
+
+
+def _flatten_to_float64(tensor: torch.Tensor) -> NDArray[np.float64]:
+    return tensor.detach().cpu().numpy().astype(np.float64).reshape(-1)
+
+
+_LINEAR_NODES = ("AddmmBackward", "MmBackward", "LinearBackward", "ConvolutionBackward")
+_INPUT_SHAPE_NODES = (
     *("View", "UnsafeView", "Reshape", "_Reshape", "Squeeze", "Unsqueeze", "Transpose"),
     *("Permute", "Clone", "TBackward", "Alias"),
 )
 """How autograd calls what computes and what only gives numbers another shape."""
 
-_HOPS = 6
+_MAX_INPUT_HOPS = 6
 
 
 @contextlib.contextmanager
-def watching(events: Events) -> Iterator[None]:
+def watch_training(events: TrainingEvents) -> Iterator[None]:
     """Tells within; leaves nothing behind."""
-    step, stepped = events.teller(OptimizerStep), events.teller(OptimizerStepped)
-    forward, backward = events.teller(Forward), events.teller(Backward)
+    step, stepped = (
+        events.get_publisher(BeforeOptimizerStep),
+        events.get_publisher(AfterOptimizerStep),
+    )
+    forward, backward = events.get_publisher(LayerForward), events.get_publisher(LossBackward)
     with contextlib.ExitStack() as hooks:
         if step:
-            before = register_optimizer_step_pre_hook(lambda it, *_: step(_step(it)))
+            before = register_optimizer_step_pre_hook(lambda it, *_: step(_make_step_event(it)))
             hooks.callback(before.remove)
         if stepped:
-            happened = OptimizerStepped()
+            happened = AfterOptimizerStep()
             after = register_optimizer_step_post_hook(lambda *_: stepped(happened))
             hooks.callback(after.remove)
         if forward:
-            told = register_module_forward_pre_hook(lambda *called: forward(_forward(*called)))
+            told = register_module_forward_pre_hook(
+                lambda *called: forward(_make_forward_event(*called))
+            )
             hooks.callback(told.remove)
         if backward:
-            hooks.enter_context(_differentiating(backward))
+            hooks.enter_context(_hook_backward(backward))
         yield
 
 
-def _forward(layer: torch.nn.Module, inputs: tuple[Any, ...]) -> Forward:
+def _make_forward_event(layer: torch.nn.Module, inputs: tuple[Any, ...]) -> LayerForward:
     # What `parameters(recurse=False)` goes through, at a tenth of its time.
     own = [p for p in layer._parameters.values() if p is not None and not is_lazy(p)]
     places = tuple(p.data_ptr() for p in own)
-    return Forward(
-        *(layer, inputs, places, lambda: _directly(inputs), lambda: fitted(layer, inputs))
+    return LayerForward(
+        *(
+            layer,
+            inputs,
+            places,
+            lambda: _follows_linear_layer(inputs),
+            lambda: fit_copy(layer, inputs),
+        )
     )
 
 
-def _directly(inputs: tuple[Any, ...]) -> bool | None:
+def _follows_linear_layer(inputs: tuple[Any, ...]) -> bool | None:
     made_by = getattr(inputs[0], "grad_fn", None) if inputs else None
     if made_by is None:
         return None
-    for _ in range(_HOPS):
+    for _ in range(_MAX_INPUT_HOPS):
         name = made_by.name()
-        if name.startswith(_LINEAR):
+        if name.startswith(_LINEAR_NODES):
             return True
-        if not name.startswith(_SHAPES) or not made_by.next_functions:
+        if not name.startswith(_INPUT_SHAPE_NODES) or not made_by.next_functions:
             return False
         made_by = made_by.next_functions[0][0]
         if made_by is None:
@@ -83,23 +319,26 @@ def _directly(inputs: tuple[Any, ...]) -> bool | None:
     return False
 
 
-def _step(optimizer: torch.optim.Optimizer) -> OptimizerStep:
-    groups = [Group(group, _numbers(group), _parameters(group)) for group in optimizer.param_groups]
-    return OptimizerStep(type(optimizer).__name__, tuple(groups))
+def _make_step_event(optimizer: torch.optim.Optimizer) -> BeforeOptimizerStep:
+    groups = [
+        ParameterGroup(group, _read_group_settings(group), _describe_parameters(group))
+        for group in optimizer.param_groups
+    ]
+    return BeforeOptimizerStep(type(optimizer).__name__, tuple(groups))
 
 
-def _parameters(group: Mapping[str, Any]) -> tuple[Parameter, ...]:
+def _describe_parameters(group: Mapping[str, Any]) -> tuple[TrainedParameter, ...]:
     # Parameters of lazy layers have no numbers before the layer is used for the first time.
-    return tuple(_parameter(tensor) for tensor in group["params"] if not is_lazy(tensor))
+    return tuple(_describe_parameter(tensor) for tensor in group["params"] if not is_lazy(tensor))
 
 
-def _parameter(tensor: torch.Tensor) -> Parameter:
+def _describe_parameter(tensor: torch.Tensor) -> TrainedParameter:
     gradient = tensor.grad
     read = None if gradient is None else lambda: gradient.detach().cpu().numpy()
-    return Parameter(tensor.data_ptr(), tensor.numel(), read)
+    return TrainedParameter(tensor.data_ptr(), tensor.numel(), read)
 
 
-def _numbers(group: Mapping[str, Any]) -> dict[str, float]:
+def _read_group_settings(group: Mapping[str, Any]) -> dict[str, float]:
     numbers = {name: float(group[name]) for name in ("lr", "eps", "weight_decay") if name in group}
     if "betas" in group:
         numbers["beta1"], numbers["beta2"] = (float(beta) for beta in group["betas"])
@@ -107,7 +346,7 @@ def _numbers(group: Mapping[str, Any]) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def _differentiating(tell: Callable[[Backward], None]) -> Iterator[None]:
+def _hook_backward(tell: Callable[[LossBackward], None]) -> Iterator[None]:
     # The only one of the four that torch has no hook for.
     tensor_class: Any = torch.Tensor
     backward = tensor_class.backward
@@ -115,7 +354,7 @@ def _differentiating(tell: Callable[[Backward], None]) -> Iterator[None]:
     def told(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if tensor.numel() == 1:
             place = tensor.data_ptr()
-            tell(Backward(float(tensor.detach()), place, lambda: compared(tensor)))
+            tell(LossBackward(float(tensor.detach()), place, lambda: find_comparisons(tensor)))
         return backward(tensor, *args, **kwargs)
 
     tensor_class.backward = told

@@ -1,83 +1,135 @@
 """TorchRL: the scripts of its authors, rebuilt from the components of the wheel."""
 
+import ast
+import importlib.metadata
 import importlib.util
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from adapters.torchrl.refusals import refusal
-from adapters.torchrl.translate import SETTINGS, translate
-from harness.contract.adapter import Context, MakeEnv, Monitor, Native
-from harness.contract.algorithms import Hyperparameters
-from harness.contract.fields import SpecError
-from harness.contract.parts import coupled_defaults, has_part
-from harness.contract.replay import Replay
-from harness.probes.contract import Record, Script, Watch
+from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
+from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.algorithms.base import Hyperparameters
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.replay import PrioritizedReplay, ReplayConfig
+from parallax.harness.contract.translation import NativeConfig
 
 
-class TorchRLAdapter:
+def explain_unsupported_replay(algorithm: str, replay: ReplayConfig) -> str:
+    """Why TorchRL cannot replay so, as the end of a sentence; empty where it can."""
+    if algorithm == "r2d2":
+        return (
+            "it draws sequences by priorities of its own, which are "
+            "hyperparameters.priority_exponent, .importance_exponent and .max_error_share"
+        )
+    critics = replay.critics if isinstance(replay, PrioritizedReplay) else "mean"
+    if algorithm == "sac" and critics != "max":
+        return "its loss tells the larger error of its critics only, which is replay.critics=max"
+    if algorithm == "td3" and critics == "net":
+        return "its loss tells squared errors, which have no sign: use replay.critics=mean or max"
+    return explain_missing_sum_tree()
+
+
+class TorchRLAdapter(Adapter):
     """Adapter of TorchRL's public components."""
 
     name = "torchrl"
     packages = ("torchrl", "tensordict", "torch")
-    rebuilt = ("adapters.torchrl",)
+    import_names = ("torchrl", "tensordict")
+    install_command = "pip install 'torchrl>=0.14.1,<0.15' 'tensordict>=0.14.3,<0.15'"
+    rebuilt_packages = ("parallax.adapters.torchrl",)
     recipe_parts = ("networks", "settings", "optimizers", "loop", "sequences")
 
-    def supports(self, algorithm: str) -> bool:
-        """What has a module in `adapters.torchrl.settings`."""
-        return has_part(SETTINGS, algorithm)
-
-    def check_installed(self) -> None:
-        """Raises `SpecError` where a package is missing."""
-        for name in ("torchrl", "tensordict"):
-            if importlib.util.find_spec(name) is None:
-                raise SpecError(
-                    "framework=torchrl needs: "
-                    "pip install 'torchrl>=0.14.1,<0.15' 'tensordict>=0.14.3,<0.15'"
-                )
-
-    def sources(self, algorithm: str) -> Mapping[str, str]:
-        """None: the packages' versions and this project's commit say it all."""
-        return {}
-
-    def own_defaults(
-        self, algorithm: str, defaults: Hyperparameters, context: Context
-    ) -> Hyperparameters:
-        """As the algorithm's module of settings couples values, if it does."""
-        return coupled_defaults(SETTINGS, algorithm, defaults, context)
-
-    def translate(
-        self, algorithm: str, hyperparameters: Hyperparameters, context: Context
-    ) -> Native:
-        """See `adapters.torchrl.translate`."""
-        return translate(algorithm, hyperparameters, context)
-
-    def refuses_replay(self, algorithm: str, replay: Replay) -> str:
-        """See `adapters.torchrl.refusals`."""
-        return refusal(algorithm, replay)
+    def why_unsupported_replay(self, algorithm: str, replay: ReplayConfig) -> str:
+        """See `parallax.adapters.torchrl`."""
+        return explain_unsupported_replay(algorithm, replay)
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
         """What trains; its environments look for SB3's, its data for pandas."""
-        parts = ("adapters.torchrl.train", f"adapters.torchrl.{algorithm}")
+        parts = ("parallax.adapters.torchrl.probing", f"parallax.adapters.torchrl.{algorithm}")
         return (*parts, "torch._dynamo", "stable_baselines3")
 
-    def train(
-        self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
-    ) -> None:
-        """See `adapters.torchrl.train`."""
-        from adapters.torchrl.train import train
-
-        train(algorithm, native, context, make_env, monitor)
-
-    def probe(
-        self, algorithm: str, native: Native, context: Context, script: Script, watch: Watch
-    ) -> Record:
-        """See `adapters.torchrl.probing`."""
-        from adapters.torchrl.probing import probe
-
-        return probe(algorithm, native, context, script, watch)
-
     def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:
-        """See `adapters.torchrl.scripts`."""
-        from adapters.torchrl.scripts import upstream_defaults
+        """See `parallax.adapters.torchrl`."""
+        return read_upstream_defaults(algorithm)
 
-        return upstream_defaults(algorithm)
+
+SCRIPT_FILES = {
+    "ppo": ("ppo/ppo_mujoco.py", "ppo/utils_mujoco.py"),
+    "td3": ("td3/td3.py", "td3/utils.py"),
+    "sac": ("sac/sac.py", "sac/utils.py"),
+    "ddpg": ("ddpg/ddpg.py", "ddpg/utils.py"),
+    "dqn": ("dqn/dqn_cartpole.py", "dqn/utils_cartpole.py"),
+}
+"""Per algorithm: its script and what that imports."""
+SCRIPT_COMPONENTS = (
+    "ClipPPOLoss",
+    "GAE",
+    "Adam",
+    "AdditiveGaussianModule",
+    "TD3Loss",
+    "SACLoss",
+    "DDPGLoss",
+    "DQNLoss",
+    "MLP",
+)
+"""Classes whose arguments are hyperparameters."""
+
+
+def read_upstream_defaults(algorithm: str) -> Mapping[str, Any]:
+    """Arguments that are constants in the scripts' calls, or that no call gives.
+
+    Names are `Component.argument`, as native settings have them. Arguments that some call of a
+    component takes from elsewhere are left out. Nothing is told of what has no script.
+    """
+    given: dict[str, dict[str, list[Any]]] = {}
+    for name, keywords in _find_component_calls(algorithm):
+        for keyword in keywords:
+            if keyword.arg is not None:
+                values = given.setdefault(name, {}).setdefault(keyword.arg, [])
+                values.append(_evaluate_constant(keyword.value))
+        given.setdefault(name, {})
+    found: dict[str, Any] = {}
+    for name, arguments in given.items():
+        found |= {
+            f"{name}.{argument}": values[0]
+            for argument, values in arguments.items()
+            if all(value is not _NOT_CONSTANT and value == values[0] for value in values)
+        }
+        found |= {
+            f"{name}.{argument}": value
+            for argument, value in _read_declared_defaults(name).items()
+            if argument not in arguments
+        }
+    return found
+
+
+_NOT_CONSTANT = object()
+
+
+def _find_component_calls(algorithm: str) -> Iterator[tuple[str, list[ast.keyword]]]:
+    folder = importlib.metadata.distribution("torchrl").locate_file("sota-implementations")
+    for file in SCRIPT_FILES.get(algorithm, ()):
+        tree = ast.parse((Path(str(folder)) / file).read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+                if name in SCRIPT_COMPONENTS:
+                    yield name, node.keywords
+
+
+def _evaluate_constant(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return _NOT_CONSTANT
+
+
+def _read_declared_defaults(component: str) -> dict[str, Any]:
+    # Defaults of losses; those of other components hold whatever is not told them.
+    from torchrl import objectives
+
+    owner = getattr(objectives, component, None)
+    parameters = inspect.signature(owner).parameters if owner else {}
+    return {n: p.default for n, p in parameters.items() if p.default is not p.empty}

@@ -10,19 +10,28 @@ from tensordict.nn import TensorDictSequential
 from torch import nn
 from torchrl.data import Bounded
 from torchrl.envs import DoubleToFloat, InitTracker, RewardSum, StepCounter
-from torchrl.modules import (
-    AdditiveGaussianModule,
-    OrnsteinUhlenbeckProcessModule,
-)
+from torchrl.modules import AdditiveGaussianModule, OrnsteinUhlenbeckProcessModule
 from torchrl.objectives import DDPGLoss, SoftUpdate, group_optimizers
 
-from adapters.torchrl import loop
-from adapters.torchrl.loop import Means, Progress, action_spec, make_collector, seed_generators
-from adapters.torchrl.networks import attach, deterministic_actor, greedy, q_network
-from adapters.torchrl.replay import loss_class, recorded
-from adapters.torchrl.state import going_on
-from envs.tasks import Task
-from harness.contract.adapter import Context, MakeEnv, Monitor, Native
+from parallax.adapters.torchrl import loop
+from parallax.adapters.torchrl.loop import (
+    LoopProgress,
+    MetricMeans,
+    action_spec,
+    make_collector,
+    make_loop_checkpointable,
+    seed_generators,
+)
+from parallax.adapters.torchrl.networks import (
+    attach_monitor,
+    build_deterministic_actor,
+    build_q_network,
+    make_greedy_policy,
+)
+from parallax.adapters.torchrl.replay import get_loss_class, record_buffer_cost
+from parallax.envs.tasks import Task
+from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
+from parallax.harness.contract.translation import NativeConfig
 
 NETWORKS = (
     "actor_network",
@@ -33,11 +42,11 @@ NETWORKS = (
 ANNEALING_STEPS = 1_000_000
 """Environment steps over which the process' noise shrinks to a tenth, in upstream's script."""
 
-Noise: TypeAlias = "AdditiveGaussianModule | OrnsteinUhlenbeckProcessModule"
+NoiseModule: TypeAlias = "AdditiveGaussianModule | OrnsteinUhlenbeckProcessModule"
 
 
 @dataclasses.dataclass(frozen=True)
-class Components:
+class DDPGComponents:
     """What DDPG learns with.
 
     Attributes:
@@ -49,28 +58,28 @@ class Components:
     """
 
     actor: TensorDictSequential
-    noise: Noise
+    noise: NoiseModule
     loss: DDPGLoss
     optimizer: torch.optim.Optimizer
     targets: SoftUpdate
 
 
-def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor) -> None:
+def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
     """Trains to the end."""
     settings = native.settings
     seed_generators(settings["seed"])
-    components = build(settings, context.task)
+    components = build_components(settings, context.task)
     explorer = TensorDictSequential(components.actor, components.noise)
     transforms = InitTracker(), StepCounter(), DoubleToFloat(), RewardSum()
     collector = make_collector(
-        make_env, context.n_envs, explorer, settings, *transforms, boundary=monitor.boundary
+        make_env, context.n_envs, explorer, settings, *transforms, safe_point=monitor.safe_point
     )
     buffer = loop.make_buffer(settings, components.loss)
-    progress, means = Progress(), Means()
-    state = going_on(collector, components, buffer, progress, means)
-    attach(monitor, greedy(components.actor), components.loss, NETWORKS, state)
-    with recorded(buffer, monitor):
-        for step, batch, is_last in loop.minibatches(
+    progress, means = LoopProgress(), MetricMeans()
+    state = make_loop_checkpointable(collector, components, buffer, progress, means)
+    attach_monitor(monitor, make_greedy_policy(components.actor), components.loss, NETWORKS, state)
+    with record_buffer_cost(buffer, monitor):
+        for step, batch, is_last in loop.iterate_training_batches(
             collector, buffer, progress, settings, components.noise.step
         ):
             means.add(update(components, batch, step))
@@ -79,24 +88,24 @@ def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor)
     collector.shutdown()
 
 
-def build(settings: Mapping[str, Any], task: Task) -> Components:
+def build_components(settings: Mapping[str, Any], task: Task) -> DDPGComponents:
     """Networks, loss and optimisers as they are before the first update."""
     spec = action_spec(task)
-    actor = deterministic_actor(settings, task)
-    critic = q_network(settings, task)
-    loss = loss_class(DDPGLoss, settings)(
+    actor = build_deterministic_actor(settings, task)
+    critic = build_q_network(settings, task)
+    loss = get_loss_class(DDPGLoss, settings)(
         actor, critic, loss_function="l2", delay_actor=True, delay_value=True
     )
     loss.make_value_estimator(gamma=settings["make_value_estimator.gamma"])
     optimizer = group_optimizers(
-        _adam(loss.actor_network_params, "actor", settings),
-        _adam(loss.value_network_params, "critic", settings),
+        _make_adam(loss.actor_network_params, "actor", settings),
+        _make_adam(loss.value_network_params, "critic", settings),
     )
     targets = SoftUpdate(loss, eps=settings["SoftUpdate.eps"])
-    return Components(actor, _noise(settings, spec), loss, optimizer, targets)
+    return DDPGComponents(actor, _build_noise(settings, spec), loss, optimizer, targets)
 
 
-def _noise(settings: Mapping[str, Any], spec: Bounded) -> Noise:
+def _build_noise(settings: Mapping[str, Any], spec: Bounded) -> NoiseModule:
     sigma = settings.get("OrnsteinUhlenbeckProcessModule.sigma")
     if sigma is None:
         std = settings["AdditiveGaussianModule.std"]
@@ -104,7 +113,7 @@ def _noise(settings: Mapping[str, Any], spec: Bounded) -> Noise:
     return OrnsteinUhlenbeckProcessModule(spec, sigma=sigma, annealing_num_steps=ANNEALING_STEPS)
 
 
-def update(components: Components, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
+def update(components: DDPGComponents, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
     """One step of critic and policy at once, then of the targets.
 
     Both losses come from the parameters before the step.
@@ -129,7 +138,7 @@ def update(components: Components, batch: TensorDictBase, step: int) -> dict[str
     }
 
 
-def _adam(network: nn.Module, name: str, settings: Mapping[str, Any]) -> torch.optim.Optimizer:
+def _make_adam(network: nn.Module, name: str, settings: Mapping[str, Any]) -> torch.optim.Optimizer:
     return torch.optim.Adam(
         network.parameters(),
         lr=settings[f"Adam({name}).lr"],

@@ -16,21 +16,27 @@ from torchrl.envs import DoubleToFloat, RewardSum, StepCounter
 from torchrl.modules import MLP, ConvNet, EGreedyModule, QValueActor
 from torchrl.objectives import DQNLoss, HardUpdate
 
-from adapters.torch_common.convolutions import Divided, features
-from adapters.torchrl import loop
-from adapters.torchrl.loop import Means, Progress, make_collector, seed_generators
-from adapters.torchrl.networks import attach
-from adapters.torchrl.replay import loss_class, recorded
-from adapters.torchrl.state import going_on
-from envs.tasks import Task
-from harness.contract.adapter import Context, MakeEnv, Monitor, Native
-from harness.contract.algorithms.convolutions import kernels
+from parallax.adapters.torch_common.image_encoder import ImageScaling, count_features
+from parallax.adapters.torchrl import loop
+from parallax.adapters.torchrl.loop import (
+    LoopProgress,
+    MetricMeans,
+    make_collector,
+    make_loop_checkpointable,
+    seed_generators,
+)
+from parallax.adapters.torchrl.networks import attach_monitor
+from parallax.adapters.torchrl.replay import get_loss_class, record_buffer_cost
+from parallax.envs.tasks import Task
+from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
+from parallax.harness.contract.algorithms.image_encoder import compute_kernels
+from parallax.harness.contract.translation import NativeConfig
 
 NETWORKS = ("value_network", "target_value_network")
 
 
 @dataclasses.dataclass(frozen=True)
-class Components:
+class DQNComponents:
     """What DQN learns with.
 
     Attributes:
@@ -50,41 +56,43 @@ class Components:
     max_norm: float | None
 
 
-def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor) -> None:
+def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
     """Trains to the end."""
     settings = native.settings
     seed_generators(settings["seed"])
-    components = build(settings, context.task)
+    components = build_components(settings, context.task)
     explorer = TensorDictSequential(components.actor, components.exploration)
     transforms = RewardSum(), StepCounter(), DoubleToFloat()
     collector = make_collector(
-        make_env, context.n_envs, explorer, settings, *transforms, boundary=monitor.boundary
+        make_env, context.n_envs, explorer, settings, *transforms, safe_point=monitor.safe_point
     )
-    policy = functools.partial(greedy, components.actor)
+    policy = functools.partial(predict_actions, components.actor)
     buffer = loop.make_buffer(settings, components.loss)
-    progress, means = Progress(), Means()
-    state = going_on(collector, components, buffer, progress, means)
-    attach(monitor, policy, components.loss, NETWORKS, state)
+    progress, means = LoopProgress(), MetricMeans()
+    state = make_loop_checkpointable(collector, components, buffer, progress, means)
+    attach_monitor(monitor, policy, components.loss, NETWORKS, state)
     lower = components.exploration.step
-    with recorded(buffer, monitor):
-        for step, batch, is_last in loop.minibatches(collector, buffer, progress, settings, lower):
+    with record_buffer_cost(buffer, monitor):
+        for step, batch, is_last in loop.iterate_training_batches(
+            collector, buffer, progress, settings, lower
+        ):
             means.add(update(components, batch, step))
             if is_last and means.updates >= loop.RECORD_EVERY:
                 monitor.record(means.take() | {"learning_rate": settings["Adam.lr"]})
     collector.shutdown()
 
 
-def build(settings: Mapping[str, Any], task: Task) -> Components:
+def build_components(settings: Mapping[str, Any], task: Task) -> DQNComponents:
     """Network, loss and optimiser as they are before the first update."""
     spec = Composite(action=OneHot(task.choices))
-    actor = QValueActor(module=_network(settings, task), spec=spec, in_keys=["observation"])
+    actor = QValueActor(module=_build_network(settings, task), spec=spec, in_keys=["observation"])
     exploration = EGreedyModule(
         spec,
         eps_init=settings["EGreedyModule.eps_init"],
         eps_end=settings["EGreedyModule.eps_end"],
         annealing_num_steps=settings["EGreedyModule.annealing_num_steps"],
     )
-    loss = loss_class(DQNLoss, settings)(
+    loss = get_loss_class(DQNLoss, settings)(
         actor,
         loss_function=settings["DQNLoss.loss_function"],
         delay_value=True,
@@ -97,17 +105,17 @@ def build(settings: Mapping[str, Any], task: Task) -> Components:
     interval = settings["HardUpdate.value_network_update_interval"]
     targets = HardUpdate(loss, value_network_update_interval=interval)
     max_norm = settings["clip_grad_norm_.max_norm"]
-    return Components(actor, exploration, loss, optimizer, targets, max_norm)
+    return DQNComponents(actor, exploration, loss, optimizer, targets, max_norm)
 
 
-def _network(settings: Mapping[str, Any], task: Task) -> MLP | nn.Sequential:
+def _build_network(settings: Mapping[str, Any], task: Task) -> MLP | nn.Sequential:
     """Values of the actions, ReLU, torch's initialisation; images go through convolutions first."""
     filters, cells = settings.get("ConvNet.num_cells"), settings["MLP.num_cells"]
-    inputs = task.observation_size if filters is None else features(task.image, filters)
+    inputs = task.observation_size if filters is None else count_features(task.image, filters)
     values = MLP(inputs, task.choices, num_cells=cells, activation_class=nn.ReLU)
     if filters is None:
         return values
-    sides, strides = map(list, zip(*kernels(task.image, filters), strict=True))
+    sides, strides = map(list, zip(*compute_kernels(task.image, filters), strict=True))
     images = ConvNet(
         task.image[0],
         num_cells=filters,
@@ -115,11 +123,11 @@ def _network(settings: Mapping[str, Any], task: Task) -> MLP | nn.Sequential:
         strides=strides,
         activation_class=nn.ReLU,
     )
-    divided = [Divided(task.brightest)] if task.brightest > 1 else []
+    divided = [ImageScaling(task.brightest)] if task.brightest > 1 else []
     return nn.Sequential(*divided, images, values)
 
 
-def update(components: Components, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
+def update(components: DQNComponents, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
     """One step of the network, and perhaps a copy to its target.
 
     Args:
@@ -140,7 +148,7 @@ def update(components: Components, batch: TensorDictBase, step: int) -> dict[str
     return {"loss/critic": loss.detach()}
 
 
-def greedy(actor: QValueActor, observations: NDArray[np.float32]) -> NDArray[np.int64]:
+def predict_actions(actor: QValueActor, observations: NDArray[np.float32]) -> NDArray[np.int64]:
     """The choices of the highest value; they follow the weights as they train."""
     batch = torch.as_tensor(observations, dtype=torch.float32)
     with torch.no_grad():

@@ -7,15 +7,19 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from tensordict import TensorDictBase
+from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import TensorDictModuleBase
+from torch import nn
 from torchrl.collectors import Collector
 from torchrl.data import Bounded, TensorDictReplayBuffer
 from torchrl.envs import Compose, EnvBase, GymWrapper, SerialEnv, Transform, TransformedEnv
+from torchrl.objectives import TargetNetUpdater
 
-from adapters.torchrl.replay import buffer_of
-from envs.tasks import Task
-from harness.contract.adapter import MakeEnv
+from parallax.adapters.torch_common.state import make_checkpointable
+from parallax.adapters.torchrl.replay import PrioritizedTensorDictBuffer, make_replay_buffer
+from parallax.envs.tasks import Task
+from parallax.harness.contract.adapter import Checkpointable, MakeEnv
+from parallax.harness.contract.state_codec import ObjectCodec, State
 
 
 def seed_generators(seed: int) -> None:
@@ -30,14 +34,14 @@ def make_collector(
     policy: TensorDictModuleBase,
     settings: Mapping[str, Any],
     *transforms: Transform,
-    boundary: Callable[[], None],
+    safe_point: Callable[[], None],
 ) -> Collector:
     """A collector in this process on `n_envs` new environments, which calls `boundary` each round.
 
     The environment is seeded before the collector is made: the collector resets it at once
     and would not notice a later reset.
     """
-    env = TransformedEnv(_copies(make_env, n_envs), Compose(*transforms))
+    env = TransformedEnv(_make_envs(make_env, n_envs), Compose(*transforms))
     env.set_seed(settings["seed"])
     return Collector(
         env,
@@ -47,7 +51,7 @@ def make_collector(
         init_random_frames=settings.get("Collector.init_random_frames"),
         auto_register_policy_transforms=False,
         device="cpu",
-        pre_collect_hook=boundary,
+        pre_collect_hook=safe_point,
     )
 
 
@@ -57,19 +61,19 @@ def action_spec(task: Task) -> Bounded:
     return Bounded(low, high, shape=low.shape, dtype=torch.float32)
 
 
-class _Spaces(gymnasium.Env[Any, Any]):
+class _SpacesOnlyEnv(gymnasium.Env[Any, Any]):
     """The spaces of an environment and nothing else."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self.observation_space, self.action_space = env.observation_space, env.action_space
 
 
-def _copies(make_env: MakeEnv, n_envs: int) -> EnvBase:
+def _make_envs(make_env: MakeEnv, n_envs: int) -> EnvBase:
     envs = [make_env() for _ in range(n_envs)]
     if n_envs == 1:
         return GymWrapper(envs[0], device="cpu")
     # SerialEnv makes one more environment at first, to look at its spaces, and closes it.
-    queue = iter([_Spaces(envs[0]), *envs])
+    queue = iter([_SpacesOnlyEnv(envs[0]), *envs])
     return SerialEnv(n_envs, lambda: GymWrapper(next(queue), device="cpu"))
 
 
@@ -78,7 +82,7 @@ RECORD_EVERY = 100
 
 
 @dataclasses.dataclass
-class Progress:
+class LoopProgress:
     """How far a recipe's loop is.
 
     Attributes:
@@ -90,14 +94,14 @@ class Progress:
     updates: int = 0
 
 
-make_buffer = buffer_of
-"""Makes an empty replay buffer; see `adapters.torchrl.replay`."""
+make_buffer = make_replay_buffer
+"""Makes an empty replay buffer; see `parallax.adapters.torchrl.replay`."""
 
 
-def minibatches(
+def iterate_training_batches(
     collector: Collector,
     buffer: TensorDictReplayBuffer,
-    progress: Progress,
+    progress: LoopProgress,
     settings: Mapping[str, Any],
     collected_frames: Callable[[int], None] = lambda frames: None,
 ) -> Iterator[tuple[int, TensorDictBase, bool]]:
@@ -128,7 +132,7 @@ def minibatches(
             yield progress.updates, buffer.sample(), index == per_round - 1
 
 
-class Means:
+class MetricMeans:
     """Collects tensors without reading them, so that updates need not wait."""
 
     def __init__(self) -> None:
@@ -146,3 +150,135 @@ class Means:
         means = {name: torch.stack(values).mean().item() for name, values in self._values.items()}
         self.updates, self._values = 0, {}
         return means
+
+
+ReadNested = Callable[[Any], State]
+WriteNested = Callable[[Any, State], Any]
+
+
+def make_loop_checkpointable(
+    collector: Collector, components: Any, buffer: TensorDictReplayBuffer, *counters: Any
+) -> Checkpointable:
+    """How a recipe goes on, at the head of a round of its collector.
+
+    Args:
+        collector: Takes the environment steps.
+        components: What the recipe learns with: networks, losses, optimisers, targets.
+        buffer: What it learns from.
+        counters: Objects of its loop that hold what it counts and has not told yet.
+    """
+    fields = {
+        field.name: getattr(components, field.name) for field in dataclasses.fields(components)
+    }
+    learning = {name: part for name, part in fields.items() if isinstance(part, _TRAINED_TYPES)}
+    if isinstance(
+        buffer, PrioritizedTensorDictBuffer
+    ):  # laid in after the buffer, which fills it anew
+        counters = (*counters, buffer.replayer)
+    parts = {"components": learning, "buffer": buffer, "counters": counters, "collector": collector}
+    return make_checkpointable(parts, tuple, *TORCHRL_CODECS)
+
+
+_TRAINED_TYPES = (nn.Module, torch.optim.Optimizer, TargetNetUpdater)
+
+
+def _read_module(module: nn.Module, read: ReadNested) -> State:
+    return {name: read(tensor) for name, tensor in _list_module_tensors(module).items()}
+
+
+def _write_module(live: Any, state: State, write: WriteNested) -> Any:
+    for name, tensor in _list_module_tensors(live).items():
+        write(tensor, state[name])
+    return live
+
+
+def _list_module_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = {**dict(module.named_parameters())}
+    found |= {f"{name} (buffer)": tensor for name, tensor in module.named_buffers()}
+    for name, part in vars(module).items():
+        if isinstance(part, TensorDictBase):  # such as targets, which are no parameters
+            leaves = part.items(include_nested=True, leaves_only=True)
+            found |= {f"{name} {key}": leaf for key, leaf in leaves}
+    return found
+
+
+def _read_updater(updater: TargetNetUpdater, read: ReadNested) -> State:
+    return {n: v for n, v in vars(updater).items() if type(v) in (bool, int, float)}
+
+
+def _write_updater(live: Any, state: State, write: WriteNested) -> Any:
+    vars(live).update(state)
+    return live
+
+
+def _read_batch(batch: TensorDictBase, read: ReadNested) -> State:
+    leaves = batch.items(include_nested=True, leaves_only=True)
+    names = [(list(key) if isinstance(key, tuple) else [key], leaf) for key, leaf in leaves]
+    return {"shape": list(batch.shape), "leaves": [[key, read(leaf)] for key, leaf in names]}
+
+
+def _write_batch(live: Any, state: State, write: WriteNested) -> Any:
+    live = TensorDict({}, batch_size=state["shape"]) if live is None else live
+    there = {tuple(key) for key, _ in state["leaves"]}
+    for key in list(live.keys(include_nested=True, leaves_only=True)):
+        if (key if isinstance(key, tuple) else (key,)) not in there:
+            live.del_(key)
+    for key, told in state["leaves"]:
+        live.set(tuple(key), write(None, told))
+    return live
+
+
+def _read_buffer(buffer: TensorDictReplayBuffer, read: ReadNested) -> State:
+    rows = len(buffer)
+    return {
+        "rows": read(buffer._storage._storage[:rows]) if rows else None,
+        "writer": read(dict(buffer._writer.state_dict())),
+        "sampler": read(dict(buffer._sampler.state_dict())),
+    }
+
+
+def _write_buffer(live: Any, state: State, write: WriteNested) -> Any:
+    if state["rows"] is not None:
+        live.extend(write(None, state["rows"]))  # which makes room as the first batch does
+    live._writer.load_state_dict(write(None, state["writer"]))
+    live._sampler.load_state_dict(write(None, state["sampler"]))
+    return live
+
+
+def _read_collector(collector: Collector, read: ReadNested) -> State:
+    pool = getattr(collector, "_traj_pool", None)
+    return {
+        "frames": collector._frames,
+        "rounds": collector._iter,
+        "trajectories": read(pool._traj_id) if pool else None,
+        "carrier": read(collector._carrier),
+        "shared": read(_get_shared_tensors(collector)),
+    }
+
+
+def _write_collector(live: Any, state: State, write: WriteNested) -> Any:
+    live._frames, live._iter = state["frames"], state["rounds"]
+    if state["trajectories"] is not None:
+        write(live._traj_pool._traj_id, state["trajectories"])
+    write(live._carrier, state["carrier"])
+    write(_get_shared_tensors(live), state["shared"])
+    return live
+
+
+def _get_shared_tensors(collector: Collector) -> dict[str, torch.Tensor]:
+    """What several environments that are stepped together write into, by name."""
+    shared = getattr(collector.env.base_env, "shared_tensordict_parent", None)
+    if shared is None:
+        return {}
+    leaves = shared.items(include_nested=True, leaves_only=True)
+    return {str(key): leaf for key, leaf in leaves}
+
+
+TORCHRL_CODECS = (
+    ObjectCodec(TensorDictReplayBuffer, _read_buffer, _write_buffer),
+    ObjectCodec(Collector, _read_collector, _write_collector),
+    ObjectCodec(TensorDictBase, _read_batch, _write_batch),
+    ObjectCodec(nn.Module, _read_module, _write_module),
+    ObjectCodec(TargetNetUpdater, _read_updater, _write_updater),
+)
+"""How TorchRL's objects are told."""

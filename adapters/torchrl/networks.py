@@ -12,20 +12,20 @@ from torch import nn
 from torchrl.modules import MLP, ProbabilisticActor, TanhModule, ValueOperator
 from torchrl.objectives import LossModule
 
-from adapters.torch_common.parameters import copies, loadable
-from adapters.torchrl.loop import action_spec
-from envs.tasks import Task
-from harness.contract.adapter import Monitor, Policy, Resumable, Weights
+from parallax.adapters.torch_common.state import make_policy_io, weights_from_parameters
+from parallax.adapters.torchrl.loop import action_spec
+from parallax.envs.tasks import Task
+from parallax.harness.contract.adapter import Checkpointable, Monitor, Policy, Weights
 
 
-def q_network(settings: Mapping[str, Any], task: Task) -> ValueOperator:
+def build_q_network(settings: Mapping[str, Any], task: Task) -> ValueOperator:
     """Action value, ReLU, torch's initialisation; the losses make two of it."""
     size = task.observation_size + task.action_size
     module = MLP(size, 1, num_cells=settings["MLP.num_cells"], activation_class=nn.ReLU)
     return ValueOperator(module, in_keys=["action", "observation"])
 
 
-def deterministic_actor(settings: Mapping[str, Any], task: Task) -> TensorDictSequential:
+def build_deterministic_actor(settings: Mapping[str, Any], task: Task) -> TensorDictSequential:
     """Actions, ReLU and a tanh to the task's bounds, torch's initialisation."""
     network = MLP(
         task.observation_size,
@@ -39,7 +39,7 @@ def deterministic_actor(settings: Mapping[str, Any], task: Task) -> TensorDictSe
     )
 
 
-def greedy(actor: ProbabilisticActor | TensorDictSequential) -> Policy:
+def make_greedy_policy(actor: ProbabilisticActor | TensorDictSequential) -> Policy:
     """The actor without noise; it follows the weights as they train.
 
     A stochastic actor gives its squashed location. It is asked for its distribution, so no
@@ -60,12 +60,12 @@ def greedy(actor: ProbabilisticActor | TensorDictSequential) -> Policy:
     return policy
 
 
-def attach(
+def attach_monitor(
     monitor: Monitor,
     policy: Policy,
     loss: LossModule,
     networks: Sequence[str],
-    resumable: Resumable,
+    resumable: Checkpointable,
 ) -> None:
     """Hands over what follows a training.
 
@@ -78,23 +78,23 @@ def attach(
     """
     monitor.attach(
         policy,
-        lambda: weights(loss, networks),
-        loadable(lambda: parameters(loss, networks), loss.state_dict),
+        lambda: copy_weights(loss, networks),
+        make_policy_io(lambda: get_parameters(loss, networks), loss.state_dict),
         resumable,
     )
 
 
-def weights(loss: LossModule, networks: Sequence[str]) -> Weights:
+def copy_weights(loss: LossModule, networks: Sequence[str]) -> Weights:
     """Copies of all trained parameters of a loss and of their targets.
 
     Args:
         loss: Holds the parameters.
         networks: Names of what it holds, of targets as well.
     """
-    return copies(parameters(loss, networks))
+    return weights_from_parameters(get_parameters(loss, networks))
 
 
-def parameters(loss: LossModule, networks: Sequence[str]) -> dict[str, torch.Tensor]:
+def get_parameters(loss: LossModule, networks: Sequence[str]) -> dict[str, torch.Tensor]:
     """The same as the tensors that the loss computes with."""
     found = {}
     for network in networks:

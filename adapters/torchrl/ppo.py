@@ -15,18 +15,25 @@ from torchrl.modules import MLP, ProbabilisticActor, TanhNormal, ValueOperator
 from torchrl.objectives import ClipPPOLoss, group_optimizers
 from torchrl.objectives.value import GAE
 
-from adapters.torchrl.loop import Means, Progress, action_spec, make_collector, seed_generators
-from adapters.torchrl.networks import attach, greedy
-from adapters.torchrl.state import going_on
-from envs.tasks import Task
-from harness.contract.adapter import Context, MakeEnv, Monitor, Native
+from parallax.adapters.torchrl.loop import (
+    LoopProgress,
+    MetricMeans,
+    action_spec,
+    make_collector,
+    make_loop_checkpointable,
+    seed_generators,
+)
+from parallax.adapters.torchrl.networks import attach_monitor, make_greedy_policy
+from parallax.envs.tasks import Task
+from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
+from parallax.harness.contract.translation import NativeConfig
 
 ACTOR_GAIN, CRITIC_GAIN = 1.0, 0.01
 """Orthogonal gain of every layer, the last included."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Components:
+class PPOComponents:
     """What PPO learns with.
 
     Attributes:
@@ -46,9 +53,9 @@ class Components:
     total_updates: int
 
 
-def build(settings: Mapping[str, Any], task: Task) -> Components:
+def build_components(settings: Mapping[str, Any], task: Task) -> PPOComponents:
     """Networks, loss and optimisers as they are before the first update."""
-    actor, critic = _actor(settings, task), _critic(settings, task)
+    actor, critic = _build_actor(settings, task), _build_critic(settings, task)
     advantages = GAE(
         gamma=settings["GAE.gamma"],
         lmbda=settings["GAE.lmbda"],
@@ -66,19 +73,19 @@ def build(settings: Mapping[str, Any], task: Task) -> Components:
         critic_coeff=settings["ClipPPOLoss.critic_coeff"],
         loss_critic_type="l2",
     )
-    optimizer = group_optimizers(*(_adam(network, settings) for network in (actor, critic)))
+    optimizer = group_optimizers(*(_make_adam(network, settings) for network in (actor, critic)))
     frames = settings["Collector.frames_per_batch"]
     rollouts = settings["script.total_frames"] // frames
     per_epoch = math.ceil(frames / settings["TensorDictReplayBuffer.batch_size"])
     total_updates = rollouts * settings["script.ppo_epochs"] * per_epoch
-    return Components(actor, advantages, loss, optimizer, settings, total_updates)
+    return PPOComponents(actor, advantages, loss, optimizer, settings, total_updates)
 
 
-def _actor(settings: Mapping[str, Any], task: Task) -> ProbabilisticActor:
+def _build_actor(settings: Mapping[str, Any], task: Task) -> ProbabilisticActor:
     # Location from the network, scale from one free parameter per dimension.
     spec = action_spec(task)
     network = nn.Sequential(
-        _mlp(task.observation_size, task.action_size, settings, ACTOR_GAIN),
+        _build_mlp(task.observation_size, task.action_size, settings, ACTOR_GAIN),
         AddStateIndependentNormalScale(torch.Size([task.action_size]), scale_lb=1e-8),
     )
     return ProbabilisticActor(
@@ -92,12 +99,12 @@ def _actor(settings: Mapping[str, Any], task: Task) -> ProbabilisticActor:
     )
 
 
-def _critic(settings: Mapping[str, Any], task: Task) -> ValueOperator:
-    network = _mlp(task.observation_size, 1, settings, CRITIC_GAIN)
+def _build_critic(settings: Mapping[str, Any], task: Task) -> ValueOperator:
+    network = _build_mlp(task.observation_size, 1, settings, CRITIC_GAIN)
     return ValueOperator(network, in_keys=["observation"])
 
 
-def _mlp(inputs: int, outputs: int, settings: Mapping[str, Any], gain: float) -> MLP:
+def _build_mlp(inputs: int, outputs: int, settings: Mapping[str, Any], gain: float) -> MLP:
     network = MLP(inputs, outputs, num_cells=settings["MLP.num_cells"], activation_class=nn.Tanh)
     for layer in network.modules():
         if isinstance(layer, nn.Linear):
@@ -106,44 +113,57 @@ def _mlp(inputs: int, outputs: int, settings: Mapping[str, Any], gain: float) ->
     return network
 
 
-def _adam(network: nn.Module, settings: Mapping[str, Any]) -> torch.optim.Optimizer:
+def _make_adam(network: nn.Module, settings: Mapping[str, Any]) -> torch.optim.Optimizer:
     # A tensor as in upstream's script, where it makes the schedule's arithmetic float32.
     rate = torch.tensor(settings["Adam.lr"])
     return torch.optim.Adam(network.parameters(), lr=rate, eps=settings["Adam.eps"])
 
 
-__all__ = ["NETWORKS", "Components", "anneal", "build", "minibatches", "train", "update"]
+__all__ = [
+    "NETWORKS",
+    "PPOComponents",
+    "anneal_schedules",
+    "build_components",
+    "iterate_minibatches",
+    "train",
+    "update",
+]
 
 NETWORKS = ("actor_network", "critic_network")
 
 
-def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor) -> None:
+def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
     """Trains to the end."""
     settings = native.settings
     seed_generators(settings["seed"])
-    components = build(settings, context.task)
+    components = build_components(settings, context.task)
     transforms = RewardSum(), StepCounter(), DoubleToFloat()
     collector = make_collector(
-        make_env, context.n_envs, components.actor, settings, *transforms, boundary=monitor.boundary
+        make_env,
+        context.n_envs,
+        components.actor,
+        settings,
+        *transforms,
+        safe_point=monitor.safe_point,
     )
     buffer = TensorDictReplayBuffer(
         storage=LazyTensorStorage(settings["Collector.frames_per_batch"]),
         sampler=SamplerWithoutReplacement(),
         batch_size=settings["TensorDictReplayBuffer.batch_size"],
     )
-    means, progress = Means(), Progress()
-    state = going_on(collector, components, buffer, progress, means)
-    attach(monitor, greedy(components.actor), components.loss, NETWORKS, state)
+    means, progress = MetricMeans(), LoopProgress()
+    state = make_loop_checkpointable(collector, components, buffer, progress, means)
+    attach_monitor(monitor, make_greedy_policy(components.actor), components.loss, NETWORKS, state)
     for rollout in collector:
-        for batch in minibatches(components, buffer, rollout):
+        for batch in iterate_minibatches(components, buffer, rollout):
             progress.updates += 1
             means.add(update(components, batch, progress.updates))
         monitor.record(means.take())
     collector.shutdown()
 
 
-def minibatches(
-    components: Components, buffer: TensorDictReplayBuffer, rollout: TensorDictBase
+def iterate_minibatches(
+    components: PPOComponents, buffer: TensorDictReplayBuffer, rollout: TensorDictBase
 ) -> Iterator[TensorDictBase]:
     """All minibatches of all epochs; each epoch begins with advantages of the critic as it is."""
     for _ in range(components.settings["script.ppo_epochs"]):
@@ -153,7 +173,7 @@ def minibatches(
         yield from buffer
 
 
-def update(components: Components, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
+def update(components: PPOComponents, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
     """One gradient step of actor and critic.
 
     Args:
@@ -164,7 +184,7 @@ def update(components: Components, batch: TensorDictBase, step: int) -> dict[str
     Returns:
         Metrics by their name in the trace.
     """
-    rate = anneal(components, step)
+    rate = anneal_schedules(components, step)
     components.optimizer.zero_grad(set_to_none=True)
     losses = components.loss(batch)
     # No loss_critic is there when its weight is 0.
@@ -174,10 +194,10 @@ def update(components: Components, batch: TensorDictBase, step: int) -> dict[str
         groups = components.optimizer.param_groups
         nn.utils.clip_grad_norm_([p for group in groups for p in group["params"]], max_norm)
     components.optimizer.step()
-    return _metrics(losses.detach(), components.settings) | {"learning_rate": rate}
+    return _collect_metrics(losses.detach(), components.settings) | {"learning_rate": rate}
 
 
-def anneal(components: Components, step: int) -> torch.Tensor:
+def anneal_schedules(components: PPOComponents, step: int) -> torch.Tensor:
     """Sets learning rate and clip range of update `step`, and returns the learning rate.
 
     They stay at 0 after the last whole rollout, and where they start if there is none.
@@ -195,7 +215,9 @@ def anneal(components: Components, step: int) -> torch.Tensor:
     return rate
 
 
-def _metrics(losses: TensorDictBase, settings: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+def _collect_metrics(
+    losses: TensorDictBase, settings: Mapping[str, Any]
+) -> dict[str, torch.Tensor]:
     metrics = {
         "loss/policy": losses["loss_objective"],
         "policy/entropy": losses["entropy"],

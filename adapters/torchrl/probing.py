@@ -8,129 +8,207 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.torch_common.recording import Recorder, Slot
-from adapters.torchrl import ddpg, dqn, loop, ppo, probing_sequences, r2d2, sac, td3
-from harness.contract.adapter import Context, Native
-from harness.probes.contract import Record, Script, Watch
-from harness.probes.recording import captured
+from parallax.adapters.torch_common.recording import TensorLocation, TorchRecorder
+from parallax.adapters.torchrl import ddpg, dqn, loop, ppo, r2d2, sac, td3
+from parallax.adapters.torchrl.r2d2 import R2D2Components
+from parallax.adapters.torchrl.recurrent import SequenceReplayBuffer
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.probing.protocol import ProbeMonitor, ProbeRecord, ProbeScript
+from parallax.harness.contract.probing.recorder import capture_calls
+from parallax.harness.contract.translation import NativeConfig
+from parallax.harness.replay.prioritized import ProportionalStrategy
 
-MODULES: Mapping[str, Any] = {"ppo": ppo, "td3": td3, "sac": sac, "ddpg": ddpg, "dqn": dqn}
-_HIDDEN = ("0", "2")
-_LAST = "4"
+_LSTM_NAMES = {
+    "lstm_input.weight": "weight_ih_l0",
+    "lstm_input.bias": "bias_ih_l0",
+    "lstm_state.weight": "weight_hh_l0",
+    "lstm_state.bias": "bias_hh_l0",
+}
 
 
-def probe(algorithm: str, native: Native, context: Context, script: Script, watch: Watch) -> Record:
+def locate_sequence_tensors(components: R2D2Components) -> dict[str, TensorLocation]:
+    """Canonical names to the tensors of the learner, its target and the actor."""
+    loss = components.loss
+    networks = {
+        "critic1": loss.value_network_params.flatten_keys("."),
+        "critic1_target": loss.target_value_network_params.flatten_keys("."),
+        "actor": dict(components.actor.named_parameters()),
+    }
+    return {
+        f"{network}.{name}": TensorLocation(tensors[native])
+        for network, tensors in networks.items()
+        for name, native in _find_native_names(tensors).items()
+    }
+
+
+def _find_native_names(tensors: Mapping[str, Any]) -> dict[str, str]:
+    layers = {"0": "module.0.module.layers.0"}
+    if "module.2.module.0.weight" in tensors.keys():  # noqa: SIM118
+        layers |= {"1": "module.2.module.0", "out": "module.2.module.2"}
+    else:
+        for head in ("value", "advantage"):
+            layers |= {f"{head}{n}": f"module.2.module.{head}.{m}" for n, m in (("0", 0), ("", 2))}
+    found = {f"{n}.{kind}": f"{m}.{kind}" for n, m in layers.items() for kind in ("weight", "bias")}
+    return found | {name: f"module.1.lstm.{native}" for name, native in _LSTM_NAMES.items()}
+
+
+def read_stored_sequences(memory: SequenceReplayBuffer) -> Mapping[str, NDArray[Any]]:
+    """Of each sequence: where in its episode it begins, how long it is, how likely it is drawn."""
+    count = len(memory.buffer)
+    if not count:
+        return {}
+    held, strategy = memory.buffer[:], memory.strategy
+    assert isinstance(strategy, ProportionalStrategy)
+    places = np.arange(count, dtype=np.int64)
+    return {
+        "begins": held["begin"].numpy(),
+        "lengths": held["length"].numpy(),
+        "burned": held["burned"].numpy(),
+        "probabilities": strategy.compute_probabilities(places),
+    }
+
+
+ALGORITHM_MODULES: Mapping[str, Any] = {
+    "ppo": ppo,
+    "td3": td3,
+    "sac": sac,
+    "ddpg": ddpg,
+    "dqn": dqn,
+}
+_HIDDEN_LAYERS = ("0", "2")
+_OUTPUT_LAYER = "4"
+
+
+def probe_training(
+    algorithm: str,
+    native: NativeConfig,
+    context: RunContext,
+    script: ProbeScript,
+    watch: ProbeMonitor,
+) -> ProbeRecord:
     """Trains while a recorder watches."""
     if algorithm == "r2d2":
         return _probe_sequences(native, context, script, watch)
     with contextlib.ExitStack() as stack:
-        built = stack.enter_context(captured(MODULES[algorithm], "build"))
-        buffers = stack.enter_context(captured(loop, "make_buffer"))
-        rollouts = stack.enter_context(captured(ppo, "minibatches", argument=2))
-        reported = stack.enter_context(captured(ppo, "update"))
-        recorder = Recorder(
+        built = stack.enter_context(capture_calls(ALGORITHM_MODULES[algorithm], "build"))
+        buffers = stack.enter_context(capture_calls(loop, "make_buffer"))
+        rollouts = stack.enter_context(capture_calls(ppo, "minibatches", argument=2))
+        reported = stack.enter_context(capture_calls(ppo, "update"))
+        recorder = TorchRecorder(
             script,
             watch,
-            lambda: slots(algorithm, built[0].loss, context.task.action_size),
+            lambda: locate_tensors(algorithm, built[0].loss, context.task.action_size),
             lambda: (
-                _rollout(rollouts[-1]) if algorithm == "ppo" else _replay(algorithm, buffers[0])
+                _read_rollout(rollouts[-1])
+                if algorithm == "ppo"
+                else _read_replay(algorithm, buffers[0])
             ),
-            early=algorithm == "ppo",
+            read_before_update=algorithm == "ppo",
         )
-        with recorder.watching():
-            MODULES[algorithm].train(native, context, script.world.make_env, watch)
+        with recorder.record_training():
+            ALGORITHM_MODULES[algorithm].train(native, context, script.world.make_env, watch)
     targets = getattr(built[0], "targets", None)
     tau = getattr(targets, "eps", None)
     record = recorder.record({} if tau is None else {"tau": float(tau)})
     if algorithm == "ppo":
         # The recipe reports means over a rollout; here is what each update reported.
-        record = dataclasses.replace(record, metrics=tuple(map(_plain, reported)))
+        record = dataclasses.replace(record, metrics=tuple(map(_convert_to_floats, reported)))
     return record
 
 
-def _probe_sequences(native: Native, context: Context, script: Script, watch: Watch) -> Record:
+def _probe_sequences(
+    native: NativeConfig, context: RunContext, script: ProbeScript, watch: ProbeMonitor
+) -> ProbeRecord:
     with contextlib.ExitStack() as stack:
-        built = stack.enter_context(captured(r2d2, "build"))
-        memories = stack.enter_context(captured(r2d2, "SequenceMemory"))
-        recorder = Recorder(
+        built = stack.enter_context(capture_calls(r2d2, "build"))
+        memories = stack.enter_context(capture_calls(r2d2, "SequenceMemory"))
+        recorder = TorchRecorder(
             script,
             watch,
-            lambda: probing_sequences.slots(built[0]),
-            lambda: probing_sequences.stored(memories[0]),
+            lambda: locate_sequence_tensors(built[0]),
+            lambda: read_stored_sequences(memories[0]),
         )
-        with recorder.watching():
+        with recorder.record_training():
             r2d2.train(native, context, script.world.make_env, watch)
     return recorder.record()
 
 
-def _plain(metrics: Mapping[str, Any]) -> dict[str, float]:
+def _convert_to_floats(metrics: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
 
 
-def slots(algorithm: str, loss: Any, action_size: int) -> dict[str, Slot]:
+def locate_tensors(algorithm: str, loss: Any, action_size: int) -> dict[str, TensorLocation]:
     """Canonical names to the tensors of the loss."""
-    found: dict[str, Slot] = {}
+    found: dict[str, TensorLocation] = {}
     if algorithm == "dqn":
         for suffix in ("", "_target"):
-            values = _tensors(loss, "value_network", suffix)
-            found |= _layers(values, f"critic1{suffix}", "module.0.module.")
+            values = _get_network_tensors(loss, "value_network", suffix)
+            found |= _locate_layers(values, f"critic1{suffix}", "module.0.module.")
         return found
     deterministic = algorithm in ("td3", "ddpg")
     actor = "module.0.module." if deterministic else "module.0.module.0."
     for suffix in ("", "_target") if deterministic else ("",):
-        policy = _tensors(loss, "actor_network", suffix)
-        found |= _layers(policy, f"policy{suffix}", actor, sac_rows=_rows(algorithm, action_size))
+        policy = _get_network_tensors(loss, "actor_network", suffix)
+        found |= _locate_layers(
+            policy, f"policy{suffix}", actor, sac_rows=_select_output_rows(algorithm, action_size)
+        )
     if algorithm == "ppo":
-        found["policy.log_std"] = Slot(policy["module.0.module.1.state_independent_scale"])
-        return found | _layers(_tensors(loss, "critic_network", ""), "value", "module.")
+        found["policy.log_std"] = TensorLocation(
+            policy["module.0.module.1.state_independent_scale"]
+        )
+        return found | _locate_layers(
+            _get_network_tensors(loss, "critic_network", ""), "value", "module."
+        )
     for suffix in ("", "_target"):
         if algorithm == "ddpg":
-            critic = _tensors(loss, "value_network", suffix)
+            critic = _get_network_tensors(loss, "value_network", suffix)
             size = action_size
-            found |= _layers(critic, f"critic1{suffix}", "module.", action_size=size)
+            found |= _locate_layers(critic, f"critic1{suffix}", "module.", action_size=size)
             continue
-        critics = _tensors(loss, "qvalue_network", suffix)
+        critics = _get_network_tensors(loss, "qvalue_network", suffix)
         for i in (0, 1):
-            found |= _layers(critics, f"critic{i + 1}{suffix}", "module.", i, action_size)
+            found |= _locate_layers(critics, f"critic{i + 1}{suffix}", "module.", i, action_size)
     if algorithm == "sac":
-        found["temperature.log"] = Slot(loss.log_alpha)
+        found["temperature.log"] = TensorLocation(loss.log_alpha)
     return found
 
 
-def _rows(algorithm: str, action_size: int) -> Mapping[str, Any]:
+def _select_output_rows(algorithm: str, action_size: int) -> Mapping[str, Any]:
     if algorithm != "sac":
         return {"out": ...}
     return {"mean": slice(None, action_size), "std": slice(action_size, None)}
 
 
-def _tensors(loss: Any, network: str, suffix: str) -> Mapping[str, Any]:
+def _get_network_tensors(loss: Any, network: str, suffix: str) -> Mapping[str, Any]:
     prefix = "target_" if suffix else ""
     tensors: Mapping[str, Any] = getattr(loss, f"{prefix}{network}_params").flatten_keys(".")
     return tensors
 
 
-def _layers(
+def _locate_layers(
     tensors: Mapping[str, Any],
     network: str,
     prefix: str,
     member: Any = ...,
     action_size: int = 0,
     sac_rows: Mapping[str, Any] | None = None,
-) -> dict[str, Slot]:
+) -> dict[str, TensorLocation]:
     found = {}
     for kind in ("weight", "bias"):
-        for name, native in zip(("0", "1"), _HIDDEN, strict=True):
+        for name, native in zip(("0", "1"), _HIDDEN_LAYERS, strict=True):
             tensor, columns = tensors[f"{prefix}{native}.{kind}"], None
             if action_size and name == "0" and kind == "weight":
                 # Critics see the action first; canonical is the observation first.
                 columns = np.roll(np.arange(tensor.shape[-1]), -action_size)
-            found[f"{network}.{name}.{kind}"] = Slot(tensor, member, columns)
+            found[f"{network}.{name}.{kind}"] = TensorLocation(tensor, member, columns)
         for name, rows in (sac_rows or {"out": member}).items():
-            found[f"{network}.{name}.{kind}"] = Slot(tensors[f"{prefix}{_LAST}.{kind}"], rows)
+            found[f"{network}.{name}.{kind}"] = TensorLocation(
+                tensors[f"{prefix}{_OUTPUT_LAYER}.{kind}"], rows
+            )
     return found
 
 
-def _rollout(rollout: Any) -> Mapping[str, NDArray[Any]]:
+def _read_rollout(rollout: Any) -> Mapping[str, NDArray[Any]]:
     names = {
         "observations": "observation",
         "actions": "action",
@@ -141,10 +219,10 @@ def _rollout(rollout: Any) -> Mapping[str, NDArray[Any]]:
         "returns": "value_target",
     }
     flat = rollout.reshape(-1)
-    return _arrays(flat, names)
+    return _read_arrays(flat, names)
 
 
-def _replay(algorithm: str, buffer: Any) -> Mapping[str, NDArray[Any]]:
+def _read_replay(algorithm: str, buffer: Any) -> Mapping[str, NDArray[Any]]:
     names = {
         "observations": "observation",
         "actions": "action",
@@ -152,13 +230,13 @@ def _replay(algorithm: str, buffer: Any) -> Mapping[str, NDArray[Any]]:
         "next_observations": ("next", "observation"),
         "terminated": ("next", "terminated"),
     }
-    found = _arrays(buffer[:], names)
+    found = _read_arrays(buffer[:], names)
     if algorithm == "dqn":  # one of several is 1
         found["actions"] = found["actions"].argmax(axis=-1).astype(float)
     return found
 
 
-def _arrays(data: Any, names: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+def _read_arrays(data: Any, names: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     arrays = {ours: data[theirs].detach().numpy().astype(float) for ours, theirs in names.items()}
     rows = {"observations", "actions", "next_observations"}
     return {name: a if name in rows else a.reshape(-1) for name, a in arrays.items()}

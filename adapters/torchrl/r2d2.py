@@ -16,20 +16,33 @@ from torchrl.modules.functional import signed_hyperbolic, signed_parabolic
 from torchrl.objectives import HardUpdate
 from torchrl.objectives.common import LossModule
 
-from adapters.torchrl import loop
-from adapters.torchrl.loop import Means, Progress, make_collector, seed_generators
-from adapters.torchrl.networks import attach
-from adapters.torchrl.recurrent import (
-    GreedyWithMemory,
-    LastStep,
-    memory_parts,
-    recurrent_network,
+from parallax.adapters.torchrl import loop
+from parallax.adapters.torchrl.loop import (
+    LoopProgress,
+    MetricMeans,
+    make_collector,
+    make_loop_checkpointable,
+    seed_generators,
 )
-from adapters.torchrl.sequences import SHOWN, STATE, SequenceMemory
-from adapters.torchrl.state import going_on
-from envs.tasks import Task
-from harness.contract.adapter import Context, MakeEnv, Monitor, Native
-from harness.replay.sequences import discrepancy, epsilons, n_step_returns, sequence_errors
+from parallax.adapters.torchrl.networks import attach_monitor
+from parallax.adapters.torchrl.recurrent import (
+    INPUT_KEYS,
+    STATE_KEYS,
+    GreedyRecurrentPolicy,
+    LastStepTransform,
+    SequenceReplayBuffer,
+    build_recurrent_network,
+    get_recurrent_modules,
+)
+from parallax.envs.tasks import Task
+from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
+from parallax.harness.contract.translation import NativeConfig
+from parallax.harness.replay.sequences import (
+    compute_actor_epsilons,
+    compute_n_step_returns,
+    compute_q_discrepancy,
+    compute_sequence_errors,
+)
 
 NETWORKS = ("value_network", "target_value_network")
 
@@ -51,19 +64,19 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
         """The loss, half of weighted squared errors, summed over the steps of a sequence.
 
         Args:
-            batch: B sequences as `adapters.torchrl.sequences` cuts them.
+            batch: B sequences as `parallax.adapters.torchrl.recurrent` cuts them.
             weights: Of the sequences, [B].
 
         Returns:
             `loss`; `errors` [B, m]; `values` [B, m + 1, actions] of the network.
         """
         settings, epsilon = self.settings, self.settings["signed_hyperbolic.epsilon"]
-        values = self.unrolled(batch, self.value_network_params)
+        values = self.unroll(batch, self.value_network_params)
         with torch.no_grad():
-            later = self.unrolled(batch, self.target_value_network_params)
+            later = self.unroll(batch, self.target_value_network_params)
             choosing = values if settings["loop.double_q"] else later
             best = later.gather(-1, choosing.argmax(-1, keepdim=True)).squeeze(-1)
-            returns = n_step_returns(
+            returns = compute_n_step_returns(
                 batch["reward"].squeeze(-1).numpy(),
                 (best if epsilon is None else signed_parabolic(best, epsilon)).numpy(),
                 batch["length"].numpy(),
@@ -79,32 +92,34 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
         loss = (weights * errors.square().sum(-1) / 2).mean()
         return {"loss": loss, "errors": errors.detach(), "values": values.detach()}
 
-    def unrolled(self, batch: TensorDictBase, params: Any) -> torch.Tensor:
+    def unroll(self, batch: TensorDictBase, params: Any) -> torch.Tensor:
         """Values [B, m + 1, actions] of all steps and of what is seen after them."""
         with params.to_module(self.value_network), set_recurrent_mode(True):
-            prepared = self._burnt_in(batch)
+            prepared = self._apply_burn_in(batch)
             values: torch.Tensor = self.value_network(prepared)["action_value"]
         return values
 
-    def _burnt_in(self, batch: TensorDictBase) -> TensorDictBase:
+    def _apply_burn_in(self, batch: TensorDictBase) -> TensorDictBase:
         """What is unrolled, [B, m + 1], from the states that it begins with."""
-        parts, found, order = memory_parts(self.value_network), [], []
+        parts, found, order = get_recurrent_modules(self.value_network), [], []
         # Those with as many steps before them are brought up to date together.
         for burned in batch["burned"].unique().tolist():
             these = torch.nonzero(batch["burned"] == burned).squeeze(-1)
-            steps = self._steps(batch, these, burned)
+            steps = self._make_network_inputs(batch, these, burned)
             found.append(BurnInTransform(parts, burned)(steps) if burned else steps)
             order.append(these)
         if len(found) == 1:
             return found[0]
         return torch.cat(found)[torch.cat(order).argsort()]
 
-    def _steps(self, batch: TensorDictBase, rows: torch.Tensor, burned: int) -> TensorDict:
+    def _make_network_inputs(
+        self, batch: TensorDictBase, rows: torch.Tensor, burned: int
+    ) -> TensorDict:
         """What the network sees of sequences, and the states that they begin with; [n, steps]."""
         skipped = self.settings["BurnInTransform.burn_in"] - burned
-        seen = {name: batch[name][rows, skipped:] for name in SHOWN}
-        shape = seen[SHOWN[0]].shape[:2]
-        for name in STATE:
+        seen = {name: batch[name][rows, skipped:] for name in INPUT_KEYS}
+        shape = seen[INPUT_KEYS[0]].shape[:2]
+        for name in STATE_KEYS:
             start = batch[f"start_{name}"][rows]
             seen[name] = torch.zeros(*shape, *start.shape[1:])
             if self.settings["loop.stored_state"]:
@@ -112,7 +127,7 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
         seen["is_init"] = torch.zeros(*shape, 1, dtype=torch.bool)  # no episode begins within
         return TensorDict(seen, list(shape))
 
-    def of_stored_states(
+    def compute_stored_state_values(
         self, batch: TensorDictBase, place: str, step: torch.Tensor
     ) -> torch.Tensor:
         """Values [B, actions] of the network at one step, from the state that the actor had.
@@ -123,8 +138,8 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
             step: Of which step that is, [B], counted from the first that is learned from.
         """
         rows, at = torch.arange(len(step)), step + self.settings["BurnInTransform.burn_in"]
-        seen = {name: batch[name][rows, at] for name in SHOWN}
-        seen |= {name: batch[f"{place}_{name}"] for name in STATE}
+        seen = {name: batch[name][rows, at] for name in INPUT_KEYS}
+        seen |= {name: batch[f"{place}_{name}"] for name in STATE_KEYS}
         seen["is_init"] = torch.zeros(len(step), 1, dtype=torch.bool)  # which would forget
         params = self.value_network_params
         with torch.no_grad(), params.to_module(self.value_network), set_recurrent_mode(False):
@@ -134,7 +149,7 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
 
 
 @dataclasses.dataclass(frozen=True)
-class Components:
+class R2D2Components:
     """What R2D2 learns with.
 
     Attributes:
@@ -157,12 +172,12 @@ class Components:
 
 
 @dataclasses.dataclass
-class Lag:
+class ActorLag:
     """Steps that each actor took since it got the learner's parameters."""
 
     steps: int = 0
 
-    def refresh(self, components: Components, steps: int, every: int) -> None:
+    def refresh(self, components: R2D2Components, steps: int, every: int) -> None:
         """Counts the steps of a round; copies the parameters where it is time to."""
         self.steps += steps
         if self.steps >= every:
@@ -170,36 +185,46 @@ class Lag:
             self.steps = 0
 
 
-def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor) -> None:
+def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
     """Trains to the end."""
     settings, actors = native.settings, context.n_envs
     seed_generators(settings["seed"])
-    components = build(settings, context.task, actors)
+    components = build_components(settings, context.task, actors)
     explorer = TensorDictSequential(components.actor, components.exploration)
-    last_step, primer = LastStep(context.task.choices), components.actor[1].make_tensordict_primer()
+    last_step, primer = (
+        LastStepTransform(context.task.choices),
+        components.actor[1].make_tensordict_primer(),
+    )
     transforms = InitTracker(), DoubleToFloat(), last_step, primer
     collector = make_collector(
-        make_env, actors, explorer, settings, *transforms, boundary=monitor.boundary
+        make_env, actors, explorer, settings, *transforms, safe_point=monitor.safe_point
     )
-    memory, progress, means, lag = SequenceMemory(settings, actors), Progress(), Means(), Lag()
+    memory, progress, means, lag = (
+        SequenceReplayBuffer(settings, actors),
+        LoopProgress(),
+        MetricMeans(),
+        ActorLag(),
+    )
     counters = progress, means, lag, memory.tapes, memory.strategy, memory.numbers
-    state = going_on(collector, components, memory.buffer, *counters)
-    policy = GreedyWithMemory(components.network, context.task.choices)
-    attach(monitor, policy, components.loss, NETWORKS, state)
+    state = make_loop_checkpointable(collector, components, memory.buffer, *counters)
+    policy = GreedyRecurrentPolicy(components.network, context.task.choices)
+    attach_monitor(monitor, policy, components.loss, NETWORKS, state)
     for data in collector:
         memory.extend(data)
         progress.collected += data.numel()
         if progress.collected >= settings["loop.learning_starts"]:
-            _learn(components, memory, progress, means, monitor)
+            _run_updates(components, memory, progress, means, monitor)
         lag.refresh(components, data.numel() // actors, settings["loop.actor_refresh"])
     collector.shutdown()
 
 
-def build(settings: Mapping[str, Any], task: Task, actors: int = 1) -> Components:
+def build_components(settings: Mapping[str, Any], task: Task, actors: int = 1) -> R2D2Components:
     """Networks, loss and optimiser as they are before the first update."""
-    network = recurrent_network(settings, task)
+    network = build_recurrent_network(settings, task)
     actor = copy.deepcopy(network).requires_grad_(False)
-    shares = epsilons(settings["loop.epsilon_base"], settings["loop.epsilon_exponent"], actors)
+    shares = compute_actor_epsilons(
+        settings["loop.epsilon_base"], settings["loop.epsilon_exponent"], actors
+    )
     exploration = EGreedyModule(Composite(action=OneHot(task.choices)), 1.0, 0.0)
     exploration.eps = torch.tensor(shares if actors > 1 else shares[0], dtype=torch.float32)
     loss = SequenceLoss(network, settings)
@@ -209,14 +234,14 @@ def build(settings: Mapping[str, Any], task: Task, actors: int = 1) -> Component
     interval = settings["HardUpdate.value_network_update_interval"]
     targets = HardUpdate(loss, value_network_update_interval=interval)
     max_norm = settings["clip_grad_norm_.max_norm"]
-    return Components(network, actor, exploration, loss, optimizer, targets, max_norm)
+    return R2D2Components(network, actor, exploration, loss, optimizer, targets, max_norm)
 
 
-def _learn(
-    components: Components,
-    memory: SequenceMemory,
-    progress: Progress,
-    means: Means,
+def _run_updates(
+    components: R2D2Components,
+    memory: SequenceReplayBuffer,
+    progress: LoopProgress,
+    means: MetricMeans,
     monitor: Monitor,
 ) -> None:
     """The updates of a round."""
@@ -227,15 +252,17 @@ def _learn(
         places, weights, batch = memory.sample()
         told = components.loss(batch, torch.from_numpy(weights).float())
         if records:  # of the network as it is before the step
-            stale = staleness(components.loss, batch, told["values"])
-        means.add(step(components, told["loss"]))
+            stale = measure_staleness(components.loss, batch, told["values"])
+        means.add(take_gradient_step(components, told["loss"]))
         errors, share = told["errors"].numpy(), settings["loop.max_error_share"]
-        memory.strategy.update(places, sequence_errors(errors, batch["length"].numpy(), share))
+        memory.strategy.update(
+            places, compute_sequence_errors(errors, batch["length"].numpy(), share)
+        )
         if records:
             monitor.record(means.take() | {"learning_rate": settings["Adam.lr"]} | stale)
 
 
-def step(components: Components, loss: torch.Tensor) -> dict[str, torch.Tensor]:
+def take_gradient_step(components: R2D2Components, loss: torch.Tensor) -> dict[str, torch.Tensor]:
     """One step of the network, and perhaps a copy to its target.
 
     Returns:
@@ -250,7 +277,9 @@ def step(components: Components, loss: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"loss/critic": loss.detach()}
 
 
-def staleness(loss: SequenceLoss, batch: TensorDictBase, values: torch.Tensor) -> dict[str, float]:
+def measure_staleness(
+    loss: SequenceLoss, batch: TensorDictBase, values: torch.Tensor
+) -> dict[str, float]:
     """Mean Q-value discrepancy at the first and the last step that are learned from.
 
     Of sequences in the middle of an episode; at its beginning the state is zero for everybody.
@@ -269,7 +298,7 @@ def staleness(loss: SequenceLoss, batch: TensorDictBase, values: torch.Tensor) -
     batch, unrolled = batch[inner], values[inner, :-1].numpy()
     lengths, found = batch["length"], {"discrepancy/sequences": float(len(inner))}
     for place, step in (("first", torch.zeros_like(lengths)), ("last", lengths - 1)):
-        stored = loss.of_stored_states(batch, place, step).numpy()
-        each = discrepancy(unrolled, stored, step.numpy(), lengths.numpy())
+        stored = loss.compute_stored_state_values(batch, place, step).numpy()
+        each = compute_q_discrepancy(unrolled, stored, step.numpy(), lengths.numpy())
         found[f"discrepancy/{place}"] = float(each.mean())
     return found

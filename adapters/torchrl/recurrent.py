@@ -1,5 +1,6 @@
 """A network with a memory, from TorchRL's components; and its greedy policy."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,16 +10,161 @@ from numpy.typing import NDArray
 from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import TensorDictModule, TensorDictSequential
 from torch import nn
-from torchrl.data import Composite, OneHot, Unbounded
+from torchrl.data import Composite, LazyTensorStorage, OneHot, TensorDictReplayBuffer, Unbounded
 from torchrl.data.tensor_specs import TensorSpec
 from torchrl.envs import Transform
 from torchrl.modules import MLP, LSTMModule, QValueModule, set_recurrent_mode
 
-from adapters.torchrl.sequences import SHOWN, STATE
-from envs.tasks import Task
+from parallax.adapters.torch_common.sum_tree import CompiledSumTree
+from parallax.envs.tasks import Task
+from parallax.harness.contract.replay import PrioritizedReplay
+from parallax.harness.replay.replayer import make_replay_strategy, make_sampling_generator
+from parallax.harness.replay.strategy import Floats, Indices, ReplayStrategy
+
+NamedArrays = Mapping[str, NDArray[Any]]
+
+INPUT_KEYS = ("observation", "last_action", "last_reward")
+"""What the network sees at a step."""
+STATE_KEYS = ("recurrent_state_h", "recurrent_state_c")
+"""What it remembers before that."""
 
 
-class Embedding(nn.Module):
+@dataclasses.dataclass(frozen=True)
+class SequenceLayout:
+    """How sequences are cut.
+
+    Attributes:
+        length: Steps that are learned from, m.
+        period: Steps from the begin of one to that of the next.
+        burn_in: Steps before it, l; fewer at the beginning of an episode.
+    """
+
+    length: int
+    period: int
+    burn_in: int
+
+
+class EpisodeTail:
+    """The end of one actor's episode, as far as sequences may still need it."""
+
+    def __init__(self, cut: SequenceLayout) -> None:
+        self._cut = cut
+        self._steps: list[dict[str, NDArray[Any]]] = []
+        self._first = 0  # of those steps in their episode
+        self._begin = 0  # of the next sequence
+
+    def add(
+        self, step: dict[str, NDArray[Any]], after: NamedArrays, done: bool, terminated: bool
+    ) -> Any:
+        """Notes a step; returns the sequence that it completes, if it does.
+
+        Args:
+            step: What was seen, done and paid, and the state before.
+            after: What is seen afterwards, named as `SHOWN`.
+            done: Whether the episode is over.
+            terminated: Whether its end is worth nothing.
+
+        Returns:
+            Arrays by name, of the same shape for every sequence; None without one.
+        """
+        self._steps.append(step)
+        cut, end = self._cut, self._first + len(self._steps)
+        whole = end == self._begin + cut.length
+        # At the end of an episode there may be nothing that the sequence before did not have.
+        new = end > self._begin + (cut.length - cut.period if self._begin else 0)
+        found = self._sequence(after, end, terminated) if whole or (done and new) else None
+        if done:
+            self._steps, self._first, self._begin = [], 0, 0
+        elif whole:
+            self._begin += cut.period
+            keep = max(self._begin - cut.burn_in, 0)
+            del self._steps[: keep - self._first]
+            self._first = keep
+        return found
+
+    def _sequence(self, after: NamedArrays, end: int, ended: bool) -> dict[str, NDArray[Any]]:
+        cut = self._cut
+        before = min(cut.burn_in, self._begin)
+        steps = self._steps[self._begin - before - self._first :]
+        length = end - self._begin
+        left, right = cut.burn_in - before, cut.length - length
+        shown = {n: _pad_rows([*(s[n] for s in steps), after[n]], left, right) for n in INPUT_KEYS}
+        done = {
+            n: _pad_rows([s[n] for s in steps[before:]], 0, right) for n in ("action", "reward")
+        }
+        states = {
+            f"{place}_{name}": steps[index][name]
+            for place, index in (("start", 0), ("first", before), ("last", before + length - 1))
+            for name in STATE_KEYS
+        }
+        numbers = {"length": length, "burned": before, "begin": self._begin, "ended": ended}
+        return {**shown, **done, **states, **{n: np.array(v) for n, v in numbers.items()}}
+
+
+def _pad_rows(rows: list[NDArray[Any]], left: int, right: int) -> NDArray[Any]:
+    stacked = np.stack(rows)
+    return np.pad(stacked, ((left, right), *[(0, 0)] * (stacked.ndim - 1)))
+
+
+class SequenceReplayBuffer:
+    """Sequences by priority: TorchRL's storage, and this project's sum of priorities."""
+
+    def __init__(self, settings: Mapping[str, Any], actors: int) -> None:
+        """Stores nothing yet.
+
+        Args:
+            settings: Native ones.
+            actors: Environments that are stepped together.
+        """
+        length = settings["loop.sequence_length"]
+        cut = SequenceLayout(
+            length, length - settings["loop.overlap"], settings["BurnInTransform.burn_in"]
+        )
+        capacity = settings["LazyTensorStorage.max_size"] // cut.period
+        exponent = settings["loop.importance_exponent"]
+        priorities = PrioritizedReplay(
+            alpha=settings["loop.priority_exponent"], beta=exponent, beta_final=exponent
+        )
+        self.buffer = TensorDictReplayBuffer(
+            storage=LazyTensorStorage(capacity),
+            batch_size=settings["TensorDictReplayBuffer.batch_size"],
+        )
+        self.tapes = [EpisodeTail(cut) for _ in range(actors)]
+        self.strategy: ReplayStrategy = make_replay_strategy(
+            priorities, capacity, 1, CompiledSumTree
+        )
+        self.numbers = make_sampling_generator(settings["seed"])
+
+    def extend(self, data: TensorDictBase) -> None:
+        """Notes what the collector brings, [steps] of one actor or [actors, steps]."""
+        found = []
+        batch = data if data.ndim == 2 else data.unsqueeze(0)
+        steps, after = _arrays_from_tensordict(batch), _arrays_from_tensordict(batch["next"])
+        for actor, tape in enumerate(self.tapes):
+            for t in range(batch.shape[1]):
+                here = {n: steps[n][actor, t].copy() for n in (*INPUT_KEYS, *STATE_KEYS, "action")}
+                here["reward"] = after["reward"][actor, t].copy()
+                ends = after["done"][actor, t].item(), after["terminated"][actor, t].item()
+                shown = {n: after[n][actor, t].copy() for n in INPUT_KEYS}
+                if (sequence := tape.add(here, shown, *ends)) is not None:
+                    found.append(sequence)
+        if found:
+            rows = {n: torch.from_numpy(np.stack([s[n] for s in found])) for n in found[0]}
+            self.buffer.extend(TensorDict(rows, [len(found)]))
+            self.strategy.add(len(found))
+
+    def sample(self) -> tuple[Indices, Floats, TensorDictBase]:
+        """Places, importance weights and content of a minibatch of sequences."""
+        places, weights = self.strategy.sample(self.numbers, self.buffer.batch_size)
+        return places, weights, self.buffer[torch.from_numpy(places)]
+
+
+def _arrays_from_tensordict(data: TensorDictBase) -> dict[str, NDArray[Any]]:
+    names = {*INPUT_KEYS, *STATE_KEYS, "action", "reward", "done", "terminated"}
+    return {name: data[name].numpy() for name in names if name in data.keys()}  # noqa: SIM118
+
+
+class StepEmbedding(nn.Module):
     """What the LSTM sees of a step: the observation through layers, the last action and reward."""
 
     def __init__(self, inputs: int, cells: list[int], choices: int, sees_last_step: bool) -> None:
@@ -43,7 +189,7 @@ class Embedding(nn.Module):
         return torch.cat([features, action.to(features.dtype), reward.to(features.dtype)], dim=-1)
 
 
-class Dueling(nn.Module):
+class DuelingHead(nn.Module):
     """The value of a state plus what actions are better or worse than their mean."""
 
     def __init__(self, inputs: int, cells: list[int], choices: int) -> None:
@@ -58,9 +204,9 @@ class Dueling(nn.Module):
         return value + advantage - advantage.mean(dim=-1, keepdim=True)
 
 
-def recurrent_network(settings: Mapping[str, Any], task: Task) -> TensorDictSequential:
+def build_recurrent_network(settings: Mapping[str, Any], task: Task) -> TensorDictSequential:
     """Embedding, LSTM, values of the actions and the choice of the highest."""
-    embedding = Embedding(
+    embedding = StepEmbedding(
         task.observation_size,
         settings["MLP.num_cells"],
         task.choices,
@@ -69,29 +215,29 @@ def recurrent_network(settings: Mapping[str, Any], task: Task) -> TensorDictSequ
     size, cells = settings["LSTMModule.hidden_size"], settings["MLP.head.num_cells"]
     lstm = LSTMModule(embedding.size, size, in_key="embedding", out_key="memory")
     head: nn.Module = (
-        Dueling(size, cells, task.choices)
+        DuelingHead(size, cells, task.choices)
         if settings["loop.dueling"]
         else MLP(size, task.choices, num_cells=cells, activation_class=nn.ReLU)
     )
     return TensorDictSequential(
-        TensorDictModule(embedding, in_keys=list(SHOWN), out_keys=["embedding"]),
+        TensorDictModule(embedding, in_keys=list(INPUT_KEYS), out_keys=["embedding"]),
         lstm,
         TensorDictModule(head, in_keys=["memory"], out_keys=["action_value"]),
         QValueModule(spec=Composite(action=OneHot(task.choices))),
     )
 
 
-def memory_parts(network: TensorDictSequential) -> list[Any]:
+def get_recurrent_modules(network: TensorDictSequential) -> list[Any]:
     """What brings the recurrent state up to date."""
     return [network[0], network[1]]
 
 
-class LastStep(Transform):  # type: ignore[misc]
+class LastStepTransform(Transform):  # type: ignore[misc]
     """Shows with each observation the action before it, one-hot, and its reward; zeros at first."""
 
     def __init__(self, choices: int) -> None:
-        super().__init__(out_keys=list(SHOWN[1:]))
-        self._widths = dict(zip(SHOWN[1:], (choices, 1), strict=True))
+        super().__init__(out_keys=list(INPUT_KEYS[1:]))
+        self._widths = dict(zip(INPUT_KEYS[1:], (choices, 1), strict=True))
 
     def _reset(
         self, tensordict: TensorDictBase, tensordict_reset: TensorDictBase
@@ -117,10 +263,10 @@ class LastStep(Transform):  # type: ignore[misc]
         return observation_spec
 
 
-class GreedyWithMemory:
+class GreedyRecurrentPolicy:
     """The choices of the highest value; it follows the weights as they train.
 
-    See `harness.contract.memory.Remembering`.
+    See `parallax.harness.contract.adapter.RecurrentPolicy`.
     """
 
     def __init__(self, network: TensorDictSequential, choices: int) -> None:
@@ -130,12 +276,12 @@ class GreedyWithMemory:
         """Choices int64[N] at the first step of an episode."""
         return self.begin()(observations)
 
-    def begin(self) -> "Episodes":
+    def begin(self) -> "RecurrentEpisodes":
         """New episodes in all rows."""
-        return Episodes(self._network, self._choices)
+        return RecurrentEpisodes(self._network, self._choices)
 
 
-class Episodes:
+class RecurrentEpisodes:
     """Plays episodes side by side, with a memory for each."""
 
     def __init__(self, network: TensorDictSequential, choices: int) -> None:
@@ -152,18 +298,18 @@ class Episodes:
             seen = TensorDict({"observation": batch, "is_init": first, **carried}, [n])
             told = self._network(seen)
         choices = told["action_value"].argmax(dim=-1)
-        self._carried = {name: told["next", name] for name in STATE}
+        self._carried = {name: told["next", name] for name in STATE_KEYS}
         self._carried["last_action"] = nn.functional.one_hot(choices, self._choices).float()
         self._carried["last_reward"] = torch.zeros(n, 1)
         return np.asarray(choices.numpy(), dtype=np.int64)
 
-    def rewarded(self, rewards: NDArray[Any]) -> None:
+    def observe_rewards(self, rewards: NDArray[Any]) -> None:
         """Shows the rewards, [N], with the next observations."""
         shown = torch.as_tensor(np.asarray(rewards), dtype=torch.float32)
         self._carried["last_reward"] = shown.reshape(-1, 1)
 
     def _empty(self, n: int) -> dict[str, torch.Tensor]:
         lstm = self._network[1].lstm
-        state = {name: torch.zeros(n, lstm.num_layers, lstm.hidden_size) for name in STATE}
+        state = {name: torch.zeros(n, lstm.num_layers, lstm.hidden_size) for name in STATE_KEYS}
         shown = {"last_action": torch.zeros(n, self._choices), "last_reward": torch.zeros(n, 1)}
         return state | shown

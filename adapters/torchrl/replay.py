@@ -15,21 +15,28 @@ from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 from torchrl.data.replay_buffers.samplers import Sampler
 from torchrl.objectives import DDPGLoss, DQNLoss, LossModule, SACLoss, TD3Loss
 
-from adapters.torch_common.strategic import accounted, apart, sampling
-from adapters.torch_common.sum_tree import CompiledTree
-from harness.contract.adapter import Monitor
-from harness.replay.replayer import Replayer, make_replayer
+from parallax.adapters.torch_common.prioritized_buffer import (
+    isolate_error_rng,
+    record_replay_cost,
+    time_sampling,
+)
+from parallax.adapters.torch_common.sum_tree import CompiledSumTree
+from parallax.harness.contract.adapter import Monitor
+from parallax.harness.replay.replayer import ReplaySampler, make_replay_sampler
 
-SAMPLER = "ReplayBuffer.sampler"
+SAMPLER_SETTING = "ReplayBuffer.sampler"
 """Setting that tells of a strategy."""
 
-CAPACITY, BATCH = "LazyTensorStorage.max_size", "TensorDictReplayBuffer.batch_size"
+CAPACITY_SETTING, BATCH_SIZE_SETTING = (
+    "LazyTensorStorage.max_size",
+    "TensorDictReplayBuffer.batch_size",
+)
 
 
-class StrategicSampler(Sampler):  # type: ignore[misc]
+class ReplayStrategySampler(Sampler):  # type: ignore[misc]
     """Chooses the places that a strategy draws."""
 
-    def __init__(self, replayer: Replayer, loss: "Weighing") -> None:
+    def __init__(self, replayer: ReplaySampler, loss: "WeightedLoss") -> None:
         """Has seen nothing stored yet.
 
         Args:
@@ -40,7 +47,9 @@ class StrategicSampler(Sampler):  # type: ignore[misc]
 
     def sample(self, storage: Any, batch_size: int) -> tuple[torch.Tensor, dict[str, Any]]:
         """Places of a minibatch."""
-        gaps = apart(lambda places: self._loss.errors(storage[torch.from_numpy(places)]))
+        gaps = isolate_error_rng(
+            lambda places: self._loss.errors(storage[torch.from_numpy(places)])
+        )
         return torch.from_numpy(self._replayer.draw(batch_size, gaps)), {}
 
     def add(self, index: Any) -> None:
@@ -68,39 +77,39 @@ class StrategicSampler(Sampler):  # type: ignore[misc]
         """Reads nothing."""
 
 
-class StrategicBuffer(TensorDictReplayBuffer):  # type: ignore[misc]
+class PrioritizedTensorDictBuffer(TensorDictReplayBuffer):  # type: ignore[misc]
     """TorchRL's buffer with such a sampler; counts what drawing costs."""
 
-    def __init__(self, replayer: Replayer, **settings: Any) -> None:
+    def __init__(self, replayer: ReplaySampler, **settings: Any) -> None:
         super().__init__(**settings)
         self.replayer = replayer
 
     def sample(self, *arguments: Any, **named: Any) -> Any:
         """A minibatch."""
-        with sampling(self.replayer):
+        with time_sampling(self.replayer):
             return super().sample(*arguments, **named)
 
 
-class Weighing:
+class WeightedLoss:
     """Stands before one of TorchRL's losses, whose critics learn by weights.
 
     Policy and temperature learn from the minibatch without weights.
     """
 
-    replayer: Replayer
+    replayer: ReplaySampler
     reduction: str
 
     def errors(self, batch: TensorDictBase) -> torch.Tensor:
         """Absolute errors of every critic, [critics, n]."""
         raise NotImplementedError
 
-    def weighed(self, losses: torch.Tensor, errors: torch.Tensor) -> torch.Tensor:
+    def apply_weights(self, losses: torch.Tensor, errors: torch.Tensor) -> torch.Tensor:
         """The mean of the losses of the last minibatch, [n], each with its weight."""
-        told = self.replayer.weigh(errors.detach().numpy())
+        told = self.replayer.compute_loss_weights(errors.detach().numpy())
         return (torch.as_tensor(told, dtype=losses.dtype) * losses).mean()
 
     @contextlib.contextmanager
-    def unreduced(self) -> Iterator[None]:
+    def disable_reduction(self) -> Iterator[None]:
         """Has losses come back as they are for each transition."""
         usual = self.reduction
         self.reduction = "none"
@@ -110,109 +119,117 @@ class Weighing:
             self.reduction = usual
 
 
-class WeighedDQN(Weighing, DQNLoss):  # type: ignore[misc]
+class WeightedDQNLoss(WeightedLoss, DQNLoss):  # type: ignore[misc]
     """DQN's."""
 
     def forward(self, batch: TensorDictBase) -> TensorDict:
         """The loss."""
-        losses, errors = self._each(batch)
-        return TensorDict(loss=self.weighed(losses, errors))
+        losses, errors = self._compute_losses(batch)
+        return TensorDict(loss=self.apply_weights(losses, errors))
 
     def errors(self, batch: TensorDictBase) -> torch.Tensor:
-        """See `Weighing.errors`."""
-        return self._each(batch)[1]
+        """See `WeightedLoss.errors`."""
+        return self._compute_losses(batch)[1]
 
-    def _each(self, batch: TensorDictBase) -> tuple[torch.Tensor, torch.Tensor]:
-        with self.unreduced():
+    def _compute_losses(self, batch: TensorDictBase) -> tuple[torch.Tensor, torch.Tensor]:
+        with self.disable_reduction():
             losses = DQNLoss.forward(self, batch)["loss"]
         return losses, batch["td_error"].sqrt().reshape(1, -1)
 
 
-class WeighedDDPG(Weighing, DDPGLoss):  # type: ignore[misc]
+class WeightedDDPGLoss(WeightedLoss, DDPGLoss):  # type: ignore[misc]
     """DDPG's."""
 
     def loss_value(self, batch: TensorDictBase) -> tuple[torch.Tensor, dict[str, Any]]:
         """The critic's loss."""
-        with self.unreduced():
+        with self.disable_reduction():
             losses, details = DDPGLoss.loss_value(self, batch)
-        return self.weighed(losses, details["td_error"].sqrt()[None]), details
+        return self.apply_weights(losses, details["td_error"].sqrt()[None]), details
 
     def errors(self, batch: TensorDictBase) -> torch.Tensor:
-        """See `Weighing.errors`."""
+        """See `WeightedLoss.errors`."""
         errors: torch.Tensor = DDPGLoss.loss_value(self, batch)[1]["td_error"]
         return errors.sqrt()[None]
 
 
-class WeighedTD3(Weighing, TD3Loss):  # type: ignore[misc]
+class WeightedTD3Loss(WeightedLoss, TD3Loss):  # type: ignore[misc]
     """TD3's."""
 
     def value_loss(self, batch: TensorDictBase) -> tuple[torch.Tensor, dict[str, Any]]:
         """The critics' loss."""
-        with self.unreduced():
+        with self.disable_reduction():
             losses, details = TD3Loss.value_loss(self, batch)
-        return self.weighed(losses, details["td_error"].sqrt()), details
+        return self.apply_weights(losses, details["td_error"].sqrt()), details
 
     def errors(self, batch: TensorDictBase) -> torch.Tensor:
-        """See `Weighing.errors`."""
+        """See `WeightedLoss.errors`."""
         errors: torch.Tensor = TD3Loss.value_loss(self, batch)[1]["td_error"]
         return errors.sqrt()
 
 
-class WeighedSAC(Weighing, SACLoss):  # type: ignore[misc]
+class WeightedSACLoss(WeightedLoss, SACLoss):  # type: ignore[misc]
     """SAC's, which tells the larger error of its critics only."""
 
     def qvalue_v2_loss(self, batch: TensorDictBase) -> tuple[torch.Tensor, dict[str, Any]]:
         """The critics' loss."""
-        with self.unreduced():
+        with self.disable_reduction():
             losses, details = SACLoss.qvalue_v2_loss(self, batch)
-        return self.weighed(losses, details["td_error"][None]), details
+        return self.apply_weights(losses, details["td_error"][None]), details
 
     def errors(self, batch: TensorDictBase) -> torch.Tensor:
-        """See `Weighing.errors`."""
+        """See `WeightedLoss.errors`."""
         errors: torch.Tensor = SACLoss.qvalue_v2_loss(self, batch)[1]["td_error"]
         return errors[None]
 
 
-_WEIGHED = {DQNLoss: WeighedDQN, DDPGLoss: WeighedDDPG, TD3Loss: WeighedTD3, SACLoss: WeighedSAC}
+_WEIGHTED_LOSSES = {
+    DQNLoss: WeightedDQNLoss,
+    DDPGLoss: WeightedDDPGLoss,
+    TD3Loss: WeightedTD3Loss,
+    SACLoss: WeightedSACLoss,
+}
 
 
-def loss_class(base: Any, settings: Mapping[str, Any]) -> Any:
+def get_loss_class(base: Any, settings: Mapping[str, Any]) -> Any:
     """TorchRL's class as it is, or where a strategy is asked for the one that weighs.
 
     Args:
         base: TorchRL's.
         settings: Of the run.
     """
-    if SAMPLER not in settings:
+    if SAMPLER_SETTING not in settings:
         return base
 
-    def make(*arguments: Any, **named: Any) -> Weighing:
-        told = settings[SAMPLER]["StrategicSampler"]
-        loss: Weighing = _WEIGHED[base](*arguments, **named)
-        loss.replayer = make_replayer(told, settings[CAPACITY], CompiledTree)
+    def make(*arguments: Any, **named: Any) -> WeightedLoss:
+        told = settings[SAMPLER_SETTING]["ReplayStrategySampler"]
+        loss: WeightedLoss = _WEIGHTED_LOSSES[base](*arguments, **named)
+        loss.replayer = make_replay_sampler(told, settings[CAPACITY_SETTING], CompiledSumTree)
         return loss
 
     return make
 
 
-def buffer_of(settings: Mapping[str, Any], loss: LossModule) -> TensorDictReplayBuffer:
+def make_replay_buffer(settings: Mapping[str, Any], loss: LossModule) -> TensorDictReplayBuffer:
     """An empty replay buffer.
 
     Args:
         settings: Of the run.
         loss: What learns from it.
     """
-    usual = {"storage": LazyTensorStorage(settings[CAPACITY]), "batch_size": settings[BATCH]}
-    if not isinstance(loss, Weighing):
+    usual = {
+        "storage": LazyTensorStorage(settings[CAPACITY_SETTING]),
+        "batch_size": settings[BATCH_SIZE_SETTING],
+    }
+    if not isinstance(loss, WeightedLoss):
         return TensorDictReplayBuffer(**usual)
-    sampler = StrategicSampler(loss.replayer, loss)
-    return StrategicBuffer(loss.replayer, sampler=sampler, **usual)
+    sampler = ReplayStrategySampler(loss.replayer, loss)
+    return PrioritizedTensorDictBuffer(loss.replayer, sampler=sampler, **usual)
 
 
 @contextlib.contextmanager
-def recorded(buffer: TensorDictReplayBuffer, monitor: Monitor) -> Iterator[None]:
+def record_buffer_cost(buffer: TensorDictReplayBuffer, monitor: Monitor) -> Iterator[None]:
     """Has a run record what a strategy costs within; of TorchRL's own buffer nothing."""
     with contextlib.ExitStack() as stack:
-        if isinstance(buffer, StrategicBuffer):
-            stack.enter_context(accounted(buffer.replayer, monitor))
+        if isinstance(buffer, PrioritizedTensorDictBuffer):
+            stack.enter_context(record_replay_cost(buffer.replayer, monitor))
         yield

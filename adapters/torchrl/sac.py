@@ -12,19 +12,26 @@ from torchrl.envs import DoubleToFloat, ExplorationType, InitTracker, RewardSum,
 from torchrl.modules import MLP, ProbabilisticActor, TanhNormal
 from torchrl.objectives import SACLoss, SoftUpdate, group_optimizers
 
-from adapters.torchrl import loop
-from adapters.torchrl.loop import Means, Progress, action_spec, make_collector, seed_generators
-from adapters.torchrl.networks import attach, greedy, q_network
-from adapters.torchrl.replay import loss_class, recorded
-from adapters.torchrl.state import going_on
-from envs.tasks import Task
-from harness.contract.adapter import Context, MakeEnv, Monitor, Native
+from parallax.adapters.torchrl import loop
+from parallax.adapters.torchrl.loop import (
+    LoopProgress,
+    MetricMeans,
+    action_spec,
+    make_collector,
+    make_loop_checkpointable,
+    seed_generators,
+)
+from parallax.adapters.torchrl.networks import attach_monitor, build_q_network, make_greedy_policy
+from parallax.adapters.torchrl.replay import get_loss_class, record_buffer_cost
+from parallax.envs.tasks import Task
+from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
+from parallax.harness.contract.translation import NativeConfig
 
 NETWORKS = ("actor_network", "qvalue_network", "target_qvalue_network")
 
 
 @dataclasses.dataclass(frozen=True)
-class Components:
+class SACComponents:
     """What SAC learns with.
 
     Attributes:
@@ -40,54 +47,63 @@ class Components:
     targets: SoftUpdate
 
 
-def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor) -> None:
+def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
     """Trains to the end."""
     settings = native.settings
     seed_generators(settings["seed"])
-    components = build(settings, context.task)
+    components = build_components(settings, context.task)
     transforms = InitTracker(), StepCounter(), DoubleToFloat(), RewardSum()
     collector = make_collector(
-        make_env, context.n_envs, components.actor, settings, *transforms, boundary=monitor.boundary
+        make_env,
+        context.n_envs,
+        components.actor,
+        settings,
+        *transforms,
+        safe_point=monitor.safe_point,
     )
     buffer = loop.make_buffer(settings, components.loss)
-    progress, means = Progress(), Means()
-    state = going_on(collector, components, buffer, progress, means)
-    attach(monitor, greedy(components.actor), components.loss, NETWORKS, state)
-    with recorded(buffer, monitor):
-        for step, batch, is_last in loop.minibatches(collector, buffer, progress, settings):
+    progress, means = LoopProgress(), MetricMeans()
+    state = make_loop_checkpointable(collector, components, buffer, progress, means)
+    attach_monitor(monitor, make_greedy_policy(components.actor), components.loss, NETWORKS, state)
+    with record_buffer_cost(buffer, monitor):
+        for step, batch, is_last in loop.iterate_training_batches(
+            collector, buffer, progress, settings
+        ):
             means.add(update(components, batch, step))
             if is_last and means.updates >= loop.RECORD_EVERY:
                 monitor.record(
                     means.take()
                     | {
-                        "q/mean": mean_q(components, batch),
+                        "q/mean": compute_mean_q(components, batch),
                         "learning_rate": settings["Adam(actor).lr"],
                     }
                 )
     collector.shutdown()
 
 
-def build(settings: Mapping[str, Any], task: Task) -> Components:
+def build_components(settings: Mapping[str, Any], task: Task) -> SACComponents:
     """Networks, loss and optimisers as they are before the first update."""
-    actor = _actor(settings, task)
-    loss = loss_class(SACLoss, settings)(
+    actor = _build_actor(settings, task)
+    loss = get_loss_class(SACLoss, settings)(
         actor,
-        q_network(settings, task),
+        build_q_network(settings, task),
         loss_function="l2",
         alpha_init=settings["SACLoss.alpha_init"],
         target_entropy=settings["SACLoss.target_entropy"],
     )
     loss.make_value_estimator(gamma=settings["make_value_estimator.gamma"])
     optimizer = group_optimizers(
-        _adam(loss.actor_network_params.parameters(), "actor", settings, settings["Adam.eps"]),
-        _adam(loss.qvalue_network_params.parameters(), "critic", settings, settings["Adam.eps"]),
+        _make_adam(loss.actor_network_params.parameters(), "actor", settings, settings["Adam.eps"]),
+        _make_adam(
+            loss.qvalue_network_params.parameters(), "critic", settings, settings["Adam.eps"]
+        ),
         # Upstream gives the temperature's Adam no constant, so it has torch's.
-        _adam([loss.log_alpha], "alpha", settings, 1e-8),
+        _make_adam([loss.log_alpha], "alpha", settings, 1e-8),
     )
-    return Components(actor, loss, optimizer, SoftUpdate(loss, eps=settings["SoftUpdate.eps"]))
+    return SACComponents(actor, loss, optimizer, SoftUpdate(loss, eps=settings["SoftUpdate.eps"]))
 
 
-def update(components: Components, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
+def update(components: SACComponents, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
     """One step of critics, policy and temperature at once, then of the targets.
 
     All three losses come from the parameters before the step.
@@ -114,7 +130,7 @@ def update(components: Components, batch: TensorDictBase, step: int) -> dict[str
     }
 
 
-def mean_q(components: Components, batch: TensorDictBase) -> float:
+def compute_mean_q(components: SACComponents, batch: TensorDictBase) -> float:
     """Mean of both critics' predictions; the loss does not report it."""
     network, means = components.loss.qvalue_network, []
     for parameters in components.loss.qvalue_network_params.data.unbind(0):
@@ -124,7 +140,7 @@ def mean_q(components: Components, batch: TensorDictBase) -> float:
     return sum(means) / len(means)
 
 
-def _actor(settings: Mapping[str, Any], task: Task) -> ProbabilisticActor:
+def _build_actor(settings: Mapping[str, Any], task: Task) -> ProbabilisticActor:
     spec = action_spec(task)
     network = nn.Sequential(
         MLP(
@@ -145,7 +161,7 @@ def _actor(settings: Mapping[str, Any], task: Task) -> ProbabilisticActor:
     )
 
 
-def _adam(
+def _make_adam(
     parameters: Any, name: str, settings: Mapping[str, Any], eps: float
 ) -> torch.optim.Optimizer:
     return torch.optim.Adam(parameters, lr=settings[f"Adam({name}).lr"], eps=eps)

@@ -12,13 +12,25 @@ from torchrl.envs import DoubleToFloat, InitTracker, RewardSum, StepCounter
 from torchrl.modules import AdditiveGaussianModule
 from torchrl.objectives import SoftUpdate, TD3Loss
 
-from adapters.torchrl import loop
-from adapters.torchrl.loop import Means, Progress, action_spec, make_collector, seed_generators
-from adapters.torchrl.networks import attach, deterministic_actor, greedy, q_network
-from adapters.torchrl.replay import loss_class, recorded
-from adapters.torchrl.state import going_on
-from envs.tasks import Task
-from harness.contract.adapter import Context, MakeEnv, Monitor, Native
+from parallax.adapters.torchrl import loop
+from parallax.adapters.torchrl.loop import (
+    LoopProgress,
+    MetricMeans,
+    action_spec,
+    make_collector,
+    make_loop_checkpointable,
+    seed_generators,
+)
+from parallax.adapters.torchrl.networks import (
+    attach_monitor,
+    build_deterministic_actor,
+    build_q_network,
+    make_greedy_policy,
+)
+from parallax.adapters.torchrl.replay import get_loss_class, record_buffer_cost
+from parallax.envs.tasks import Task
+from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
+from parallax.harness.contract.translation import NativeConfig
 
 NETWORKS = (
     "actor_network",
@@ -29,7 +41,7 @@ NETWORKS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Components:
+class TD3Components:
     """What TD3 learns with.
 
     Attributes:
@@ -51,11 +63,11 @@ class Components:
     policy_delay: int
 
 
-def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor) -> None:
+def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
     """Trains to the end."""
     settings = native.settings
     seed_generators(settings["seed"])
-    components = build(settings, context.task)
+    components = build_components(settings, context.task)
     transforms = StepCounter(), InitTracker(), DoubleToFloat(), RewardSum()
     collector = make_collector(
         make_env,
@@ -63,48 +75,50 @@ def train(native: Native, context: Context, make_env: MakeEnv, monitor: Monitor)
         components.explorer,
         settings,
         *transforms,
-        boundary=monitor.boundary,
+        safe_point=monitor.safe_point,
     )
     buffer = loop.make_buffer(settings, components.loss)
-    progress, means = Progress(), Means()
-    state = going_on(collector, components, buffer, progress, means)
-    attach(monitor, greedy(components.actor), components.loss, NETWORKS, state)
-    with recorded(buffer, monitor):
-        for step, batch, is_last in loop.minibatches(collector, buffer, progress, settings):
+    progress, means = LoopProgress(), MetricMeans()
+    state = make_loop_checkpointable(collector, components, buffer, progress, means)
+    attach_monitor(monitor, make_greedy_policy(components.actor), components.loss, NETWORKS, state)
+    with record_buffer_cost(buffer, monitor):
+        for step, batch, is_last in loop.iterate_training_batches(
+            collector, buffer, progress, settings
+        ):
             means.add(update(components, batch, step))
             if is_last and means.updates >= loop.RECORD_EVERY:
                 monitor.record(means.take() | {"learning_rate": settings["Adam(actor).lr"]})
     collector.shutdown()
 
 
-def build(settings: Mapping[str, Any], task: Task) -> Components:
+def build_components(settings: Mapping[str, Any], task: Task) -> TD3Components:
     """Networks, loss and optimisers as they are before the first update."""
     spec = action_spec(task)
-    actor = deterministic_actor(settings, task)
+    actor = build_deterministic_actor(settings, task)
     noise = AdditiveGaussianModule(
         spec, sigma_init=1.0, sigma_end=1.0, std=settings["AdditiveGaussianModule.std"]
     )
-    loss = loss_class(TD3Loss, settings)(
+    loss = get_loss_class(TD3Loss, settings)(
         actor,
-        q_network(settings, task),
+        build_q_network(settings, task),
         action_spec=spec,
         loss_function="l2",
         policy_noise=settings["TD3Loss.policy_noise"],
         noise_clip=settings["TD3Loss.noise_clip"],
     )
     loss.make_value_estimator(gamma=settings["make_value_estimator.gamma"])
-    return Components(
+    return TD3Components(
         actor=actor,
         explorer=TensorDictSequential(actor, noise),
         loss=loss,
-        actor_optimizer=_adam(loss.actor_network_params, "actor", settings),
-        critic_optimizer=_adam(loss.qvalue_network_params, "critic", settings),
+        actor_optimizer=_make_adam(loss.actor_network_params, "actor", settings),
+        critic_optimizer=_make_adam(loss.qvalue_network_params, "critic", settings),
         targets=SoftUpdate(loss, eps=settings["SoftUpdate.eps"]),
         policy_delay=settings["script.policy_update_delay"],
     )
 
 
-def update(components: Components, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
+def update(components: TD3Components, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
     """One critic step, and on every `policy_delay`-th a policy and a target step.
 
     Args:
@@ -116,22 +130,22 @@ def update(components: Components, batch: TensorDictBase, step: int) -> dict[str
         Metrics by their name in the trace.
     """
     loss, details = components.loss.value_loss(batch)
-    _descend(loss, components.critic_optimizer)
+    _take_gradient_step(loss, components.critic_optimizer)
     metrics = {"loss/critic": loss.detach(), "q/mean": details["pred_value"].mean()}
     if step % components.policy_delay == 0:
         loss, _ = components.loss.actor_loss(batch)
-        _descend(loss, components.actor_optimizer)
+        _take_gradient_step(loss, components.actor_optimizer)
         components.targets.step()
         metrics["loss/policy"] = loss.detach()
     return metrics
 
 
-def _descend(loss: torch.Tensor, optimizer: torch.optim.Optimizer) -> None:
+def _take_gradient_step(loss: torch.Tensor, optimizer: torch.optim.Optimizer) -> None:
     loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
 
 
-def _adam(network: nn.Module, name: str, settings: Mapping[str, Any]) -> torch.optim.Optimizer:
+def _make_adam(network: nn.Module, name: str, settings: Mapping[str, Any]) -> torch.optim.Optimizer:
     rate = settings[f"Adam({name}).lr"]
     return torch.optim.Adam(network.parameters(), lr=rate, eps=settings["Adam.eps"])

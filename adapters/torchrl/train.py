@@ -1,11 +1,22 @@
-"""Trains by algorithm name."""
+"""Starts the training loop of one algorithm; `adapters/torchrl/<algorithm>.py` has the loops."""
 
-from harness.contract.adapter import Context, MakeEnv, Monitor, Native
-from harness.contract.parts import load_part
+import importlib
+from typing import Any
+
+from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext, load_package_module
+from parallax.harness.contract.translation import NativeConfig
+
+LOOPS = ("ppo", "td3", "sac", "ddpg", "dqn", "r2d2")
+"""Algorithms with a module here; only the module of the one that trains is imported."""
 
 
 def train(
-    algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
+    algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor
 ) -> None:
-    """Trains to the end."""
-    load_part("adapters.torchrl", algorithm).train(native, context, make_env, monitor)
+    """Train to the end."""
+    module: Any = (
+        importlib.import_module(f"parallax.adapters.torchrl.{algorithm}")
+        if algorithm in LOOPS
+        else load_package_module(algorithm, "torchrl")
+    )
+    module.train(native, context, make_env, monitor)

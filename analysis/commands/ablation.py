@@ -4,25 +4,29 @@ import argparse
 
 from rich.text import Text
 
-from analysis.commands.shell import (
+from parallax.analysis.commands.common import (
     CommandError,
     add_folder_arguments,
     add_verdict_arguments,
-    analysis_folder,
+    get_analysis_folder,
     load_results,
     make_console,
     make_options,
-    writing_to,
+    open_output_folder,
 )
-from analysis.figures.ablation import sheet
-from analysis.figures.sheet import render, write_bytes
-from analysis.tables.ablation import rows, sentences, summary
-from analysis.tables.verdicts import to_csv
-from analysis.verdicts.ablation import ablations
-from harness.record.files import write_text
+from parallax.analysis.figures.ablation import make_ablation_figure_spec
+from parallax.analysis.figures.figure_spec import render_figure, write_file_bytes
+from parallax.analysis.report.render_csv import rows_to_csv
+from parallax.analysis.report.sections.ablation import (
+    format_ablation,
+    make_ablation_rows,
+    summarize_ablations,
+)
+from parallax.analysis.verdicts.ablation import judge_ablations
+from parallax.harness.record.files import write_text
 
-TABLE = "ablation.csv"
-NOTHING_CHANGED = (
+ABLATION_TABLE = "ablation.csv"
+NO_INTERVENTION_MESSAGE = (
     "no framework was trained both as it is and with an intervention. "
     "Train with intervention=none,NAME; parallax interventions lists the names."
 )
@@ -41,22 +45,27 @@ def run(options: argparse.Namespace) -> int:
         CommandError: There is nothing to compare or nowhere to write.
     """
     loaded = load_results(options.results)
-    found = ablations(loaded, make_options(options))
+    found = judge_ablations(loaded, make_options(options))
     if not found:
-        raise CommandError(f"{options.results}: {NOTHING_CHANGED}")
-    output = options.output or analysis_folder(options.results)
+        raise CommandError(f"{options.results}: {NO_INTERVENTION_MESSAGE}")
+    output = options.output or get_analysis_folder(options.results)
     console = make_console()
-    with writing_to(output):
-        table = output / TABLE
-        write_text(table, to_csv([row for item in found for row in rows(item)]))
+    with open_output_folder(output):
+        table = output / ABLATION_TABLE
+        write_text(table, rows_to_csv([row for item in found for row in make_ablation_rows(item)]))
         files = [table]
         for item in found:
-            page = sheet(item)
-            for kind, content in render(page).items():
+            page = make_ablation_figure_spec(item)
+            for kind, content in render_figure(page).items():
                 path = output / f"{page.name}.{kind}"
-                write_bytes(path, content)
+                write_file_bytes(path, content)
                 files.append(path)
-    lines = [line for item in found for line in sentences(item)]
-    for line in (*lines, *loaded.parted, summary(found), *(f"File: {path}" for path in files)):
+    lines = [line for item in found for line in format_ablation(item)]
+    for line in (
+        *lines,
+        *loaded.parted,
+        summarize_ablations(found),
+        *(f"File: {path}" for path in files),
+    ):
         console.print(Text(line), soft_wrap=True)
     return 0

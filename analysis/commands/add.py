@@ -8,14 +8,14 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.commands.pack import write
-from analysis.commands.shell import RESULTS_HELP, CommandError, read_results
-from analysis.data.packed import record_of
-from analysis.data.runs import Excluded, Read, Run
-from analysis.words import label
-from harness.record.layout import PACKED_SUFFIX
+from parallax.analysis.commands.common import RESULTS_HELP, CommandError, read_results
+from parallax.analysis.commands.pack import pack_runs
+from parallax.analysis.data.packed import read_record_text
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, RunCollection
+from parallax.analysis.labels import get_label
+from parallax.harness.record.layout import PACKED_SUFFIX
 
-_NAMED = 3  # runs that are in both, at most
+_MAX_NAMED_RUNS = 3  # runs that are in both, at most
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,18 +37,18 @@ def run(options: argparse.Namespace) -> int:
         CommandError: There are no runs, or both have a run of one name, or nowhere to write.
     """
     study, others = read_results(options.study), read_results(options.folder)
-    name = _study_name(study, options.name)
-    joined = join(study, others, name)
+    name = _choose_study_name(study, options.name)
+    joined = merge_runs(study, others, name)
     beside = options.folder.absolute()
     path = options.output or beside.with_name(
         f"{options.study.stem}-and-{beside.stem}{PACKED_SUFFIX}"
     )
-    write(joined, path)
+    pack_runs(joined, path)
     return 0
 
 
-def _study_name(found: Read, asked: str | None) -> str:
-    names = sorted({item.id.cell.study for item in _items(found)})
+def _choose_study_name(found: RunCollection, asked: str | None) -> str:
+    names = sorted({item.id.cell.study for item in _list_runs(found)})
     if asked is None and len(names) == 1:
         return names[0]
     if asked is not None and asked in names:
@@ -56,7 +56,7 @@ def _study_name(found: Read, asked: str | None) -> str:
     raise CommandError(f"--name={asked}: say which study the runs join: {', '.join(names)}.")
 
 
-def join(study: Read, others: Read, name: str) -> Read:
+def merge_runs(study: RunCollection, others: RunCollection, name: str) -> RunCollection:
     """Both, as if the others had been run in the study.
 
     Args:
@@ -67,38 +67,40 @@ def join(study: Read, others: Read, name: str) -> Read:
     Raises:
         CommandError: A run of the others is in the study already.
     """
-    moved = [_renamed(item, others.root, study.root, name) for item in _items(others)]
-    known = {item.id for item in _items(study)}
+    moved = [_move_run(item, others.root, study.root, name) for item in _list_runs(others)]
+    known = {item.id for item in _list_runs(study)}
     if twice := [item for item in moved if item.id in known]:
         raise CommandError(
-            f"{others.root}: {len(twice)} of its runs are in the study already: {_list(twice)}. "
+            f"{others.root}: {len(twice)} of its runs are in the study already: {_format_run_names(twice)}. "
             "Take them out, or give them a name of their own with study.name when they are run."
         )
-    runs = [item for item in moved if isinstance(item, Run)]
-    excluded = [item for item in moved if isinstance(item, Excluded)]
-    return Read(study.root, (*study.runs, *runs), (*study.excluded, *excluded))
+    runs = [item for item in moved if isinstance(item, CompletedRun)]
+    excluded = [item for item in moved if isinstance(item, ExcludedRun)]
+    return RunCollection(study.root, (*study.runs, *runs), (*study.excluded, *excluded))
 
 
-def _items(found: Read) -> Sequence[Run | Excluded]:
+def _list_runs(found: RunCollection) -> Sequence[CompletedRun | ExcludedRun]:
     return [*found.runs, *found.excluded]
 
 
-def _renamed(item: Run | Excluded, root: Path, target: Path, name: str) -> Run | Excluded:
+def _move_run(
+    item: CompletedRun | ExcludedRun, root: Path, target: Path, name: str
+) -> CompletedRun | ExcludedRun:
     cell = dataclasses.replace(item.id.cell, study=name)
     relative = Path(item.path.name) if item.path == root else item.path.relative_to(root)
     return dataclasses.replace(
         item,
         id=dataclasses.replace(item.id, cell=cell),
         path=target / f"added from {root.stem}" / relative,
-        record=record_of(item),
+        record=read_record_text(item),
     )
 
 
-def _list(items: Sequence[Run | Excluded]) -> str:
+def _format_run_names(items: Sequence[CompletedRun | ExcludedRun]) -> str:
     names = [
-        f"{label(item.id.framework)} {item.id.cell.algorithm} on {item.id.cell.env}, "
+        f"{get_label(item.id.framework)} {item.id.cell.algorithm} on {item.id.cell.env}, "
         f"{item.id.cell.hps}, seed {item.id.seed}"
-        for item in items[:_NAMED]
+        for item in items[:_MAX_NAMED_RUNS]
     ]
-    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    more = f" and {len(items) - _MAX_NAMED_RUNS} more" if len(items) > _MAX_NAMED_RUNS else ""
     return "; ".join(names) + more

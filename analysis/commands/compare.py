@@ -7,20 +7,25 @@ from pathlib import Path
 import numpy as np
 from rich.text import Text
 
-from analysis.commands.shell import (
+from parallax.analysis.commands.common import (
     add_folder_arguments,
-    analysis_folder,
+    get_analysis_folder,
     load_results,
     make_console,
-    writing_to,
+    open_output_folder,
 )
-from analysis.figures.learning_curves import draw_curves
-from analysis.figures.sheet import save
-from analysis.stats.intervals import METHODS
-from analysis.tables.comparison import make_notes, print_comparison, to_csv, to_markdown
-from analysis.verdicts.comparison import compare
-from analysis.verdicts.curves import Panel, make_panels
-from harness.record.files import write_text
+from parallax.analysis.figures.curves import draw_learning_curves
+from parallax.analysis.figures.figure_spec import save_figure
+from parallax.analysis.report.sections.comparison import (
+    compare_frameworks,
+    comparison_to_csv,
+    comparison_to_markdown,
+    make_notes,
+    print_comparison,
+)
+from parallax.analysis.stats.intervals import INTERVAL_METHODS
+from parallax.analysis.verdicts.curves import CurvePanel, make_panels
+from parallax.harness.record.files import write_text
 
 # Resampling starts from the same seed each time, so that the same runs give the same files.
 _BOOTSTRAP_SEED = 0
@@ -30,7 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
     add_folder_arguments(parser)
     parser.add_argument(
-        "--interval", choices=METHODS, default="t", help="method of the 95%% intervals (default: t)"
+        "--interval",
+        choices=INTERVAL_METHODS,
+        default="t",
+        help="method of the 95%% intervals (default: t)",
     )
 
 
@@ -47,29 +55,33 @@ def run(options: argparse.Namespace) -> int:
         CommandError: There is nothing to compare or nowhere to write.
     """
     loaded = load_results(options.results)
-    output = options.output or analysis_folder(options.results)
+    output = options.output or get_analysis_folder(options.results)
     rng = np.random.default_rng(_BOOTSTRAP_SEED)
-    comparisons = compare(loaded, options.interval, rng)
+    comparisons = compare_frameworks(loaded, options.interval, rng)
     notes = make_notes(loaded, comparisons, options.interval)
     panels = make_panels(loaded, options.interval, rng)
-    with writing_to(output):
-        lines = _write(output, to_csv(comparisons), to_markdown(loaded, comparisons, notes))
-        lines += _draw(output, panels, options.interval)
+    with open_output_folder(output):
+        lines = _write_tables(
+            output,
+            comparison_to_csv(comparisons),
+            comparison_to_markdown(loaded, comparisons, notes),
+        )
+        lines += _draw_learning_curves(output, panels, options.interval)
     console = make_console()
     print_comparison(console, loaded, comparisons, notes)
     console.print(Text("\n".join(lines)), soft_wrap=True)
     return 0
 
 
-def _write(output: Path, table: str, text: str) -> list[str]:
+def _write_tables(output: Path, table: str, text: str) -> list[str]:
     write_text(output / "comparison.csv", table)
     write_text(output / "comparison.md", text)
     return [f"Table:   {output / 'comparison.csv'}", f"         {output / 'comparison.md'}"]
 
 
-def _draw(output: Path, panels: Sequence[Panel], method: str) -> list[str]:
+def _draw_learning_curves(output: Path, panels: Sequence[CurvePanel], method: str) -> list[str]:
     if not any(panel.curves for panel in panels):
         return ["Picture: none, no run can be used"]
     png, pdf = output / "learning_curves.png", output / "learning_curves.pdf"
-    save(draw_curves(panels, method), png, pdf)
+    save_figure(draw_learning_curves(panels, method), png, pdf)
     return [f"Picture: {png}", f"         {pdf}"]

@@ -4,24 +4,24 @@ import argparse
 
 from rich.text import Text
 
-from analysis.commands.shell import (
+from parallax.analysis.commands.common import (
     CommandError,
     add_folder_arguments,
     load_results,
     make_console,
-    writing_to,
+    open_output_folder,
 )
-from analysis.data.staleness import read_staleness
-from analysis.figures.sheet import render, write_bytes
-from analysis.figures.staleness import sheet
-from analysis.tables.staleness import lines, rows
-from analysis.tables.verdicts import to_csv
-from analysis.verdicts.staleness import settings
-from harness.record.files import write_text
-from harness.record.layout import ANALYSIS_FOLDER
+from parallax.analysis.data.replay_metrics import read_staleness
+from parallax.analysis.figures.figure_spec import render_figure, write_file_bytes
+from parallax.analysis.figures.replay import make_staleness_figure_spec
+from parallax.analysis.report.render_csv import rows_to_csv
+from parallax.analysis.report.sections.replay import format_staleness_lines, make_staleness_rows
+from parallax.analysis.verdicts.replay import summarize_staleness
+from parallax.harness.record.files import write_text
+from parallax.harness.record.layout import ANALYSIS_FOLDER
 
-TABLE = "discrepancy.csv"
-STAGES = 5
+STALENESS_TABLE = "discrepancy.csv"
+DEFAULT_STAGES = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stages",
         type=int,
-        default=STAGES,
+        default=DEFAULT_STAGES,
         help="equal parts of the training to tell apart (default: %(default)s)",
     )
 
@@ -51,16 +51,18 @@ def run(options: argparse.Namespace) -> int:
             "algorithm=r2d2 do whose episodes are longer than sequence_length less overlap."
         )
     output = options.output or options.results / ANALYSIS_FOLDER
-    console, items = make_console(), settings(found, options.stages)
-    with writing_to(output):
-        files = [output / TABLE]
-        write_text(files[0], to_csv([row for item in items for row in rows(item)]))
+    console, items = make_console(), summarize_staleness(found, options.stages)
+    with open_output_folder(output):
+        files = [output / STALENESS_TABLE]
+        write_text(
+            files[0], rows_to_csv([row for item in items for row in make_staleness_rows(item)])
+        )
         for item in items:
-            page = sheet(item)
-            for kind, content in render(page).items():
+            page = make_staleness_figure_spec(item)
+            for kind, content in render_figure(page).items():
                 files.append(output / f"{page.name}.{kind}")
-                write_bytes(files[-1], content)
-    told = [line for item in items for line in lines(item)]
+                write_file_bytes(files[-1], content)
+    told = [line for item in items for line in format_staleness_lines(item)]
     if unused := len(without) + len(loaded.excluded):
         told.append(f"Not used: {unused} of {loaded.requested} runs, which recorded none.")
     for line in (*told, *(f"File: {path}" for path in files)):

@@ -7,26 +7,38 @@ from pathlib import Path
 
 from rich.text import Text
 
-from analysis.commands.shell import (
+from parallax.analysis.commands.common import (
     RESULTS_HELP,
     CommandError,
     add_verdict_arguments,
-    analysis_folder,
+    get_analysis_folder,
     load_results,
     make_console,
     make_options,
-    progress,
-    writing_to,
+    open_output_folder,
+    track_progress,
 )
-from analysis.figures import families
-from analysis.figures.chosen import Choice, UnknownPanelError, chosen_sheet, parse_choice
-from analysis.figures.sheet import PNG_DPI, NotDrawn, Sheet, cores, render_all, write_bytes
-from analysis.stats.intervals import METHODS
-from analysis.verdicts.study import Material, gather
-from harness.record.files import write_text
-from harness.record.layout import ANALYSIS_FOLDER
+from parallax.analysis.figures import families
+from parallax.analysis.figures.figure_spec import (
+    PNG_DPI,
+    FigureSpec,
+    MissingFigure,
+    count_cores,
+    render_figures,
+    write_file_bytes,
+)
+from parallax.analysis.figures.highlights import (
+    PanelChoice,
+    UnknownPanelError,
+    make_panel_choice_figure_spec,
+    parse_panel_choice,
+)
+from parallax.analysis.stats.intervals import INTERVAL_METHODS
+from parallax.analysis.verdicts.study import StudyResults, judge_study
+from parallax.harness.record.files import write_text
+from parallax.harness.record.layout import ANALYSIS_FOLDER
 
-FOLDER = "figures"
+FIGURES_FOLDER = "figures"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--list", action="store_true", help="print the names of figures and stop")
     parser.add_argument(
-        "--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}/{FOLDER}"
+        "--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}/{FIGURES_FOLDER}"
     )
     add_interval_argument(parser)
     add_jobs_argument(parser)
@@ -55,14 +67,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_interval_argument(parser: argparse.ArgumentParser) -> None:
     """Declares --interval."""
     parser.add_argument(
-        "--interval", choices=METHODS, default="t", help="method of the 95%% intervals (default: t)"
+        "--interval",
+        choices=INTERVAL_METHODS,
+        default="t",
+        help="method of the 95%% intervals (default: t)",
     )
 
 
 def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
     """Declares --jobs."""
     parser.add_argument(
-        "--jobs", type=int, default=cores(), help="figures drawn at a time (default: cores)"
+        "--jobs", type=int, default=count_cores(), help="figures drawn at a time (default: cores)"
     )
 
 
@@ -74,49 +89,49 @@ def run(options: argparse.Namespace) -> int:
     """
     console = make_console()
     if options.list:
-        width = max(map(len, families.names()))
+        width = max(map(len, families.list_family_names()))
         for family in families.FAMILIES:
             console.print(Text(f"{family.name:{width}}  {family.summary}"), soft_wrap=True)
         return 0
-    only = chosen_names(options.only)
-    choices = chosen_panels(options.panels)
+    only = parse_family_names(options.only)
+    choices = parse_panel_choices(options.panels)
     settings = make_options(options)
     if options.results is None:
         raise CommandError("Give a results folder, or --list for the names of figures.")
     loaded = load_results(options.results)
-    material = gather(loaded, settings, options.interval)
-    items = _items(material, only, choices)
-    output = options.output or analysis_folder(options.results) / FOLDER
-    drawn = [item for item in items if isinstance(item, Sheet)]
-    with writing_to(output):
-        draw(drawn, output, options.jobs)
+    material = judge_study(loaded, settings, options.interval)
+    items = _make_figure_specs(material, only, choices)
+    output = options.output or get_analysis_folder(options.results) / FIGURES_FOLDER
+    drawn = [item for item in items if isinstance(item, FigureSpec)]
+    with open_output_folder(output):
+        draw_figures(drawn, output, options.jobs)
     for item in items:
-        console.print(Text(figure_line(item, output)), soft_wrap=True)
+        console.print(Text(format_figure_line(item, output)), soft_wrap=True)
     return 0
 
 
-def chosen_names(text: str) -> list[str]:
+def parse_family_names(text: str) -> list[str]:
     """The names given to --only.
 
     Raises:
         CommandError: One is unknown.
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
-    known = families.names()
+    known = families.list_family_names()
     for name in names:
         if name not in known:
             raise CommandError(f"--only={name}: no such figure. Known: {', '.join(known)}.")
     return names
 
 
-def chosen_panels(texts: Sequence[str]) -> list[Choice]:
+def parse_panel_choices(texts: Sequence[str]) -> list[PanelChoice]:
     """The figures given to --panels.
 
     Raises:
         CommandError: One cannot be read, or two have the same name.
     """
     try:
-        choices = [parse_choice(text) for text in texts]
+        choices = [parse_panel_choice(text) for text in texts]
     except UnknownPanelError as error:
         raise CommandError(str(error)) from error
     names = [choice.name for choice in choices]
@@ -128,32 +143,34 @@ def chosen_panels(texts: Sequence[str]) -> list[Choice]:
     return choices
 
 
-def _items(
-    material: Material, only: Sequence[str], choices: Sequence[Choice]
-) -> list[Sheet | NotDrawn]:
+def _make_figure_specs(
+    material: StudyResults, only: Sequence[str], choices: Sequence[PanelChoice]
+) -> list[FigureSpec | MissingFigure]:
     try:
-        items: list[Sheet | NotDrawn] = [chosen_sheet(material, choice) for choice in choices]
+        items: list[FigureSpec | MissingFigure] = [
+            make_panel_choice_figure_spec(material, choice) for choice in choices
+        ]
     except UnknownPanelError as error:
         raise CommandError(str(error)) from error
     if only or not choices:
-        items += itertools.chain(*families.sheets(material, only).values())
+        items += itertools.chain(*families.make_family_figure_specs(material, only).values())
     taken = {item.name for item in items}
     if len(taken) < len(items):
         raise CommandError("--panels: a figure has the name of another. Choose another NAME.")
     return items
 
 
-def draw(sheets: list[Sheet], output: Path, jobs: int) -> None:
+def draw_figures(sheets: list[FigureSpec], output: Path, jobs: int) -> None:
     """Draws figures to <name>.png and <name>.pdf, with captions in <name>.txt."""
-    drawn = render_all(sheets, ("png", "pdf"), PNG_DPI, jobs)
-    for sheet, files in progress(drawn, len(sheets)):
+    drawn = render_figures(sheets, ("png", "pdf"), PNG_DPI, jobs)
+    for sheet, files in track_progress(drawn, len(sheets)):
         for kind, content in files.items():
-            write_bytes(output / f"{sheet.name}.{kind}", content)
+            write_file_bytes(output / f"{sheet.name}.{kind}", content)
         write_text(output / f"{sheet.name}.txt", sheet.caption + "\n")
 
 
-def figure_line(item: Sheet | NotDrawn, output: Path) -> str:
+def format_figure_line(item: FigureSpec | MissingFigure, output: Path) -> str:
     """Where a figure is, or why there is none."""
-    if isinstance(item, NotDrawn):
+    if isinstance(item, MissingFigure):
         return f"Not drawn: {item.name}: {item.reason}"
     return f"Figure: {output / item.name}.png"

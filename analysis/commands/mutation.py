@@ -5,15 +5,15 @@ from pathlib import Path
 
 from rich.text import Text
 
-from analysis.commands.shell import CommandError, make_console, writing_to
-from analysis.data.outcomes import OutcomesError, read_outcomes
-from analysis.tables.mutation import lines, rows
-from analysis.tables.verdicts import to_csv
-from analysis.verdicts.mutation import mutation
-from harness.record.files import write_text
-from harness.record.layout import ANALYSIS_FOLDER
+from parallax.analysis.commands.common import CommandError, make_console, open_output_folder
+from parallax.analysis.data.mutation_outcomes import OutcomesError, read_outcomes
+from parallax.analysis.report.render_csv import rows_to_csv
+from parallax.analysis.report.sections.mutation import format_mutation_table, make_mutation_rows
+from parallax.analysis.verdicts.mutation import judge_mutation
+from parallax.harness.record.files import write_text
+from parallax.harness.record.layout import ANALYSIS_FOLDER
 
-TABLE = "mutation.csv"
+MUTATION_TABLE = "mutation.csv"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,12 +37,20 @@ def run(options: argparse.Namespace) -> int:
         settings = read_outcomes(options.results)
     except OutcomesError as error:
         raise CommandError(str(error)) from error
-    found = [mutation(setting, published=options.as_published_code) for setting in settings]
+    found = [
+        judge_mutation(setting, as_published_code=options.as_published_code) for setting in settings
+    ]
     folder = options.results if options.results.is_dir() else options.results.parent
     output = options.output or folder / ANALYSIS_FOLDER
     console = make_console()
-    with writing_to(output):
-        write_text(output / TABLE, to_csv([row for item in found for row in rows(item)]))
-    for line in (*(line for item in found for line in lines(item)), f"File: {output / TABLE}"):
+    with open_output_folder(output):
+        write_text(
+            output / MUTATION_TABLE,
+            rows_to_csv([row for item in found for row in make_mutation_rows(item)]),
+        )
+    for line in (
+        *(line for item in found for line in format_mutation_table(item)),
+        f"File: {output / MUTATION_TABLE}",
+    ):
         console.print(Text(line), soft_wrap=True)
     return 0

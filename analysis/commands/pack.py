@@ -5,16 +5,16 @@ from pathlib import Path
 
 from rich.text import Text
 
-from analysis.commands.shell import (
+from parallax.analysis.commands.common import (
     RESULTS_HELP,
     CommandError,
     make_console,
+    open_output_folder,
     read_results,
-    writing_to,
 )
-from analysis.data.packed import write_packed
-from analysis.data.runs import Read
-from harness.record.layout import PACKED_SUFFIX
+from parallax.analysis.data.packed import write_packed
+from parallax.analysis.data.runs import RunCollection
+from parallax.harness.record.layout import PACKED_SUFFIX
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,11 +36,11 @@ def run(options: argparse.Namespace) -> int:
     """
     found = read_results(options.results)
     path = options.output or options.results.absolute().with_suffix(PACKED_SUFFIX)
-    write(found, path, public=options.public)
+    pack_runs(found, path, public=options.public)
     return 0
 
 
-def write(found: Read, path: Path, *, public: bool = False) -> None:
+def pack_runs(found: RunCollection, path: Path, *, public: bool = False) -> None:
     """Writes a file of packed runs and says what is in it.
 
     Raises:
@@ -48,8 +48,8 @@ def write(found: Read, path: Path, *, public: bool = False) -> None:
     """
     if path.suffix != PACKED_SUFFIX:
         raise CommandError(f"--output={path}: give a file that ends in {PACKED_SUFFIX}.")
-    with writing_to(path.parent):
-        write_packed(found, path, public=public)
+    with open_output_folder(path.parent):
+        write_packed(found, path, anonymize=public)
     counts = f"{len(found.runs)} runs that can be used, {len(found.excluded)} that cannot"
     console = make_console()
     console.print(Text(f"Packed: {path}: {counts}."), soft_wrap=True)

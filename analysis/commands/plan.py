@@ -8,28 +8,35 @@ from pathlib import Path
 
 from rich.text import Text
 
-from analysis.commands.shell import (
+from parallax.analysis.commands.common import (
     CommandError,
     add_folder_arguments,
     add_verdict_arguments,
-    analysis_folder,
+    get_analysis_folder,
     load_results,
     make_console,
     make_options,
-    writing_to,
+    open_output_folder,
 )
-from analysis.data.runs import Loaded
-from analysis.plan.planning import Plan, costs, pairs_in_words, plan_next_look, plan_once
-from analysis.plan.sweeps import make_sweeps, script
-from analysis.tables.verdicts import stopping_row, to_csv
-from analysis.verdicts.consistency import DIFFERENT, EQUIVALENT
-from analysis.verdicts.groups import groups_of_runs
-from analysis.verdicts.options import Options
-from analysis.verdicts.stopping import Looks, stopping_verdicts
-from analysis.verdicts.study import judge_runs
-from harness.record.files import write_text
+from parallax.analysis.data.runs import LoadedRuns
+from parallax.analysis.plan.planning import (
+    SeedPlan,
+    format_costs,
+    format_pair_counts,
+    plan_next_check,
+    plan_seeds,
+)
+from parallax.analysis.plan.sweeps import format_script, make_sweeps
+from parallax.analysis.report.render_csv import rows_to_csv
+from parallax.analysis.report.sections.consistency import make_sequential_row
+from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT
+from parallax.analysis.verdicts.groups import group_runs
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.sequential import SequentialSchedule, judge_sequentially
+from parallax.analysis.verdicts.study import judge_runs
+from parallax.harness.record.files import write_text
 
-SCRIPT, TABLE = "plan.sh", "stopping.csv"
+PLAN_SCRIPT, SEQUENTIAL_TABLE = "plan.sh", "stopping.csv"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,18 +66,22 @@ def run(options: argparse.Namespace) -> int:
         given = f"--batch={options.batch} and --most={options.most}"
         raise CommandError(f"{given}: give at least 1 and 2.")
     loaded = load_results(options.results)
-    output = (options.output or analysis_folder(options.results)) / SCRIPT
-    plan, lines = _plan(loaded, chosen, options, output.with_name(TABLE))
-    if not any((plan.decided, plan.planned, plan.beyond, plan.not_ours)):
+    output = (options.output or get_analysis_folder(options.results)) / PLAN_SCRIPT
+    plan, lines = _make_plan(loaded, chosen, options, output.with_name(SEQUENTIAL_TABLE))
+    if not any((plan.decided, plan.planned, plan.over_limit, plan.not_repeatable)):
         parted = "".join(f" {text}." for text in loaded.parted)
         raise CommandError(
             f"{options.results}: no setting has complete runs of two frameworks to compare.{parted}"
         )
-    lines += [*pairs_in_words(plan, options.most, options.sequential), *loaded.parted, *costs(plan)]
-    with writing_to(output.parent):
+    lines += [
+        *format_pair_counts(plan, options.most, options.sequential),
+        *loaded.parted,
+        *format_costs(plan),
+    ]
+    with open_output_folder(output.parent):
         # Written without commands too, so that no script of an earlier plan is left.
         remark = "\n".join([f"python -m analysis {shlex.join(sys.argv[1:])}", *lines])
-        write_text(output, script(make_sweeps(plan.needs, loaded), remark))
+        write_text(output, format_script(make_sweeps(plan.needs, loaded), remark))
     if plan.needs:
         lines += ["", f"Start them with: sh {shlex.quote(str(output))}"]
     console = make_console()
@@ -79,28 +90,28 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _plan(
-    loaded: Loaded, options: Options, given: argparse.Namespace, table: Path
-) -> tuple[Plan, list[str]]:
+def _make_plan(
+    loaded: LoadedRuns, options: VerdictOptions, given: argparse.Namespace, table: Path
+) -> tuple[SeedPlan, list[str]]:
     if not given.sequential:
         verdicts = judge_runs(loaded, options)
         sizes = given.most, given.batch, given.replace_failed
-        return plan_once(verdicts.consistency, loaded, *sizes, options, verdicts.rankings), [
+        return plan_seeds(verdicts.consistency, loaded, *sizes, options, verdicts.rankings), [
             f"Seeds for {options.power:.0%} power at the level that Holm's correction holds the "
             "next p-value against, if the values measured were the true ones. As these are rough, "
             "the true need may be anything between the numbers behind it (four cases of five)"
         ]
     try:
-        looks = Looks(given.batch, given.most)
+        looks = SequentialSchedule(given.batch, given.most)
     except ValueError as error:
         raise CommandError(str(error)) from error
-    found = stopping_verdicts(groups_of_runs(loaded), options, looks)
-    with writing_to(table.parent):
-        write_text(table, to_csv([stopping_row(item) for item in found]))
+    found = judge_sequentially(group_runs(loaded), options, looks)
+    with open_output_folder(table.parent):
+        write_text(table, rows_to_csv([make_sequential_row(item) for item in found]))
     words = collections.Counter(item.verdict for item in found)
     lines = [
         f"Looks after every {looks.batch} seeds, {looks.most} at most: {words[DIFFERENT]} "
         f"different, {words[EQUIVALENT]} equivalent of {len(found)} pairs",
         f"Table: {table}",
     ]
-    return plan_next_look(found, loaded, given.replace_failed), lines
+    return plan_next_check(found, loaded, given.replace_failed), lines

@@ -4,6 +4,7 @@ What is written tells the command that writes it again, to the same bytes.
 """
 
 import argparse
+import dataclasses
 import os
 import shlex
 from collections.abc import Collection, Sequence
@@ -11,46 +12,46 @@ from pathlib import Path
 
 from rich.text import Text
 
-from analysis.commands.ablation import NOTHING_CHANGED
-from analysis.commands.figures import add_interval_argument, add_jobs_argument
-from analysis.commands.report import SETTINGS, given, page_of
-from analysis.commands.shell import (
+from parallax.analysis.commands.ablation import NO_INTERVENTION_MESSAGE
+from parallax.analysis.commands.common import (
     CommandError,
     add_verdict_arguments,
     load_results,
     make_console,
     make_options,
-    progress,
+    open_output_folder,
     read_results,
-    writing_to,
+    track_progress,
 )
-from analysis.data.grid import Grid, read_grid
-from analysis.data.packed import write_packed
-from analysis.data.runs import Loaded
-from analysis.figures import families, overview
-from analysis.figures.sheet import Sheet, render_all, write_bytes
-from analysis.report.causes import Causes, causes
-from analysis.report.markdown import MAIN
-from analysis.report.publication import (
-    BEGIN,
-    END,
+from parallax.analysis.commands.figures import add_interval_argument, add_jobs_argument
+from parallax.analysis.commands.report import VERDICT_OPTIONS, format_changed_options, render_report
+from parallax.analysis.data.packed import write_packed
+from parallax.analysis.data.runs import LoadedRuns
+from parallax.analysis.data.study_grid import StudyGrid, read_grid
+from parallax.analysis.figures import families, final_scores
+from parallax.analysis.figures.figure_spec import FigureSpec, render_figures, write_file_bytes
+from parallax.analysis.report.publication import (
     FIGURES,
-    PAGE,
+    PUBLICATION_PAGE_NAME,
+    SECTION_BEGIN,
+    SECTION_END,
     TABLES,
-    Publication,
-    section,
-    spliced,
-    texts,
+    StudyPublication,
+    make_publication_texts,
+    make_readme_section,
+    splice_readme_section,
 )
-from analysis.verdicts.options import Options
-from analysis.verdicts.study import Material, gather
-from harness.record.files import Unusable, write_text
-from harness.record.layout import PACKED_SUFFIX
+from parallax.analysis.report.render_markdown import MAIN_FAMILIES
+from parallax.analysis.report.sections.ablation import AblationReport, make_ablation_reports
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.study import StudyResults, judge_study
+from parallax.harness.record.files import UnusableError, write_text
+from parallax.harness.record.layout import PACKED_SUFFIX
 
-HTML = "report.html"
+HTML_NAME = "report.html"
 DPI = 150
 _COMMAND = "parallax publish"
-_NAMES = (*SETTINGS, "title", "asked", "readme", "causes", "html")
+_REPEATED_OPTIONS = (*VERDICT_OPTIONS, "title", "asked", "readme", "causes", "html")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--readme",
         type=Path,
-        help=f"also write a section into this file, between {BEGIN} and {END}",
+        help=f"also write a section into this file, between {SECTION_BEGIN} and {SECTION_END}",
     )
     parser.add_argument(
         "--causes",
@@ -78,11 +79,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="packed runs with interventions and without: the page tells what each change does, "
         "and which share of a gap it is; may be repeated",
     )
-    parser.add_argument("--html", action="store_true", help=f"also write the whole page, {HTML}")
+    parser.add_argument(
+        "--html", action="store_true", help=f"also write the whole page, {HTML_NAME}"
+    )
     add_interval_argument(parser)
     add_jobs_argument(parser)
     add_verdict_arguments(parser)
-    parser.set_defaults(defaults={name: parser.get_default(name) for name in _NAMES})
+    parser.set_defaults(defaults={name: parser.get_default(name) for name in _REPEATED_OPTIONS})
 
 
 def run(options: argparse.Namespace) -> int:
@@ -93,39 +96,39 @@ def run(options: argparse.Namespace) -> int:
             be used, or there is nowhere to write.
     """
     folder: Path = options.folder
-    _check_page(folder / PAGE)
-    study = prepare(options)
-    written = files(options, study)
-    with writing_to(folder):
+    _check_page_path(folder / PUBLICATION_PAGE_NAME)
+    study = prepare_publication(options)
+    written = list_output_texts(options, study)
+    with open_output_folder(folder):
         place = folder / study.file
-        write_packed(read_results(options.study), place, public=True)
+        write_packed(read_results(options.study), place, anonymize=True)
         for path, text in written.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_text(path, text)
-        drawn = draw(study.all_sheets, folder / FIGURES, options.jobs)
+        drawn = draw_publication_figures(study.all_figure_specs, folder / FIGURES, options.jobs)
         if options.html:
-            page = page_of(study.material, study.command, folder, options.jobs, study.causes)
-            write_text(folder / HTML, page)
+            page = render_report(study.material, study.command, folder, options.jobs, study.causes)
+            write_text(folder / HTML_NAME, page)
     console = make_console()
     for path in written:
         console.print(Text(f"Written: {path}"), soft_wrap=True)
-    for path in _left(folder, {*written, *drawn}):
+    for path in _list_leftover_files(folder, {*written, *drawn}):
         console.print(Text(f"Left from before, not made by this call: {path}"), soft_wrap=True)
     console.print(Text(f"Figures: {folder / FIGURES}: {len(drawn)}"), soft_wrap=True)
     return 0
 
 
-def draw(sheets: Sequence[Sheet], folder: Path, jobs: int) -> list[Path]:
+def draw_publication_figures(sheets: Sequence[FigureSpec], folder: Path, jobs: int) -> list[Path]:
     """Draws figures, and returns their places."""
     folder.mkdir(exist_ok=True)
     places = []
-    for sheet, content in progress(render_all(sheets, ["png"], DPI, jobs), len(sheets)):
+    for sheet, content in track_progress(render_figures(sheets, ["png"], DPI, jobs), len(sheets)):
         places.append(folder / f"{sheet.name}.png")
-        write_bytes(places[-1], content["png"])
+        write_file_bytes(places[-1], content["png"])
     return places
 
 
-def _check_page(path: Path) -> None:
+def _check_page_path(path: Path) -> None:
     """Refuses to write over what somebody else has written.
 
     Raises:
@@ -138,40 +141,40 @@ def _check_page(path: Path) -> None:
         )
 
 
-def _left(folder: Path, made: Collection[Path]) -> list[Path]:
+def _list_leftover_files(folder: Path, made: Collection[Path]) -> list[Path]:
     there = [*(folder / TABLES).iterdir(), *(folder / FIGURES).iterdir()]
     return sorted(path for path in there if path not in made)
 
 
-def files(options: argparse.Namespace, study: Publication) -> dict[Path, str]:
+def list_output_texts(options: argparse.Namespace, study: StudyPublication) -> dict[Path, str]:
     """Every text that is written, by its place; figures and the packed runs are no texts.
 
     Raises:
         CommandError: The README cannot be read or has no place for the section.
     """
-    found = {options.folder / name: text for name, text in texts(study).items()}
+    found = {options.folder / name: text for name, text in make_publication_texts(study).items()}
     if options.readme:
-        found[options.readme] = _readme(options, study)
+        found[options.readme] = _update_readme(options, study)
     return found
 
 
-def _readme(options: argparse.Namespace, study: Publication) -> str:
+def _update_readme(options: argparse.Namespace, study: StudyPublication) -> str:
     path: Path = options.readme
     try:
         before = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"--readme={path}: cannot be read: {error}.") from error
     up = Path(os.path.relpath(options.folder, path.parent)).as_posix()
-    after = spliced(before, section(study, up))
+    after = splice_readme_section(before, make_readme_section(study, up))
     if after is None:
         raise CommandError(
             f"--readme={path}: it says nowhere where the section goes. Put these two lines there:\n"
-            f"{BEGIN}\n{END}"
+            f"{SECTION_BEGIN}\n{SECTION_END}"
         )
     return after
 
 
-def prepare(options: argparse.Namespace) -> Publication:
+def prepare_publication(options: argparse.Namespace) -> StudyPublication:
     """Reads and judges what is published, and lists its figures; draws and writes nothing.
 
     Raises:
@@ -179,37 +182,42 @@ def prepare(options: argparse.Namespace) -> Publication:
             same twice, or the grid cannot be read.
     """
     source: Path = options.study
-    _check_packed(source)
-    settings, grid = make_options(options), _grid(options.asked)
+    _check_packed_file(source)
+    settings, grid = make_options(options), _read_grid_file(options.asked)
     loaded = load_results(source)
-    material = gather(loaded, settings, options.interval)
+    material = judge_study(loaded, settings, options.interval)
     names = sorted({cell.study for cell in loaded.cells})
-    place = options.folder / source.name
-    return Publication(
+    folder = _hide_machine(options.folder)
+    place = folder / source.name
+    return StudyPublication(
         title=options.title or f"The study {', '.join(names)}",
         file=source.name,
         material=material,
-        sheets=_sheets(material),
+        sheets=_select_figure_specs(material),
         grid=grid,
-        command=_command(options, place),
-        folder=options.folder.as_posix(),
-        causes=_causes(options.causes, settings, loaded),
-        whole=HTML if options.html else "",
+        command=_format_publish_command(options, place),
+        folder=folder.as_posix(),
+        causes=_read_ablations(options.causes, settings, loaded),
+        whole=HTML_NAME if options.html else "",
     )
 
 
-def _causes(paths: Sequence[Path], settings: Options, study: Loaded) -> tuple[Causes, ...]:
+def _read_ablations(
+    paths: Sequence[Path], settings: VerdictOptions, study: LoadedRuns
+) -> tuple[AblationReport, ...]:
     """What files tell of changes.
 
     Raises:
         CommandError: A file has nothing to compare, or two have the same setting.
     """
-    found: list[Causes] = []
+    found: list[AblationReport] = []
     for path in paths:
-        _check_packed(path, "--causes=")
-        own = causes(path.as_posix(), load_results(path), settings, study)
+        _check_packed_file(path, "--causes=")
+        own = make_ablation_reports(
+            _hide_machine(path).as_posix(), load_results(path), settings, study
+        )
         if not own:
-            raise CommandError(f"--causes={path}: {NOTHING_CHANGED}")
+            raise CommandError(f"--causes={path}: {NO_INTERVENTION_MESSAGE}")
         for one in own:
             for other in found:
                 if other.key == one.key:
@@ -221,7 +229,7 @@ def _causes(paths: Sequence[Path], settings: Options, study: Loaded) -> tuple[Ca
     return tuple(found)
 
 
-def _check_packed(path: Path, lead: str = "") -> None:
+def _check_packed_file(path: Path, lead: str = "") -> None:
     if path.suffix != PACKED_SUFFIX or not path.is_file():
         raise CommandError(
             f"{lead}{path}: give a file of packed runs: "
@@ -229,32 +237,52 @@ def _check_packed(path: Path, lead: str = "") -> None:
         )
 
 
-def _grid(path: Path | None) -> Grid | None:
+def _read_grid_file(path: Path | None) -> StudyGrid | None:
     if path is None:
         return None
     try:
-        return read_grid(path)
-    except (OSError, Unusable) as error:
+        return dataclasses.replace(read_grid(path), path=_hide_machine(path))
+    except (OSError, UnusableError) as error:
         raise CommandError(f"--asked={path}: {error}.") from error
 
 
-def _sheets(material: Material) -> tuple[Sheet, ...]:
+def _select_figure_specs(material: StudyResults) -> tuple[FigureSpec, ...]:
     """The overview and the main figures of the report, as far as there are data for them.
 
     Scores are held against published ones only where some are of one kind with them, and
     aggregates over tasks take two tasks.
     """
-    found = families.sheets(material, MAIN)
+    found = families.make_family_figure_specs(material, MAIN_FAMILIES)
     comparable = any(not item.remarks for item in material.verdicts.reproduction)
-    items = overview.sheets(material)
-    for family in MAIN:
+    items = final_scores.make_overview_figure_specs(material)
+    for family in MAIN_FAMILIES:
         fewest = 2 if family in ("aggregates", "efficiency") else 1
         for item in found[family] if family != "reproduction" or comparable else ():
-            if isinstance(item, Sheet) and len({cell.env for cell in item.cells}) >= fewest:
+            if isinstance(item, FigureSpec) and len({cell.env for cell in item.cells}) >= fewest:
                 items.append(item)
-    return tuple(item for item in items if isinstance(item, Sheet))
+    return tuple(item for item in items if isinstance(item, FigureSpec))
 
 
-def _command(options: argparse.Namespace, place: Path) -> str:
-    words: Sequence[str] = [str(place), str(options.folder), *given(options, _NAMES)]
+def _format_publish_command(options: argparse.Namespace, place: Path) -> str:
+    shown = argparse.Namespace(**vars(options))
+    shown.asked, shown.readme = (
+        None if path is None else _hide_machine(path) for path in (options.asked, options.readme)
+    )
+    shown.causes = [_hide_machine(path) for path in options.causes]
+    words: Sequence[str] = [
+        str(place),
+        str(place.parent),
+        *format_changed_options(shown, _REPEATED_OPTIONS),
+    ]
     return f"{_COMMAND} {shlex.join(words)}"
+
+
+def _hide_machine(path: Path) -> Path:
+    """Returns a path as a page may show it: from the folder in which the command runs.
+
+    Of a path elsewhere on the machine only the name is left.
+    """
+    if not path.is_absolute():
+        return path
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else Path(path.name)

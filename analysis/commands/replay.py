@@ -4,25 +4,30 @@ import argparse
 
 from rich.text import Text
 
-from analysis.commands.shell import (
+from parallax.analysis.commands.common import (
     CommandError,
     add_folder_arguments,
     add_verdict_arguments,
     load_results,
     make_console,
     make_options,
-    writing_to,
+    open_output_folder,
 )
-from analysis.data.replayed import UNIFORM, replayed
-from analysis.figures.replay import sheets
-from analysis.figures.sheet import render, write_bytes
-from analysis.tables.replay import effect_rows, sentences, summary, way_rows
-from analysis.tables.verdicts import to_csv
-from analysis.verdicts.replay import judge
-from harness.record.files import write_text
-from harness.record.layout import ANALYSIS_FOLDER
+from parallax.analysis.data.replay_metrics import UNIFORM, read_replay_metrics
+from parallax.analysis.figures.figure_spec import render_figure, write_file_bytes
+from parallax.analysis.figures.replay import make_replay_figure_specs
+from parallax.analysis.report.render_csv import rows_to_csv
+from parallax.analysis.report.sections.replay import (
+    format_replay_study,
+    make_effect_rows,
+    make_strategy_rows,
+    summarize_replay,
+)
+from parallax.analysis.verdicts.replay import judge_replay
+from parallax.harness.record.files import write_text
+from parallax.harness.record.layout import ANALYSIS_FOLDER
 
-WAYS, EFFECTS = "replay.csv", "replay_effects.csv"
+STRATEGIES_TABLE, EFFECTS_TABLE = "replay.csv", "replay_effects.csv"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,28 +43,37 @@ def run(options: argparse.Namespace) -> int:
         CommandError: Nothing was replayed otherwise than uniformly, or nowhere to write.
     """
     loaded = load_results(options.results)
-    items = replayed(loaded)
+    items = read_replay_metrics(loaded)
     if all(item.name == UNIFORM for item in items):
         raise CommandError(
             f"{options.results}: every run replays uniformly. Train with "
             "replay=uniform,per,atdc,imp; docs/replay.md tells what these are."
         )
-    study = judge(items, make_options(options))
+    study = judge_replay(items, make_options(options))
     output = options.output or options.results / ANALYSIS_FOLDER
-    with writing_to(output):
-        files = [output / WAYS, output / EFFECTS]
-        for path, rows in zip(files, (way_rows(study), effect_rows(study)), strict=True):
-            write_text(path, to_csv(rows))
-        for page in sheets(study):
-            for kind, content in render(page).items():
+    with open_output_folder(output):
+        files = [output / STRATEGIES_TABLE, output / EFFECTS_TABLE]
+        for path, rows in zip(
+            files, (make_strategy_rows(study), make_effect_rows(study)), strict=True
+        ):
+            write_text(path, rows_to_csv(rows))
+        for page in make_replay_figure_specs(study):
+            for kind, content in render_figure(page).items():
                 path = output / f"{page.name}.{kind}"
-                write_bytes(path, content)
+                write_file_bytes(path, content)
                 files.append(path)
     unread = [
         f"{item.item.path}: no looks at priorities: {item.unread}" for item in items if item.unread
     ]
     counts = f"{loaded.requested} run folders: {loaded.completed} complete, {loaded.used} used."
-    lines = [*sentences(study), "", *unread, *loaded.parted, counts, summary(study, study.effects)]
+    lines = [
+        *format_replay_study(study),
+        "",
+        *unread,
+        *loaded.parted,
+        counts,
+        summarize_replay(study, study.effects),
+    ]
     console = make_console()
     for line in (*lines, *(f"File: {path}" for path in files)):
         console.print(Text(line), soft_wrap=True)

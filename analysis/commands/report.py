@@ -10,31 +10,32 @@ from pathlib import Path
 
 from rich.text import Text
 
-from analysis.commands.figures import add_interval_argument, add_jobs_argument
-from analysis.commands.shell import (
+from parallax.analysis.commands.common import (
     add_folder_arguments,
     add_verdict_arguments,
-    analysis_folder,
+    get_analysis_folder,
     load_results,
     make_console,
     make_options,
-    progress,
-    writing_to,
+    open_output_folder,
+    track_progress,
 )
-from analysis.report.causes import Causes
-from analysis.report.markdown import markdown, pictures
-from analysis.report.page import Content, gather_content, render_page
-from analysis.verdicts.study import Material, gather
-from harness.record.files import bytes_writer, write_atomically, write_text
+from parallax.analysis.commands.figures import add_interval_argument, add_jobs_argument
+from parallax.analysis.report.render_html import render_page
+from parallax.analysis.report.render_markdown import list_main_pictures, render_markdown
+from parallax.analysis.report.sections.ablation import AblationReport
+from parallax.analysis.report.study_report import ReportContent, gather_content
+from parallax.analysis.verdicts.study import StudyResults, judge_study
+from parallax.harness.record.files import make_bytes_writer, write_atomically, write_text
 
-PAGE, TEXT, FIGURES = "report.html", "report.md", "figures"
-_PACKAGES = ("numpy", "scipy", "matplotlib", "seaborn", "jinja2")
+HTML_PAGE_NAME, MARKDOWN_NAME, FIGURES = "report.html", "report.md", "figures"
+_REPORT_PACKAGES = ("numpy", "scipy", "matplotlib", "seaborn", "jinja2")
 # Options that change the page; `jobs` does not.
-SETTINGS = (
+VERDICT_OPTIONS = (
     *("interval", "alpha", "margin", "margin_of", "failed_below", "family", "power", "rng_seed"),
     "range",
 )
-_NAMES = (*SETTINGS, "output")
+_REPEATED_OPTIONS = (*VERDICT_OPTIONS, "output")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,9 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--markdown",
         action="store_true",
-        help=f"also write {TEXT}, and the main figures in {FIGURES}/ beside it",
+        help=f"also write {MARKDOWN_NAME}, and the main figures in {FIGURES}/ beside it",
     )
-    parser.set_defaults(defaults={name: parser.get_default(name) for name in _NAMES})
+    parser.set_defaults(defaults={name: parser.get_default(name) for name in _REPEATED_OPTIONS})
 
 
 def run(options: argparse.Namespace) -> int:
@@ -59,30 +60,34 @@ def run(options: argparse.Namespace) -> int:
     """
     settings = make_options(options)
     loaded = load_results(options.results)
-    output = options.output or analysis_folder(options.results)
+    output = options.output or get_analysis_folder(options.results)
     console = make_console()
-    with writing_to(output):
-        material = gather(loaded, settings, options.interval)
-        made = command(options), versions()
-        content = gather_content(material, *made, output, options.jobs, progress)
-        write_text(output / PAGE, render_page(content))
+    with open_output_folder(output):
+        material = judge_study(loaded, settings, options.interval)
+        made = format_report_command(options), describe_versions()
+        content = gather_content(material, *made, output, options.jobs, track_progress)
+        write_text(output / HTML_PAGE_NAME, render_page(content))
         if options.markdown:
             write_markdown(content, output)
-    console.print(Text(f"Report: {output / PAGE}"), soft_wrap=True)
+    console.print(Text(f"Report: {output / HTML_PAGE_NAME}"), soft_wrap=True)
     return 0
 
 
-def write_markdown(content: Content, output: Path) -> None:
+def write_markdown(content: ReportContent, output: Path) -> None:
     """Writes the page as Markdown, and its figures beside it."""
     (output / FIGURES).mkdir(exist_ok=True)
-    for picture in pictures(content):
-        drawn = bytes_writer(base64.b64decode(picture.data))
+    for picture in list_main_pictures(content):
+        drawn = make_bytes_writer(base64.b64decode(picture.data))
         write_atomically(output / FIGURES / f"{picture.name}.png", drawn)
-    write_text(output / TEXT, markdown(content, FIGURES))
+    write_text(output / MARKDOWN_NAME, render_markdown(content, FIGURES))
 
 
-def page_of(
-    material: Material, made_by: str, output: Path, jobs: int, causes: tuple[Causes, ...]
+def render_report(
+    material: StudyResults,
+    made_by: str,
+    output: Path,
+    jobs: int,
+    ablations: tuple[AblationReport, ...],
 ) -> str:
     """The page, for who has judged the runs already.
 
@@ -91,19 +96,19 @@ def page_of(
         made_by: What makes it again.
         output: Its folder.
         jobs: Figures drawn at a time.
-        causes: What changes of one thing did, from files of their own.
+        ablations: What changes of one thing did, from files of their own.
     """
-    made = made_by, versions()
-    return render_page(gather_content(material, *made, output, jobs, progress, causes))
+    made = made_by, describe_versions()
+    return render_page(gather_content(material, *made, output, jobs, track_progress, ablations))
 
 
-def command(options: argparse.Namespace) -> str:
+def format_report_command(options: argparse.Namespace) -> str:
     """The command line that makes the page again, without what is as by default."""
     words = ["python", "-m", "analysis", "report", str(options.results)]
-    return shlex.join([*words, *given(options, _NAMES)])
+    return shlex.join([*words, *format_changed_options(options, _REPEATED_OPTIONS)])
 
 
-def given(options: argparse.Namespace, names: Sequence[str]) -> list[str]:
+def format_changed_options(options: argparse.Namespace, names: Sequence[str]) -> list[str]:
     """Words that give those options again that are not as by default.
 
     Args:
@@ -124,9 +129,9 @@ def given(options: argparse.Namespace, names: Sequence[str]) -> list[str]:
     return words
 
 
-def versions() -> str:
+def describe_versions() -> str:
     """Python and packages that the page is made with."""
     found = [f"Python {platform.python_version()}"]
-    for name in _PACKAGES:
+    for name in _REPORT_PACKAGES:
         found.append(f"{name} {importlib.metadata.version(name)}")
     return ", ".join(found)

@@ -5,34 +5,46 @@ from pathlib import Path
 
 from rich.text import Text
 
-from analysis.commands.shell import (
+from parallax.analysis.commands.common import (
     RESULTS_HELP,
     add_verdict_arguments,
-    analysis_folder,
+    get_analysis_folder,
     load_results,
     make_console,
     make_options,
-    writing_to,
+    open_output_folder,
 )
-from analysis.stats.intervals import METHODS
-from analysis.tables.scores import score_tables, to_csv, to_latex, to_markdown
-from analysis.verdicts.study import judge_runs
-from analysis.words import run_counts
-from harness.record.files import write_text
-from harness.record.layout import ANALYSIS_FOLDER
+from parallax.analysis.labels import format_run_counts
+from parallax.analysis.report.sections.scores import (
+    make_score_tables,
+    score_table_to_csv,
+    score_table_to_latex,
+    score_table_to_markdown,
+)
+from parallax.analysis.stats.intervals import INTERVAL_METHODS
+from parallax.analysis.verdicts.study import judge_runs
+from parallax.harness.record.files import write_text
+from parallax.harness.record.layout import ANALYSIS_FOLDER
 
-FOLDER = "tables"
-FORMATS = {"md": to_markdown, "csv": to_csv, "tex": to_latex}
+TABLES_FOLDER = "tables"
+TABLE_FORMATS = {
+    "md": score_table_to_markdown,
+    "csv": score_table_to_csv,
+    "tex": score_table_to_latex,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
     parser.add_argument("results", type=Path, help=RESULTS_HELP)
     parser.add_argument(
-        "--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}/{FOLDER}"
+        "--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}/{TABLES_FOLDER}"
     )
     parser.add_argument(
-        "--interval", choices=METHODS, default="t", help="method of the 95%% intervals (default: t)"
+        "--interval",
+        choices=INTERVAL_METHODS,
+        default="t",
+        help="method of the 95%% intervals (default: t)",
     )
     add_verdict_arguments(parser)
 
@@ -45,14 +57,14 @@ def run(options: argparse.Namespace) -> int:
     """
     settings = make_options(options)
     loaded = load_results(options.results)
-    tables = score_tables(judge_runs(loaded, settings), options.interval)
-    output = options.output or analysis_folder(options.results) / FOLDER
+    tables = make_score_tables(judge_runs(loaded, settings), options.interval)
+    output = options.output or get_analysis_folder(options.results) / TABLES_FOLDER
     console = make_console()
-    with writing_to(output):
+    with open_output_folder(output):
         for table in tables:
-            for ending, convert in FORMATS.items():
+            for ending, convert in TABLE_FORMATS.items():
                 path = output / f"{table.name}.{ending}"
                 write_text(path, convert(table))
                 console.print(Text(f"Table: {path}"), soft_wrap=True)
-    console.print(Text(run_counts(loaded)), soft_wrap=True)
+    console.print(Text(format_run_counts(loaded)), soft_wrap=True)
     return 0

@@ -1,19 +1,155 @@
 """Reads runs for the analysis; a folder that cannot be used is kept with its reason."""
 
+import collections
+import dataclasses
+import hashlib
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from analysis.data.asked import part_runs
-from analysis.data.foreign import judge_together, read_foreign
-from analysis.data.packed import read_packed
-from analysis.data.runs import Cell, Excluded, Loaded, Read, Run, RunId
-from harness.record.files import visible
-from harness.record.layout import Place, find_runs
-from harness.record.reading import read_run
+from parallax.analysis.data.packed import read_packed
+from parallax.analysis.data.runs import (
+    CompletedRun,
+    ExcludedRun,
+    LoadedRuns,
+    RunCollection,
+    RunId,
+    StudyCell,
+)
+from parallax.analysis.data.sb3_runs import exclude_copies_and_short_runs, read_sb3_run
+from parallax.harness.record.files import escape_unprintable
+from parallax.harness.record.layout import RunPath, find_runs
+from parallax.harness.record.reading import read_run
+
+# Besides hyperparameters; what a record does not tell counts as what the others tell.
+COMPARED_SETTINGS = (
+    *("alignment", "steps", "wrappers", "n_envs", "threads", "device"),
+    *("eval_every", "evaluation_seed", "intervention"),
+    "replay",
+)
+EVAL_EPISODES = "eval_episodes"
+_MAX_NAMED_SETTINGS = 3
+
+RequestedSettings = Mapping[str, str]  # name of a setting and its value as JSON
 
 
-def load(root: Path) -> Loaded:
+def get_requested_settings(run: CompletedRun) -> RequestedSettings:
+    """What has to be the same in a whole study for runs to be compared, across tasks as well."""
+    found = {
+        name: _setting_to_text(run.spec[name]) for name in COMPARED_SETTINGS if name in run.spec
+    }
+    return {**found, EVAL_EPISODES: str(run.results.shape[1])}
+
+
+def get_requested_hyperparameters(run: CompletedRun) -> RequestedSettings:
+    """The hyperparameters asked for, before a framework's own defaults come in."""
+    values = run.spec.get("hyperparameters")
+    return {name: _setting_to_text(value) for name, value in (values or {}).items()}
+
+
+def hash_requested_settings(run: CompletedRun) -> str:
+    """Twelve digits that are the same for runs that were asked for the same."""
+    text = json.dumps(
+        [get_requested_settings(run), get_requested_hyperparameters(run)], sort_keys=True
+    )
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def separate_conflicting_runs(
+    runs: Sequence[CompletedRun],
+) -> tuple[tuple[CompletedRun, ...], tuple[str, ...]]:
+    """Runs that share a place but not what was asked for get variants that tell them apart.
+
+    Settings must agree over a study and variant, hyperparameters over a task, algorithm and set
+    of hyperparameters.
+
+    Args:
+        runs: All runs used.
+
+    Returns:
+        The runs in the same order, and a sentence for each place in which they differ.
+    """
+    runs, first = _separate_by_settings(
+        runs, get_requested_settings, lambda cell: (cell.study, cell.variant)
+    )
+    runs, second = _separate_by_settings(runs, get_requested_hyperparameters, lambda cell: cell)
+    return tuple(runs), (*first, *second)
+
+
+def _separate_by_settings(
+    runs: Sequence[CompletedRun],
+    asked: Callable[[CompletedRun], RequestedSettings],
+    place: Callable[[StudyCell], Any],
+) -> tuple[list[CompletedRun], list[str]]:
+    places: dict[Any, list[int]] = collections.defaultdict(list)
+    for i, run in enumerate(runs):
+        places[place(run.id.cell)].append(i)
+    parted, sentences = list(runs), []
+    for where in sorted(places):
+        members = places[where]
+        values = [asked(runs[i]) for i in members]
+        names = _find_differing_settings(values)
+        if not names:
+            continue
+        for i, found in zip(members, values, strict=True):
+            parted[i] = _add_settings_to_variant(runs[i], found, names)
+        sentences.append(
+            _describe_conflict(
+                runs[members[0]].id.cell, values, names, isinstance(where, StudyCell)
+            )
+        )
+    return parted, sentences
+
+
+def _find_differing_settings(values: Sequence[RequestedSettings]) -> list[str]:
+    """Settings with several values, sorted; not told is no value."""
+    found: dict[str, str] = {}
+    different = set()
+    for item in values:
+        for name, value in item.items():
+            if found.setdefault(name, value) != value:
+                different.add(name)
+    return sorted(different)
+
+
+def _add_settings_to_variant(
+    run: CompletedRun, asked: RequestedSettings, names: Sequence[str]
+) -> CompletedRun:
+    told = [f"{name}={asked.get(name, 'not told')}" for name in names]
+    if len(told) > _MAX_NAMED_SETTINGS:
+        told = [f"asked={hashlib.sha256(','.join(told).encode()).hexdigest()[:8]}"]
+    cell = run.id.cell
+    own = [part for part in told if part not in cell.variant.split(",")]
+    variant = ",".join([part for part in (cell.variant, *own) if part])
+    place = dataclasses.replace(run.id, cell=dataclasses.replace(cell, variant=variant))
+    return dataclasses.replace(run, id=place, parted=True)
+
+
+def _describe_conflict(
+    cell: StudyCell, values: Sequence[RequestedSettings], names: Sequence[str], whole: bool
+) -> str:
+    parts = []
+    for name in names:
+        counts = collections.Counter(item.get(name, "not told") for item in values)
+        told = ", ".join(f"{value} ({count})" for value, count in sorted(counts.items()))
+        parts.append(f"{name} {told}")
+    place = (cell.study, cell.env, cell.algorithm, cell.hps) if whole else (cell.study,)
+    where = "/".join(place) + (f", {cell.variant}" if cell.variant else "")
+    return (
+        f"{where}: runs under one name were asked for different settings, and are judged apart: "
+        f"{'; '.join(parts)} (runs in brackets)"
+    )
+
+
+def _setting_to_text(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        value = int(value)
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def load_runs(root: Path) -> LoadedRuns:
     """Reads every run under `root`.
 
     Args:
@@ -25,10 +161,10 @@ def load(root: Path) -> Loaded:
     Raises:
         Unusable: A file of packed runs is damaged.
     """
-    return judge(read(root))
+    return combine_runs(read_runs(root))
 
 
-def read(root: Path) -> Read:
+def read_runs(root: Path) -> RunCollection:
     """Reads every run under `root`, each by itself.
 
     Raises:
@@ -38,41 +174,45 @@ def read(root: Path) -> Read:
     return read_packed(root) if root.is_file() else _read_folders(root)
 
 
-def _read_folders(root: Path) -> Read:
+def _read_folders(root: Path) -> RunCollection:
     found = find_runs(root)
-    runs: list[Run] = []
-    excluded: list[Excluded] = []
+    runs: list[CompletedRun] = []
+    excluded: list[ExcludedRun] = []
     for folder in found.runs:
         outcome = load_run(folder)
-        (runs if isinstance(outcome, Run) else excluded).append(outcome)  # type: ignore[arg-type]
-    foreign = [read_foreign(folder) for folder in found.foreign]
-    excluded += [item for item in foreign if isinstance(item, Excluded)]
-    for outcome in judge_together([item for item in foreign if isinstance(item, Run)]):
-        (runs if isinstance(outcome, Run) else excluded).append(outcome)  # type: ignore[arg-type]
-    return Read(root, tuple(runs), tuple(excluded), found.links)
+        (runs if isinstance(outcome, CompletedRun) else excluded).append(outcome)  # type: ignore[arg-type]
+    foreign = [read_sb3_run(folder) for folder in found.foreign]
+    excluded += [item for item in foreign if isinstance(item, ExcludedRun)]
+    for outcome in exclude_copies_and_short_runs(
+        [item for item in foreign if isinstance(item, CompletedRun)]
+    ):
+        (runs if isinstance(outcome, CompletedRun) else excluded).append(outcome)  # type: ignore[arg-type]
+    return RunCollection(root, tuple(runs), tuple(excluded), found.links)
 
 
-def judge(found: Read) -> Loaded:
+def combine_runs(found: RunCollection) -> LoadedRuns:
     """Parts runs that were asked for other settings, and uses every run once."""
-    parted, sentences = part_runs(found.runs)
-    used, copies = _without_copies(parted, found.root)
-    return Loaded(found.root, used, (*found.excluded, *copies), found.links, sentences)
+    parted, sentences = separate_conflicting_runs(found.runs)
+    used, copies = _remove_copies(parted, found.root)
+    return LoadedRuns(found.root, used, (*found.excluded, *copies), found.links, sentences)
 
 
-def _without_copies(runs: Sequence[Run], root: Path) -> tuple[tuple[Run, ...], list[Excluded]]:
+def _remove_copies(
+    runs: Sequence[CompletedRun], root: Path
+) -> tuple[tuple[CompletedRun, ...], list[ExcludedRun]]:
     """Every run once, and those that stand for a run that there is already."""
-    known: dict[RunId, Run] = {}
+    known: dict[RunId, CompletedRun] = {}
     copies = []
     for run in runs:
         first = known.setdefault(run.id, run)
         if first is not run and run.provenance is not None:
             reason = f"same run as {first.path.relative_to(root)}, which is used"
-            copies.append(Excluded(run.id, run.path, reason, completed=True))
+            copies.append(ExcludedRun(run.id, run.path, reason, completed=True))
     copied = {item.path for item in copies}
     return tuple(run for run in runs if run.path not in copied), copies
 
 
-def load_run(folder: Path) -> Run | Excluded:
+def load_run(folder: Path) -> CompletedRun | ExcludedRun:
     """Reads one run folder.
 
     Args:
@@ -82,13 +222,13 @@ def load_run(folder: Path) -> Run | Excluded:
         The run if it is complete, otherwise the reason why it is not used.
     """
     reading = read_run(folder, with_evaluations=True)
-    run_id = _identity(reading.place)
+    run_id = _run_id_from_place(reading.place)
     evaluations, record = reading.evaluations, reading.record
     if not reading.complete or evaluations is None or record is None:
         failed = record is not None and record.status == "failed"
-        return Excluded(run_id, folder, reading.reason, failed=failed)
+        return ExcludedRun(run_id, folder, reading.reason, failed=failed)
     seconds = record.timings.seconds
-    return Run(
+    return CompletedRun(
         run_id,
         folder,
         evaluations.timesteps,
@@ -101,7 +241,9 @@ def load_run(folder: Path) -> Run | Excluded:
     )
 
 
-def _identity(place: Place) -> RunId:
+def _run_id_from_place(place: RunPath) -> RunId:
     # A folder's name can hold what no page, figure or terminal can show.
     names = (place.study, place.env, place.algorithm, place.hps, place.variant)
-    return RunId(Cell(*map(visible, names)), visible(place.framework), place.seed)
+    return RunId(
+        StudyCell(*map(escape_unprintable, names)), escape_unprintable(place.framework), place.seed
+    )

@@ -3,68 +3,84 @@
 import dataclasses
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from analysis.data.runs import Cell, Excluded, Read, Run, RunId
-from harness.record.files import Unusable, first_line, read_bounded
-from harness.record.layout import RUN_FILE
-from harness.record.packed import Row, evaluations_of, read_rows, write_rows
-from harness.record.reading import Reading, parse_record
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, RunCollection, RunId, StudyCell
+from parallax.analysis.data.sb3_runs import (
+    exclude_copies_and_short_runs,
+    judge_foreign,
+    parse_settings,
+)
+from parallax.harness.record.files import UnusableError, escape_unprintable, read_bounded
+from parallax.harness.record.layout import RUN_FILE
+from parallax.harness.record.packed import (
+    CHANGED,
+    PackedRow,
+    check_columns,
+    check_hash,
+    judge_row,
+    read_evaluations,
+    read_rows,
+    write_rows,
+)
 
-_MOST_JSON = 2**24  # bytes
+_MAX_RECORD_BYTES = 2**24  # bytes
+_CELL = ("study", "env", "algorithm", "hps", "variant")
+_LONGEST_SHOWN, _LONGEST_REASON = 255, 1000
 
 
-def write_packed(found: Read, path: Path, *, public: bool = False) -> None:
+def write_packed(found: RunCollection, path: Path, *, anonymize: bool = False) -> None:
     """Writes runs to a file, whole or not at all.
 
     Args:
         found: What was read, of a folder or of another file.
         path: The file.
-        public: Leaves out of records what only says where on a machine a run was made: names of
+        anonymize: Leaves out of records what only says where on a machine a run was made: names of
             hosts, and of paths all but the last part. Done twice it gives the same bytes.
 
     Raises:
         OSError: It cannot be written.
     """
-    items: list[Run | Excluded] = [*found.runs, *found.excluded]
-    rows = [_row(item, found.root) for item in items]
-    if public:
-        rows = [{**row, "run_json": _without_places(row["run_json"])} for row in rows]
+    items: list[CompletedRun | ExcludedRun] = [*found.runs, *found.excluded]
+    rows = [_run_to_row(item, found.root) for item in items]
+    if anonymize:
+        rows = [{**row, "run_json": _anonymize_record(row["run_json"])} for row in rows]
     write_rows(rows, path)
 
 
-def _without_places(record: str | None) -> str | None:
+def _anonymize_record(record: str | None) -> str | None:
     try:
         content = json.loads(record or "")
         attempts, made = content.get("attempts", []), content.get("provenance", {})
         for part in (content, made, *attempts):
             part.pop("host", None)
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         return None  # it is damaged, and nobody could tell what stands in it
     for name in ("executable", "command", "preloaded"):
         if name in made:
-            made[name] = _last_part(made[name])
+            made[name] = _strip_directories(made[name])
     return json.dumps(content)
 
 
-def _last_part(value: Any) -> Any:
+def _strip_directories(value: Any) -> Any:
     if isinstance(value, list):
-        return [_last_part(one) for one in value]
+        return [_strip_directories(one) for one in value]
     return (
         PurePath(value).name if isinstance(value, str) and PurePath(value).is_absolute() else value
     )
 
 
-def _row(item: Run | Excluded, root: Path) -> dict[str, Any]:
+def _run_to_row(item: CompletedRun | ExcludedRun, root: Path) -> dict[str, Any]:
     shared = {
         **dataclasses.asdict(item.id.cell),
         "framework": item.id.framework,
         "seed": item.id.seed,
-        "folder": _folder(item.path, root),
-        "run_json": record_of(item),
+        "folder": _format_folder(item.path, root),
+        "run_json": read_record_text(item),
     }
-    if isinstance(item, Excluded):
+    if isinstance(item, ExcludedRun):
         state = {"completed": item.completed, "failed": item.failed}
         return {**shared, **state, "not_used_because": item.reason}
     foreign = shared["run_json"] is None
@@ -81,23 +97,25 @@ def _row(item: Run | Excluded, root: Path) -> dict[str, Any]:
     }
 
 
-def _folder(path: Path, root: Path) -> str:
+def _format_folder(path: Path, root: Path) -> str:
     relative = path.relative_to(root).as_posix()
     return path.name if relative == "." else relative
 
 
-def record_of(item: Run | Excluded) -> str | None:
+def read_record_text(item: CompletedRun | ExcludedRun) -> str | None:
     """The text of the run's record; None where there is none that can be read."""
     if item.record is not None:
         return item.record
     try:
-        return read_bounded(item.path / RUN_FILE, _MOST_JSON).decode()
-    except (OSError, Unusable, UnicodeDecodeError):
+        return read_bounded(item.path / RUN_FILE, _MAX_RECORD_BYTES).decode()
+    except (OSError, UnusableError, UnicodeDecodeError):
         return None
 
 
-def read_packed(path: Path) -> Read:
-    """Reads runs from a file.
+def read_packed(path: Path) -> RunCollection:
+    """Reads runs from a file, and judges each as its folder would be judged.
+
+    A row that fails a check is no error: it is not used, and listed with the reason.
 
     Args:
         path: The file; folders of runs are named as if they lay in it.
@@ -105,28 +123,86 @@ def read_packed(path: Path) -> Read:
     Raises:
         Unusable: It is damaged, of a later version, or holds something else.
     """
-    rows = read_rows(path)
+    items = [_judge(row, path, number) for number, row in enumerate(read_rows(path), 1)]
+    items = _judge_foreign_together(_without_repeated_folders(items))
+    runs = tuple(item for item in items if isinstance(item, CompletedRun))
+    return RunCollection(path, runs, tuple(item for item in items if isinstance(item, ExcludedRun)))
+
+
+def _judge(row: PackedRow, root: Path, number: int) -> CompletedRun | ExcludedRun:
+    """Judges one row: a run, or a folder that is not used with its reason."""
+    run_id = RunId(
+        StudyCell(*(_shorten_name(row[name]) for name in _CELL)),
+        _shorten_name(row["framework"]),
+        row["seed"],
+    )
+    folder = root / f"row {number}"
     try:
-        items = [_item(row, path) for row in rows]
-    except (ValueError, TypeError) as error:
-        raise Unusable(first_line(error)) from error
-    runs = tuple(item for item in items if isinstance(item, Run))
-    return Read(path, runs, tuple(item for item in items if isinstance(item, Excluded)))
-
-
-def _item(row: Row, root: Path) -> Run | Excluded:
-    cell = Cell(row["study"], row["env"], row["algorithm"], row["hps"], row["variant"])
-    run_id = RunId(cell, row["framework"], row["seed"])
-    folder = root / row["folder"]
-    if row["not_used_because"] is not None:
-        state = row["completed"], row["failed"], row["run_json"]
-        return Excluded(run_id, folder, row["not_used_because"], *state)
-    found = evaluations_of(row)
+        check_columns(row)
+        folder = root / row["folder"]
+        if row["not_used_because"] is not None:
+            return _read_unused(row, run_id, folder)
+        if row["run_json"] is None:
+            return _read_foreign(row, run_id, folder)
+    except UnusableError as error:
+        return ExcludedRun(run_id, folder, str(error), record=row["run_json"])
+    reading = judge_row(row, root)
+    found, record = reading.evaluations, reading.record
+    if not reading.complete or found is None or record is None:
+        failed = record is not None and record.status == "failed"
+        return ExcludedRun(run_id, folder, reading.reason, failed=failed, record=row["run_json"])
     arrays = found.timesteps, found.results, found.ep_lengths
     seconds = math.nan if row["seconds"] is None else row["seconds"]
-    if row["run_json"] is None:
-        return Run(run_id, folder, *arrays, json.loads(row["spec"]), seconds)
-    record, content = parse_record(row["run_json"].encode())
-    spec = Reading(folder, record, content).spec
     made = record.provenance, record.hyperparameters
-    return Run(run_id, folder, *arrays, spec, seconds, *made, record=row["run_json"])
+    return CompletedRun(
+        run_id, folder, *arrays, reading.spec, seconds, *made, record=row["run_json"]
+    )
+
+
+def _shorten_name(name: str | None) -> str:
+    """Returns a name as pages and terminals can show it, also where it is none."""
+    return "?" if name is None else escape_unprintable(name[:_LONGEST_SHOWN])
+
+
+def _read_unused(row: PackedRow, run_id: RunId, folder: Path) -> ExcludedRun:
+    if check_hash(row) is False:
+        raise UnusableError(CHANGED)
+    reason = escape_unprintable(row["not_used_because"])[:_LONGEST_REASON]
+    state = bool(row["completed"]), bool(row["failed"]), row["run_json"]
+    return ExcludedRun(run_id, folder, reason, *state)
+
+
+def _read_foreign(row: PackedRow, run_id: RunId, folder: Path) -> CompletedRun | ExcludedRun:
+    """Judges a run of another tool, which has no record."""
+    settings = parse_settings(row["spec"])
+    outcome = judge_foreign(run_id, folder, read_evaluations(row), settings)
+    if check_hash(row) is False:
+        raise UnusableError(CHANGED)
+    return outcome
+
+
+def _without_repeated_folders(
+    items: Sequence[CompletedRun | ExcludedRun],
+) -> list[CompletedRun | ExcludedRun]:
+    """Uses one row of each folder: a packed file has one for each."""
+    seen: set[Path] = set()
+    outcome: list[CompletedRun | ExcludedRun] = []
+    for item in items:
+        if isinstance(item, CompletedRun) and item.path in seen:
+            reason = "corrupted row: another row of the file has the same folder"
+            item = ExcludedRun(item.id, item.path, reason, record=item.record)
+        seen.add(item.path)
+        outcome.append(item)
+    return outcome
+
+
+def _judge_foreign_together(
+    items: Sequence[CompletedRun | ExcludedRun],
+) -> list[CompletedRun | ExcludedRun]:
+    """Judges runs of other tools beside each other, in their places."""
+    foreign = [item for item in items if isinstance(item, CompletedRun) and item.provenance is None]
+    judged = iter(exclude_copies_and_short_runs(foreign))
+    return [
+        next(judged) if isinstance(item, CompletedRun) and item.provenance is None else item
+        for item in items
+    ]

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.record.run_json import Provenance
+from parallax.harness.record.run_json import RunProvenance
 
 
 @dataclasses.dataclass(frozen=True, order=True)
-class Cell:
+class StudyCell:
     """What is held equal while frameworks are compared.
 
     Attributes:
@@ -45,13 +45,13 @@ class RunId:
         seed: Training seed; None where neither run.json nor the folder's name tells it.
     """
 
-    cell: Cell
+    cell: StudyCell
     framework: str
     seed: int | None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Run:
+class CompletedRun:
     """One complete run.
 
     Attributes:
@@ -75,8 +75,8 @@ class Run:
     ep_lengths: NDArray[np.int64]
     spec: Mapping[str, Any]
     seconds: float = math.nan
-    provenance: Provenance | None = None
-    held: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    provenance: RunProvenance | None = None
+    effective_hyperparameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     parted: bool = False
     record: str | None = None
 
@@ -87,7 +87,7 @@ class Run:
 
 
 @dataclasses.dataclass(frozen=True)
-class Excluded:
+class ExcludedRun:
     """A run folder that is not used.
 
     Attributes:
@@ -108,8 +108,8 @@ class Excluded:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Read:
-    """What was read of runs, one by one; `analysis.data.load.judge` looks at them together.
+class RunCollection:
+    """What was read of runs, one by one; `parallax.analysis.data.load.combine_runs` looks at them together.
 
     Attributes:
         root: A folder, or a file of packed runs.
@@ -119,13 +119,13 @@ class Read:
     """
 
     root: Path
-    runs: tuple[Run, ...]
-    excluded: tuple[Excluded, ...]
+    runs: tuple[CompletedRun, ...]
+    excluded: tuple[ExcludedRun, ...]
     links: tuple[Path, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Loaded:
+class LoadedRuns:
     """Everything found under a folder, or in a file of packed runs.
 
     Attributes:
@@ -138,13 +138,13 @@ class Loaded:
     """
 
     root: Path
-    runs: tuple[Run, ...]
-    excluded: tuple[Excluded, ...]
+    runs: tuple[CompletedRun, ...]
+    excluded: tuple[ExcludedRun, ...]
     links: tuple[Path, ...] = ()
     parted: tuple[str, ...] = ()
 
     @property
-    def folders(self) -> tuple[Run | Excluded, ...]:
+    def folders(self) -> tuple[CompletedRun | ExcludedRun, ...]:
         """Used and unused run folders."""
         return (*self.runs, *self.excluded)
 
@@ -164,13 +164,13 @@ class Loaded:
         return len(self.runs)
 
     @property
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> tuple[StudyCell, ...]:
         """Every setting with at least one folder, in order."""
         return tuple(sorted({item.id.cell for item in self.folders}))
 
 
 @dataclasses.dataclass(frozen=True)
-class Absent:
+class MissingSeeds:
     """Seeds of a framework in a setting for which there is no folder.
 
     Attributes:
@@ -181,7 +181,7 @@ class Absent:
             study with the same algorithm.
     """
 
-    cell: Cell
+    cell: StudyCell
     framework: str
     seeds: tuple[int, ...]
     whole: bool
@@ -197,7 +197,7 @@ class Absent:
         return f"{place}, {cell.variant}: {word} {', '.join(map(str, self.seeds))}"
 
 
-def absent_runs(loaded: Loaded) -> tuple[Absent, ...]:
+def find_missing_seeds(loaded: LoadedRuns) -> tuple[MissingSeeds, ...]:
     """What is missing for all frameworks of a study to have the same seeds in each setting.
 
     A seed that no framework has in a setting is not expected, and folders that tell no seed
@@ -207,7 +207,7 @@ def absent_runs(loaded: Loaded) -> tuple[Absent, ...]:
         loaded: What was found.
     """
     frameworks: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
-    seeds: dict[Cell, dict[str, set[int]]] = collections.defaultdict(
+    seeds: dict[StudyCell, dict[str, set[int]]] = collections.defaultdict(
         lambda: collections.defaultdict(set)
     )
     for item in loaded.folders:
@@ -216,7 +216,7 @@ def absent_runs(loaded: Loaded) -> tuple[Absent, ...]:
             frameworks[cell.study, cell.algorithm].add(item.id.framework)
             seeds[cell][item.id.framework].add(item.id.seed)
     return tuple(
-        Absent(cell, name, tuple(sorted(lacking)), whole=name not in found)
+        MissingSeeds(cell, name, tuple(sorted(lacking)), whole=name not in found)
         for cell, found in sorted(seeds.items())
         for name in sorted(frameworks[cell.study, cell.algorithm])
         if (lacking := set().union(*found.values()) - found.get(name, set()))

@@ -7,35 +7,63 @@ across (Figures 21-25); without and with wrappers (12); with one and several cop
 import dataclasses
 import functools
 import itertools
+import textwrap
 from collections.abc import Callable, Collection, Sequence
 
 import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from analysis.data.runs import Cell
-from analysis.figures.panels import (
-    Line,
-    Margins,
+from parallax.analysis.data.published import get_return_bounds
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
+from parallax.analysis.figures.panels import (
+    CurveLine,
+    PanelMargins,
+    align_last_tick_label,
+    annotate_unusual_sizes,
+    clip_to_bounds,
+    compute_return_limits,
+    describe_interval,
+    describe_sizes,
+    draw_legend,
     draw_lines,
-    end_inside,
-    fit_axes,
-    interval_words,
-    legend,
-    line_of,
-    note_sizes,
-    panel_grid,
-    row_label,
-    size_words,
-    step_axis,
-    usual_size,
+    fit_return_axis,
+    get_usual_size,
+    label_row,
+    make_curve_line,
+    make_panel_grid,
+    set_step_axis,
 )
-from analysis.figures.sheet import NotDrawn, Sheet
-from analysis.figures.style import PAGE, algorithm_looks, looks, paper_settings
-from analysis.verdicts.defaults import as_they_come
-from analysis.verdicts.study import Material, frameworks_of
-from analysis.words import OWN, file_name, label, recipe_label, recipes, task_lines, variant_parts
+from parallax.analysis.figures.style import (
+    PAGE_WIDTH,
+    SeriesStyle,
+    get_algorithm_styles,
+    get_framework_styles,
+    get_paper_rc_settings,
+    get_rc_settings,
+)
+from parallax.analysis.labels import (
+    INTERVAL_FORMULAS,
+    LIBRARY_DEFAULTS,
+    find_common_parts,
+    find_own_parts,
+    get_label,
+    get_recipe_label,
+    make_file_name,
+    sort_recipes,
+    split_variant,
+    wrap_task_name,
+)
+from parallax.analysis.verdicts.curves import CurvePanel, LearningCurve
+from parallax.analysis.verdicts.groups import to_library_defaults_cell
+from parallax.analysis.verdicts.study import StudyResults, list_frameworks
 
-FRAMEWORKS, ALGORITHMS = "frameworks", "algorithms"
+FRAMEWORK_LINES, ALGORITHM_LINES = "frameworks", "algorithms"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,18 +79,18 @@ class CurveGrid:
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    panels: tuple[tuple[tuple[Line, ...], ...], ...]
+    panels: tuple[tuple[tuple[CurveLine, ...], ...], ...]
     kind: str
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[CurveLine]:
         """All lines of all panels."""
         return [line for row in self.panels for panel in row for line in panel]
 
 
-def curve_sheet(
-    name: str, title: str, grid: CurveGrid, method: str, context: str, cells: Sequence[Cell]
-) -> Sheet:
+def make_curve_grid_figure_spec(
+    name: str, title: str, grid: CurveGrid, method: str, context: str, cells: Sequence[StudyCell]
+) -> FigureSpec:
     """A page of curves with its caption.
 
     Args:
@@ -75,37 +103,39 @@ def curve_sheet(
     """
     caption = (
         f"{title} ({context}). Lines: mean over seeds of the mean return per evaluation, over "
-        f"environment steps. Bands: {interval_words(method)}; wide ones are cut off. Panels of a "
-        f"row share the return axis. {size_words(grid.lines)}."
+        f"environment steps. Bands: {describe_interval(method)}; wide ones are cut off. Panels of a "
+        f"row share the return axis. {describe_sizes(grid.lines)}."
     )
-    return Sheet(name, title, caption, tuple(cells), functools.partial(draw_curve_grid, grid))
+    return FigureSpec(name, title, caption, tuple(cells), functools.partial(draw_curve_grid, grid))
 
 
 def draw_curve_grid(grid: CurveGrid) -> Figure:
     """Draws a page of curves."""
     names = [line.name for line in grid.lines]
-    styles = looks(names) if grid.kind == FRAMEWORKS else algorithm_looks(names)
-    width = PAGE if len(grid.columns) > 2 else PAGE * 0.7
-    labels = [task_lines(text) for text in grid.rows]
+    styles = (
+        get_framework_styles(names) if grid.kind == FRAMEWORK_LINES else get_algorithm_styles(names)
+    )
+    width = PAGE_WIDTH if len(grid.columns) > 2 else PAGE_WIDTH * 0.7
+    labels = [wrap_task_name(text) for text in grid.rows]
     most = 1 + max(text.count("\n") for text in labels)
-    margins = Margins(left=0.56 + 0.11 * most, bottom=0.36)
-    with matplotlib.rc_context(paper_settings()):
-        figure, axes = panel_grid(
+    margins = PanelMargins(left=0.56 + 0.11 * most, bottom=0.36)
+    with matplotlib.rc_context(get_paper_rc_settings()):
+        figure, axes = make_panel_grid(
             len(grid.rows), len(grid.columns), width, 0.98, margins, True, "row"
         )
-        legend(figure, styles)
+        draw_legend(figure, styles)
         for axis, column in zip(axes[0], grid.columns, strict=True):
             axis.set_title(column)
-        step_axis(axes[0, 0], grid.lines)  # all panels share it
+        set_step_axis(axes[0, 0], grid.lines)  # all panels share it
         for axis in axes[-1]:
-            end_inside(axis)
-        usual = usual_size(grid.lines)
+            align_last_tick_label(axis)
+        usual = get_usual_size(grid.lines)
         for row, panels, text in zip(axes, grid.panels, labels, strict=True):
-            row_label(row[0], text)
-            fit_axes(row[0], list(itertools.chain(*panels)))
+            label_row(row[0], text)
+            fit_return_axis(row[0], list(itertools.chain(*panels)))
             for axis, lines in zip(row, panels, strict=True):
                 draw_lines(axis, lines, styles)
-                note_sizes(axis, lines, usual)
+                annotate_unusual_sizes(axis, lines, usual)
                 if not lines:
                     axis.text(0.5, 0.5, "no run", ha="center", transform=axis.transAxes)
         height = figure.get_figheight()
@@ -114,21 +144,25 @@ def draw_curve_grid(grid: CurveGrid) -> Figure:
     return figure
 
 
-def consistency_sheets(material: Material) -> list[Sheet | NotDrawn]:
+def make_consistency_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
     """One page per algorithm."""
-    return [_consistency_sheet(material, *setting) for setting in material.settings] or [
-        NotDrawn("consistency", "no run can be used")
+    return [_make_consistency_figure_spec(material, *setting) for setting in material.settings] or [
+        MissingFigure("consistency", "no run can be used")
     ]
 
 
-def lines_of_frameworks(material: Material, cell: Cell) -> tuple[Line, ...]:
+def make_framework_lines(material: StudyResults, cell: StudyCell) -> tuple[CurveLine, ...]:
     """One line per framework with a run in a setting, be it that of own defaults."""
-    found = {name: own for own, name in material.curves if cell in (own, as_they_come(own, name))}
-    names = frameworks_of((own, name) for name, own in found.items())
-    return tuple(make_line(material, found[name], name, name) for name in names)
+    found = {
+        name: own
+        for own, name in material.curves
+        if cell in (own, to_library_defaults_cell(own, name))
+    }
+    names = list_frameworks((own, name) for name, own in found.items())
+    return tuple(make_cell_line(material, found[name], name, name) for name in names)
 
 
-def recipes_across(material: Material, cells: Collection[Cell]) -> tuple[str, ...]:
+def list_shared_recipes(material: StudyResults, cells: Collection[StudyCell]) -> tuple[str, ...]:
     """Recipes that several frameworks were run under; those of one framework only as `OWN`.
 
     Args:
@@ -141,116 +175,135 @@ def recipes_across(material: Material, cells: Collection[Cell]) -> tuple[str, ..
             users.setdefault(cell.hps, set()).add(framework)
     own = [hps for hps, names in users.items() if hps in names]
     alone = [hps for hps in own if len(users[hps]) == 1 and len(own) > 1]
-    return recipes(OWN if hps in alone else hps for hps in users)
+    return sort_recipes(LIBRARY_DEFAULTS if hps in alone else hps for hps in users)
 
 
-def make_line(material: Material, cell: Cell, framework: str, name: str) -> Line:
+def make_cell_line(material: StudyResults, cell: StudyCell, framework: str, name: str) -> CurveLine:
     """The line of a framework in a setting, called by its own name or by its algorithm's."""
     at = (cell, framework)
     found = material.curves[at], material.finals[at], material.groups[at]
-    return line_of(name, *found, material.bounds[cell.env])
+    return make_curve_line(name, *found, material.bounds[cell.env])
 
 
-def _consistency_sheet(material: Material, study: str, algorithm: str, variant: str) -> Sheet:
+def _make_consistency_figure_spec(
+    material: StudyResults, study: str, algorithm: str, variant: str
+) -> FigureSpec:
     cells = material.cells(study, algorithm, variant)
     rows = tuple(sorted({cell.env for cell in cells}))
-    columns = recipes_across(material, cells)
+    columns = list_shared_recipes(material, cells)
     panels = tuple(
         tuple(
-            lines_of_frameworks(material, Cell(study, env, algorithm, hps, variant))
+            make_framework_lines(material, StudyCell(study, env, algorithm, hps, variant))
             for hps in columns
         )
         for env in rows
     )
-    labels = tuple(recipe_label(hps) for hps in columns)
-    return curve_sheet(
-        file_name("consistency", algorithm, *material.suffix(study, variant, algorithm)),
-        f"{label(algorithm)} in each framework; hyperparameters by column",
-        CurveGrid(rows, labels, panels, FRAMEWORKS),
+    labels = tuple(get_recipe_label(hps) for hps in columns)
+    return make_curve_grid_figure_spec(
+        make_file_name("consistency", algorithm, *material.suffix(study, variant, algorithm)),
+        f"{get_label(algorithm)} in each framework; hyperparameters by column",
+        CurveGrid(rows, labels, panels, FRAMEWORK_LINES),
         material.method,
         material.context(study, variant),
         cells,
     )
 
 
-Configuration = tuple[str, str, str]  # study, hyperparameters, variant
+RankingConfiguration = tuple[str, str, str]  # study, hyperparameters, variant
 
 
-def ranking_sheets(material: Material) -> list[Sheet | NotDrawn]:
+def make_ranking_curve_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
     """One page per set of hyperparameters, and one for each framework's own."""
-    pages = [_ranking_sheet(material, *key) for key in configurations(material)]
+    pages = [
+        _make_ranking_curve_figure_spec(material, *key)
+        for key in list_ranking_configurations(material)
+    ]
     reason = "no two frameworks ran the same two algorithms in the same setting"
-    return [page for page in pages if page is not None] or [NotDrawn("ranking", reason)]
+    return [page for page in pages if page is not None] or [MissingFigure("ranking", reason)]
 
 
-def configurations(material: Material) -> list[Configuration]:
+def list_ranking_configurations(material: StudyResults) -> list[RankingConfiguration]:
     """Study, hyperparameters and variant under which algorithms can be ranked."""
     found = {(cell.study, cell.hps, cell.variant) for cell, _ in material.curves}
-    own = {(c.study, OWN, c.variant) for c, name in material.curves if c.hps == name}
-    order = recipes(hps for _, hps, _ in found | own)
+    own = {(c.study, LIBRARY_DEFAULTS, c.variant) for c, name in material.curves if c.hps == name}
+    order = sort_recipes(hps for _, hps, _ in found | own)
     return sorted(found | own, key=lambda key: (key[0], key[2], order.index(key[1])))
 
 
-def lines_of_algorithms(
-    material: Material, key: Configuration, env: str, framework: str
-) -> tuple[Line, ...]:
+def make_algorithm_lines(
+    material: StudyResults, key: RankingConfiguration, env: str, framework: str
+) -> tuple[CurveLine, ...]:
     """One line per algorithm that a framework ran in a task under a configuration."""
     study, hps, variant = key
-    recipe = framework if hps == OWN else hps
+    recipe = framework if hps == LIBRARY_DEFAULTS else hps
     algorithms = sorted({cell.algorithm for cell, _ in material.curves})
-    cells = [Cell(study, env, algorithm, recipe, variant) for algorithm in algorithms]
+    cells = [StudyCell(study, env, algorithm, recipe, variant) for algorithm in algorithms]
     return tuple(
-        make_line(material, cell, framework, cell.algorithm)
+        make_cell_line(material, cell, framework, cell.algorithm)
         for cell in cells
         if (cell, framework) in material.curves
     )
 
 
-def _ranking_sheet(material: Material, study: str, hps: str, variant: str) -> Sheet | None:
+def _make_ranking_curve_figure_spec(
+    material: StudyResults, study: str, hps: str, variant: str
+) -> FigureSpec | None:
     cells = material.cells(study, None, variant)
-    rows = tuple(sorted({cell.env for cell in cells if hps in (OWN, cell.hps)}))
+    rows = tuple(sorted({cell.env for cell in cells if hps in (LIBRARY_DEFAULTS, cell.hps)}))
     columns = tuple(
-        sorted({name for cell, name in material.curves if cell in cells and hps in (OWN, cell.hps)})
+        sorted(
+            {
+                name
+                for cell, name in material.curves
+                if cell in cells and hps in (LIBRARY_DEFAULTS, cell.hps)
+            }
+        )
     )
     panels = tuple(
-        tuple(lines_of_algorithms(material, (study, hps, variant), env, name) for name in columns)
+        tuple(make_algorithm_lines(material, (study, hps, variant), env, name) for name in columns)
         for env in rows
     )
     if all(sum(len(panel) > 1 for panel in row) < 2 for row in panels):
         return None
-    words = "each framework's own defaults" if hps == OWN else recipe_label(hps)
-    return curve_sheet(
-        file_name("ranking", hps, *material.suffix(study, variant)),
+    words = "each framework's own defaults" if hps == LIBRARY_DEFAULTS else get_recipe_label(hps)
+    return make_curve_grid_figure_spec(
+        make_file_name("ranking", hps, *material.suffix(study, variant)),
         f"Algorithms in each framework; hyperparameters: {words}",
-        CurveGrid(rows, tuple(label(name) for name in columns), panels, ALGORITHMS),
+        CurveGrid(rows, tuple(get_label(name) for name in columns), panels, ALGORITHM_LINES),
         material.method,
         material.context(study, variant),
-        [cell for cell in cells if hps in (OWN, cell.hps)],
+        [cell for cell in cells if hps in (LIBRARY_DEFAULTS, cell.hps)],
     )
 
 
-def without(variant: str, key: str) -> tuple[str, str]:
+def remove_variant_setting(variant: str, key: str) -> tuple[str, str]:
     """A variant without one of its settings, and that setting's value; empty where not there."""
-    parts = variant_parts(variant)
+    parts = split_variant(variant)
     value = next((part.partition("=")[2] for part in parts if part.startswith(f"{key}=")), "")
     return ",".join(part for part in parts if not part.startswith(f"{key}=")), value
 
 
-def pairs_of(material: Material, key: str) -> dict[tuple[str, str, str], list[tuple[Cell, Cell]]]:
+def find_variant_pairs(
+    material: StudyResults, key: str
+) -> dict[tuple[str, str, str], list[tuple[StudyCell, StudyCell]]]:
     """Settings run with and without a setting, by study, its value and what else they share."""
     cells = sorted({cell for cell, _ in material.curves})
-    found: dict[tuple[str, str, str], list[tuple[Cell, Cell]]] = {}
+    found: dict[tuple[str, str, str], list[tuple[StudyCell, StudyCell]]] = {}
     for cell in cells:
-        rest, value = without(cell.variant, key)
-        plain = Cell(cell.study, cell.env, cell.algorithm, cell.hps, rest)
+        rest, value = remove_variant_setting(cell.variant, key)
+        plain = StudyCell(cell.study, cell.env, cell.algorithm, cell.hps, rest)
         if value and plain in cells:
             found.setdefault((cell.study, value, rest), []).append((plain, cell))
     return found
 
 
-def variant_sheets(
-    material: Material, name: str, key: str, title: str, headings: Callable[[str], tuple[str, str]]
-) -> list[Sheet]:
+def make_variant_figure_specs(
+    material: StudyResults,
+    name: str,
+    key: str,
+    title: str,
+    headings: Callable[[str], tuple[str, str]],
+) -> list[FigureSpec]:
     """One page per value of a setting: left without it, right with it.
 
     Args:
@@ -261,42 +314,206 @@ def variant_sheets(
         headings: Titles of the columns for a value.
     """
     pages = []
-    found = pairs_of(material, key)
+    found = find_variant_pairs(material, key)
     for (study, value, rest), pairs in sorted(found.items()):
         grid = CurveGrid(
-            tuple(_row(plain) for plain, _ in pairs),
+            tuple(_format_row_label(plain) for plain, _ in pairs),
             headings(value),
-            tuple(tuple(lines_of_frameworks(material, cell) for cell in pair) for pair in pairs),
-            FRAMEWORKS,
+            tuple(tuple(make_framework_lines(material, cell) for cell in pair) for pair in pairs),
+            FRAMEWORK_LINES,
         )
         suffix = (value, *material.suffix(study, rest)) if len(found) > 1 else (value,)
         context = material.context(study, rest)
         cells = [cell for pair in pairs for cell in pair]
         pages.append(
-            curve_sheet(file_name(name, *suffix), title, grid, material.method, context, cells)
+            make_curve_grid_figure_spec(
+                make_file_name(name, *suffix), title, grid, material.method, context, cells
+            )
         )
     return pages
 
 
-def _row(cell: Cell) -> str:
-    return f"{cell.env}\n{label(cell.algorithm)}\n{recipe_label(cell.hps)}"
+def _format_row_label(cell: StudyCell) -> str:
+    return f"{cell.env}\n{get_label(cell.algorithm)}\n{get_recipe_label(cell.hps)}"
 
 
-def wrapper_sheets(material: Material) -> list[Sheet | NotDrawn]:
+def make_wrapper_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
     """One page per kind of wrappers."""
     title = "Training without and with wrappers around the environment"
-    pages = variant_sheets(
+    pages = make_variant_figure_specs(
         material, "wrappers", "wrappers", title, lambda value: ("no wrappers", value)
     )
     reason = "no setting was run both with wrappers=none and with another value of wrappers"
-    return [*pages] or [NotDrawn("wrappers", reason)]
+    return [*pages] or [MissingFigure("wrappers", reason)]
 
 
-def copies_sheets(material: Material) -> list[Sheet | NotDrawn]:
+def make_parallel_env_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
     """One page per number of copies."""
     title = "Training with one and with several copies of the environment"
-    pages = variant_sheets(
+    pages = make_variant_figure_specs(
         material, "vectorised", "n_envs", title, lambda value: ("1 copy", f"{value} copies")
     )
     reason = "no setting was run both with n_envs=1 and with another value of n_envs"
-    return [*pages] or [NotDrawn("vectorised", reason)]
+    return [*pages] or [MissingFigure("vectorised", reason)]
+
+
+_TITLE_WIDTH = 44  # characters, about the width of a panel
+
+
+def format_panel_title(panel: CurvePanel, panels: Sequence[CurvePanel]) -> str:
+    """The setting, without what all panels share."""
+    cell, cells = panel.cell, [other.cell for other in panels]
+    first = [cell.env, cell.algorithm]
+    if len({other.hps for other in cells}) > 1:
+        first.append(cell.hps)
+    lines = [", ".join(first)]
+    if len({other.study for other in cells}) > 1:
+        lines.append(f"study {cell.study}")
+    lines.append(", ".join(find_own_parts(cell, cells)))
+    if not _has_same_sizes(panels):
+        lines.append(_format_sizes(panel))
+    return "\n".join(part for line in lines for part in textwrap.wrap(line, _TITLE_WIDTH))
+
+
+def format_caption(panels: Sequence[CurvePanel], method: str) -> str:
+    """What lines and shades mean, how many seeds there are, and what was left out."""
+    curves = [curve for panel in panels for curve in panel.curves]
+    sizes = _format_sizes(panels[0]) if _has_same_sizes(panels) else "see titles"
+    parts = [
+        _describe_shared_settings(panels),
+        "Thick lines: mean over seeds of the mean return per evaluation. Thin lines: seeds. "
+        f"Shades: 95% interval, {method} ({INTERVAL_FORMULAS[method]}). "
+        f"Number of runs used/requested: {sizes}.",
+    ]
+    if method == "thesis":
+        parts.append("On normal data this formula holds the true mean less often than 95%.")
+    if any(len(curve.seeds) == 1 for curve in curves):
+        parts.append("n = 1 has no interval.")
+    if any(compute_return_limits(panel.curves)[2] for panel in panels if panel.curves):
+        parts.append("The return axes follow the curves and cut wide intervals off.")
+    if any(curve.left_out for curve in curves):
+        names = ", ".join(sorted({curve.framework for curve in curves if curve.left_out}))
+        parts.append(
+            f"Seeds of {names} were evaluated at different steps: "
+            "mean and interval are drawn only where all of them were."
+        )
+    ends = [{int(at[-1]) for curve in panel.curves for at, _ in curve.seeds} for panel in panels]
+    spans = sorted({(min(steps), max(steps)) for steps in ends if len(steps) > 1})
+    if spans:
+        words = ", ".join(f"{first:,} to {last:,}" for first, last in spans)
+        parts.append(f"Runs in one panel end at different steps: {words}.")
+    return " ".join(filter(None, parts))
+
+
+def _has_same_sizes(panels: Sequence[CurvePanel]) -> bool:
+    return all(panel.sizes == panels[0].sizes for panel in panels)
+
+
+def _format_sizes(panel: CurvePanel) -> str:
+    return ", ".join(f"{name} {size}" for name, size in panel.sizes.items())
+
+
+def _describe_shared_settings(panels: Sequence[CurvePanel]) -> str:
+    cells = [panel.cell for panel in panels]
+    studies, recipes = {cell.study for cell in cells}, {cell.hps for cell in cells}
+    words = [f"study {study}" for study in studies] if len(studies) == 1 else []
+    words += [f"hyperparameters {hps}" for hps in recipes] if len(recipes) == 1 else []
+    text = ", ".join(words + find_common_parts(cells))
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+_PANEL_SIZE = (3.6, 2.7)  # inches
+_LEGEND_ENTRY_WIDTH = 1.4  # inches
+_MIN_WIDTH = 6.0  # inches; a legend and a caption need some room
+
+
+def draw_learning_curves(panels: Sequence[CurvePanel], method: str) -> Figure:
+    """A figure of all panels, with legend above and caption below.
+
+    Args:
+        panels: At least one, with at least one curve among them.
+        method: The interval's method, for the caption.
+    """
+    grid = arrange_panels(panels)
+    styles = get_framework_styles(curve.framework for panel in panels for curve in panel.curves)
+    width = max(_MIN_WIDTH, _PANEL_SIZE[0] * len(grid[0]))
+    with matplotlib.rc_context(get_rc_settings()):
+        height = _PANEL_SIZE[1] * len(grid) + 1.4
+        layout = ConstrainedLayoutEngine(h_pad=0.07, w_pad=0.08)
+        figure = Figure(figsize=(width, height), layout=layout)
+        axes = figure.subplots(len(grid), len(grid[0]), squeeze=False)
+        for axis, panel in zip(axes.flat, itertools.chain(*grid), strict=True):
+            if panel is None:
+                axis.set_axis_off()
+            else:
+                _draw_learning_curve_panel(axis, panel, panels, styles)
+        for row, drawn in zip(axes, grid, strict=True):
+            row[[panel is not None for panel in drawn].index(True)].set_ylabel("mean return")
+        handles = [_make_legend_line(name, look) for name, look in styles.items()]
+        columns = min(len(handles), int(width / _LEGEND_ENTRY_WIDTH))
+        figure.legend(handles=handles, loc="outside upper center", ncols=columns)
+        text = textwrap.fill(format_caption(panels, method), int(width * 18))
+        figure.supxlabel(text, x=0.01, ha="left", fontsize=7.5, linespacing=1.4)
+    return figure
+
+
+def arrange_panels(panels: Sequence[CurvePanel]) -> list[list[CurvePanel | None]]:
+    """Lays panels out: rows are environments, then hyperparameters; columns are algorithms."""
+    columns = sorted({panel.cell.algorithm for panel in panels})
+    rows: dict[tuple[str, str, str], dict[str, list[CurvePanel]]] = {}
+    for panel in panels:
+        key = (panel.cell.study, panel.cell.env, panel.cell.hps)
+        rows.setdefault(key, {}).setdefault(panel.cell.algorithm, []).append(panel)
+    grid: list[list[CurvePanel | None]] = []
+    for key in sorted(rows):
+        # Variants of an algorithm stand below each other.
+        variants = [rows[key].get(column, []) for column in columns]
+        grid += [list(row) for row in itertools.zip_longest(*variants)]
+    return grid
+
+
+def _draw_learning_curve_panel(
+    axis: Axes, panel: CurvePanel, panels: Sequence[CurvePanel], styles: dict[str, SeriesStyle]
+) -> None:
+    axis.set_title(format_panel_title(panel, panels), fontsize=9)
+    if not panel.curves:
+        axis.set(xticks=[], yticks=[])
+        axis.text(0.5, 0.5, "no run used", ha="center", transform=axis.transAxes)
+        return
+    axis.set_xlabel("environment steps")
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axis.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+    low, high, cut = compute_return_limits(panel.curves)
+    for curve in panel.curves:
+        # Intervals that fill the panel lie over each other: paler, they leave lines readable.
+        shade = 0.07 if cut else 0.14
+        _draw_seed_curves(axis, curve, styles[curve.framework], shade, panel.cell.env)
+    axis.set_ylim(low, high)
+    axis.set_xlim(left=0)
+
+
+def _draw_seed_curves(
+    axis: Axes, curve: LearningCurve, look: SeriesStyle, shade: float, env: str
+) -> None:
+    for steps, returns in curve.seeds:
+        axis.plot(steps, returns, color=look.color, linewidth=0.6, alpha=0.4)
+    if np.isfinite(curve.low).any():
+        data = np.concatenate([returns for _, returns in curve.seeds])
+        low, high = clip_to_bounds(curve.low, curve.high, data, get_return_bounds(env))
+        axis.fill_between(curve.steps, low, high, color=look.color, alpha=shade, linewidth=0)
+    axis.plot(
+        curve.steps,
+        curve.mean,
+        color=look.color,
+        linestyle=look.line,
+        marker=look.marker,
+        markevery=max(1, len(curve.steps) // 8),
+        markersize=4,
+        linewidth=1.6,
+    )
+
+
+def _make_legend_line(name: str, look: SeriesStyle) -> Line2D:
+    return Line2D(
+        [], [], color=look.color, linestyle=look.line, marker=look.marker, markersize=4, label=name
+    )

@@ -3,24 +3,22 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from analysis.figures import (
-    actions,
+from parallax.analysis.figures import (
+    action_distributions,
+    aggregates,
     curves,
-    efficiency,
+    final_scores,
     highlights,
-    improvement,
-    intervals,
-    profiles,
-    ranks,
-    reproduction,
     verdicts,
 )
-from analysis.figures.sheet import NotDrawn, Sheet
-from analysis.verdicts.study import Material
+from parallax.analysis.figures import verdicts as ranks
+from parallax.analysis.figures import verdicts as reproduction
+from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
+from parallax.analysis.verdicts.study import StudyResults
 
 
 @dataclasses.dataclass(frozen=True)
-class Family:
+class FigureFamily:
     """Figures that show the same thing of different parts of a study.
 
     Attributes:
@@ -31,40 +29,82 @@ class Family:
 
     name: str
     summary: str
-    sheets: Callable[[Material], list[Sheet | NotDrawn]]
+    sheets: Callable[[StudyResults], list[FigureSpec | MissingFigure]]
 
 
 FAMILIES = tuple(
-    Family(*row)
+    FigureFamily(*row)
     for row in (
-        ("reproduction", "how often worse, similar, better than published", reproduction.sheets),
-        ("highlights", "the settings that differ most, curves over scores", highlights.sheets),
-        ("wrappers", "curves without and with wrappers", curves.wrapper_sheets),
-        ("vectorised", "curves with one and several environments", curves.copies_sheets),
-        ("actions", "distributions of actions under clipping and tanh", actions.sheets),
-        ("intervals", "final scores with intervals, per algorithm", intervals.sheets),
-        ("consistency", "curves of all frameworks, per algorithm", curves.consistency_sheets),
-        ("ranking", "curves of all algorithms, per configuration", curves.ranking_sheets),
-        ("verdicts", "matrix of verdicts on pairs of frameworks", verdicts.sheets),
-        ("ranks", "ranks of algorithms in each framework", ranks.sheets),
-        ("profiles", "performance profiles over all tasks", profiles.sheets),
+        (
+            "reproduction",
+            "how often worse, similar, better than published",
+            reproduction.make_reproduction_figure_specs,
+        ),
+        (
+            "highlights",
+            "the settings that differ most, curves over scores",
+            highlights.make_highlight_figure_specs,
+        ),
+        ("wrappers", "curves without and with wrappers", curves.make_wrapper_figure_specs),
+        (
+            "vectorised",
+            "curves with one and several environments",
+            curves.make_parallel_env_figure_specs,
+        ),
+        (
+            "actions",
+            "distributions of actions under clipping and tanh",
+            action_distributions.make_action_figure_specs,
+        ),
+        (
+            "intervals",
+            "final scores with intervals, per algorithm",
+            final_scores.make_interval_figure_specs,
+        ),
+        (
+            "consistency",
+            "curves of all frameworks, per algorithm",
+            curves.make_consistency_figure_specs,
+        ),
+        (
+            "ranking",
+            "curves of all algorithms, per configuration",
+            curves.make_ranking_curve_figure_specs,
+        ),
+        (
+            "verdicts",
+            "matrix of verdicts on pairs of frameworks",
+            verdicts.make_verdict_figure_specs,
+        ),
+        ("ranks", "ranks of algorithms in each framework", ranks.make_rank_figure_specs),
+        ("profiles", "performance profiles over all tasks", aggregates.make_profile_figure_specs),
         (
             "aggregates",
             "median, mean, interquartile mean, optimality gap",
-            profiles.aggregate_sheets,
+            aggregates.make_aggregate_figure_specs,
         ),
-        ("efficiency", "interquartile mean over tasks, over steps", efficiency.sheets),
-        ("improvement", "chance that one framework's run beats another's", improvement.sheets),
+        (
+            "efficiency",
+            "interquartile mean over tasks, over steps",
+            aggregates.make_efficiency_figure_specs,
+        ),
+        (
+            "improvement",
+            "chance that one framework's run beats another's",
+            aggregates.make_improvement_figure_specs,
+        ),
     )
 )
 
 
-def names() -> list[str]:
+def list_family_names() -> list[str]:
     """The names of all families."""
     return [family.name for family in FAMILIES]
 
 
-def sheets(material: Material, only: Sequence[str]) -> dict[str, list[Sheet | NotDrawn]]:
+def make_family_figure_specs(
+    material: StudyResults, only: Sequence[str]
+) -> dict[str, list[FigureSpec | MissingFigure]]:
     """The figures of some families, or of all where none is named; names are unique."""
     return {
         family.name: family.sheets(material)

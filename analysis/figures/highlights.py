@@ -1,6 +1,7 @@
 """The settings that differ most: curves over final scores, three in a row (thesis Figures 6-11)."""
 
 import dataclasses
+import difflib
 import functools
 import math
 
@@ -8,36 +9,48 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.data.runs import Cell
-from analysis.figures import curves
-from analysis.figures.curves import ALGORITHMS, FRAMEWORKS
-from analysis.figures.panels import (
-    Line,
-    Margins,
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.figures import curves
+from parallax.analysis.figures.curves import ALGORITHM_LINES, FRAMEWORK_LINES
+from parallax.analysis.figures.dot_plot import compute_score_axis_limits, draw_score_dots
+from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
+from parallax.analysis.figures.panels import (
+    CurveLine,
+    PanelMargins,
+    describe_interval,
+    describe_sizes,
+    draw_legend,
     draw_lines,
-    fit_axes,
-    interval_words,
-    legend,
-    panel_grid,
-    size_words,
-    step_axis,
-    usual_size,
+    fit_return_axis,
+    get_usual_size,
+    make_panel_grid,
+    set_step_axis,
 )
-from analysis.figures.sheet import NotDrawn, Sheet
-from analysis.figures.spots import draw_spots, frame_of
-from analysis.figures.style import PAGE, Look, algorithm_looks, looks, paper_settings
-from analysis.verdicts.consistency import DIFFERENT, PairVerdict
-from analysis.verdicts.ranking import WORST_FIRST, RankingVerdict
-from analysis.verdicts.study import Material
-from analysis.words import file_name, label, order_words, recipe_label
+from parallax.analysis.figures.style import (
+    PAGE_WIDTH,
+    SeriesStyle,
+    get_algorithm_styles,
+    get_framework_styles,
+    get_paper_rc_settings,
+)
+from parallax.analysis.labels import (
+    LIBRARY_DEFAULTS,
+    format_order_probability,
+    get_label,
+    get_recipe_label,
+    make_file_name,
+)
+from parallax.analysis.verdicts.consistency import DIFFERENT, PairVerdict
+from parallax.analysis.verdicts.ranking import WORST_FIRST, RankingVerdict
+from parallax.analysis.verdicts.study import StudyResults
 
 _COLUMNS = 3
 
-Panel = tuple[str, tuple[Line, ...]]  # title and lines
+HighlightPanel = tuple[str, tuple[CurveLine, ...]]  # title and lines
 
 
 @dataclasses.dataclass(frozen=True)
-class Highlights:
+class HighlightPanels:
     """Some settings, each with curves and final scores.
 
     Attributes:
@@ -46,35 +59,41 @@ class Highlights:
         shared: All panels share their axes.
     """
 
-    panels: tuple[Panel, ...]
+    panels: tuple[HighlightPanel, ...]
     kind: str
     shared: bool
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[CurveLine]:
         """All lines of all panels."""
         return [line for _, lines in self.panels for line in lines]
 
 
-def draw(content: Highlights) -> Figure:
+def draw_highlight_figure(content: HighlightPanels) -> Figure:
     """Draws curves over final scores, three settings in a row."""
     names = [line.name for line in content.lines]
-    styles = looks(names) if content.kind == FRAMEWORKS else algorithm_looks(names)
+    styles = (
+        get_framework_styles(names)
+        if content.kind == FRAMEWORK_LINES
+        else get_algorithm_styles(names)
+    )
     columns = min(_COLUMNS, len(content.panels))
     rows = math.ceil(len(content.panels) / columns)
     titles = max(title.count("\n") for title, _ in content.panels)
-    margins = Margins(left=0.55, top=0.4 + 0.12 * titles, bottom=0.36, across=0.32, down=0.2)
+    margins = PanelMargins(left=0.55, top=0.4 + 0.12 * titles, bottom=0.36, across=0.32, down=0.2)
     # An empty row between the blocks holds the titles of the lower one.
     heights = ([1.25, 0.13 * len(styles) + 0.1, 0.05 + 0.1 * titles] * rows)[:-1]
-    with matplotlib.rc_context(paper_settings()):
-        width = margins.left + (PAGE - margins.left) * max(2, columns) / _COLUMNS
-        figure, axes = panel_grid(len(heights), columns, width, heights, margins)
-        legend(figure, styles)
+    with matplotlib.rc_context(get_paper_rc_settings()):
+        width = margins.left + (PAGE_WIDTH - margins.left) * max(2, columns) / _COLUMNS
+        figure, axes = make_panel_grid(len(heights), columns, width, heights, margins)
+        draw_legend(figure, styles)
         for axis in axes.flat:
             axis.set_axis_off()
         for i, panel in enumerate(content.panels):
             row, column = divmod(i, columns)
-            _draw_panel(axes[3 * row, column], axes[3 * row + 1, column], panel, content, styles)
+            _draw_highlight_panel(
+                axes[3 * row, column], axes[3 * row + 1, column], panel, content, styles
+            )
             if column == 0:
                 axes[3 * row, 0].set_ylabel("mean return")
         figure.text(
@@ -86,8 +105,12 @@ def draw(content: Highlights) -> Figure:
     return figure
 
 
-def _draw_panel(
-    top: Axes, bottom: Axes, panel: Panel, content: Highlights, styles: dict[str, Look]
+def _draw_highlight_panel(
+    top: Axes,
+    bottom: Axes,
+    panel: HighlightPanel,
+    content: HighlightPanels,
+    styles: dict[str, SeriesStyle],
 ) -> None:
     title, lines = panel
     for axis in (top, bottom):
@@ -95,38 +118,43 @@ def _draw_panel(
     scope = content.lines if content.shared else list(lines)
     top.set_title(title)
     draw_lines(top, lines, styles)
-    fit_axes(top, scope)
-    step_axis(top, scope)
+    fit_return_axis(top, scope)
+    set_step_axis(top, scope)
     places = {name: i for i, name in enumerate(styles)}
     spots = [(float(places[line.name]), line) for line in lines]
-    usual = usual_size(content.lines)
-    draw_spots(bottom, spots, styles, frame_of(scope, usual), usual)
+    usual = get_usual_size(content.lines)
+    draw_score_dots(bottom, spots, styles, compute_score_axis_limits(scope, usual), usual)
     bottom.set_ylim(len(styles) - 0.4, -0.6)
     bottom.set_yticks([])
 
 
-MOST = 6  # settings in a figure
+MAX_PANELS = 6  # settings in a figure
 
 
-def sheets(material: Material) -> list[Sheet | NotDrawn]:
+def make_highlight_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
     """One figure per algorithm, and one per configuration that ranks algorithms."""
-    pages = [_of_algorithm(material, *setting) for setting in material.settings]
-    pages += [_of_ranking(material, key) for key in curves.configurations(material)]
+    pages = [_make_algorithm_figure_spec(material, *setting) for setting in material.settings]
+    pages += [
+        _make_ranking_figure_spec(material, key)
+        for key in curves.list_ranking_configurations(material)
+    ]
     reason = "no two frameworks have two runs used in the same setting"
-    found: list[Sheet | NotDrawn] = [page for page in pages if page is not None]
-    return found or [NotDrawn("highlights", reason)]
+    found: list[FigureSpec | MissingFigure] = [page for page in pages if page is not None]
+    return found or [MissingFigure("highlights", reason)]
 
 
-def most_different(items: list[PairVerdict]) -> list[PairVerdict]:
+def select_most_different(items: list[PairVerdict]) -> list[PairVerdict]:
     """The pair that differs most in each setting, the smallest corrected p-values first."""
     known = [item for item in items if not math.isnan(item.p_holm)]
     known.sort(key=lambda item: (item.verdict != DIFFERENT, item.p_holm, item.p_welch, item.cell))
     first = {item.cell: item for item in reversed(known)}
-    return [item for item in known if first[item.cell] is item][:MOST]
+    return [item for item in known if first[item.cell] is item][:MAX_PANELS]
 
 
-def _of_algorithm(material: Material, study: str, algorithm: str, variant: str) -> Sheet | None:
-    chosen = most_different(
+def _make_algorithm_figure_spec(
+    material: StudyResults, study: str, algorithm: str, variant: str
+) -> FigureSpec | None:
+    chosen = select_most_different(
         [
             item
             for item in material.verdicts.consistency
@@ -138,36 +166,38 @@ def _of_algorithm(material: Material, study: str, algorithm: str, variant: str) 
         return None
     panels = tuple(
         (
-            f"{item.cell.env}\n{recipe_label(item.cell.hps)}",
-            curves.lines_of_frameworks(material, item.cell),
+            f"{item.cell.env}\n{get_recipe_label(item.cell.hps)}",
+            curves.make_framework_lines(material, item.cell),
         )
         for item in chosen
     )
     different = sum(item.verdict == DIFFERENT for item in chosen)
-    title = f"Where frameworks differ most, {label(algorithm)}"
+    title = f"Where frameworks differ most, {get_label(algorithm)}"
     how = (
         f"the {len(chosen)} settings with the smallest corrected p-values of Welch's test; in "
         f"{different} of them two frameworks are different by the verdict"
     )
-    name = file_name("highlights", algorithm, *material.suffix(study, variant, algorithm))
+    name = make_file_name("highlights", algorithm, *material.suffix(study, variant, algorithm))
     context = material.context(study, variant)
-    return highlight_sheet(
+    return make_highlight_figure_spec(
         material,
         name,
         title,
         how,
-        Highlights(panels, FRAMEWORKS, False),
+        HighlightPanels(panels, FRAMEWORK_LINES, False),
         context,
         [item.cell for item in chosen],
     )
 
 
-def least_preserved(items: list[RankingVerdict]) -> RankingVerdict:
+def find_least_preserved(items: list[RankingVerdict]) -> RankingVerdict:
     """The task whose ranking is preserved least."""
     return min(items, key=lambda i: (WORST_FIRST.index(i.verdict), i.same_order, i.env))
 
 
-def _of_ranking(material: Material, key: curves.Configuration) -> Sheet | None:
+def _make_ranking_figure_spec(
+    material: StudyResults, key: curves.RankingConfiguration
+) -> FigureSpec | None:
     study, hps, variant = key
     items = [
         item
@@ -176,37 +206,37 @@ def _of_ranking(material: Material, key: curves.Configuration) -> Sheet | None:
     ]
     if not items:
         return None
-    worst = least_preserved(items)
+    worst = find_least_preserved(items)
     panels = tuple(
         (
-            f"{worst.env}\n{label(ranked.framework)}",
-            curves.lines_of_algorithms(material, key, worst.env, ranked.framework),
+            f"{worst.env}\n{get_label(ranked.framework)}",
+            curves.make_algorithm_lines(material, key, worst.env, ranked.framework),
         )
         for ranked in worst.rankings
     )
-    title = f"Ranking preserved least, hyperparameters: {recipe_label(hps)}"
+    title = f"Ranking preserved least, hyperparameters: {get_recipe_label(hps)}"
     how = (
         f"{worst.env}, of {len(items)} tasks the one with the worst verdict ({worst.verdict}) "
         "and, among those, the smallest bootstrap probability of the same order "
-        f"{order_words(worst.same_order, worst.chance)}"
+        f"{format_order_probability(worst.same_order, worst.chance)}"
     )
-    name = file_name("highlights", "ranking", hps, *material.suffix(study, variant))
+    name = make_file_name("highlights", "ranking", hps, *material.suffix(study, variant))
     context = material.context(study, variant)
     cells = sorted({group.cell for ranked in worst.rankings for group in ranked.groups})
-    return highlight_sheet(
-        material, name, title, how, Highlights(panels, ALGORITHMS, True), context, cells
+    return make_highlight_figure_spec(
+        material, name, title, how, HighlightPanels(panels, ALGORITHM_LINES, True), context, cells
     )
 
 
-def highlight_sheet(
-    material: Material,
+def make_highlight_figure_spec(
+    material: StudyResults,
     name: str,
     title: str,
     how: str,
-    content: Highlights,
+    content: HighlightPanels,
     context: str,
-    cells: list[Cell],
-) -> Sheet:
+    cells: list[StudyCell],
+) -> FigureSpec:
     """A figure of settings with its caption.
 
     Args:
@@ -221,7 +251,160 @@ def highlight_sheet(
     caption = (
         f"{title} ({context}): {how}. Above: mean return per evaluation over environment steps. "
         "Below: final scores, a circle per seed. Bands and lines: "
-        f"{interval_words(material.method)}; an arrow where a line goes on. "
-        f"{size_words(content.lines)}."
+        f"{describe_interval(material.method)}; an arrow where a line goes on. "
+        f"{describe_sizes(content.lines)}."
     )
-    return Sheet(name, title, caption, tuple(cells), functools.partial(draw, content))
+    return FigureSpec(
+        name, title, caption, tuple(cells), functools.partial(draw_highlight_figure, content)
+    )
+
+
+ALL_ALGORITHMS, OWN_RECIPE = "all", "own"
+
+
+class UnknownPanelError(Exception):
+    """A panel that there are no runs for, or that cannot be read; says what there is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PanelChoice:
+    """One figure to be drawn.
+
+    Attributes:
+        name: Of its files.
+        settings: Task, algorithm and hyperparameters of each panel. Algorithm `all` stands for a
+            panel per framework with every algorithm; hyperparameters `own` for each framework's.
+    """
+
+    name: str
+    settings: tuple[tuple[str, str, str], ...]
+
+
+def parse_panel_choice(text: str) -> PanelChoice:
+    """Reads `[NAME=]ENV:ALGORITHM:HPS,...`.
+
+    Raises:
+        UnknownPanelError: It is not of that form, or mixes two kinds of panels.
+    """
+    head, equals, rest = text.partition("=")
+    name, settings = (head.strip(), []) if equals else ("panels", [])
+    for part in (rest if equals else head).split(","):
+        fields = tuple(field.strip() for field in part.split(":"))
+        if len(fields) != 3 or not all(fields):
+            raise UnknownPanelError(
+                f"--panels={text}: {part.strip()!r} is not ENV:ALGORITHM:HPS. Give for instance "
+                "--panels Ant-v4:ppo:sb3,Hopper-v4:ppo:original."
+            )
+        settings.append((fields[0], fields[1], fields[2]))
+    if not make_file_name(name):
+        raise UnknownPanelError(
+            f"--panels={text}: the name before = is empty. Give one, or leave = out."
+        )
+    if len({algorithm == ALL_ALGORITHMS for _, algorithm, _ in settings}) > 1:
+        raise UnknownPanelError(
+            f"--panels={text}: panels of one algorithm and of {ALL_ALGORITHMS} do not go into one figure. "
+            "Give --panels twice."
+        )
+    return PanelChoice(make_file_name(name), tuple(settings))
+
+
+def make_panel_choice_figure_spec(material: StudyResults, choice: PanelChoice) -> FigureSpec:
+    """The figure that was asked for.
+
+    Runs of variants, that is of side experiments, are taken only where there are no others.
+
+    Raises:
+        UnknownPanelError: There are no runs for a panel.
+    """
+    panels: list[HighlightPanel] = []
+    cells: list[StudyCell] = []
+    kind = FRAMEWORK_LINES
+    for env, algorithm, hps in choice.settings:
+        if algorithm == ALL_ALGORITHMS:
+            kind = ALGORITHM_LINES
+            found = _make_panels_of_frameworks(material, env, hps)
+        else:
+            found = _make_panels_of_algorithm(material, env, algorithm, hps)
+        if not found:
+            raise UnknownPanelError(_explain_unknown_panel(material, env, algorithm, hps))
+        panels += [panel for panel, _ in found]
+        cells += [cell for _, own in found for cell in own]
+    title = "Chosen settings"
+    how = "as asked for: " + ", ".join(":".join(setting) for setting in choice.settings)
+    cells = sorted(set(cells))
+    contexts = sorted({material.context(cell.study, cell.variant) for cell in cells})
+    shared = kind == ALGORITHM_LINES and len(choice.settings) == 1
+    content = HighlightPanels(tuple(panels), kind, shared)
+    return make_highlight_figure_spec(
+        material, choice.name, title, how, content, "; ".join(contexts), cells
+    )
+
+
+def _make_panels_of_algorithm(
+    material: StudyResults, env: str, algorithm: str, hps: str
+) -> list[tuple[HighlightPanel, list[StudyCell]]]:
+    known = {cell for cell, _ in material.curves}
+    found = sorted(c for c in known if (c.env, c.algorithm, c.hps) == (env, algorithm, hps))
+    choices = _select_main_cells(material, found)
+    several = len(choices) > 1
+    return [
+        (
+            (
+                _format_choice_title(cell, get_recipe_label(hps), several),
+                _make_lines(material, cell),
+            ),
+            [cell],
+        )
+        for cell in choices
+    ]
+
+
+def _make_lines(material: StudyResults, cell: StudyCell) -> tuple[CurveLine, ...]:
+    return curves.make_framework_lines(material, cell)
+
+
+def _make_panels_of_frameworks(
+    material: StudyResults, env: str, hps: str
+) -> list[tuple[HighlightPanel, list[StudyCell]]]:
+    """A panel per framework, with all its algorithms."""
+    recipe = LIBRARY_DEFAULTS if hps == OWN_RECIPE else hps
+    keys = {
+        cell
+        for cell, _ in material.curves
+        if cell.env == env and recipe in (LIBRARY_DEFAULTS, cell.hps)
+    }
+    found = []
+    for study, variant in sorted(
+        {(c.study, c.variant) for c in _select_main_cells(material, sorted(keys))}
+    ):
+        at = {(c, name) for c, name in material.curves if (c.study, c.variant) == (study, variant)}
+        for framework in sorted({name for cell, name in at if cell.env == env}):
+            lines = curves.make_algorithm_lines(material, (study, recipe, variant), env, framework)
+            own = [c for c, name in at if name == framework and c.env == env]
+            wanted = framework if recipe == LIBRARY_DEFAULTS else recipe
+            if lines:
+                title = f"{env}, {get_recipe_label(recipe)}\n{get_label(framework)}"
+                found.append(((title, lines), [c for c in own if c.hps == wanted]))
+    return found
+
+
+def _select_main_cells(material: StudyResults, cells: list[StudyCell]) -> list[StudyCell]:
+    return [cell for cell in cells if material.verdicts.is_main_variant(cell)] or cells
+
+
+def _format_choice_title(cell: StudyCell, recipe: str, several: bool) -> str:
+    apart = f"\n{cell.study}, {cell.variant}" if several else ""
+    return f"{cell.env}, {get_label(cell.algorithm)}\n{recipe}{apart}"
+
+
+def _explain_unknown_panel(material: StudyResults, env: str, algorithm: str, hps: str) -> str:
+    """What is asked for and what there is instead, the closest first."""
+    known = {(cell.env, cell.algorithm, cell.hps) for cell, _ in material.curves}
+    if algorithm == ALL_ALGORITHMS:
+        known = {(one, ALL_ALGORITHMS, recipe) for one, _, recipe in known}
+    texts = sorted(":".join(setting) for setting in known)
+    asked = f"{env}:{algorithm}:{hps}"
+    close = difflib.get_close_matches(asked, texts, 3, 0.0) if texts else []
+    return f"--panels={asked}: no run can be used. There are: {', '.join(close) or 'none'}" + (
+        f" and {len(texts) - len(close)} more." if len(texts) > len(close) else "."
+    )

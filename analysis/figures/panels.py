@@ -14,19 +14,60 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
-from analysis.figures.frames import limits
-from analysis.figures.style import LARGE, SMALL, Look
-from analysis.stats.intervals import Interval
-from analysis.stats.moments import Floats
-from analysis.verdicts.curves import Curve
-from analysis.verdicts.groups import Group
-from analysis.words import FORMULAS, label
+from parallax.analysis.figures.style import LARGE_FONT, SMALL_FONT, SeriesStyle
+from parallax.analysis.labels import INTERVAL_FORMULAS, get_label
+from parallax.analysis.stats.intervals import ConfidenceInterval
+from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.curves import LearningCurve
+from parallax.analysis.verdicts.groups import ScoreGroup
 
-Grid = Any  # array of Axes, [rows, columns]
+# Share of the data's own range that intervals may add above and below.
+_HEADROOM = 0.3
+
+
+def compute_return_limits(curves: Sequence[LearningCurve]) -> tuple[float, float, bool]:
+    """Limits of the return axis that keep the curves readable.
+
+    Args:
+        curves: At least one curve.
+
+    Returns:
+        Lower and upper limit, and whether they cut an interval off.
+    """
+    data = np.concatenate([returns for curve in curves for _, returns in curve.seeds])
+    ends = np.concatenate([end for curve in curves for end in (curve.low, curve.high)])
+    return compute_axis_limits(data, ends)
+
+
+def compute_axis_limits(
+    data: FloatArray, ends: FloatArray, headroom: float = _HEADROOM
+) -> tuple[float, float, bool]:
+    """Limits of an axis that hold all data, and the ends of intervals unless they are far off.
+
+    Args:
+        data: float[n], n at least 1.
+        ends: float[m], ends of intervals; those that are NaN do not count.
+        headroom: Share of the data's range that intervals may add above and below.
+
+    Returns:
+        Lower and upper limit, and whether they cut an interval off.
+    """
+    ends = ends[np.isfinite(ends)]
+    bottom, top = float(data.min()), float(data.max())
+    room = headroom * (top - bottom) or max(1.0, 0.05 * abs(top))
+    reach_low = min(bottom, *ends) if len(ends) else bottom
+    reach_high = max(top, *ends) if len(ends) else top
+    cut = reach_low < bottom - room or reach_high > top + room
+    low, high = max(reach_low, bottom - room), min(reach_high, top + room)
+    edge = 0.05 * (high - low) or room
+    return float(low - edge), float(high + edge), bool(cut)
+
+
+AxesGrid = Any  # array of Axes, [rows, columns]
 
 
 @dataclasses.dataclass(frozen=True)
-class Margins:
+class PanelMargins:
     """Space around and between panels, in inches."""
 
     left: float = 0.55
@@ -37,15 +78,15 @@ class Margins:
     down: float = 0.12
 
 
-def panel_grid(
+def make_panel_grid(
     rows: int,
     columns: int,
     width: float,
     heights: float | Sequence[float],
-    margins: Margins,
+    margins: PanelMargins,
     sharex: bool | str = False,
     sharey: bool | str = False,
-) -> tuple[Figure, Grid]:
+) -> tuple[Figure, AxesGrid]:
     """A figure with rows x columns panels.
 
     Args:
@@ -81,7 +122,7 @@ def panel_grid(
     return figure, np.asarray(axes, dtype=object)
 
 
-def legend(figure: Figure, styles: dict[str, Look]) -> None:
+def draw_legend(figure: Figure, styles: dict[str, SeriesStyle]) -> None:
     """One line of names at the top of a figure, smaller where it would not fit."""
     handles = [
         Line2D(
@@ -92,7 +133,7 @@ def legend(figure: Figure, styles: dict[str, Look]) -> None:
             marker=look.marker,
             markersize=3.5,
             linewidth=1.3,
-            label=label(name),
+            label=get_label(name),
         )
         for name, look in styles.items()
     ]
@@ -103,7 +144,12 @@ def legend(figure: Figure, styles: dict[str, Look]) -> None:
         bbox_to_anchor=(0.5, 1 - 0.01 / height),
         ncols=len(handles),
         frameon=False,
-        fontsize=min(LARGE, 72 * figure.get_figwidth() / _ems([label(name) for name in styles])),
+        fontsize=min(
+            LARGE_FONT,
+            72
+            * figure.get_figwidth()
+            / _estimate_legend_width([get_label(name) for name in styles]),
+        ),
         handlelength=_HANDLE,
         columnspacing=_BETWEEN,
         borderaxespad=0,
@@ -114,13 +160,13 @@ def legend(figure: Figure, styles: dict[str, Look]) -> None:
 _HANDLE, _BETWEEN, _BESIDE, _LETTER = 2.6, 1.4, 0.8, 0.6
 
 
-def _ems(names: Sequence[str]) -> float:
+def _estimate_legend_width(names: Sequence[str]) -> float:
     """About how wide a legend of one line is, in sizes of its font."""
     entries = sum(_HANDLE + _BESIDE + _LETTER * len(name) for name in names)
     return entries + _BETWEEN * len(names)
 
 
-def patch_legend(figure: Figure, colors: dict[str, str], down: float = 0.02) -> None:
+def draw_patch_legend(figure: Figure, colors: dict[str, str], down: float = 0.02) -> None:
     """One line of coloured boxes, `down` inches below the top of a figure."""
     handles = [
         Patch(facecolor=color, edgecolor="0.4", label=text) for text, color in colors.items()
@@ -136,13 +182,13 @@ def patch_legend(figure: Figure, colors: dict[str, str], down: float = 0.02) -> 
     )
 
 
-def row_label(axis: Axes, text: str) -> None:
+def label_row(axis: Axes, text: str) -> None:
     """Bold text at the left of a row."""
     axis.set_ylabel(text, fontweight="bold")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Line:
+class CurveLine:
     """A curve with its band.
 
     Attributes:
@@ -157,18 +203,22 @@ class Line:
     """
 
     name: str
-    steps: Floats
-    mean: Floats
-    low: Floats
-    high: Floats
-    final: Interval
+    steps: FloatArray
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+    final: ConfidenceInterval
     size: tuple[int, int]
-    scores: Floats
+    scores: FloatArray
 
 
-def line_of(
-    name: str, curve: Curve, final: Interval, group: Group, bounds: tuple[float, float]
-) -> Line:
+def make_curve_line(
+    name: str,
+    curve: LearningCurve,
+    final: ConfidenceInterval,
+    group: ScoreGroup,
+    bounds: tuple[float, float],
+) -> CurveLine:
     """A line for a curve, with intervals that end where no return can be.
 
     Args:
@@ -180,20 +230,20 @@ def line_of(
     """
     steps = curve.steps.astype(np.float64)
     scores = np.empty(0) if group.scores is None else group.scores
-    low, high = within(curve.low, curve.high, curve.mean, bounds)
-    ends = within(
+    low, high = clip_to_bounds(curve.low, curve.high, curve.mean, bounds)
+    ends = clip_to_bounds(
         np.array([final.low]),
         np.array([final.high]),
         np.array([final.mean, *scores]),
         bounds,
     )
     shown = dataclasses.replace(final, low=float(ends[0][0]), high=float(ends[1][0]))
-    return Line(name, steps, curve.mean, low, high, shown, (final.n, group.requested), scores)
+    return CurveLine(name, steps, curve.mean, low, high, shown, (final.n, group.requested), scores)
 
 
-def within(
-    low: Floats, high: Floats, data: Floats, bounds: tuple[float, float]
-) -> tuple[Floats, Floats]:
+def clip_to_bounds(
+    low: FloatArray, high: FloatArray, data: FloatArray, bounds: tuple[float, float]
+) -> tuple[FloatArray, FloatArray]:
     """Ends of intervals, not beyond known bounds; data beyond them widen the bounds.
 
     Args:
@@ -206,7 +256,7 @@ def within(
     return np.maximum(low, least), np.minimum(high, most)
 
 
-def draw_lines(axis: Axes, lines: Sequence[Line], styles: Mapping[str, Look]) -> None:
+def draw_lines(axis: Axes, lines: Sequence[CurveLine], styles: Mapping[str, SeriesStyle]) -> None:
     """Curves with their bands; wide bands are paler."""
     for line in lines:
         every = max(1, len(line.steps) // 5)
@@ -217,10 +267,10 @@ def draw_lines(axis: Axes, lines: Sequence[Line], styles: Mapping[str, Look]) ->
 
 def draw_curve(
     axis: Axes,
-    look: Look,
-    steps: Floats,
-    middle: Floats,
-    band: tuple[Floats, Floats],
+    look: SeriesStyle,
+    steps: FloatArray,
+    middle: FloatArray,
+    band: tuple[FloatArray, FloatArray],
     width: float,
     marks: tuple[int, int],
 ) -> None:
@@ -249,30 +299,32 @@ def draw_curve(
     )
 
 
-def fit_axes(axis: Axes, lines: Sequence[Line]) -> None:
+def fit_return_axis(axis: Axes, lines: Sequence[CurveLine]) -> None:
     """Return axis that holds all curves, also those of other panels that share it; few ticks."""
     shown = [line for line in lines if len(line.mean)]
     if not shown:
         return
     data = np.concatenate([line.mean for line in shown])
     ends = np.concatenate([end for line in shown for end in (line.low, line.high)])
-    low, high, _ = limits(data, ends)
+    low, high, _ = compute_axis_limits(data, ends)
     axis.set_ylim(low, high)
     axis.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10], min_n_ticks=3))
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_return(value)))
 
 
-def step_axis(axis: Axes, lines: Sequence[Line]) -> None:
+def set_step_axis(axis: Axes, lines: Sequence[CurveLine]) -> None:
     """Axis of steps from 0 to the last evaluation of any line.
 
     Args:
         axis: Where to; panels that share its axis of steps get the same one.
         lines: All lines of panels that share the axis.
     """
-    step_ticks(axis, max((float(line.steps[-1]) for line in lines if len(line.steps)), default=1.0))
+    set_step_ticks(
+        axis, max((float(line.steps[-1]) for line in lines if len(line.steps)), default=1.0)
+    )
 
 
-def step_ticks(axis: Axes, end: float) -> None:
+def set_step_ticks(axis: Axes, end: float) -> None:
     """Axis of steps from 0 to an end, which has a tick of its own.
 
     Args:
@@ -284,46 +336,52 @@ def step_ticks(axis: Axes, end: float) -> None:
     words = EngFormatter(sep="")
     axis.set_xlim(0, 1.03 * end)  # the last marker is the value that is compared
     axis.set_xticks(ticks, [words(float(f"{tick:.3g}")) for tick in ticks])
-    end_inside(axis)
+    align_last_tick_label(axis)
 
 
-def end_inside(axis: Axes) -> None:
+def align_last_tick_label(axis: Axes) -> None:
     """Moves the last label into its panel, so that it does not run into the next one's first."""
     for text in axis.get_xticklabels()[-1:]:
         text.set_horizontalalignment("right")
 
 
-def short(value: float) -> str:
+def format_return(value: float) -> str:
     """A return on an axis: 2.5k for 2500."""
     return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"
 
 
-def note_sizes(axis: Axes, lines: Sequence[Line], usual: int) -> None:
+def annotate_unusual_sizes(axis: Axes, lines: Sequence[CurveLine], usual: int) -> None:
     """Names in a corner of a panel the runs used/requested that are not the usual number."""
     odd = [line for line in lines if line.size != (usual, usual)]
-    text = ", ".join(f"{label(line.name)} {line.size[0]}/{line.size[1]}" for line in odd)
+    text = ", ".join(f"{get_label(line.name)} {line.size[0]}/{line.size[1]}" for line in odd)
     if text:
         axis.text(
-            0.98, 0.03, text, transform=axis.transAxes, ha="right", fontsize=SMALL - 1, color="0.25"
+            0.98,
+            0.03,
+            text,
+            transform=axis.transAxes,
+            ha="right",
+            fontsize=SMALL_FONT - 1,
+            color="0.25",
         )
 
 
-def usual_size(lines: Sequence[Line]) -> int:
+def get_usual_size(lines: Sequence[CurveLine]) -> int:
     """The most frequent number of runs requested."""
     sizes = [line.size[1] for line in lines]
     return max(sorted(set(sizes), reverse=True), key=sizes.count) if sizes else 0
 
 
-def interval_words(method: str) -> str:
+def describe_interval(method: str) -> str:
     """Which interval is shown, for captions."""
-    text = f"95% interval, method {method} ({FORMULAS[method]})"
+    text = f"95% interval, method {method} ({INTERVAL_FORMULAS[method]})"
     text += ", which is narrower than 95%" * (method == "thesis")
     return text + ", cut at what a task's rewards allow"
 
 
-def size_words(lines: Sequence[Line]) -> str:
+def describe_sizes(lines: Sequence[CurveLine]) -> str:
     """How many runs are behind the panels, for captions."""
-    usual = usual_size(lines)
+    usual = get_usual_size(lines)
     odd = any(line.size != (usual, usual) for line in lines)
     text = f"n = {usual} runs requested, completed and used"
     return text + ("; where it differs, a panel says used/requested" if odd else "")

@@ -10,30 +10,40 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.data.runs import Cell
-from analysis.figures.panels import Margins, panel_grid
-from analysis.figures.sheet import Sheet
-from analysis.figures.style import PAGE, SMALL, paper_settings
-from analysis.stats.intervals import Interval, bounds
-from analysis.verdicts.replay import PARTS, ReplayStudy, Way, order_of
-from analysis.words import file_name, label
+from parallax.analysis.data.replay_metrics import SEQUENCE_POSITIONS
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.figures.figure_spec import FigureSpec
+from parallax.analysis.figures.panels import PanelMargins, make_panel_grid
+from parallax.analysis.figures.style import PAGE_WIDTH, SMALL_FONT, get_paper_rc_settings
+from parallax.analysis.labels import get_label, make_file_name
+from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval_bounds
+from parallax.analysis.verdicts.replay import (
+    COST_PARTS,
+    ReplayStrategyResult,
+    ReplayVerdicts,
+    StalenessSetting,
+    StalenessSummary,
+    get_strategy_order,
+)
 
-_HEIGHT = 1.5  # inches of a panel
-_MARGINS = Margins(left=0.55, right=0.1, top=0.35, bottom=0.75, across=0.55, down=0.55)
+_REPLAY_HEIGHT = 1.5  # inches of a panel
+_MARGINS = PanelMargins(left=0.55, right=0.1, top=0.35, bottom=0.75, across=0.55, down=0.55)
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
-def sheets(study: ReplayStudy) -> tuple[Sheet, ...]:
+def make_replay_figure_specs(study: ReplayVerdicts) -> tuple[FigureSpec, ...]:
     """A figure for each setting of a framework: curves, errors, costs."""
-    places: dict[tuple[Cell, str], list[Way]] = {}
-    for way in study.ways:
+    places: dict[tuple[StudyCell, str], list[ReplayStrategyResult]] = {}
+    for way in study.strategy_results:
         places.setdefault((way.cell, way.framework), []).append(way)
     shown = {place: ways for place, ways in places.items() if any(way.group.n for way in ways)}
-    return tuple(_sheet(*place, tuple(ways)) for place, ways in shown.items())
+    return tuple(_make_replay_figure_spec(*place, tuple(ways)) for place, ways in shown.items())
 
 
-def _sheet(cell: Cell, framework: str, ways: tuple[Way, ...]) -> Sheet:
-    title = f"Ways of replaying: {label(framework)}'s {label(cell.algorithm)}, {cell.env}"
+def _make_replay_figure_spec(
+    cell: StudyCell, framework: str, ways: tuple[ReplayStrategyResult, ...]
+) -> FigureSpec:
+    title = f"Ways of replaying: {get_label(framework)}'s {get_label(cell.algorithm)}, {cell.env}"
     counts = ", ".join(f"{way.name} {way.group.n} of {way.group.requested}" for way in ways)
     caption = (
         f"{title} ({cell.study}, hyperparameters {cell.hps}, {cell.variant}). Left: mean return at "
@@ -42,20 +52,20 @@ def _sheet(cell: Cell, framework: str, ways: tuple[Way, ...]) -> Sheet:
         f"Student's t over runs. Runs complete of asked for: {counts}."
     )
     place = (cell.study, cell.env, cell.algorithm, cell.hps, framework, cell.variant)
-    draw_it = functools.partial(draw, ways)
-    return Sheet(file_name("replay", *place), title, caption, (cell,), draw_it)
+    draw_it = functools.partial(draw_replay_figure, ways)
+    return FigureSpec(make_file_name("replay", *place), title, caption, (cell,), draw_it)
 
 
-def draw(ways: Sequence[Way]) -> Figure:
+def draw_replay_figure(ways: Sequence[ReplayStrategyResult]) -> Figure:
     """Three panels in a row."""
     palette = sns.color_palette("colorblind")
-    ordered = sorted(ways, key=lambda way: order_of(way.name))
+    ordered = sorted(ways, key=lambda way: get_strategy_order(way.name))
     colors = {way.name: palette[i % len(palette)] for i, way in enumerate(ordered)}
-    with matplotlib.rc_context(paper_settings()):
-        figure, axes = panel_grid(1, 3, PAGE, _HEIGHT, _MARGINS)
+    with matplotlib.rc_context(get_paper_rc_settings()):
+        figure, axes = make_panel_grid(1, 3, PAGE_WIDTH, _REPLAY_HEIGHT, _MARGINS)
         for number, way in enumerate(ordered):
             look = {"color": colors[way.name], "marker": _MARKERS[number % len(_MARKERS)]}
-            _draw_curve(axes[0, 0], way, look)
+            _draw_strategy_curve(axes[0, 0], way, look)
             _draw_errors(axes[0, 1], way, look)
         _draw_costs(axes[0, 2], [way for way in ordered if way.seconds["sampling"].n])
         axes[0, 0].set(title="return", xlabel="environment steps")
@@ -71,41 +81,103 @@ def draw(ways: Sequence[Way]) -> Figure:
     return figure
 
 
-def _draw_curve(axis: Axes, way: Way, look: dict[str, object]) -> None:
+def _draw_strategy_curve(axis: Axes, way: ReplayStrategyResult, look: dict[str, object]) -> None:
     runs = way.group.runs
     if not runs:
         return
     shared = sorted(set.intersection(*(set(run.timesteps.tolist()) for run in runs)))
     rows = [[int(np.flatnonzero(run.timesteps == step)[0]) for step in shared] for run in runs]
     curves = np.stack([run.results[at].mean(axis=1) for run, at in zip(runs, rows, strict=True)])
-    mean, low, high = bounds(curves)
+    mean, low, high = compute_interval_bounds(curves)
     axis.plot(shared, mean, label=f"{way.name} (n={len(runs)})", markersize=2.5, **look)  # type: ignore[arg-type]
     if not np.isnan(low).all():
         axis.fill_between(shared, low, high, color=look["color"], alpha=0.15, linewidth=0)
 
 
-def _draw_errors(axis: Axes, way: Way, look: dict[str, object]) -> None:
+def _draw_errors(axis: Axes, way: ReplayStrategyResult, look: dict[str, object]) -> None:
     known = [(stage, error) for stage, error in enumerate(way.errors, 1) if error.n]
     if not known:
         return
     centres = np.array([100 * error.mean for _, error in known])
-    away = np.array([[_half(error, -1), _half(error, 1)] for _, error in known]).T
+    away = np.array(
+        [[_compute_half_width(error, -1), _compute_half_width(error, 1)] for _, error in known]
+    ).T
     axis.errorbar([stage for stage, _ in known], centres, away, markersize=3, capsize=2, **look)  # type: ignore[arg-type]
 
 
-def _half(found: Interval, side: int) -> float:
+def _compute_half_width(found: ConfidenceInterval, side: int) -> float:
     end = found.low if side < 0 else found.high
     return 0.0 if math.isnan(end) else 100 * abs(end - found.mean)
 
 
-def _draw_costs(axis: Axes, ways: Sequence[Way]) -> None:
+def _draw_costs(axis: Axes, ways: Sequence[ReplayStrategyResult]) -> None:
     bottom = np.zeros(len(ways))
-    for part, shade in zip(PARTS, ("0.25", "0.55", "0.8"), strict=True):
+    for part, shade in zip(COST_PARTS, ("0.25", "0.55", "0.8"), strict=True):
         heights = np.array([1e6 * way.seconds[part].mean for way in ways])
         axis.bar(range(len(ways)), heights, bottom=bottom, color=shade, label=part)
         bottom += heights
-    axis.set_xticks(range(len(ways)), [way.name for way in ways], fontsize=SMALL)
+    axis.set_xticks(range(len(ways)), [way.name for way in ways], fontsize=SMALL_FONT)
     if ways:
         axis.set_ylim(0, 1.6 * float(bottom.max()))  # room for the legend
         # In the order in which the parts stand on each other.
-        axis.legend(fontsize=SMALL, frameon=False, loc="upper left", reverse=True)
+        axis.legend(fontsize=SMALL_FONT, frameon=False, loc="upper left", reverse=True)
+
+
+_STALENESS_HEIGHT = 2.6  # inches
+
+
+def make_staleness_figure_spec(setting: StalenessSetting) -> FigureSpec:
+    """The figure of one setting."""
+    cell = setting.cell
+    title = f"Q-value discrepancy of {get_label(cell.algorithm)}, {cell.env}"
+    counts = ", ".join(f"{s.strategy.title}: {len(s.seeds)}" for s in setting.strategies)
+    caption = (
+        f"{title} ({cell.study}, hyperparameters {cell.hps}, {cell.variant}): distance of action "
+        "values from those of the states that actors had, by the largest value, in equal parts of "
+        "the training; means over runs with 95% t intervals. Dashed: zero state. "
+        f"Runs: {counts}."
+    )
+    place = (cell.study, cell.env, cell.algorithm, cell.hps, setting.framework, cell.variant)
+    name = make_file_name("discrepancy", *place)
+    return FigureSpec(
+        name, title, caption, (cell,), functools.partial(draw_staleness_figure, setting)
+    )
+
+
+def draw_staleness_figure(setting: StalenessSetting) -> Figure:
+    """Draws a line for each strategy."""
+    lengths = sorted({item.strategy.burn_in for item in setting.strategies})
+    colors = dict(zip(lengths, sns.color_palette("colorblind", len(lengths)), strict=True))
+    with matplotlib.rc_context(get_paper_rc_settings()):
+        figure = Figure(figsize=(PAGE_WIDTH, _STALENESS_HEIGHT), layout="constrained")
+        for axis, place in zip(
+            figure.subplots(1, len(SEQUENCE_POSITIONS)), SEQUENCE_POSITIONS, strict=True
+        ):
+            for item in setting.strategies:
+                _draw_staleness_line(axis, item, place, colors[item.strategy.burn_in])
+            axis.set_title(f"{place} step after burn-in")
+            axis.set_xlabel("part of the training")
+            axis.set_ylim(bottom=0)
+            axis.xaxis.get_major_locator().set_params(integer=True)
+        figure.axes[0].set_ylabel("Q-value discrepancy")
+        figure.axes[0].legend(fontsize=SMALL_FONT, frameon=False)
+    return figure
+
+
+def _draw_staleness_line(axis: Axes, item: StalenessSummary, place: str, color: object) -> None:
+    stages = item.stages[place]
+    at = np.arange(1, len(stages) + 1)
+    style = "-" if item.strategy.stored_state else "--"
+    axis.plot(
+        at,
+        [s.mean for s in stages],
+        style,
+        color=color,
+        marker="o",
+        markersize=2.5,
+        linewidth=1,
+        label=item.strategy.title,
+    )
+    axis.fill_between(
+        at, [s.low for s in stages], [s.high for s in stages], color=color, alpha=0.15, linewidth=0
+    )

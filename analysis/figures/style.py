@@ -11,8 +11,8 @@ from typing import Any
 import seaborn as sns
 
 # Widths in inches of a column and of a page in common paper formats; text is 6 to 8 points there.
-COLUMN, PAGE = 3.4, 7.0
-SMALL, MEDIUM, LARGE = 6.0, 7.0, 8.0  # points
+COLUMN_WIDTH, PAGE_WIDTH = 3.4, 7.0
+SMALL_FONT, MEDIUM_FONT, LARGE_FONT = 6.0, 7.0, 8.0  # points
 
 # Named here so that a framework keeps its colour in figures where another is missing.
 _FRAMEWORKS = ("cleanrl", "sb3", "torchrl", "tianshou", "skrl", "sbx")
@@ -39,7 +39,7 @@ VERDICT_COLORS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Look:
+class SeriesStyle:
     """How one framework or algorithm is drawn.
 
     Attributes:
@@ -53,18 +53,20 @@ class Look:
     marker: str
 
 
-def looks(frameworks: Iterable[str]) -> dict[str, Look]:
+def get_framework_styles(frameworks: Iterable[str]) -> dict[str, SeriesStyle]:
     """A look for each framework: the known ones always the same, then others by name."""
-    return _looks(_FRAMEWORKS, sns.color_palette(_PALETTE), set(frameworks))
+    return _assign_styles(_FRAMEWORKS, sns.color_palette(_PALETTE), set(frameworks))
 
 
-def algorithm_looks(algorithms: Iterable[str]) -> dict[str, Look]:
+def get_algorithm_styles(algorithms: Iterable[str]) -> dict[str, SeriesStyle]:
     """A look for each algorithm; no known one shares its colour with a known framework."""
     known = list(_ALGORITHMS.values())
-    return _looks(tuple(_ALGORITHMS), [*known, *sns.color_palette(_PALETTE)[5:]], set(algorithms))
+    return _assign_styles(
+        tuple(_ALGORITHMS), [*known, *sns.color_palette(_PALETTE)[5:]], set(algorithms)
+    )
 
 
-def settings() -> Any:
+def get_rc_settings() -> Any:
     """Matplotlib settings for all figures, for `rc_context`; fonts ship with Matplotlib."""
     return {
         **sns.axes_style("whitegrid"),
@@ -78,16 +80,16 @@ def settings() -> Any:
     }
 
 
-def paper_settings() -> Any:
-    """`settings` with text and lines sized for `COLUMN` and `PAGE`."""
+def get_paper_rc_settings() -> Any:
+    """`settings` with text and lines sized for `COLUMN_WIDTH` and `PAGE`."""
     return {
-        **settings(),
-        "font.size": MEDIUM,
-        "axes.titlesize": MEDIUM,
-        "axes.labelsize": MEDIUM,
-        "xtick.labelsize": SMALL,
-        "ytick.labelsize": SMALL,
-        "legend.fontsize": MEDIUM,
+        **get_rc_settings(),
+        "font.size": MEDIUM_FONT,
+        "axes.titlesize": MEDIUM_FONT,
+        "axes.labelsize": MEDIUM_FONT,
+        "xtick.labelsize": SMALL_FONT,
+        "ytick.labelsize": SMALL_FONT,
+        "legend.fontsize": MEDIUM_FONT,
         "axes.titlepad": 3,
         "axes.titley": 1.0,  # where they are anyway: looking for what is in their way takes long
         "axes.labelpad": 2,
@@ -99,10 +101,12 @@ def paper_settings() -> Any:
     }
 
 
-def _looks(known: tuple[str, ...], colors: Any, names: set[str]) -> dict[str, Look]:
+def _assign_styles(known: tuple[str, ...], colors: Any, names: set[str]) -> dict[str, SeriesStyle]:
     order = [*known, *sorted(names - set(known))]
     return {
-        name: Look(colors[i % len(colors)], _LINES[i % len(_LINES)], _MARKERS[i % len(_MARKERS)])
+        name: SeriesStyle(
+            colors[i % len(colors)], _LINES[i % len(_LINES)], _MARKERS[i % len(_MARKERS)]
+        )
         for i, name in enumerate(order)
         if name in names
     }

@@ -4,24 +4,48 @@ import dataclasses
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from analysis.figures.panels import Margins, panel_grid, patch_legend
-from analysis.figures.sheet import NotDrawn, Sheet
-from analysis.figures.style import PAGE, SMALL, VERDICT_COLORS, paper_settings
-from analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, UNDECIDED, PairVerdict
-from analysis.verdicts.study import Material
-from analysis.words import file_name, label, recipe_label, recipes, span
+from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
+from parallax.analysis.figures.panels import (
+    PanelMargins,
+    draw_legend,
+    draw_patch_legend,
+    label_row,
+    make_panel_grid,
+)
+from parallax.analysis.figures.style import (
+    COLUMN_WIDTH,
+    PAGE_WIDTH,
+    SMALL_FONT,
+    VERDICT_COLORS,
+    SeriesStyle,
+    get_algorithm_styles,
+    get_paper_rc_settings,
+)
+from parallax.analysis.labels import (
+    format_range,
+    get_label,
+    get_recipe_label,
+    make_file_name,
+    sort_recipes,
+    wrap_task_name,
+)
+from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
+from parallax.analysis.verdicts.ranking import WORST_FIRST, RankingVerdict
+from parallax.analysis.verdicts.reproduction import BETTER, SIMILAR, WORSE, ReproductionVerdict
+from parallax.analysis.verdicts.study import StudyResults
 
-_MOST = 1000  # seeds; more are not counted
+_MAX_SEEDS_SHOWN = 1000  # seeds; more are not counted
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
+class VerdictBlock:
     """One set of hyperparameters.
 
     Attributes:
@@ -35,9 +59,9 @@ class Block:
     cells: tuple[tuple[tuple[str, str] | None, ...], ...]
 
 
-def sheets(material: Material) -> list[Sheet | NotDrawn]:
+def make_verdict_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
     """One matrix per algorithm."""
-    pages: list[Sheet | NotDrawn] = []
+    pages: list[FigureSpec | MissingFigure] = []
     for setting in material.settings:
         found = {
             (item.cell.env, item.cell.hps, item.first.framework, item.second.framework): item
@@ -45,47 +69,52 @@ def sheets(material: Material) -> list[Sheet | NotDrawn]:
             if (item.cell.study, item.cell.algorithm, item.cell.variant) == setting
         }
         if found:
-            pages.append(_sheet(material, *setting, found))
+            pages.append(_make_verdict_figure_spec(material, *setting, found))
     reason = "no two frameworks have a run used in the same setting"
-    return pages or [NotDrawn("verdicts", reason)]
+    return pages or [MissingFigure("verdicts", reason)]
 
 
-def _sheet(
-    material: Material,
+def _make_verdict_figure_spec(
+    material: StudyResults,
     study: str,
     algorithm: str,
     variant: str,
     found: dict[tuple[str, str, str, str], PairVerdict],
-) -> Sheet:
+) -> FigureSpec:
     tasks = tuple(sorted({key[0] for key in found}))
     names = sorted({name for key in found for name in key[2:]})
     pairs = list(itertools.combinations(names, 2))
     blocks = tuple(
-        Block(
-            recipe_label(hps),
-            tuple(f"{label(a)}\n{label(b)}" for a, b in pairs),
-            tuple(tuple(_cell(found.get((env, hps, *pair))) for pair in pairs) for env in tasks),
+        VerdictBlock(
+            get_recipe_label(hps),
+            tuple(f"{get_label(a)}\n{get_label(b)}" for a, b in pairs),
+            tuple(
+                tuple(_format_verdict_cell(found.get((env, hps, *pair))) for pair in pairs)
+                for env in tasks
+            ),
         )
-        for hps in recipes(key[1] for key in found)
+        for hps in sort_recipes(key[1] for key in found)
     )
     options, items = material.verdicts.options, list(found.values())
     sizes = {group.n for item in items for group in (item.first, item.second)}
-    title = f"Verdicts on pairs of frameworks, {label(algorithm)}"
+    title = f"Verdicts on pairs of frameworks, {get_label(algorithm)}"
     caption = (
         f"{title} ({material.context(study, variant)}). Different at {options.alpha:.0%} (Welch's "
         f"test after Holm's correction over {items[0].family}: {items[0].family_size} tests, and "
         f"a permutation test): the sign tells whether the upper framework's mean is above (>) or "
-        f"below (<) the lower one's. Equivalent: within {options.margin_words}. "
+        f"below (<) the lower one's. Equivalent: within {options.margin_description}. "
         f"Undecided: seeds per framework that would decide it at "
-        f"{options.power:.0%} power, 1k+ for more than {_MOST:,}. n = "
-        f"{span(sizes)} runs used per framework."
+        f"{options.power:.0%} power, 1k+ for more than {_MAX_SEEDS_SHOWN:,}. n = "
+        f"{format_range(sizes)} runs used per framework."
     )
-    name = file_name("verdicts", algorithm, *material.suffix(study, variant, algorithm))
+    name = make_file_name("verdicts", algorithm, *material.suffix(study, variant, algorithm))
     cells = tuple(dict.fromkeys(item.cell for item in items))
-    return Sheet(name, title, caption, cells, functools.partial(draw, blocks, tasks))
+    return FigureSpec(
+        name, title, caption, cells, functools.partial(draw_verdict_figure, blocks, tasks)
+    )
 
 
-def _cell(item: PairVerdict | None) -> tuple[str, str] | None:
+def _format_verdict_cell(item: PairVerdict | None) -> tuple[str, str] | None:
     if item is None:
         return None
     if item.verdict == DIFFERENT:
@@ -94,32 +123,35 @@ def _cell(item: PairVerdict | None) -> tuple[str, str] | None:
         return item.verdict, "="
     if math.isnan(item.seeds_needed):
         return item.verdict, "?"
-    return item.verdict, "1k+" if item.seeds_needed > _MOST else f"{item.seeds_needed:.0f}"
+    return (
+        item.verdict,
+        "1k+" if item.seeds_needed > _MAX_SEEDS_SHOWN else f"{item.seeds_needed:.0f}",
+    )
 
 
-def draw(blocks: tuple[Block, ...], tasks: tuple[str, ...]) -> Figure:
+def draw_verdict_figure(blocks: tuple[VerdictBlock, ...], tasks: tuple[str, ...]) -> Figure:
     """Draws the matrix."""
-    margins = Margins(left=1.42, top=0.68, bottom=0.06, across=0.12)
+    margins = PanelMargins(left=1.42, top=0.68, bottom=0.06, across=0.12)
     width = margins.left + sum(0.46 * len(block.pairs) + 0.12 for block in blocks)
     # Titles stand above the names of pairs.
-    with matplotlib.rc_context({**paper_settings(), "axes.titley": None}):
-        figure, axes = panel_grid(
-            1, len(blocks), min(PAGE, max(4.6, width)), 0.2 * len(tasks), margins, False, True
+    with matplotlib.rc_context({**get_paper_rc_settings(), "axes.titley": None}):
+        figure, axes = make_panel_grid(
+            1, len(blocks), min(PAGE_WIDTH, max(4.6, width)), 0.2 * len(tasks), margins, False, True
         )
         for axis, block in zip(axes[0], blocks, strict=True):
-            _draw_block(axis, block)
+            _draw_verdict_block(axis, block)
         axes[0, 0].set_yticks([i + 0.5 for i in range(len(tasks))], tasks)
         axes[0, 0].set_ylim(len(tasks), 0)
         texts = {
             "different (> <)": VERDICT_COLORS[DIFFERENT],
             "equivalent (=)": VERDICT_COLORS[EQUIVALENT],
-            "undecided (seeds needed)": VERDICT_COLORS[UNDECIDED],
+            "undecided (seeds needed)": VERDICT_COLORS[INCONCLUSIVE],
         }
-        patch_legend(figure, texts)
+        draw_patch_legend(figure, texts)
     return figure
 
 
-def _draw_block(axis: Axes, block: Block) -> None:
+def _draw_verdict_block(axis: Axes, block: VerdictBlock) -> None:
     axis.grid(visible=False)
     for row, cells in enumerate(block.cells):
         for column, cell in enumerate(cells):
@@ -135,11 +167,263 @@ def _draw_block(axis: Axes, block: Block) -> None:
                 text,
                 ha="center",
                 va="center",
-                fontsize=SMALL,
+                fontsize=SMALL_FONT,
                 fontweight=strong,
             )
     axis.set_xlim(0, len(block.pairs))
     axis.xaxis.tick_top()
-    axis.set_xticks([i + 0.5 for i in range(len(block.pairs))], block.pairs, fontsize=SMALL - 0.5)
+    axis.set_xticks(
+        [i + 0.5 for i in range(len(block.pairs))], block.pairs, fontsize=SMALL_FONT - 0.5
+    )
     axis.tick_params(length=0)
     axis.set_title(block.title, pad=4)
+
+
+TARGETS_TABLE = "thesis_targets"
+_VERDICT_ORDER = (WORSE, SIMILAR, BETTER)
+_TEST_FORMS = ("thesis' form", "two-sided")
+
+
+@dataclasses.dataclass(frozen=True)
+class ReproductionBar:
+    """Counts for one framework and algorithm.
+
+    Attributes:
+        name: Text at its left.
+        counts: Per form, the number of verdicts worse, similar and better.
+    """
+
+    name: str
+    counts: tuple[tuple[int, ...], ...]
+
+
+def make_reproduction_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
+    """One figure per study and variant."""
+    found: dict[tuple[str, str], list[ReproductionVerdict]] = {}
+    for item in material.verdicts.reproduction:
+        if item.published.table == TARGETS_TABLE and item.thesis_form and item.two_sided:
+            cell = item.group.cell
+            found.setdefault((cell.study, cell.variant), []).append(item)
+    if not found:
+        reason = (
+            "no two runs under hyperparameters `original` on a task whose published score the "
+            "thesis read off"
+        )
+        return [MissingFigure("reproduction", reason)]
+    return [_make_reproduction_figure_spec(material, key, found[key]) for key in sorted(found)]
+
+
+def _make_reproduction_figure_spec(
+    material: StudyResults, key: tuple[str, str], items: Sequence[ReproductionVerdict]
+) -> FigureSpec:
+    algorithms = sorted({item.group.cell.algorithm for item in items})
+    frameworks = sorted({item.group.framework for item in items})
+    bars = [_make_reproduction_bar("all", items)]
+    for algorithm in algorithms:
+        for framework in frameworks:
+            own = [
+                item
+                for item in items
+                if (item.group.cell.algorithm, item.group.framework) == (algorithm, framework)
+            ]
+            bars.append(
+                _make_reproduction_bar(f"{get_label(algorithm)}, {get_label(framework)}", own)
+            )
+    bars = [bar for bar in bars if sum(bar.counts[0])]
+    title = "Scores held against the original papers"
+    steps = " to ".join(sorted({f"{item.published.steps:,}" for item in items}))
+    sizes = {item.group.n for item in items}
+    caption = (
+        f"{title} ({material.context(*key)}): how many of the {len(items)} comparisons with scores "
+        f"read off the papers by the thesis come out worse, similar or better. Left: published "
+        "mean against mean ± 1.96·population deviation/√n. Right: two-sided test at "
+        f"{material.verdicts.options.alpha:.0%}, without correction. Evaluations nearest to the "
+        f"published {steps} steps; n = {format_range(sizes)} runs used."
+    )
+    name = make_file_name("reproduction", *material.suffix(*key))
+    cells = tuple(sorted({item.group.cell for item in items}))
+    return FigureSpec(
+        name, title, caption, cells, functools.partial(draw_reproduction_figure, tuple(bars))
+    )
+
+
+def _make_reproduction_bar(name: str, kept: Sequence[ReproductionVerdict]) -> ReproductionBar:
+    forms = ([item.thesis_form for item in kept], [item.two_sided for item in kept])
+    return ReproductionBar(
+        name, tuple(tuple(form.count(word) for word in _VERDICT_ORDER) for form in forms)
+    )
+
+
+def draw_reproduction_figure(bars: tuple[ReproductionBar, ...]) -> Figure:
+    """Draws the bars, one panel per form."""
+    margins = PanelMargins(left=0.92, right=0.16, top=0.4, bottom=0.3, across=0.22)
+    with matplotlib.rc_context(get_paper_rc_settings()):
+        figure, axes = make_panel_grid(
+            1, 2, COLUMN_WIDTH, 0.17 * len(bars) + 0.1, margins, True, True
+        )
+        for i, axis in enumerate(axes[0]):
+            _draw_test_form(axis, bars, i)
+        draw_patch_legend(figure, {word: VERDICT_COLORS[word] for word in _VERDICT_ORDER})
+        figure.text(0.6, 0.04 / figure.get_figheight(), "share of comparisons", ha="center")
+    return figure
+
+
+def _draw_test_form(axis: Axes, bars: tuple[ReproductionBar, ...], form: int) -> None:
+    axis.set_title(_TEST_FORMS[form])
+    for i, bar in enumerate(bars):
+        total, left = sum(bar.counts[form]), 0.0
+        for word, count in zip(_VERDICT_ORDER, bar.counts[form], strict=True):
+            share = count / total if total else 0.0
+            color = VERDICT_COLORS[word]
+            axis.barh(i, share, left=left, height=0.78, color=color, edgecolor="0.4", linewidth=0.4)
+            if share > 0.05:
+                axis.text(
+                    left + share / 2, i, str(count), ha="center", va="center", fontsize=SMALL_FONT
+                )
+            left += share
+    axis.set_xlim(0, 1)
+    axis.set_xticks([0, 0.5, 1], ["0", "50%", "100%"])
+    axis.set_ylim(len(bars) - 0.5, -0.5)
+    axis.set_yticks(range(len(bars)), [bar.name for bar in bars])
+    axis.grid(visible=False)
+    axis.axhline(0.5, color="0.3", linewidth=0.6)
+
+
+_MAX_NAMES_IN_A_ROW = 3  # names of frameworks that fit side by side below a panel
+
+
+@dataclasses.dataclass(frozen=True)
+class RankPanel:
+    """One task under one configuration.
+
+    Attributes:
+        verdict: On all frameworks.
+        same_order: Bootstrap probability of the same order in all of them.
+        chance: The same if all algorithms tied.
+        frameworks: Their names.
+        ranks: Per algorithm its rank in each framework.
+    """
+
+    verdict: str
+    same_order: float
+    chance: float
+    frameworks: tuple[str, ...]
+    ranks: tuple[tuple[str, tuple[float, ...]], ...]
+
+
+def make_rank_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
+    """One page per study and variant."""
+    found: dict[tuple[str, str], list[RankingVerdict]] = {}
+    for item in material.verdicts.rankings:
+        found.setdefault((item.study, item.variant), []).append(item)
+    reason = "no two frameworks ran the same two algorithms in the same setting"
+    return [_make_rank_figure_spec(material, key, found[key]) for key in sorted(found)] or [
+        MissingFigure("ranks", reason)
+    ]
+
+
+def _make_rank_figure_spec(
+    material: StudyResults, key: tuple[str, str], items: list[RankingVerdict]
+) -> FigureSpec:
+    rows = tuple(sorted({item.env for item in items}))
+    columns = sort_recipes(item.hps for item in items)
+    known = {(item.env, item.hps): _make_rank_panel(item) for item in items}
+    panels = tuple(tuple(known.get((env, hps)) for hps in columns) for env in rows)
+    sizes = {group.n for i in items for ranked in i.rankings for group in ranked.groups}
+    title = "Ranks of the algorithms"
+    caption = (
+        f"{title} ({material.context(*key)}): 1 is best; algorithms that Welch's test does not "
+        f"separate at {material.verdicts.options.alpha:.0%} (Holm-corrected within a framework) "
+        "share their ranks. Background: verdict on all frameworks. Number: bootstrap probability "
+        "that no two algorithms' means are in opposite orders, and in brackets what it would be on "
+        f"average if all algorithms tied. n = {format_range(sizes)} runs used per point."
+    )
+    name = make_file_name("ranks", *material.suffix(*key))
+    labels = tuple(get_recipe_label(hps) for hps in columns)
+    cells = {g.cell for item in items for ranked in item.rankings for g in ranked.groups}
+    return FigureSpec(
+        name,
+        title,
+        caption,
+        tuple(sorted(cells)),
+        functools.partial(draw_rank_figure, panels, rows, labels),
+    )
+
+
+def _make_rank_panel(item: RankingVerdict) -> RankPanel:
+    return RankPanel(
+        item.verdict,
+        item.same_order,
+        item.chance.mean,
+        tuple(ranked.framework for ranked in item.rankings),
+        tuple(
+            (algorithm, tuple(float(ranked.ranks[i]) for ranked in item.rankings))
+            for i, algorithm in enumerate(item.algorithms)
+        ),
+    )
+
+
+def draw_rank_figure(
+    panels: tuple[tuple[RankPanel | None, ...], ...], rows: tuple[str, ...], labels: tuple[str, ...]
+) -> Figure:
+    """Draws a small panel per task and configuration."""
+    shown = [panel for row in panels for panel in row if panel]
+    styles = get_algorithm_styles(name for panel in shown for name, _ in panel.ranks)
+    bottom = 0.45 if any(len(panel.frameworks) > _MAX_NAMES_IN_A_ROW for panel in shown) else 0.3
+    margins = PanelMargins(left=0.72, top=0.58, bottom=bottom, across=0.06, down=0.06)
+    width = margins.left + (PAGE_WIDTH - margins.left) * max(2, len(labels)) / 5
+    with matplotlib.rc_context(get_paper_rc_settings()):
+        figure, axes = make_panel_grid(len(rows), len(labels), width, 0.78, margins, False, True)
+        draw_legend(figure, styles)
+        verdicts = [word for word in WORST_FIRST if any(word == panel.verdict for panel in shown)]
+        draw_patch_legend(figure, {word: VERDICT_COLORS[word] for word in verdicts}, 0.2)
+        for axis, text in zip(axes[0], labels, strict=True):
+            axis.set_title(text)
+        for i, row in enumerate(panels):
+            label_row(axes[i, 0], wrap_task_name(rows[i], 12))
+            for axis, panel in zip(axes[i], row, strict=True):
+                _draw_rank_panel(axis, panel, styles, last=i == len(rows) - 1)
+    return figure
+
+
+def _draw_rank_panel(
+    axis: Axes, panel: RankPanel | None, styles: dict[str, SeriesStyle], last: bool
+) -> None:
+    axis.set_ylim(len(styles) + 0.7, 0.5)
+    axis.set_yticks(range(1, len(styles) + 1))
+    if panel is None:
+        axis.set_xticks([])
+        axis.text(
+            0.5, 0.5, "no verdict", ha="center", transform=axis.transAxes, fontsize=SMALL_FONT
+        )
+        return
+    axis.set_facecolor(matplotlib.colors.to_rgba(VERDICT_COLORS[panel.verdict], 0.55))
+    axis.grid(visible=False)
+    width = 0.16 / max(1, len(styles) - 1)  # apart, so that ties can be seen
+    for i, (name, ranks) in enumerate(panel.ranks):
+        look, at = styles[name], [j + width * (i - 1) for j in range(len(ranks))]
+        axis.plot(
+            at,
+            [rank + width * (i - 1) for rank in ranks],
+            color=look.color,
+            linestyle=look.line,
+            marker=look.marker,
+            linewidth=1.1,
+            markersize=3.5,
+        )
+    names = [get_label(name) for name in panel.frameworks]
+    axis.set_xlim(-0.35, len(names) - 0.65)
+    axis.set_xticks(
+        range(len(names)), names if last else [""] * len(names), fontsize=SMALL_FONT - 1
+    )
+    if len(names) > _MAX_NAMES_IN_A_ROW:
+        axis.tick_params(axis="x", labelrotation=40)
+    axis.text(
+        0.98,
+        0.05,
+        f"{panel.same_order:.2f} ({panel.chance:.2f})",
+        transform=axis.transAxes,
+        ha="right",
+        fontsize=SMALL_FONT - 1,
+        color="0.2",
+    )

@@ -6,19 +6,24 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from analysis.data.runs import Cell, Loaded, Run, RunId
-from analysis.verdicts.consistency import UNDECIDED, PairVerdict, holm_levels, plausible_seeds
-from analysis.verdicts.groups import Group, by_cell, groups_of_runs
-from analysis.verdicts.options import Options
-from analysis.verdicts.ranking import RankingVerdict
-from analysis.verdicts.stopping import StoppingVerdict
-from analysis.words import number, seeds_words
+from parallax.analysis.data.runs import CompletedRun, LoadedRuns, RunId, StudyCell
+from parallax.analysis.labels import format_number, format_seeds_needed
+from parallax.analysis.verdicts.consistency import (
+    INCONCLUSIVE,
+    PairVerdict,
+    compute_holm_levels,
+    estimate_pair_seed_range,
+)
+from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell, group_runs
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.ranking import RankingVerdict
+from parallax.analysis.verdicts.sequential import SequentialVerdict
 
-Place = tuple[str, ...]
+CostKey = tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Need:
+class SeedNeed:
     """Seeds that one framework still has to run in one setting.
 
     Attributes:
@@ -33,7 +38,7 @@ class Need:
         high: Or as high.
     """
 
-    cell: Cell
+    cell: StudyCell
     framework: str
     seeds: tuple[int, ...]
     begun: int
@@ -44,30 +49,30 @@ class Need:
     high: float = math.nan
 
 
-class Stock:
+class RunInventory:
     """What the runs there tell of those to come."""
 
-    def __init__(self, loaded: Loaded, replace_failed: bool) -> None:
+    def __init__(self, loaded: LoadedRuns, replace_failed: bool) -> None:
         """Notes costs and unfinished runs.
 
         Args:
             loaded: All runs.
             replace_failed: Whether seeds whose runs failed are passed over.
         """
-        self._hours = _core_hours(loaded.runs)
+        self._hours = _estimate_core_hours(loaded.runs)
         self._begun = {item.id for item in loaded.excluded if not item.completed}
         failed = {item.id for item in loaded.excluded if item.failed}
         self._failed, self._barred = failed, failed if replace_failed else set()
 
-    def need(self, group: Group, size: int) -> Need:
+    def compute_need(self, group: ScoreGroup, size: int) -> SeedNeed:
         """What a group lacks of a number of seeds: the lowest ones that are not complete."""
         cell, name = group.cell, group.framework
         names = (RunId(cell, name, seed) for seed in itertools.count())
         free = (run for run in names if run.seed not in group.seeds and run not in self._barred)
         new = list(itertools.islice(free, max(0, size - group.n)))
-        exact, rough = _places(cell, name)
+        exact, rough = _get_cost_keys(cell, name)
         each = self._hours.get(exact, self._hours.get(rough, math.nan))
-        return Need(
+        return SeedNeed(
             cell,
             name,
             tuple(run.seed for run in new if run.seed is not None),
@@ -77,31 +82,31 @@ class Stock:
         )
 
 
-def _places(cell: Cell, framework: str) -> tuple[Place, Place]:
+def _get_cost_keys(cell: StudyCell, framework: str) -> tuple[CostKey, CostKey]:
     """A setting, and all tasks and hyperparameters of its algorithm."""
     rough = framework, cell.algorithm, cell.variant
     return (*rough, cell.env, cell.hps), rough
 
 
-def _core_hours(runs: Sequence[Run]) -> dict[Place, float]:
+def _estimate_core_hours(runs: Sequence[CompletedRun]) -> dict[CostKey, float]:
     """Mean core-hours of a run, by both places."""
-    found: dict[Place, list[float]] = collections.defaultdict(list)
+    found: dict[CostKey, list[float]] = collections.defaultdict(list)
     for run in runs:
         hours = run.seconds * run.spec.get("threads", 1) / 3600
-        for place in _places(run.id.cell, run.id.framework):
+        for place in _get_cost_keys(run.id.cell, run.id.framework):
             if not math.isnan(hours):
                 found[place].append(hours)
     return {place: math.fsum(values) / len(values) for place, values in found.items()}
 
 
-Key = tuple[Cell, str]
-Pair = tuple[Group, Group]
-Ends = tuple[float, float]
-_UNKNOWN: Ends = (math.nan, math.nan)
+GroupKey = tuple[StudyCell, str]
+GroupPair = tuple[ScoreGroup, ScoreGroup]
+SeedRange = tuple[float, float]
+_UNKNOWN_RANGE: SeedRange = (math.nan, math.nan)
 
 
 @dataclasses.dataclass(frozen=True)
-class Goal:
+class SeedGoal:
     """Seeds that two groups should have.
 
     Attributes:
@@ -110,13 +115,13 @@ class Goal:
         ends: Between what the size lies, as far as the runs there can tell.
     """
 
-    pair: Pair
+    pair: GroupPair
     size: float
-    ends: Ends = _UNKNOWN
+    ends: SeedRange = _UNKNOWN_RANGE
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class SeedPlan:
     """What to run.
 
     Attributes:
@@ -130,13 +135,13 @@ class Plan:
         rankings_beyond: Undecided pairs of rankings that would need more seeds than allowed.
     """
 
-    needs: tuple[Need, ...]
+    needs: tuple[SeedNeed, ...]
     planned: int
-    beyond: int
+    over_limit: int
     decided: int
-    not_ours: int
+    not_repeatable: int
     rankings: int = 0
-    rankings_beyond: int = 0
+    rankings_over_limit: int = 0
 
     @property
     def runs(self) -> int:
@@ -144,20 +149,20 @@ class Plan:
         return sum(len(need.seeds) for need in self.needs)
 
     @property
-    def known(self) -> tuple[Need, ...]:
+    def known(self) -> tuple[SeedNeed, ...]:
         """Needs whose cost is known."""
         return tuple(need for need in self.needs if not math.isnan(need.core_hours))
 
 
-def plan_once(
+def plan_seeds(
     verdicts: Sequence[PairVerdict],
-    loaded: Loaded,
+    loaded: LoadedRuns,
     most: int,
     step: int,
     replace_failed: bool = False,
-    options: Options | None = None,
+    options: VerdictOptions | None = None,
     rankings: Sequence[RankingVerdict] = (),
-) -> Plan:
+) -> SeedPlan:
     """As many seeds as each undecided pair and ranking needs, by its own estimate.
 
     Where that is no more than there are: `step` more. Without any test: as many as the other has.
@@ -171,52 +176,56 @@ def plan_once(
         options: Level, margin and power behind the verdicts.
         rankings: All rankings.
     """
-    chosen = options or Options()
-    levels = holm_levels(verdicts, chosen.alpha)
+    chosen = options or VerdictOptions()
+    levels = compute_holm_levels(verdicts, chosen.alpha)
     goals = [
-        Goal(
+        SeedGoal(
             (item.first, item.second),
             size,
-            plausible_seeds(item, level, chosen) if size else _UNKNOWN,
+            estimate_pair_seed_range(item, level, chosen) if size else _UNKNOWN_RANGE,
         )
         for item, level in zip(verdicts, levels, strict=True)
-        for size in [_goal(item, step)]
+        for size in [_estimate_goal_size(item, step)]
     ]
-    goals += _untested(groups_of_runs(loaded))
-    more, beyond = _ranking_goals(rankings, most)
-    plan = _plan(goals, loaded, most, replace_failed, [goal for goals in more for goal in goals])
-    return dataclasses.replace(plan, rankings=len(more), rankings_beyond=beyond)
+    goals += _make_untested_goals(group_runs(loaded))
+    more, beyond = _make_ranking_goals(rankings, most)
+    plan = _make_plan(
+        goals, loaded, most, replace_failed, [goal for goals in more for goal in goals]
+    )
+    return dataclasses.replace(plan, rankings=len(more), rankings_over_limit=beyond)
 
 
-def _ranking_goals(rankings: Sequence[RankingVerdict], most: int) -> tuple[list[list[Goal]], int]:
+def _make_ranking_goals(
+    rankings: Sequence[RankingVerdict], most: int
+) -> tuple[list[list[SeedGoal]], int]:
     """What undecided pairs of rankings need, and how many need too much."""
     found, beyond = [], 0
     for ranking in rankings:
         groups = {ranked.framework: ranked.groups for ranked in ranking.rankings}
         for pair in ranking.pairs:
-            if pair.verdict != UNDECIDED or math.isnan(pair.seeds_needed):
+            if pair.verdict != INCONCLUSIVE or math.isnan(pair.seeds_needed):
                 continue
             if pair.seeds_needed > most:
                 beyond += 1
                 continue
             sides = zip(groups[pair.first], groups[pair.second], strict=True)
-            found.append([Goal(two, pair.seeds_needed) for two in sides])
+            found.append([SeedGoal(two, pair.seeds_needed) for two in sides])
     return found, beyond
 
 
-def plan_next_look(
-    verdicts: Sequence[StoppingVerdict], loaded: Loaded, replace_failed: bool = False
-) -> Plan:
+def plan_next_check(
+    verdicts: Sequence[SequentialVerdict], loaded: LoadedRuns, replace_failed: bool = False
+) -> SeedPlan:
     """The seeds of the next look for every pair that is still open."""
-    goals = [Goal((item.first, item.second), float(item.next_size)) for item in verdicts]
+    goals = [SeedGoal((item.first, item.second), float(item.next_size)) for item in verdicts]
     most = max((item.next_size for item in verdicts), default=0)
-    plan = _plan(goals, loaded, most, replace_failed)
-    ended = sum(item.verdict == UNDECIDED and not item.next_size for item in verdicts)
-    return dataclasses.replace(plan, beyond=ended, decided=plan.decided - ended)
+    plan = _make_plan(goals, loaded, most, replace_failed)
+    ended = sum(item.verdict == INCONCLUSIVE and not item.next_size for item in verdicts)
+    return dataclasses.replace(plan, over_limit=ended, decided=plan.decided - ended)
 
 
-def _goal(item: PairVerdict, step: int) -> float:
-    if item.verdict != UNDECIDED:
+def _estimate_goal_size(item: PairVerdict, step: int) -> float:
+    if item.verdict != INCONCLUSIVE:
         return 0
     if math.isnan(item.seeds_needed):
         return max(2, item.first.n, item.second.n)
@@ -224,38 +233,38 @@ def _goal(item: PairVerdict, step: int) -> float:
     return item.seeds_needed if item.seeds_needed > smaller else smaller + step
 
 
-def _untested(groups: Sequence[Group]) -> list[Goal]:
+def _make_untested_goals(groups: Sequence[ScoreGroup]) -> list[SeedGoal]:
     """Frameworks without any usable run, beside each one that has some."""
     return [
-        Goal((group, other), max(2, other.n))
-        for members in by_cell(groups).values()
+        SeedGoal((group, other), max(2, other.n))
+        for members in group_by_cell(groups).values()
         for group in members
         for other in members
         if not group.n and other.n
     ]
 
 
-def _plan(
-    goals: Sequence[Goal],
-    loaded: Loaded,
+def _make_plan(
+    goals: Sequence[SeedGoal],
+    loaded: LoadedRuns,
     most: int,
     replace_failed: bool,
-    uncounted: Sequence[Goal] = (),
-) -> Plan:
-    wanted: dict[Key, Goal] = {}
+    uncounted: Sequence[SeedGoal] = (),
+) -> SeedPlan:
+    wanted: dict[GroupKey, SeedGoal] = {}
     counts = collections.Counter[str]()
     for i, goal in enumerate([*goals, *uncounted]):
-        kind = _kind(goal.pair, goal.size, most)
+        kind = _classify_goal(goal.pair, goal.size, most)
         counts[kind] += i < len(goals)
         for group in goal.pair if kind == "planned" else ():
             key = group.cell, group.framework
             if key not in wanted or goal.size > wanted[key].size:
                 wanted[key] = goal
-    stock = Stock(loaded, replace_failed)
-    groups = {(group.cell, group.framework): group for group in groups_of_runs(loaded)}
+    stock = RunInventory(loaded, replace_failed)
+    groups = {(group.cell, group.framework): group for group in group_runs(loaded)}
     needs = [
         dataclasses.replace(
-            stock.need(groups[key], int(goal.size)),
+            stock.compute_need(groups[key], int(goal.size)),
             size=int(goal.size),
             low=goal.ends[0],
             high=goal.ends[1],
@@ -263,45 +272,45 @@ def _plan(
         for key, goal in sorted(wanted.items(), key=lambda item: item[0])
     ]
     kinds = (counts[name] for name in ("planned", "beyond", "decided", "not ours"))
-    return Plan(tuple(need for need in needs if need.seeds), *kinds)
+    return SeedPlan(tuple(need for need in needs if need.seeds), *kinds)
 
 
-def _kind(pair: Pair, size: float, most: int) -> str:
+def _classify_goal(pair: GroupPair, size: float, most: int) -> str:
     if not size:
         return "decided"
     if not any(group.runs for group in pair):
         return "empty"  # no run tells how to make another; each is listed as not used
-    if not all(_ours(run) for group in pair for run in group.runs):
+    if not all(_is_repeatable(run) for group in pair for run in group.runs):
         return "not ours"
     return "planned" if size <= most else "beyond"
 
 
-def _ours(run: Run) -> bool:
+def _is_repeatable(run: CompletedRun) -> bool:
     return "steps" in run.spec and "overridden" in run.spec and not run.parted
 
 
-def pairs_in_words(plan: Plan, most: int, sequential: bool) -> list[str]:
+def format_pair_counts(plan: SeedPlan, most: int, sequential: bool) -> list[str]:
     """How many pairs are decided, planned for and left."""
     beyond = (
-        f"{plan.beyond} stay undecided at {most} seeds"
+        f"{plan.over_limit} stay undecided at {most} seeds"
         if sequential
-        else f"{plan.beyond} would need more than {most} seeds and are left"
+        else f"{plan.over_limit} would need more than {most} seeds and are left"
     )
     lines = [f"Pairs of frameworks: {plan.decided} decided, {plan.planned} to go on with, {beyond}"]
-    if plan.rankings or plan.rankings_beyond:
+    if plan.rankings or plan.rankings_over_limit:
         lines.append(
-            f"Pairs of rankings: {plan.rankings} to go on with, {plan.rankings_beyond} would need "
+            f"Pairs of rankings: {plan.rankings} to go on with, {plan.rankings_over_limit} would need "
             f"more than {most} seeds and are left"
         )
-    if plan.not_ours:
+    if plan.not_repeatable:
         lines.append(
-            f"{plan.not_ours} undecided pairs hold runs that were not made here, or lie where runs "
+            f"{plan.not_repeatable} undecided pairs hold runs that were not made here, or lie where runs "
             "were asked for other settings"
         )
     return lines
 
 
-def costs(plan: Plan) -> list[str]:
+def format_costs(plan: SeedPlan) -> list[str]:
     """What there is to run, in which settings, and what it costs."""
     if not plan.needs:
         return ["Nothing to run."]
@@ -316,32 +325,32 @@ def costs(plan: Plan) -> list[str]:
         )
     if plan.known:
         hours = math.fsum(need.core_hours for need in plan.known)
-        lines.append(f"Cost: {_hours(hours)}, by the runs' own timings")
+        lines.append(f"Cost: {_format_core_hours(hours)}, by the runs' own timings")
     unknown = plan.runs - sum(len(need.seeds) for need in plan.known)
     if unknown:
         lines.append(f"Cost of {unknown} runs unknown: no complete run tells a time")
-    return lines + [_need_line(need) for need in plan.needs]
+    return lines + [_format_need(need) for need in plan.needs]
 
 
-def _need_line(need: Need) -> str:
+def _format_need(need: SeedNeed) -> str:
     cell = need.cell
-    cost = "" if math.isnan(need.core_hours) else f" ({_hours(need.core_hours)})"
+    cost = "" if math.isnan(need.core_hours) else f" ({_format_core_hours(need.core_hours)})"
     setting = (cell.env, cell.algorithm, cell.hps, cell.variant, need.framework)
     return (
         f"  {', '.join(part for part in setting if part)}: "
-        f"{'seeds' if len(need.seeds) > 1 else 'seed'} {_ranges(need.seeds)}{cost}{_sure(need)}"
+        f"{'seeds' if len(need.seeds) > 1 else 'seed'} {_format_seed_ranges(need.seeds)}{cost}{_format_estimate_range(need)}"
     )
 
 
-def _sure(need: Need) -> str:
+def _format_estimate_range(need: SeedNeed) -> str:
     """What an estimate from few runs is worth."""
     if math.isnan(need.low):
         return ""
-    ends = f"{seeds_words(need.low)} to {seeds_words(need.high)}"
+    ends = f"{format_seeds_needed(need.low)} to {format_seeds_needed(need.high)}"
     return f"; {need.size} in all, which may as well be {ends}"
 
 
-def _ranges(seeds: Sequence[int]) -> str:
+def _format_seed_ranges(seeds: Sequence[int]) -> str:
     """Seeds in few words: 5 to 9, 12."""
     parts: list[list[int]] = []
     for seed in seeds:
@@ -354,5 +363,5 @@ def _ranges(seeds: Sequence[int]) -> str:
     )
 
 
-def _hours(value: float) -> str:
-    return f"{f'{value:,.0f}' if value >= 1000 else number(value)} core-hours"
+def _format_core_hours(value: float) -> str:
+    return f"{f'{value:,.0f}' if value >= 1000 else format_number(value)} core-hours"

@@ -9,20 +9,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.data.runs import Loaded, Run
-from analysis.plan.planning import Need
-from harness.record.layout import Place, results_dir_of
+from parallax.analysis.data.runs import CompletedRun, LoadedRuns
+from parallax.analysis.plan.planning import SeedNeed
+from parallax.harness.record.layout import RunPath, find_results_dir
 
 # What the command names by itself; every other entry of a run's spec is passed on as it is.
-_NAMED = {"study", "env", "algorithm", "hps", "framework", "seed", "python"}
-_NAMED |= {"checkpoint_every", "diagnosis", "logger"}  # where and how, not what
-_HYPERPARAMETERS = {"hyperparameters", "overridden"}
+_EXCLUDED_FIELDS = {"study", "env", "algorithm", "hps", "framework", "seed", "python"}
+_EXCLUDED_FIELDS |= {"checkpoint_every", "diagnosis", "logger"}  # where and how, not what
+_HYPERPARAMETER_FIELDS = {"hyperparameters", "overridden"}
 
-_PLAIN = re.compile(r"[\w./-]+")
+_UNQUOTED_VALUE = re.compile(r"[\w./-]+")
 
 
 @dataclasses.dataclass(frozen=True)
-class Sweep:
+class SeedSweep:
     """Every combination of its values, one run each.
 
     Attributes:
@@ -48,13 +48,13 @@ class Sweep:
             "algorithm": self.algorithms,
             "env.name": self.envs,
             "hps": self.hps,
-            "seed": (_seeds(self.seeds),),
+            "seed": (_format_seeds(self.seeds),),
         }
         words = [f"{name}={','.join(values)}" for name, values in options.items()]
         return f"${{PYTHON:-python}} -m harness --multirun {shlex.join([*words, *self.settings])}"
 
 
-def make_sweeps(needs: Sequence[Need], loaded: Loaded) -> tuple[Sweep, ...]:
+def make_sweeps(needs: Sequence[SeedNeed], loaded: LoadedRuns) -> tuple[SeedSweep, ...]:
     """As few command lines as merging one kind of value after the other gives.
 
     Args:
@@ -62,8 +62,8 @@ def make_sweeps(needs: Sequence[Need], loaded: Loaded) -> tuple[Sweep, ...]:
         loaded: The runs whose settings the new ones repeat.
     """
     sweeps = [
-        Sweep(
-            _settings(need, loaded.runs),
+        SeedSweep(
+            _collect_settings(need, loaded.runs),
             (need.cell.algorithm,),
             (need.cell.hps,),
             (need.cell.env,),
@@ -73,11 +73,11 @@ def make_sweeps(needs: Sequence[Need], loaded: Loaded) -> tuple[Sweep, ...]:
         for need in needs
     ]
     for axis in ("frameworks", "envs", "hps", "algorithms"):
-        sweeps = _merge(sweeps, axis)
+        sweeps = _merge_axis(sweeps, axis)
     return tuple(sweeps)
 
 
-def script(sweeps: Sequence[Sweep], remark: str) -> str:
+def format_script(sweeps: Sequence[SeedSweep], remark: str) -> str:
     """A shell script with all sweeps.
 
     Args:
@@ -91,9 +91,9 @@ def script(sweeps: Sequence[Sweep], remark: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _merge(sweeps: Sequence[Sweep], axis: str) -> list[Sweep]:
+def _merge_axis(sweeps: Sequence[SeedSweep], axis: str) -> list[SeedSweep]:
     """Joins sweeps that differ in one kind of value only."""
-    found: dict[Sweep, list[str]] = collections.defaultdict(list)
+    found: dict[SeedSweep, list[str]] = collections.defaultdict(list)
     for sweep in sweeps:
         nothing: dict[str, Any] = {axis: ()}
         found[dataclasses.replace(sweep, **nothing)] += getattr(sweep, axis)
@@ -104,14 +104,16 @@ def _merge(sweeps: Sequence[Sweep], axis: str) -> list[Sweep]:
     return merged
 
 
-def _settings(need: Need, runs: Sequence[Run]) -> tuple[str, ...]:
+def _collect_settings(need: SeedNeed, runs: Sequence[CompletedRun]) -> tuple[str, ...]:
     """What a run of the setting was given, its own framework's before any other's."""
     inside = [run for run in runs if run.id.cell == need.cell]
     own = [run for run in inside if run.id.framework == need.framework]
     run = (own or inside)[0]
     spec = run.spec
     values: dict[str, Any] = {"study.name": need.cell.study}
-    values |= {name: spec[name] for name in spec if name not in _NAMED | _HYPERPARAMETERS}
+    values |= {
+        name: spec[name] for name in spec if name not in _EXCLUDED_FIELDS | _HYPERPARAMETER_FIELDS
+    }
     replay = dict(values.pop("replay", {"name": "uniform"}))
     if (way := replay.pop("name")) != "uniform":
         values |= {"replay": way} | {f"replay.{name}": replay[name] for name in replay}
@@ -120,14 +122,14 @@ def _settings(need: Need, runs: Sequence[Run]) -> tuple[str, ...]:
     }
     if own and spec.get("python"):
         values["framework.python"] = spec["python"]
-    place = _results_dir(run.path, spec)
+    place = _find_results_dir(run.path, spec)
     values |= {"results_dir": str(place)} if place else {}
-    return tuple(f"{name}={_value(value)}" for name, value in values.items())
+    return tuple(f"{name}={_format_value(value)}" for name, value in values.items())
 
 
-def _results_dir(folder: Path, spec: Mapping[str, Any]) -> Path | None:
+def _find_results_dir(folder: Path, spec: Mapping[str, Any]) -> Path | None:
     """The folder above the study, if the run lies where the harness puts it."""
-    said = Place(
+    said = RunPath(
         spec["study"],
         spec["env"],
         spec["algorithm"],
@@ -136,24 +138,24 @@ def _results_dir(folder: Path, spec: Mapping[str, Any]) -> Path | None:
         folder.parent.name,
         spec["seed"],
     )
-    return results_dir_of(folder, said)
+    return find_results_dir(folder, said)
 
 
-def _seeds(seeds: Sequence[int]) -> str:
+def _format_seeds(seeds: Sequence[int]) -> str:
     """Seeds as Hydra sweeps them; a row of them as its range, whose end is not part of it."""
     if len(seeds) > 3 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
         return f"range({seeds[0]},{seeds[-1] + 1})"
     return ",".join(map(str, seeds))
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A value in Hydra's grammar."""
     if value is None or isinstance(value, bool | int | float):
         return json.dumps(value)
     if isinstance(value, list | tuple):
-        return f"[{','.join(map(_value, value))}]"
+        return f"[{','.join(map(_format_value, value))}]"
     text = str(value)
-    if _PLAIN.fullmatch(text):
+    if _UNQUOTED_VALUE.fullmatch(text):
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -6,36 +6,50 @@ versions nor dates of what made it stand in it, and tables have ten significant 
 
 import dataclasses
 import re
+import shlex
 from collections.abc import Sequence
 
-from analysis.data.grid import Asked, Grid, asked_of
-from analysis.figures.overview import AS_THEY_COME, NAME
-from analysis.figures.sheet import Sheet
-from analysis.report import causes, counted, decided, held, picked
-from analysis.report.causes import Causes
-from analysis.report.decided import Section
-from analysis.report.statements import plural
-from analysis.tables.ablation import rows
-from analysis.tables.scores import score_tables, to_csv, to_markdown
-from analysis.tables.verdicts import to_csv as rows_to_csv
-from analysis.tables.verdicts import verdict_tables
-from analysis.verdicts.consistency import PairVerdict
-from analysis.verdicts.study import Material
-from analysis.words import FORMULAS, plain
+from parallax.analysis.data.study_grid import RequestedRun, StudyGrid, requested_run_from_folder
+from parallax.analysis.escaping import finish_markdown
+from parallax.analysis.figures.figure_spec import FigureSpec
+from parallax.analysis.figures.final_scores import DEFAULTS_NAME, OVERVIEW_NAME
+from parallax.analysis.labels import INTERVAL_FORMULAS, escape_markdown
+from parallax.analysis.report.document import ReportSection
+from parallax.analysis.report.phrases import format_count
+from parallax.analysis.report.render_csv import rows_to_csv as rows_to_csv
+from parallax.analysis.report.sections import (
+    ablation,
+    consistency,
+    headline,
+    hyperparameters,
+    overall,
+    ranking,
+    reproduction,
+    runs,
+)
+from parallax.analysis.report.sections.ablation import AblationReport, make_ablation_rows
+from parallax.analysis.report.sections.scores import (
+    make_score_tables,
+    score_table_to_csv,
+    score_table_to_markdown,
+)
+from parallax.analysis.report.study_report import make_verdict_tables
+from parallax.analysis.verdicts.consistency import PairVerdict
+from parallax.analysis.verdicts.study import StudyResults
 
-PAGE, FIGURES, TABLES = "README.md", "figures", "tables"
-BEGIN = "<!-- parallax publish writes from here: changes by hand are lost -->"
-END = "<!-- parallax publish writes to here -->"
-_FAMILIES = {
+PUBLICATION_PAGE_NAME, FIGURES, TABLES = "README.md", "figures", "tables"
+SECTION_BEGIN = "<!-- parallax publish writes from here: changes by hand are lost -->"
+SECTION_END = "<!-- parallax publish writes to here -->"
+_FAMILY_PHRASES = {
     "algorithm": "all pairs of an algorithm",
     "setting": "all pairs of a setting",
     "all": "all pairs",
 }
-_LONG = re.compile(r"(?<![\w.])-?\d+\.\d{6,}(e[+-]?\d+)?(?![\w.])")
+_LONG_NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d{6,}(e[+-]?\d+)?(?![\w.])")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Publication:
+class StudyPublication:
     """What is published.
 
     Attributes:
@@ -54,10 +68,10 @@ class Publication:
     file: str
     folder: str
     command: str
-    material: Material
-    sheets: tuple[Sheet, ...]
-    grid: Grid | None
-    causes: tuple[Causes, ...] = ()
+    material: StudyResults
+    sheets: tuple[FigureSpec, ...]
+    grid: StudyGrid | None
+    causes: tuple[AblationReport, ...] = ()
     whole: str = ""
 
     @property
@@ -66,123 +80,133 @@ class Publication:
         return f"{self.folder}/{self.file}"
 
     @property
-    def all_sheets(self) -> tuple[Sheet, ...]:
+    def all_figure_specs(self) -> tuple[FigureSpec, ...]:
         """Every figure that is drawn."""
-        return (*self.sheets, *(one.sheet for one in self.causes))
+        return (*self.sheets, *(one.figure_spec for one in self.causes))
 
-    def named(self, name: str) -> tuple[Sheet, ...]:
+    def find_figure_specs(self, name: str) -> tuple[FigureSpec, ...]:
         """The figure of this name, if there is one."""
         return tuple(sheet for sheet in self.sheets if sheet.name == name)
 
 
-def texts(study: Publication) -> dict[str, str]:
+def make_publication_texts(study: StudyPublication) -> dict[str, str]:
     """The page and the tables by their names in the folder."""
     verdicts, loaded = study.material.verdicts, study.material.loaded
-    scores = score_tables(verdicts, study.material.method)
-    tables = {f"{table.name}.csv": to_csv(table) for table in scores}
-    tables |= {name: rows_to_csv(rows) for name, rows in verdict_tables(verdicts).items()}
-    tables["causes.csv"] = rows_to_csv([row for one in study.causes for row in rows(one.item)])
-    tables["runs.csv"] = rows_to_csv(counted.counts(loaded, study.grid))
-    found = {f"{TABLES}/{name}": ten_digits(text) for name, text in tables.items() if text}
-    return found | {PAGE: page(study)}
+    scores = make_score_tables(verdicts, study.material.method)
+    tables = {f"{table.name}.csv": score_table_to_csv(table) for table in scores}
+    tables |= {name: rows_to_csv(rows) for name, rows in make_verdict_tables(verdicts).items()}
+    tables["causes.csv"] = rows_to_csv(
+        [row for one in study.causes for row in make_ablation_rows(one.item)]
+    )
+    tables["runs.csv"] = rows_to_csv(runs.count_runs_by_setting(loaded, study.grid))
+    found = {f"{TABLES}/{name}": round_to_ten_digits(text) for name, text in tables.items() if text}
+    return found | {PUBLICATION_PAGE_NAME: make_publication_page(study)}
 
 
-def ten_digits(text: str) -> str:
+def round_to_ten_digits(text: str) -> str:
     """Numbers cut to ten significant digits: the last ones may be others on another machine."""
-    return _LONG.sub(lambda match: f"{float(match[0]):.10g}", text)
+    return _LONG_NUMBER.sub(lambda match: f"{float(match[0]):.10g}", text)
 
 
-def page(study: Publication) -> str:
+def make_publication_page(study: StudyPublication) -> str:
     """The page."""
     verdicts, loaded = study.material.verdicts, study.material.loaded
-    findings = picked.findings(verdicts)
-    same, own = decided.main_pairs(verdicts), decided.default_pairs(verdicts)
+    findings = headline.select_headline_findings(verdicts)
+    same, own = consistency.select_main_pairs(verdicts), consistency.select_default_pairs(verdicts)
     blocks = [
         f"# {study.title}",
-        counted.counts_in_words(loaded, study.grid),
+        runs.describe_counts(loaded, study.grid),
         "Compared are final scores: the mean return over the episodes of the last evaluation. "
-        + held.what_differs(loaded.runs, causes.explained(study.causes) != ""),
-        *_numbered(findings),
-        picked.RULE if findings else "",
-        causes.explained(study.causes),
-        *_pictures(study.named(NAME)),
-        _whole(study),
-        "## What is decided, setting by setting",
-        _terms(study),
-        decided.summary(verdicts, same),
-        decided.existence(verdicts),
-        *_sections(
-            decided.settings(verdicts, same), "No two frameworks have a run in one setting."
+        + hyperparameters.describe_differences(
+            loaded.runs, ablation.render_explanations(study.causes) != ""
         ),
-        *_as_they_come(study, own),
-        *_causes(study),
+        *_number_findings(findings),
+        headline.SELECTION_RULE if findings else "",
+        ablation.render_explanations(study.causes),
+        *_render_figures(study.find_figure_specs(OVERVIEW_NAME)),
+        _render_html_link(study),
+        "## What is decided, setting by setting",
+        _describe_terms(study),
+        consistency.make_setting_summary(verdicts, same),
+        overall.describe_omnibus(verdicts),
+        *_render_sections(
+            consistency.make_setting_sections(verdicts, same),
+            "No two frameworks have a run in one setting.",
+        ),
+        *_render_defaults(study, own),
+        *_render_ablations(study),
         "## Does the ranking of algorithms hold?",
-        *_sections(decided.ranking(verdicts), "No ranking can be compared."),
-        decided.unranked(verdicts),
+        *_render_sections(ranking.make_ranking_sections(verdicts), "No ranking can be compared."),
+        ranking.describe_unranked(verdicts),
         "## What was published",
-        *map(plain, decided.published(verdicts)),
+        *map(escape_markdown, reproduction.describe_published(verdicts)),
         "## What was asked for, and what was run",
-        counted.counts_table(loaded, study.grid),
-        *counted.apart_in_words(loaded, study.grid),
-        *counted.made_with(loaded),
-        f"## {held.WHERE}",
-        *held.held_alike(loaded.runs),
+        runs.make_counts_table(loaded, study.grid),
+        *runs.describe_unused_runs(loaded, study.grid),
+        *runs.render_provenance(loaded),
+        f"## {hyperparameters.HYPERPARAMETERS_HEADING}",
+        *hyperparameters.render_hyperparameter_differences(loaded.runs),
         "## Final scores",
-        f"Intervals: 95%, {FORMULAS[study.material.method]}.{_without_width(study)}",
-        *_scores(study),
+        f"Intervals: 95%, {INTERVAL_FORMULAS[study.material.method]}.{_warn_of_equal_runs(study)}",
+        *_render_score_tables(study),
         "## Figures",
-        *_pictures([one for one in study.sheets if one.name not in (NAME, AS_THEY_COME)]),
-        *_again(study),
-        *_yours(study),
+        *_render_figures(
+            [one for one in study.sheets if one.name not in (OVERVIEW_NAME, DEFAULTS_NAME)]
+        ),
+        *_render_commands(study),
+        *_render_merge_commands(study),
     ]
-    return _joined(blocks) + "\n"
+    return finish_markdown(_join_blocks(blocks) + "\n")
 
 
-def section(study: Publication, up: str) -> str:
+def make_readme_section(study: StudyPublication, up: str) -> str:
     """The section of a README, without the marks around it.
 
     Args:
         study: What is published.
         up: The folder as seen from the README.
     """
-    findings = picked.findings(study.material.verdicts)
-    return _joined(
-        [
-            f"## {study.title}",
-            counted.counts_in_words(study.material.loaded, study.grid),
-            held.unlike_in_words(study.material.loaded.runs),
-            *_pictures(study.named(NAME), f"{up}/{FIGURES}"),
-            *_numbered(findings),
-            picked.RULE if findings else "",
-            causes.explained(study.causes, f"{up}/{PAGE}"),
-            f"[The page]({up}/{PAGE}) has all pairs, tables and figures, and the commands that "
-            f"make runs and page again; [{study.file}]({up}/{study.file}) has the runs.",
-        ]
-    )
+    findings = headline.select_headline_findings(study.material.verdicts)
+    blocks = [
+        f"## {study.title}",
+        runs.describe_counts(study.material.loaded, study.grid),
+        hyperparameters.describe_unequal_recipes(study.material.loaded.runs),
+        *_render_figures(study.find_figure_specs(OVERVIEW_NAME), f"{up}/{FIGURES}"),
+        *_number_findings(findings),
+        headline.SELECTION_RULE if findings else "",
+        ablation.render_explanations(study.causes, f"{up}/{PUBLICATION_PAGE_NAME}"),
+        f"[The page]({up}/{PUBLICATION_PAGE_NAME}) has all pairs, tables and figures, and the commands that "
+        f"make runs and page again; [{study.file}]({up}/{study.file}) has the runs.",
+    ]
+    return finish_markdown(_join_blocks(blocks))
 
 
-def spliced(text: str, section_text: str) -> str | None:
+def splice_readme_section(text: str, section_text: str) -> str | None:
     """A README with the section between the marks; None where it lacks them.
 
     Args:
         text: The README.
         section_text: What goes between the marks.
     """
-    before, begun, rest = text.partition(BEGIN)
-    _, ended, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{section_text}\n{END}{after}" if begun and ended else None
+    before, begun, rest = text.partition(SECTION_BEGIN)
+    _, ended, after = rest.partition(SECTION_END)
+    return (
+        f"{before}{SECTION_BEGIN}\n{section_text}\n{SECTION_END}{after}"
+        if begun and ended
+        else None
+    )
 
 
-def _joined(blocks: Sequence[str]) -> str:
+def _join_blocks(blocks: Sequence[str]) -> str:
     return "\n\n".join(block.strip("\n") for block in blocks if block)
 
 
-def _terms(study: Publication) -> str:
+def _describe_terms(study: StudyPublication) -> str:
     options = study.material.verdicts.options
     return (
         f"*Different*: at {options.alpha:.0%} by Welch's test after Holm's correction over "
-        f"{_FAMILIES[options.family]}, and by a permutation test. *Equivalent*: shown to be within "
-        f"{options.margin_words}, even if runs that were not seen fail as often as these leave "
+        f"{_FAMILY_PHRASES[options.family]}, and by a permutation test. *Equivalent*: shown to be within "
+        f"{options.margin_description}, even if runs that were not seen fail as often as these leave "
         "possible; where nothing is known of a task, of the compared means. The margin stands in "
         "the table. *Undecided* is neither; the seeds needed are those of each that would decide "
         f"either way with {options.power:.0%} power, if the measured values were the true "
@@ -194,34 +218,38 @@ def _terms(study: Publication) -> str:
     )
 
 
-def _sections(found: Sequence[Section], otherwise: str) -> list[str]:
+def _render_sections(found: Sequence[ReportSection], otherwise: str) -> list[str]:
     return [block for one in found for block in (f"### {one.heading}", *one.blocks)] or [otherwise]
 
 
-def _as_they_come(study: Publication, own: Sequence[PairVerdict]) -> list[str]:
+def _render_defaults(study: StudyPublication, own: Sequence[PairVerdict]) -> list[str]:
     if not own:
         return []
     verdicts = study.material.verdicts
     return [
         "## As each framework comes",
         "Each framework under its own defaults, so that frameworks differ in hyperparameters too "
-        f"([listed](#{held.ANCHOR})){held.set_for_all(study.material.loaded.runs)}. Tests are "
+        f"([listed](#{hyperparameters.HYPERPARAMETERS_ANCHOR})){hyperparameters.describe_common_overrides(study.material.loaded.runs)}. Tests are "
         "corrected apart from those above.",
-        counted.equal_runs(study.material.loaded),
-        *_pictures(study.named(AS_THEY_COME)),
-        decided.summary(verdicts, own),
-        *_sections(decided.settings(verdicts, own), ""),
+        runs.describe_equal_runs(study.material.loaded),
+        *_render_figures(study.find_figure_specs(DEFAULTS_NAME)),
+        consistency.make_setting_summary(verdicts, own),
+        *_render_sections(consistency.make_setting_sections(verdicts, own), ""),
     ]
 
 
-def _causes(study: Publication) -> list[str]:
+def _render_ablations(study: StudyPublication) -> list[str]:
     if not study.causes:
         return []
-    found = [block for one in study.causes for block in causes.blocks(one, _pictures([one.sheet]))]
-    return [f"## {causes.HEADING}", causes.TERMS, *found]
+    found = [
+        block
+        for one in study.causes
+        for block in ablation.render_ablation_report(one, _render_figures([one.figure_spec]))
+    ]
+    return [f"## {ablation.ABLATION_HEADING}", ablation.ABLATION_TERMS, *found]
 
 
-def _whole(study: Publication) -> str:
+def _render_html_link(study: StudyPublication) -> str:
     if not study.whole:
         return ""
     return (
@@ -230,61 +258,75 @@ def _whole(study: Publication) -> str:
     )
 
 
-def _numbered(findings: Sequence[str]) -> list[str]:
+def _number_findings(findings: Sequence[str]) -> list[str]:
     return ["\n".join(f"{i}. {text}" for i, text in enumerate(findings, 1))] if findings else []
 
 
-def _pictures(sheets: Sequence[Sheet], folder: str = FIGURES) -> list[str]:
-    return [block for sheet in sheets for block in (_image(sheet, folder), plain(sheet.caption))]
+def _render_figures(sheets: Sequence[FigureSpec], folder: str = FIGURES) -> list[str]:
+    return [
+        block
+        for sheet in sheets
+        for block in (_render_image(sheet, folder), escape_markdown(sheet.caption))
+    ]
 
 
-def _image(sheet: Sheet, folder: str) -> str:
-    return f"![{plain(sheet.title)}]({folder}/{sheet.name}.png)"
+def _render_image(sheet: FigureSpec, folder: str) -> str:
+    return f"![{escape_markdown(sheet.title)}]({folder}/{sheet.name}.png)"
 
 
-def _without_width(study: Publication) -> str:
+def _warn_of_equal_runs(study: StudyPublication) -> str:
     """A warning where all runs of a mean are equal, as at the most that a task allows."""
     groups = study.material.verdicts.groups
     count = sum(group.n > 1 and not group.moments.sd for group in groups)
     if not count:
         return ""
     return (
-        f" {plural(count, 'mean')} of equal runs, as at the most that a task allows: intervals "
+        f" {format_count(count, 'mean')} of equal runs, as at the most that a task allows: intervals "
         "without width, which say nothing of runs that were not seen."
     )
 
 
-def _scores(study: Publication) -> list[str]:
-    tables = score_tables(study.material.verdicts, study.material.method)
-    return [block for table in tables for block in (f"### {table.title}", to_markdown(table))]
-
-
-def _again(study: Publication) -> list[str]:
-    loaded, blocks = study.material.loaded, ["## Make it again"]
-    if study.grid:
-        made: list[Asked] = [asked for item in loaded.folders if (asked := asked_of(item))]
-        names = sorted({cell.study for cell in loaded.cells})
-        packing = f"parallax pack results/{names[0]} --output {study.source}"
-        blocks += ["The runs, and the file that holds them:"]
-        blocks += [_code([*study.grid.commands(made), packing])]
+def _render_score_tables(study: StudyPublication) -> list[str]:
+    tables = make_score_tables(study.material.verdicts, study.material.method)
     return [
-        *blocks,
-        "Some of the runs once more, drawn at random and compared bit for bit:",
-        _code([f"parallax rerun {study.source} --runs 5 --seed 0"]),
-        "This page, its tables and figures:",
-        _code([study.command]),
+        block
+        for table in tables
+        for block in (f"### {table.title}", score_table_to_markdown(table))
     ]
 
 
-def _yours(study: Publication) -> list[str]:
-    adding = f"parallax add {study.source} results/mine --output both.parquet"
+def _render_commands(study: StudyPublication) -> list[str]:
+    loaded, blocks = study.material.loaded, ["## Make it again"]
+    if study.grid:
+        made: list[RequestedRun] = [
+            asked for item in loaded.folders if (asked := requested_run_from_folder(item))
+        ]
+        names = sorted({cell.study for cell in loaded.cells})
+        packing = (
+            f"parallax pack results/{shlex.quote(names[0])} --output {shlex.quote(study.source)}"
+        )
+        blocks += ["The runs, and the file that holds them:"]
+        blocks += [_render_code_block([*study.grid.format_commands(made), packing])]
+    return [
+        *blocks,
+        "Some of the runs once more, drawn at random and compared bit for bit:",
+        _render_code_block([f"parallax rerun {shlex.quote(study.source)} --runs 5 --seed 0"]),
+        "This page, its tables and figures:",
+        _render_code_block([study.command]),
+    ]
+
+
+def _render_merge_commands(study: StudyPublication) -> list[str]:
+    adding = f"parallax add {shlex.quote(study.source)} results/mine --output both.parquet"
     return [
         "## Your runs beside these",
         "Runs of another framework, or of further seeds, are put beside these by",
-        _code([adding, "parallax verdicts both.parquet", "parallax report both.parquet"]),
+        _render_code_block(
+            [adding, "parallax verdicts both.parquet", "parallax report both.parquet"]
+        ),
         "They are compared with those of equal task, algorithm, recipe and settings.",
     ]
 
 
-def _code(lines: Sequence[str]) -> str:
+def _render_code_block(lines: Sequence[str]) -> str:
     return "\n".join(["```sh", *lines, "```"])

@@ -13,17 +13,17 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.stats.moments import Floats
+from parallax.analysis.stats.moments import FloatArray
 
 # Resamples drawn at a time: it bounds memory, and is part of what a seed stands for.
-CHUNK = 10_000
+CHUNK_SIZE = 10_000
 
-Counts = NDArray[np.uint8] | NDArray[np.uint16]
+ResampleCounts = NDArray[np.uint8] | NDArray[np.uint16]
 
 
-def resample_counts(
+def draw_resample_counts(
     sizes: Sequence[int], resamples: int, rng: np.random.Generator
-) -> Iterator[Counts]:
+) -> Iterator[ResampleCounts]:
     """How often each value occurs in each resample.
 
     Counts take the place of the resamples themselves: means are products with them, and
@@ -37,12 +37,12 @@ def resample_counts(
     Yields:
         int[sum(sizes), up to CHUNK]; the rows of a task add up to its size.
     """
-    for start in range(0, resamples, CHUNK):
-        columns = min(CHUNK, resamples - start)
-        yield np.concatenate([_counts(size, columns, rng) for size in sizes])
+    for start in range(0, resamples, CHUNK_SIZE):
+        columns = min(CHUNK_SIZE, resamples - start)
+        yield np.concatenate([_draw_task_counts(size, columns, rng) for size in sizes])
 
 
-def _counts(size: int, columns: int, rng: np.random.Generator) -> Counts:
+def _draw_task_counts(size: int, columns: int, rng: np.random.Generator) -> ResampleCounts:
     kind = np.uint8 if size < 256 else np.uint16
     counts = np.zeros((size, columns), dtype=kind)
     if size > 16:  # comparing every draw with every value would cost more than sorting out
@@ -55,15 +55,15 @@ def _counts(size: int, columns: int, rng: np.random.Generator) -> Counts:
     return counts
 
 
-NAMES = ("median", "iqm", "mean", "optimality_gap")
+AGGREGATE_NAMES = ("median", "iqm", "mean", "optimality_gap")
 RESAMPLES = 50_000
 
 # One entry per task: float[n] normalised scores; n may differ between tasks.
-Tasks = Sequence[Floats]
+TaskScores = Sequence[FloatArray]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Aggregates:
+class AggregateScores:
     """Aggregates of several implementations.
 
     Attributes:
@@ -77,21 +77,21 @@ class Aggregates:
     """
 
     names: tuple[str, ...]
-    point: Floats
-    low: Floats
-    high: Floats
+    point: FloatArray
+    low: FloatArray
+    high: FloatArray
     seeds: tuple[tuple[int, ...], ...]
     level: float
     resamples: int
 
 
-def aggregate(
-    scores: Mapping[str, Tasks],
+def compute_aggregates(
+    scores: Mapping[str, TaskScores],
     rng: np.random.Generator,
     resamples: int = RESAMPLES,
     level: float = 0.95,
     target: float = 1.0,
-) -> Aggregates:
+) -> AggregateScores:
     """Aggregates with percentile intervals from the stratified bootstrap.
 
     Args:
@@ -104,25 +104,26 @@ def aggregate(
     points, ends = [], []
     for tasks in scores.values():
         whole = np.concatenate([np.ones((len(task), 1), dtype=np.uint8) for task in tasks])
-        points.append(_statistics(tasks, whole, target)[:, 0])
+        points.append(_compute_statistics(tasks, whole, target)[:, 0])
         sizes = [len(task) for task in tasks]
         drawn = [
-            _statistics(tasks, counts, target) for counts in resample_counts(sizes, resamples, rng)
+            _compute_statistics(tasks, counts, target)
+            for counts in draw_resample_counts(sizes, resamples, rng)
         ]
-        ends.append(percentile_ends(np.concatenate(drawn, axis=1), level))
+        ends.append(compute_percentile_interval(np.concatenate(drawn, axis=1), level))
     low, high = (np.array([end[side] for end in ends]) for side in (0, 1))
     seeds = tuple(tuple(len(task) for task in tasks) for tasks in scores.values())
-    return Aggregates(tuple(scores), np.array(points), low, high, seeds, level, resamples)
+    return AggregateScores(tuple(scores), np.array(points), low, high, seeds, level, resamples)
 
 
-def percentile_ends(values: Floats, level: float) -> tuple[Floats, Floats]:
+def compute_percentile_interval(values: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
     """Ends of the percentile interval over the last axis."""
     tail = (1 - level) / 2
     low, high = np.quantile(values, [tail, 1 - tail], axis=-1)
     return low, high
 
 
-def _statistics(tasks: Tasks, counts: Counts, target: float) -> Floats:
+def _compute_statistics(tasks: TaskScores, counts: ResampleCounts, target: float) -> FloatArray:
     """float[4, resamples], in the order of `NAMES`."""
     starts = np.cumsum([0, *(len(task) for task in tasks)])
     means = np.stack(
@@ -136,13 +137,15 @@ def _statistics(tasks: Tasks, counts: Counts, target: float) -> Floats:
     share = np.concatenate([np.full(len(task), 1 / len(task)) for task in tasks]) / len(tasks)
     gap = target - (np.minimum(values, target) * share) @ counts
     mean = (values * share) @ counts
-    return np.stack([np.median(means, axis=0), interquartile_mean(tasks, counts), mean, gap])
+    return np.stack(
+        [np.median(means, axis=0), compute_interquartile_mean(tasks, counts), mean, gap]
+    )
 
 
-_MOST_REPEATED = 2**40  # beyond that, tasks count alike but for rounding
+_MAX_REPEATS = 2**40  # beyond that, tasks count alike but for rounding
 
 
-def interquartile_mean(tasks: Tasks, counts: Counts) -> Floats:
+def compute_interquartile_mean(tasks: TaskScores, counts: ResampleCounts) -> FloatArray:
     """Mean of the middle half of all values, after cutting whole values as scipy does.
 
     Where tasks have unequal numbers of values, each value is taken as often as makes the tasks
@@ -150,12 +153,12 @@ def interquartile_mean(tasks: Tasks, counts: Counts) -> Floats:
 
     Args:
         tasks: One float[n] of values per task.
-        counts: int[all values, resamples], how often each occurs, as of `resample_counts`.
+        counts: int[all values, resamples], how often each occurs, as of `draw_resample_counts`.
 
     Returns:
         float[resamples].
     """
-    common = min(math.lcm(*map(len, tasks)), _MOST_REPEATED)
+    common = min(math.lcm(*map(len, tasks)), _MAX_REPEATS)
     often = np.concatenate([np.full(len(task), round(common / len(task))) for task in tasks])
     values = np.concatenate(list(tasks))
     order = np.argsort(values, kind="stable")
@@ -173,7 +176,7 @@ def interquartile_mean(tasks: Tasks, counts: Counts) -> Floats:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Profiles:
+class PerformanceProfiles:
     """Share of runs above each threshold, tasks weighted equally.
 
     Attributes:
@@ -187,16 +190,16 @@ class Profiles:
     """
 
     names: tuple[str, ...]
-    thresholds: Floats
-    share: Floats
-    low: Floats
-    high: Floats
+    thresholds: FloatArray
+    share: FloatArray
+    low: FloatArray
+    high: FloatArray
     level: float
     resamples: int
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Improvement:
+class ImprovementProbability:
     """Chance that a run of one implementation beats a run of another, averaged over tasks.
 
     Attributes:
@@ -208,19 +211,19 @@ class Improvement:
     """
 
     pairs: tuple[tuple[str, str], ...]
-    point: Floats
-    low: Floats
-    high: Floats
+    point: FloatArray
+    low: FloatArray
+    high: FloatArray
     resamples: int
 
 
-def profile(
-    scores: Mapping[str, Tasks],
-    thresholds: Floats,
+def compute_profiles(
+    scores: Mapping[str, TaskScores],
+    thresholds: FloatArray,
     rng: np.random.Generator,
     resamples: int = RESAMPLES,
     level: float = 0.95,
-) -> Profiles:
+) -> PerformanceProfiles:
     """Performance profiles with pointwise percentile intervals from the stratified bootstrap.
 
     Args:
@@ -240,22 +243,24 @@ def profile(
         share = np.concatenate(
             [
                 weighted @ counts.astype(np.float32)
-                for counts in resample_counts(sizes, resamples, rng)
+                for counts in draw_resample_counts(sizes, resamples, rng)
             ],
             axis=1,
         )
         exact = (above * weights).sum(axis=1) / len(tasks)
-        rows.append((exact, *percentile_ends(share, level)))
+        rows.append((exact, *compute_percentile_interval(share, level)))
     share, low, high = (np.array([row[i] for row in rows], dtype=np.float64) for i in range(3))
-    return Profiles(tuple(scores), np.asarray(thresholds), share, low, high, level, resamples)
+    return PerformanceProfiles(
+        tuple(scores), np.asarray(thresholds), share, low, high, level, resamples
+    )
 
 
-def improvement(
-    scores: Mapping[str, Tasks],
+def compute_improvement(
+    scores: Mapping[str, TaskScores],
     rng: np.random.Generator,
     resamples: int = 2_000,
     level: float = 0.95,
-) -> Improvement:
+) -> ImprovementProbability:
     """Probability of improvement of every pair, with intervals from the stratified bootstrap.
 
     Args:
@@ -266,7 +271,7 @@ def improvement(
     """
     drawn = {
         name: np.concatenate(
-            list(resample_counts([len(task) for task in tasks], resamples, rng)), axis=1
+            list(draw_resample_counts([len(task) for task in tasks], resamples, rng)), axis=1
         )
         for name, tasks in scores.items()
     }
@@ -275,17 +280,19 @@ def improvement(
     for first, second in pairs:
         one, two = scores[first], scores[second]
         whole = [np.ones((sum(map(len, tasks)), 1), dtype=np.uint8) for tasks in (one, two)]
-        point = _beats(one, two, whole[0], whole[1])[0]
-        values = _beats(one, two, drawn[first], drawn[second])
-        rows.append((point, *percentile_ends(values, level)))
+        point = _compute_win_rate(one, two, whole[0], whole[1])[0]
+        values = _compute_win_rate(one, two, drawn[first], drawn[second])
+        rows.append((point, *compute_percentile_interval(values, level)))
     point, low, high = (np.array([row[i] for row in rows], dtype=np.float64) for i in range(3))
-    return Improvement(pairs, point, low, high, resamples)
+    return ImprovementProbability(pairs, point, low, high, resamples)
 
 
-def _beats(first: Tasks, second: Tasks, one: Counts, two: Counts) -> Floats:
+def _compute_win_rate(
+    first: TaskScores, second: TaskScores, one: ResampleCounts, two: ResampleCounts
+) -> FloatArray:
     """float[resamples], wins and half ties over pairs of runs, averaged over tasks."""
     total = np.zeros(one.shape[1])
-    starts = _starts(first), _starts(second)
+    starts = _compute_task_offsets(first), _compute_task_offsets(second)
     for i, (a, b) in enumerate(zip(first, second, strict=True)):
         wins = (np.sign(a[:, None] - b) + 1) / 2
         rows = one[starts[0][i] : starts[0][i + 1]], two[starts[1][i] : starts[1][i + 1]]
@@ -293,5 +300,94 @@ def _beats(first: Tasks, second: Tasks, one: Counts, two: Counts) -> Floats:
     return total / len(first)
 
 
-def _starts(tasks: Sequence[Floats]) -> list[int]:
+def _compute_task_offsets(tasks: Sequence[FloatArray]) -> list[int]:
     return [0, *itertools.accumulate(len(task) for task in tasks)]
+
+
+MAX_CURVE_STEPS = 30  # steps at which a curve is told
+EFFICIENCY_RESAMPLES = 2_000
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class EfficiencyCurve:
+    """One implementation's curve.
+
+    Attributes:
+        steps: float[k], environment steps.
+        point: float[k], interquartile mean of normalised scores.
+        low: float[k], lower ends of pointwise intervals.
+        high: float[k], upper ends.
+    """
+
+    steps: FloatArray
+    point: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SampleEfficiency:
+    """Curves of several implementations.
+
+    Attributes:
+        curves: By name; each has steps of its own.
+        level: Level of the intervals.
+        resamples: Bootstrap resamples behind them.
+    """
+
+    curves: Mapping[str, EfficiencyCurve]
+    level: float
+    resamples: int
+
+
+def compute_sample_efficiency(
+    scores: Mapping[str, tuple[FloatArray, Sequence[FloatArray]]],
+    rng: np.random.Generator,
+    resamples: int = EFFICIENCY_RESAMPLES,
+    level: float = 0.95,
+) -> SampleEfficiency:
+    """Curves with percentile intervals from the stratified bootstrap.
+
+    Args:
+        scores: Per implementation float[k] steps, and one float[n, k] of normalised scores per
+            task, n at least 1.
+        rng: Source of the resamples.
+        resamples: How many.
+        level: Level of the intervals.
+    """
+    curves = {
+        name: _compute_efficiency_curve(steps, tasks, rng, resamples, level)
+        for name, (steps, tasks) in scores.items()
+    }
+    return SampleEfficiency(curves, level, resamples)
+
+
+def _compute_efficiency_curve(
+    steps: FloatArray,
+    tasks: Sequence[FloatArray],
+    rng: np.random.Generator,
+    resamples: int,
+    level: float,
+) -> EfficiencyCurve:
+    sizes = [len(task) for task in tasks]
+    whole = np.ones((sum(sizes), 1), dtype=np.uint8)
+    drawn = np.concatenate(list(draw_resample_counts(sizes, resamples, rng)), axis=1)
+    rows = []
+    for k in range(len(steps)):
+        now = [task[:, k] for task in tasks]
+        ends = compute_percentile_interval(compute_interquartile_mean(now, drawn), level)
+        rows.append((float(compute_interquartile_mean(now, whole)[0]), *map(float, ends)))
+    point, low, high = np.array(rows, dtype=np.float64).reshape(-1, 3).T
+    return EfficiencyCurve(steps, point, low, high)
+
+
+def thin_evaluations(count: int, most: int = MAX_CURVE_STEPS) -> list[int]:
+    """Places of at most so many of `count` evaluations, evenly apart, the last among them.
+
+    Args:
+        count: Evaluations.
+        most: How many to take.
+    """
+    if count <= most:
+        return list(range(count))
+    return [round((i + 1) * count / most) - 1 for i in range(most)]

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from analysis.stats.moments import Floats
+from parallax.analysis.stats.moments import FloatArray
 
 RESAMPLES = 10_000
 
 
-def resampled_means(samples: Floats, rng: np.random.Generator) -> Floats:
-    """Means of `RESAMPLES` resamples; the columns share their draws.
+def resample_means(samples: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Means of `EFFICIENCY_RESAMPLES` resamples; the columns share their draws.
 
     Args:
         samples: float[n, ...], finite.
@@ -33,7 +33,7 @@ def resampled_means(samples: Floats, rng: np.random.Generator) -> Floats:
     return np.asarray(np.tensordot(shares, samples, axes=1))
 
 
-def percentile_bounds(means: Floats, level: float) -> tuple[Any, Any]:
+def compute_percentile_bounds(means: FloatArray, level: float) -> tuple[Any, Any]:
     """Ends of the percentile interval (Efron and Tibshirani 1993, chapter 13).
 
     Args:
@@ -45,7 +45,7 @@ def percentile_bounds(means: Floats, level: float) -> tuple[Any, Any]:
     return low, high
 
 
-def bca_bounds(samples: Floats, means: Floats, level: float) -> tuple[Any, Any]:
+def compute_bca_bounds(samples: FloatArray, means: FloatArray, level: float) -> tuple[Any, Any]:
     """Ends of the BCa interval (Efron 1987), each column on its own.
 
     Args:
@@ -67,12 +67,12 @@ def bca_bounds(samples: Floats, means: Floats, level: float) -> tuple[Any, Any]:
         for quantile in stats.norm.ppf([tail, 1 - tail]):
             shift = bias + quantile
             share = stats.norm.cdf(bias + shift / (1 - acceleration * shift))
-            ends.append(_quantile(ordered, share))
+            ends.append(_compute_column_quantiles(ordered, share))
     constant = np.ptp(samples, axis=0) == 0
     return np.where(constant, centre, ends[0]), np.where(constant, centre, ends[1])
 
 
-def _quantile(ordered: Floats, share: Floats) -> Floats:
+def _compute_column_quantiles(ordered: FloatArray, share: FloatArray) -> FloatArray:
     """Linear quantile of each column at a share of its own."""
     place = np.nan_to_num(np.asarray(share)) * (len(ordered) - 1)
     lower = np.floor(place).astype(np.intp)
@@ -83,12 +83,12 @@ def _quantile(ordered: Floats, share: Floats) -> Floats:
     return np.asarray(first + (second - first) * (place - lower))
 
 
-METHODS = ("t", "thesis", "bootstrap", "bca")
+INTERVAL_METHODS = ("t", "thesis", "bootstrap", "bca")
 LEVEL = 0.95
 
 
 @dataclasses.dataclass(frozen=True)
-class Interval:
+class ConfidenceInterval:
     """A centre with an interval around it.
 
     Attributes:
@@ -106,11 +106,11 @@ class Interval:
     method: str
 
 
-def interval(
+def compute_interval(
     values: ArrayLike | Sequence[float],
     method: str = "t",
     rng: np.random.Generator | None = None,
-) -> Interval:
+) -> ConfidenceInterval:
     """The 95% interval for the mean of independent values.
 
     Args:
@@ -119,18 +119,18 @@ def interval(
         rng: Source of the resamples; needed for `bootstrap` and `bca` only.
     """
     samples = np.asarray(values, dtype=np.float64)
-    mean, low, high = bounds(samples, method, rng)
-    return Interval(float(mean), float(low), float(high), len(samples), method)
+    mean, low, high = compute_interval_bounds(samples, method, rng)
+    return ConfidenceInterval(float(mean), float(low), float(high), len(samples), method)
 
 
-def bounds(
-    samples: Floats, method: str = "t", rng: np.random.Generator | None = None
-) -> tuple[Floats, Floats, Floats]:
+def compute_interval_bounds(
+    samples: FloatArray, method: str = "t", rng: np.random.Generator | None = None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Means and the ends of their 95% intervals, each column on its own.
 
     `t` is mean +- t(0.975, n - 1) s / sqrt(n) with the sample deviation s (Student 1908);
     `thesis` is mean +- 1.96 d / sqrt(n) with the population deviation d, which covers less
-    than 95% (see `thesis_coverage`); `bootstrap` takes the 2.5% and 97.5% percentiles of
+    than 95% (see `compute_thesis_coverage`); `bootstrap` takes the 2.5% and 97.5% percentiles of
     the means of 10,000 resamples (Efron and Tibshirani 1993, chapter 13); `bca` corrects these
     ends for bias and skewness (Efron 1987).
 
@@ -145,8 +145,8 @@ def bounds(
     Raises:
         ValueError: The method is unknown, or a bootstrap has no generator.
     """
-    if method not in METHODS:
-        raise ValueError(f"method={method!r} is not known. Known: {', '.join(METHODS)}.")
+    if method not in INTERVAL_METHODS:
+        raise ValueError(f"method={method!r} is not known. Known: {', '.join(INTERVAL_METHODS)}.")
     n = len(samples)
     missing = np.full(samples.shape[1:], np.nan)
     if n == 0:
@@ -155,12 +155,12 @@ def bounds(
     if n == 1:
         return mean, missing, missing
     if method in ("bootstrap", "bca"):
-        return mean, *_resampled(samples, method, rng)
-    half = _half_width(samples, method)
+        return mean, *_compute_bootstrap_bounds(samples, method, rng)
+    half = _compute_half_width(samples, method)
     return mean, mean - half, mean + half
 
 
-def welch(first: Floats, second: Floats) -> Interval:
+def compute_welch_interval(first: FloatArray, second: FloatArray) -> ConfidenceInterval:
     """The 95% interval for the difference of two means without assuming equal variances.
 
     Degrees of freedom after Welch (1947) and Satterthwaite (1946).
@@ -176,18 +176,18 @@ def welch(first: Floats, second: Floats) -> Interval:
     n, m = len(first), len(second)
     difference = float(first.mean() - second.mean()) if n and m else math.nan
     if n < 2 or m < 2:
-        return Interval(difference, math.nan, math.nan, n + m, "welch")
+        return ConfidenceInterval(difference, math.nan, math.nan, n + m, "welch")
     variances = float(first.var(ddof=1)) / n, float(second.var(ddof=1)) / m
     total = sum(variances)
     if total == 0:
-        return Interval(difference, difference, difference, n + m, "welch")
+        return ConfidenceInterval(difference, difference, difference, n + m, "welch")
     share = variances[0] / total
     freedom = 1 / (share**2 / (n - 1) + (1 - share) ** 2 / (m - 1))
-    half = _t_quantile(freedom) * math.sqrt(total)
-    return Interval(difference, difference - half, difference + half, n + m, "welch")
+    half = _compute_t_quantile(freedom) * math.sqrt(total)
+    return ConfidenceInterval(difference, difference - half, difference + half, n + m, "welch")
 
 
-def thesis_coverage(n: int) -> float:
+def compute_thesis_coverage(n: int) -> float:
     """How often the thesis' interval holds the true mean of normal data.
 
     With the sample deviation s the half-width is 1.96 sqrt((n - 1) / n) s / sqrt(n), and
@@ -199,21 +199,23 @@ def thesis_coverage(n: int) -> float:
     return float(1 - 2 * stats.t.sf(1.96 * math.sqrt((n - 1) / n), n - 1))
 
 
-def _t_quantile(freedom: float) -> float:
+def _compute_t_quantile(freedom: float) -> float:
     return float(stats.t.ppf((1 + LEVEL) / 2, freedom))
 
 
-def _half_width(samples: Floats, method: str) -> Any:
+def _compute_half_width(samples: FloatArray, method: str) -> Any:
     n = len(samples)
     if method == "thesis":
         return 1.96 * samples.std(axis=0) / math.sqrt(n)
-    return _t_quantile(n - 1) * samples.std(axis=0, ddof=1) / math.sqrt(n)
+    return _compute_t_quantile(n - 1) * samples.std(axis=0, ddof=1) / math.sqrt(n)
 
 
-def _resampled(samples: Floats, method: str, rng: np.random.Generator | None) -> tuple[Any, Any]:
+def _compute_bootstrap_bounds(
+    samples: FloatArray, method: str, rng: np.random.Generator | None
+) -> tuple[Any, Any]:
     if rng is None:
         raise ValueError(f"method={method} needs rng, such as numpy.random.default_rng(0).")
-    means = resampled_means(samples, rng)
+    means = resample_means(samples, rng)
     if method == "bca":
-        return bca_bounds(samples, means, LEVEL)
-    return percentile_bounds(means, LEVEL)
+        return compute_bca_bounds(samples, means, LEVEL)
+    return compute_percentile_bounds(means, LEVEL)

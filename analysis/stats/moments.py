@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Moments:
+class SampleMoments:
     """What most tests need of samples, for one sample or for many at once.
 
     Attributes:
@@ -20,18 +20,18 @@ class Moments:
         n: float[...], numbers of values.
     """
 
-    mean: Floats
-    sd: Floats
-    n: Floats
+    mean: FloatArray
+    sd: FloatArray
+    n: FloatArray
 
     @property
-    def squared_error(self) -> Floats:
+    def squared_error(self) -> FloatArray:
         """float[...], estimated variance of the mean, NaN where n is below 2."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(self.sd**2 / self.n)
 
 
-def moments(values: Floats) -> Moments:
+def compute_moments(values: FloatArray) -> SampleMoments:
     """Moments of one sample.
 
     Args:
@@ -44,19 +44,21 @@ def moments(values: Floats) -> Moments:
     sd = 0.0 if constant else float(values.std(ddof=1)) if n > 1 else math.nan
     if constant:
         mean = float(values[0])
-    return Moments(np.float64(mean), np.float64(sd), np.float64(n))  # type: ignore[arg-type]
+    return SampleMoments(np.float64(mean), np.float64(sd), np.float64(n))  # type: ignore[arg-type]
 
 
-def stack(items: Sequence[Moments]) -> Moments:
+def stack_moments(items: Sequence[SampleMoments]) -> SampleMoments:
     """Moments of many samples as arrays of one more dimension."""
-    return Moments(
+    return SampleMoments(
         np.array([item.mean for item in items], dtype=np.float64),
         np.array([item.sd for item in items], dtype=np.float64),
         np.array([item.n for item in items], dtype=np.float64),
     )
 
 
-def from_thesis_interval(mean: Floats, half_width: Floats, n: Floats) -> Moments:
+def moments_from_thesis_interval(
+    mean: FloatArray, half_width: FloatArray, n: FloatArray
+) -> SampleMoments:
     """Moments behind mean +- 1.96 d / sqrt(n) with the population deviation d.
 
     Args:
@@ -65,10 +67,12 @@ def from_thesis_interval(mean: Floats, half_width: Floats, n: Floats) -> Moments
         n: float[...], number of values in the formula, at least 2.
     """
     mean, half_width, n = (np.asarray(item, dtype=np.float64) for item in (mean, half_width, n))
-    return from_population_sd(mean, half_width * np.sqrt(n) / 1.96, n)
+    return moments_from_population_sd(mean, half_width * np.sqrt(n) / 1.96, n)
 
 
-def from_population_sd(mean: Floats, population_sd: Floats, n: Floats) -> Moments:
+def moments_from_population_sd(
+    mean: FloatArray, population_sd: FloatArray, n: FloatArray
+) -> SampleMoments:
     """Moments with the sample deviation that belongs to a population deviation (divisor n)."""
     mean, d, n = (np.asarray(item, dtype=np.float64) for item in (mean, population_sd, n))
-    return Moments(mean, d * np.sqrt(n / (n - 1)), n)
+    return SampleMoments(mean, d * np.sqrt(n / (n - 1)), n)

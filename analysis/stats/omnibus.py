@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from analysis.stats.moments import Floats, Moments
+from parallax.analysis.stats.moments import FloatArray, SampleMoments
 
-_CHUNK = 2_000_000  # numbers held at a time
+_CHUNK_SIZE = 2_000_000  # numbers held at a time
 
-Index = NDArray[np.intp]
+IndexArray = NDArray[np.intp]
 
 
 @dataclasses.dataclass(frozen=True)
-class Count:
+class OmnibusCount:
     """How many comparisons are significant one by one, and how many are where nothing differs.
 
     Attributes:
@@ -40,7 +40,7 @@ class Count:
     resamples: int
 
 
-def count_test(observed: int, tests: int, made_up: NDArray[np.int64]) -> Count:
+def evaluate_count(observed: int, tests: int, made_up: NDArray[np.int64]) -> OmnibusCount:
     """Holds a count against those of made-up studies.
 
     Args:
@@ -50,11 +50,11 @@ def count_test(observed: int, tests: int, made_up: NDArray[np.int64]) -> Count:
     """
     resamples = len(made_up)
     p = (1 + int((made_up >= observed).sum())) / (1 + resamples)
-    return Count(observed, tests, float(made_up.mean()), int(made_up.max()), p, resamples)
+    return OmnibusCount(observed, tests, float(made_up.mean()), int(made_up.max()), p, resamples)
 
 
-def simulated_counts(
-    items: Moments,
+def simulate_counts(
+    items: SampleMoments,
     pairs: Sequence[tuple[int, int]],
     alpha: float,
     rng: np.random.Generator,
@@ -77,14 +77,14 @@ def simulated_counts(
     first, second = (np.array([pair[side] for pair in pairs]) for side in (0, 1))
     sd, n = np.nan_to_num(items.sd), np.maximum(items.n, 2)
     counts = []
-    for size in _chunks(resamples, len(sd)):
+    for size in _split_into_chunks(resamples, len(sd)):
         mean = rng.standard_normal((size, len(sd))) * sd / np.sqrt(n)
         error = sd**2 * rng.chisquare(n - 1, (size, len(sd))) / (n - 1) / n
-        counts.append(_significant(mean, error, n, first, second, alpha))
+        counts.append(_count_significant(mean, error, n, first, second, alpha))
     return np.concatenate(counts)
 
 
-def steadied(items: Moments) -> Moments:
+def shrink_deviations(items: SampleMoments) -> SampleMoments:
     """The same samples with deviations half-way, in variance, to what they have in common.
 
     Taken as they are, deviations of few values are more unequal than the true ones, and many
@@ -96,11 +96,16 @@ def steadied(items: Moments) -> Moments:
     """
     weights = np.where(np.isnan(items.sd), 0.0, np.maximum(items.n - 1, 0))
     common = float(np.nansum(weights * items.sd**2) / max(1.0, float(weights.sum())))
-    return Moments(items.mean, np.sqrt((np.nan_to_num(items.sd) ** 2 + common) / 2), items.n)
+    return SampleMoments(items.mean, np.sqrt((np.nan_to_num(items.sd) ** 2 + common) / 2), items.n)
 
 
-def _significant(
-    mean: Floats, error: Floats, n: Floats, first: Index, second: Index, alpha: float
+def _count_significant(
+    mean: FloatArray,
+    error: FloatArray,
+    n: FloatArray,
+    first: IndexArray,
+    second: IndexArray,
+    alpha: float,
 ) -> NDArray[np.int64]:
     a, b = error[:, first], error[:, second]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -111,12 +116,12 @@ def _significant(
     return np.asarray((p < alpha).sum(axis=1), dtype=np.int64)
 
 
-def _chunks(total: int, width: int) -> list[int]:
-    size = max(1, _CHUNK // max(1, width))
+def _split_into_chunks(total: int, width: int) -> list[int]:
+    size = max(1, _CHUNK_SIZE // max(1, width))
     return [min(size, total - start) for start in range(0, total, size)]
 
 
-def shared_counts(found: Sequence[Floats]) -> Floats:
+def compute_label_count_distribution(found: Sequence[FloatArray]) -> FloatArray:
     """Chances of how often one of several labels is involved, where labels mean nothing.
 
     Args:

@@ -6,11 +6,11 @@ import math
 import numpy as np
 from scipy import special, stats
 
-from analysis.stats.moments import Floats
+from parallax.analysis.stats.moments import FloatArray
 
 
 @dataclasses.dataclass(frozen=True)
-class Paired:
+class PairedDifference:
     """A difference of paired values.
 
     Attributes:
@@ -31,7 +31,9 @@ class Paired:
     correlation: float
 
 
-def paired(first: Floats, second: Floats, level: float = 0.95) -> Paired:
+def compute_paired_difference(
+    first: FloatArray, second: FloatArray, level: float = 0.95
+) -> PairedDifference:
     """Compares paired values.
 
     Args:
@@ -42,16 +44,16 @@ def paired(first: Floats, second: Floats, level: float = 0.95) -> Paired:
     away = first - second
     n, mean = len(away), float(away.mean())
     if n < 2:
-        return Paired(n, mean, *[math.nan] * 4)
+        return PairedDifference(n, mean, *[math.nan] * 4)
     error = float(away.std(ddof=1)) / math.sqrt(n)
     half = error * float(special.stdtrit(n - 1, (1 + level) / 2))
     p = float(2 * special.stdtr(n - 1, -abs(mean) / error)) if error else math.nan
     vary = n > 2 and min(float(first.std()), float(second.std())) > 0
     correlation = float(np.corrcoef(first, second)[0, 1]) if vary else math.nan
-    return Paired(n, mean, mean - half, mean + half, p, correlation)
+    return PairedDifference(n, mean, mean - half, mean + half, p, correlation)
 
 
-def sign_flips(first: Floats, second: Floats, rng: np.random.Generator) -> float:
+def compute_sign_flip_p(first: FloatArray, second: FloatArray, rng: np.random.Generator) -> float:
     """Two-sided p-value of "either of a pair might as well be the first", by flipping signs.
 
     It assumes no distribution. Exact up to 13 pairs, of 9,999 draws beyond; NaN below two pairs
@@ -69,3 +71,51 @@ def sign_flips(first: Floats, second: Floats, rng: np.random.Generator) -> float
         (away,), np.mean, permutation_type="samples", n_resamples=9999, rng=rng
     )
     return float(found.pvalue)
+
+
+@dataclasses.dataclass(frozen=True)
+class MeanRatio:
+    """A mean as a share of another one.
+
+    Attributes:
+        n: Pairs.
+        share: First mean over second.
+        low: Lower end of its interval; NaN where the interval has no ends, since the second mean
+            may as well be 0, or where there are fewer than three pairs.
+        high: Upper end.
+    """
+
+    n: int
+    share: float
+    low: float
+    high: float
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the data tell between what the share lies."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+
+def compute_ratio_of_means(first: FloatArray, second: FloatArray, level: float = 0.95) -> MeanRatio:
+    """The share with Fieller's interval, exact for pairs that are normal together.
+
+    The ends are the values r at which the mean of `first - r * second` is just not significant:
+    Fieller, E. C. (1954), Some problems in interval estimation, JRSS B 16 (2), section 3.
+
+    Args:
+        first: float[n].
+        second: float[n], in the order of the first.
+        level: Level of the interval.
+    """
+    n, above, below = len(first), float(np.mean(first)), float(np.mean(second))
+    share = above / below if below else math.nan
+    if n < 3:
+        return MeanRatio(n, share, math.nan, math.nan)
+    (v11, v12), (_, v22) = (np.cov(first, second, ddof=1) / n).tolist()
+    t2 = float(stats.t.ppf((1 + level) / 2, n - 1)) ** 2
+    # (above - r below)^2 = t^2 (v11 - 2 r v12 + r^2 v22), as a r^2 - 2 b r + c = 0.
+    a, b, c = below**2 - t2 * v22, above * below - t2 * v12, above**2 - t2 * v11
+    root = b * b - a * c
+    if a <= 0 or root < 0:
+        return MeanRatio(n, share, math.nan, math.nan)
+    return MeanRatio(n, share, (b - math.sqrt(root)) / a, (b + math.sqrt(root)) / a)

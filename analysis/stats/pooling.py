@@ -12,13 +12,13 @@ import dataclasses
 import numpy as np
 from scipy import stats
 
-from analysis.stats.moments import Floats
+from parallax.analysis.stats.moments import FloatArray
 
-LEAST = 4  # tasks; with fewer, nothing is told of how they scatter
+MIN_TASKS = 4  # tasks; with fewer, nothing is told of how they scatter
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Pooled:
+class PooledDifferences:
     """Differences of several tasks, pooled.
 
     Attributes:
@@ -37,12 +37,14 @@ class Pooled:
     high: float
     p: float
     between: float
-    estimates: Floats
-    lows: Floats
-    highs: Floats
+    estimates: FloatArray
+    lows: FloatArray
+    highs: FloatArray
 
 
-def pool(differences: Floats, variances: Floats, freedom: Floats, level: float = 0.95) -> Pooled:
+def pool_differences(
+    differences: FloatArray, variances: FloatArray, freedom: FloatArray, level: float = 0.95
+) -> PooledDifferences:
     """Pools differences partially.
 
     Args:
@@ -55,9 +57,11 @@ def pool(differences: Floats, variances: Floats, freedom: Floats, level: float =
         ValueError: There are too few tasks, or a variance is not above 0.
     """
     k = len(differences)
-    if k < LEAST or not (variances > 0).all():
-        raise ValueError(f"{k} tasks, variances {variances}: give {LEAST} or more, all above 0.")
-    between = between_variance(differences, variances)
+    if k < MIN_TASKS or not (variances > 0).all():
+        raise ValueError(
+            f"{k} tasks, variances {variances}: give {MIN_TASKS} or more, all above 0."
+        )
+    between = estimate_between_variance(differences, variances)
     weights = 1 / (variances + between)
     mean = float(weights @ differences / weights.sum())
     spread = max(1.0, float(weights @ (differences - mean) ** 2 / (k - 1)))
@@ -69,7 +73,7 @@ def pool(differences: Floats, variances: Floats, freedom: Floats, level: float =
     own = variances * (1 - (k - 1) / k * share) + unsure * (differences - mean) ** 2
     estimates = (1 - share) * differences + share * mean
     halves = np.sqrt(own) * stats.t.ppf((1 + level) / 2, freedom)
-    return Pooled(
+    return PooledDifferences(
         mean,
         mean - half,
         mean + half,
@@ -81,7 +85,7 @@ def pool(differences: Floats, variances: Floats, freedom: Floats, level: float =
     )
 
 
-def between_variance(differences: Floats, variances: Floats) -> float:
+def estimate_between_variance(differences: FloatArray, variances: FloatArray) -> float:
     """Paule and Mandel's variance between tasks: where the weighted squares are as expected.
 
     Args:

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from analysis.stats import pairwise
-from analysis.stats.moments import Floats, Moments
+from parallax.analysis.stats import two_sample
+from parallax.analysis.stats.moments import FloatArray, SampleMoments
 
 
-def separation(items: Moments, alpha: float = 0.05) -> Floats:
+def compute_separation_signs(items: SampleMoments, alpha: float = 0.05) -> FloatArray:
     """Which of several means are separated, and in which direction.
 
     Two means are separated where Welch's test is significant after Holm's correction over
@@ -28,15 +28,17 @@ def separation(items: Moments, alpha: float = 0.05) -> Floats:
     k = len(items.mean)
     signs = np.zeros((k, k))
     rows, columns = np.triu_indices(k, 1)
-    first, second = _take(items, rows), _take(items, columns)
-    p = pairwise.holm(pairwise.two_sided_p(pairwise.contrast([first], [second])))
+    first, second = _select_moments(items, rows), _select_moments(items, columns)
+    p = two_sample.adjust_holm(
+        two_sample.compute_two_sided_p(two_sample.compute_contrast([first], [second]))
+    )
     with np.errstate(invalid="ignore"):
         found = np.where(p < alpha, np.sign(first.mean - second.mean), 0.0)
     signs[rows, columns], signs[columns, rows] = found, -found
     return signs
 
 
-def mid_ranks(signs: Floats) -> Floats:
+def compute_mid_ranks(signs: FloatArray) -> FloatArray:
     """float[k], rank of each: 1 is best, and ties share the mean of their ranks.
 
     A rank is 1, plus one for each that is above, plus one half for each tie. Ties need not
@@ -51,7 +53,7 @@ def mid_ranks(signs: Floats) -> Floats:
     return np.asarray(1 + above + ties / 2, dtype=np.float64) if k else np.zeros(0)
 
 
-def tau_b(first: Floats, second: Floats) -> float:
+def compute_tau_b(first: FloatArray, second: FloatArray) -> float:
     """Kendall's (1945) tau-b of two rankings given as signs of all pairs.
 
     Args:
@@ -65,17 +67,17 @@ def tau_b(first: Floats, second: Floats) -> float:
     return float((first * second).sum() / np.sqrt(sizes)) if sizes else float("nan")
 
 
-def signs_of(values: Floats) -> Floats:
+def compute_difference_signs(values: FloatArray) -> FloatArray:
     """float[..., k, k], signs of all differences of values float[..., k]."""
     return np.asarray(np.sign(values[..., :, None] - values[..., None, :]), dtype=np.float64)
 
 
 def bootstrap_means(
-    items: Moments,
-    scores: list[Floats | None],
+    items: SampleMoments,
+    scores: list[FloatArray | None],
     resamples: int,
     rng: np.random.Generator,
-) -> Floats:
+) -> FloatArray:
     """Means of resampled seeds; without seeds, means drawn from Student's t distribution.
 
     Args:
@@ -101,7 +103,7 @@ def bootstrap_means(
 
 
 @dataclasses.dataclass(frozen=True)
-class Chance:
+class SameOrderChance:
     """What the probability of the same order is where all items tie.
 
     Attributes:
@@ -115,7 +117,7 @@ class Chance:
     high: float
 
 
-def same_order(orders: Sequence[Floats]) -> Floats:
+def compute_same_order_probability(orders: Sequence[FloatArray]) -> FloatArray:
     """Share of resamples in which no two items are in opposite orders in any two rankings.
 
     Args:
@@ -132,7 +134,9 @@ def same_order(orders: Sequence[Floats]) -> Floats:
     return np.asarray(alike.mean(axis=-1))
 
 
-def tied_orders(items: Moments, samples: int, resamples: int, rng: np.random.Generator) -> Floats:
+def simulate_tied_orders(
+    items: SampleMoments, samples: int, resamples: int, rng: np.random.Generator
+) -> FloatArray:
     """Orders of resampled means of items whose true means are all the same.
 
     Args:
@@ -147,17 +151,19 @@ def tied_orders(items: Moments, samples: int, resamples: int, rng: np.random.Gen
     error = np.nan_to_num(np.sqrt(items.squared_error))
     k = len(error)
     means = rng.standard_normal((samples, 1, k)) * error
-    return signs_of(means + rng.standard_normal((samples, resamples, k)) * error)
+    return compute_difference_signs(means + rng.standard_normal((samples, resamples, k)) * error)
 
 
-def chance_of_same_order(orders: Sequence[Floats]) -> Chance:
-    """What `same_order` gives where all items tie, for orders from `tied_orders`."""
-    found = same_order(orders)
+def compute_same_order_chance(orders: Sequence[FloatArray]) -> SameOrderChance:
+    """What `compute_same_order_probability` gives where all items tie, for orders from `simulate_tied_orders`."""
+    found = compute_same_order_probability(orders)
     low, high = np.quantile(found, [0.025, 0.975])
-    return Chance(float(found.mean()), float(low), float(high))
+    return SameOrderChance(float(found.mean()), float(low), float(high))
 
 
-def gap_p(first: Moments, second: Moments) -> dict[tuple[int, int], tuple[float, float]]:
+def compute_gap_p(
+    first: SampleMoments, second: SampleMoments
+) -> dict[tuple[int, int], tuple[float, float]]:
     """Whether gaps between items differ between two frameworks.
 
     Args:
@@ -172,18 +178,19 @@ def gap_p(first: Moments, second: Moments) -> dict[tuple[int, int], tuple[float,
     if not pairs:
         return {}
     a, b = (np.array([pair[i] for pair in pairs]) for i in (0, 1))
-    item = pairwise.contrast(
-        [_take(first, a), _take(second, b)], [_take(first, b), _take(second, a)]
+    item = two_sample.compute_contrast(
+        [_select_moments(first, a), _select_moments(second, b)],
+        [_select_moments(first, b), _select_moments(second, a)],
     )
-    p = pairwise.holm(pairwise.two_sided_p(item))
+    p = two_sample.adjust_holm(two_sample.compute_two_sided_p(item))
     return {
         pair: (float(gap), float(value))
         for pair, gap, value in zip(pairs, item.difference, p, strict=True)
     }
 
 
-def made_up_changes(
-    frameworks: Sequence[Moments], alpha: float, resamples: int, rng: np.random.Generator
+def simulate_gap_changes(
+    frameworks: Sequence[SampleMoments], alpha: float, resamples: int, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
     """Whether some gap is found to differ, in samples of items that are the same in all rankings.
 
@@ -206,23 +213,25 @@ def made_up_changes(
     i, j = np.triu_indices(sd.shape[1], 1)
     gaps, total = means[..., i] - means[..., j], errors[..., i] + errors[..., j]
     small = errors[..., i] ** 2 / (n[:, i] - 1) + errors[..., j] ** 2 / (n[:, j] - 1)
-    separated = _holm_rows(_p(gaps, total, small)) < alpha
+    separated = _adjust_holm_rows(_compute_welch_p(gaps, total, small)) < alpha
     changed = np.zeros(resamples, dtype=bool)
     for a, b in itertools.combinations(range(len(frameworks)), 2):
-        p = _p(gaps[:, a] - gaps[:, b], total[:, a] + total[:, b], small[:, a] + small[:, b])
-        found = (_holm_rows(p) < alpha) & (separated[:, a] | separated[:, b])
+        p = _compute_welch_p(
+            gaps[:, a] - gaps[:, b], total[:, a] + total[:, b], small[:, a] + small[:, b]
+        )
+        found = (_adjust_holm_rows(p) < alpha) & (separated[:, a] | separated[:, b])
         changed |= found.any(axis=-1)
     return changed
 
 
-def _p(difference: Floats, error: Floats, small: Floats) -> Floats:
+def _compute_welch_p(difference: FloatArray, error: FloatArray, small: FloatArray) -> FloatArray:
     """Welch's p-values of squared standard errors and what their freedom is made of."""
     with np.errstate(divide="ignore", invalid="ignore"):
         p = 2 * special.stdtr(error**2 / small, -np.abs(difference) / np.sqrt(error))
     return np.where(error == 0, np.where(difference == 0, 1.0, 0.0), p)
 
 
-def _holm_rows(p: Floats) -> Floats:
+def _adjust_holm_rows(p: FloatArray) -> FloatArray:
     """Holm's adjusted p-values over the last axis."""
     order = np.argsort(p, axis=-1)
     factors = np.arange(p.shape[-1], 0, -1)
@@ -232,5 +241,5 @@ def _holm_rows(p: Floats) -> Floats:
     return np.minimum(found, 1)
 
 
-def _take(items: Moments, index: np.ndarray) -> Moments:
-    return Moments(items.mean[index], items.sd[index], items.n[index])
+def _select_moments(items: SampleMoments, index: np.ndarray) -> SampleMoments:
+    return SampleMoments(items.mean[index], items.sd[index], items.n[index])

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.data.published import split_version
-from analysis.stats import ranks
-from analysis.stats.omnibus import count_test, shared_counts
-from analysis.thesis.evidence import (
+from parallax.analysis.data.published import split_version
+from parallax.analysis.labels import LIBRARY_DEFAULTS, format_order_probability
+from parallax.analysis.stats import ranks
+from parallax.analysis.stats.omnibus import compute_label_count_distribution, evaluate_count
+from parallax.analysis.thesis.evidence import (
     CONFIGURATIONS,
     FRAMEWORKS,
     NOT_CONTRADICTED,
@@ -16,31 +17,35 @@ from analysis.thesis.evidence import (
     PARTLY,
     SUPPORTED,
     UNNAMED,
-    Claim,
-    Finding,
-    Table,
-    all_pairs,
-    compare,
-    count_words,
-    counted,
-    significant,
-    significant_counts,
-    some,
-    tasks_of,
+    ClaimComparison,
+    GroupTable,
+    ThesisClaim,
+    compare_pairs,
+    count_significant,
+    describe_significant_count,
+    format_significant_counts,
+    judge_some_differ,
+    list_framework_pairs,
+    list_tasks,
+    select_significant,
 )
-from analysis.verdicts.options import Options
-from analysis.verdicts.ranking import MAGNITUDE, NOT_PRESERVED, PRESERVED, RankingVerdict
-from analysis.verdicts.study import StudyVerdicts
-from analysis.words import OWN, order_words
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.ranking import (
+    MAGNITUDE_CHANGED,
+    NOT_PRESERVED,
+    PRESERVED,
+    RankingVerdict,
+)
+from parallax.analysis.verdicts.study import StudyVerdicts
 
 
-def claims_of_ppo(table: Table, options: Options) -> tuple[Claim, ...]:
+def judge_ppo_claims(table: GroupTable, options: VerdictOptions) -> tuple[ThesisClaim, ...]:
     """The statements about PPO, tested at a level."""
-    checks = (_double_pendulum, _value_clipping, _extreme)
+    checks = (_judge_double_pendulum, _judge_value_clipping, _judge_extreme_differences)
     return tuple(check(table, options) for check in checks)
 
 
-def _double_pendulum(table: Table, options: Options) -> Claim:
+def _judge_double_pendulum(table: GroupTable, options: VerdictOptions) -> ThesisClaim:
     alpha = options.alpha
     task = "InvertedDoublePendulum"
     pairs = [
@@ -48,12 +53,14 @@ def _double_pendulum(table: Table, options: Options) -> Claim:
         for hps in CONFIGURATIONS
         for other in ("sb3", "torchrl")
     ]
-    findings = compare(table, pairs)
-    found = [item for item in significant(findings, alpha) if item.difference > 0]
+    findings = compare_pairs(table, pairs)
+    found = [item for item in select_significant(findings, alpha) if item.difference > 0]
     verdict = SUPPORTED if len(found) == len(pairs) else PARTLY if found else NOT_SUPPORTED
     below = sum(item.difference < 0 for item in findings)
-    outcome = f"{significant_counts(findings, alpha)}; CleanRL's mean is the lower one in {below}"
-    return Claim(
+    outcome = (
+        f"{format_significant_counts(findings, alpha)}; CleanRL's mean is the lower one in {below}"
+    )
+    return ThesisClaim(
         "6.2 PPO, Figure 6c",
         "PPO of CleanRL stably does better on InvertedDoublePendulum than those of "
         "Stable-Baselines3 and TorchRL.",
@@ -64,18 +71,18 @@ def _double_pendulum(table: Table, options: Options) -> Claim:
     )
 
 
-def _value_clipping(table: Table, options: Options) -> Claim:
+def _judge_value_clipping(table: GroupTable, options: VerdictOptions) -> ThesisClaim:
     alpha = options.alpha
     pairs = [
         (("ppo", task, "cleanrl", "sb3"), ("ppo", task, "cleanrl", other))
-        for task in tasks_of(table)
+        for task in list_tasks(table)
         for other in ("cleanrl", "torchrl")
     ]
-    findings = compare(table, pairs)
-    count = counted(table, findings, options)
-    found = some(findings, count, alpha)
+    findings = compare_pairs(table, pairs)
+    count = count_significant(table, findings, options)
+    found = judge_some_differ(findings, count, alpha)
     verdict = NOT_CONTRADICTED if found == NOT_SUPPORTED else NOT_SUPPORTED
-    return Claim(
+    return ThesisClaim(
         "6.2 PPO, Figures 6a and 6b",
         "CleanRL's hyperparameters, the only ones with value clipping, bring no difference of "
         "Stable-Baselines3's PPO to light.",
@@ -83,48 +90,54 @@ def _value_clipping(table: Table, options: Options) -> Claim:
         "other framework under CleanRL's hyperparameters, on all tasks. That nothing is "
         "significant does not show equality.",
         verdict,
-        f"{significant_counts(findings, alpha)}; {count_words(count)}",
+        f"{format_significant_counts(findings, alpha)}; {describe_significant_count(count)}",
         findings,
     )
 
 
-def _extreme(table: Table, options: Options) -> Claim:
+def _judge_extreme_differences(table: GroupTable, options: VerdictOptions) -> ThesisClaim:
     alpha = options.alpha
-    findings = compare(table, all_pairs(table, "ppo", lambda *_: True))
-    count = counted(table, findings, options)
-    return Claim(
+    findings = compare_pairs(table, list_framework_pairs(table, "ppo", lambda *_: True))
+    count = count_significant(table, findings, options)
+    return ThesisClaim(
         "6.2 PPO, Figures 6d to 6f",
         "Some PPO implementations differ extremely under equal hyperparameters.",
         "The cells are not named in the text: all pairs of frameworks in Table 9.",
-        some(findings, count, alpha),
-        f"{significant_counts(findings, alpha)}; {count_words(count)}",
+        judge_some_differ(findings, count, alpha),
+        f"{format_significant_counts(findings, alpha)}; {describe_significant_count(count)}",
         findings,
     )
 
 
-def claims_of_td3_and_sac(table: Table, options: Options) -> tuple[Claim, ...]:
+def judge_td3_and_sac_claims(table: GroupTable, options: VerdictOptions) -> tuple[ThesisClaim, ...]:
     """The statements about TD3 and SAC, tested at a level."""
-    checks = (_td3_sb3, _td3_torchrl, _td3_pendulums, _sac_differs, _sac_cold_start)
+    checks = (
+        _judge_td3_of_sb3,
+        _judge_td3_of_torchrl,
+        _judge_td3_on_pendulums,
+        _judge_sac_differences,
+        _judge_sac_cold_start,
+    )
     return tuple(check(table, options) for check in checks)
 
 
-def _td3_sb3(table: Table, options: Options) -> Claim:
+def _judge_td3_of_sb3(table: GroupTable, options: VerdictOptions) -> ThesisClaim:
     alpha = options.alpha
-    findings = compare(table, all_pairs(table, "td3", lambda *_: True))
+    findings = compare_pairs(table, list_framework_pairs(table, "td3", lambda *_: True))
     with_sb3 = [item for item in findings if "sb3" in (item.first[3], item.second[3])]
-    count = counted(table, findings, options)
+    count = count_significant(table, findings, options)
     bare = sum(item.p < alpha for item in with_sb3)
     others = sum(item.p < alpha for item in findings) - bare
-    chance = _chance_of_involving(findings, bare, alpha)
-    apart, settings = _farthest(findings, "sb3"), len(findings) // 3
+    chance = _compute_chance_of_involving(findings, bare, alpha)
+    apart, settings = _count_farthest(findings, "sb3"), len(findings) // 3
     outcome = (
-        f"{significant_counts(findings, alpha)}; {count_words(count)}. Of these {bare} of "
+        f"{format_significant_counts(findings, alpha)}; {describe_significant_count(count)}. Of these {bare} of "
         f"{len(with_sb3)} with Stable-Baselines3 and {others} of {len(findings) - len(with_sb3)} "
         f"without: that as many involve one framework is p = {chance:.3f} where frameworks' names "
         f"mean nothing. Its mean is the outlying one of the three in {apart} of {settings} settings"
     )
-    some_differ = some(findings, count, alpha) != NOT_SUPPORTED
-    return Claim(
+    some_differ = judge_some_differ(findings, count, alpha) != NOT_SUPPORTED
+    return ThesisClaim(
         "6.2 TD3, Figures 7a, b, e and f",
         "TD3 of Stable-Baselines3 stands out most, for better or worse.",
         "All pairs of frameworks in Table 10; then, names dealt out anew within each setting, "
@@ -136,79 +149,89 @@ def _td3_sb3(table: Table, options: Options) -> Claim:
     )
 
 
-def _chance_of_involving(findings: Sequence[Finding], involved: int, alpha: float) -> float:
+def _compute_chance_of_involving(
+    findings: Sequence[ClaimComparison], involved: int, alpha: float
+) -> float:
     """Chance that as many significant pairs involve any one framework, were names dealt anew."""
     counts: dict[tuple[str, ...], collections.Counter[str]] = {}
     for item in findings:
         own = counts.setdefault(item.first[:3], collections.Counter(dict.fromkeys(FRAMEWORKS, 0)))
         if item.p < alpha:
             own.update((item.first[3], item.second[3]))
-    chances = shared_counts([np.array(list(own.values()), dtype=float) for own in counts.values()])
+    chances = compute_label_count_distribution(
+        [np.array(list(own.values()), dtype=float) for own in counts.values()]
+    )
     return float(chances[involved:].sum())
 
 
-def _td3_torchrl(table: Table, options: Options) -> Claim:
+def _judge_td3_of_torchrl(table: GroupTable, options: VerdictOptions) -> ThesisClaim:
     alpha = options.alpha
-    pairs = all_pairs(table, "td3", lambda _t, _h, a, b: (a, b) == ("cleanrl", "torchrl"))
-    findings = compare(table, [(second, first) for first, second in pairs])
-    found = [item for item in significant(findings, alpha) if item.difference > 0]
-    return Claim(
+    pairs = list_framework_pairs(
+        table, "td3", lambda _t, _h, a, b: (a, b) == ("cleanrl", "torchrl")
+    )
+    findings = compare_pairs(table, [(second, first) for first, second in pairs])
+    found = [item for item in select_significant(findings, alpha) if item.difference > 0]
+    return ThesisClaim(
         "6.2 TD3, Figures 7d and 7e",
         "TD3 of TorchRL, with its other rhythm of updates, can do better than that of CleanRL.",
         "The cells are not named in the text: TorchRL against CleanRL in all of Table 10. That "
         "its curves swing more cannot be told from final scores.",
         SUPPORTED if found else NOT_SUPPORTED,
-        f"{significant_counts(findings, alpha)}; {count_words(counted(table, findings, options))}",
+        f"{format_significant_counts(findings, alpha)}; {describe_significant_count(count_significant(table, findings, options))}",
         findings,
     )
 
 
-def _td3_pendulums(table: Table, options: Options) -> Claim:
+def _judge_td3_on_pendulums(table: GroupTable, options: VerdictOptions) -> ThesisClaim:
     alpha = options.alpha
     tasks = ("InvertedPendulum", "InvertedDoublePendulum")
-    findings = compare(table, all_pairs(table, "td3", lambda task, *_: task in tasks))
-    count = counted(table, findings, options)
-    return Claim(
+    findings = compare_pairs(
+        table, list_framework_pairs(table, "td3", lambda task, *_: task in tasks)
+    )
+    count = count_significant(table, findings, options)
+    return ThesisClaim(
         "6.2 TD3, Figure 7c",
         "TD3 implementations differ on InvertedPendulum and InvertedDoublePendulum, probably by "
         "unlucky seeds.",
         "All pairs of frameworks on the two tasks, under all four sets of hyperparameters.",
-        some(findings, count, alpha),
-        f"{significant_counts(findings, alpha)}; {count_words(count)}",
+        judge_some_differ(findings, count, alpha),
+        f"{format_significant_counts(findings, alpha)}; {describe_significant_count(count)}",
         findings,
     )
 
 
-def _sac_differs(table: Table, options: Options) -> Claim:
+def _judge_sac_differences(table: GroupTable, options: VerdictOptions) -> ThesisClaim:
     alpha = options.alpha
-    findings = compare(table, all_pairs(table, "sac", lambda *_: True))
-    count = counted(table, findings, options)
-    return Claim(
+    findings = compare_pairs(table, list_framework_pairs(table, "sac", lambda *_: True))
+    count = count_significant(table, findings, options)
+    return ThesisClaim(
         "6.2 SAC, Figure 8",
         "SAC implementations differ in performance.",
         "All pairs of frameworks in Table 11.",
-        some(findings, count, alpha),
-        f"{significant_counts(findings, alpha)}; {count_words(count)}",
+        judge_some_differ(findings, count, alpha),
+        f"{format_significant_counts(findings, alpha)}; {describe_significant_count(count)}",
         findings,
     )
 
 
-def _sac_cold_start(table: Table, options: Options) -> Claim:
+def _judge_sac_cold_start(table: GroupTable, options: VerdictOptions) -> ThesisClaim:
     alpha = options.alpha
     pairs = [
         (("sac", task, "sb3", name), ("sac", task, "torchrl", name))
-        for task in tasks_of(table)
+        for task in list_tasks(table)
         for name in FRAMEWORKS
     ]
-    findings = compare(table, pairs)
-    between = compare(table, all_pairs(table, "sac", lambda _t, hps, *_: hps in ("sb3", "torchrl")))
-    counts = [counted(table, items, options) for items in (findings, between)]
+    findings = compare_pairs(table, pairs)
+    between = compare_pairs(
+        table, list_framework_pairs(table, "sac", lambda _t, hps, *_: hps in ("sb3", "torchrl"))
+    )
+    counts = [count_significant(table, items, options) for items in (findings, between)]
     # Two readings, so half the level for each.
     verdicts = [
-        some(items, count, alpha / 2)
+        judge_some_differ(items, count, alpha / 2)
         for items, count in zip((findings, between), counts, strict=True)
     ]
-    return Claim(
+    return ThesisClaim(
         "6.2 SAC",
         "SAC differs significantly with the hyperparameters of Stable-Baselines3 and of TorchRL, "
         "which differ in the cold start only.",
@@ -216,13 +239,13 @@ def _sac_cold_start(table: Table, options: Options) -> Claim:
         "and frameworks against each other under these two. Both, on all tasks, each at half the "
         "level.",
         min(verdicts, key=(SUPPORTED, UNNAMED, NOT_SUPPORTED).index),
-        f"{significant_counts(findings, alpha)}; {count_words(counts[0])}; "
-        f"read the other way, {significant_counts(between, alpha)}; {count_words(counts[1])}",
+        f"{format_significant_counts(findings, alpha)}; {describe_significant_count(counts[0])}; "
+        f"read the other way, {format_significant_counts(between, alpha)}; {describe_significant_count(counts[1])}",
         (*findings, *between),
     )
 
 
-def _farthest(findings: Sequence[Finding], name: str) -> int:
+def _count_farthest(findings: Sequence[ClaimComparison], name: str) -> int:
     """Settings in which the two others are closer to each other than either is to `name`."""
     gaps: dict[tuple[str, ...], dict[frozenset[str], float]] = {}
     for item in findings:
@@ -231,32 +254,34 @@ def _farthest(findings: Sequence[Finding], name: str) -> int:
     return sum(name not in min(found, key=lambda pair: found[pair]) for found in gaps.values())
 
 
-_READING = "Verdicts by the rule of docs/statistics.md, the worst of the three pairs of frameworks"
+_RANKING_READING = (
+    "Verdicts by the rule of docs/statistics.md, the worst of the three pairs of frameworks"
+)
 
 
-def claims_of_ranking(verdicts: StudyVerdicts) -> tuple[Claim, ...]:
+def judge_ranking_claims(verdicts: StudyVerdicts) -> tuple[ThesisClaim, ...]:
     """Every statement of section 6.3 that the tables can be asked about."""
     shared = [item for item in verdicts.rankings if item.hps in CONFIGURATIONS]
-    own = [item for item in verdicts.rankings if item.hps == OWN]
+    own = [item for item in verdicts.rankings if item.hps == LIBRARY_DEFAULTS]
     return (
-        _preserved(
+        _judge_preserved(
             shared,
             "The ranking of the algorithms is largely preserved across frameworks, on most tasks.",
         ),
-        _preserved(
+        _judge_preserved(
             [item for item in shared if item.hps in ("torchrl", "original")],
             "That holds in general for the hyperparameters of TorchRL and of the original papers.",
         ),
-        _magnitude(shared, verdicts.options),
-        _named_tasks(shared),
-        _broken(
+        _judge_magnitude(shared, verdicts.options),
+        _judge_named_tasks(shared),
+        _judge_broken(
             [item for item in shared if item.hps == "sb3"],
             "6.3, Figure 10",
             "Under Stable-Baselines3's hyperparameters some task's ranking is not preserved, the "
             "implementations being clearly apart.",
         ),
-        _half_of_own(own),
-        _broken(
+        _judge_half_of_defaults(own),
+        _judge_broken(
             own,
             "6.3, Figure 11",
             "Under each framework's own defaults some task's ranking is clearly not preserved.",
@@ -264,12 +289,12 @@ def claims_of_ranking(verdicts: StudyVerdicts) -> tuple[Claim, ...]:
     )
 
 
-def _counts(items: Sequence[RankingVerdict]) -> str:
+def _format_verdict_counts(items: Sequence[RankingVerdict]) -> str:
     found = collections.Counter(item.verdict for item in items)
     return ", ".join(f"{count} {word}" for word, count in sorted(found.items())) or "none"
 
 
-def _likely(items: Sequence[RankingVerdict]) -> str:
+def _describe_order_probability(items: Sequence[RankingVerdict]) -> str:
     more = sum(item.same_order > item.chance.high for item in items)
     less = sum(item.same_order < item.chance.low for item in items)
     return (
@@ -278,59 +303,59 @@ def _likely(items: Sequence[RankingVerdict]) -> str:
     )
 
 
-def _preserved(items: Sequence[RankingVerdict], claim: str) -> Claim:
+def _judge_preserved(items: Sequence[RankingVerdict], claim: str) -> ThesisClaim:
     pairs = [pair for item in items for pair in item.pairs]
     kept = sum(item.verdict == PRESERVED for item in items)
     broken = sum(item.verdict == NOT_PRESERVED for item in items)
     taus = np.array([pair.tau_b_means for pair in pairs])
     verdict = NOT_SUPPORTED if broken else NOT_CONTRADICTED
-    return Claim(
+    return ThesisClaim(
         "6.3",
         claim,
-        f"{_READING}; supported if most of {len(items)} are preserved, contradicted by one that "
+        f"{_RANKING_READING}; supported if most of {len(items)} are preserved, contradicted by one that "
         "is not.",
         SUPPORTED if 2 * kept > len(items) else verdict,
-        f"{_counts(items)}; of the {len(pairs)} single pairs of frameworks "
+        f"{_format_verdict_counts(items)}; of the {len(pairs)} single pairs of frameworks "
         f"{sum(pair.verdict == PRESERVED for pair in pairs)} preserved; mean tau-b of the bare "
-        f"means {np.nanmean(taus):.2f}; {_likely(items)}",
+        f"means {np.nanmean(taus):.2f}; {_describe_order_probability(items)}",
     )
 
 
-def _magnitude(items: Sequence[RankingVerdict], options: Options) -> Claim:
+def _judge_magnitude(items: Sequence[RankingVerdict], options: VerdictOptions) -> ThesisClaim:
     changed = [any(pair.changed_gaps for pair in item.pairs) for item in items]
     rng = np.random.default_rng(options.seed)
-    resamples = min(options.resamples, _MADE_UP)
+    resamples = min(options.resamples, _MAX_SIMULATED_STUDIES)
     made_up = np.zeros(resamples, dtype=np.int64)
     for item in items:
         moments = [ranked.moments for ranked in item.rankings]
-        made_up += ranks.made_up_changes(moments, options.alpha, resamples, rng)
-    count = count_test(sum(changed), len(items), made_up)
+        made_up += ranks.simulate_gap_changes(moments, options.alpha, resamples, rng)
+    count = evaluate_count(sum(changed), len(items), made_up)
     found = collections.Counter(
         item.hps for item, is_so in zip(items, changed, strict=True) if is_so
     )
-    more, fewer = _luck(items, changed, "cleanrl")
+    more, fewer = _compute_recipe_chances(items, changed, "cleanrl")
     there = count.p < options.alpha
     verdict = SUPPORTED if there and more < options.alpha else PARTLY if there else NOT_SUPPORTED
     where = ", ".join(f"{found[hps]} under {hps}" for hps in CONFIGURATIONS)
-    return Claim(
+    return ThesisClaim(
         "6.3, Figure 9",
         "Gaps between algorithms change in size from framework to framework, most often under "
         "CleanRL's hyperparameters.",
-        f"{_READING}. First half: whether more settings have a changed gap than made-up ones in "
+        f"{_RANKING_READING}. First half: whether more settings have a changed gap than made-up ones in "
         "which no gap changes; second half: whether more of them are CleanRL's than where names of "
         "hyperparameters are dealt out anew on each task. Partly supported if the first is shown "
         "and the second is not.",
         verdict,
-        f"{count.observed} of {len(items)} settings with a changed gap; {count_words(count)}. By "
+        f"{count.observed} of {len(items)} settings with a changed gap; {describe_significant_count(count)}. By "
         f"hyperparameters: {where}; as many or more under CleanRL's by chance p = {more:.2f}, as "
         f"many or fewer p = {fewer:.2f}",
     )
 
 
-_MADE_UP = 2_000
+_MAX_SIMULATED_STUDIES = 2_000
 
 
-def _luck(
+def _compute_recipe_chances(
     items: Sequence[RankingVerdict], changed: Sequence[bool], hps: str
 ) -> tuple[float, float]:
     """Chances that a set of hyperparameters has as many or more, and fewer, of what changed."""
@@ -339,11 +364,13 @@ def _luck(
     for item, is_so in zip(items, changed, strict=True):
         by_task[item.env].append(is_so)
         own += is_so and item.hps == hps
-    chances = shared_counts([np.array(values, dtype=float) for values in by_task.values()])
+    chances = compute_label_count_distribution(
+        [np.array(values, dtype=float) for values in by_task.values()]
+    )
     return float(chances[own:].sum()), float(chances[: own + 1].sum())
 
 
-def _named_tasks(items: Sequence[RankingVerdict]) -> Claim:
+def _judge_named_tasks(items: Sequence[RankingVerdict]) -> ThesisClaim:
     names = {split_version(item.env)[0] for item in items if item.verdict == NOT_PRESERVED}
     orders: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
     for item in items:
@@ -351,11 +378,11 @@ def _named_tasks(items: Sequence[RankingVerdict]) -> Claim:
     means = sorted((*np.mean(values, axis=0), task) for task, values in orders.items())
     named = {"Swimmer", "Walker2d"}
     verdict = SUPPORTED if named <= names else PARTLY if named & names else NOT_SUPPORTED
-    return Claim(
+    return ThesisClaim(
         "6.3",
         "Under some framework's hyperparameters the ranking is not preserved, more often on "
         "Swimmer and Walker2d.",
-        f"{_READING}; beside it the mean probability per task that the order is the same.",
+        f"{_RANKING_READING}; beside it the mean probability per task that the order is the same.",
         verdict,
         f"{len(names)} tasks with a ranking that is not preserved; probability of the same order: "
         f"{', '.join(f'{task} {value:.2f} ({tied:.2f})' for value, tied, task in means)}, in "
@@ -363,28 +390,28 @@ def _named_tasks(items: Sequence[RankingVerdict]) -> Claim:
     )
 
 
-def _half_of_own(items: Sequence[RankingVerdict]) -> Claim:
+def _judge_half_of_defaults(items: Sequence[RankingVerdict]) -> ThesisClaim:
     broken = sum(item.verdict == NOT_PRESERVED for item in items)
-    either = sum(item.verdict in (NOT_PRESERVED, MAGNITUDE) for item in items)
+    either = sum(item.verdict in (NOT_PRESERVED, MAGNITUDE_CHANGED) for item in items)
     half = len(items) / 2
-    return Claim(
+    return ThesisClaim(
         "6.3",
         "Under each framework's own defaults the ranking is arguably not preserved in half of the "
         "cases.",
-        f"{_READING}; partly supported if half are not preserved or changed in magnitude.",
+        f"{_RANKING_READING}; partly supported if half are not preserved or changed in magnitude.",
         SUPPORTED if broken >= half else PARTLY if either >= half else NOT_SUPPORTED,
-        f"{_counts(items)}; {_likely(items)}",
+        f"{_format_verdict_counts(items)}; {_describe_order_probability(items)}",
     )
 
 
-def _broken(items: Sequence[RankingVerdict], section: str, claim: str) -> Claim:
+def _judge_broken(items: Sequence[RankingVerdict], section: str, claim: str) -> ThesisClaim:
     found = any(item.verdict == NOT_PRESERVED for item in items)
     least = min(items, key=lambda item: item.same_order)
-    return Claim(
+    return ThesisClaim(
         section,
         claim,
         "The task is not named in the text: all eight; supported if one is not preserved.",
         SUPPORTED if found else NOT_SUPPORTED,
-        f"{_counts(items)}; the order is least likely the same on {split_version(least.env)[0]} "
-        f"(probability {order_words(least.same_order, least.chance)})",
+        f"{_format_verdict_counts(items)}; the order is least likely the same on {split_version(least.env)[0]} "
+        f"(probability {format_order_probability(least.same_order, least.chance)})",
     )

@@ -4,27 +4,27 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
-from analysis.data.published import split_version
-from analysis.stats import pairwise
-from analysis.stats.moments import stack
-from analysis.stats.omnibus import Count
-from analysis.verdicts import existence
-from analysis.verdicts.groups import Group
-from analysis.verdicts.options import Options
+from parallax.analysis.data.published import split_version
+from parallax.analysis.stats import two_sample
+from parallax.analysis.stats.moments import stack_moments
+from parallax.analysis.stats.omnibus import OmnibusCount
+from parallax.analysis.verdicts import omnibus
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
 
 SUPPORTED, PARTLY, NOT_SUPPORTED = "supported", "partly supported", "not supported"
 NOT_CONTRADICTED = "neither shown nor contradicted"
-UNNAMED = existence.UNNAMED
+UNNAMED = omnibus.DIFFERENCES_UNNAMED
 
 FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
 CONFIGURATIONS = ("sb3", "cleanrl", "torchrl", "original")
 
-Key = tuple[str, str, str, str]  # algorithm, task, hyperparameters, framework
-Table = Mapping[Key, Group]
+CellKey = tuple[str, str, str, str]  # algorithm, task, hyperparameters, framework
+GroupTable = Mapping[CellKey, ScoreGroup]
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class ClaimComparison:
     """One comparison behind a statement.
 
     Attributes:
@@ -35,15 +35,15 @@ class Finding:
         p_holm: The same after Holm's correction over the comparisons of the statement.
     """
 
-    first: Key
-    second: Key
+    first: CellKey
+    second: CellKey
     difference: float
     p: float
     p_holm: float
 
 
 @dataclasses.dataclass(frozen=True)
-class Claim:
+class ThesisClaim:
     """A statement and what the tables say of it.
 
     Attributes:
@@ -60,60 +60,62 @@ class Claim:
     reading: str
     verdict: str
     outcome: str
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ClaimComparison, ...] = ()
 
 
-def compare(table: Table, pairs: Sequence[tuple[Key, Key]]) -> tuple[Finding, ...]:
+def compare_pairs(
+    table: GroupTable, pairs: Sequence[tuple[CellKey, CellKey]]
+) -> tuple[ClaimComparison, ...]:
     """Welch's test for each pair, Holm-corrected over them."""
-    sides = [stack([table[pair[side]].moments for pair in pairs]) for side in (0, 1)]
-    item = pairwise.contrast([sides[0]], [sides[1]])
-    p = pairwise.two_sided_p(item)
-    rows = zip(pairs, item.difference, p, pairwise.holm(p), strict=True)
+    sides = [stack_moments([table[pair[side]].moments for pair in pairs]) for side in (0, 1)]
+    item = two_sample.compute_contrast([sides[0]], [sides[1]])
+    p = two_sample.compute_two_sided_p(item)
+    rows = zip(pairs, item.difference, p, two_sample.adjust_holm(p), strict=True)
     return tuple(
-        Finding(first, second, float(gap), float(one), float(all_))
+        ClaimComparison(first, second, float(gap), float(one), float(all_))
         for (first, second), gap, one, all_ in rows
     )
 
 
-def key_of(group: Group) -> Key:
+def key_from_group(group: ScoreGroup) -> CellKey:
     """Which cell of the tables a group is."""
     cell = group.cell
     return cell.algorithm, split_version(cell.env)[0], cell.hps, group.framework
 
 
-def tasks_of(table: Table) -> list[str]:
+def list_tasks(table: GroupTable) -> list[str]:
     """All tasks, sorted."""
     return sorted({key[1] for key in table})
 
 
-def all_pairs(
-    table: Table, algorithm: str, keep: Callable[[str, str, str, str], bool]
-) -> list[tuple[Key, Key]]:
+def list_framework_pairs(
+    table: GroupTable, algorithm: str, is_wanted: Callable[[str, str, str, str], bool]
+) -> list[tuple[CellKey, CellKey]]:
     """Pairs of frameworks in each setting of an algorithm.
 
     Args:
         table: All cells.
         algorithm: ppo, td3 or sac.
-        keep: Whether a task, hyperparameters and two frameworks are wanted.
+        is_wanted: Whether a task, hyperparameters and two frameworks are wanted.
     """
     return [
         ((algorithm, task, hps, first), (algorithm, task, hps, second))
-        for task in tasks_of(table)
+        for task in list_tasks(table)
         for hps in CONFIGURATIONS
         for first, second in itertools.combinations(FRAMEWORKS, 2)
-        if keep(task, hps, first, second)
+        if is_wanted(task, hps, first, second)
     ]
 
 
-def significant(findings: Sequence[Finding], alpha: float) -> list[Finding]:
+def select_significant(findings: Sequence[ClaimComparison], alpha: float) -> list[ClaimComparison]:
     """The findings that stay significant after the correction."""
     return [finding for finding in findings if finding.p_holm < alpha]
 
 
-def significant_counts(findings: Sequence[Finding], alpha: float) -> str:
+def format_significant_counts(findings: Sequence[ClaimComparison], alpha: float) -> str:
     """How many are significant after and before the correction."""
     bare = sum(finding.p < alpha for finding in findings)
-    found = len(significant(findings, alpha))
+    found = len(select_significant(findings, alpha))
     least = min(finding.p_holm for finding in findings)
     return (
         f"{found} of {len(findings)} comparisons significant after correction "
@@ -121,20 +123,24 @@ def significant_counts(findings: Sequence[Finding], alpha: float) -> str:
     )
 
 
-def counted(table: Table, findings: Sequence[Finding], options: Options) -> Count:
+def count_significant(
+    table: GroupTable, findings: Sequence[ClaimComparison], options: VerdictOptions
+) -> OmnibusCount:
     """How many comparisons are significant one by one, against studies without a difference."""
     pairs = [(table[item.first], table[item.second]) for item in findings]
-    return existence.count_differences(pairs, [item.p for item in findings], options)
+    return omnibus.count_differences(pairs, [item.p for item in findings], options)
 
 
-def some(findings: Sequence[Finding], count: Count, alpha: float) -> str:
+def judge_some_differ(
+    findings: Sequence[ClaimComparison], count: OmnibusCount, alpha: float
+) -> str:
     """The verdict on "some of these differ"."""
-    if significant(findings, alpha):
+    if select_significant(findings, alpha):
         return SUPPORTED
     return UNNAMED if count.p < alpha else NOT_SUPPORTED
 
 
-def count_words(count: Count) -> str:
+def describe_significant_count(count: OmnibusCount) -> str:
     """What made-up studies say of a number of significant comparisons."""
     least = 1 / (count.resamples + 1)
     p = f"p < {2 * least:.4f}" if count.p < 1.5 * least else f"p = {count.p:.3f}"

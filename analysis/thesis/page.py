@@ -8,43 +8,43 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-from tabulate import tabulate
 
-from analysis.data.published import split_version
-from analysis.thesis.claims import (
-    claims_of_ppo,
-    claims_of_ranking,
-    claims_of_td3_and_sac,
+from parallax.analysis.data.published import split_version
+from parallax.analysis.escaping import format_table
+from parallax.analysis.labels import LIBRARY_DEFAULTS, format_number
+from parallax.analysis.thesis.claims import (
+    judge_ppo_claims,
+    judge_ranking_claims,
+    judge_td3_and_sac_claims,
 )
-from analysis.thesis.evidence import (
+from parallax.analysis.thesis.evidence import (
     CONFIGURATIONS,
     NOT_CONTRADICTED,
     NOT_SUPPORTED,
     UNNAMED,
-    Claim,
-    key_of,
+    ThesisClaim,
+    key_from_group,
 )
-from analysis.verdicts.consistency import UNDECIDED, PairVerdict
-from analysis.verdicts.consistency import consistency as pairs_of
-from analysis.verdicts.groups import Group
-from analysis.verdicts.options import FAMILIES, Options
-from analysis.verdicts.study import StudyVerdicts
-from analysis.words import OWN, number
+from parallax.analysis.verdicts.consistency import INCONCLUSIVE, PairVerdict
+from parallax.analysis.verdicts.consistency import judge_consistency as pairs_of
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import FAMILIES, VerdictOptions
+from parallax.analysis.verdicts.study import StudyVerdicts
 
 _ALGORITHMS = ("ppo", "td3", "sac")
-_FAMILY_WORDS = {
+_FAMILY_PHRASES = {
     "algorithm": "96 pairs of an algorithm",
     "setting": "3 pairs of a setting",
     "all": "all 288 pairs",
 }
 
 
-def table(rows: Sequence[Sequence[object]], headings: Sequence[str]) -> str:
+def render_table(rows: Sequence[Sequence[object]], headings: Sequence[str]) -> str:
     """A Markdown table; nothing in it is read as a number."""
-    return tabulate(rows, headings, tablefmt="pipe", disable_numparse=True)
+    return format_table(rows, headings)
 
 
-def reproduction(verdicts: StudyVerdicts) -> list[str]:
+def render_reproduction(verdicts: StudyVerdicts) -> list[str]:
     """The section on reproduction: heading, text and tables."""
     items = [item for item in verdicts.reproduction if item.published.table == "thesis_targets"]
     cells: dict[tuple[str, str], dict[str, str]] = collections.defaultdict(dict)
@@ -58,7 +58,7 @@ def reproduction(verdicts: StudyVerdicts) -> list[str]:
         (
             algorithm,
             env,
-            f"{number(targets[algorithm, env].mean)} at {targets[algorithm, env].steps:,}",
+            f"{format_number(targets[algorithm, env].mean)} at {targets[algorithm, env].steps:,}",
             *(cells[algorithm, env].get(name, "") for name in frameworks),
         )
         for algorithm, env in sorted(cells, key=lambda key: (_ALGORITHMS.index(key[0]), key[1]))
@@ -70,14 +70,14 @@ def reproduction(verdicts: StudyVerdicts) -> list[str]:
         "The 18 read-offs of the thesis against its own tables: in the thesis' form / by a "
         "two-sided t test that takes the read-off as exact. The read-offs are of task versions v1 "
         "and v2, the tables of v4.",
-        table(rows, ("", "task", "published", *frameworks)),
+        render_table(rows, ("", "task", "published", *frameworks)),
         f"\\* published at fewer steps than the tables' 3,000,000. In the thesis' form: {counts} "
         f"of {len(items)}. The thesis counts 17, 21 and 16, at the published numbers of steps, "
         "which its tables do not show.",
     ]
 
 
-def consistency(verdicts: StudyVerdicts) -> list[str]:
+def render_consistency(verdicts: StudyVerdicts) -> list[str]:
     """The section on consistency: heading, text and tables."""
     rows = []
     for family in FAMILIES:
@@ -88,7 +88,7 @@ def consistency(verdicts: StudyVerdicts) -> list[str]:
             words = collections.Counter(item.verdict for item in own)
             rows.append(
                 (
-                    _FAMILY_WORDS[family],
+                    _FAMILY_PHRASES[family],
                     algorithm,
                     *(str(words[word]) for word in ("different", "equivalent", "undecided")),
                     str(sum(item.p_welch < verdicts.options.alpha for item in own)),
@@ -99,34 +99,34 @@ def consistency(verdicts: StudyVerdicts) -> list[str]:
     return [
         "## Consistency",
         "288 pairs of frameworks under equal hyperparameters, with a margin of "
-        f"{verdicts.options.margin_words}. Five runs of each can show no equivalence: that none of "
+        f"{verdicts.options.margin_description}. Five runs of each can show no equivalence: that none of "
         "five failed still allows a failure rate of 45%.",
-        table(rows, (*headings, "p < 0.05 uncorrected")),
-        _needed(verdicts.consistency, verdicts.options),
-        f"The likeliest differences, none of which needs to be one ({_FAMILY_WORDS['algorithm']} "
+        render_table(rows, (*headings, "p < 0.05 uncorrected")),
+        _describe_seeds_needed(verdicts.consistency, verdicts.options),
+        f"The likeliest differences, none of which needs to be one ({_FAMILY_PHRASES['algorithm']} "
         "is the family):",
-        table([_pair(item) for item in likely], _PAIR_HEADINGS),
+        render_table([_format_pair(item) for item in likely], _PAIR_HEADINGS),
     ]
 
 
 _PAIR_HEADINGS = ("cell", "frameworks", "difference", "95% interval", "p", "corrected p", "seeds")
 
 
-def _pair(item: PairVerdict) -> tuple[str, ...]:
+def _format_pair(item: PairVerdict) -> tuple[str, ...]:
     cell = item.cell
     return (
         f"{cell.algorithm}, {split_version(cell.env)[0]}, {cell.hps}",
         f"{item.first.framework} - {item.second.framework}",
-        number(item.difference),
-        f"{number(item.low)} to {number(item.high)}",
+        format_number(item.difference),
+        f"{format_number(item.low)} to {format_number(item.high)}",
         f"{item.p_welch:.4f}",
         f"{item.p_holm:.2f}",
         f"{item.seeds_needed:.0f}" if item.seeds_needed < float("inf") else "over 1000",
     )
 
 
-def _needed(items: Sequence[PairVerdict], options: Options) -> str:
-    needed = [item.seeds_needed for item in items if item.verdict == UNDECIDED]
+def _describe_seeds_needed(items: Sequence[PairVerdict], options: VerdictOptions) -> str:
+    needed = [item.seeds_needed for item in items if item.verdict == INCONCLUSIVE]
     parts = [
         f"{sum(low < value <= high for value in needed)} with {words}"
         for low, high, words in (
@@ -143,7 +143,7 @@ def _needed(items: Sequence[PairVerdict], options: Options) -> str:
     )
 
 
-def ranking(verdicts: StudyVerdicts) -> list[str]:
+def render_ranking(verdicts: StudyVerdicts) -> list[str]:
     """The section on ranking: heading, text and tables."""
     envs = sorted({item.env for item in verdicts.rankings})
     cells = {(item.env, item.hps): item for item in verdicts.rankings}
@@ -153,7 +153,7 @@ def ranking(verdicts: StudyVerdicts) -> list[str]:
             *(
                 f"{cells[env, hps].verdict} ({cells[env, hps].same_order:.2f}, "
                 f"{cells[env, hps].chance.mean:.2f})"
-                for hps in (*CONFIGURATIONS, OWN)
+                for hps in (*CONFIGURATIONS, LIBRARY_DEFAULTS)
             ),
         )
         for env in envs
@@ -164,38 +164,38 @@ def ranking(verdicts: StudyVerdicts) -> list[str]:
         "frameworks, and in brackets the probability that no two algorithms' means are in opposite "
         "orders in any two frameworks, followed by what it would be on average if all algorithms "
         "tied.",
-        table(rows, ("task", *(f"under {hps}" for hps in CONFIGURATIONS), OWN)),
+        render_table(rows, ("task", *(f"under {hps}" for hps in CONFIGURATIONS), LIBRARY_DEFAULTS)),
     ]
 
 
-TASK, TOP = "InvertedPendulum", 1000.0  # no return there is below 0 or above 1000
+CAPPED_TASK, MAX_RETURN = "InvertedPendulum", 1000.0  # no return there is below 0 or above 1000
 
 
-def deviations(groups: Sequence[Group]) -> list[str]:
+def render_deviations(groups: Sequence[ScoreGroup]) -> list[str]:
     """The section on recovered deviations."""
-    own = [group for group in groups if split_version(group.cell.env)[0] == TASK]
-    possible = sum(_possible(group) for group in own)
+    own = [group for group in groups if split_version(group.cell.env)[0] == CAPPED_TASK]
+    possible = sum(_is_possible_deviation(group) for group in own)
     solved = sum(float(group.moments.sd) == 0 for group in own)
     return [
         "## Recovered deviations",
         "Standard deviations are recovered from the intervals, mean ± 1.96·d/√5 with the "
         'population deviation d. "800.6 ± 349.6" on InvertedPendulum is what four runs at 1000 '
-        f"and one at 3 give. No return on that task is below 0 or above {TOP:g}, so that d² is at "
-        f"most mean·({TOP:g} - mean): {possible} of {len(own)} cells agree with that, and "
-        f"{solved} of them are five runs at {TOP:g} with no deviation at all.",
+        f"and one at 3 give. No return on that task is below 0 or above {MAX_RETURN:g}, so that d² is at "
+        f"most mean·({MAX_RETURN:g} - mean): {possible} of {len(own)} cells agree with that, and "
+        f"{solved} of them are five runs at {MAX_RETURN:g} with no deviation at all.",
     ]
 
 
-def _possible(group: Group) -> bool:
+def _is_possible_deviation(group: ScoreGroup) -> bool:
     """Whether five returns between 0 and TOP can have this mean and deviation, but for rounding."""
     n, half = float(group.moments.n), group.rounding
     population = float(group.moments.sd) * np.sqrt((n - 1) / n)
     least = max(0.0, population - half * np.sqrt(n) / 1.96)
-    means = np.clip(float(group.moments.mean) + np.array([-half, 0, half]), 0, TOP)
-    return bool(least**2 <= max(means * (TOP - means)))
+    means = np.clip(float(group.moments.mean) + np.array([-half, 0, half]), 0, MAX_RETURN)
+    return bool(least**2 <= max(means * (MAX_RETURN - means)))
 
 
-_HEAD = """# What the thesis' tables show
+_INTRODUCTION = """# What the thesis' tables show
 
 Tables 9 to 11 of "How Stable are Baselines" (Janssens 2025) give means and intervals of five runs
 for 288 cells. This page holds them against the rules of [statistics.md](statistics.md). No run of
@@ -209,38 +209,38 @@ not published.
 """
 
 
-def published_page(verdicts: StudyVerdicts) -> str:
+def render_thesis_page(verdicts: StudyVerdicts) -> str:
     """The whole page.
 
     Args:
         verdicts: What the thesis' tables answer.
     """
     parts = [
-        _HEAD.strip(),
-        *deviations(verdicts.groups),
-        *_statements(thesis_claims(verdicts), verdicts.options),
-        *reproduction(verdicts),
-        *consistency(verdicts),
-        *ranking(verdicts),
+        _INTRODUCTION.strip(),
+        *render_deviations(verdicts.groups),
+        *_render_claims(judge_thesis_claims(verdicts), verdicts.options),
+        *render_reproduction(verdicts),
+        *render_consistency(verdicts),
+        *render_ranking(verdicts),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def thesis_claims(verdicts: StudyVerdicts) -> tuple[Claim, ...]:
+def judge_thesis_claims(verdicts: StudyVerdicts) -> tuple[ThesisClaim, ...]:
     """Every statement of sections 6.2 and 6.3 that the tables can be asked about.
 
     Args:
         verdicts: What the thesis' tables answer.
     """
-    cells = {key_of(group): group for group in verdicts.groups}
+    cells = {key_from_group(group): group for group in verdicts.groups}
     return (
-        *claims_of_ppo(cells, verdicts.options),
-        *claims_of_td3_and_sac(cells, verdicts.options),
-        *claims_of_ranking(verdicts),
+        *judge_ppo_claims(cells, verdicts.options),
+        *judge_td3_and_sac_claims(cells, verdicts.options),
+        *judge_ranking_claims(verdicts),
     )
 
 
-def _statements(statements: Sequence[Claim], options: Options) -> list[str]:
+def _render_claims(statements: Sequence[ThesisClaim], options: VerdictOptions) -> list[str]:
     rows = [
         (str(i), item.section, item.claim, f"**{item.verdict}**")
         for i, item in enumerate(statements, 1)
@@ -253,10 +253,10 @@ def _statements(statements: Sequence[Claim], options: Options) -> list[str]:
         f"Statements of sections 6.2 and 6.3 at {options.alpha:.0%}, corrected by Holm's method "
         "over the comparisons of each statement. Which tasks most panels of Figures 6 to 11 show "
         "is not in the text, so the widest set of cells that fits was taken.",
-        table(rows, ("", "section", "statement", "verdict")),
-        f"Not supported by the numbers: {_with(statements, NOT_SUPPORTED)}. Neither shown nor "
-        f"contradicted: {_with(statements, NOT_CONTRADICTED)}. Differences exist, none can be "
-        f"named: {_with(statements, UNNAMED)}. Not supported is not refuted: five runs leave most "
+        render_table(rows, ("", "section", "statement", "verdict")),
+        f"Not supported by the numbers: {_list_with_verdict(statements, NOT_SUPPORTED)}. Neither shown nor "
+        f"contradicted: {_list_with_verdict(statements, NOT_CONTRADICTED)}. Differences exist, none can be "
+        f"named: {_list_with_verdict(statements, UNNAMED)}. Not supported is not refuted: five runs leave most "
         "differences open. That differences exist is said where more comparisons are significant "
         "one by one than in made-up studies in which nothing differs, with the same cells compared "
         "([statistics.md](statistics.md)).",
@@ -265,6 +265,6 @@ def _statements(statements: Sequence[Claim], options: Options) -> list[str]:
     ]
 
 
-def _with(statements: Sequence[Claim], verdict: str) -> str:
+def _list_with_verdict(statements: Sequence[ThesisClaim], verdict: str) -> str:
     found = [str(i) for i, item in enumerate(statements, 1) if item.verdict == verdict]
     return f"{', '.join(found) or 'none'} of {len(statements)}"

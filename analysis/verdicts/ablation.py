@@ -9,22 +9,32 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from analysis.data.runs import Cell, Excluded, Loaded, Run
-from analysis.stats.moments import Floats
-from analysis.stats.paired import Paired, paired, sign_flips
-from analysis.stats.pairwise import holm
-from analysis.stats.ratio import Ratio, ratio_of_means
-from analysis.verdicts.consistency import EQUIVALENT, PairVerdict, judge_family
-from analysis.verdicts.groups import Group, group_of
-from analysis.verdicts.options import Options
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
+from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.stats.paired import (
+    MeanRatio,
+    PairedDifference,
+    compute_paired_difference,
+    compute_ratio_of_means,
+    compute_sign_flip_p,
+)
+from parallax.analysis.stats.two_sample import adjust_holm
+from parallax.analysis.verdicts.consistency import EQUIVALENT, PairVerdict, judge_family
+from parallax.analysis.verdicts.groups import ScoreGroup, make_group
+from parallax.analysis.verdicts.options import VerdictOptions
 
-NONE, JOINT = "none", "+"
-CHANGES, NO_EFFECT, UNDECIDED, TOO_FEW = "changes", "no effect", "undecided", "too few pairs"
-_PART = re.compile(r"(^|,)intervention=([^,]+)")
+NO_CHANGE, JOINT_SEPARATOR = "none", "+"
+CHANGES, NO_EFFECT, INCONCLUSIVE, TOO_FEW_PAIRS = (
+    "changes",
+    "no effect",
+    "undecided",
+    "too few pairs",
+)
+_INTERVENTION_PART = re.compile(r"(^|,)intervention=([^,]+)")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Gap:
+class FrameworkGap:
     """How far another framework is from the one that is changed.
 
     Attributes:
@@ -35,13 +45,13 @@ class Gap:
     """
 
     other: str
-    result: Paired
+    result: PairedDifference
     seeds: tuple[int, ...]
-    group: Group
+    group: ScoreGroup
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Effect:
+class InterventionEffect:
     """One intervention, or several made together, in one setting.
 
     Attributes:
@@ -61,21 +71,21 @@ class Effect:
     """
 
     name: str
-    changed: Group
-    plain: Group
+    changed: ScoreGroup
+    plain: ScoreGroup
     seeds: tuple[int, ...]
-    result: Paired
+    result: PairedDifference
     p_holm: float
     family_size: int
     verdict: str
     pair: PairVerdict
-    shares: Mapping[str, Ratio]
+    shares: Mapping[str, MeanRatio]
     p_flips: float
     p_flips_holm: float
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Ablation:
+class AblationVerdict:
     """All changes of one framework in one setting.
 
     Attributes:
@@ -85,41 +95,41 @@ class Ablation:
         effects: Of single interventions, the largest first, then of several together.
     """
 
-    cell: Cell
+    cell: StudyCell
     framework: str
-    gaps: tuple[Gap, ...]
-    effects: tuple[Effect, ...]
+    gaps: tuple[FrameworkGap, ...]
+    effects: tuple[InterventionEffect, ...]
 
     @property
-    def singles(self) -> tuple[Effect, ...]:
+    def single_effects(self) -> tuple[InterventionEffect, ...]:
         """Effects of one intervention each."""
-        return tuple(effect for effect in self.effects if JOINT not in effect.name)
+        return tuple(effect for effect in self.effects if JOINT_SEPARATOR not in effect.name)
 
     @property
-    def together(self) -> tuple[Effect, ...]:
+    def joint_effects(self) -> tuple[InterventionEffect, ...]:
         """Effects of several interventions at once."""
-        return tuple(effect for effect in self.effects if JOINT in effect.name)
+        return tuple(effect for effect in self.effects if JOINT_SEPARATOR in effect.name)
 
-    def sum_of(self, effect: Effect) -> float | None:
+    def sum_single_effects(self, effect: InterventionEffect) -> float | None:
         """What the single effects of its parts add up to; None where one was not measured."""
-        known = {single.name: single.result.difference for single in self.singles}
-        parts = effect.name.split(JOINT)
+        known = {single.name: single.result.difference for single in self.single_effects}
+        parts = effect.name.split(JOINT_SEPARATOR)
         return sum(known[part] for part in parts) if all(part in known for part in parts) else None
 
 
-def ablations(loaded: Loaded, options: Options) -> tuple[Ablation, ...]:
+def judge_ablations(loaded: LoadedRuns, options: VerdictOptions) -> tuple[AblationVerdict, ...]:
     """Every framework and setting that was trained as it is and with an intervention.
 
     Args:
         loaded: All runs.
         options: Level, margin and ranges.
     """
-    return effects_between(_groups(loaded), "interventions", options)
+    return judge_effects(_group_by_intervention(loaded), "interventions", options)
 
 
-def effects_between(
-    groups: Mapping[tuple[Cell, str, str], Group], changes: str, options: Options
-) -> tuple[Ablation, ...]:
+def judge_effects(
+    groups: Mapping[tuple[StudyCell, str, str], ScoreGroup], changes: str, options: VerdictOptions
+) -> tuple[AblationVerdict, ...]:
     """Every framework and setting with runs that are as they are and runs that are changed.
 
     Args:
@@ -127,26 +137,28 @@ def effects_between(
         changes: What the changes are called together.
         options: Level, margin and ranges.
     """
-    settings = sorted({(cell, framework) for cell, framework, name in groups if name != NONE})
-    pairs: dict[tuple[Cell, str], list[tuple[str, Group, Group]]] = {}
+    settings = sorted({(cell, framework) for cell, framework, name in groups if name != NO_CHANGE})
+    pairs: dict[tuple[StudyCell, str], list[tuple[str, ScoreGroup, ScoreGroup]]] = {}
     for cell, framework in settings:
-        plain = groups.get((cell, framework, NONE))
+        plain = groups.get((cell, framework, NO_CHANGE))
         if plain is None or not plain.n:
             continue
         found = [
             (name, group, plain)
             for (where, whose, name), group in groups.items()
-            if (where, whose) == (cell, framework) and name != NONE and group.n
+            if (where, whose) == (cell, framework) and name != NO_CHANGE and group.n
         ]
         if found:
             pairs[cell, framework] = found
-    families: dict[tuple[str, str, str], list[tuple[Cell, str]]] = collections.defaultdict(list)
+    families: dict[tuple[str, str, str], list[tuple[StudyCell, str]]] = collections.defaultdict(
+        list
+    )
     for cell, framework in pairs:
         families[cell.study, cell.algorithm, framework].append((cell, framework))
     results = [
         item
         for (study, algorithm, framework), places in sorted(families.items())
-        for item in _family(
+        for item in _judge_effect_family(
             f"{changes} on {framework}'s {algorithm} in study {study}",
             {place: pairs[place] for place in places},
             groups,
@@ -156,27 +168,27 @@ def effects_between(
     return tuple(results)
 
 
-def _family(
+def _judge_effect_family(
     name: str,
-    places: Mapping[tuple[Cell, str], Sequence[tuple[str, Group, Group]]],
-    groups: Mapping[tuple[Cell, str, str], Group],
-    options: Options,
-) -> list[Ablation]:
+    places: Mapping[tuple[StudyCell, str], Sequence[tuple[str, ScoreGroup, ScoreGroup]]],
+    groups: Mapping[tuple[StudyCell, str, str], ScoreGroup],
+    options: VerdictOptions,
+) -> list[AblationVerdict]:
     flat = [(place, *found) for place, members in places.items() for found in members]
     items = judge_family([(changed, plain) for _, _, changed, plain in flat], name, options)
-    tests = [_paired(changed, plain) for _, _, changed, plain in flat]
-    p_holm = holm([result.p for _, result in tests])
+    tests = [_compare_by_seed(changed, plain) for _, _, changed, plain in flat]
+    p_holm = adjust_holm([result.p for _, result in tests])
     flips = [
-        _flips(seeds, changed, plain, options)
+        _compute_flip_p(seeds, changed, plain, options)
         for (seeds, _), (_, _, changed, plain) in zip(tests, flat, strict=True)
     ]
-    flips_holm = holm(flips)
+    flips_holm = adjust_holm(flips)
     size = sum(not math.isnan(result.p) for _, result in tests)
-    effects: dict[tuple[Cell, str], list[Effect]] = collections.defaultdict(list)
+    effects: dict[tuple[StudyCell, str], list[InterventionEffect]] = collections.defaultdict(list)
     for i, (place, intervention, changed, plain) in enumerate(flat):
         seeds, result = tests[i]
         effects[place].append(
-            Effect(
+            InterventionEffect(
                 name=intervention,
                 changed=changed,
                 plain=plain,
@@ -184,102 +196,118 @@ def _family(
                 result=result,
                 p_holm=float(p_holm[i]),
                 family_size=size,
-                verdict=_verdict(result, float(p_holm[i]), items[i], options),
+                verdict=_decide_verdict(result, float(p_holm[i]), items[i], options),
                 pair=items[i],
                 shares={
                     other: share
-                    for other, group in _others(groups, *place).items()
-                    if (share := _share(changed, plain, group)) is not None
+                    for other, group in _find_other_groups(groups, *place).items()
+                    if (share := _compute_gap_share(changed, plain, group)) is not None
                 },
                 p_flips=flips[i],
                 p_flips_holm=float(flips_holm[i]),
             )
         )
     return [
-        Ablation(
+        AblationVerdict(
             cell,
             framework,
             tuple(
-                Gap(other, *_paired(group, members[0].plain)[::-1], group)
-                for other, group in _others(groups, cell, framework).items()
-                if _paired(group, members[0].plain)[0]
+                FrameworkGap(other, *_compare_by_seed(group, members[0].plain)[::-1], group)
+                for other, group in _find_other_groups(groups, cell, framework).items()
+                if _compare_by_seed(group, members[0].plain)[0]
             ),
-            tuple(sorted(members, key=_order)),
+            tuple(sorted(members, key=_get_sort_key)),
         )
         for (cell, framework), members in effects.items()
     ]
 
 
-def _order(effect: Effect) -> tuple[bool, float, str]:
-    return JOINT in effect.name, -abs(effect.result.difference), effect.name
+def _get_sort_key(effect: InterventionEffect) -> tuple[bool, float, str]:
+    return JOINT_SEPARATOR in effect.name, -abs(effect.result.difference), effect.name
 
 
-def _verdict(result: Paired, p_holm: float, item: PairVerdict, options: Options) -> str:
+def _decide_verdict(
+    result: PairedDifference, p_holm: float, item: PairVerdict, options: VerdictOptions
+) -> str:
     if result.n < 2:
-        return TOO_FEW
+        return TOO_FEW_PAIRS
     if item.verdict == EQUIVALENT:
         return NO_EFFECT
-    return CHANGES if p_holm < options.alpha else UNDECIDED
+    return CHANGES if p_holm < options.alpha else INCONCLUSIVE
 
 
-def _others(
-    groups: Mapping[tuple[Cell, str, str], Group], cell: Cell, framework: str
-) -> dict[str, Group]:
+def _find_other_groups(
+    groups: Mapping[tuple[StudyCell, str, str], ScoreGroup], cell: StudyCell, framework: str
+) -> dict[str, ScoreGroup]:
     return {
         whose: group
         for (where, whose, name), group in groups.items()
-        if where == cell and whose != framework and name == NONE and group.n
+        if where == cell and whose != framework and name == NO_CHANGE and group.n
     }
 
 
-def _paired(first: Group, second: Group) -> tuple[tuple[int, ...], Paired]:
-    one, two = _by_seed(first), _by_seed(second)
+def _compare_by_seed(
+    first: ScoreGroup, second: ScoreGroup
+) -> tuple[tuple[int, ...], PairedDifference]:
+    one, two = _index_scores_by_seed(first), _index_scores_by_seed(second)
     seeds = tuple(sorted(one.keys() & two.keys()))
     if not seeds:
-        return (), Paired(0, math.nan, *[math.nan] * 4)
-    a, b = _scores(seeds, first, second)
-    return seeds, paired(a, b)
+        return (), PairedDifference(0, math.nan, *[math.nan] * 4)
+    a, b = _select_scores(seeds, first, second)
+    return seeds, compute_paired_difference(a, b)
 
 
-def _flips(seeds: Sequence[int], changed: Group, plain: Group, options: Options) -> float:
-    first, second = _scores(seeds, changed, plain)
-    return sign_flips(first, second, np.random.default_rng(options.seed))
+def _compute_flip_p(
+    seeds: Sequence[int], changed: ScoreGroup, plain: ScoreGroup, options: VerdictOptions
+) -> float:
+    first, second = _select_scores(seeds, changed, plain)
+    return compute_sign_flip_p(first, second, np.random.default_rng(options.seed))
 
 
-def _scores(seeds: Sequence[int], *groups: Group) -> list[Floats]:
-    return [np.array([found[seed] for seed in seeds]) for found in map(_by_seed, groups)]
+def _select_scores(seeds: Sequence[int], *groups: ScoreGroup) -> list[FloatArray]:
+    return [
+        np.array([found[seed] for seed in seeds]) for found in map(_index_scores_by_seed, groups)
+    ]
 
 
-def _share(changed: Group, plain: Group, other: Group) -> Ratio | None:
+def _compute_gap_share(
+    changed: ScoreGroup, plain: ScoreGroup, other: ScoreGroup
+) -> MeanRatio | None:
     groups = changed, plain, other
-    seeds = sorted(set.intersection(*(set(_by_seed(group)) for group in groups)))
+    seeds = sorted(set.intersection(*(set(_index_scores_by_seed(group)) for group in groups)))
     if not seeds:
         return None
-    a, b, c = _scores(seeds, *groups)
-    return ratio_of_means(a - b, c - b)
+    a, b, c = _select_scores(seeds, *groups)
+    return compute_ratio_of_means(a - b, c - b)
 
 
-def _by_seed(group: Group) -> dict[int, float]:
+def _index_scores_by_seed(group: ScoreGroup) -> dict[int, float]:
     return {run.id.seed: run.final_score for run in group.runs if run.id.seed is not None}
 
 
-def _groups(loaded: Loaded) -> dict[tuple[Cell, str, str], Group]:
-    found: dict[tuple[Cell, str, str], list[Run | Excluded]] = collections.defaultdict(list)
+def _group_by_intervention(loaded: LoadedRuns) -> dict[tuple[StudyCell, str, str], ScoreGroup]:
+    found: dict[tuple[StudyCell, str, str], list[CompletedRun | ExcludedRun]] = (
+        collections.defaultdict(list)
+    )
     known = {
-        _asked(item): item.id.cell.variant
+        _serialize_settings(item): item.id.cell.variant
         for item in loaded.folders
-        if isinstance(item, Run) and item.spec.get("intervention", NONE) == NONE
+        if isinstance(item, CompletedRun) and item.spec.get("intervention", NO_CHANGE) == NO_CHANGE
     }
     for item in loaded.folders:
-        cell, name = _setting(item, known)
+        cell, name = _split_intervention(item, known)
         found[cell, item.id.framework, name].append(item)
     return {
-        key: group_of(key[0], key[1] if key[2] == NONE else f"{key[1]}{JOINT}{key[2]}", items)
+        key: make_group(
+            key[0], key[1] if key[2] == NO_CHANGE else f"{key[1]}{JOINT_SEPARATOR}{key[2]}", items
+        )
         for key, items in sorted(found.items())
     }
 
 
-def _setting(item: Run | Excluded, known: Mapping[str, str]) -> tuple[Cell, str]:
+def _split_intervention(
+    item: CompletedRun | ExcludedRun, known: Mapping[str, str]
+) -> tuple[StudyCell, str]:
     """The setting without the intervention, and the intervention.
 
     Args:
@@ -288,16 +316,16 @@ def _setting(item: Run | Excluded, known: Mapping[str, str]) -> tuple[Cell, str]
             a digest, from which the intervention cannot be taken out.
     """
     cell = item.id.cell
-    match = _PART.search(cell.variant)
-    told = item.spec.get("intervention") if isinstance(item, Run) else None
-    name = str(told or (match[2] if match else NONE))
-    variant = _PART.sub("", cell.variant).strip(",")
-    if isinstance(item, Run) and name != NONE:
-        variant = known.get(_asked(item), variant)
+    match = _INTERVENTION_PART.search(cell.variant)
+    told = item.spec.get("intervention") if isinstance(item, CompletedRun) else None
+    name = str(told or (match[2] if match else NO_CHANGE))
+    variant = _INTERVENTION_PART.sub("", cell.variant).strip(",")
+    if isinstance(item, CompletedRun) and name != NO_CHANGE:
+        variant = known.get(_serialize_settings(item), variant)
     return dataclasses.replace(cell, variant=variant), name
 
 
-def _asked(run: Run) -> str:
+def _serialize_settings(run: CompletedRun) -> str:
     """All that was asked for, but for the intervention, the framework and the seed."""
     apart = ("intervention", "framework", "seed")
     asked = {name: value for name, value in run.spec.items() if name not in apart}

@@ -7,17 +7,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.data.runs import Cell
-from analysis.stats import effects, pairwise
-from analysis.stats.moments import Floats, Moments, stack
-from analysis.verdicts.equivalence import Margin, Range, margin_of, range_of, rooms, unseen_p
-from analysis.verdicts.failures import Failures, failures_of_pairs
-from analysis.verdicts.groups import Group, by_cell
-from analysis.verdicts.minding import remarks_on
-from analysis.verdicts.options import Options
-from analysis.words import OWN
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.labels import LIBRARY_DEFAULTS
+from parallax.analysis.stats import effect_size_and_power, two_sample
+from parallax.analysis.stats.moments import FloatArray, SampleMoments, stack_moments
+from parallax.analysis.verdicts.caveats import find_caveats
+from parallax.analysis.verdicts.equivalence import (
+    EquivalenceMargin,
+    ScoreRange,
+    compute_margin,
+    compute_unobserved_distances,
+    compute_unobserved_p,
+    find_score_range,
+)
+from parallax.analysis.verdicts.failures import FailureComparison, compare_failures
+from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell, to_library_defaults_cell
+from parallax.analysis.verdicts.options import VerdictOptions
 
-DIFFERENT, EQUIVALENT, UNDECIDED = "different", "equivalent", "undecided"
+DIFFERENT, EQUIVALENT, INCONCLUSIVE = "different", "equivalent", "undecided"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -54,9 +61,9 @@ class PairVerdict:
         remarks: In what the runs differ although they were asked for the same: seeds, versions.
     """
 
-    cell: Cell
-    first: Group
-    second: Group
+    cell: StudyCell
+    first: ScoreGroup
+    second: ScoreGroup
     verdict: str
     detectable: bool
     difference: float
@@ -69,9 +76,9 @@ class PairVerdict:
     p_unseen: float
     p_equivalence: float
     p_equivalence_holm: float
-    margin: Margin
-    range: Range
-    failures: Failures
+    margin: EquivalenceMargin
+    range: ScoreRange
+    failures: FailureComparison
     family: str
     family_size: int
     seeds_needed: float
@@ -81,9 +88,9 @@ class PairVerdict:
     remarks: tuple[str, ...] = ()
 
     @property
-    def alike_so_far(self) -> bool:
+    def is_limited_by_unobserved_failures(self) -> bool:
         """Whether only runs that were not seen keep the two from being equivalent, by one test."""
-        return self.verdict == UNDECIDED and self.p_tost < 0.05 <= self.p_unseen
+        return self.verdict == INCONCLUSIVE and self.p_tost < 0.05 <= self.p_unseen
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -99,14 +106,14 @@ class PairTests:
         p_equivalence_holm: The same after Holm's correction.
     """
 
-    contrast: pairwise.Contrast
-    p: Floats
-    p_holm: Floats
-    p_tost: Floats
-    p_equivalence: Floats
-    p_equivalence_holm: Floats
+    contrast: two_sample.MeanContrast
+    p: FloatArray
+    p_holm: FloatArray
+    p_tost: FloatArray
+    p_equivalence: FloatArray
+    p_equivalence_holm: FloatArray
 
-    def verdicts(self, permutation: Floats, alpha: float) -> tuple[list[str], list[bool]]:
+    def verdicts(self, permutation: FloatArray, alpha: float) -> tuple[list[str], list[bool]]:
         """Words, and whether a difference is significant, for each pair.
 
         Args:
@@ -117,11 +124,13 @@ class PairTests:
             agrees = np.isnan(permutation) | (permutation < alpha)
             detectable = (self.p_holm < alpha) & agrees
             equivalent = self.p_equivalence_holm < alpha
-        words = np.where(equivalent, EQUIVALENT, np.where(detectable, DIFFERENT, UNDECIDED))
+        words = np.where(equivalent, EQUIVALENT, np.where(detectable, DIFFERENT, INCONCLUSIVE))
         return [str(word) for word in words], [bool(flag) for flag in detectable]
 
 
-def run_tests(first: Moments, second: Moments, margins: Floats, unseen: Floats) -> PairTests:
+def run_tests(
+    first: SampleMoments, second: SampleMoments, margins: FloatArray, unseen: FloatArray
+) -> PairTests:
     """Tests the pairs of one family.
 
     Args:
@@ -130,16 +139,19 @@ def run_tests(first: Moments, second: Moments, margins: Floats, unseen: Floats) 
         margins: float[pairs], margins of equivalence.
         unseen: float[pairs], p-values of "differs by the margin" whatever the runs not seen are.
     """
-    item = pairwise.contrast([first], [second])
-    p, p_tost = pairwise.two_sided_p(item), pairwise.equivalence_p(item, margins)
+    item = two_sample.compute_contrast([first], [second])
+    p, p_tost = (
+        two_sample.compute_two_sided_p(item),
+        two_sample.compute_equivalence_p(item, margins),
+    )
     both = np.maximum(p_tost, unseen)
-    return PairTests(item, p, pairwise.holm(p), p_tost, both, pairwise.holm(both))
+    return PairTests(item, p, two_sample.adjust_holm(p), p_tost, both, two_sample.adjust_holm(both))
 
 
-def rounding_matters(
-    pairs: Sequence[tuple[Group, Group]],
-    margins: Floats,
-    unseen: Floats,
+def check_rounding_sensitivity(
+    pairs: Sequence[tuple[ScoreGroup, ScoreGroup]],
+    margins: FloatArray,
+    unseen: FloatArray,
     words: list[str],
     alpha: float,
 ) -> list[bool]:
@@ -149,14 +161,16 @@ def rounding_matters(
     changed = np.zeros(len(pairs), dtype=bool)
     none = np.full(len(pairs), np.nan)
     for apart, wider in itertools.product((-1, 1), (-1, 1)):
-        moved = [_moved(pair, apart, wider) for pair in pairs]
-        first, second = (stack([pair[side] for pair in moved]) for side in (0, 1))
+        moved = [_shift_by_rounding(pair, apart, wider) for pair in pairs]
+        first, second = (stack_moments([pair[side] for pair in moved]) for side in (0, 1))
         other, _ = run_tests(first, second, margins, unseen).verdicts(none, alpha)
         changed |= np.array([a != b for a, b in zip(words, other, strict=True)])
     return [bool(flag) for flag in changed]
 
 
-def _moved(pair: tuple[Group, Group], apart: int, wider: int) -> tuple[Moments, Moments]:
+def _shift_by_rounding(
+    pair: tuple[ScoreGroup, ScoreGroup], apart: int, wider: int
+) -> tuple[SampleMoments, SampleMoments]:
     sign = 1.0 if pair[0].moments.mean >= pair[1].moments.mean else -1.0
     moved = []
     for group, side in zip(pair, (1, -1), strict=True):
@@ -164,14 +178,23 @@ def _moved(pair: tuple[Group, Group], apart: int, wider: int) -> tuple[Moments, 
         # The interval is 1.96 d / sqrt(n) with d = s sqrt((n - 1) / n).
         extra = wider * group.rounding * n / (1.96 * np.sqrt(np.maximum(n - 1, 1)))
         sd = np.maximum(0.0, group.moments.sd + extra)
-        moved.append(Moments(group.moments.mean + shift, sd, n))
+        moved.append(SampleMoments(group.moments.mean + shift, sd, n))
     return moved[0], moved[1]
 
 
-__all__ = ["DIFFERENT", "EQUIVALENT", "UNDECIDED", "PairVerdict", "consistency", "judge_family"]
+__all__ = [
+    "DIFFERENT",
+    "EQUIVALENT",
+    "INCONCLUSIVE",
+    "PairVerdict",
+    "judge_consistency",
+    "judge_family",
+]
 
 
-def consistency(groups: Sequence[Group], options: Options) -> tuple[PairVerdict, ...]:
+def judge_consistency(
+    groups: Sequence[ScoreGroup], options: VerdictOptions
+) -> tuple[PairVerdict, ...]:
     """A verdict for every pair of frameworks in every setting that has two with a run.
 
     `different`: Welch's test is significant after Holm's correction over the family, and the
@@ -187,12 +210,12 @@ def consistency(groups: Sequence[Group], options: Options) -> tuple[PairVerdict,
     """
     pairs = [
         pair
-        for members in by_cell(groups).values()
+        for members in group_by_cell(groups).values()
         for pair in itertools.combinations([item for item in members if item.n], 2)
     ]
     if not pairs:
         return ()
-    families = [family_of(first.cell, options.family) for first, _ in pairs]
+    families = [name_family(first.cell, options.family) for first, _ in pairs]
     verdicts: dict[int, PairVerdict] = {}
     for name in sorted(set(families)):
         members = [i for i, family in enumerate(families) if family == name]
@@ -201,13 +224,13 @@ def consistency(groups: Sequence[Group], options: Options) -> tuple[PairVerdict,
     return tuple(verdicts[i] for i in range(len(pairs)))
 
 
-def family_of(cell: Cell, kind: str) -> str:
+def name_family(cell: StudyCell, kind: str) -> str:
     """Name of the family that a pair in this setting is corrected over.
 
     Variants stand apart, and so do frameworks that are each under their own defaults.
     """
     under = f" under {cell.variant}" if cell.variant else ""
-    own = f" ({OWN})" if cell.hps == OWN else ""
+    own = f" ({LIBRARY_DEFAULTS})" if cell.hps == LIBRARY_DEFAULTS else ""
     if kind == "all":
         return f"all pairs{own}{under}"
     if kind == "algorithm":
@@ -216,7 +239,7 @@ def family_of(cell: Cell, kind: str) -> str:
 
 
 def judge_family(
-    pairs: Sequence[tuple[Group, Group]], family: str, options: Options
+    pairs: Sequence[tuple[ScoreGroup, ScoreGroup]], family: str, options: VerdictOptions
 ) -> list[PairVerdict]:
     """Verdicts on pairs, in their order, corrected over all of them.
 
@@ -225,30 +248,30 @@ def judge_family(
         family: What they are called together.
         options: Level, margins, ranges and the seed of the permutations.
     """
-    first, second = (stack([pair[side].moments for pair in pairs]) for side in (0, 1))
-    margins = [margin_of(pair, options) for pair in pairs]
+    first, second = (stack_moments([pair[side].moments for pair in pairs]) for side in (0, 1))
+    margins = [compute_margin(pair, options) for pair in pairs]
     sizes = np.array([margin.size for margin in margins])
-    unseen = np.array([unseen_p(pair, options) for pair in pairs])
+    unseen = np.array([compute_unobserved_p(pair, options) for pair in pairs])
     tests = run_tests(first, second, sizes, unseen)
-    permutation = np.array([_permutation(pair, options) for pair in pairs])
+    permutation = np.array([_compute_permutation_p(pair, options) for pair in pairs])
     words, detectable = tests.verdicts(permutation, options.alpha)
-    low, high = pairwise.limits(tests.contrast)
-    decided = sum(word != UNDECIDED for word in words)
+    low, high = two_sample.compute_contrast_bounds(tests.contrast)
+    decided = sum(word != INCONCLUSIVE for word in words)
     # Level that Holm's procedure would hold the next p-value of the family against.
     level = np.full(len(pairs), options.alpha / max(1, len(pairs) - decided))
-    needed = effects.seeds_to_decide(
+    needed = effect_size_and_power.estimate_seeds_needed(
         tests.contrast.difference,
         (first.sd, second.sd),
         level,
         sizes,
         options.power,
-        rooms(pairs, options),
+        compute_unobserved_distances(pairs, options),
     )
-    g = effects.hedges_g(first, second)
-    theta = _improvement(pairs, first, second)
-    theta_ends = effects.improvement_interval(theta, first.n, second.n)
-    matters = rounding_matters(pairs, sizes, unseen, words, options.alpha)
-    failures = failures_of_pairs(pairs, options)
+    g = effect_size_and_power.compute_hedges_g(first, second)
+    theta = _compute_improvement_probability(pairs, first, second)
+    theta_ends = effect_size_and_power.compute_improvement_interval(theta, first.n, second.n)
+    matters = check_rounding_sensitivity(pairs, sizes, unseen, words, options.alpha)
+    failures = compare_failures(pairs, options)
     tested = int(np.count_nonzero(~np.isnan(tests.p)))
     return [
         PairVerdict(
@@ -268,7 +291,7 @@ def judge_family(
             p_equivalence=float(tests.p_equivalence[i]),
             p_equivalence_holm=float(tests.p_equivalence_holm[i]),
             margin=margins[i],
-            range=range_of(pairs[i], options),
+            range=find_score_range(pairs[i], options),
             failures=failures[i],
             family=family,
             family_size=tested,
@@ -276,19 +299,21 @@ def judge_family(
             hedges_g=(float(g[0][i]), float(g[1][i]), float(g[2][i])),
             improvement=(float(theta[i]), float(theta_ends[0][i]), float(theta_ends[1][i])),
             rounding_matters=matters[i],
-            remarks=remarks_on(one, two),
+            remarks=find_caveats(one, two),
         )
         for i, (one, two) in enumerate(pairs)
     ]
 
 
-def holm_levels(items: Sequence[PairVerdict], alpha: float) -> list[float]:
+def compute_holm_levels(items: Sequence[PairVerdict], alpha: float) -> list[float]:
     """Level that Holm's procedure would hold the next p-value of each one's family against."""
-    undecided = collections.Counter(item.family for item in items if item.verdict == UNDECIDED)
+    undecided = collections.Counter(item.family for item in items if item.verdict == INCONCLUSIVE)
     return [alpha / max(1, undecided[item.family]) for item in items]
 
 
-def plausible_seeds(item: PairVerdict, level: float, options: Options) -> tuple[float, float]:
+def estimate_pair_seed_range(
+    item: PairVerdict, level: float, options: VerdictOptions
+) -> tuple[float, float]:
     """Between which numbers of seeds `seeds_needed` lies in four cases of five.
 
     Args:
@@ -296,8 +321,8 @@ def plausible_seeds(item: PairVerdict, level: float, options: Options) -> tuple[
         level: Level of its tests.
         options: Power, ranges and the seed of the draws.
     """
-    one, two = rooms([(item.first, item.second)], options)
-    return effects.plausible_seeds(
+    one, two = compute_unobserved_distances([(item.first, item.second)], options)
+    return effect_size_and_power.estimate_seed_range(
         (item.first.moments, item.second.moments),
         level,
         item.margin.size,
@@ -307,16 +332,45 @@ def plausible_seeds(item: PairVerdict, level: float, options: Options) -> tuple[
     )
 
 
-def _permutation(pair: tuple[Group, Group], options: Options) -> float:
+def _compute_permutation_p(pair: tuple[ScoreGroup, ScoreGroup], options: VerdictOptions) -> float:
     first, second = pair[0].scores, pair[1].scores
     if first is None or second is None:
         return float("nan")
-    return pairwise.permutation_p(first, second, np.random.default_rng(options.seed))
+    return two_sample.compute_permutation_p(first, second, np.random.default_rng(options.seed))
 
 
-def _improvement(pairs: Sequence[tuple[Group, Group]], first: Moments, second: Moments) -> Floats:
-    normal = effects.improvement_of_moments(first, second)
+def _compute_improvement_probability(
+    pairs: Sequence[tuple[ScoreGroup, ScoreGroup]], first: SampleMoments, second: SampleMoments
+) -> FloatArray:
+    normal = effect_size_and_power.improvement_from_moments(first, second)
     for i, (one, two) in enumerate(pairs):
         if one.scores is not None and two.scores is not None:
-            normal[i] = effects.improvement_of_samples(one.scores, two.scores)
+            normal[i] = effect_size_and_power.improvement_from_samples(one.scores, two.scores)
     return normal
+
+
+def judge_library_defaults(
+    groups: Sequence[ScoreGroup], options: VerdictOptions
+) -> tuple[PairVerdict, ...]:
+    """A verdict for every pair of frameworks of which each was run under its own defaults.
+
+    As `consistency`, corrected over families of their own: the question is another one.
+
+    Args:
+        groups: Final scores.
+        options: Level, margins, family and the seed of the permutations.
+    """
+    own = {
+        (to_library_defaults_cell(group.cell, group.framework), group.framework): group
+        for group in groups
+        if group.cell.hps == group.framework
+    }
+    together = [dataclasses.replace(group, cell=cell) for (cell, _), group in own.items()]
+    return tuple(
+        dataclasses.replace(
+            item,
+            first=own[item.cell, item.first.framework],
+            second=own[item.cell, item.second.framework],
+        )
+        for item in judge_consistency(together, options)
+    )

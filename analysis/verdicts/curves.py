@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.data.runs import Cell, Loaded, Run
-from analysis.stats.intervals import bounds
-from analysis.stats.moments import Floats
+from parallax.analysis.data.runs import CompletedRun, LoadedRuns, StudyCell
+from parallax.analysis.stats.intervals import compute_interval_bounds
+from parallax.analysis.stats.moments import FloatArray
 
-Steps = NDArray[np.int64]
+StepArray = NDArray[np.int64]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Curve:
+class LearningCurve:
     """One framework in one setting.
 
     Attributes:
@@ -30,16 +30,16 @@ class Curve:
     """
 
     framework: str
-    seeds: tuple[tuple[Steps, Floats], ...]
-    steps: Steps
-    mean: Floats
-    low: Floats
-    high: Floats
+    seeds: tuple[tuple[StepArray, FloatArray], ...]
+    steps: StepArray
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
     left_out: int
 
 
 @dataclasses.dataclass(frozen=True)
-class Panel:
+class CurvePanel:
     """All frameworks in one setting.
 
     Attributes:
@@ -48,8 +48,8 @@ class Panel:
         requested: Run folders found, by framework.
     """
 
-    cell: Cell
-    curves: tuple[Curve, ...]
+    cell: StudyCell
+    curves: tuple[LearningCurve, ...]
     requested: Mapping[str, int]
 
     @property
@@ -59,17 +59,19 @@ class Panel:
         return {name: f"{used.get(name, 0)}/{n}" for name, n in sorted(self.requested.items())}
 
 
-def make_panels(loaded: Loaded, method: str, rng: np.random.Generator) -> tuple[Panel, ...]:
+def make_panels(
+    loaded: LoadedRuns, method: str, rng: np.random.Generator
+) -> tuple[CurvePanel, ...]:
     """The curves of every setting that has a folder."""
-    runs: dict[Cell, dict[str, list[Run]]] = {cell: {} for cell in loaded.cells}
-    requested: dict[Cell, collections.Counter[str]] = {}
+    runs: dict[StudyCell, dict[str, list[CompletedRun]]] = {cell: {} for cell in loaded.cells}
+    requested: dict[StudyCell, collections.Counter[str]] = {}
     for item in loaded.folders:
         cell, framework = item.id.cell, item.id.framework
         requested.setdefault(cell, collections.Counter())[framework] += 1
-        if isinstance(item, Run):
+        if isinstance(item, CompletedRun):
             runs[cell].setdefault(framework, []).append(item)
     return tuple(
-        Panel(
+        CurvePanel(
             cell,
             tuple(make_curve(name, own[name], method, rng) for name in sorted(own)),
             requested[cell],
@@ -78,17 +80,21 @@ def make_panels(loaded: Loaded, method: str, rng: np.random.Generator) -> tuple[
     )
 
 
-def make_curve(framework: str, runs: Sequence[Run], method: str, rng: np.random.Generator) -> Curve:
+def make_curve(
+    framework: str, runs: Sequence[CompletedRun], method: str, rng: np.random.Generator
+) -> LearningCurve:
     """Aggregates one framework's seeds at the evaluation steps that all of them share.
 
     Args:
         framework: Its name.
         runs: At least one run.
-        method: One of `analysis.stats.intervals.METHODS`.
+        method: One of `parallax.analysis.stats.intervals.INTERVAL_METHODS`.
         rng: Source of bootstrap resamples.
     """
     seeds = tuple((run.timesteps, run.results.mean(axis=1)) for run in runs)
     steps = functools.reduce(np.intersect1d, [at for at, _ in seeds])
     shared = np.array([returns[np.isin(at, steps)] for at, returns in seeds])
     left_out = sum(len(at) - len(steps) for at, _ in seeds)
-    return Curve(framework, seeds, steps, *bounds(shared, method, rng), left_out)
+    return LearningCurve(
+        framework, seeds, steps, *compute_interval_bounds(shared, method, rng), left_out
+    )

@@ -6,18 +6,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.data.bounds import known_bounds
-from analysis.data.published import best_score, random_score, reference_score
-from analysis.stats import unseen
-from analysis.stats.moments import Floats
-from analysis.verdicts.groups import Group
-from analysis.verdicts.options import Options
+from parallax.analysis.data.published import (
+    get_best_published_score,
+    get_random_score,
+    get_reference_score,
+    get_return_bounds,
+)
+from parallax.analysis.stats import unobserved_failures
+from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
 
-Pair = tuple[Group, Group]
+GroupPair = tuple[ScoreGroup, ScoreGroup]
 
 
 @dataclasses.dataclass(frozen=True)
-class Margin:
+class EquivalenceMargin:
     """A margin of equivalence.
 
     Attributes:
@@ -34,7 +38,7 @@ class Margin:
 
 
 @dataclasses.dataclass(frozen=True)
-class Range:
+class ScoreRange:
     """Between what scores a run of a task can end.
 
     Attributes:
@@ -53,7 +57,7 @@ class Range:
         return not math.isnan(self.low + self.high)
 
 
-def margin_of(groups: Sequence[Group], options: Options) -> Margin:
+def compute_margin(groups: Sequence[ScoreGroup], options: VerdictOptions) -> EquivalenceMargin:
     """The margin for groups of one setting.
 
     A share of the way from the score of random actions to the published score of the algorithm
@@ -64,26 +68,26 @@ def margin_of(groups: Sequence[Group], options: Options) -> Margin:
         groups: At least one group with a run, all of one setting.
         options: Holds the share and its kind.
     """
-    whole, zero, source = _way(groups, options)
-    return Margin(options.margin_share * abs(whole - zero), whole, zero, source)
+    whole, zero, source = _find_scale(groups, options)
+    return EquivalenceMargin(options.margin_share * abs(whole - zero), whole, zero, source)
 
 
-def _way(groups: Sequence[Group], options: Options) -> tuple[float, float, str]:
+def _find_scale(groups: Sequence[ScoreGroup], options: VerdictOptions) -> tuple[float, float, str]:
     cell = groups[0].cell
-    given = options.range_of(cell.env)
+    given = options.get_given_range(cell.env)
     if given:
         return given[1], given[0], "the range given for the task"
-    found = reference_score(cell.algorithm, cell.env)
+    found = get_reference_score(cell.algorithm, cell.env)
     if found is None:
         mean = sum(abs(float(group.moments.mean)) for group in groups) / len(groups)
         return mean, 0.0, "compared runs"
-    random = random_score(cell.env) if options.margin_of == "scale" else None
+    random = get_random_score(cell.env) if options.margin_of == "scale" else None
     if random is None:
         return found[0], 0.0, found[1]
     return found[0], random[0], found[1]
 
 
-def threshold_of(groups: Sequence[Group], options: Options) -> float:
+def compute_failure_threshold(groups: Sequence[ScoreGroup], options: VerdictOptions) -> float:
     """Score below which a run of the setting counts as failed; NaN where no scale is known.
 
     It lies `options.failed_share` of the way from random actions to the published score, or of
@@ -94,8 +98,8 @@ def threshold_of(groups: Sequence[Group], options: Options) -> float:
         options: Holds the share.
     """
     cell = groups[0].cell
-    given, random = options.range_of(cell.env), random_score(cell.env)
-    found = reference_score(cell.algorithm, cell.env)
+    given, random = options.get_given_range(cell.env), get_random_score(cell.env)
+    found = get_reference_score(cell.algorithm, cell.env)
     if given:
         low, high = given
     elif found is None or random is None:
@@ -105,7 +109,7 @@ def threshold_of(groups: Sequence[Group], options: Options) -> float:
     return low + options.failed_share * (high - low)
 
 
-def range_of(pair: Sequence[Group], options: Options) -> Range:
+def find_score_range(pair: Sequence[ScoreGroup], options: VerdictOptions) -> ScoreRange:
     """Between what scores any run of a setting is taken to end, seen or not.
 
     The task's own ends where its rewards have some; otherwise from the score of random actions to
@@ -116,13 +120,13 @@ def range_of(pair: Sequence[Group], options: Options) -> Range:
         options: May hold a range for the task.
     """
     cell = pair[0].cell
-    given = options.range_of(cell.env)
-    random, best = random_score(cell.env), best_score(cell.algorithm, cell.env)
+    given = options.get_given_range(cell.env)
+    random, best = get_random_score(cell.env), get_best_published_score(cell.algorithm, cell.env)
     if given:
         low, high, source = *given, "given"
     elif random is not None and best is not None:
         low, high, source = random[0], best, "random actions to the best published score"
-        ends = known_bounds(cell.env)
+        ends = get_return_bounds(cell.env)
         low = ends[0] if math.isfinite(ends[0]) else low
         high = ends[1] if math.isfinite(ends[1]) else high
         if any(map(math.isfinite, ends)):
@@ -130,16 +134,18 @@ def range_of(pair: Sequence[Group], options: Options) -> Range:
                 "" if all(map(math.isfinite, ends)) else ", and random actions"
             )
     else:
-        return Range(math.nan, math.nan, "not known")
-    seen = [_extremes(group) for group in pair if group.n]
-    return Range(
+        return ScoreRange(math.nan, math.nan, "not known")
+    seen = [_get_extremes(group) for group in pair if group.n]
+    return ScoreRange(
         min([low, *(least for least, _ in seen)]),
         max([high, *(largest for _, largest in seen)]),
         source,
     )
 
 
-def unseen_p(pair: Pair, options: Options, size: int | None = None) -> float:
+def compute_unobserved_p(
+    pair: GroupPair, options: VerdictOptions, size: int | None = None
+) -> float:
     """p-value of "the means differ by the margin or more", whatever the runs not seen are like.
 
     It needs a known range: without one it is 1, and nothing is equivalent.
@@ -149,22 +155,26 @@ def unseen_p(pair: Pair, options: Options, size: int | None = None) -> float:
         options: Margin and ranges.
         size: Seeds of each that count, the first by number; None for all.
     """
-    ends = range_of(pair, options)
-    margin = margin_of(pair, options).size
+    ends = find_score_range(pair, options)
+    margin = compute_margin(pair, options).size
     one, two = (group.moments if group.scores is None else group.scores[:size] for group in pair)
     if min(group.n for group in pair) < 2 or (size or 2) < 2:
         return math.nan
-    return unseen.apart_p(one, two, (ends.low, ends.high), margin) if ends.known else 1.0
+    return (
+        unobserved_failures.compute_difference_p(one, two, (ends.low, ends.high), margin)
+        if ends.known
+        else 1.0
+    )
 
 
-def least_runs(pair: Pair, options: Options) -> float:
+def compute_min_runs(pair: GroupPair, options: VerdictOptions) -> float:
     """Runs of each below which the two can hardly be equivalent, however alike they score.
 
     With fewer, values that were not seen can be so frequent that the means differ by the margin:
     n with (1 - margin / room)^n below the level, where the room is how far an unseen value of
     either can lie from its mean. For one test; infinite where no range is known.
     """
-    ends, margin = range_of(pair, options), margin_of(pair, options).size
+    ends, margin = find_score_range(pair, options), compute_margin(pair, options).size
     if not ends.known:
         return math.inf
     upper, lower = sorted((float(group.moments.mean) for group in pair), reverse=True)
@@ -176,14 +186,16 @@ def least_runs(pair: Pair, options: Options) -> float:
     return max(2.0, math.ceil(math.log(options.alpha) / math.log1p(-margin / room)))
 
 
-def rooms(pairs: Sequence[Pair], options: Options) -> tuple[Floats, Floats]:
+def compute_unobserved_distances(
+    pairs: Sequence[GroupPair], options: VerdictOptions
+) -> tuple[FloatArray, FloatArray]:
     """How far unseen runs can lie from the means, apart from each other, float[pairs] each.
 
     Of the two directions the one with more room; infinite where no range is known.
     """
     found = []
     for first, second in pairs:
-        ends = range_of((first, second), options)
+        ends = find_score_range((first, second), options)
         if not ends.known or not (first.n and second.n):
             found.append((math.inf, math.inf))
             continue
@@ -194,7 +206,7 @@ def rooms(pairs: Sequence[Pair], options: Options) -> tuple[Floats, Floats]:
     return values[:, 0], values[:, 1]
 
 
-def _extremes(group: Group) -> tuple[float, float]:
+def _get_extremes(group: ScoreGroup) -> tuple[float, float]:
     if group.scores is None:
         return float(group.moments.mean), float(group.moments.mean)
     return float(group.scores.min()), float(group.scores.max())

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.stats import pairwise, proportions
-from analysis.verdicts.equivalence import Pair, threshold_of
-from analysis.verdicts.groups import Group
-from analysis.verdicts.options import Options
+from parallax.analysis.stats import two_sample
+from parallax.analysis.verdicts.equivalence import GroupPair, compute_failure_threshold
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class Failures:
+class FailureComparison:
     """Runs of two frameworks that failed, in one setting.
 
     Attributes:
@@ -50,42 +50,47 @@ class Failures:
         return one, two
 
 
-def failures_of_pairs(pairs: Sequence[Pair], options: Options) -> list[Failures]:
+def compare_failures(
+    pairs: Sequence[GroupPair], options: VerdictOptions
+) -> list[FailureComparison]:
     """Compares the failed runs of the pairs of one family.
 
     Args:
         pairs: Pairs of frameworks.
         options: Says below which share of a task's scale a run failed.
     """
-    thresholds = [threshold_of(pair, options) for pair in pairs]
-    counts = [_counts(pair, at) for pair, at in zip(pairs, thresholds, strict=True)]
+    thresholds = [compute_failure_threshold(pair, options) for pair in pairs]
+    counts = [_count_failures(pair, at) for pair, at in zip(pairs, thresholds, strict=True)]
     sizes = [tuple(group.n for group in pair) for pair in pairs]
     p = [
-        proportions.fisher_p(k, n) if k else math.nan  # type: ignore[arg-type]
+        two_sample.compute_fisher_p(k, n) if k else math.nan  # type: ignore[arg-type]
         for k, n in zip(counts, sizes, strict=True)
     ]
-    corrected = pairwise.holm(np.array(p))
-    return [_failures(*item) for item in zip(thresholds, counts, sizes, p, corrected, strict=True)]
+    corrected = two_sample.adjust_holm(np.array(p))
+    return [
+        _make_comparison(*item)
+        for item in zip(thresholds, counts, sizes, p, corrected, strict=True)
+    ]
 
 
-def failed_runs(group: Group, threshold: float) -> int | None:
+def count_failed_runs(group: ScoreGroup, threshold: float) -> int | None:
     """How many runs ended below a score; None where single runs or the score are not known."""
     if group.scores is None or not group.n or math.isnan(threshold):
         return None
     return int((group.scores < threshold).sum())
 
 
-def _counts(pair: Pair, threshold: float) -> tuple[int, ...]:
-    found = [failed_runs(group, threshold) for group in pair]
+def _count_failures(pair: GroupPair, threshold: float) -> tuple[int, ...]:
+    found = [count_failed_runs(group, threshold) for group in pair]
     known = [count for count in found if count is not None]
     return tuple(known) if len(known) == len(found) else ()
 
 
-def _failures(
+def _make_comparison(
     threshold: float, failed: tuple[int, ...], sizes: tuple[int, ...], p: float, p_holm: float
-) -> Failures:
+) -> FailureComparison:
     low = high = difference = math.nan
     if failed:
-        low, high = proportions.newcombe(failed, sizes)  # type: ignore[arg-type]
+        low, high = two_sample.compute_newcombe_interval(failed, sizes)  # type: ignore[arg-type]
         difference = failed[0] / sizes[0] - failed[1] / sizes[1]
-    return Failures(threshold, failed, sizes, p, float(p_holm), difference, low, high)
+    return FailureComparison(threshold, failed, sizes, p, float(p_holm), difference, low, high)

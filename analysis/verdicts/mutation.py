@@ -9,23 +9,23 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from analysis.data.outcomes import Mutant, Setting
-from analysis.stats.killing import (
-    Killing,
-    Score,
-    Triviality,
-    closest,
-    killing,
-    mean_of,
-    sensitivity,
-    triviality,
+from parallax.analysis.data.mutation_outcomes import MutantResults, MutationSetting
+from parallax.analysis.stats.mutation_score import (
+    KillResult,
+    MeanScore,
+    TrivialityResult,
+    compute_mean_score,
+    compute_sensitivity,
+    evaluate_kill,
+    evaluate_triviality,
+    find_closest_value,
 )
 
 REPLAY, WEAK, STRONG = "replay", "weak", "strong"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Configuration:
+class MutantVerdict:
     """One mutant configuration.
 
     Attributes:
@@ -36,11 +36,11 @@ class Configuration:
         strong: What the strong generator kills; None where it has no tests.
     """
 
-    mutant: Mutant
-    replay: Killing | None
-    trivial: Triviality | None
-    weak: Killing | None
-    strong: Killing | None
+    mutant: MutantResults
+    replay: KillResult | None
+    trivial: TrivialityResult | None
+    weak: KillResult | None
+    strong: KillResult | None
 
     @property
     def is_killable(self) -> bool:
@@ -59,7 +59,7 @@ class Configuration:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Operator:
+class OperatorVerdict:
     """All configurations of one operator.
 
     Attributes:
@@ -73,12 +73,12 @@ class Operator:
     """
 
     name: str
-    configurations: tuple[Configuration, ...]
-    weak: Score
-    strong: Score
+    configurations: tuple[MutantVerdict, ...]
+    weak: MeanScore
+    strong: MeanScore
     sensitivity: float
     paired: float
-    chosen: Configuration | None
+    chosen: MutantVerdict | None
 
     @property
     def killable(self) -> int:
@@ -92,7 +92,7 @@ class Operator:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Mutation:
+class MutationVerdict:
     """Everything about one setting.
 
     Attributes:
@@ -104,79 +104,84 @@ class Mutation:
         sensitivity: Mean of the operators' sensitivities, as in the paper's Table III.
     """
 
-    setting: Setting
+    setting: MutationSetting
     published: bool
-    operators: tuple[Operator, ...]
-    weak: Score
-    strong: Score
-    sensitivity: Score
+    operators: tuple[OperatorVerdict, ...]
+    weak: MeanScore
+    strong: MeanScore
+    sensitivity: MeanScore
 
 
-def mutation(setting: Setting, *, published: bool = False) -> Mutation:
+def judge_mutation(setting: MutationSetting, *, as_published_code: bool = False) -> MutationVerdict:
     """Judges all mutants of a setting.
 
     Args:
         setting: What was played.
-        published: Whether by the published code where it departs from the paper.
+        as_published_code: Whether by the published code where it departs from the paper.
     """
     names = list(dict.fromkeys(item.operator for item in setting.mutants))
-    operators = tuple(_operator(name, setting, published) for name in names)
-    return Mutation(
+    operators = tuple(_judge_operator(name, setting, as_published_code) for name in names)
+    return MutationVerdict(
         setting,
-        published,
+        as_published_code,
         operators,
-        mean_of([item.weak.value for item in operators]),
-        mean_of([item.strong.value for item in operators]),
-        mean_of([item.sensitivity for item in operators]),
+        compute_mean_score([item.weak.value for item in operators]),
+        compute_mean_score([item.strong.value for item in operators]),
+        compute_mean_score([item.sensitivity for item in operators]),
     )
 
 
-def _operator(name: str, setting: Setting, published: bool) -> Operator:
-    found = [_configuration(item, published) for item in setting.mutants if item.operator == name]
+def _judge_operator(name: str, setting: MutationSetting, published: bool) -> OperatorVerdict:
+    found = [_judge_mutant(item, published) for item in setting.mutants if item.operator == name]
     found.sort(key=lambda item: -math.inf if item.mutant.value is None else item.mutant.value)
     counting = [item for item in found if item.counts]
     both = [item for item in counting if item.weak is not None and item.strong is not None]
-    weak, strong = _scores(counting)
-    return Operator(
+    weak, strong = _compute_mutation_scores(counting)
+    return OperatorVerdict(
         name,
         tuple(found),
         weak,
         strong,
-        sensitivity(weak.value, strong.value, published=published),
-        sensitivity(*(score.value for score in _scores(both)), published=published),
-        _closest(found),
+        compute_sensitivity(weak.value, strong.value, as_published_code=published),
+        compute_sensitivity(
+            *(score.value for score in _compute_mutation_scores(both)), as_published_code=published
+        ),
+        _find_closest_mutant(found),
     )
 
 
-def _scores(found: Sequence[Configuration]) -> tuple[Score, Score]:
+def _compute_mutation_scores(found: Sequence[MutantVerdict]) -> tuple[MeanScore, MeanScore]:
     """Mutation scores of the weak and of the strong generator."""
     return (
-        mean_of([_rate(item.weak) for item in found]),
-        mean_of([_rate(item.strong) for item in found]),
+        compute_mean_score([_get_killing_rate(item.weak) for item in found]),
+        compute_mean_score([_get_killing_rate(item.strong) for item in found]),
     )
 
 
-def _configuration(item: Mutant, published: bool) -> Configuration:
+def _judge_mutant(item: MutantResults, published: bool) -> MutantVerdict:
     tests = {name: found for name, found in item.tests.items() if found.original}
-    killed = {name: killing(*found.pairs, published=published) for name, found in tests.items()}
+    killed = {
+        name: evaluate_kill(*found.pairs, as_published_code=published)
+        for name, found in tests.items()
+    }
     replay = tests.get(REPLAY)
-    return Configuration(
+    return MutantVerdict(
         item,
         killed.get(REPLAY),
-        triviality(*replay.pairs, published=published) if replay else None,
+        evaluate_triviality(*replay.pairs, as_published_code=published) if replay else None,
         killed.get(WEAK),
         killed.get(STRONG),
     )
 
 
-def _rate(found: Killing | None) -> float:
+def _get_killing_rate(found: KillResult | None) -> float:
     return math.nan if found is None else found.rate
 
 
-def _closest(found: Sequence[Configuration]) -> Configuration | None:
+def _find_closest_mutant(found: Sequence[MutantVerdict]) -> MutantVerdict | None:
     original = next((item.mutant.original_value for item in found), None)
     if original is None:
         return next((item for item in found if item.counts), None)
     values = [math.inf if c.mutant.value is None else c.mutant.value for c in found]
-    at = closest(values, original, [item.counts for item in found])
+    at = find_closest_value(values, original, [item.counts for item in found])
     return None if at is None else found[at]

@@ -7,12 +7,12 @@ MARGINS = ("scale", "score")
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class VerdictOptions:
     """Settings of the verdicts, stated beside them.
 
     Attributes:
         alpha: Level of all tests, corrected within families.
-        margin_share: Margin of equivalence as a share of what `margin_of` says.
+        margin_share: Margin of equivalence as a share of what `compute_margin` says.
         family: What Holm's correction runs over: all pairs of an `algorithm` in a study, the
             pairs of one `setting`, or `all` pairs; always of one variant.
         power: Power asked for when seeds are planned.
@@ -35,12 +35,12 @@ class Options:
     failed_share: float = 0.25
     ranges: tuple[tuple[str, float, float], ...] = ()
 
-    def range_of(self, env: str) -> tuple[float, float] | None:
+    def get_given_range(self, env: str) -> tuple[float, float] | None:
         """The range given for a task; None where none is."""
         return next(((low, high) for name, low, high in self.ranges if name == env), None)
 
     @property
-    def margin_words(self) -> str:
+    def margin_description(self) -> str:
         """What margins are a share of, as the end of a sentence."""
         share = f"{self.margin_share:.0%} of "
         given = "the range given for a task, elsewhere of " if self.ranges else ""

@@ -10,25 +10,25 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from analysis.data.published import read_table, split_version
-from analysis.stats import efficiency
-from analysis.stats.aggregates import (
-    Aggregates,
-    Improvement,
-    Profiles,
-    aggregate,
-    improvement,
-    profile,
+from parallax.analysis.data.published import read_table, split_version
+from parallax.analysis.stats import aggregates as efficiency
+from parallax.analysis.stats.aggregates import (
+    AggregateScores,
+    ImprovementProbability,
+    PerformanceProfiles,
+    compute_aggregates,
+    compute_improvement,
+    compute_profiles,
 )
-from analysis.stats.moments import Floats
-from analysis.verdicts.groups import Group
-from analysis.verdicts.options import Options
+from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
 
-KINDS = ("reference", "min-max")
+SCALE_KINDS = ("reference", "min-max")
 
 
 @dataclasses.dataclass(frozen=True)
-class Scale:
+class ScoreScale:
     """What counts as 0 and as 1 in one task.
 
     Attributes:
@@ -42,7 +42,7 @@ class Scale:
     source: str
 
 
-def scales(groups: Iterable[Group], kind: str = "reference") -> Mapping[str, Scale]:
+def find_scales(groups: Iterable[ScoreGroup], kind: str = "reference") -> Mapping[str, ScoreScale]:
     """A scale for every task that has one.
 
     `reference`: 0 is the score of random actions, 1 the best of the original papers' scores on
@@ -56,20 +56,21 @@ def scales(groups: Iterable[Group], kind: str = "reference") -> Mapping[str, Sca
     Raises:
         ValueError: The kind is unknown.
     """
-    if kind not in KINDS:
-        raise ValueError(f"normalisation={kind!r} is not known. Known: {', '.join(KINDS)}.")
+    if kind not in SCALE_KINDS:
+        raise ValueError(f"normalisation={kind!r} is not known. Known: {', '.join(SCALE_KINDS)}.")
     groups = list(groups)
     envs = sorted({group.cell.env for group in groups})
     if kind == "reference":
-        found = {env: reference_scale(env) for env in envs}
+        found = {env: get_reference_scale(env) for env in envs}
     else:
         found = {
-            env: _min_max([group for group in groups if group.cell.env == env]) for env in envs
+            env: _get_min_max_scale([group for group in groups if group.cell.env == env])
+            for env in envs
         }
     return {env: scale for env, scale in found.items() if scale is not None}
 
 
-def reference_scale(env: str) -> Scale | None:
+def get_reference_scale(env: str) -> ScoreScale | None:
     """Random and best published score of a task; None where either is not known.
 
     Random scores are known for versions v4 and v5; the published ones are of earlier versions.
@@ -84,24 +85,24 @@ def reference_scale(env: str) -> Scale | None:
     if not random or best is None:
         return None
     source = f"0: random actions on {env}; 1: {best.algorithm} of the original paper, {best.mean:g}"
-    return Scale(random[0].mean, best.mean, source)
+    return ScoreScale(random[0].mean, best.mean, source)
 
 
-def _min_max(groups: list[Group]) -> Scale | None:
+def _get_min_max_scale(groups: list[ScoreGroup]) -> ScoreScale | None:
     values = [
         float(value) for group in groups if group.scores is not None for value in group.scores
     ]
     if not values or min(values) == max(values):
         return None
-    return Scale(min(values), max(values), "0 and 1: worst and best seed of the runs compared")
+    return ScoreScale(min(values), max(values), "0 and 1: worst and best seed of the runs compared")
 
 
-THRESHOLDS = 81
-TOP = 2.0
+N_THRESHOLDS = 81
+MAX_THRESHOLD = 2.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Overall:
+class OverallScores:
     """The frameworks of one algorithm and set of hyperparameters over all tasks.
 
     Attributes:
@@ -124,41 +125,41 @@ class Overall:
     hps: str
     variant: str
     tasks: tuple[str, ...]
-    aggregates: Aggregates
-    profiles: Profiles
-    improvement: Improvement
-    efficiency: efficiency.Efficiency
-    scales: Mapping[str, Scale]
+    aggregates: AggregateScores
+    profiles: PerformanceProfiles
+    improvement: ImprovementProbability
+    efficiency: efficiency.SampleEfficiency
+    scales: Mapping[str, ScoreScale]
     left_out: tuple[str, ...]
 
 
-def overall(
-    groups: Sequence[Group], options: Options, normalisation: str = "reference"
-) -> tuple[Overall, ...]:
+def compute_overall_scores(
+    groups: Sequence[ScoreGroup], options: VerdictOptions, normalisation: str = "reference"
+) -> tuple[OverallScores, ...]:
     """Aggregates for every algorithm, set of hyperparameters and variant with runs.
 
     Args:
         groups: Final scores; those without single seeds are passed over.
         options: Holds resamples and their seed.
-        normalisation: One of `analysis.verdicts.overall.KINDS`.
+        normalisation: One of `parallax.analysis.verdicts.overall.SCALE_KINDS`.
     """
     usable = [group for group in groups if group.scores is not None and group.n]
-    known = scales(usable, normalisation)
-    found: dict[tuple[str, str, str, str], list[Group]] = collections.defaultdict(list)
+    known = find_scales(usable, normalisation)
+    found: dict[tuple[str, str, str, str], list[ScoreGroup]] = collections.defaultdict(list)
     for group in usable:
         cell = group.cell
         found[cell.study, cell.algorithm, cell.hps, cell.variant].append(group)
-    results = (_overall(key, found[key], known, options) for key in sorted(found))
+    results = (_compute_group_overall(key, found[key], known, options) for key in sorted(found))
     return tuple(result for result in results if result is not None)
 
 
-def _overall(
+def _compute_group_overall(
     key: tuple[str, str, str, str],
-    groups: Sequence[Group],
-    known: Mapping[str, Scale],
-    options: Options,
-) -> Overall | None:
-    table: dict[str, dict[str, Group]] = collections.defaultdict(dict)
+    groups: Sequence[ScoreGroup],
+    known: Mapping[str, ScoreScale],
+    options: VerdictOptions,
+) -> OverallScores | None:
+    table: dict[str, dict[str, ScoreGroup]] = collections.defaultdict(dict)
     for group in groups:
         table[group.cell.env][group.framework] = group
     names = sorted({group.framework for group in groups})
@@ -169,32 +170,42 @@ def _overall(
     tasks = [env for env in sorted(table) if env in known and len(table[env]) == len(names)]
     if not tasks:
         return None
-    scores = {name: [_normalised(table[env][name], known[env]) for env in tasks] for name in names}
-    progress = {name: _progress([table[env][name] for env in tasks], known) for name in names}
+    scores = {
+        name: [_normalize_scores(table[env][name], known[env]) for env in tasks] for name in names
+    }
+    progress = {
+        name: _normalize_curves([table[env][name] for env in tasks], known) for name in names
+    }
     told = {name: item for name, item in progress.items() if len(item[0])}
     rng = np.random.default_rng(options.seed)
-    return Overall(
+    return OverallScores(
         *key,
         tuple(tasks),
-        aggregate(scores, rng, options.resamples),
-        profile(scores, np.linspace(0, TOP, THRESHOLDS), rng, options.resamples),
-        improvement(scores, rng, options.resamples),
-        efficiency.efficiency(told, rng, min(options.resamples, efficiency.RESAMPLES)),
+        compute_aggregates(scores, rng, options.resamples),
+        compute_profiles(
+            scores, np.linspace(0, MAX_THRESHOLD, N_THRESHOLDS), rng, options.resamples
+        ),
+        compute_improvement(scores, rng, options.resamples),
+        efficiency.compute_sample_efficiency(
+            told, rng, min(options.resamples, efficiency.EFFICIENCY_RESAMPLES)
+        ),
         {env: known[env] for env in tasks},
         tuple(left_out),
     )
 
 
-def _normalised(group: Group, scale: Scale) -> Floats:
+def _normalize_scores(group: ScoreGroup, scale: ScoreScale) -> FloatArray:
     assert group.scores is not None
     return (group.scores - scale.zero) / (scale.one - scale.zero)
 
 
-def _progress(groups: Sequence[Group], known: Mapping[str, Scale]) -> tuple[Floats, list[Floats]]:
+def _normalize_curves(
+    groups: Sequence[ScoreGroup], known: Mapping[str, ScoreScale]
+) -> tuple[FloatArray, list[FloatArray]]:
     """Some of the steps at which every run was evaluated, and float[n, k] scores of each task."""
     runs = [run for group in groups for run in group.runs]
     shared = functools.reduce(np.intersect1d, [run.timesteps for run in runs])
-    steps = shared[efficiency.thinned(len(shared))]
+    steps = shared[efficiency.thin_evaluations(len(shared))]
     scores = []
     for group in groups:
         scale = known[group.cell.env]

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from analysis.stats import effects, pairwise, ranks
-from analysis.stats.moments import Floats, Moments, stack
-from analysis.verdicts.groups import Group
-from analysis.verdicts.options import Options
-from analysis.words import OWN
+from parallax.analysis.labels import LIBRARY_DEFAULTS
+from parallax.analysis.stats import effect_size_and_power, ranks, two_sample
+from parallax.analysis.stats.moments import FloatArray, SampleMoments, stack_moments
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
 
-PRESERVED, MAGNITUDE, NOT_PRESERVED, UNDECIDED = (
+PRESERVED, MAGNITUDE_CHANGED, NOT_PRESERVED, INCONCLUSIVE = (
     "preserved",
     "magnitude changed",
     "not preserved",
@@ -23,14 +23,14 @@ PRESERVED, MAGNITUDE, NOT_PRESERVED, UNDECIDED = (
 
 
 # Made-up samples of tied algorithms, and resamples of each.
-_TIED = (300, 100)
+_TIED_RESAMPLING = (300, 100)
 
 # From the worst finding to the best, for several frameworks at once.
-WORST_FIRST = (NOT_PRESERVED, MAGNITUDE, UNDECIDED, PRESERVED)
+WORST_FIRST = (NOT_PRESERVED, MAGNITUDE_CHANGED, INCONCLUSIVE, PRESERVED)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Ranked:
+class AlgorithmRanking:
     """The algorithms of one framework in one task.
 
     Attributes:
@@ -41,14 +41,14 @@ class Ranked:
     """
 
     framework: str
-    groups: tuple[Group, ...]
-    ranks: Floats
-    signs: Floats
+    groups: tuple[ScoreGroup, ...]
+    ranks: FloatArray
+    signs: FloatArray
 
     @property
-    def moments(self) -> Moments:
+    def moments(self) -> SampleMoments:
         """Moments with float[k] arrays."""
-        return stack([group.moments for group in self.groups])
+        return stack_moments([group.moments for group in self.groups])
 
     def gap(self, i: int, j: int) -> tuple[float, float, float]:
         """Difference of the means of two algorithms, with Welch's 95% interval.
@@ -57,9 +57,9 @@ class Ranked:
             i: Number of the first algorithm.
             j: Number of the one that is taken off.
         """
-        first, second = (stack([self.groups[k].moments]) for k in (i, j))
-        item = pairwise.contrast([first], [second])
-        low, high = pairwise.limits(item)
+        first, second = (stack_moments([self.groups[k].moments]) for k in (i, j))
+        item = two_sample.compute_contrast([first], [second])
+        low, high = two_sample.compute_contrast_bounds(item)
         return float(item.difference[0]), float(low[0]), float(high[0])
 
 
@@ -88,7 +88,7 @@ class RankPair:
     tau_b: float
     tau_b_means: float
     same_order: float
-    chance: ranks.Chance
+    chance: ranks.SameOrderChance
     reversed_pairs: tuple[tuple[str, str], ...]
     changed_gaps: tuple[tuple[str, str], ...]
     seeds_needed: float
@@ -117,18 +117,20 @@ class RankingVerdict:
     hps: str
     variant: str
     algorithms: tuple[str, ...]
-    rankings: tuple[Ranked, ...]
+    rankings: tuple[AlgorithmRanking, ...]
     pairs: tuple[RankPair, ...]
     verdict: str
     same_order: float
-    chance: ranks.Chance
+    chance: ranks.SameOrderChance
     left_out: tuple[str, ...]
 
 
-__all__ = ["OWN", "RankPair", "Ranked", "RankingVerdict", "rankings"]
+__all__ = ["LIBRARY_DEFAULTS", "AlgorithmRanking", "RankPair", "RankingVerdict", "judge_rankings"]
 
 
-def rankings(groups: Sequence[Group], options: Options) -> tuple[RankingVerdict, ...]:
+def judge_rankings(
+    groups: Sequence[ScoreGroup], options: VerdictOptions
+) -> tuple[RankingVerdict, ...]:
     """A verdict for every task and configuration that two frameworks ran two algorithms in.
 
     Two algorithms are separated where Welch's test is significant after Holm's correction
@@ -146,38 +148,42 @@ def rankings(groups: Sequence[Group], options: Options) -> tuple[RankingVerdict,
         groups: Final scores.
         options: Level, resamples and their seed.
     """
-    found: dict[tuple[str, str, str, str], dict[str, dict[str, Group]]] = collections.defaultdict(
-        lambda: collections.defaultdict(dict)
+    found: dict[tuple[str, str, str, str], dict[str, dict[str, ScoreGroup]]] = (
+        collections.defaultdict(lambda: collections.defaultdict(dict))
     )
     for group in groups:
         if not group.n:
             continue
         cell = group.cell
-        kinds = (cell.hps, OWN) if cell.hps == group.framework else (cell.hps,)
+        kinds = (cell.hps, LIBRARY_DEFAULTS) if cell.hps == group.framework else (cell.hps,)
         for hps in kinds:
             key = (cell.study, cell.env, hps, cell.variant)
             found[key][group.framework][cell.algorithm] = group
-    verdicts = (_rank(key, found[key], options) for key in sorted(found))
+    verdicts = (_judge_ranking(key, found[key], options) for key in sorted(found))
     return tuple(verdict for verdict in verdicts if verdict is not None)
 
 
-def _rank(
-    key: tuple[str, str, str, str], table: Mapping[str, Mapping[str, Group]], options: Options
+def _judge_ranking(
+    key: tuple[str, str, str, str],
+    table: Mapping[str, Mapping[str, ScoreGroup]],
+    options: VerdictOptions,
 ) -> RankingVerdict | None:
     algorithms = tuple(sorted(set().union(*table.values())))
     whole = [name for name in sorted(table) if len(table[name]) == len(algorithms)]
     if len(algorithms) < 2 or len(whole) < 2:
         return None
-    ranked = [_ranked(name, [table[name][a] for a in algorithms], options) for name in whole]
+    ranked = [
+        _rank_algorithms(name, [table[name][a] for a in algorithms], options) for name in whole
+    ]
     rng = np.random.default_rng(options.seed)
-    orders = [_orders(item, options, rng) for item in ranked]
-    tied = [ranks.tied_orders(item.moments, *_TIED, rng) for item in ranked]
+    orders = [_bootstrap_orders(item, options, rng) for item in ranked]
+    tied = [ranks.simulate_tied_orders(item.moments, *_TIED_RESAMPLING, rng) for item in ranked]
     pairs = tuple(
-        _compare(
+        _compare_rankings(
             (ranked[i], ranked[j]),
             algorithms,
-            float(ranks.same_order([orders[i], orders[j]])),
-            ranks.chance_of_same_order([tied[i], tied[j]]),
+            float(ranks.compute_same_order_probability([orders[i], orders[j]])),
+            ranks.compute_same_order_chance([tied[i], tied[j]]),
             options,
         )
         for i, j in itertools.combinations(range(len(ranked)), 2)
@@ -193,65 +199,71 @@ def _rank(
         tuple(ranked),
         pairs,
         worst,
-        float(ranks.same_order(orders)),
-        ranks.chance_of_same_order(tied),
+        float(ranks.compute_same_order_probability(orders)),
+        ranks.compute_same_order_chance(tied),
         left_out,
     )
 
 
-def _ranked(framework: str, groups: Sequence[Group], options: Options) -> Ranked:
-    items = stack([group.moments for group in groups])
-    signs = ranks.separation(items, options.alpha)
-    return Ranked(framework, tuple(groups), ranks.mid_ranks(signs), signs)
+def _rank_algorithms(
+    framework: str, groups: Sequence[ScoreGroup], options: VerdictOptions
+) -> AlgorithmRanking:
+    items = stack_moments([group.moments for group in groups])
+    signs = ranks.compute_separation_signs(items, options.alpha)
+    return AlgorithmRanking(framework, tuple(groups), ranks.compute_mid_ranks(signs), signs)
 
 
-def _orders(item: Ranked, options: Options, rng: np.random.Generator) -> Floats:
+def _bootstrap_orders(
+    item: AlgorithmRanking, options: VerdictOptions, rng: np.random.Generator
+) -> FloatArray:
     scores = [group.scores for group in item.groups]
     means = ranks.bootstrap_means(item.moments, scores, options.resamples, rng)
-    return ranks.signs_of(means)
+    return ranks.compute_difference_signs(means)
 
 
-def _compare(
-    two: tuple[Ranked, Ranked],
+def _compare_rankings(
+    two: tuple[AlgorithmRanking, AlgorithmRanking],
     names: Sequence[str],
     same_order: float,
-    chance: ranks.Chance,
-    options: Options,
+    chance: ranks.SameOrderChance,
+    options: VerdictOptions,
 ) -> RankPair:
     first, second = two
     a, b = first.moments, second.moments
-    means = ranks.signs_of(a.mean), ranks.signs_of(b.mean)
+    means = ranks.compute_difference_signs(a.mean), ranks.compute_difference_signs(b.mean)
     pairs = list(itertools.combinations(range(len(names)), 2))
     product = first.signs * second.signs
     reverse = [pair for pair in pairs if product[pair] < 0]
-    gaps = ranks.gap_p(a, b)
+    gaps = ranks.compute_gap_p(a, b)
     separated = (first.signs != 0) | (second.signs != 0)
     changed = [pair for pair in pairs if gaps[pair][1] < options.alpha and separated[pair]]
     against = (first.signs * means[1] < 0) | (second.signs * means[0] < 0)
     if reverse:
         verdict = NOT_PRESERVED
     elif changed:
-        verdict = MAGNITUDE
+        verdict = MAGNITUDE_CHANGED
     elif (product > 0).any() and not against.any():
         verdict = PRESERVED
     else:
-        verdict = UNDECIDED
+        verdict = INCONCLUSIVE
     return RankPair(
         first.framework,
         second.framework,
         verdict,
-        ranks.tau_b(first.signs, second.signs),
-        ranks.tau_b(*means),
+        ranks.compute_tau_b(first.signs, second.signs),
+        ranks.compute_tau_b(*means),
         same_order,
         chance,
         tuple((names[i], names[j]) for i, j in reverse),
         tuple((names[i], names[j]) for i, j in changed),
-        _seeds_needed((a, b), pairs, options) if verdict == UNDECIDED else math.nan,
+        _estimate_seeds_needed((a, b), pairs, options) if verdict == INCONCLUSIVE else math.nan,
     )
 
 
-def _seeds_needed(
-    two: tuple[Moments, Moments], pairs: Sequence[tuple[int, int]], options: Options
+def _estimate_seeds_needed(
+    two: tuple[SampleMoments, SampleMoments],
+    pairs: Sequence[tuple[int, int]],
+    options: VerdictOptions,
 ) -> float:
     """Seeds that separate some two algorithms in both frameworks, at the first level of Holm's."""
     i, j = (np.array([pair[side] for pair in pairs]) for side in (0, 1))
@@ -259,7 +271,7 @@ def _seeds_needed(
     power = np.sqrt(options.power)
     level = np.full(len(pairs), options.alpha / len(pairs))
     needed = [
-        effects.seeds_to_decide(
+        effect_size_and_power.estimate_seeds_needed(
             item.mean[i] - item.mean[j], (item.sd[i], item.sd[j]), level, np.zeros(len(i)), power
         )
         for item in two

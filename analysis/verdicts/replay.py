@@ -2,40 +2,57 @@
 
 import collections
 import dataclasses
+import hashlib
 import itertools
+import json
 import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from analysis.data import imp_paper
-from analysis.data.replayed import UNIFORM, Replayed
-from analysis.data.runs import Cell, Run
-from analysis.stats.intervals import Interval, interval
-from analysis.stats.normalised import human_normalised
-from analysis.stats.paired import Paired, paired
-from analysis.stats.ratio import Ratio, ratio_of_means
-from analysis.stats.reached import Reached, reached
-from analysis.verdicts.ablation import (
-    CHANGES,
-    NO_EFFECT,
-    NONE,
-    Ablation,
-    Effect,
-    effects_between,
+from parallax.analysis.data import paper_tables
+from parallax.analysis.data.replay_metrics import (
+    SEQUENCE_POSITIONS,
+    UNIFORM,
+    RecurrentStateStrategy,
+    ReplayMetrics,
+    RunStaleness,
 )
-from analysis.verdicts.groups import Group, group_of
-from analysis.verdicts.options import Options
+from parallax.analysis.data.runs import CompletedRun, StudyCell
+from parallax.analysis.stats.curve_statistics import (
+    StepsToThreshold,
+    average_stages,
+    compute_stage_means,
+    compute_steps_to_threshold,
+    normalize_by_human,
+)
+from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
+from parallax.analysis.stats.paired import (
+    MeanRatio,
+    PairedDifference,
+    compute_paired_difference,
+    compute_ratio_of_means,
+)
+from parallax.analysis.verdicts.ablation import (
+    CHANGES,
+    NO_CHANGE,
+    NO_EFFECT,
+    AblationVerdict,
+    InterventionEffect,
+    judge_effects,
+)
+from parallax.analysis.verdicts.groups import ScoreGroup, make_group
+from parallax.analysis.verdicts.options import VerdictOptions
 
-STAGES = 3
-PARTS = ("sampling", "priorities", "learning")
-HELPS, HARMS, NO_MATTER, UNDECIDED = "helps", "harms", "makes no difference", "undecided"
-_ORDER = (UNIFORM, "per", "rank", "atdc", "imp")
-_CLIPPED = 1e-12
+N_STAGES = 3
+COST_PARTS = ("sampling", "priorities", "learning")
+HELPS, HARMS, NO_DIFFERENCE, INCONCLUSIVE = "helps", "harms", "makes no difference", "undecided"
+_STRATEGY_ORDER = (UNIFORM, "per", "rank", "atdc", "imp")
+_ZERO_TOLERANCE = 1e-12
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Way:
+class ReplayStrategyResult:
     """One way of replaying of one framework in one setting.
 
     Attributes:
@@ -52,16 +69,16 @@ class Way:
         gain: Final score less that of `per` as a share of its size; None for `per` and `uniform`.
     """
 
-    cell: Cell
+    cell: StudyCell
     framework: str
     name: str
-    group: Group
-    stages: tuple[Interval, ...]
-    errors: tuple[Interval, ...]
-    seconds: Mapping[str, Interval]
-    sweeps: Interval
-    utilisation: Reached | None
-    gain: Ratio | None
+    group: ScoreGroup
+    stages: tuple[ConfidenceInterval, ...]
+    errors: tuple[ConfidenceInterval, ...]
+    seconds: Mapping[str, ConfidenceInterval]
+    sweeps: ConfidenceInterval
+    utilisation: StepsToThreshold | None
+    gain: MeanRatio | None
 
     @property
     def total(self) -> float:
@@ -70,7 +87,7 @@ class Way:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Agreement:
+class FrameworkAgreement:
     """What one way of replaying does in two frameworks on one task.
 
     Attributes:
@@ -89,12 +106,12 @@ class Agreement:
     name: str
     frameworks: tuple[str, str]
     words: tuple[str, str]
-    difference: Paired
+    difference: PairedDifference
 
     @property
     def verdict(self) -> str:
         """`agree`, `disagree` or `cannot be told`."""
-        if UNDECIDED in self.words:
+        if INCONCLUSIVE in self.words:
             return "cannot be told"
         return "agree" if self.words[0] == self.words[1] else "disagree"
 
@@ -119,7 +136,7 @@ class HumanScores:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ReplayStudy:
+class ReplayVerdicts:
     """Everything.
 
     Attributes:
@@ -129,123 +146,132 @@ class ReplayStudy:
         human: Over Atari's games, ours and published.
     """
 
-    ways: tuple[Way, ...]
-    effects: tuple[Ablation, ...]
-    agreements: tuple[Agreement, ...]
+    strategy_results: tuple[ReplayStrategyResult, ...]
+    effects: tuple[AblationVerdict, ...]
+    agreements: tuple[FrameworkAgreement, ...]
     human: tuple[HumanScores, ...]
 
 
-def judge(items: Sequence[Replayed], options: Options) -> ReplayStudy:
+def judge_replay(items: Sequence[ReplayMetrics], options: VerdictOptions) -> ReplayVerdicts:
     """Judges all runs.
 
     Args:
         items: All run folders.
         options: Level, margin and ranges.
     """
-    found: dict[tuple[Cell, str, str], list[Replayed]] = collections.defaultdict(list)
+    found: dict[tuple[StudyCell, str, str], list[ReplayMetrics]] = collections.defaultdict(list)
     for item in items:
         found[item.cell, item.item.id.framework, item.name].append(item)
-    keys = sorted(found, key=lambda key: (key[0], key[1], order_of(key[2])))
+    keys = sorted(found, key=lambda key: (key[0], key[1], get_strategy_order(key[2])))
     groups = {
-        key: group_of(key[0], f"{key[1]} {key[2]}", [one.item for one in found[key]])
+        key: make_group(key[0], f"{key[1]} {key[2]}", [one.item for one in found[key]])
         for key in keys
     }
-    ways = tuple(_way(key, found[key], groups) for key in keys)
+    ways = tuple(_make_strategy_result(key, found[key], groups) for key in keys)
     compared = {
-        (cell, framework, NONE if name == UNIFORM else name): group
+        (cell, framework, NO_CHANGE if name == UNIFORM else name): group
         for (cell, framework, name), group in groups.items()
     }
-    effects = effects_between(compared, "ways of replaying", options)
-    return ReplayStudy(ways, effects, _agreements(effects), _human(ways))
+    effects = judge_effects(compared, "ways of replaying", options)
+    return ReplayVerdicts(ways, effects, _compare_frameworks(effects), _compute_human_scores(ways))
 
 
-def order_of(name: str) -> tuple[int, str]:
+def get_strategy_order(name: str) -> tuple[int, str]:
     """Sorts ways of replaying: uniform first, Imp-PER last, then others by name."""
     plain = name.partition(",")[0]
-    return (_ORDER.index(plain) if plain in _ORDER else len(_ORDER), name)
+    return (
+        _STRATEGY_ORDER.index(plain) if plain in _STRATEGY_ORDER else len(_STRATEGY_ORDER),
+        name,
+    )
 
 
-def word_of(effect: Effect) -> str:
+def classify_effect(effect: InterventionEffect) -> str:
     """What a way of replaying does to the return."""
     if effect.verdict == CHANGES:
         return HELPS if effect.result.difference > 0 else HARMS
-    return NO_MATTER if effect.verdict == NO_EFFECT else UNDECIDED
+    return NO_DIFFERENCE if effect.verdict == NO_EFFECT else INCONCLUSIVE
 
 
-def _way(
-    key: tuple[Cell, str, str],
-    items: Sequence[Replayed],
-    groups: Mapping[tuple[Cell, str, str], Group],
-) -> Way:
+def _make_strategy_result(
+    key: tuple[StudyCell, str, str],
+    items: Sequence[ReplayMetrics],
+    groups: Mapping[tuple[StudyCell, str, str], ScoreGroup],
+) -> ReplayStrategyResult:
     cell, framework, name = key
-    group, runs = groups[key], [one for one in items if isinstance(one.item, Run)]
+    group, runs = groups[key], [one for one in items if isinstance(one.item, CompletedRun)]
     costs = [one.costs for one in runs if one.costs.get("minibatches")]
     each = {
-        part: interval([one[part] / one["minibatches"] for one in costs])
-        for part in (*PARTS, "sweeping")
+        part: compute_interval([one[part] / one["minibatches"] for one in costs])
+        for part in (*COST_PARTS, "sweeping")
     }
     uniform = groups.get((cell, framework, UNIFORM))
     used = None
     if uniform is not None and uniform.n:
-        used = reached([_curve(run) for run in group.runs], float(uniform.moments.mean))
-    return Way(
+        used = compute_steps_to_threshold(
+            [_get_learning_curve(run) for run in group.runs], float(uniform.moments.mean)
+        )
+    return ReplayStrategyResult(
         cell=cell,
         framework=framework,
         name=name,
         group=group,
-        stages=tuple(_score_at(group, share / STAGES) for share in range(1, STAGES + 1)),
-        errors=tuple(_error_in(runs, stage) for stage in range(STAGES)),
-        seconds={part: each[part] for part in PARTS},
+        stages=tuple(
+            _compute_score_at(group, share / N_STAGES) for share in range(1, N_STAGES + 1)
+        ),
+        errors=tuple(_compute_stage_error(runs, stage) for stage in range(N_STAGES)),
+        seconds={part: each[part] for part in COST_PARTS},
         sweeps=each["sweeping"],
         utilisation=used,
-        gain=_gain(group, groups.get((cell, framework, "per")), name),
+        gain=_compute_gain(group, groups.get((cell, framework, "per")), name),
     )
 
 
-def _score_at(group: Group, share: float) -> Interval:
+def _compute_score_at(group: ScoreGroup, share: float) -> ConfidenceInterval:
     scores = [
         float(run.results[int(np.abs(run.timesteps - share * run.timesteps[-1]).argmin())].mean())
         for run in group.runs
     ]
-    return interval(scores)
+    return compute_interval(scores)
 
 
-def _error_in(items: Sequence[Replayed], stage: int) -> Interval:
+def _compute_stage_error(items: Sequence[ReplayMetrics], stage: int) -> ConfidenceInterval:
     means = []
     for one in items:
-        assert isinstance(one.item, Run)
+        assert isinstance(one.item, CompletedRun)
         end = float(one.item.timesteps[-1])
-        at = np.minimum((one.looks / end * STAGES).astype(int), STAGES - 1)
+        at = np.minimum((one.check_steps / end * N_STAGES).astype(int), N_STAGES - 1)
         if (at == stage).any():
             means.append(float(one.errors[at == stage].mean()))
-    return interval(means)
+    return compute_interval(means)
 
 
-def _curve(run: Run) -> tuple[np.ndarray, np.ndarray]:
+def _get_learning_curve(run: CompletedRun) -> tuple[np.ndarray, np.ndarray]:
     return run.timesteps.astype(np.float64), run.results.mean(axis=1)
 
 
-def _gain(group: Group, per: Group | None, name: str) -> Ratio | None:
+def _compute_gain(group: ScoreGroup, per: ScoreGroup | None, name: str) -> MeanRatio | None:
     if per is None or name in (UNIFORM, "per"):
         return None
-    ours, theirs = _by_seed(group), _by_seed(per)
+    ours, theirs = _index_scores_by_seed(group), _index_scores_by_seed(per)
     seeds = sorted(ours.keys() & theirs.keys())
     if not seeds:
         return None
     first, second = (np.array([scores[seed] for seed in seeds]) for scores in (ours, theirs))
-    if abs(float(second.mean())) < _CLIPPED:
+    if abs(float(second.mean())) < _ZERO_TOLERANCE:
         return None
     sign = math.copysign(1.0, float(second.mean()))
-    return ratio_of_means(first - second, sign * second)
+    return compute_ratio_of_means(first - second, sign * second)
 
 
-def _by_seed(group: Group) -> dict[int, float]:
+def _index_scores_by_seed(group: ScoreGroup) -> dict[int, float]:
     return {run.id.seed: run.final_score for run in group.runs if run.id.seed is not None}
 
 
-def _agreements(effects: Sequence[Ablation]) -> tuple[Agreement, ...]:
+def _compare_frameworks(effects: Sequence[AblationVerdict]) -> tuple[FrameworkAgreement, ...]:
     """Of each pair of frameworks whose settings are alike but for what one of them cannot have."""
-    places: dict[tuple[str, ...], list[tuple[str, Effect]]] = collections.defaultdict(list)
+    places: dict[tuple[str, ...], list[tuple[str, InterventionEffect]]] = collections.defaultdict(
+        list
+    )
     for item in effects:
         cell = item.cell
         for effect in item.effects:
@@ -256,38 +282,141 @@ def _agreements(effects: Sequence[Ablation]) -> tuple[Agreement, ...]:
         for (first, one), (second, other) in itertools.combinations(members, 2):
             if first == second:
                 continue
-            gap = _between(one, other)
-            words = (word_of(one), word_of(other))
-            found.append(Agreement(study, env, algorithm, name, (first, second), words, gap))
+            gap = _compare_effects(one, other)
+            words = (classify_effect(one), classify_effect(other))
+            found.append(
+                FrameworkAgreement(study, env, algorithm, name, (first, second), words, gap)
+            )
     return tuple(found)
 
 
-def _between(one: Effect, other: Effect) -> Paired:
+def _compare_effects(one: InterventionEffect, other: InterventionEffect) -> PairedDifference:
     gains = []
     for effect in (one, other):
-        changed, plain = _by_seed(effect.changed), _by_seed(effect.plain)
+        changed, plain = _index_scores_by_seed(effect.changed), _index_scores_by_seed(effect.plain)
         gains.append({seed: changed[seed] - plain[seed] for seed in changed.keys() & plain.keys()})
     seeds = sorted(gains[0].keys() & gains[1].keys())
     if not seeds:
-        return Paired(0, math.nan, *[math.nan] * 4)
+        return PairedDifference(0, math.nan, *[math.nan] * 4)
     first, second = (np.array([gain[seed] for seed in seeds]) for gain in gains)
-    return paired(first, second)
+    return compute_paired_difference(first, second)
 
 
-def _human(ways: Sequence[Way]) -> tuple[HumanScores, ...]:
+def _compute_human_scores(ways: Sequence[ReplayStrategyResult]) -> tuple[HumanScores, ...]:
     """Ours where runs are of Atari's games, and what the paper's own scores come to."""
     scores: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
     for way in ways:
-        game = imp_paper.game(way.cell.env)
-        if imp_paper.is_atari(way.cell.env) and game in imp_paper.RANDOM_HUMAN and way.group.n:
+        game = paper_tables.game_from_env(way.cell.env)
+        if (
+            paper_tables.is_atari(way.cell.env)
+            and game in paper_tables.ATARI_RANDOM_HUMAN
+            and way.group.n
+        ):
             mean = np.array([float(way.group.moments.mean)])
-            value = human_normalised(mean, *imp_paper.RANDOM_HUMAN[game])[0]
+            value = normalize_by_human(mean, *paper_tables.ATARI_RANDOM_HUMAN[game])[0]
             scores[way.framework, way.name].append(float(value))
-    for game, published in imp_paper.ATARI.items():
-        values = human_normalised(np.array(published), *imp_paper.RANDOM_HUMAN[game])
-        for name, value in zip(imp_paper.METHODS, values, strict=True):
-            scores[imp_paper.SOURCE, name].append(float(value))
+    for game, published in paper_tables.IMP_ATARI_SCORES.items():
+        values = normalize_by_human(np.array(published), *paper_tables.ATARI_RANDOM_HUMAN[game])
+        for name, value in zip(paper_tables.IMP_STRATEGIES, values, strict=True):
+            scores[paper_tables.IMP_SOURCE, name].append(float(value))
     return tuple(
         HumanScores(*key, len(found), float(np.median(found)), float(np.mean(found)))
         for key, found in scores.items()
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class StalenessSummary:
+    """One strategy in one setting.
+
+    Attributes:
+        strategy: Which.
+        stages: Of each place the mean over runs in each stage.
+        overall: Of each place the mean over runs of the mean over stages.
+        score: Return of the last evaluation, over runs.
+        seeds: Of the runs.
+    """
+
+    strategy: RecurrentStateStrategy
+    stages: Mapping[str, tuple[ConfidenceInterval, ...]]
+    overall: Mapping[str, ConfidenceInterval]
+    score: ConfidenceInterval
+    seeds: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class StalenessSetting:
+    """All strategies that were trained alike otherwise.
+
+    Attributes:
+        cell: The setting; its variant leaves out what the strategies differ in.
+        framework: Which.
+        strategies: Zero states before stored ones, short burn-ins before long ones.
+    """
+
+    cell: StudyCell
+    framework: str
+    strategies: tuple[StalenessSummary, ...]
+
+
+STRATEGY_HYPERPARAMETERS = ("stored_state", "burn_in")
+"""Hyperparameters that say which strategy it is."""
+_HASHED_PREFIX = "overrides="  # the name of a variant that would be too long
+
+
+def summarize_staleness(found: Sequence[RunStaleness], stages: int) -> tuple[StalenessSetting, ...]:
+    """What runs recorded, by setting and strategy.
+
+    Args:
+        found: The runs.
+        stages: In how many equal parts each is cut.
+    """
+    groups: dict[tuple[StudyCell, str], dict[RecurrentStateStrategy, list[RunStaleness]]] = {}
+    for item in found:
+        cell = dataclasses.replace(item.run.id.cell, variant=_get_shared_variant(item.run))
+        strategies = groups.setdefault((cell, item.run.id.framework), {})
+        strategies.setdefault(item.strategy, []).append(item)
+    return tuple(
+        StalenessSetting(
+            cell,
+            framework,
+            tuple(_summarize_state_strategy(s, strategies[s], stages) for s in sorted(strategies)),
+        )
+        for (cell, framework), strategies in sorted(groups.items())
+    )
+
+
+def _get_shared_variant(run: CompletedRun) -> str:
+    """A run's variant without what strategies differ in."""
+    parts = run.id.cell.variant.split(",")
+    if not any(part.startswith(_HASHED_PREFIX) for part in parts):
+        return ",".join(
+            part for part in parts if part.partition("=")[0] not in STRATEGY_HYPERPARAMETERS
+        )
+    asked = {
+        n: v for n, v in run.spec["hyperparameters"].items() if n not in STRATEGY_HYPERPARAMETERS
+    }
+    others = ("seed", "hyperparameters", "overridden")
+    alike = {n: v for n, v in run.spec.items() if n not in others} | {"asked": asked}
+    digest = hashlib.sha256(json.dumps(alike, sort_keys=True, default=str).encode()).hexdigest()
+    return ",".join(
+        [p for p in parts if not p.startswith(_HASHED_PREFIX)] + [_HASHED_PREFIX + digest[:12]]
+    )
+
+
+def _summarize_state_strategy(
+    strategy: RecurrentStateStrategy, items: Sequence[RunStaleness], stages: int
+) -> StalenessSummary:
+    by_stage, overall = {}, {}
+    for place in SEQUENCE_POSITIONS:
+        runs = [
+            compute_stage_means(*item.discrepancies[place], int(item.run.timesteps[-1]), stages)
+            for item in items
+        ]
+        by_stage[place] = average_stages(runs)
+        overall[place] = compute_interval(
+            [np.nanmean(run) for run in runs if np.isfinite(run).any()]
+        )
+    scores = compute_interval([float(item.run.results[-1].mean()) for item in items])
+    seeds = tuple(sorted(item.run.id.seed or 0 for item in items))
+    return StalenessSummary(strategy, by_stage, overall, scores, seeds)

@@ -6,11 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.data.published import Published, split_version, targets
-from analysis.stats import pairwise
-from analysis.stats.moments import Moments, from_population_sd, from_thesis_interval
-from analysis.verdicts.groups import Group
-from analysis.verdicts.options import Options
+from parallax.analysis.data.published import (
+    PublishedScore,
+    find_reproduction_targets,
+    split_version,
+)
+from parallax.analysis.stats import two_sample
+from parallax.analysis.stats.moments import (
+    SampleMoments,
+    moments_from_population_sd,
+    moments_from_thesis_interval,
+)
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
 
 WORSE, SIMILAR, BETTER = "worse", "similar", "better"
 
@@ -35,8 +43,8 @@ class ReproductionVerdict:
         remarks: What makes the two numbers differ in kind, such as another task version.
     """
 
-    group: Group
-    published: Published
+    group: ScoreGroup
+    published: PublishedScore
     thesis_form: str
     two_sided: str
     test: str
@@ -47,25 +55,27 @@ class ReproductionVerdict:
     remarks: tuple[str, ...]
 
     @property
-    def stops_early(self) -> bool:
+    def has_stopped_early(self) -> bool:
         """Whether our runs took less than half of the published steps."""
         return bool(self.group.steps) and max(self.group.steps) < self.published.steps / 2
 
 
-def published_moments(row: Published) -> Moments:
+def moments_from_published(row: PublishedScore) -> SampleMoments:
     """Moments of a published number; the deviation is NaN where spread or trials are not told."""
     mean, n = np.float64(row.mean), np.float64(row.trials or math.nan)
     if math.isnan(row.spread) or row.trials < 2:
-        return Moments(mean, np.float64(math.nan), n)  # type: ignore[arg-type]
+        return SampleMoments(mean, np.float64(math.nan), n)  # type: ignore[arg-type]
     spread = np.float64(row.spread)
     if row.spread_kind == "thesis interval":
-        return from_thesis_interval(mean, spread, n)  # type: ignore[arg-type]
+        return moments_from_thesis_interval(mean, spread, n)  # type: ignore[arg-type]
     if row.spread_kind == "population sd":
-        return from_population_sd(mean, spread, n)  # type: ignore[arg-type]
-    return Moments(mean, spread, n)  # type: ignore[arg-type]
+        return moments_from_population_sd(mean, spread, n)  # type: ignore[arg-type]
+    return SampleMoments(mean, spread, n)  # type: ignore[arg-type]
 
 
-def judge(group: Group, row: Published, options: Options) -> ReproductionVerdict:
+def judge_reproduction(
+    group: ScoreGroup, row: PublishedScore, options: VerdictOptions
+) -> ReproductionVerdict:
     """Compares one framework's scores with one published number.
 
     Args:
@@ -73,31 +83,31 @@ def judge(group: Group, row: Published, options: Options) -> ReproductionVerdict
         row: The published number.
         options: Holds the level.
     """
-    ours, theirs = group.moments, published_moments(row)
+    ours, theirs = group.moments, moments_from_published(row)
     test = "one-sample t" if math.isnan(float(theirs.sd)) else "welch"
     if test == "one-sample t":
         # A mean without a spread is taken as exact: an infinite sample without deviation.
-        theirs = Moments(theirs.mean, np.float64(0), np.float64(1e12))  # type: ignore[arg-type]
-    item = pairwise.contrast([ours], [theirs])
-    p = float(pairwise.two_sided_p(item))
-    low, high = pairwise.limits(item, 1 - options.alpha)
+        theirs = SampleMoments(theirs.mean, np.float64(0), np.float64(1e12))  # type: ignore[arg-type]
+    item = two_sample.compute_contrast([ours], [theirs])
+    p = float(two_sample.compute_two_sided_p(item))
+    low, high = two_sample.compute_contrast_bounds(item, 1 - options.alpha)
     difference = float(item.difference)
     return ReproductionVerdict(
         group,
         row,
-        _thesis_form(ours, row.mean),
-        _word(difference, p, options.alpha),
+        _judge_by_thesis_interval(ours, row.mean),
+        _classify_difference(difference, p, options.alpha),
         test,
         difference,
         float(low),
         float(high),
         p,
-        remarks(group, row),
+        find_reproduction_remarks(group, row),
     )
 
 
-def remarks(
-    group: Group, row: Published, same_statistic: str = "last evaluation"
+def find_reproduction_remarks(
+    group: ScoreGroup, row: PublishedScore, same_statistic: str = "last evaluation"
 ) -> tuple[str, ...]:
     """Why the two numbers are not of one kind; empty where they are."""
     found = []
@@ -112,25 +122,25 @@ def remarks(
     return tuple(found)
 
 
-def reproduction_of_groups(
-    groups: Sequence[Group], options: Options
+def judge_group_reproductions(
+    groups: Sequence[ScoreGroup], options: VerdictOptions
 ) -> tuple[ReproductionVerdict, ...]:
     """Every group against every published number under its hyperparameters."""
     return tuple(
-        judge(group.nearest_to(row.steps), row, options)
+        judge_reproduction(group.score_at_step(row.steps), row, options)
         for group in groups
         if group.n
-        for row in _targets(group)
+        for row in _find_targets(group)
         if row.table != group.cell.study
     )
 
 
-def _targets(group: Group) -> tuple[Published, ...]:
+def _find_targets(group: ScoreGroup) -> tuple[PublishedScore, ...]:
     cell = group.cell
-    return targets(cell.algorithm, cell.env, cell.hps, group.framework)
+    return find_reproduction_targets(cell.algorithm, cell.env, cell.hps, group.framework)
 
 
-def _thesis_form(ours: Moments, target: float) -> str:
+def _judge_by_thesis_interval(ours: SampleMoments, target: float) -> str:
     n = float(ours.n)
     if n < 2:
         return ""
@@ -140,7 +150,7 @@ def _thesis_form(ours: Moments, target: float) -> str:
     return BETTER if float(ours.mean) > target else WORSE
 
 
-def _word(difference: float, p: float, alpha: float) -> str:
+def _classify_difference(difference: float, p: float, alpha: float) -> str:
     if math.isnan(p):
         return ""
     if p >= alpha:

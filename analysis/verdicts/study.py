@@ -11,28 +11,33 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.data.bounds import known_bounds
-from analysis.data.published import read_table
-from analysis.data.runs import Cell, Loaded
-from analysis.stats.intervals import Interval, interval
-from analysis.verdicts.consistency import PairVerdict, consistency
-from analysis.verdicts.curves import Curve, make_panels
-from analysis.verdicts.defaults import defaults
-from analysis.verdicts.existence import Existence, existence
-from analysis.verdicts.groups import Group, groups_of_runs
-from analysis.verdicts.learning import Learning, learning
-from analysis.verdicts.options import Options
-from analysis.verdicts.overall import Overall, overall
-from analysis.verdicts.paired import PairedVerdict, paired_verdicts
-from analysis.verdicts.pooling import PooledPair, pooled_pairs
-from analysis.verdicts.ranking import RankingVerdict, rankings
-from analysis.verdicts.reproduction import (
-    ReproductionVerdict,
-    published_moments,
-    reproduction_of_groups,
+from parallax.analysis.data.published import get_return_bounds, read_table
+from parallax.analysis.data.runs import LoadedRuns, StudyCell
+from parallax.analysis.labels import make_file_suffix
+from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
+from parallax.analysis.verdicts.consistency import (
+    PairVerdict,
+    judge_consistency,
+    judge_library_defaults,
 )
-from analysis.verdicts.variants import Variant, main_variants
-from analysis.words import suffix
+from parallax.analysis.verdicts.curves import LearningCurve, make_panels
+from parallax.analysis.verdicts.groups import ScoreGroup, VariantKey, find_main_variants, group_runs
+from parallax.analysis.verdicts.omnibus import OmnibusVerdict, judge_omnibus
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.overall import OverallScores, compute_overall_scores
+from parallax.analysis.verdicts.ranking import RankingVerdict, judge_rankings
+from parallax.analysis.verdicts.reproduction import (
+    ReproductionVerdict,
+    judge_group_reproductions,
+    moments_from_published,
+)
+from parallax.analysis.verdicts.sensitivity import (
+    PairedVerdict,
+    PooledPair,
+    judge_paired_seeds,
+    pool_pairs,
+)
+from parallax.analysis.verdicts.vs_random import RandomVerdict, judge_vs_random
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,55 +57,57 @@ class StudyVerdicts:
         options: The settings behind the verdicts.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[ScoreGroup, ...]
     reproduction: tuple[ReproductionVerdict, ...]
     consistency: tuple[PairVerdict, ...]
     defaults: tuple[PairVerdict, ...]
     rankings: tuple[RankingVerdict, ...]
-    existence: tuple[Existence, ...]
+    omnibus: tuple[OmnibusVerdict, ...]
     pooled: tuple[PooledPair, ...]
     paired: tuple[PairedVerdict, ...]
-    learning: tuple[Learning, ...]
-    options: Options
+    learning: tuple[RandomVerdict, ...]
+    options: VerdictOptions
 
     @functools.cached_property
-    def main(self) -> frozenset[Variant]:
+    def main_variants(self) -> frozenset[VariantKey]:
         """Study, algorithm and variant of what the study is about; the rest stands apart."""
-        return main_variants(self.groups)
+        return find_main_variants(self.groups)
 
-    def is_main(self, cell: Cell) -> bool:
+    def is_main_variant(self, cell: StudyCell) -> bool:
         """Whether a setting is no side experiment."""
-        return (cell.study, cell.algorithm, cell.variant) in self.main
+        return (cell.study, cell.algorithm, cell.variant) in self.main_variants
 
-    def ranks_main(self, item: RankingVerdict) -> bool:
+    def is_main_ranking(self, item: RankingVerdict) -> bool:
         """Whether a ranking is of what the study is about."""
-        return any((item.study, name, item.variant) in self.main for name in item.algorithms)
+        return any(
+            (item.study, name, item.variant) in self.main_variants for name in item.algorithms
+        )
 
 
-def judge_runs(loaded: Loaded, options: Options) -> StudyVerdicts:
+def judge_runs(loaded: LoadedRuns, options: VerdictOptions) -> StudyVerdicts:
     """The verdicts on runs."""
-    groups = groups_of_runs(loaded)
-    return _judge(groups, reproduction_of_groups(groups, options), options)
+    groups = group_runs(loaded)
+    return _judge_groups(groups, judge_group_reproductions(groups, options), options)
 
 
-def judge_published(options: Options, table: str = "thesis_tables") -> StudyVerdicts:
+def judge_published_table(options: VerdictOptions, table: str = "thesis_tables") -> StudyVerdicts:
     """The verdicts on a published table alone.
 
     Args:
         options: Settings of the verdicts.
         table: Name of a table with a mean, a spread and a number of trials in each row.
     """
-    groups = groups_of_published(table)
-    return _judge(groups, reproduction_of_groups(groups, options), options)
+    groups = group_published_scores(table)
+    return _judge_groups(groups, judge_group_reproductions(groups, options), options)
 
 
-def groups_of_published(table: str) -> tuple[Group, ...]:
+def group_published_scores(table: str) -> tuple[ScoreGroup, ...]:
     """One group per row of a published table."""
     return tuple(
-        Group(
-            cell=Cell(table, f"{row.env}-{row.version}", row.algorithm, row.hps, ""),
+        ScoreGroup(
+            cell=StudyCell(table, f"{row.env}-{row.version}", row.algorithm, row.hps, ""),
             framework=row.framework,
-            moments=published_moments(row),
+            moments=moments_from_published(row),
             rounding=0.05,
             scores=None,
             runs=(),
@@ -113,29 +120,31 @@ def groups_of_published(table: str) -> tuple[Group, ...]:
     )
 
 
-def _judge(
-    groups: Sequence[Group], reproduction: tuple[ReproductionVerdict, ...], options: Options
+def _judge_groups(
+    groups: Sequence[ScoreGroup],
+    reproduction: tuple[ReproductionVerdict, ...],
+    options: VerdictOptions,
 ) -> StudyVerdicts:
-    pairs = consistency(groups, options)
+    pairs = judge_consistency(groups, options)
     return StudyVerdicts(
         tuple(groups),
         reproduction,
         pairs,
-        defaults(groups, options),
-        rankings(groups, options),
-        existence(pairs, options),
-        pooled_pairs(pairs),
-        paired_verdicts(pairs),
-        learning(groups, options),
+        judge_library_defaults(groups, options),
+        judge_rankings(groups, options),
+        judge_omnibus(pairs, options),
+        pool_pairs(pairs),
+        judge_paired_seeds(pairs),
+        judge_vs_random(groups, options),
         options,
     )
 
 
-Setting = tuple[str, str, str]  # study, algorithm, variant
+StudySettingKey = tuple[str, str, str]  # study, algorithm, variant
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Material:
+class StudyResults:
     """All that can be drawn.
 
     Attributes:
@@ -148,27 +157,27 @@ class Material:
         method: Method of the intervals.
     """
 
-    loaded: Loaded
+    loaded: LoadedRuns
     verdicts: StudyVerdicts
-    overall: tuple[Overall, ...]
-    curves: Mapping[tuple[Cell, str], Curve]
-    finals: Mapping[tuple[Cell, str], Interval]
+    overall: tuple[OverallScores, ...]
+    curves: Mapping[tuple[StudyCell, str], LearningCurve]
+    finals: Mapping[tuple[StudyCell, str], ConfidenceInterval]
     bounds: Mapping[str, tuple[float, float]]
     method: str
 
     @functools.cached_property
-    def groups(self) -> dict[tuple[Cell, str], Group]:
+    def groups(self) -> dict[tuple[StudyCell, str], ScoreGroup]:
         """Every group by setting and framework."""
         return {(group.cell, group.framework): group for group in self.verdicts.groups}
 
     @functools.cached_property
-    def settings(self) -> tuple[Setting, ...]:
+    def settings(self) -> tuple[StudySettingKey, ...]:
         """Study, algorithm and variant of everything that has a run used, in order."""
         return tuple(
             sorted({(cell.study, cell.algorithm, cell.variant) for cell, _ in self.curves})
         )
 
-    def cells(self, study: str, algorithm: str | None, variant: str) -> tuple[Cell, ...]:
+    def cells(self, study: str, algorithm: str | None, variant: str) -> tuple[StudyCell, ...]:
         """The settings with a run used, in order; of all algorithms where None."""
         return tuple(
             sorted(
@@ -183,20 +192,20 @@ class Material:
 
     def suffix(self, study: str, variant: str, algorithm: str | None = None) -> tuple[str, str]:
         """Study and variant for a file's name, as far as they are needed to tell files apart."""
-        return suffix((cell for cell, _ in self.curves), study, variant, algorithm)
+        return make_file_suffix((cell for cell, _ in self.curves), study, variant, algorithm)
 
     def context(self, study: str, variant: str) -> str:
         """Study and variant in words, for captions."""
         return f"study {study}" + (f", {variant}" if variant else "")
 
 
-def gather(loaded: Loaded, options: Options, method: str = "t") -> Material:
+def judge_study(loaded: LoadedRuns, options: VerdictOptions, method: str = "t") -> StudyResults:
     """Judges and aggregates everything in a results folder.
 
     Args:
         loaded: What was found.
         options: Settings of the verdicts; their seed is that of all resampling.
-        method: One of `analysis.stats.intervals.METHODS`, for drawn intervals.
+        method: One of `parallax.analysis.stats.intervals.INTERVAL_METHODS`, for drawn intervals.
     """
     verdicts = judge_runs(loaded, options)
     rng = np.random.default_rng(options.seed)
@@ -206,38 +215,47 @@ def gather(loaded: Loaded, options: Options, method: str = "t") -> Material:
         for curve in panel.curves
     }
     finals = {
-        (group.cell, group.framework): interval(group.scores, method, rng)
+        (group.cell, group.framework): compute_interval(group.scores, method, rng)
         for group in verdicts.groups
         if group.scores is not None and group.n
     }
-    aggregates = overall(verdicts.groups, options)
-    return Material(loaded, verdicts, aggregates, curves, finals, _bounds(verdicts), method)
+    aggregates = compute_overall_scores(verdicts.groups, options)
+    return StudyResults(
+        loaded, verdicts, aggregates, curves, finals, _collect_return_bounds(verdicts), method
+    )
 
 
-def _bounds(verdicts: StudyVerdicts) -> dict[str, tuple[float, float]]:
+def _collect_return_bounds(verdicts: StudyVerdicts) -> dict[str, tuple[float, float]]:
     """What was given for a task, or else what its rewards allow."""
     envs = {group.cell.env for group in verdicts.groups}
-    return {env: verdicts.options.range_of(env) or known_bounds(env) for env in sorted(envs)}
+    return {
+        env: verdicts.options.get_given_range(env) or get_return_bounds(env) for env in sorted(envs)
+    }
 
 
-def material_of_published(verdicts: StudyVerdicts) -> Material:
+def results_from_published(verdicts: StudyVerdicts) -> StudyResults:
     """What can be drawn of published tables alone: no curves, and intervals as the thesis has them.
 
     Args:
-        verdicts: Those on published numbers, of `judge_published`.
+        verdicts: Those on published numbers, of `judge_published_table`.
     """
     empty = np.empty(0)
     keys = {(group.cell, group.framework): group for group in verdicts.groups}
-    curves = {key: Curve(key[1], (), np.empty(0, np.int64), empty, empty, empty, 0) for key in keys}
+    curves = {
+        key: LearningCurve(key[1], (), np.empty(0, np.int64), empty, empty, empty, 0)
+        for key in keys
+    }
     finals = {}
     for key, group in keys.items():
         mean, n = float(group.moments.mean), group.n
         half = 1.96 * float(group.moments.sd) * math.sqrt(n - 1) / n  # as the tables print it
-        finals[key] = Interval(mean, mean - half, mean + half, n, "thesis")
-    nothing = Loaded(Path(), (), ())
-    return Material(nothing, verdicts, (), curves, finals, _bounds(verdicts), "thesis")
+        finals[key] = ConfidenceInterval(mean, mean - half, mean + half, n, "thesis")
+    nothing = LoadedRuns(Path(), (), ())
+    return StudyResults(
+        nothing, verdicts, (), curves, finals, _collect_return_bounds(verdicts), "thesis"
+    )
 
 
-def frameworks_of(keys: Iterable[tuple[Cell, str]]) -> list[str]:
+def list_frameworks(keys: Iterable[tuple[StudyCell, str]]) -> list[str]:
     """Every framework among them, sorted."""
     return sorted({name for _, name in keys})

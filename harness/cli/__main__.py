@@ -1,8 +1,8 @@
-"""`python -m harness.cli COMMAND ...`: `parallax COMMAND ...` where its script is not at hand."""
+"""`python -m parallax.harness.cli COMMAND ...`: `parallax COMMAND ...` where its script is not at hand."""
 
 import sys
 
-from harness.cli.parallax import main
+from parallax.harness.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

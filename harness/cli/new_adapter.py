@@ -14,14 +14,14 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.contract.adapter import installed_adapters
-from harness.contract.algorithms import ALGORITHMS
-from harness.contract.fields import SpecError
-from harness.contract.recipes import recipe_files, recipe_names
-from harness.record.files import write_all
+from parallax.harness.contract.adapter import find_adapter_entry_points
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import find_recipe_files, list_recipe_names
+from parallax.harness.record.files import write_texts_atomically
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,19}")
-_GROUP = "parallax.adapters"
+_NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,19}")
+_ENTRY_POINT_GROUP = "parallax.adapters"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,18 +41,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.package:
-            written = new_package(options.name, options.folder)
+            written = create_adapter_package(options.name, options.folder)
         else:
-            written = new_adapter(options.name, options.folder)
+            written = create_adapter(options.name, options.folder)
     except SpecError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     print("\n".join(["Written:", *(f"  {path}" for path in written)]))
-    print(_next_steps(options.name, options.folder, options.package))
+    print(_format_next_steps(options.name, options.folder, options.package))
     return 0
 
 
-def new_adapter(name: str, root: Path) -> list[Path]:
+def create_adapter(name: str, root: Path) -> list[Path]:
     """Writes an adapter into a checkout of this project.
 
     Args:
@@ -65,17 +65,19 @@ def new_adapter(name: str, root: Path) -> list[Path]:
     Raises:
         SpecError: The name cannot be had, the folder is no checkout, or a file is in the way.
     """
-    check_name(name)
+    check_adapter_name(name)
     project = check_checkout(root, ", or use --package for a package of your own")
-    skeleton = Skeleton(name, f"adapters.{name}", f"adapters/{name}", f"tests/adapters/{name}")
+    skeleton = AdapterSkeleton(
+        name, f"adapters.{name}", f"adapters/{name}", f"tests/adapters/{name}"
+    )
     written = skeleton.files("hp_configs").items()
-    files = {root / path: in_full(text, skeleton.module) for path, text in written}
+    files = {root / path: use_absolute_imports(text, skeleton.module) for path, text in written}
     entry = f'{name} = "{skeleton.module}:{skeleton.class_name}"'
-    changed = add_entry(project.read_text(), _GROUP, entry)
-    return write(files, {project: changed})
+    changed = add_entry_point(project.read_text(), _ENTRY_POINT_GROUP, entry)
+    return write_files(files, {project: changed})
 
 
-def in_full(text: str, package: str) -> str:
+def use_absolute_imports(text: str, package: str) -> str:
     """A module with its own package's imports as this project writes them: in full, and first."""
     pattern = re.compile(r"^from \.(\w+) import .*\n", re.MULTILINE)
     own = "".join(match[0] for match in pattern.finditer(text))
@@ -85,36 +87,36 @@ def in_full(text: str, package: str) -> str:
     return text.replace("from .", f"from {package}.")
 
 
-def new_package(name: str, parent: Path) -> list[Path]:
+def create_adapter_package(name: str, parent: Path) -> list[Path]:
     """Writes an adapter as a package of its own, into the new folder `parent / name`.
 
     Raises:
         SpecError: The name cannot be had or a file is in the way.
     """
-    check_name(name)
+    check_adapter_name(name)
     module = f"parallax_{name}"
-    skeleton = Skeleton(name, module, module, "tests")
+    skeleton = AdapterSkeleton(name, module, module, "tests")
     files = skeleton.files(f"{module}/hp_configs")
     files["pyproject.toml"] = skeleton.fill(
         "pyproject.toml",
         what="a framework",
-        group=_GROUP,
+        group=_ENTRY_POINT_GROUP,
         entry=f"{module}:{skeleton.class_name}",
     )
-    return write({parent / name / path: text for path, text in files.items()}, {})
+    return write_files({parent / name / path: text for path, text in files.items()}, {})
 
 
-def check_name(name: str) -> None:
+def check_adapter_name(name: str) -> None:
     """Raises `SpecError` for a name that no new framework can have."""
-    check_word(name)
-    taken = set(installed_adapters()).union(*(recipe_names(a) for a in ALGORITHMS))
+    check_module_name(name)
+    taken = set(find_adapter_entry_points()).union(*(list_recipe_names(a) for a in ALGORITHMS))
     if name in taken:
         raise SpecError(f"NAME={name} is taken by a framework or recipe: choose another.")
 
 
-def check_word(name: str) -> None:
+def check_module_name(name: str) -> None:
     """Raises `SpecError` for what cannot be the name of a module here."""
-    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+    if not _NAME_PATTERN.fullmatch(name) or keyword.iskeyword(name):
         raise SpecError(
             f"NAME={name} must be lower-case letters, digits and underscores, up to 20, with a "
             "letter first, and no word of Python's own."
@@ -132,12 +134,12 @@ def check_checkout(root: Path, otherwise: str = "") -> Path:
         SpecError: It is no checkout.
     """
     project = root / "pyproject.toml"
-    if not (root / "adapters").is_dir() or _project_name(project) != "parallax-rl":
+    if not (root / "adapters").is_dir() or _read_project_name(project) != "parallax-rl":
         raise SpecError(f"--in {root} is no checkout of this project. Name one{otherwise}.")
     return project
 
 
-def _project_name(project: Path) -> str | None:
+def _read_project_name(project: Path) -> str | None:
     try:
         content = tomllib.loads(project.read_text())
     except (OSError, tomllib.TOMLDecodeError):
@@ -146,7 +148,7 @@ def _project_name(project: Path) -> str | None:
     return name
 
 
-def write(new: dict[Path, str], changed: dict[Path, str]) -> list[Path]:
+def write_files(new: dict[Path, str], changed: dict[Path, str]) -> list[Path]:
     """Writes all files or none.
 
     Args:
@@ -163,13 +165,13 @@ def write(new: dict[Path, str], changed: dict[Path, str]) -> list[Path]:
         if path.exists():
             raise SpecError(f"{path} exists and is left as it is: choose another NAME or --in.")
     try:
-        write_all(new | changed)
+        write_texts_atomically(new | changed)
     except OSError as error:
         raise SpecError(f"{error.filename} cannot be written ({error.strerror}).") from error
     return [*new, *changed]
 
 
-def _next_steps(name: str, folder: Path, package: bool) -> str:
+def _format_next_steps(name: str, folder: Path, package: bool) -> str:
     root = folder / name if package else folder
     tests = root / "tests" if package else root / "tests" / "adapters" / name
     return f"""Next:
@@ -180,7 +182,7 @@ docs/adding-a-framework.md tells each step."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Skeleton:
+class AdapterSkeleton:
     """Where a new adapter goes.
 
     Attributes:
@@ -216,12 +218,12 @@ class Skeleton:
             content[f"{self.tests}/{test}"] = self.fill(test)
         for algorithm in ALGORITHMS:
             content[f"{self.folder}/settings/{algorithm}.py"] = self.settings(algorithm)
-            content[f"{recipes}/{algorithm}/{self.name}.yaml"] = self.recipe(algorithm)
+            content[f"{recipes}/{algorithm}/{self.name}.yaml"] = self.make_recipe(algorithm)
         return content
 
     def fill(self, template: str, **more: str) -> str:
         """A template with this adapter's names in it."""
-        folder = importlib.resources.files("harness.cli") / "templates"
+        folder = importlib.resources.files("parallax.harness.cli") / "templates"
         text = (folder / f"{template}.txt").read_text()
         names = dataclasses.asdict(self) | {"class_name": self.class_name} | more
         return string.Template(text).substitute(names, dashed=self.name.replace("_", "-"))
@@ -232,24 +234,24 @@ class Skeleton:
         return self.fill(
             "settings.py",
             algorithm=algorithm,
-            algorithm_module="harness.contract.algorithms",
+            algorithm_module="parallax.harness.contract.algorithms",
             algorithm_class=cls.__name__,
             label=cls.label,
             settings_file=f"{self.folder}/settings/{algorithm}.py",
-            fields=_claims(algorithm),
+            fields=_format_setting_hints(algorithm),
         )
 
-    def recipe(self, algorithm: str) -> str:
+    def make_recipe(self, algorithm: str) -> str:
         """The papers' values, each marked as still to be replaced by the framework's own."""
         lines = [f"# TODO: {self.name}'s own defaults, each with the place where it stands."]
-        for line in recipe_files(algorithm)["original"].read_text().splitlines():
+        for line in find_recipe_files(algorithm)["original"].read_text().splitlines():
             value, comment, _ = line.partition("  # ")
             if comment:
                 lines.append(f"{value}  # TODO")
         return "\n".join(lines) + "\n"
 
 
-def add_entry(pyproject: str, group: str, entry: str) -> str:
+def add_entry_point(pyproject: str, group: str, entry: str) -> str:
     """The text of pyproject.toml with one more entry point.
 
     Args:
@@ -265,6 +267,6 @@ def add_entry(pyproject: str, group: str, entry: str) -> str:
     return before + table + entries.rstrip("\n") + f"\n{entry}" + (blank + rest or "\n")
 
 
-def _claims(algorithm: str) -> str:
+def _format_setting_hints(algorithm: str) -> str:
     names = [field.name for field in dataclasses.fields(ALGORITHMS[algorithm])]
     return "\n".join(f'    # t.aligned("{name}", "its option")' for name in names)

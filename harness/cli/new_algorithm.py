@@ -9,21 +9,27 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.cli.new_adapter import Skeleton, add_entry, check_checkout, check_word, write
-from harness.contract.adapter import installed_adapters
-from harness.contract.algorithms import ALGORITHMS, ENTRY_POINT_GROUP
-from harness.contract.fields import SpecError, unknown
+from parallax.harness.cli.new_adapter import (
+    AdapterSkeleton,
+    add_entry_point,
+    check_checkout,
+    check_module_name,
+    write_files,
+)
+from parallax.harness.contract.adapter import find_adapter_entry_points
+from parallax.harness.contract.algorithms import ALGORITHMS, ENTRY_POINT_GROUP
+from parallax.harness.contract.fields import SpecError, format_unknown_name
 
-DESCRIPTIONS = "harness/contract/algorithms"
-FAMILIES = ("on-policy", "off-policy")
-_SHARED = {
+DESCRIPTIONS_FOLDER = "harness/contract/algorithms"
+ALGORITHM_FAMILIES = ("on-policy", "off-policy")
+_SHARED_FIELDS = {
     "learning_rate": 0.001,
     "gamma": 0.99,
     "adam_eps": 0.00000001,
     "hidden_sizes": [64, 64],
     "bootstrap_truncation": "true",
 }
-_REPLAY = {
+_REPLAY_FIELDS = {
     "batch_size": 32,
     "buffer_size": 10000,
     "learning_starts": 1000,
@@ -31,9 +37,9 @@ _REPLAY = {
     "gradient_steps_per_round": 1,
 }
 # The fields that a skeleton begins with, with values that stand until the paper's are given.
-FIELDS: Mapping[str, Mapping[str, object]] = {
-    "on-policy": _SHARED | {"rollout_steps": 128},
-    "off-policy": _SHARED | _REPLAY,
+FAMILY_FIELDS: Mapping[str, Mapping[str, object]] = {
+    "on-policy": _SHARED_FIELDS | {"rollout_steps": 128},
+    "off-policy": _SHARED_FIELDS | _REPLAY_FIELDS,
 }
 
 
@@ -45,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="parallax new-algorithm", description=__doc__)
     parser.add_argument("name", metavar="NAME", help="how the algorithm is called: algorithm=NAME")
-    parser.add_argument("--family", choices=FAMILIES, default="off-policy")
+    parser.add_argument("--family", choices=ALGORITHM_FAMILIES, default="off-policy")
     parser.add_argument("--actions", choices=["continuous", "discrete"], default="continuous")
     parser.add_argument("--frameworks", nargs="*", default=[], help="adapters that will have it")
     parser.add_argument(
@@ -56,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     try:
-        make = new_package if options.package else new_algorithm
+        make = create_algorithm_package if options.package else create_algorithm
         written = make(
             options.name, options.folder, options.family, options.actions, options.frameworks
         )
@@ -64,11 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     print("\n".join(["Written:", *(f"  {path}" for path in written)]))
-    print(_next_steps(options.name, options.folder, options.package))
+    print(_format_next_steps(options.name, options.folder, options.package))
     return 0
 
 
-def new_algorithm(
+def create_algorithm(
     name: str, root: Path, family: str, actions: str, frameworks: Sequence[str]
 ) -> list[Path]:
     """Writes an algorithm into a checkout of this project.
@@ -87,23 +93,23 @@ def new_algorithm(
         SpecError: The name cannot be had, the folder is no checkout, it has no such adapter, or
             a file is in the way.
     """
-    _check_name(name, root / DESCRIPTIONS / f"{name}.py")
+    _check_algorithm_name(name, root / DESCRIPTIONS_FOLDER / f"{name}.py")
     project = check_checkout(root, ", or use --package for a package of your own")
     for framework in frameworks:
         _check_framework(framework, root)
-    description = f"{DESCRIPTIONS}/{name}.py"
-    files = {description: _description(name, family, actions, description)}
-    files |= _recipes(f"hp_configs/{name}", family, frameworks)
+    description = f"{DESCRIPTIONS_FOLDER}/{name}.py"
+    files = {description: _make_description(name, family, actions, description)}
+    files |= _make_recipes(f"hp_configs/{name}", family, frameworks)
     for framework in frameworks:
         file = f"adapters/{framework}/settings/{name}.py"
-        module = f"harness.contract.algorithms.{name}"
-        files[file] = _settings(name, framework, family, module, file)
-    entry = f'{name} = "harness.contract.algorithms.{name}:{_class_name(name)}"'
-    changed = add_entry(project.read_text(), ENTRY_POINT_GROUP, entry)
-    return write({root / path: text for path, text in files.items()}, {project: changed})
+        module = f"parallax.harness.contract.algorithms.{name}"
+        files[file] = _make_settings_module(name, framework, family, module, file)
+    entry = f'{name} = "parallax.harness.contract.algorithms.{name}:{_make_class_name(name)}"'
+    changed = add_entry_point(project.read_text(), ENTRY_POINT_GROUP, entry)
+    return write_files({root / path: text for path, text in files.items()}, {project: changed})
 
 
-def new_package(
+def create_algorithm_package(
     name: str, parent: Path, family: str, actions: str, frameworks: Sequence[str]
 ) -> list[Path]:
     """Writes an algorithm as a package of its own, into the new folder `parent / name`.
@@ -121,34 +127,36 @@ def new_package(
     Raises:
         SpecError: The name cannot be had, a framework is not known, or a file is in the way.
     """
-    _check_name(name)
+    _check_algorithm_name(name)
     for framework in frameworks:
-        if framework not in installed_adapters():
+        if framework not in find_adapter_entry_points():
             raise SpecError(
-                unknown(f"--frameworks {framework}", framework, list(installed_adapters()))
+                format_unknown_name(
+                    f"--frameworks {framework}", framework, list(find_adapter_entry_points())
+                )
             )
     module = f"parallax_{name}"
     file = f"{module}/description.py"
     files = {
-        f"{module}/__init__.py": f'"""{_class_name(name)}, an algorithm of Parallax."""\n',
-        file: _description(name, family, actions, file),
-        "pyproject.toml": _skeleton(name).fill(
+        f"{module}/__init__.py": f'"""{_make_class_name(name)}, an algorithm of Parallax."""\n',
+        file: _make_description(name, family, actions, file),
+        "pyproject.toml": _make_skeleton(name).fill(
             "pyproject.toml",
             what="an algorithm",
             group=ENTRY_POINT_GROUP,
             module=module,
-            entry=f"{module}.description:{_class_name(name)}",
+            entry=f"{module}.description:{_make_class_name(name)}",
         ),
     }
-    files |= _recipes(f"{module}/hp_configs/{name}", family, frameworks)
+    files |= _make_recipes(f"{module}/hp_configs/{name}", family, frameworks)
     for framework in frameworks:
         path = f"{module}/{framework}_settings.py"
-        files[path] = _settings(name, framework, family, f"{module}.description", path)
-    return write({parent / name / path: text for path, text in files.items()}, {})
+        files[path] = _make_settings_module(name, framework, family, f"{module}.description", path)
+    return write_files({parent / name / path: text for path, text in files.items()}, {})
 
 
-def _check_name(name: str, *parts: Path) -> None:
-    check_word(name)
+def _check_algorithm_name(name: str, *parts: Path) -> None:
+    check_module_name(name)
     if name in ALGORITHMS or any(part.exists() for part in parts):
         raise SpecError(f"NAME={name} is taken by an algorithm or its parts: choose another.")
 
@@ -162,50 +170,56 @@ def _check_framework(framework: str, root: Path) -> None:
         )
 
 
-def _class_name(name: str) -> str:
+def _make_class_name(name: str) -> str:
     return name.upper() if len(name) <= 4 else "".join(map(str.capitalize, name.split("_")))
 
 
-def _description(name: str, family: str, actions: str, file: str) -> str:
+def _make_description(name: str, family: str, actions: str, file: str) -> str:
     template = f"algorithm_{family.replace('-', '_')}.py"
-    return _skeleton(name).fill(
-        template, description=file, algorithm_class=_class_name(name), actions=actions
+    return _make_skeleton(name).fill(
+        template, description=file, algorithm_class=_make_class_name(name), actions=actions
     )
 
 
-def _recipes(folder: str, family: str, frameworks: Sequence[str]) -> dict[str, str]:
+def _make_recipes(folder: str, family: str, frameworks: Sequence[str]) -> dict[str, str]:
     names = ("original", *frameworks)
-    return {f"{folder}/{recipe}.yaml": _recipe(recipe, FIELDS[family]) for recipe in names}
+    return {
+        f"{folder}/{recipe}.yaml": _make_recipe(recipe, FAMILY_FIELDS[family]) for recipe in names
+    }
 
 
-def _recipe(recipe: str, values: Mapping[str, object]) -> str:
+def _make_recipe(recipe: str, values: Mapping[str, object]) -> str:
     whose = "the paper's values" if recipe == "original" else f"{recipe}'s own defaults"
     lines = [f"# TODO: {whose}, each with the place where it stands."]
-    return "\n".join([*lines, *(f"{name}: {_plain(values[name])}  # TODO" for name in values), ""])
+    return "\n".join(
+        [*lines, *(f"{name}: {_format_value(values[name])}  # TODO" for name in values), ""]
+    )
 
 
-def _plain(value: object) -> str:
+def _format_value(value: object) -> str:
     return f"{value:.8f}".rstrip("0") if isinstance(value, float) else str(value)
 
 
-def _settings(name: str, framework: str, family: str, module: str, file: str) -> str:
-    return _skeleton(framework).fill(
+def _make_settings_module(name: str, framework: str, family: str, module: str, file: str) -> str:
+    return _make_skeleton(framework).fill(
         "settings.py",
         algorithm_module=module,
         settings_file=file,
-        algorithm_class=_class_name(name),
-        label=_class_name(name),
-        fields="\n".join(f'    # t.aligned("{field}", "its option")' for field in FIELDS[family]),
+        algorithm_class=_make_class_name(name),
+        label=_make_class_name(name),
+        fields="\n".join(
+            f'    # t.aligned("{field}", "its option")' for field in FAMILY_FIELDS[family]
+        ),
     )
 
 
-def _skeleton(name: str) -> Skeleton:
-    return Skeleton(name, f"adapters.{name}", f"adapters/{name}", f"tests/adapters/{name}")
+def _make_skeleton(name: str) -> AdapterSkeleton:
+    return AdapterSkeleton(name, f"adapters.{name}", f"adapters/{name}", f"tests/adapters/{name}")
 
 
-def _next_steps(name: str, folder: Path, package: bool) -> str:
+def _format_next_steps(name: str, folder: Path, package: bool) -> str:
     root = folder / name if package else folder
-    description = f"parallax_{name}/description" if package else f"{DESCRIPTIONS}/{name}"
+    description = f"parallax_{name}/description" if package else f"{DESCRIPTIONS_FOLDER}/{name}"
     return f"""Next:
   1. python -m pip install --no-deps --editable {root}    (so that algorithm={name} is found)
   2. fill in {root / description}.py, then the recipes, then each framework's settings

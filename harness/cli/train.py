@@ -1,8 +1,28 @@
 """`parallax train`: trains one run, or with `--multirun` a sweep."""
 
+import dataclasses
 import os
+import re
+import string
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+import yaml
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf.errors import OmegaConfBaseException
+
+from parallax.envs.tasks import TASK_IDS
+from parallax.harness.cli.hydra_app import list_group_options, read_group_option
+from parallax.harness.contract.algorithms import (
+    ALGORITHMS,
+    BROKEN_ALGORITHMS,
+    describe_owning_algorithms,
+)
+from parallax.harness.contract.fields import SpecError, format_unknown_name
+from parallax.harness.contract.recipes import list_recipe_names, read_recipe
+from parallax.harness.contract.run_spec import RunSpec
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -13,35 +33,146 @@ def main(arguments: Sequence[str]) -> int:
         130 for Ctrl-C.
     """
     if list(arguments) in ([], ["-h"], ["--help"]):
-        from harness.cli.train_help import train_help
-
-        print(train_help())
+        print(format_train_help())
         # Without a word the default run would take hours that nobody asked for.
         return 0 if arguments else 2
     # Hydra reads the process' own command line.
     sys.argv[1:] = arguments
-    return _train()
+    return _run_training()
 
 
-def _train() -> int:
-    from harness.cli.app import app
-    from harness.cli.config_groups import register
-    from harness.cli.errors import HANDLED, exit_code
-    from harness.cli.hydra_errors import REFUSALS, explain
-    from harness.contract.fields import SpecError
-    from harness.train.stopping import stop_launcher_on_signals
+def _run_training() -> int:
+    from parallax.harness.cli.hydra_app import register_config_groups, run_hydra_app
+    from parallax.harness.contract.fields import HANDLED_ERRORS, SpecError, report_error
+    from parallax.harness.train.stop_signals import stop_launcher_on_signals
 
-    register()
+    register_config_groups()
     stop_launcher_on_signals()
     if os.environ.get("HYDRA_FULL_ERROR"):
-        app()
+        run_hydra_app()
         return 0
     # Makes Hydra raise its errors instead of printing them.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
-        app()
-    except HANDLED as error:
-        return exit_code(error)
-    except REFUSALS as error:
-        return exit_code(SpecError(explain(error)))
+        run_hydra_app()
+    except HANDLED_ERRORS as error:
+        return report_error(error)
+    except HYDRA_ERRORS as error:
+        return report_error(SpecError(explain_hydra_error(error)))
     return 0
+
+
+_CONFIG_REFERENCE_PATTERN = re.compile(r"\$\{([\w.]+)\}")
+
+
+def format_train_help() -> str:
+    """The groups and every value that can be set, as they are by default."""
+    config = _read_config_file("config")
+    layout = config.pop("hydra")["help"]
+    values = _compose_defaults(config.pop("defaults"), config)
+    studies = [path.name for path in (files("parallax.harness.conf") / "study").iterdir()]
+    groups = list_group_options() | {
+        "study": [n.removesuffix(".yaml") for n in studies if "yaml" in n]
+    }
+    template = layout["template"].replace("${hydra.help.header}", layout["header"])
+    return string.Template(template).substitute(
+        APP_CONFIG_GROUPS="".join(
+            f"{group}: {', '.join(sorted(names))}\n"
+            for group, names in sorted(_group_by_folder(groups).items())
+        ),
+        CONFIG=yaml.dump(values, Dumper=yaml.SafeDumper, sort_keys=False, allow_unicode=True),
+    )
+
+
+def _group_by_folder(groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The groups as Hydra lists them, to whom a slash in an option's name is a folder."""
+    found: dict[str, list[str]] = {}
+    for group, names in groups.items():
+        for name in names:
+            above, _, last = f"{group}/{name}".rpartition("/")
+            found.setdefault(above, []).append(last)
+    return found
+
+
+def _compose_defaults(defaults: list[Any], values: dict[str, Any]) -> dict[str, Any]:
+    choices: dict[str, str] = {}
+    for entry in defaults:
+        if isinstance(entry, dict):
+            choices |= {name: value for name, value in entry.items() if " " not in name}
+    for name, value in choices.items():
+        group, _, package = name.partition("@")
+        path = f"{group}/{_CONFIG_REFERENCE_PATTERN.sub(lambda found: choices[found[1]], value)}"
+        if group == "study":
+            values |= _read_config_file(path)
+        else:
+            values[package or group] = dict(read_group_option(*path.rsplit("/", 1)))
+    return values
+
+
+def _read_config_file(name: str) -> dict[str, Any]:
+    text = (files("parallax.harness.conf") / f"{name}.yaml").read_text("utf-8")
+    content: dict[str, Any] = yaml.safe_load(text)
+    return content
+
+
+HYDRA_ERRORS = (HydraException, OmegaConfBaseException)
+
+_CUSTOM_NAME_HINTS = {
+    "env": "Any other gymnasium task is named as env.name={}.",
+    "study": "A study of your own is named as study.name={}.",
+}
+
+
+def explain_hydra_error(error: BaseException) -> str:
+    """The error without what only concerns Hydra's own workings."""
+    text = str(error)
+    if recipe := re.search(r"Could not find 'hyperparameters/([^/']+)/([^']+)'", text):
+        return _explain_recipe(*recipe.groups())
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        return _explain_choice(error.missing_cfg_file, error.options or ()) or _shorten_message(
+            text
+        )
+    mistyped = re.match(r"Could not override '([^']+)'", text)
+    return _explain_name(mistyped[1]) if mistyped else _shorten_message(text)
+
+
+def _shorten_message(text: str) -> str:
+    # Where Hydra looked for its files does not help anyone who mistyped a name.
+    return text.split("Config search path", maxsplit=1)[0].strip()
+
+
+def _explain_choice(path: str, options: Sequence[str]) -> str:
+    """What to choose from; empty where nothing is known of the group."""
+    group, _, name = path.rpartition("/")
+    if group.startswith("hyperparameters/"):
+        group = "hps"
+    if group.startswith("env/"):  # a slash in the name of a task is a folder to Hydra
+        group, _, name = path.partition("/")
+        options = TASK_IDS
+    if not options or not group:
+        return ""
+    if group == "algorithm" and name in BROKEN_ALGORITHMS:
+        return f"algorithm={name} cannot be used ({BROKEN_ALGORITHMS[name]})."
+    other = _CUSTOM_NAME_HINTS.get(group, "").format(name)
+    return f"{format_unknown_name(f'{group}={name}', name, list(options))} {other}".strip()
+
+
+def _explain_recipe(algorithm: str, name: str) -> str:
+    known = list_recipe_names(algorithm) if algorithm in ALGORITHMS else []
+    if name in known:
+        try:
+            read_recipe(algorithm, name)
+        except SpecError as error:
+            return f"hps={name} cannot be used: {error}"
+    return f"algorithm={algorithm} has no such recipe: {format_unknown_name(f'hps={name}', name, known)}"
+
+
+def _explain_name(name: str) -> str:
+    group, _, field = name.rpartition(".")
+    if group == "hyperparameters" and describe_owning_algorithms(field):
+        return f"{name} {describe_owning_algorithms(field)}"
+    run = [field.name for field in dataclasses.fields(RunSpec) if field.metadata]
+    all_fields = {field.name for cls in ALGORITHMS.values() for field in dataclasses.fields(cls)}
+    return format_unknown_name(
+        name, name, ["results_dir", *run, *(f"hyperparameters.{f}" for f in all_fields)]
+    )

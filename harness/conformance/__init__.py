@@ -8,12 +8,29 @@ An adapter's test file subclasses `AdapterConformance` with the adapter's name:
         framework = "mine"
 
 and gets, for every algorithm that the adapter supports, the tests of the classes below.
-It needs pytest, and trains on small tasks only (`envs.scripted`).
+It needs pytest, and trains on small tasks only (`parallax.envs.scripted`).
 """
 
 import dataclasses
 
 import pytest
+
+from parallax.harness.conformance.determinism import DeterminismConformance
+from parallax.harness.conformance.hyperparameters import HyperparameterConformance
+from parallax.harness.conformance.images import ImageConformance
+from parallax.harness.conformance.resuming import ResumeConformance
+from parallax.harness.conformance.run_folders import RunFolderConformance
+from parallax.harness.conformance.semantics import (
+    SemanticsConformance,
+    TargetNoiseConformance,
+)
+from parallax.harness.conformance.update_counts import (
+    DeviceConformance,
+    UpdateCountConformance,
+)
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.algorithms.base import field_names
 
 # Before the parts are imported, or failures do not say what was compared.
 _PARTS = (
@@ -22,28 +39,16 @@ _PARTS = (
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
-from harness.conformance.cadence import CadenceConformance  # noqa: E402
-from harness.conformance.devices import DeviceConformance  # noqa: E402
-from harness.conformance.exits import ExitConformance  # noqa: E402
-from harness.conformance.hyperparameters import HyperparameterConformance  # noqa: E402
-from harness.conformance.images import ImageConformance  # noqa: E402
-from harness.conformance.meanings import MeaningConformance  # noqa: E402
-from harness.conformance.resuming import ResumingConformance  # noqa: E402
-from harness.conformance.seeds_and_bounds import LuckConformance  # noqa: E402
-from harness.conformance.targets import TargetConformance  # noqa: E402
-from harness.contract.adapter import load_adapter  # noqa: E402
-from harness.contract.algorithms import ALGORITHMS, field_names  # noqa: E402
-
 
 class AdapterConformance(
     HyperparameterConformance,
-    MeaningConformance,
-    TargetConformance,
-    CadenceConformance,
+    SemanticsConformance,
+    TargetNoiseConformance,
+    UpdateCountConformance,
     DeviceConformance,
-    LuckConformance,
-    ExitConformance,
-    ResumingConformance,
+    DeterminismConformance,
+    RunFolderConformance,
+    ResumeConformance,
     ImageConformance,
 ):
     """What every adapter must keep. Subclass it and set `framework`."""

@@ -7,28 +7,29 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from envs.scripted import ENV_ID, NARROW_ENV_ID
-from harness.conformance.observer import CRITIC, POLICY, TEMPERATURE
-from harness.conformance.trainings import (
+from parallax.envs.scripted import ENV_ID, NARROW_ENV_ID
+from parallax.harness.conformance.observer import CRITIC, POLICY, TEMPERATURE
+from parallax.harness.conformance.trainings import (
     STEPS,
-    base_hyperparameters,
-    observe,
-    train,
-    translate,
-    with_value,
+    make_base_hyperparameters,
+    observe_training,
+    replace_hyperparameter,
+    train_algorithm,
+    translate_hyperparameters,
 )
-from harness.contract.adapter import Weights
-from harness.contract.algorithms import ALGORITHMS, Hyperparameters
-from harness.contract.fields import SpecError, plain
+from parallax.harness.contract.adapter import Weights
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.algorithms.base import Hyperparameters
+from parallax.harness.contract.fields import SpecError, format_value
 
-_RATES = {
+_LEARNING_RATE_ROLES = {
     "learning_rate": POLICY,
     "policy_learning_rate": POLICY,
     "critic_learning_rate": CRITIC,
     "temperature_learning_rate": TEMPERATURE,
 }
 _NOISE = 0.05
-_LEARNING = 32
+_LEARNING_STEPS = 32
 """Environment steps after the random ones, in which a changed hyperparameter must show."""
 
 
@@ -39,57 +40,73 @@ class HyperparameterConformance:
 
     def test_every_hyperparameter_is_declared(self, algorithm: str) -> None:
         """The alignment has one row per field of the schema, in its order."""
-        base = base_hyperparameters(self.framework, algorithm)
-        declared = [row.field for row in translate(self.framework, algorithm, base).alignment]
+        base = make_base_hyperparameters(self.framework, algorithm)
+        declared = [
+            row.field
+            for row in translate_hyperparameters(self.framework, algorithm, base).alignment
+        ]
         assert declared == [field.name for field in dataclasses.fields(ALGORITHMS[algorithm])]
 
     def test_hyperparameter_is_honoured_or_refused(self, algorithm: str, field: str) -> None:
         """Another value trains to other weights; of a constant it is refused by name."""
-        base = base_hyperparameters(self.framework, algorithm)
+        base = make_base_hyperparameters(self.framework, algorithm)
         if field == "vf_coef":  # where values have gradients of their own, clipping takes it out
-            base = with_value(self.framework, algorithm, base, "max_grad_norm", None) or base
-        rows = {row.field: row for row in translate(self.framework, algorithm, base).alignment}
+            base = (
+                replace_hyperparameter(self.framework, algorithm, base, "max_grad_norm", None)
+                or base
+            )
+        rows = {
+            row.field: row
+            for row in translate_hyperparameters(self.framework, algorithm, base).alignment
+        }
         if rows[field].is_fixed:
             _check_refusal(self.framework, algorithm, field, base)
             return
         for value in ALGORITHMS[algorithm].alternatives[field]:
             if value == getattr(base, field):
                 continue
-            other = with_value(self.framework, algorithm, base, field, value)
+            other = replace_hyperparameter(self.framework, algorithm, base, field, value)
             if other is None:
                 continue  # this value cannot be had; another must
             before, after = (
-                train(self.framework, algorithm, hp, steps=_steps(base)) for hp in (base, other)
+                train_algorithm(self.framework, algorithm, hp, steps=_count_steps(base))
+                for hp in (base, other)
             )
             changes = before.digest != after.digest
-            assert changes, f"{self.framework} {algorithm}: {field}={plain(value)} changes nothing"
+            assert changes, (
+                f"{self.framework} {algorithm}: {field}={format_value(value)} changes nothing"
+            )
             return
         raise AssertionError(f"{self.framework} {algorithm}: {field} takes no other value tried")
 
     def test_learning_rates_reach_their_networks(self, algorithm: str) -> None:
         """The step sizes of policy, critics and temperature are those asked for."""
-        base = base_hyperparameters(self.framework, algorithm)
-        seen = observe(self.framework, algorithm, base).learning_rates
-        checked = [f for f, role in _RATES.items() if hasattr(base, f) and role in seen]
+        base = make_base_hyperparameters(self.framework, algorithm)
+        seen = observe_training(self.framework, algorithm, base).learning_rates
+        checked = [
+            f for f, role in _LEARNING_RATE_ROLES.items() if hasattr(base, f) and role in seen
+        ]
         assert checked, f"optimisers of {sorted(seen)} stepped, of which no rate is known"
         for field in checked:
-            rate = seen[_RATES[field]][0]
-            assert rate == pytest.approx(getattr(base, field)), f"{_RATES[field]}: {field}"
+            rate = seen[_LEARNING_RATE_ROLES[field]][0]
+            assert rate == pytest.approx(getattr(base, field)), (
+                f"{_LEARNING_RATE_ROLES[field]}: {field}"
+            )
 
     def test_learning_rate_schedule_is_kept(self, algorithm: str) -> None:
         """Constant stays; linear never rises and ends near zero."""
-        base = base_hyperparameters(self.framework, algorithm)
+        base = make_base_hyperparameters(self.framework, algorithm)
         for schedule in ("constant", "linear"):
-            hp: Any = with_value(
+            hp: Any = replace_hyperparameter(
                 self.framework, algorithm, base, "learning_rate_schedule", schedule
             )
             if hp is None:
                 continue
-            rates = observe(self.framework, algorithm, hp).learning_rates[POLICY]
+            rates = observe_training(self.framework, algorithm, hp).learning_rates[POLICY]
             if schedule == "constant":
                 assert rates == pytest.approx([hp.learning_rate] * len(rates))
             else:  # from the full rate, or one rollout later, to one rollout before zero, or zero
-                total = translate(self.framework, algorithm, hp).total_steps
+                total = translate_hyperparameters(self.framework, algorithm, hp).total_steps
                 of_rollout = hp.learning_rate * hp.rollout_steps / total * 1.001
                 way = f"a linear schedule went from {rates[0]:.3g} to {rates[-1]:.3g}"
                 assert rates == sorted(rates, reverse=True), way
@@ -98,33 +115,33 @@ class HyperparameterConformance:
 
     def test_hidden_sizes_reach_every_network(self, algorithm: str) -> None:
         """No layer of any network keeps the former width."""
-        base: Any = base_hyperparameters(self.framework, algorithm)
-        wider = with_value(self.framework, algorithm, base, "hidden_sizes", (12, 12))
+        base: Any = make_base_hyperparameters(self.framework, algorithm)
+        wider = replace_hyperparameter(self.framework, algorithm, base, "hidden_sizes", (12, 12))
         if wider is None or 12 in base.hidden_sizes:
             pytest.skip("its widths are fixed")
-        weights = train(self.framework, algorithm, wider).weights
+        weights = train_algorithm(self.framework, algorithm, wider).weights
         for name, value in weights.items():
             former = set(value.shape) & set(base.hidden_sizes)
             assert not former, f"{name} has {former.pop()} units where 12 were asked for"
 
     def test_targets_move_by_tau(self, off_policy_algorithm: str) -> None:
         """A target parameter goes `tau` of the way to the online one."""
-        base = base_hyperparameters(self.framework, off_policy_algorithm)
-        rows = translate(self.framework, off_policy_algorithm, base).alignment
+        base = make_base_hyperparameters(self.framework, off_policy_algorithm)
+        rows = translate_hyperparameters(self.framework, off_policy_algorithm, base).alignment
         fixed = next(row.is_fixed for row in rows if row.field == "tau")
-        hp: Any = with_value(self.framework, off_policy_algorithm, base, "tau", 0.1)
+        hp: Any = replace_hyperparameter(self.framework, off_policy_algorithm, base, "tau", 0.1)
         hp = base if hp is None and fixed else hp  # as it is fixed, so it must be
         assert hp is not None, "tau=0.1 is refused"
-        step = observe(self.framework, off_policy_algorithm, hp).target_step
+        step = observe_training(self.framework, off_policy_algorithm, hp).target_step
         assert step is not None, "no target network ever moved"
         targets = [name for name in step.before if "target" in name]
         assert targets, "no weights are named as targets"
         online = [value for name, value in step.after.items() if name not in targets]
         for name in targets:
             before, after = step.before[name], step.after[name]
-            if _close(before, after) and any(_close(before, value) for value in online):
+            if _is_close(before, after) and any(_is_close(before, value) for value in online):
                 continue  # moved to a network that has not learned yet, or a constant
-            shares = [_share(before, after, value) for value in online]
+            shares = [_compute_share(before, after, value) for value in online]
             assert any(share == pytest.approx(hp.tau, rel=0.02) for share in shares), (
                 f"{name} did not go tau={hp.tau} of the way to any online parameter"
             )
@@ -135,12 +152,12 @@ class HyperparameterConformance:
     ) -> None:
         """Actions scatter about the greedy one by the asked share, whatever the bounds."""
         trained = self.framework, noisy_algorithm
-        base = base_hyperparameters(*trained)
-        hp: Any = with_value(*trained, base, "exploration_noise", _NOISE)
+        base = make_base_hyperparameters(*trained)
+        hp: Any = replace_hyperparameter(*trained, base, "exploration_noise", _NOISE)
         assert hp is not None, f"exploration_noise={_NOISE} is refused"
         # A policy that stays as it was keeps away from the bounds, where noise is cut.
-        hp = with_value(*trained, hp, "policy_learning_rate", 1e-5) or hp
-        noise = train(*trained, hp, ask=True, env_id=env_id).noise
+        hp = replace_hyperparameter(*trained, hp, "policy_learning_rate", 1e-5) or hp
+        noise = train_algorithm(*trained, hp, ask=True, env_id=env_id).noise
         after_warm_up = noise[hp.learning_starts + 2 :]
         # By the median, which the few actions that are cut at the bounds do not move.
         deviation = np.median(np.abs(after_warm_up)) / 0.6745
@@ -148,22 +165,22 @@ class HyperparameterConformance:
 
     def test_target_networks_are_named_so(self, algorithm: str) -> None:
         """Weights hold target networks where the algorithm has some, and none elsewhere."""
-        base = base_hyperparameters(self.framework, algorithm)
-        weights: Weights = train(self.framework, algorithm, base).weights
+        base = make_base_hyperparameters(self.framework, algorithm)
+        weights: Weights = train_algorithm(self.framework, algorithm, base).weights
         assert any("target" in name for name in weights) == ALGORITHMS[algorithm].has_targets
 
 
-def _steps(base: Hyperparameters) -> int:
+def _count_steps(base: Hyperparameters) -> int:
     """Steps of a training that shows whether a hyperparameter matters: some of them learn."""
-    return min(STEPS, getattr(base, "learning_starts", STEPS) + _LEARNING)
+    return min(STEPS, getattr(base, "learning_starts", STEPS) + _LEARNING_STEPS)
 
 
-def _close(one: NDArray[Any], other: NDArray[Any]) -> bool:
+def _is_close(one: NDArray[Any], other: NDArray[Any]) -> bool:
     """Whether two weights are the same to rounding in float32."""
     return one.shape == other.shape and bool(np.allclose(one, other, rtol=1e-6, atol=1e-7))
 
 
-def _share(before: NDArray[Any], after: NDArray[Any], online: NDArray[Any]) -> float:
+def _compute_share(before: NDArray[Any], after: NDArray[Any], online: NDArray[Any]) -> float:
     """How far `after` is on the way from `before` to `online`; nan where it is not on it."""
     if before.shape != online.shape:
         return np.nan
@@ -180,6 +197,10 @@ def _check_refusal(framework: str, algorithm: str, field: str, base: Any) -> Non
     value = next(value for value in ALGORITHMS[algorithm].alternatives[field] if value != constant)
     other = dataclasses.replace(base, **{field: value})
     with pytest.raises(SpecError) as caught:
-        translate(framework, algorithm, other)
-    for part in (f"hyperparameters.{field}={plain(value)}", framework, plain(constant)):
+        translate_hyperparameters(framework, algorithm, other)
+    for part in (
+        f"hyperparameters.{field}={format_value(value)}",
+        framework,
+        format_value(constant),
+    ):
         assert part in str(caught.value), f"the refusal does not name {part}"

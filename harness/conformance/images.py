@@ -6,14 +6,19 @@ from typing import Any
 
 import pytest
 
-from envs.scripted import IMAGE_ENV_ID
-from harness.conformance.exits import prepared_run, recorded
-from harness.conformance.resuming import check_killed_run
-from harness.conformance.trainings import train
-from harness.contract.fields import SpecError
-from harness.policies.evaluating import Conditions, evaluate_under, own_returns, same_returns
-from harness.policies.loading import NotLoadableError, load
-from harness.record.reading import read_run
+from parallax.envs.scripted import IMAGE_ENV_ID
+from parallax.harness.conformance.resuming import check_killed_run
+from parallax.harness.conformance.run_folders import prepare_scripted_run, record_run
+from parallax.harness.conformance.trainings import train_algorithm
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.policies.evaluation import (
+    EvaluationConditions,
+    evaluate_loaded_policy,
+    get_recorded_returns,
+    has_same_returns,
+)
+from parallax.harness.policies.loading import NotLoadableError, load_policy
+from parallax.harness.record.reading import read_run
 
 
 class ImageConformance:
@@ -24,16 +29,20 @@ class ImageConformance:
     def test_images_are_learned_from_or_refused(self, image_algorithm: str) -> None:
         """A run in a process of its own ends as one here, and its policy plays again."""
         _skip_if_refused(self.framework, image_algorithm)
-        done = recorded(self.framework, image_algorithm, IMAGE_ENV_ID)
+        done = record_run(self.framework, image_algorithm, IMAGE_ENV_ID)
         assert done.outcome.status == "completed", done.outcome.failure
         hyperparameters = done.prepared.hyperparameters
-        bare = train(self.framework, image_algorithm, hyperparameters, env_id=IMAGE_ENV_ID)
+        bare = train_algorithm(
+            self.framework, image_algorithm, hyperparameters, env_id=IMAGE_ENV_ID
+        )
         assert read_run(done.folder).content["weights_sha256"] == bare.digest
         try:
-            policy = load(done.folder)
+            policy = load_policy(done.folder)
         except NotLoadableError as reason:
             pytest.skip(str(reason))
-        assert same_returns(evaluate_under(policy, Conditions()), own_returns(policy))
+        assert has_same_returns(
+            evaluate_loaded_policy(policy, EvaluationConditions()), get_recorded_returns(policy)
+        )
 
     def test_conv_filters_reach_every_network(self, image_algorithm: str) -> None:
         """Networks and targets have the kernels asked for, over all channels, and they learn."""
@@ -41,13 +50,13 @@ class ImageConformance:
         channels = prepared.context.task.image[0]
         asked: Any = dataclasses.replace(prepared.hyperparameters, conv_filters=(4, 5))
         around = {"env_id": IMAGE_ENV_ID}
-        weights = train(self.framework, image_algorithm, asked, **around).weights
+        weights = train_algorithm(self.framework, image_algorithm, asked, **around).weights
         kernels = {name: value for name, value in weights.items() if value.ndim == 4}
         shapes = {value.shape for value in kernels.values()}
         assert shapes == {(4, channels, 3, 3), (5, 4, 3, 3)}
         assert any("target" in name for name in kernels)
         before: Any = dataclasses.replace(asked, learning_starts=10**6)
-        unlearned = train(self.framework, image_algorithm, before, **around).weights
+        unlearned = train_algorithm(self.framework, image_algorithm, before, **around).weights
         online = [name for name in kernels if "target" not in name]
         assert all((kernels[name] != unlearned[name]).any() for name in online)
 
@@ -62,7 +71,9 @@ class ImageConformance:
 def _skip_if_refused(framework: str, algorithm: str) -> Any:
     """The prepared run; where the framework takes no images, its refusal must say of what."""
     try:
-        return prepared_run(framework, algorithm, env=IMAGE_ENV_ID, steps=128, eval_every=32)
+        return prepare_scripted_run(
+            framework, algorithm, env=IMAGE_ENV_ID, steps=128, eval_every=32
+        )
     except SpecError as refusal:
         named = IMAGE_ENV_ID in str(refusal) or "conv_filters" in str(refusal)
         assert named and framework in str(refusal), f"the refusal does not say of what: {refusal}"

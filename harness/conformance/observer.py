@@ -7,26 +7,26 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.contract.adapter import Policy, Weights
-from harness.contract.algorithms import Cadence
-from harness.contract.events import (
-    Attached,
-    Backward,
+from parallax.harness.contract.adapter import Policy, Weights
+from parallax.harness.contract.algorithms.base import UpdateSchedule
+from parallax.harness.contract.events import (
+    BeforeOptimizerStep,
     EnvStep,
     EpisodeBegin,
-    Events,
-    Forward,
-    Group,
-    OptimizerStep,
-    TargetUpdate,
+    LayerForward,
+    LossBackward,
+    ParameterGroup,
+    PolicyAttached,
+    TargetNetworkUpdate,
+    TrainingEvents,
 )
-from harness.contract.watchers import TargetWatch
+from parallax.harness.contract.watchers import TargetUpdateDetector
 
 POLICY, CRITIC, TEMPERATURE = "policy", "critic", "temperature"
 
 
 @dataclasses.dataclass(frozen=True)
-class Observed:
+class ObservedTraining:
     """What was seen of one training.
 
     Attributes:
@@ -39,15 +39,15 @@ class Observed:
         losses: What was differentiated in the first round of updates, in order.
     """
 
-    cadence: Cadence
+    cadence: UpdateSchedule
     learning_rates: dict[str, list[float]]
-    target_step: TargetUpdate | None
-    at_first: Weights
+    target_step: TargetNetworkUpdate | None
+    initial_weights: Weights
     rows: frozenset[int]
     losses: tuple[float, ...]
 
 
-class Observer:
+class TrainingObserver:
     """Counts random steps, gradient steps and target updates of one training.
 
     Whose gradient step it was is told from the parameters: a single number is the
@@ -55,7 +55,7 @@ class Observer:
     the critics'.
     """
 
-    def __init__(self, events: Events, probe: NDArray[np.float32]) -> None:
+    def __init__(self, events: TrainingEvents, probe: NDArray[np.float32]) -> None:
         """Subscribes to what is counted.
 
         Args:
@@ -65,10 +65,10 @@ class Observer:
         self._events, self._probe = events, probe
         self._random: list[bool] = []
         self._policy: Policy | None = None
-        self._targets: TargetWatch | None = None
+        self._targets: TargetUpdateDetector | None = None
         self._first_update = 0
-        self._target_updates: list[TargetUpdate] = []
-        self._groups: dict[int, Group] = {}  # kept alive, so that an id stands for one
+        self._target_updates: list[TargetNetworkUpdate] = []
+        self._groups: dict[int, ParameterGroup] = {}  # kept alive, so that an id stands for one
         self._rates: dict[int, list[float]] = defaultdict(list)
         self._of_policy: set[int] = set()
         self._network_ran = self._asking = False
@@ -76,15 +76,15 @@ class Observer:
         self._at_first: Weights = {}
         self._rows: set[int] = set()
         self._losses: list[float] = []
-        events.subscribe(Attached, self._attach)
+        events.subscribe(PolicyAttached, self._attach)
         events.subscribe(EpisodeBegin, self._before_reset)
         events.subscribe(EnvStep, self._before_step)
-        events.subscribe(Forward, self._before_forward)
-        events.subscribe(OptimizerStep, self._before_update)
-        events.subscribe(Backward, self._before_backward)
-        events.subscribe(TargetUpdate, self._target_updates.append)
+        events.subscribe(LayerForward, self._before_forward)
+        events.subscribe(BeforeOptimizerStep, self._before_update)
+        events.subscribe(LossBackward, self._before_backward)
+        events.subscribe(TargetNetworkUpdate, self._target_updates.append)
 
-    def observed(self) -> Observed:
+    def observed(self) -> ObservedTraining:
         """What was seen; to be asked after training.
 
         Raises:
@@ -95,27 +95,30 @@ class Observer:
         steps: dict[str, set[int]] = defaultdict(set)
         rates: dict[str, list[float]] = {}
         for key, of_group in self._rates.items():
-            role = self._role(self._groups[key])
+            role = self._identify_role(self._groups[key])
             steps[role].add(len(of_group))
             rates[role] = of_group
         policy = max(steps[POLICY], default=0)
         critics = steps[CRITIC] or {policy}
         assert len(critics) == 1, f"optimisers of critics stepped {sorted(critics)} times"
         updates = self._target_updates
-        cadence = Cadence(
+        cadence = UpdateSchedule(
             self._random_steps(), self._first_update, critics.pop(), policy, len(updates)
         )
         first = updates[0] if updates else None
         rows, losses = frozenset(self._rows), tuple(self._losses)
-        return Observed(cadence, rates, first, self._at_first, rows, losses)
+        return ObservedTraining(cadence, rates, first, self._at_first, rows, losses)
 
     def _random_steps(self) -> int:
         # Collectors try the policy once when they are made, which says nothing of step 1.
         random = [*self._random[1:2], *self._random[1:]]
         return random.index(False) if False in random else len(random)
 
-    def _attach(self, attached: Attached) -> None:
-        self._policy, self._targets = attached.policy, TargetWatch(self._events, attached.weights)
+    def _attach(self, attached: PolicyAttached) -> None:
+        self._policy, self._targets = (
+            attached.policy,
+            TargetUpdateDetector(self._events, attached.weights),
+        )
         self._weights = attached.weights
 
     def _before_reset(self, event: EpisodeBegin) -> None:
@@ -127,11 +130,11 @@ class Observer:
         if not self._first_update:
             self._rows.clear()
 
-    def _before_backward(self, event: Backward) -> None:
+    def _before_backward(self, event: LossBackward) -> None:
         if self._first_update in (0, self._events.steps):
             self._losses.append(event.loss)
 
-    def _before_update(self, step: OptimizerStep) -> None:
+    def _before_update(self, step: BeforeOptimizerStep) -> None:
         assert self._policy and self._targets and self._weights, (
             "nothing was attached before the first update"
         )
@@ -145,7 +148,7 @@ class Observer:
                 self._groups[id(group.own)] = group
                 self._rates[id(group.own)].append(group.settings["lr"])
 
-    def _before_forward(self, forward: Forward) -> None:
+    def _before_forward(self, forward: LayerForward) -> None:
         if self._asking:
             self._of_policy.update(forward.places)
             return
@@ -163,7 +166,7 @@ class Observer:
         finally:
             self._asking = False
 
-    def _role(self, group: Group) -> str:
+    def _identify_role(self, group: ParameterGroup) -> str:
         if any(parameter.place in self._of_policy for parameter in group.parameters):
             return POLICY
         size = sum(parameter.size for parameter in group.parameters)

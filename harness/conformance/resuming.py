@@ -15,26 +15,26 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from harness.conformance.exits import prepared_run
-from harness.conformance.trainings import libraries
-from harness.contract.adapter import Adapter, Resumable, load_adapter
-from harness.record.folder import RunFolder
-from harness.record.layout import CHECKPOINT_FOLDER, EVALUATIONS_FILE, TRACE_FILE
-from harness.record.lease import Lease
-from harness.record.reading import read_run
-from harness.sweep.folders import initialize
-from harness.train.monitor import TrainingMonitor
-from harness.train.prepare import Prepared
-from harness.train.run import execute
+from parallax.harness.conformance.run_folders import prepare_scripted_run
+from parallax.harness.conformance.trainings import get_libraries
+from parallax.harness.contract.adapter import Adapter, Checkpointable, load_adapter
+from parallax.harness.record.folder import RunFolder
+from parallax.harness.record.layout import CHECKPOINT_FOLDER, EVALUATIONS_FILE, TRACE_FILE
+from parallax.harness.record.lock import RunLock
+from parallax.harness.record.reading import read_run
+from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.train.monitor import TrainingMonitor
+from parallax.harness.train.prepare import PreparedRun
+from parallax.harness.train.run import execute_run
 
 STEPS = 192
-KILLS = (70, 131)
+KILL_STEPS = (70, 131)
 """Environment steps in the middle of which a run is killed."""
-BEFORE = 20
+CHECKPOINT_LEAD_STEPS = 20
 """Environment steps from the one on which a state is to be kept to the one that kills."""
 
 
-class ResumingConformance:
+class ResumeConformance:
     """Runs that are killed twice, by a signal that no process can catch."""
 
     framework: str
@@ -56,14 +56,14 @@ def check_killed_run(framework: str, algorithm: str, folder: Path, **asked: Any)
         folder: Of the run.
         asked: Further values of its spec.
     """
-    undisturbed = _undisturbed(framework, algorithm, **asked)
-    if not undisturbed.hands_out:
+    undisturbed = _run_uninterrupted(framework, algorithm, **asked)
+    if not undisturbed.has_checkpointable:
         pytest.skip(f"the adapter of {framework} does not hand out its state")
-    prepared = _initialized(framework, algorithm, folder, every=60, **asked)
-    process = _in_a_new_process if _has_own_threads(framework) else _in_a_copy
-    process(lambda: _execute(prepared, folder, KILLS[:1]))
-    process(lambda: _execute(prepared, folder, KILLS[1:]))
-    assert process(lambda: _execute(prepared, folder, ())) == 0
+    prepared = _initialize_resumable_run(framework, algorithm, folder, every=60, **asked)
+    process = _run_in_new_process if _has_own_threads(framework) else _run_in_fork
+    process(lambda: _execute_and_kill(prepared, folder, KILL_STEPS[:1]))
+    process(lambda: _execute_and_kill(prepared, folder, KILL_STEPS[1:]))
+    assert process(lambda: _execute_and_kill(prepared, folder, ())) == 0
     reading = read_run(folder)
     assert reading.complete, reading.reason
     content = reading.content
@@ -78,7 +78,7 @@ def check_killed_run(framework: str, algorithm: str, folder: Path, **asked: Any)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Undisturbed:
+class _UninterruptedRun:
     """What a run that nobody killed left.
 
     Attributes:
@@ -89,26 +89,26 @@ class _Undisturbed:
 
     digest: str
     files: dict[str, bytes]
-    hands_out: bool
+    has_checkpointable: bool
 
 
 @functools.lru_cache(maxsize=16)
-def _undisturbed(framework: str, algorithm: str, **asked: Any) -> _Undisturbed:
+def _run_uninterrupted(framework: str, algorithm: str, **asked: Any) -> _UninterruptedRun:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "run"
-        prepared = _initialized(framework, algorithm, folder, every=0, **asked)
-        adapter, told = _listening(load_adapter(framework))
-        with Lease.acquire(folder) as lease:
-            execute(prepared, adapter, RunFolder(lease))
+        prepared = _initialize_resumable_run(framework, algorithm, folder, every=0, **asked)
+        adapter, told = _capture_checkpointable(load_adapter(framework))
+        with RunLock.acquire(folder) as lease:
+            execute_run(prepared, adapter, RunFolder(lease))
         reading = read_run(folder)
         assert reading.complete, reading.reason
         files = {name: (folder / name).read_bytes() for name in (EVALUATIONS_FILE, TRACE_FILE)}
-        return _Undisturbed(reading.content["weights_sha256"], files, told[0] is not None)
+        return _UninterruptedRun(reading.content["weights_sha256"], files, told[0] is not None)
 
 
-def _listening(adapter: Any) -> tuple[Adapter, list[Resumable | None]]:
+def _capture_checkpointable(adapter: Any) -> tuple[Adapter, list[Checkpointable | None]]:
     """The adapter, and what it will have handed over to go on from."""
-    told: list[Resumable | None] = []
+    told: list[Checkpointable | None] = []
 
     class Listening(type(adapter)):  # type: ignore[misc]
         def train(self, *arguments: Any) -> None:
@@ -125,16 +125,16 @@ def _listening(adapter: Any) -> tuple[Adapter, list[Resumable | None]]:
     return Listening(), told
 
 
-def _initialized(
+def _initialize_resumable_run(
     framework: str, algorithm: str, folder: Path, every: float, **asked: Any
-) -> Prepared:
+) -> PreparedRun:
     usual = {"steps": STEPS, "eval_every": 48, "checkpoint_every": every}
-    prepared = prepared_run(framework, algorithm, **usual | asked)
-    initialize(prepared, folder)
+    prepared = prepare_scripted_run(framework, algorithm, **usual | asked)
+    initialize_run(prepared, folder)
     return prepared
 
 
-def _execute(prepared: Prepared, folder: Path, kills: tuple[int, ...]) -> None:
+def _execute_and_kill(prepared: PreparedRun, folder: Path, kills: tuple[int, ...]) -> None:
     """Carries the run out, and kills this process in the middle of some environment steps."""
     make_env = TrainingMonitor.make_env
 
@@ -144,8 +144,8 @@ def _execute(prepared: Prepared, folder: Path, kills: tuple[int, ...]) -> None:
         step = task.step
 
         def dying(action: Any) -> Any:
-            if monitor.steps + BEFORE in kills and monitor.keeper:
-                monitor.keeper.hurry()
+            if monitor.steps + CHECKPOINT_LEAD_STEPS in kills and monitor.checkpoint_manager:
+                monitor.checkpoint_manager.request_checkpoint()
             if monitor.steps in kills:
                 os.kill(os.getpid(), signal.SIGKILL)
             return step(action)
@@ -155,22 +155,22 @@ def _execute(prepared: Prepared, folder: Path, kills: tuple[int, ...]) -> None:
 
     patched: Any = TrainingMonitor  # in this process, which ends with it
     patched.make_env = deadly if kills else make_env
-    with Lease.acquire(folder) as lease:
-        execute(prepared, load_adapter(prepared.spec.framework), RunFolder(lease))
+    with RunLock.acquire(folder) as lease:
+        execute_run(prepared, load_adapter(prepared.spec.framework), RunFolder(lease))
 
 
 def _has_own_threads(framework: str) -> bool:
     """Whether its library keeps threads, which a copy of the process would lack."""
-    return libraries(framework) != ("torch",)
+    return get_libraries(framework) != ("torch",)
 
 
-def _in_a_new_process(work: Callable[[], None]) -> int:
+def _run_in_new_process(work: Callable[[], None]) -> int:
     """Does it in a process that imports everything anew, and returns how that ended."""
     code = "import cloudpickle, sys; cloudpickle.load(sys.stdin.buffer)()"
     return subprocess.run([sys.executable, "-c", code], input=cloudpickle.dumps(work)).returncode
 
 
-def _in_a_copy(work: Callable[[], None]) -> int:
+def _run_in_fork(work: Callable[[], None]) -> int:
     """Does it in a copy of this process, and returns how that ended."""
     child = os.fork()
     if child == 0:

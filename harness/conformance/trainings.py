@@ -10,53 +10,54 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from envs.make import make_training_env
-from envs.scripted import DISCRETE_ENV_ID, ENV_ID, ScriptedEnv
-from envs.tasks import load_task
-from harness.conformance.observer import Observed, Observer
-from harness.contract import watchers
-from harness.contract.adapter import (
+from parallax.envs.make import make_training_env
+from parallax.envs.scripted import DISCRETE_ENV_ID, ENV_ID, ScriptedEnv
+from parallax.envs.tasks import load_task
+from parallax.harness.conformance.observer import ObservedTraining, TrainingObserver
+from parallax.harness.contract import watchers
+from parallax.harness.contract.adapter import (
     CPU,
-    Context,
-    Loadable,
+    Checkpointable,
     MakeEnv,
-    Native,
     Policy,
-    Resumable,
+    PolicyIO,
+    RunContext,
     Weights,
     load_adapter,
 )
-from harness.contract.algorithms import ALGORITHMS, Hyperparameters
-from harness.contract.events import Attached, Events
-from harness.contract.fields import SpecError
-from harness.contract.recipes import load_recipe
-from harness.contract.watchers import UnwatchedError, applicable_watchers, watching
-from harness.record.provenance import weights_sha256
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.algorithms.base import Hyperparameters
+from parallax.harness.contract.events import PolicyAttached, TrainingEvents
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import load_recipe
+from parallax.harness.contract.translation import NativeConfig
+from parallax.harness.contract.watchers import NoWatcherError, load_watchers, watch_libraries
+from parallax.harness.record.provenance import hash_weights
 
 # Two small rollouts, or as many steps of learning as of random actions.
 STEPS = 128
-TASKS = {"continuous": ENV_ID, "discrete": DISCRETE_ENV_ID}
+SCRIPTED_TASKS = {"continuous": ENV_ID, "discrete": DISCRETE_ENV_ID}
 
 
-def task_of(algorithm: str) -> str:
+def get_scripted_task(algorithm: str) -> str:
     """The scripted task whose actions are of the algorithm's kind."""
-    return TASKS[ALGORITHMS[algorithm].actions]
+    return SCRIPTED_TASKS[ALGORITHMS[algorithm].actions]
 
 
-def base_hyperparameters(framework: str, algorithm: str) -> Hyperparameters:
+def make_base_hyperparameters(framework: str, algorithm: str) -> Hyperparameters:
     """The framework's own recipe, made small where the framework lets it.
 
     Raises:
         SpecError: The framework refuses its own recipe, whatever is changed.
     """
     base = load_recipe(algorithm, framework)
-    for field, value in type(base).small.items():
-        base = with_value(framework, algorithm, base, field, value) or base
-    translate(framework, algorithm, base)
+    for field, value in type(base).conformance_values.items():
+        base = replace_hyperparameter(framework, algorithm, base, field, value) or base
+    translate_hyperparameters(framework, algorithm, base)
     return base
 
 
-def with_value(
+def replace_hyperparameter(
     framework: str, algorithm: str, base: Hyperparameters, field: str, value: Any
 ) -> Hyperparameters | None:
     """`base` with another value of `field`; None where the framework refuses it.
@@ -65,18 +66,20 @@ def with_value(
     """
     if field not in {known.name for known in dataclasses.fields(base)}:
         return None
-    tied = _tied(framework, algorithm, base, field)
+    tied = _find_tied_fields(framework, algorithm, base, field)
     changed = dataclasses.replace(base, **dict.fromkeys([field, *tied], value))
-    return changed if _accepted(framework, algorithm, changed) else None
+    return changed if _is_accepted(framework, algorithm, changed) else None
 
 
-def _tied(framework: str, algorithm: str, base: Hyperparameters, field: str) -> list[str]:
-    if not _accepted(framework, algorithm, base):
+def _find_tied_fields(
+    framework: str, algorithm: str, base: Hyperparameters, field: str
+) -> list[str]:
+    if not _is_accepted(framework, algorithm, base):
         return []
     what = field.partition("_")[2]  # such as the learning rate of `policy_learning_rate`
     return [
         row.field
-        for row in translate(framework, algorithm, base).alignment
+        for row in translate_hyperparameters(framework, algorithm, base).alignment
         if row.kind == "tied"
         and what
         and row.field.endswith(what)
@@ -84,16 +87,16 @@ def _tied(framework: str, algorithm: str, base: Hyperparameters, field: str) -> 
     ]
 
 
-def _accepted(framework: str, algorithm: str, hyperparameters: Hyperparameters) -> bool:
+def _is_accepted(framework: str, algorithm: str, hyperparameters: Hyperparameters) -> bool:
     try:
-        translate(framework, algorithm, hyperparameters)
+        translate_hyperparameters(framework, algorithm, hyperparameters)
     except SpecError:
         return False
     return True
 
 
 @dataclasses.dataclass(frozen=True)
-class Circumstances:
+class TrainingConditions:
     """What a training is besides its framework, algorithm and hyperparameters.
 
     Attributes:
@@ -117,49 +120,49 @@ class Circumstances:
     device: str = CPU
 
     @property
-    def context(self) -> Context:
+    def context(self) -> RunContext:
         """What a translation may know."""
-        return Context(
+        return RunContext(
             load_task(self.env_id), self.steps, self.seed, self.n_envs, device=self.device
         )
 
 
-def around_of(algorithm: str, **circumstances: Any) -> Circumstances:
+def make_training_conditions(algorithm: str, **circumstances: Any) -> TrainingConditions:
     """Circumstances on the scripted task whose actions are of the algorithm's kind."""
-    return Circumstances(**{"env_id": task_of(algorithm)} | circumstances)
+    return TrainingConditions(**{"env_id": get_scripted_task(algorithm)} | circumstances)
 
 
-def translate(
+def translate_hyperparameters(
     framework: str, algorithm: str, hyperparameters: Hyperparameters, **circumstances: Any
-) -> Native:
+) -> NativeConfig:
     """Native settings on a scripted task.
 
     Args:
         framework: Name of the adapter.
         algorithm: Name of the algorithm.
         hyperparameters: In unified units.
-        circumstances: Fields of `Circumstances`.
+        circumstances: Fields of `TrainingConditions`.
 
     Raises:
         SpecError: The framework refuses.
     """
-    context = around_of(algorithm, **circumstances).context
+    context = make_training_conditions(algorithm, **circumstances).context
     return load_adapter(framework).translate(algorithm, hyperparameters, context)
 
 
-_FAR = 1e4 * np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
+_FAR_OBSERVATIONS = 1e4 * np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
 """Observations far away, float32[64, 3]."""
-_SOME = np.linspace(-20, 20, 15, dtype=np.float32).reshape(5, 3)
+_NEAR_OBSERVATIONS = np.linspace(-20, 20, 15, dtype=np.float32).reshape(5, 3)
 """Observations near and far, float32[5, 3]."""
 
 
-def _images(count: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
+def _make_images(count: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
     """Images of zeros and ones, float32[count, channels, height, width]."""
     return np.random.default_rng(0).integers(0, 2, (count, *shape)).astype(np.float32)
 
 
 @dataclasses.dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """What one training left.
 
     Attributes:
@@ -187,10 +190,10 @@ class Trained:
     far: NDArray[Any]
 
 
-class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
+class _RecordingWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Keeps the first observation, and shows `monitor` what it acts on, outside all others."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], monitor: "_Monitor") -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], monitor: "_ConformanceMonitor") -> None:
         super().__init__(env)
         self._monitor, self._last = monitor, np.zeros(0)
         self.start: NDArray[np.float64] | None = None
@@ -207,32 +210,32 @@ class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
         return result
 
 
-class _Monitor:
+class _ConformanceMonitor:
     """What a training reports to, and what it kept."""
 
-    def __init__(self, around: Circumstances) -> None:
-        self.events = Events()
+    def __init__(self, around: TrainingConditions) -> None:
+        self.events = TrainingEvents()
         self._around = around
         self.policy: Policy | None = None
         self.weights: Callable[[], Weights] | None = None
         self.tasks: list[ScriptedEnv] = []
-        self.copies: list[_Watched] = []
+        self.copies: list[_RecordingWrapper] = []
         self.noise: list[NDArray[np.float32]] = []
 
     def attach(
         self,
         policy: Policy,
         weights: Callable[[], Weights],
-        loadable: Loadable | None = None,
-        resumable: Resumable | None = None,
+        policy_io: PolicyIO | None = None,
+        checkpointable: Checkpointable | None = None,
     ) -> None:
         self.policy, self.weights = policy, weights
-        self.events.tell(Attached(policy, weights))
+        self.events.tell(PolicyAttached(policy, weights))
 
     def record(self, metrics: Mapping[str, float]) -> None:
         pass
 
-    def boundary(self) -> None:
+    def safe_point(self) -> None:
         pass
 
     def before_action(self, observation: NDArray[Any], action: NDArray[np.float32]) -> None:
@@ -241,51 +244,53 @@ class _Monitor:
             self.noise.append(action - greedy[0])
 
     def make_env(self, gamma: float) -> gymnasium.Env[Any, Any]:
-        around, seam = self._around, self.events.seam()
+        around, seam = self._around, self.events.make_env_hooks()
         env = make_training_env(around.env_id, wrappers=around.wrappers, gamma=gamma, **seam)
         assert isinstance(env.unwrapped, ScriptedEnv)
         self.tasks.append(env.unwrapped)
         if around.reward_scale != 1:
             scale = around.reward_scale
             env = gymnasium.wrappers.TransformReward(env, lambda reward: scale * float(reward))
-        self.copies.append(_Watched(env, self))
+        self.copies.append(_RecordingWrapper(env, self))
         return self.copies[-1]
 
 
-def train(
+def train_algorithm(
     framework: str, algorithm: str, hyperparameters: Hyperparameters, **circumstances: Any
-) -> Trained:
+) -> TrainingResult:
     """Trains on a scripted task; results are kept for the next who asks.
 
     Args:
         framework: Name of the adapter.
         algorithm: Name of the algorithm.
         hyperparameters: In unified units.
-        circumstances: Fields of `Circumstances`.
+        circumstances: Fields of `TrainingConditions`.
 
     Raises:
         SpecError: The framework refuses.
     """
-    return kept(framework, algorithm, hyperparameters, around_of(algorithm, **circumstances))
+    return train_cached(
+        framework, algorithm, hyperparameters, make_training_conditions(algorithm, **circumstances)
+    )
 
 
-def trained_anew(
-    framework: str, algorithm: str, hyperparameters: Hyperparameters, around: Circumstances
-) -> Trained:
+def train_uncached(
+    framework: str, algorithm: str, hyperparameters: Hyperparameters, around: TrainingConditions
+) -> TrainingResult:
     """The same without looking whether it has been done."""
-    monitor = _Monitor(around)
+    monitor = _ConformanceMonitor(around)
     native = load_adapter(framework).translate(algorithm, hyperparameters, around.context)
-    _train(framework, algorithm, native, around, hyperparameters.gamma, monitor)
+    _run_training(framework, algorithm, native, around, hyperparameters.gamma, monitor)
     assert monitor.policy is not None and monitor.weights is not None, "nothing was attached"
     weights = monitor.weights()
     assert weights, "no parameters were handed over"
     task = around.context.task
     half = 1.0 if task.choices else (task.action_high[0] - task.action_low[0]) / 2
-    some = _images(len(_SOME), task.image) if task.image else _SOME
-    far = _images(len(_FAR), task.image) if task.image else _FAR
-    return Trained(
+    some = _make_images(len(_NEAR_OBSERVATIONS), task.image) if task.image else _NEAR_OBSERVATIONS
+    far = _make_images(len(_FAR_OBSERVATIONS), task.image) if task.image else _FAR_OBSERVATIONS
+    return TrainingResult(
         weights=weights,
-        digest=weights_sha256(weights),
+        digest=hash_weights(weights),
         steps=monitor.events.steps,
         scheduled=native.total_steps,
         actions=np.concatenate([np.array(task.actions) for task in monitor.tasks if task.actions]),
@@ -297,12 +302,12 @@ def trained_anew(
     )
 
 
-kept = functools.lru_cache(maxsize=512)(trained_anew)
+train_cached = functools.lru_cache(maxsize=512)(train_uncached)
 
 
-def observe(
+def observe_training(
     framework: str, algorithm: str, hyperparameters: Hyperparameters, **circumstances: Any
-) -> Observed:
+) -> ObservedTraining:
     """Trains as `train` does and counts what happens.
 
     Skips the test where nobody watches the library that the adapter declares to train with.
@@ -311,47 +316,47 @@ def observe(
         AssertionError: No optimiser step was seen.
         LookupError: This project is not installed as it is now.
     """
-    registered = set(watchers.installed_watchers())
-    unwatched = sorted(set(libraries(framework)) - registered)
+    registered = set(watchers.find_watcher_entry_points())
+    unwatched = sorted(set(get_libraries(framework)) - registered)
     if unwatched and registered:  # where there are none at all, `watching` says why
         pytest.skip(f"{framework} trains with {', '.join(unwatched)}, which nobody watches")
-    around = around_of(algorithm, **circumstances)
-    observed = kept_observed(framework, algorithm, hyperparameters, around)
+    around = make_training_conditions(algorithm, **circumstances)
+    observed = observe_cached(framework, algorithm, hyperparameters, around)
     assert observed.learning_rates, (
         f"no optimiser step was seen: {framework} declares to train with "
-        f"{', '.join(libraries(framework))} (its adapter's `libraries`)"
+        f"{', '.join(get_libraries(framework))} (its adapter's `libraries`)"
     )
     return observed
 
 
-def libraries(framework: str) -> tuple[str, ...]:
+def get_libraries(framework: str) -> tuple[str, ...]:
     """Libraries that a framework trains with, as its adapter declares; PyTorch by default."""
     return tuple(getattr(load_adapter(framework), "libraries", ("torch",)))
 
 
 @functools.lru_cache(maxsize=64)
-def kept_observed(
-    framework: str, algorithm: str, hyperparameters: Hyperparameters, around: Circumstances
-) -> Observed:
+def observe_cached(
+    framework: str, algorithm: str, hyperparameters: Hyperparameters, around: TrainingConditions
+) -> ObservedTraining:
     """What was counted of one training."""
-    monitor = _Monitor(around)
-    observer = Observer(monitor.events, _SOME)
+    monitor = _ConformanceMonitor(around)
+    observer = TrainingObserver(monitor.events, _NEAR_OBSERVATIONS)
     native = load_adapter(framework).translate(algorithm, hyperparameters, around.context)
     try:
-        with watching(monitor.events, applicable_watchers(libraries(framework))):
-            _train(framework, algorithm, native, around, hyperparameters.gamma, monitor)
-    except UnwatchedError as reason:
+        with watch_libraries(monitor.events, load_watchers(get_libraries(framework))):
+            _run_training(framework, algorithm, native, around, hyperparameters.gamma, monitor)
+    except NoWatcherError as reason:
         pytest.skip(str(reason))
     return observer.observed()
 
 
-def _train(
+def _run_training(
     framework: str,
     algorithm: str,
-    native: Native,
-    around: Circumstances,
+    native: NativeConfig,
+    around: TrainingConditions,
     gamma: float,
-    monitor: _Monitor,
+    monitor: _ConformanceMonitor,
 ) -> None:
     make_env: MakeEnv = lambda: monitor.make_env(gamma)  # noqa: E731
     load_adapter(framework).train(algorithm, native, around.context, make_env, monitor)

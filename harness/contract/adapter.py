@@ -1,31 +1,36 @@
 """The contract that an adapter fulfils, and how adapters are found.
 
-What it translates with, `Translation`, can be had here as well.
+What it translates with, `ConfigTranslator`, can be had here as well.
 """
 
 import dataclasses
 import hashlib
+import importlib
 import importlib.metadata
 import importlib.util
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.tasks import Task
-from harness.contract.algorithms import ALGORITHMS, Actions, Hyperparameters
-from harness.contract.fields import SpecError, unknown
-from harness.contract.installed import entries
-from harness.contract.replay import UNIFORM, Replay
-from harness.contract.translation import Native as Native
-from harness.contract.translation import Setting as Setting
-from harness.contract.translation import Translation as Translation
+from parallax.envs.tasks import Task
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.algorithms.base import ActionKind, Hyperparameters
+from parallax.harness.contract.fields import SpecError, format_unknown_name
+from parallax.harness.contract.installed import find_entry_points
+from parallax.harness.contract.replay import UNIFORM_REPLAY, ReplayConfig
+from parallax.harness.contract.translation import AlgorithmSettings as AlgorithmSettings
+from parallax.harness.contract.translation import ConfigTranslator as ConfigTranslator
+from parallax.harness.contract.translation import NativeConfig as NativeConfig
+from parallax.harness.contract.translation import TranslatedSetting as TranslatedSetting
 
 if TYPE_CHECKING:
     import gymnasium
+
+    from parallax.harness.contract.probing.protocol import ProbeMonitor, ProbeRecord, ProbeScript
 
 ENTRY_POINT_GROUP = "parallax.adapters"
 CPU = "cpu"
@@ -45,7 +50,7 @@ The names of parameters of target networks contain `target`, and no others do.
 
 
 @dataclasses.dataclass(frozen=True)
-class Loadable:
+class PolicyIO:
     """How what a training has learned gets into the framework's objects again, and out of them.
 
     Attributes:
@@ -62,7 +67,7 @@ class Loadable:
 
 
 @dataclasses.dataclass(frozen=True)
-class Resumable:
+class Checkpointable:
     """Everything that a training goes on from, out of the framework's objects and into others.
 
     The environments that `make_env` made, and the global generators of Python, numpy and PyTorch,
@@ -70,20 +75,20 @@ class Resumable:
     schedules, buffers, counters, wrappers of its own, generators of its own.
 
     Attributes:
-        state: What it is now, at a boundary (`Monitor.boundary`): nested dicts by text and lists
-            of plain values and arrays, as `harness.contract.capture` tells objects. The arrays may
+        state: What it is now, at a boundary (`Monitor.safe_point`): nested dicts by text and lists
+            of plain values and arrays, as `parallax.harness.contract.state_codec` tells objects. The arrays may
             be those that the training goes on with: they are written before the call of
             `boundary` returns, and of a large one only what has changed since the last time.
         lay_in: Gives the objects of a training that was just set up, at its first boundary, such
-            a state. Raises `harness.contract.capture.NotLaidInError` where it does not fit.
+            a state. Raises `parallax.harness.contract.state_codec.StateMismatchError` where it does not fit.
     """
 
     state: Callable[[], Any]
-    lay_in: Callable[[Any], None]
+    load_state: Callable[[Any], None]
 
 
 @dataclasses.dataclass(frozen=True)
-class Context:
+class RunContext:
     """What a translation may know besides the hyperparameters.
 
     Attributes:
@@ -92,16 +97,16 @@ class Context:
         seed: Training seed.
         n_envs: Copies of the environment that are stepped together.
         replay: Which past is learned from; other than uniform only for adapters that carry it
-            (`Replaying`).
+            (`Adapter.why_unsupported_replay`).
         device: Where networks compute; other than the CPU only for adapters that offer it
-            (`OnDevices`).
+            (`Adapter.why_unsupported_device`).
     """
 
     task: Task
     steps: int
     seed: int
     n_envs: int = 1
-    replay: Replay = UNIFORM
+    replay: ReplayConfig = UNIFORM_REPLAY
     device: str = CPU
 
 
@@ -112,21 +117,21 @@ class Monitor(Protocol):
         self,
         policy: Policy,
         weights: Callable[[], Weights],
-        loadable: Loadable | None = None,
-        resumable: Resumable | None = None,
+        policy_io: PolicyIO | None = None,
+        checkpointable: Checkpointable | None = None,
     ) -> None:
         """Hands over, before training, what must follow the training as it goes on.
 
         Args:
             policy: The greedy policy.
             weights: Copies of all parameters as they are when it is called.
-            loadable: How they are loaded again. Without it, what a run has learned is kept all
+            policy_io: How they are loaded again. Without it, what a run has learned is kept all
                 the same, as arrays that nobody can load into the framework.
-            resumable: How a training that was killed goes on. Without it, or where `boundary` is
+            checkpointable: How a training that was killed goes on. Without it, or where `boundary` is
                 never called, it starts again from its start.
         """
 
-    def boundary(self) -> None:
+    def safe_point(self) -> None:
         """Called wherever the training could go on from its state alone, as often as may be.
 
         That is at the head of its loop, when all updates are done that the steps so far led to,
@@ -142,7 +147,7 @@ class Monitor(Protocol):
 
 
 @runtime_checkable
-class Accounting(Protocol):
+class CostMonitor(Protocol):
     """What a monitor may be besides: it keeps what parts of a training have cost."""
 
     def account(self, parts: Mapping[str, Mapping[str, float]]) -> None:
@@ -152,111 +157,207 @@ class Accounting(Protocol):
 MakeEnv: TypeAlias = "Callable[[], gymnasium.Env[Any, Any]]"
 
 
-class Adapter(Protocol):
-    """One framework. Instances hold no state; frameworks are imported in `train` only."""
+class Adapter:
+    """Base class of adapters: how one framework is configured and trained.
 
-    name: str
+    An adapter is a package with the modules `settings` (a table `ALGORITHMS` of
+    `AlgorithmSettings`, and `set_run_options`), `train` and, where it can be probed, `probing`. A subclass declares the
+    framework and overrides what differs. Instances hold no state, and the framework is imported
+    by `train` and `probe` only.
+
+    Attributes:
+        name: Name of the framework on the command line.
+        packages: Distributions whose versions a run records.
+        import_names: Modules that must be importable before a run can train.
+        install_command: The command that installs them.
+        recipe_parts: Parts of an update, or names of probes without their algorithm, that are
+            this adapter's code and not upstream's.
+        rebuilt_packages: Packages of this adapter that rebuild upstream's scripts, so that
+            interventions may change their source.
+    """
+
+    name: ClassVar[str]
+    packages: ClassVar[tuple[str, ...]] = ()
+    import_names: ClassVar[tuple[str, ...]] = ()
+    install_command: ClassVar[str] = ""
+    recipe_parts: ClassVar[tuple[str, ...]] = ()
+    rebuilt_packages: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def package(self) -> str:
+        """Dotted name of the package with this adapter's modules."""
+        return type(self).__module__
+
+    def find_algorithm_settings(self, algorithm: str) -> AlgorithmSettings | None:
+        """Return how `algorithm` is translated, or None where the framework does not have it."""
+        table: Mapping[str, AlgorithmSettings] = self._load_module("settings").ALGORITHMS
+        if algorithm in table:
+            return table[algorithm]
+        module = load_package_module(algorithm, f"{self.name}_settings")
+        return module.SETTINGS if module else None
 
     def supports(self, algorithm: str) -> bool:
-        """Whether the framework ships `algorithm`."""
+        """Return whether this adapter can train `algorithm`."""
+        return self.find_algorithm_settings(algorithm) is not None
 
     def check_installed(self) -> None:
         """Raises `SpecError` with the command that installs what is missing."""
+        if any(importlib.util.find_spec(name) is None for name in self.import_names):
+            raise SpecError(f"framework={self.name} needs: {self.install_command}")
 
     def sources(self, algorithm: str) -> Mapping[str, str]:
-        """Files that are run as they are, with their sha256; none for an imported package."""
+        """Return files that are run as they are, with their sha256.
 
-    def own_defaults(
-        self, algorithm: str, defaults: Hyperparameters, context: Context
+        There are none where a package's version says it all.
+        """
+        return {}
+
+    def get_library_defaults(
+        self, algorithm: str, defaults: Hyperparameters, context: RunContext
     ) -> Hyperparameters:
-        """The framework's defaults in unified units on this task.
+        """Return the framework's defaults in unified units on this task.
 
         Args:
             algorithm: Name of the algorithm.
             defaults: The framework's recipe, with the study's values of what every
-                framework exposes; change only what upstream couples or counts differently.
+                framework exposes; only what upstream couples or counts differently changes.
             context: The run.
         """
+        settings = self._require_settings(algorithm)
+        if settings.couple_defaults is None:
+            return defaults
+        coupled: Hyperparameters = settings.couple_defaults(defaults, context)
+        return coupled
 
     def translate(
-        self, algorithm: str, hyperparameters: Hyperparameters, context: Context
-    ) -> Native:
-        """Turns unified into native settings; pure.
+        self, algorithm: str, hyperparameters: Hyperparameters, context: RunContext
+    ) -> NativeConfig:
+        """Turn unified into native settings; pure.
 
         Raises:
             SpecError: Names each field that cannot be honoured and the framework's constant.
         """
+        translator = ConfigTranslator(self.name, hyperparameters)
+        self.set_run_options(translator, context)
+        return self._require_settings(algorithm).translate(translator, hyperparameters, context)
+
+    def set_run_options(self, translator: ConfigTranslator, context: RunContext) -> None:
+        """Set native options that no hyperparameter stands for, such as the seed.
+
+        Raises:
+            SpecError: The framework cannot train in this context.
+        """
+        self._load_module("settings").set_run_options(translator, context)
 
     def train(
-        self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
+        self,
+        algorithm: str,
+        native: NativeConfig,
+        context: RunContext,
+        make_env: MakeEnv,
+        monitor: Monitor,
     ) -> None:
-        """Trains with upstream's own code, on `n_envs` environments that `make_env` makes."""
+        """Train with upstream's own code, on `n_envs` environments that `make_env` makes."""
+        self._load_module("train").train(algorithm, native, context, make_env, monitor)
 
+    @property
+    def is_probeable(self) -> bool:
+        """Whether probes can look into trainings of this adapter."""
+        return importlib.util.find_spec(f"{self.package}.probing") is not None
 
-@runtime_checkable
-class Preloadable(Protocol):
-    """What an adapter may say besides, so that the runs of a sweep start sooner."""
+    def probe(
+        self,
+        algorithm: str,
+        native: NativeConfig,
+        context: RunContext,
+        script: "ProbeScript",
+        watch: "ProbeMonitor",
+    ) -> "ProbeRecord":
+        """Train as `train` does, on `script.world`, and record what upstream's optimizers do."""
+        record: ProbeRecord = self._load_module("probing").probe_training(
+            algorithm, native, context, script, watch
+        )
+        return record
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
-        """Names of modules that training imports in any case, and no others.
+        """Return names of modules that training imports in any case, and no others.
 
-        A sweep imports them once, in a process that is forked for each run; a thread that
-        importing them starts would be lost, so runs are then started one by one.
+        A sweep imports them once, in a process that is forked for each run. A thread that
+        importing them starts would be lost, so such modules must not be named.
         """
+        return ()
 
+    def extra_action_spaces(self, algorithm: str) -> frozenset[ActionKind]:
+        """Return kinds of actions besides those that the algorithm is known for."""
+        return self._require_settings(algorithm).extra_action_spaces
 
-@runtime_checkable
-class Replaying(Protocol):
-    """What an adapter may say besides, if it carries ways of replaying other than uniform."""
+    def why_unsupported_replay(self, algorithm: str, replay: ReplayConfig) -> str:
+        """Return why a replay strategy cannot be used, or an empty string.
 
-    def refuses_replay(self, algorithm: str, replay: Replay) -> str:
-        """Why it cannot carry one, as the end of a sentence; empty where it can.
-
-        What it carries it is told in `Context.replay`. Pieces of upstream's text that have to
-        be others then stand in `replay.yaml` beside the adapter, one entry per algorithm.
+        The text is the end of a sentence. The strategy reaches `train` as `RunContext.replay`.
+        Pieces of upstream's source that have to change for it are in `replay.yaml` beside the
+        adapter, one entry per algorithm.
         """
+        return "its adapter has no replay strategy besides its own"
 
-
-@runtime_checkable
-class OnDevices(Protocol):
-    """What an adapter may say besides, if its framework trains on other devices than the CPU.
-
-    It is told which in `Context.device`. Policies still take and return arrays of numpy.
-    """
-
-    def refuses_device(self, algorithm: str, device: str, here: bool) -> str:
-        """Why it cannot train there, as the end of a sentence with the remedy; empty if it can.
+    def why_unsupported_device(self, algorithm: str, device: str, here: bool) -> str:
+        """Return why a device cannot be used, with the remedy, or an empty string.
 
         Args:
             algorithm: Name of the algorithm.
-            device: As the user names it, such as `cuda`.
-            here: Whether it is this machine that will train: then the device must be there.
+            device: As the user names it, such as `cuda`. Policies take and return NumPy arrays
+                on every device.
+            here: Whether this machine will train: then the device must exist on it.
         """
+        return f"its adapter trains on the CPU only. Use device={CPU}."
+
+    def upstream_defaults(self, algorithm: str) -> Mapping[str, Any] | None:
+        """Return native options with the values upstream takes when they are not given.
+
+        None where nothing in upstream declares defaults.
+        """
+        return None
+
+    def _require_settings(self, algorithm: str) -> AlgorithmSettings:
+        settings = self.find_algorithm_settings(algorithm)
+        if settings is None:
+            raise SpecError(f"framework={self.name} has no algorithm={algorithm}.")
+        return settings
+
+    def _load_module(self, name: str) -> Any:
+        return importlib.import_module(f"{self.package}.{name}")
 
 
-@runtime_checkable
-class Choosing(Protocol):
-    """What an adapter may say besides, if an algorithm of its acts in both kinds of tasks."""
+def load_package_module(algorithm: str, name: str) -> Any | None:
+    """Return the module `name` of the package that brings an algorithm; None if there is none.
 
-    def other_actions(self, algorithm: str) -> frozenset[Actions]:
-        """Kinds of actions that it takes besides those that the algorithm is known for."""
+    A package that registers an algorithm can bring what adapters need for it: `sb3_settings` for
+    Stable-Baselines3, for example.
+    """
+    if algorithm not in ALGORITHMS:
+        return None
+    package = ALGORITHMS[algorithm].__module__.partition(".")[0]
+    try:
+        if importlib.util.find_spec(f"{package}.{name}") is None:
+            return None
+    except ModuleNotFoundError:  # the algorithm is in a module, not in a package
+        return None
+    return importlib.import_module(f"{package}.{name}")
 
 
-def action_kinds(adapter: Adapter, algorithm: str) -> frozenset[Actions]:
+def get_action_kinds(adapter: Adapter, algorithm: str) -> frozenset[ActionKind]:
     """Kinds of actions that a framework's algorithm takes."""
-    other = adapter.other_actions(algorithm) if isinstance(adapter, Choosing) else frozenset()
-    return other | {ALGORITHMS[algorithm].actions}
+    return adapter.extra_action_spaces(algorithm) | {ALGORITHMS[algorithm].actions}
 
 
-def training_modules(adapter: Adapter, algorithm: str) -> tuple[str, ...]:
-    """What an adapter says that training imports; nothing where it does not say."""
-    known = adapter.training_modules(algorithm) if isinstance(adapter, Preloadable) else ()
-    return tuple(known)
+def get_training_modules(adapter: Adapter, algorithm: str) -> tuple[str, ...]:
+    """Modules that an adapter's training imports in any case."""
+    return tuple(adapter.training_modules(algorithm))
 
 
-def installed_adapters() -> dict[str, importlib.metadata.EntryPoint]:
+def find_adapter_entry_points() -> dict[str, importlib.metadata.EntryPoint]:
     """Entry points of all adapters on this machine, by name; nothing is imported."""
-    return {entry.name: entry for entry in entries(ENTRY_POINT_GROUP)}
+    return {entry.name: entry for entry in find_entry_points(ENTRY_POINT_GROUP)}
 
 
 def load_adapter(name: str) -> Adapter:
@@ -265,33 +366,33 @@ def load_adapter(name: str) -> Adapter:
     Raises:
         SpecError: No adapter has that name.
     """
-    adapter: Adapter = find_adapter(name).load()()
+    adapter: Adapter = find_adapter_entry_point(name).load()()
     return adapter
 
 
-def find_adapter(name: str) -> importlib.metadata.EntryPoint:
+def find_adapter_entry_point(name: str) -> importlib.metadata.EntryPoint:
     """The entry point registered as `name`.
 
     Raises:
         SpecError: No adapter has that name.
     """
-    entries = installed_adapters()
+    entries = find_adapter_entry_points()
     if name not in entries:
-        raise SpecError(unknown(f"framework={name}", name, list(entries)))
+        raise SpecError(format_unknown_name(f"framework={name}", name, list(entries)))
     return entries[name]
 
 
-def adapter_folder(name: str) -> Path:
+def find_adapter_folder(name: str) -> Path:
     """Where the package of an adapter lies, with the files that stand beside its code.
 
     Raises:
         SpecError: No adapter has that name.
     """
-    spec = importlib.util.find_spec(find_adapter(name).module)
+    spec = importlib.util.find_spec(find_adapter_entry_point(name).module)
     return Path(spec.origin).parent if spec and spec.origin else Path()
 
 
-def adapter_code(value: str) -> dict[str, Any]:
+def describe_adapter_code(value: str) -> dict[str, Any]:
     """Which code an adapter is, also where its package is editable and lies elsewhere.
 
     Args:
@@ -312,17 +413,66 @@ def adapter_code(value: str) -> dict[str, Any]:
         for path in sorted(origin.parent.rglob("*.py")) if is_package else [origin]:
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             files[path.relative_to(origin.parent).as_posix()] = digest
-    owner = next((e.dist for e in installed_adapters().values() if e.value == value), None)
+    owner = next((e.dist for e in find_adapter_entry_points().values() if e.value == value), None)
     return {
         "distribution": owner.name if owner else None,
         "version": owner.version if owner else None,
-        "requires": [] if module.partition(".")[0] == "adapters" else _requirements(owner),
+        "requires": [] if module.startswith("parallax.adapters.") else _list_requirements(owner),
         "files": files,
     }
 
 
-def _requirements(owner: importlib.metadata.Distribution | None) -> list[str]:
+def _list_requirements(owner: importlib.metadata.Distribution | None) -> list[str]:
     """Names of the distributions that one asks for, without versions, extras and markers."""
     listed = (owner.requires if owner else None) or []
     found = (re.match(r"[\w.-]+", text) for text in listed if "extra ==" not in text)
     return sorted({match[0] for match in found if match})
+
+
+class EpisodePlayer(Protocol):
+    """Plays episodes side by side, one in each row, from their first step on."""
+
+    def __call__(self, observations: NDArray[np.float32]) -> NDArray[Any]:
+        """Actions at the next step of all rows, as a `Policy` gives them.
+
+        Args:
+            observations: float32[N, ...]; of rows whose episode is over, whatever was shown last.
+        """
+
+    def observe_rewards(self, rewards: NDArray[Any]) -> None:
+        """Told what the last actions were worth, [N]."""
+
+
+@runtime_checkable
+class RecurrentPolicy(Protocol):
+    """A greedy policy whose actions depend on what it has seen earlier in the episode.
+
+    Called as any `Policy` it acts as at the first step of an episode and remembers nothing.
+    """
+
+    def __call__(self, observations: NDArray[np.float32]) -> NDArray[Any]:
+        """Actions at the first step of an episode."""
+
+    def begin(self) -> EpisodePlayer:
+        """New episodes in all rows, with nothing remembered; others go on undisturbed."""
+
+
+class _MemorylessPlayer:
+    """Any other policy as a player."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def __call__(self, observations: NDArray[np.float32]) -> NDArray[Any]:
+        return self._policy(observations)
+
+    def observe_rewards(self, rewards: NDArray[Any]) -> None:
+        pass
+
+
+def begin_episodes(policy: Policy) -> EpisodePlayer:
+    """New episodes of a policy, whether it remembers or not."""
+    return policy.begin() if isinstance(policy, RecurrentPolicy) else _MemorylessPlayer(policy)
+
+
+Array = NDArray[np.float64]

@@ -4,7 +4,7 @@ Who wants to know of a kind of event subscribes to it before training begins. Wh
 asks once whom to tell, and hooks nothing in where there is nobody: an event without a subscriber
 costs nothing. Neither side knows the other, and adapters know of none of this.
 
-A new kind of event is a class here, and `Events.tell` or `Events.teller` where it happens; it comes
+A new kind of event is a class here, and `TrainingEvents.tell` or `TrainingEvents.get_publisher` where it happens; it comes
 with its first subscriber.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.contract.adapter import Policy, Weights
+from parallax.harness.contract.adapter import Policy, Weights
 
 E = TypeVar("E")
 
@@ -25,7 +25,7 @@ class TrainingError(RuntimeError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Parameter:
+class TrainedParameter:
     """One array that is trained.
 
     Attributes:
@@ -40,7 +40,7 @@ class Parameter:
 
 
 @dataclasses.dataclass(frozen=True)
-class Attached:
+class PolicyAttached:
     """The adapter has handed over what follows the training: greedy policy and parameters."""
 
     policy: Policy
@@ -52,10 +52,12 @@ class EpisodeBegin:
 
 
 class EnvStep:
-    """An environment is about to take a step, which `Events.steps` does not count yet."""
+    """An environment is about to take a step, which `TrainingEvents.steps` does not count yet."""
 
 
-class Transition(NamedTuple):  # made at every step, where a frozen dataclass costs four times this
+class EnvTransition(
+    NamedTuple
+):  # made at every step, where a frozen dataclass costs four times this
     """An environment has taken a step; arrays are the task's own and must be copied to be kept.
 
     Attributes:
@@ -84,14 +86,14 @@ class EpisodeEnd:
 
 
 @dataclasses.dataclass(frozen=True)
-class Metrics:
+class ReportedMetrics:
     """Upstream reports values, by their names in the trace."""
 
     values: Mapping[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluation:
+class EvaluationResult:
     """The greedy policy was evaluated.
 
     Attributes:
@@ -111,13 +113,13 @@ class Evaluation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Forward:
+class LayerForward:
     """A layer is about to compute.
 
     Attributes:
         layer: The library's object.
         inputs: The library's objects.
-        places: Of the layer's own parameters; see `Parameter`.
+        places: Of the layer's own parameters; see `TrainedParameter`.
         directly: Tells whether the first input is what a linear layer or a convolution computed,
             as it is; None where that cannot be told, as outside of what is differentiated.
         fitted: Fits a copy of the layer to a few rows of its input, and tells the loss before and
@@ -127,12 +129,12 @@ class Forward:
     layer: Any
     inputs: tuple[Any, ...]
     places: tuple[int, ...]
-    directly: Callable[[], bool | None] = lambda: None
-    fitted: Callable[[], tuple[float, float] | None] = lambda: None
+    is_preactivation: Callable[[], bool | None] = lambda: None
+    fit_copy: Callable[[], tuple[float, float] | None] = lambda: None
 
 
 @dataclasses.dataclass(frozen=True)
-class Compared:
+class LossInputs:
     """What a network said of a minibatch, and what that is held against in a loss.
 
     Attributes:
@@ -151,22 +153,22 @@ class Compared:
 
 
 @dataclasses.dataclass(frozen=True)
-class Backward:
+class LossBackward:
     """A scalar is about to be differentiated.
 
     Attributes:
         loss: Its value.
-        place: Where the number lies; see `Parameter`.
+        place: Where the number lies; see `TrainedParameter`.
         compared: Tells what it was computed from, as far as the library knows.
     """
 
     loss: float
     place: int = 0
-    compared: Callable[[], tuple[Compared, ...]] = tuple
+    compared: Callable[[], tuple[LossInputs, ...]] = tuple
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
+class ParameterGroup:
     """Parameters that one optimiser steps with the same settings.
 
     Attributes:
@@ -177,24 +179,24 @@ class Group:
 
     own: Any
     settings: Mapping[str, float]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[TrainedParameter, ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class OptimizerStep:
+class BeforeOptimizerStep:
     """An optimiser is about to step: gradients are there, parameters are as they were before."""
 
     optimizer: str
-    groups: tuple[Group, ...]
+    groups: tuple[ParameterGroup, ...]
 
 
-class OptimizerStepped:
-    """The optimiser of the last `OptimizerStep` has stepped: parameters are as they are after."""
+class AfterOptimizerStep:
+    """The optimiser of the last `BeforeOptimizerStep` has stepped: parameters are as they are after."""
 
 
 @dataclasses.dataclass(frozen=True)
-class TargetUpdate:
-    """Target networks have moved since a `TargetWatch` looked at them last.
+class TargetNetworkUpdate:
+    """Target networks have moved since a `TargetUpdateDetector` looked at them last.
 
     Attributes:
         before: Weights at the last look.
@@ -207,11 +209,11 @@ class TargetUpdate:
     moved: tuple[str, ...]
 
 
-class End:
+class TrainingEnd:
     """Training is over; upstream takes no further step."""
 
 
-class Events:
+class TrainingEvents:
     """One training: who is told of what, and its clock.
 
     Attributes:
@@ -233,7 +235,7 @@ class Events:
         """Whether anybody wants to know of any of them."""
         return not self._subscribers.keys().isdisjoint(kinds)
 
-    def teller(self, kind: type[E]) -> Callable[[E], None] | None:
+    def get_publisher(self, kind: type[E]) -> Callable[[E], None] | None:
         """What to call when it happens, None without a subscriber; nobody can join from then on."""
         self._settled.add(kind)
         subscribers = tuple(self._subscribers.get(kind, ()))
@@ -248,12 +250,12 @@ class Events:
 
     def tell(self, event: object) -> None:
         """Tells of something that happens seldom."""
-        if tell := self.teller(type(event)):
+        if tell := self.get_publisher(type(event)):
             tell(event)
 
-    def stepper(self) -> Callable[[], None]:
+    def make_step_counter(self) -> Callable[[], None]:
         """What an environment calls before each step: it tells of the step, then counts it."""
-        tell, step = self.teller(EnvStep), EnvStep()
+        tell, step = self.get_publisher(EnvStep), EnvStep()
 
         def count() -> None:
             self.steps += 1
@@ -267,16 +269,16 @@ class Events:
 
         return tell_and_count
 
-    def seam(self) -> dict[str, Any]:
-        """Arguments of `envs.make.make_training_env`, through which the environment tells."""
-        begin, end = self.teller(EpisodeBegin), self.teller(EpisodeEnd)
-        transition, copy = self.teller(Transition), self._copies
+    def make_env_hooks(self) -> dict[str, Any]:
+        """Arguments of `parallax.envs.make.make_training_env`, through which the environment tells."""
+        begin, end = self.get_publisher(EpisodeBegin), self.get_publisher(EpisodeEnd)
+        transition, copy = self.get_publisher(EnvTransition), self._copies
         self._copies += 1
         return {
-            "before_step": self.stepper(),
+            "before_step": self.make_step_counter(),
             "before_reset": (lambda: begin(EpisodeBegin())) if begin else None,
             "after_episode": (lambda *episode: end(EpisodeEnd(*episode))) if end else None,
-            "after_step": (lambda *step: transition(Transition(copy, *step)))
+            "after_step": (lambda *step: transition(EnvTransition(copy, *step)))
             if transition
             else None,
         }

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_MANY = 25
+_MAX_LISTED_NAMES = 25
 
 SCHEDULES = ("constant", "linear")
 """How a value may go over a run: as it is, or linearly to 0."""
@@ -23,7 +23,7 @@ class SpecError(ValueError):
     """Bad input, worded for the user: field, value and remedy."""
 
 
-class Unfinished(SpecError, NotImplementedError):  # noqa: N818
+class UnfinishedAdapterError(SpecError, NotImplementedError):
     """A part of an adapter that is still to be written."""
 
     def __init__(self, file: str, function: str, task: str) -> None:
@@ -37,15 +37,15 @@ class Unfinished(SpecError, NotImplementedError):  # noqa: N818
         super().__init__(f"{file}: fill in {function}(): {task}.")
 
 
-def bounded(
+def bounded_field(
     *,
     minimum: float | None = None,
     maximum: float | None = None,
     above: float | None = None,
     choices: Sequence[Any] | None = None,
-    filled: bool = False,
-    before: Any = REQUIRED,
-    usual: Any = REQUIRED,
+    nonempty: bool = False,
+    legacy_value: Any = REQUIRED,
+    default: Any = REQUIRED,
 ) -> Any:
     """A dataclass field with its admissible values, required unless it says what is usual.
 
@@ -54,25 +54,25 @@ def bounded(
         maximum: Largest value allowed.
         above: Values must be strictly greater than this.
         choices: The only values allowed.
-        filled: Whether a list needs at least one entry; the other limits are for each entry.
-        before: For a field that came later: the value that means what was done before it
+        nonempty: Whether a list needs at least one entry; the other limits are for each entry.
+        legacy_value: For a field that came later: the value that means what was done before it
             existed, which older recipes and records get.
-        usual: The value where nobody gives one.
+        default: The value where nobody gives one.
     """
     metadata = {
         "minimum": minimum,
         "maximum": maximum,
         "above": above,
         "choices": choices,
-        "filled": filled,
-        "before": usual if before is REQUIRED else before,
+        "filled": nonempty,
+        "before": default if legacy_value is REQUIRED else legacy_value,
     }
-    if usual is not REQUIRED:
-        return dataclasses.field(default=usual, metadata=metadata)
+    if default is not REQUIRED:
+        return dataclasses.field(default=default, metadata=metadata)
     return dataclasses.field(metadata=metadata)
 
 
-def build(cls: type[Any], values: Mapping[str, Any], where: str) -> Any:
+def build_dataclass(cls: type[Any], values: Mapping[str, Any], where: str) -> Any:
     """Builds dataclass `cls` from a mapping, refusing unknown, missing and ill-typed values.
 
     Args:
@@ -86,7 +86,7 @@ def build(cls: type[Any], values: Mapping[str, Any], where: str) -> Any:
     known = {field.name: field for field in dataclasses.fields(cls)}
     for name in values:
         if name not in known:
-            raise SpecError(unknown(f"{where}.{name}", name, list(known)))
+            raise SpecError(format_unknown_name(f"{where}.{name}", name, list(known)))
     earlier = {
         name: field.metadata["before"]
         for name, field in known.items()
@@ -96,31 +96,31 @@ def build(cls: type[Any], values: Mapping[str, Any], where: str) -> Any:
     missing = [name for name in known if name not in values]
     if missing:
         raise SpecError(f"{where} lacks {', '.join(missing)}: give each a value.")
-    hints = _hints(typing.cast(Any, cls))
+    hints = _get_type_hints(typing.cast(Any, cls))
     checked = {
-        name: check(f"{where}.{name}", values[name], hints[name], known[name].metadata)
+        name: check_value(f"{where}.{name}", values[name], hints[name], known[name].metadata)
         for name in known
     }
     return cls(**checked)
 
 
 @functools.cache
-def _hints(cls: type[Any]) -> dict[str, Any]:
+def _get_type_hints(cls: type[Any]) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
-def unknown(what: str, given: str, known: Sequence[str]) -> str:
+def format_unknown_name(what: str, given: str, known: Sequence[str]) -> str:
     """Message for a name that is not one of `known`, with the closest match."""
     close = difflib.get_close_matches(given, known, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
-    if len(known) > _MANY:
+    if len(known) > _MAX_LISTED_NAMES:
         return f"{what} is not known.{hint} parallax train --help lists what is."
     return f"{what} is not known.{hint} Known: {', '.join(sorted(known))}."
 
 
-def check(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
+def check_value(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
     """Converts `value` to the annotated type and checks its limits."""
-    value = _convert(name, value, hint)
+    value = _convert_value(name, value, hint)
     if value == () and limits.get("filled"):
         raise SpecError(f"{name}=[] must have at least one entry, such as [256, 256].")
     for item in value if isinstance(value, tuple) else (value,):
@@ -128,7 +128,7 @@ def check(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
     return value
 
 
-def _convert(name: str, value: Any, hint: Any) -> Any:
+def _convert_value(name: str, value: Any, hint: Any) -> Any:
     if isinstance(hint, types.UnionType):
         if value is None and type(None) in hint.__args__:
             return None
@@ -136,7 +136,7 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     if typing.get_origin(hint) is tuple:
         if isinstance(value, str) or not isinstance(value, Sequence):
             raise SpecError(f"{name}={value!r} must be a list, such as [256, 256].")
-        return tuple(_convert(name, item, hint.__args__[0]) for item in value)
+        return tuple(_convert_value(name, item, hint.__args__[0]) for item in value)
     if hint is bool:
         if not isinstance(value, bool):
             raise SpecError(f"{name}={value!r} must be true or false.")
@@ -173,16 +173,42 @@ def _check_limits(name: str, value: Any, limits: Mapping[str, Any]) -> None:
         raise SpecError(f"{name}={value!r} must be greater than {above}.")
 
 
-def plain(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as a user would type it: lists for tuples, null for None, calls for objects."""
     if value is None:
         return "null"
     if isinstance(value, tuple):
         return str(list(value))
     if isinstance(value, dict):
-        return ", ".join(f"{name}({_arguments(given)})" for name, given in value.items())
+        return ", ".join(f"{name}({_format_arguments(given)})" for name, given in value.items())
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _arguments(given: Any) -> str:
-    return ", ".join(map(plain, given)) if isinstance(given, list | tuple) else plain(given)
+def _format_arguments(given: Any) -> str:
+    return (
+        ", ".join(map(format_value, given))
+        if isinstance(given, list | tuple)
+        else format_value(given)
+    )
+
+
+class RunsFailedError(Exception):
+    """Some runs of a sweep did not complete; each was reported when it ended."""
+
+
+HANDLED_ERRORS = (RunsFailedError, SpecError, KeyboardInterrupt)
+"""What is told in a sentence; anything else is a fault of ours and keeps its traceback."""
+
+
+def report_error(error: BaseException) -> int:
+    """Prints one message and returns the exit code that goes with it."""
+    if isinstance(error, KeyboardInterrupt):
+        print("Interrupted. The same command runs again what is not complete.", file=sys.stderr)
+        return 130
+    # Names of files can hold bytes that are no text.
+    said = str(error).encode(errors="backslashreplace").decode()
+    if isinstance(error, RunsFailedError):
+        print(f"Not complete: {said}", file=sys.stderr)
+        return 1
+    print(f"Error: {said}", file=sys.stderr)
+    return 2

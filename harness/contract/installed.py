@@ -6,14 +6,14 @@ import sys
 from typing import Any
 
 
-def entries(group: str) -> importlib.metadata.EntryPoints:
+def find_entry_points(group: str) -> importlib.metadata.EntryPoints:
     """All entry points of a group; nothing of them is imported."""
-    found: importlib.metadata.EntryPoints = _all(tuple(sys.path)).select(group=group)
+    found: importlib.metadata.EntryPoints = _load_entry_points(tuple(sys.path)).select(group=group)
     return found
 
 
 @functools.lru_cache(maxsize=8)
-def _all(path: tuple[str, ...]) -> Any:
+def _load_entry_points(path: tuple[str, ...]) -> Any:
     # Kept: a search of `sys.path` takes 15 ms, and a run asks for adapters, algorithms, watchers
     # and checks, a study thousands of times.
     return importlib.metadata.entry_points()

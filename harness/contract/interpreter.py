@@ -6,45 +6,103 @@ pyarrow, pyyaml). It need not have this project installed: it is lent this one's
 
 import contextlib
 import functools
+import importlib
 import os
 import secrets
 import selectors
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
-from harness.contract.adapter import find_adapter
-from harness.contract.fields import SpecError
+import parallax
+from parallax.harness.contract.adapter import find_adapter_entry_point
+from parallax.harness.contract.fields import SpecError
 
-OLDEST = (3, 11)
+OLDEST_PYTHON = (3, 11)
 """The oldest Python that can load the harness."""
 
 # What comes back can only have been computed: no program that repeats its arguments knows it.
-_PROOF = "import sys; print(int(sys.argv[1]) * int(sys.argv[2]), *sys.version_info[:2])"
-_PROOF_SECONDS = 20.0
-_CHECK = """
+_PYTHON_CHECK_CODE = "import sys; print(int(sys.argv[1]) * int(sys.argv[2]), *sys.version_info[:2])"
+_PYTHON_CHECK_SECONDS = 20.0
+_FRAMEWORK_CHECK_CODE = """
 import importlib, sys
-import harness.worker
+import parallax.harness.worker
 module, _, name = sys.argv[1].partition(":")
 getattr(importlib.import_module(module), name)().check_installed()
 print("able", int(sys.argv[2]) * int(sys.argv[3]))
 """
-_CHECK_SECONDS = 120.0
+_FRAMEWORK_CHECK_SECONDS = 120.0
+_ROOT = Path(parallax.__path__[0]).parent
+_STUDY = 5
+"""Of the parents of a run folder, the folder of its study."""
 _LARGEST_FACTOR = 2**64
-_MOST_OUTPUT = 1 << 20  # bytes
+_MAX_OUTPUT_BYTES = 1 << 20  # bytes
 _REMEDY = "Name the path of a Python 3.11 or newer that has the framework, such as venv/bin/python."
 
 
-class _Unfit(Exception):  # noqa: N818
+class _InterpreterError(Exception):
     """What is wrong with an interpreter, in words that follow its name."""
 
 
-def lend_project(environment: dict[str, str]) -> dict[str, str]:
+def add_project_to_path(environment: dict[str, str]) -> dict[str, str]:
     """The environment with this project's folder on the module path."""
-    root = str(Path(__file__).parents[2])
+    root = str(_ROOT)
     paths = [root, *filter(None, [environment.get("PYTHONPATH")])]
-    return environment | {"PYTHONPATH": os.pathsep.join(paths)}
+    return leave_out_folder(environment | {"PYTHONPATH": os.pathsep.join(paths)})
+
+
+def leave_out_folder(environment: dict[str, str]) -> dict[str, str]:
+    """Keep a Python that is started with `-m` or `-c` from importing from the current folder.
+
+    Python would look there first, and what lies in a folder of results, or is called like one of
+    our packages, would run instead. Where this process itself imports from the current folder,
+    its children do as well, but after everything else.
+
+    Args:
+        environment: The environment variables of the process that will be started.
+    """
+    here = str(Path.cwd())
+    paths = list(filter(None, [environment.get("PYTHONPATH")]))
+    if not sys.flags.safe_path and {"", here} & set(sys.path):
+        paths.append(here)
+    changed = {"PYTHONSAFEPATH": "1"} | ({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})
+    return environment | changed
+
+
+def forbid_imports_from(folders: Iterable[Path]) -> None:
+    """Make sure that no module in a run folder, beside it or in its study can be imported here.
+
+    Args:
+        folders: Run folders. Folders of Python itself, and those above this project, stay
+            importable.
+    """
+    needed = [Path(place).resolve() for place in (sys.prefix, sys.base_prefix)]
+    places = {entry: Path(entry or ".").resolve() for entry in sys.path}
+    doubtful = {
+        entry: place
+        for entry, place in places.items()
+        if not (_ROOT.is_relative_to(place) or any(map(place.is_relative_to, needed)))
+    }
+    if not doubtful:
+        return
+    closed: set[Path] = set()
+    beside: set[Path] = set()
+    for folder in folders:
+        run = folder.resolve()
+        is_in_study = run.name.startswith("seed=") and len(run.parents) > _STUDY
+        closed.add(run.parents[_STUDY] if is_in_study else run)
+        beside.add(run.parent)
+    theirs = {
+        entry
+        for entry, place in doubtful.items()
+        if place in beside or not closed.isdisjoint((place, *place.parents))
+    }
+    if theirs:
+        sys.path[:] = [entry for entry in sys.path if entry not in theirs]
+        importlib.invalidate_caches()
 
 
 def check_interpreter(python: str, framework: str) -> None:
@@ -53,23 +111,25 @@ def check_interpreter(python: str, framework: str) -> None:
     Raises:
         SpecError: It does not exist, is no Python or lacks something; says what.
     """
-    problem = _not_python(python) or _unable(python, framework)
+    problem = _why_not_python(python) or _why_cannot_train(python, framework)
     if problem:
         raise SpecError(f"framework.python={python} {problem}")
 
 
 # Kept, problems too: a sweep asks for each of its runs.
 @functools.lru_cache
-def _not_python(python: str) -> str | None:
+def _why_not_python(python: str) -> str | None:
     """Why a program is no Python that can be used; None where it is one."""
     factors = secrets.randbelow(_LARGEST_FACTOR), secrets.randbelow(_LARGEST_FACTOR)
     try:
-        code, output, errors = _ask(python, _PROOF, *map(str, factors), seconds=_PROOF_SECONDS)
-    except _Unfit as error:
+        code, output, errors = _run_code(
+            python, _PYTHON_CHECK_CODE, *map(str, factors), seconds=_PYTHON_CHECK_SECONDS
+        )
+    except _InterpreterError as error:
         return f"{error} {_REMEDY}"
     match output.strip().rpartition("\n")[2].split():  # a start-up file may print, too
         case [product, major, minor] if product == str(factors[0] * factors[1]):
-            if (int(major), int(minor)) < OLDEST:
+            if (int(major), int(minor)) < OLDEST_PYTHON:
                 return f"is Python {major}.{minor}. {_REMEDY}"
             return None
     words = errors.strip().splitlines() or [f"exit code {code}, without a word"]
@@ -77,15 +137,19 @@ def _not_python(python: str) -> str | None:
 
 
 @functools.lru_cache
-def _unable(python: str, framework: str) -> str | None:
+def _why_cannot_train(python: str, framework: str) -> str | None:
     """Why a Python cannot train with a framework; None where it can."""
     factors = secrets.randbelow(_LARGEST_FACTOR), secrets.randbelow(_LARGEST_FACTOR)
-    entry = find_adapter(framework).value
+    entry = find_adapter_entry_point(framework).value
     try:
-        code, output, errors = _ask(
-            python, _CHECK, entry, *map(str, factors), seconds=_CHECK_SECONDS
+        code, output, errors = _run_code(
+            python,
+            _FRAMEWORK_CHECK_CODE,
+            entry,
+            *map(str, factors),
+            seconds=_FRAMEWORK_CHECK_SECONDS,
         )
-    except _Unfit as error:
+    except _InterpreterError as error:
         return f"{error} {_REMEDY}"
     if not code and f"able {factors[0] * factors[1]}" in output.splitlines():
         return None
@@ -93,7 +157,7 @@ def _unable(python: str, framework: str) -> str | None:
     return f"cannot train with {framework}: {words[-1]}"
 
 
-def _ask(python: str, code: str, *arguments: str, seconds: float) -> tuple[int, str, str]:
+def _run_code(python: str, code: str, *arguments: str, seconds: float) -> tuple[int, str, str]:
     """Exit code, output and errors of a program that is given code to run.
 
     Raises:
@@ -102,7 +166,7 @@ def _ask(python: str, code: str, *arguments: str, seconds: float) -> tuple[int, 
     try:
         process = subprocess.Popen(
             [python, "-c", code, *arguments],
-            env=lend_project(dict(os.environ)),
+            env=add_project_to_path(dict(os.environ)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -110,20 +174,22 @@ def _ask(python: str, code: str, *arguments: str, seconds: float) -> tuple[int, 
         )
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise _Unfit(f"cannot be started ({reason}).") from error
+        raise _InterpreterError(f"cannot be started ({reason}).") from error
     with process:
         try:
-            output, errors = _read(process, time.monotonic() + seconds, seconds)
+            output, errors = _read_output(process, time.monotonic() + seconds, seconds)
             return process.wait(1), output, errors
         except subprocess.TimeoutExpired:
-            raise _Unfit("closed its output and does not end.") from None
+            raise _InterpreterError("closed its output and does not end.") from None
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
 
 
-def _read(process: subprocess.Popen[bytes], deadline: float, seconds: float) -> tuple[str, str]:
+def _read_output(
+    process: subprocess.Popen[bytes], deadline: float, seconds: float
+) -> tuple[str, str]:
     assert process.stdout is not None and process.stderr is not None
     streams = (process.stdout, process.stderr)
     texts = {stream.fileno(): b"" for stream in streams}
@@ -133,13 +199,37 @@ def _read(process: subprocess.Popen[bytes], deadline: float, seconds: float) -> 
         while selector.get_map():
             ready = selector.select(max(0.0, deadline - time.monotonic()))
             if not ready or time.monotonic() > deadline:
-                raise _Unfit(f"did not answer within {seconds:g} s.")
+                raise _InterpreterError(f"did not answer within {seconds:g} s.")
             for key, _ in ready:
                 content = os.read(key.fd, 1 << 16)
                 texts[key.fd] += content
                 if not content:
                     selector.unregister(key.fileobj)
-            if sum(map(len, texts.values())) > _MOST_OUTPUT:
-                raise _Unfit("prints without end.")
+            if sum(map(len, texts.values())) > _MAX_OUTPUT_BYTES:
+                raise _InterpreterError("prints without end.")
     output, errors = (texts[stream.fileno()].decode(errors="replace") for stream in streams)
     return output, errors
+
+
+_ARROW_OPTIONS = "JE_ARROW_MALLOC_CONF"
+
+
+def import_modules(modules: Iterable[str]) -> None:
+    """Imports modules, without the thread that pyarrow would start; leaves out what is missing."""
+    before = os.environ.get(_ARROW_OPTIONS)
+    os.environ[_ARROW_OPTIONS] = "background_thread:false"  # read when pyarrow is loaded
+    try:
+        for name in modules:
+            # A process that needs what is missing says so itself.
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+    finally:
+        del os.environ[_ARROW_OPTIONS]
+        if before is not None:
+            os.environ[_ARROW_OPTIONS] = before
+
+
+def has_other_threads() -> bool:
+    """Whether this process has, or may have, a thread that a fork would lose."""
+    tasks = Path("/proc/self/task")
+    return not tasks.is_dir() or len(list(tasks.iterdir())) != 1

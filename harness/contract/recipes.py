@@ -6,74 +6,106 @@ The package of an adapter or of an algorithm may hold a folder `hp_configs/<algo
 import copy
 import functools
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from harness.contract.adapter import installed_adapters
-from harness.contract.algorithms import ALGORITHMS, Hyperparameters
-from harness.contract.fields import SpecError, build, unknown
+from parallax.harness.contract.adapter import find_adapter_entry_points
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.algorithms.base import Hyperparameters
+from parallax.harness.contract.fields import SpecError, build_dataclass, format_unknown_name
 
 # Parsing in C takes a tenth of the time; what it is not built for falls back on Python.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def recipe_files(algorithm: str) -> dict[str, Path]:
+def find_recipe_files(algorithm: str) -> dict[str, Path]:
     """Recipe files of an algorithm by name, sorted; this project's own come first."""
-    packages = ["hp_configs", *(entry.module for entry in installed_adapters().values())]
+    packages = ["parallax.hp_configs", *(entry.module for entry in find_adapter_entry_points().values())]
     if algorithm in ALGORITHMS:
         packages.append(ALGORITHMS[algorithm].__module__.partition(".")[0])
     files: dict[str, Path] = {}
     for package in packages:
-        for folder in _folders(package):
-            below = folder if package == "hp_configs" else folder / "hp_configs"
+        for folder in _find_package_folders(package):
+            below = folder if package == "parallax.hp_configs" else folder / "hp_configs"
             for file in below.joinpath(algorithm).glob("*.yaml"):
                 files.setdefault(file.stem, file)
     return dict(sorted(files.items()))
 
 
-def recipe_names(algorithm: str) -> list[str]:
+def list_recipe_names(algorithm: str) -> list[str]:
     """Names of the recipes of an algorithm, sorted."""
-    return list(recipe_files(algorithm))
+    return list(find_recipe_files(algorithm))
 
 
 def read_recipe(algorithm: str, name: str) -> dict[str, Any]:
     """The values in a recipe file, unchecked.
 
     Raises:
-        SpecError: There is no such recipe.
+        SpecError: There is no such recipe, or its file is damaged; names file and line.
     """
-    files = recipe_files(algorithm)
+    files = find_recipe_files(algorithm)
     if name not in files:
-        raise SpecError(unknown(f"hps={name}", name, list(files)))
+        raise SpecError(format_unknown_name(f"hps={name}", name, list(files)))
     file = files[name]
-    return copy.deepcopy(_parsed(file, file.stat().st_mtime_ns))
+    try:
+        return copy.deepcopy(_parse_recipe_file(file, file.stat().st_mtime_ns))
+    except OSError as error:
+        raise SpecError(f"{file} cannot be read ({error.strerror}): let it be read.") from error
 
 
 def load_recipe(algorithm: str, name: str) -> Hyperparameters:
-    """A recipe as checked hyperparameters."""
-    values = read_recipe(algorithm, name)
-    hyperparameters: Hyperparameters = build(
-        ALGORITHMS[algorithm], values, f"hp_configs/{algorithm}/{name}.yaml"
-    )
+    """A recipe as checked hyperparameters.
+
+    Raises:
+        SpecError: There is no such recipe, or a value in it cannot be used; names file and line.
+    """
+    values, where = read_recipe(algorithm, name), f"hp_configs/{algorithm}/{name}.yaml"
+    try:
+        hyperparameters: Hyperparameters = build_dataclass(ALGORITHMS[algorithm], values, where)
+    except SpecError as error:
+        file = find_recipe_files(algorithm)[name]
+        raise SpecError(f"{file}{_line_of_error(file, where, str(error))}: {error}") from error
     return hyperparameters
 
 
+def _line_of_error(file: Path, where: str, text: str) -> str:
+    """Return `:LINE` of the entry that an error is about, or nothing where it has none."""
+    entry = re.match(rf"{re.escape(where)}\.(\w+)", text)
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        if entry and line.startswith(f"{entry[1]}:"):
+            return f":{number}"
+    return ""
+
+
 @functools.lru_cache(maxsize=64)
-def _parsed(file: Path, changed: int) -> dict[str, Any]:
+def _parse_recipe_file(file: Path, changed: int) -> dict[str, Any]:
     # Kept: a study reads the same few files thousands of times, each in some milliseconds.
-    values: dict[str, Any] = yaml.load(file.read_text(), Loader=_LOADER)
+    try:
+        values = yaml.load(file.read_text("utf-8"), Loader=_LOADER)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or " ".join(str(error).split())
+        raise SpecError(f"{file}{line}: the recipe is no YAML ({problem}). Mend it.") from error
+    except (UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise SpecError(f"{file}:1: the recipe cannot be read ({error}). Mend it.") from error
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+        raise SpecError(
+            f"{file}:1: the recipe holds no values by name, such as `gamma: 0.99`. Mend it."
+        )
     return values
 
 
-def _folders(package: str) -> list[Path]:
-    return _found(package, tuple(sys.path))
+def _find_package_folders(package: str) -> list[Path]:
+    return _find_package_folders_on_path(package, tuple(sys.path))
 
 
 @functools.lru_cache(maxsize=64)
-def _found(package: str, path: tuple[str, ...]) -> list[Path]:
+def _find_package_folders_on_path(package: str, path: tuple[str, ...]) -> list[Path]:
     # Found, not imported: a package that cannot be imported must not break all others.
     try:
         spec = importlib.util.find_spec(package)

@@ -8,16 +8,22 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from harness.contract.fields import SpecError, bounded, build, plain, unknown
+from parallax.harness.contract.fields import (
+    SpecError,
+    bounded_field,
+    build_dataclass,
+    format_unknown_name,
+    format_value,
+)
 
-CRITICS = ("mean", "max", "first", "net")
+CRITIC_REDUCTIONS = ("mean", "max", "first", "net")
 """Which error a transition has where several critics have one each."""
-DRAWS = ("independent", "stratified")
-NORMALIZE = ("batch", "none")
-STAMPS = ("stored", "replayed")
+SAMPLING_MODES = ("independent", "stratified")
+WEIGHT_NORMALIZATIONS = ("batch", "none")
+TIMESTAMP_MODES = ("stored", "replayed")
 
 
-def interval(steps: int) -> int:
+def compute_default_interval(steps: int) -> int:
     """Environment transitions between two sweeps, or predictions, of a run that sets none.
 
     10,000 as in Imp-PER for DDPG, or a fiftieth of a run that is too short for that.
@@ -26,7 +32,7 @@ def interval(steps: int) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class Replay:
+class ReplayConfig:
     """A way of replaying.
 
     Attributes:
@@ -40,7 +46,7 @@ class Replay:
     @property
     def is_uniform(self) -> bool:
         """Whether every framework does so by itself, and nothing is changed."""
-        return self.name == UNIFORM.name
+        return self.name == UNIFORM_REPLAY.name
 
     def told(self) -> dict[str, Any]:
         """Name and all fields as plain data, for `run.json`."""
@@ -51,9 +57,9 @@ class Replay:
         """What it adds to the name of a variant: nothing for uniform, else what is not usual."""
         if self.is_uniform:
             return []
-        usual = STRATEGIES[self.name]()
+        usual = REPLAY_CONFIGS[self.name]()
         changed = [
-            f"replay.{field.name}={plain(getattr(self, field.name)).replace(' ', '')}"
+            f"replay.{field.name}={format_value(getattr(self, field.name)).replace(' ', '')}"
             for field in dataclasses.fields(self)
             if getattr(self, field.name) != getattr(usual, field.name)
         ]
@@ -61,7 +67,7 @@ class Replay:
 
 
 @dataclasses.dataclass(frozen=True)
-class Uniform(Replay):
+class UniformReplay(ReplayConfig):
     """Every transition is as likely as any other: upstream's own buffer, untouched."""
 
     name = "uniform"
@@ -69,7 +75,7 @@ class Uniform(Replay):
 
 
 @dataclasses.dataclass(frozen=True)
-class Per(Replay):
+class PrioritizedReplay(ReplayConfig):
     """Proportional prioritised replay (Schaul et al., 2016).
 
     Attributes:
@@ -87,18 +93,18 @@ class Per(Replay):
     name = "per"
     does = "in proportion to the last absolute error, with importance weights"
 
-    alpha: float = bounded(minimum=0, maximum=10, usual=0.6)
-    beta: float = bounded(minimum=0, maximum=1, usual=0.4)
-    beta_final: float = bounded(minimum=0, maximum=1, usual=1.0)
-    beta_steps: int | None = bounded(minimum=1, usual=None)
-    epsilon: float = bounded(minimum=0, usual=1e-6)
-    critics: str = bounded(choices=CRITICS, usual="mean")
-    draws: str = bounded(choices=DRAWS, usual="independent")
-    normalize: str = bounded(choices=NORMALIZE, usual="batch")
+    alpha: float = bounded_field(minimum=0, maximum=10, default=0.6)
+    beta: float = bounded_field(minimum=0, maximum=1, default=0.4)
+    beta_final: float = bounded_field(minimum=0, maximum=1, default=1.0)
+    beta_steps: int | None = bounded_field(minimum=1, default=None)
+    epsilon: float = bounded_field(minimum=0, default=1e-6)
+    critics: str = bounded_field(choices=CRITIC_REDUCTIONS, default="mean")
+    draws: str = bounded_field(choices=SAMPLING_MODES, default="independent")
+    normalize: str = bounded_field(choices=WEIGHT_NORMALIZATIONS, default="batch")
 
 
 @dataclasses.dataclass(frozen=True)
-class Rank(Per):
+class RankReplay(PrioritizedReplay):
     """Rank-based prioritised replay (Schaul et al., 2016).
 
     Attributes:
@@ -109,13 +115,13 @@ class Rank(Per):
     name = "rank"
     does = "by the rank of the last absolute error, with importance weights"
 
-    alpha: float = bounded(minimum=0, maximum=10, usual=0.7)
-    beta: float = bounded(minimum=0, maximum=1, usual=0.5)
-    sort_every: int = bounded(minimum=1, usual=100)
+    alpha: float = bounded_field(minimum=0, maximum=10, default=0.7)
+    beta: float = bounded_field(minimum=0, maximum=1, default=0.5)
+    sort_every: int = bounded_field(minimum=1, default=100)
 
 
 @dataclasses.dataclass(frozen=True)
-class Atdc(Per):
+class AtdcReplay(PrioritizedReplay):
     """Priorities corrected by a model of how errors age (ATDC-PER, Bai et al., 2019).
 
     Attributes:
@@ -127,12 +133,12 @@ class Atdc(Per):
     name = "atdc"
     does = "as per, with all priorities predicted from the last error and its age"
 
-    sweep_every: int | None = bounded(minimum=1, usual=None)
-    correct_every: int = bounded(minimum=1, usual=1)
+    sweep_every: int | None = bounded_field(minimum=1, default=None)
+    correct_every: int = bounded_field(minimum=1, default=1)
 
 
 @dataclasses.dataclass(frozen=True)
-class Imp(Per):
+class ImpReplay(PrioritizedReplay):
     """Weights corrected by the predicted sum of all real priorities (Imp-PER).
 
     Attributes:
@@ -154,24 +160,25 @@ class Imp(Per):
     name = "imp"
     does = "as per, with weights corrected by the predicted sum of the real priorities"
 
-    sweep_every: int | None = bounded(minimum=1, usual=None)
-    predict_every: int | None = bounded(minimum=1, usual=None)
-    rho_sum: float = bounded(minimum=0, maximum=1, usual=0.3)
-    rho_minimum: float = bounded(minimum=0, maximum=1, usual=0.3)
-    fragments: int = bounded(minimum=1, usual=10)
-    fragment_sweeps: int = bounded(minimum=0, usual=3)
-    stamp: str = bounded(choices=STAMPS, usual="stored")
-    weight_low: float = bounded(minimum=0, usual=0.0)
-    weight_high: float | None = bounded(above=0, usual=None)
+    sweep_every: int | None = bounded_field(minimum=1, default=None)
+    predict_every: int | None = bounded_field(minimum=1, default=None)
+    rho_sum: float = bounded_field(minimum=0, maximum=1, default=0.3)
+    rho_minimum: float = bounded_field(minimum=0, maximum=1, default=0.3)
+    fragments: int = bounded_field(minimum=1, default=10)
+    fragment_sweeps: int = bounded_field(minimum=0, default=3)
+    stamp: str = bounded_field(choices=TIMESTAMP_MODES, default="stored")
+    weight_low: float = bounded_field(minimum=0, default=0.0)
+    weight_high: float | None = bounded_field(above=0, default=None)
 
 
-STRATEGIES: Mapping[str, type[Replay]] = {
-    strategy.name: strategy for strategy in (Uniform, Per, Rank, Atdc, Imp)
+REPLAY_CONFIGS: Mapping[str, type[ReplayConfig]] = {
+    strategy.name: strategy
+    for strategy in (UniformReplay, PrioritizedReplay, RankReplay, AtdcReplay, ImpReplay)
 }
-UNIFORM = Uniform()
+UNIFORM_REPLAY = UniformReplay()
 
 
-def make_replay(values: Any) -> Replay:
+def make_replay_config(values: Any) -> ReplayConfig:
     """A checked way of replaying from its name and fields; fields that are absent are as usual.
 
     Args:
@@ -181,24 +188,26 @@ def make_replay(values: Any) -> Replay:
     Raises:
         SpecError: Names the field, its value and what is allowed.
     """
-    if isinstance(values, Replay):
+    if isinstance(values, ReplayConfig):
         return values
     given = {"name": values} if isinstance(values, str) else values
     if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
-        raise SpecError(f"replay={plain(values)} must be one of: {', '.join(STRATEGIES)}.")
+        raise SpecError(
+            f"replay={format_value(values)} must be one of: {', '.join(REPLAY_CONFIGS)}."
+        )
     name = given["name"]
-    if name not in STRATEGIES:
-        raise SpecError(unknown(f"replay={name}", name, list(STRATEGIES)))
+    if name not in REPLAY_CONFIGS:
+        raise SpecError(format_unknown_name(f"replay={name}", name, list(REPLAY_CONFIGS)))
     fields = {str(key): value for key, value in given.items() if key != "name"}
-    if name == UNIFORM.name and fields:
+    if name == UNIFORM_REPLAY.name and fields:
         raise SpecError(
             f"replay.{next(iter(fields))} has no meaning with replay=uniform, which has nothing to "
-            f"set: choose replay={' or '.join(other for other in STRATEGIES if other != name)}."
+            f"set: choose replay={' or '.join(other for other in REPLAY_CONFIGS if other != name)}."
         )
-    made: Replay = build(STRATEGIES[name], fields, "replay")
-    if isinstance(made, Imp) and (made.weight_high or made.weight_low) < made.weight_low:
+    made: ReplayConfig = build_dataclass(REPLAY_CONFIGS[name], fields, "replay")
+    if isinstance(made, ImpReplay) and (made.weight_high or made.weight_low) < made.weight_low:
         raise SpecError(
-            f"replay.weight_high={plain(made.weight_high)} must be at least "
-            f"replay.weight_low={plain(made.weight_low)}."
+            f"replay.weight_high={format_value(made.weight_high)} must be at least "
+            f"replay.weight_low={format_value(made.weight_low)}."
         )
     return made

@@ -7,19 +7,30 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.contract.adapter import CPU, load_adapter
-from harness.contract.algorithms import ALGORITHMS, UNUSABLE, Hyperparameters, only_of
-from harness.contract.fields import SpecError, bounded, build, check, plain
-from harness.contract.replay import UNIFORM, Replay, make_replay
-from harness.record.layout import RESERVED, SLASH, Place
+from parallax.harness.contract.adapter import CPU, load_adapter
+from parallax.harness.contract.algorithms import (
+    ALGORITHMS,
+    BROKEN_ALGORITHMS,
+    describe_owning_algorithms,
+)
+from parallax.harness.contract.algorithms.base import Hyperparameters
+from parallax.harness.contract.fields import (
+    SpecError,
+    bounded_field,
+    build_dataclass,
+    check_value,
+    format_value,
+)
+from parallax.harness.contract.replay import UNIFORM_REPLAY, ReplayConfig, make_replay_config
+from parallax.harness.record.layout import RESERVED_FOLDERS, SLASH_SUBSTITUTE, RunPath
 
 NO_INTERVENTION = "none"
-JOINT = "+"
+INTERVENTION_SEPARATOR = "+"
 """Between the names of interventions that are made together."""
 
 ALIGNMENTS = ("thesis", "full")
 WRAPPERS = ("none", "normalized")
-DEFAULTS: dict[str, Any] = {
+RUN_DEFAULTS: dict[str, Any] = {
     "alignment": "thesis",
     "wrappers": "none",
     "n_envs": 1,
@@ -31,16 +42,16 @@ DEFAULTS: dict[str, Any] = {
     "intervention": NO_INTERVENTION,
     "keep": "last",
 }
-KEEP = ("last", "best")
+SAVE_POLICY_CHOICES = ("last", "best")
 LOGGERS = ("none", "tensorboard", "wandb")
-DIAGNOSIS = ("off", "on", "strict")
-UNWATCHED: Mapping[str, Any] = {"mode": "off"}
-CHECKPOINT_EVERY = 20.0
+DIAGNOSIS_MODES = ("off", "on", "strict")
+NO_DIAGNOSIS: Mapping[str, Any] = {"mode": "off"}
+DEFAULT_CHECKPOINT_MINUTES = 20.0
 """Minutes between checkpoints, where nobody says."""
 
 _FOLDER_NAMES = ("study", "framework", "env", "hps")
-_LONGEST_VARIANT = 120
-_MOST_MINUTES = 10**6
+_MAX_VARIANT_LENGTH = 120
+_MAX_CHECKPOINT_MINUTES = 10**6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +75,7 @@ class RunSpec:
         n_envs: Copies of the training environment that are stepped together.
         threads: Threads of numerical libraries; changes results in the last digits.
         device: Where networks compute: `cpu`, or what the framework offers besides, as `cuda`.
-        intervention: What is changed of everything else, by the names of `harness.interventions`
+        intervention: What is changed of everything else, by the names of `parallax.harness.interventions`
             with `+` between them; `none` for nothing.
         keep: Whose policy the run keeps: the `last` one, or that of the `best` evaluation.
         replay: Which past is learned from, and how.
@@ -84,29 +95,29 @@ class RunSpec:
     hyperparameters: Hyperparameters
     overridden: tuple[str, ...]
     python: str | None
-    study: str = bounded()
-    framework: str = bounded()
-    algorithm: str = bounded(choices=tuple(ALGORITHMS))
-    env: str = bounded()
-    hps: str = bounded()
-    alignment: str = bounded(choices=ALIGNMENTS)
-    seed: int = bounded(minimum=0, maximum=2**32 - 1)
-    steps: int = bounded(minimum=1, maximum=2**53)
-    eval_every: int = bounded(minimum=1, maximum=2**53)
-    eval_episodes: int = bounded(minimum=1, maximum=2**53)
-    evaluation_seed: int = bounded(minimum=0, maximum=2**53)
-    wrappers: str = bounded(choices=WRAPPERS)
-    n_envs: int = bounded(minimum=1, maximum=2**53)
-    threads: int = bounded(minimum=1, maximum=2**53)
-    device: str = bounded()
-    intervention: str = bounded()
-    keep: str = bounded(choices=KEEP)
-    replay: Replay = UNIFORM
+    study: str = bounded_field()
+    framework: str = bounded_field()
+    algorithm: str = bounded_field(choices=tuple(ALGORITHMS))
+    env: str = bounded_field()
+    hps: str = bounded_field()
+    alignment: str = bounded_field(choices=ALIGNMENTS)
+    seed: int = bounded_field(minimum=0, maximum=2**32 - 1)
+    steps: int = bounded_field(minimum=1, maximum=2**53)
+    eval_every: int = bounded_field(minimum=1, maximum=2**53)
+    eval_episodes: int = bounded_field(minimum=1, maximum=2**53)
+    evaluation_seed: int = bounded_field(minimum=0, maximum=2**53)
+    wrappers: str = bounded_field(choices=WRAPPERS)
+    n_envs: int = bounded_field(minimum=1, maximum=2**53)
+    threads: int = bounded_field(minimum=1, maximum=2**53)
+    device: str = bounded_field()
+    intervention: str = bounded_field()
+    keep: str = bounded_field(choices=SAVE_POLICY_CHOICES)
+    replay: ReplayConfig = UNIFORM_REPLAY
     diagnosis: Mapping[str, Any] = dataclasses.field(
-        default_factory=lambda: UNWATCHED, compare=False
+        default_factory=lambda: NO_DIAGNOSIS, compare=False
     )
     logger: str = dataclasses.field(default="none", compare=False)
-    checkpoint_every: float = dataclasses.field(default=CHECKPOINT_EVERY, compare=False)
+    checkpoint_every: float = dataclasses.field(default=DEFAULT_CHECKPOINT_MINUTES, compare=False)
 
     @property
     def variant(self) -> str:
@@ -114,15 +125,16 @@ class RunSpec:
         parts = [f"steps={self.steps}"]
         parts += [
             f"{name}={getattr(self, name)}"
-            for name, default in DEFAULTS.items()
+            for name, default in RUN_DEFAULTS.items()
             if getattr(self, name) != default
         ]
         parts += self.replay.parts
         parts += [
-            f"{name}={_short(getattr(self.hyperparameters, name))}" for name in self.overridden
+            f"{name}={_format_compact_value(getattr(self.hyperparameters, name))}"
+            for name in self.overridden
         ]
         text = ",".join(parts)
-        if len(text) > _LONGEST_VARIANT:
+        if len(text) > _MAX_VARIANT_LENGTH:
             digest = hashlib.sha256(text.encode()).hexdigest()[:12]
             text = f"steps={self.steps},overrides={digest}"
         return text
@@ -130,7 +142,7 @@ class RunSpec:
     def folder(self, results_dir: Path) -> Path:
         """The run folder below `results_dir`."""
         names = (self.study, self.env, self.algorithm, self.hps, self.framework, self.variant)
-        return Place(*names, self.seed).below(results_dir)
+        return RunPath(*names, self.seed).to_folder(results_dir)
 
     @property
     def title(self) -> str:
@@ -140,7 +152,7 @@ class RunSpec:
         return f"{self.framework}{changed} {self.algorithm} {self.env} {self.hps} seed={self.seed}"
 
 
-def make_spec(
+def make_run_spec(
     values: Mapping[str, Any], hyperparameters: Mapping[str, Any], recipe: Mapping[str, Any]
 ) -> RunSpec:
     """Checks user input and makes a `RunSpec` of it.
@@ -154,7 +166,7 @@ def make_spec(
         SpecError: Names the field, its value and the remedy.
     """
     checked = _check_fields(values)
-    _check_names(checked)
+    _check_names_and_framework(checked)
     if checked["eval_every"] > checked["steps"]:
         raise SpecError(
             f"eval_every={checked['eval_every']} is longer than the run of "
@@ -163,10 +175,12 @@ def make_spec(
     algorithm = checked["algorithm"]
     own = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
     for name in hyperparameters:
-        if name not in own and only_of(name):
-            raise SpecError(f"hyperparameters.{name} {only_of(name)}")
-    requested: Hyperparameters = build(ALGORITHMS[algorithm], hyperparameters, "hyperparameters")
-    base: Hyperparameters = build(ALGORITHMS[algorithm], recipe, "recipe")
+        if name not in own and describe_owning_algorithms(name):
+            raise SpecError(f"hyperparameters.{name} {describe_owning_algorithms(name)}")
+    requested: Hyperparameters = build_dataclass(
+        ALGORITHMS[algorithm], hyperparameters, "hyperparameters"
+    )
+    base: Hyperparameters = build_dataclass(ALGORITHMS[algorithm], recipe, "recipe")
     names = [field.name for field in dataclasses.fields(requested)]
     overridden = tuple(n for n in names if getattr(requested, n) != getattr(base, n))
     if checked["alignment"] == "thesis":
@@ -177,10 +191,10 @@ def make_spec(
         hyperparameters=requested,
         overridden=overridden,
         python=python,
-        replay=make_replay(values.get("replay", UNIFORM.name)),
-        diagnosis=_check_diagnosis(values.get("diagnosis", UNWATCHED)),
+        replay=make_replay_config(values.get("replay", UNIFORM_REPLAY.name)),
+        diagnosis=_check_diagnosis(values.get("diagnosis", NO_DIAGNOSIS)),
         logger=_check_logger(values.get("logger", "none")),
-        checkpoint_every=_check_minutes(values.get("checkpoint_every", CHECKPOINT_EVERY)),
+        checkpoint_every=_check_minutes(values.get("checkpoint_every", DEFAULT_CHECKPOINT_MINUTES)),
     )
 
 
@@ -202,12 +216,12 @@ def spec_from_dict(content: Any) -> RunSpec:
     later = {
         "python": None,
         "overridden": (),
-        "replay": UNIFORM.name,
-        "diagnosis": UNWATCHED,
+        "replay": UNIFORM_REPLAY.name,
+        "diagnosis": NO_DIAGNOSIS,
         "logger": "none",
-        "checkpoint_every": CHECKPOINT_EVERY,
+        "checkpoint_every": DEFAULT_CHECKPOINT_MINUTES,
     }
-    content = {**DEFAULTS, **later, **content}
+    content = {**RUN_DEFAULTS, **later, **content}
     lacking = [name for name in names if name not in content]
     surplus = [str(name) for name in content if name not in names]
     if lacking or surplus:
@@ -219,7 +233,9 @@ def spec_from_dict(content: Any) -> RunSpec:
     asked, overridden = content["hyperparameters"], content["overridden"]
     if not isinstance(asked, Mapping):
         raise SpecError(f"hyperparameters={asked!r} must be a mapping.")
-    requested: Hyperparameters = build(ALGORITHMS[checked["algorithm"]], asked, "hyperparameters")
+    requested: Hyperparameters = build_dataclass(
+        ALGORITHMS[checked["algorithm"]], asked, "hyperparameters"
+    )
     if not isinstance(overridden, list | tuple) or not all(
         isinstance(name, str) and name in asked for name in overridden
     ):
@@ -232,7 +248,7 @@ def spec_from_dict(content: Any) -> RunSpec:
         hyperparameters=requested,
         overridden=tuple(overridden),
         python=python,
-        replay=make_replay(content["replay"]),
+        replay=make_replay_config(content["replay"]),
         diagnosis=_check_diagnosis(content["diagnosis"]),
         logger=_check_logger(content["logger"]),
         checkpoint_every=_check_minutes(content["checkpoint_every"]),
@@ -250,32 +266,32 @@ def rename_study(spec: RunSpec, study: str) -> RunSpec:
 
 
 def _check_fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    if (algorithm := values["algorithm"]) in UNUSABLE:
-        raise SpecError(f"algorithm={algorithm} cannot be used ({UNUSABLE[algorithm]}).")
+    if (algorithm := values["algorithm"]) in BROKEN_ALGORITHMS:
+        raise SpecError(f"algorithm={algorithm} cannot be used ({BROKEN_ALGORITHMS[algorithm]}).")
     fields = {field.name: field for field in dataclasses.fields(RunSpec) if field.metadata}
     return {
-        name: check(name, values[name], int if field.type is int else str, field.metadata)
+        name: check_value(name, values[name], int if field.type is int else str, field.metadata)
         for name, field in fields.items()
     }
 
 
 def _check_minutes(value: Any) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= _MOST_MINUTES:
+    if not is_number or not 0 <= value <= _MAX_CHECKPOINT_MINUTES:
         raise SpecError(
             f"checkpoint_every={value!r} must be a number of minutes from 0, which is off, to "
-            f"{_MOST_MINUTES}."
+            f"{_MAX_CHECKPOINT_MINUTES}."
         )
     return float(value)
 
 
 def _check_logger(value: Any) -> str:
     if value not in LOGGERS:
-        raise SpecError(f"logger={plain(value)} must be one of {', '.join(LOGGERS)}.")
+        raise SpecError(f"logger={format_value(value)} must be one of {', '.join(LOGGERS)}.")
     return str(value)
 
 
-def _check_names(values: Mapping[str, Any]) -> None:
+def _check_names_and_framework(values: Mapping[str, Any]) -> None:
     _check_folder_names(values)
     for name in _FOLDER_NAMES:
         # Runs that are there keep such names, which only people mistake for others.
@@ -290,19 +306,19 @@ def _check_names(values: Mapping[str, Any]) -> None:
 
 
 def _check_diagnosis(given: Any) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping) or given.get("mode") not in DIAGNOSIS:
+    if not isinstance(given, Mapping) or given.get("mode") not in DIAGNOSIS_MODES:
         mode = given.get("mode") if isinstance(given, Mapping) else given
-        raise SpecError(f"diagnosis={mode} must be one of {', '.join(DIAGNOSIS)}.")
+        raise SpecError(f"diagnosis={mode} must be one of {', '.join(DIAGNOSIS_MODES)}.")
     also, period = given.get("also", ()), given.get("period")
     if not isinstance(also, list | tuple) or not all(
         isinstance(name, str) and ":" in name for name in also
     ):
-        raise SpecError(f"diagnosis.also={plain(also)} must list checks as module:NAME.")
+        raise SpecError(f"diagnosis.also={format_value(also)} must list checks as module:NAME.")
     if period is not None and (not isinstance(period, int) or period < 1):
-        raise SpecError(f"diagnosis.period={plain(period)} must be null or 1 or more steps.")
+        raise SpecError(f"diagnosis.period={format_value(period)} must be null or 1 or more steps.")
     for name, value in given.get("thresholds", {}).items():
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise SpecError(f"diagnosis.{name}.threshold={plain(value)} must be a number.")
+            raise SpecError(f"diagnosis.{name}.threshold={format_value(value)} must be a number.")
     return dict(given)
 
 
@@ -314,7 +330,7 @@ def _check_folder_names(values: Mapping[str, Any]) -> None:
                 "line's end: leave them out."
             )
         # A slash in the name of a task parts its namespace off; its folder has another sign there.
-        parts = value.split("/", 1) if name == "env" and SLASH not in value else [value]
+        parts = value.split("/", 1) if name == "env" and SLASH_SUBSTITUTE not in value else [value]
         if not all(part and not part.startswith(".") and "/" not in part for part in parts):
             raise SpecError(f"{name}={value!r} must be a name that can name a folder.")
     device = values.get("device", CPU)
@@ -323,11 +339,13 @@ def _check_folder_names(values: Mapping[str, Any]) -> None:
     intervention = values.get("intervention", NO_INTERVENTION)
     if not re.fullmatch(r"[a-z0-9.+-]+", intervention):
         raise SpecError(
-            f"intervention={intervention!r} must be {NO_INTERVENTION}, or names with {JOINT} "
+            f"intervention={intervention!r} must be {NO_INTERVENTION}, or names with {INTERVENTION_SEPARATOR} "
             "between them; parallax interventions lists them."
         )
-    if values["study"] in RESERVED:
-        raise SpecError(f"study={values['study']!r} {RESERVED[values['study']]}: choose another.")
+    if values["study"] in RESERVED_FOLDERS:
+        raise SpecError(
+            f"study={values['study']!r} {RESERVED_FOLDERS[values['study']]}: choose another."
+        )
 
 
 def _check_thesis_overrides(
@@ -336,11 +354,11 @@ def _check_thesis_overrides(
     for name in overridden:
         if name not in ALGORITHMS[algorithm].thesis_fields:
             raise SpecError(
-                f"hyperparameters.{name}={plain(getattr(requested, name))} would have no effect: "
+                f"hyperparameters.{name}={format_value(getattr(requested, name))} would have no effect: "
                 "alignment=thesis leaves it at each framework's own default. "
                 "Use alignment=full to set it."
             )
 
 
-def _short(value: Any) -> str:
-    return plain(value).replace(" ", "")
+def _format_compact_value(value: Any) -> str:
+    return format_value(value).replace(" ", "")

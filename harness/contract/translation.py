@@ -1,16 +1,16 @@
 """How an adapter translates: native settings, and how each unified field was honoured."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from envs.tasks import Task
-from harness.contract.algorithms import Cadence, Hyperparameters
-from harness.contract.fields import REQUIRED, SpecError, plain
+from parallax.envs.tasks import Task
+from parallax.harness.contract.algorithms.base import ActionKind, Hyperparameters, UpdateSchedule
+from parallax.harness.contract.fields import REQUIRED, SpecError, format_value
 
 
 @dataclasses.dataclass(frozen=True)
-class Setting:
+class TranslatedSetting:
     """How one unified hyperparameter reached the framework.
 
     Attributes:
@@ -37,7 +37,7 @@ class Setting:
 
 
 @dataclasses.dataclass(frozen=True)
-class Native:
+class NativeConfig:
     """One run in the framework's own terms.
 
     Attributes:
@@ -50,17 +50,38 @@ class Native:
     """
 
     settings: Mapping[str, Any]
-    alignment: tuple[Setting, ...]
+    alignment: tuple[TranslatedSetting, ...]
     total_steps: int
     framework_steps: int
-    cadence: Cadence
+    cadence: UpdateSchedule
+
+
+@dataclasses.dataclass(frozen=True)
+class AlgorithmSettings:
+    """How an adapter translates one algorithm.
+
+    Each adapter's `settings.py` has a table `ALGORITHMS` of them. An algorithm that another package
+    brings has a module `<framework>_settings` there, with one of these named `SETTINGS`.
+
+    Attributes:
+        translate: Turns unified hyperparameters into native settings: takes a `ConfigTranslator`,
+            the hyperparameters and the `RunContext`.
+        couple_defaults: Changes a recipe's values where upstream couples some of them or counts
+            them differently: takes the recipe and the `RunContext`. None where it does not.
+        extra_action_spaces: Kinds of actions that upstream's algorithm takes besides those that
+            the algorithm is known for.
+    """
+
+    translate: "Callable[[ConfigTranslator, Any, Any], NativeConfig]"
+    couple_defaults: Callable[[Any, Any], Any] | None = None
+    extra_action_spaces: frozenset[ActionKind] = frozenset()
 
 
 _AS_IS: Any = object()
 
 
-class Translation:
-    """Builds a `Native`; every hyperparameter must be claimed exactly once.
+class ConfigTranslator:
+    """Builds a `NativeConfig`; every hyperparameter must be claimed exactly once.
 
     Settings and the alignment table come from the same calls, so they cannot disagree.
     Refusals are collected, so that a user sees all of them at once.
@@ -74,32 +95,32 @@ class Translation:
             for field in dataclasses.fields(hyperparameters)
         }
         self._settings: dict[str, Any] = {}
-        self._rows: dict[str, Setting] = {}
+        self._rows: dict[str, TranslatedSetting] = {}
         self._refusals: list[str] = []
 
     def value(self, field: str) -> Any:
         """The unified value asked for."""
         return self._values[field]
 
-    def aligned(self, field: str, name: str, native: Any = _AS_IS, note: str = "") -> None:
+    def set_option(self, field: str, name: str, native: Any = _AS_IS, note: str = "") -> None:
         """Sets the framework's public option `name`, to the unified value unless given."""
-        self._claim(field, "aligned", name, native, note)
+        self._claim_field(field, "aligned", name, native, note)
 
-    def part_of(self, field: str, name: str, note: str = "") -> None:
+    def share_option(self, field: str, name: str, note: str = "") -> None:
         """Declares that the public option `name`, set before, carries `field` as well."""
-        self._rows[field] = Setting(
+        self._rows[field] = TranslatedSetting(
             field, self._values[field], "aligned", name, self._settings[name], note
         )
 
-    def emulated(self, field: str, name: str, native: Any = _AS_IS, note: str = "") -> None:
+    def emulate_option(self, field: str, name: str, native: Any = _AS_IS, note: str = "") -> None:
         """Sets what the adapter does around upstream; `note` says how."""
-        self._claim(field, "emulated", name, native, note)
+        self._claim_field(field, "emulated", name, native, note)
 
-    def constant(self, field: str, constant: Any, note: str = "") -> None:
+    def declare_constant(self, field: str, constant: Any, note: str = "") -> None:
         """Declares that the framework fixes `field`; any other value is refused."""
-        self._fixed(field, constant, "constant", note)
+        self._declare_fixed(field, constant, "constant", note)
 
-    def tied(self, field: str, value: Any, note: str) -> None:
+    def declare_tied(self, field: str, value: Any, note: str) -> None:
         """Declares that `field` follows from another option; any other value is refused.
 
         Args:
@@ -107,26 +128,26 @@ class Translation:
             value: What the other option makes of it.
             note: Which option that is.
         """
-        self._fixed(field, value, "tied", note)
+        self._declare_fixed(field, value, "tied", note)
 
-    def convolutions(self, name: str, task: Task, note: str = "") -> None:
+    def set_conv_filters(self, name: str, task: Task, note: str = "") -> None:
         """Sets the public option `name` to `conv_filters` where observations are images.
 
         Elsewhere there are none.
         """
         if task.image:
-            self.aligned("conv_filters", name, list(self.value("conv_filters")), note)
+            self.set_option("conv_filters", name, list(self.value("conv_filters")), note)
         else:
-            self.constant("conv_filters", None, "its observations are no images")
+            self.declare_constant("conv_filters", None, "its observations are no images")
 
-    def refuse(self, field: str, reason: str) -> None:
+    def reject_value(self, field: str, reason: str) -> None:
         """Notes that the asked value of `field` cannot be honoured."""
         self._refusals.append(
-            f"hyperparameters.{field}={plain(self._values[field])}: "
+            f"hyperparameters.{field}={format_value(self._values[field])}: "
             f"in {self._framework} it is {reason}"
         )
 
-    def extra(self, **settings: Any) -> None:
+    def set_extra_options(self, **settings: Any) -> None:
         """Sets native options that no unified field stands for."""
         self._settings.update(settings)
 
@@ -134,19 +155,19 @@ class Translation:
         self,
         total_steps: int,
         framework_steps: int | None = None,
-        cadence: Cadence | None = None,
-    ) -> Native:
+        update_schedule: UpdateSchedule | None = None,
+    ) -> NativeConfig:
         """The native settings.
 
         Args:
             total_steps: Environment transitions upstream will take.
             framework_steps: What its own counter will show, where that differs.
-            cadence: How often upstream will update, where the hyperparameters say otherwise.
+            update_schedule: How often upstream will update, where the hyperparameters say otherwise.
 
         Raises:
             SpecError: Lists every value that cannot be honoured.
         """
-        self._hold_to_what_was_before()
+        self._fill_legacy_fields()
         if self._refusals:
             raise SpecError("; ".join(self._refusals) + ".")
         unclaimed = set(self._values) - set(self._rows)
@@ -154,24 +175,26 @@ class Translation:
             raise AssertionError(f"{self._framework} declares nothing for {sorted(unclaimed)}")
         rows = tuple(self._rows[name] for name in self._values)
         counted = total_steps if framework_steps is None else framework_steps
-        if cadence is None:
-            cadence = self._hyperparameters.cadence(total_steps)
-        return Native(self._settings, rows, total_steps, counted, cadence)
+        if update_schedule is None:
+            update_schedule = self._hyperparameters.cadence(total_steps)
+        return NativeConfig(self._settings, rows, total_steps, counted, update_schedule)
 
-    def _hold_to_what_was_before(self) -> None:
+    def _fill_legacy_fields(self) -> None:
         # Adapters that are older than a field do what was done before there was one.
         for field in dataclasses.fields(self._hyperparameters):
             before = field.metadata.get("before", REQUIRED)
             if field.name not in self._rows and before is not REQUIRED:
-                self.constant(field.name, before)
+                self.declare_constant(field.name, before)
 
-    def _fixed(self, field: str, value: Any, kind: str, note: str) -> None:
-        self._rows[field] = Setting(field, value, kind, "", value, note)
+    def _declare_fixed(self, field: str, value: Any, kind: str, note: str) -> None:
+        self._rows[field] = TranslatedSetting(field, value, kind, "", value, note)
         if self._values[field] != value:
-            self.refuse(field, f"fixed at {plain(value)}{f' ({note})' if note else ''}")
+            self.reject_value(
+                field, f"fixed at {format_value(value)}{f' ({note})' if note else ''}"
+            )
 
-    def _claim(self, field: str, kind: str, name: str, native: Any, note: str) -> None:
+    def _claim_field(self, field: str, kind: str, name: str, native: Any, note: str) -> None:
         value = self._values[field]
         native = value if native is _AS_IS else native
         self._settings[name] = native
-        self._rows[field] = Setting(field, value, kind, name, native, note)
+        self._rows[field] = TranslatedSetting(field, value, kind, name, native, note)

@@ -12,39 +12,41 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 
-from harness.contract.adapter import Weights
-from harness.contract.events import (
-    Backward,
-    Events,
-    Forward,
-    OptimizerStep,
-    OptimizerStepped,
-    TargetUpdate,
+from parallax.harness.contract.adapter import Weights
+from parallax.harness.contract.events import (
+    AfterOptimizerStep,
+    BeforeOptimizerStep,
+    LayerForward,
+    LossBackward,
+    TargetNetworkUpdate,
+    TrainingEvents,
 )
-from harness.contract.installed import entries
+from parallax.harness.contract.installed import find_entry_points
 
-GROUP = "parallax.watchers"
+WATCHER_ENTRY_POINT_GROUP = "parallax.watchers"
 
-Watcher = Callable[[Events], contextlib.AbstractContextManager[None]]
-"""Tells of `Forward`, `Backward`, `OptimizerStep` and `OptimizerStepped` while it is entered."""
+LibraryWatcher = Callable[[TrainingEvents], contextlib.AbstractContextManager[None]]
+"""Tells of `LayerForward`, `LossBackward`, `BeforeOptimizerStep` and `AfterOptimizerStep` while it is entered."""
 
 
-class UnwatchedError(RuntimeError):
+class NoWatcherError(RuntimeError):
     """No library is installed that could be watched."""
 
 
-def installed_watchers() -> dict[str, importlib.metadata.EntryPoint]:
+def find_watcher_entry_points() -> dict[str, importlib.metadata.EntryPoint]:
     """Entry points of all watchers on this machine, by library; nothing is imported."""
-    return {entry.name: entry for entry in entries(GROUP)}
+    return {entry.name: entry for entry in find_entry_points(WATCHER_ENTRY_POINT_GROUP)}
 
 
 @contextlib.contextmanager
-def watching(events: Events, watchers: Sequence[Watcher] | None = None) -> Iterator[None]:
+def watch_libraries(
+    events: TrainingEvents, watchers: Sequence[LibraryWatcher] | None = None
+) -> Iterator[None]:
     """Lets all watchers tell within, if anybody wants to know; leaves nothing behind.
 
     Args:
         events: Who is told.
-        watchers: Those of `applicable_watchers`, for who watches again and again: looking for
+        watchers: Those of `load_watchers`, for who watches again and again: looking for
             them reads the lists of all installed packages. None looks for them.
 
     Raises:
@@ -52,13 +54,15 @@ def watching(events: Events, watchers: Sequence[Watcher] | None = None) -> Itera
         LookupError: No watcher is registered: the installation is older than the code.
     """
     with contextlib.ExitStack() as stack:
-        if events.has_subscriber(Forward, Backward, OptimizerStep, OptimizerStepped):
-            for watcher in applicable_watchers() if watchers is None else watchers:
+        if events.has_subscriber(
+            LayerForward, LossBackward, BeforeOptimizerStep, AfterOptimizerStep
+        ):
+            for watcher in load_watchers() if watchers is None else watchers:
                 stack.enter_context(watcher(events))
         yield
 
 
-def applicable_watchers(libraries: Collection[str] | None = None) -> list[Watcher]:
+def load_watchers(libraries: Collection[str] | None = None) -> list[LibraryWatcher]:
     """Of the libraries that are installed, and needed: a watcher imports its library.
 
     Args:
@@ -69,10 +73,10 @@ def applicable_watchers(libraries: Collection[str] | None = None) -> list[Watche
         UnwatchedError: None of the libraries that have a watcher is installed.
         LookupError: No watcher is registered: the installation is older than the code.
     """
-    registered = installed_watchers()
+    registered = find_watcher_entry_points()
     if not registered:
         raise LookupError(
-            f"no entry point of the group {GROUP} is installed, so nobody can count optimiser "
+            f"no entry point of the group {WATCHER_ENTRY_POINT_GROUP} is installed, so nobody can count optimiser "
             "steps: install this project again (make install, or "
             "python -m pip install --no-deps --editable .)"
         )
@@ -83,14 +87,14 @@ def applicable_watchers(libraries: Collection[str] | None = None) -> list[Watche
         able = [name for name in able if name in libraries]
     if not able:
         known = ", ".join(sorted(registered))
-        raise UnwatchedError(f"only what trains with {known} can be counted from outside")
+        raise NoWatcherError(f"only what trains with {known} can be counted from outside")
     return [registered[name].load() for name in able]
 
 
-class TargetWatch:
+class TargetUpdateDetector:
     """Tells of target networks that have moved since it last looked."""
 
-    def __init__(self, events: Events, read: Callable[[], Weights]) -> None:
+    def __init__(self, events: TrainingEvents, read: Callable[[], Weights]) -> None:
         """Does not look yet.
 
         Args:
@@ -107,4 +111,4 @@ class TargetWatch:
         targets = [name for name in now if "target" in name and name in before]
         moved = tuple(name for name in targets if not np.array_equal(before[name], now[name]))
         if moved:
-            self._events.tell(TargetUpdate(before, now, moved))
+            self._events.tell(TargetNetworkUpdate(before, now, moved))

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from harness.diagnosis.signals import Facts, Signals
+from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals
 
 ONCE, EARLY, THROUGHOUT, LATE = "once", "early", "throughout", "late"
 ERROR, WARNING, NOTE = "error", "warning", "note"
@@ -13,7 +13,7 @@ EARLY_SHARE, LATE_SHARE = 0.2, 0.8
 
 
 @dataclasses.dataclass(frozen=True)
-class Seen:
+class CheckResult:
     """What a check has seen that it asks for.
 
     Attributes:
@@ -27,11 +27,11 @@ class Seen:
     level: str | None = None
 
 
-Ask = Callable[[Signals, float], Seen | None]
+CheckFunction = Callable[[TrainingSignals, float], CheckResult | None]
 
 
 @dataclasses.dataclass(frozen=True)
-class Check:
+class DiagnosisCheck:
     """One question.
 
     Attributes:
@@ -57,13 +57,13 @@ class Check:
     needs: tuple[str, ...]
     threshold: float
     source: str
-    ask: Ask
+    ask: CheckFunction
     causes: str
     remedies: str
     may_be_wrong: str
-    unless: Callable[[Facts], str] = lambda facts: ""
+    why_not_applicable: Callable[[TrainingFacts], str] = lambda facts: ""
 
-    def is_due(self, signals: Signals) -> bool:
+    def is_due(self, signals: TrainingSignals) -> bool:
         """Whether it is asked at this stage of the run."""
         progress = signals.progress
         if self.stage == EARLY:
@@ -74,7 +74,7 @@ class Check:
 
 
 @dataclasses.dataclass
-class Finding:
+class CheckFinding:
     """What a check has found in a training, once, with a count.
 
     Attributes:
@@ -87,12 +87,12 @@ class Finding:
         threshold: That it was held against.
     """
 
-    check: Check
+    check: DiagnosisCheck
     level: str
     first_step: int
     last_step: int
     count: int
-    seen: Seen
+    seen: CheckResult
     threshold: float
 
     def told(self) -> Mapping[str, object]:
@@ -120,3 +120,7 @@ class Finding:
             f"[diagnosis] {self.level} {self.check.id} at step {self.first_step}: {self.seen.text} "
             f"Probably: {self.check.causes} Try: {self.check.remedies}"
         )
+
+
+def _why_no_reward_threshold(facts: TrainingFacts) -> str:
+    return "" if facts.reward_threshold is not None else "the task declares no reward threshold"

@@ -6,37 +6,37 @@ from typing import Any
 
 import numpy as np
 
-from harness.contract.adapter import Policy, Weights
-from harness.contract.events import (
-    Attached,
-    End,
+from parallax.harness.contract.adapter import Policy, Weights
+from parallax.harness.contract.events import (
     EnvStep,
-    Events,
-    Metrics,
+    EnvTransition,
+    PolicyAttached,
+    ReportedMetrics,
+    TrainingEnd,
     TrainingError,
-    Transition,
+    TrainingEvents,
 )
-from harness.diagnosis.check import ERROR, Check, Finding
-from harness.diagnosis.collector import Collector
-from harness.diagnosis.networks import Networks
-from harness.diagnosis.signals import Array, Facts
+from parallax.harness.diagnosis.check import ERROR, CheckFinding, DiagnosisCheck
+from parallax.harness.diagnosis.environment_signals import EnvironmentSignalCollector
+from parallax.harness.diagnosis.network_signals import NetworkSignalCollector
+from parallax.harness.diagnosis.signals import Array, TrainingFacts
 
 SCHEMA = 1
-LOOKS = 100
-SHORTEST_PERIOD = 400
-PERIOD_WITHOUT_END = 500
+CHECKS_PER_RUN = 100
+MIN_PERIOD = 400
+DEFAULT_PERIOD = 500
 _ACTING_STEPS = 3
-_EXAMINED_EVERY = 20  # looks, as the policy is asked many times then
-_TOLD_EVERY = 10  # looks, for who follows the last values
-CURVE = 64
+_EXAMINE_EVERY = 20  # looks, as the policy is asked many times then
+_NOTIFY_EVERY = 10  # looks, for who follows the last values
+CURVE_POINTS = 64
 """Points of a signal in the report, at most."""
 
-_UNEVEN = 0.6180339887498949  # looks must not fall on the rhythm of target updates
+_GOLDEN_FRACTION = 0.6180339887498949  # looks must not fall on the rhythm of target updates
 
-Say = Callable[[str], None]
+LogFunction = Callable[[str], None]
 
 
-class Engine:
+class DiagnosisEngine:
     """One training's diagnosis.
 
     Attributes:
@@ -48,17 +48,17 @@ class Engine:
 
     def __init__(
         self,
-        facts: Facts,
-        checks: Sequence[Check],
+        facts: TrainingFacts,
+        checks: Sequence[DiagnosisCheck],
         thresholds: Mapping[str, float],
         *,
         strict: bool = False,
         period: int | None = None,
-        say: Say = print,
-        changed: Callable[[], None] = lambda: None,
+        say: LogFunction = print,
+        on_change: Callable[[], None] = lambda: None,
         normalizer: Callable[[], Callable[[Array], Array]] = lambda: lambda batch: batch,
-        begins: int = 0,
-        said: Collection[str] = (),
+        start_step: int = 0,
+        reported_ids: Collection[str] = (),
     ) -> None:
         """Does not watch yet.
 
@@ -69,47 +69,47 @@ class Engine:
             strict: Whether a finding at error level ends the training.
             period: Environment steps between looks; None is a hundredth of the run.
             say: Told each finding and each trouble, once.
-            changed: Called when there is a new finding, and every tenth look.
+            on_change: Called when there is a new finding, and every tenth look.
             normalizer: Today's normalisation of observations, for the policy.
-            begins: The step from which it watches; what needs the signal `beginning` is asked
+            start_step: The step from which it watches; what needs the signal `beginning` is asked
                 only from 0.
-            said: Ids of what was found, and said, before `begins`.
+            reported_ids: Ids of what was found, and said, before `begins`.
         """
-        self.findings: dict[str, Finding] = {}
-        self.troubles: list[str] = []
-        self._facts, self._strict, self._say, self.changed = facts, strict, say, changed
+        self.findings: dict[str, CheckFinding] = {}
+        self.problems: list[str] = []
+        self._facts, self._strict, self._say, self.changed = facts, strict, say, on_change
         self._thresholds = {check.id: thresholds.get(check.id, check.threshold) for check in checks}
         self._meaningless = {
-            check.id: reason for check in checks if (reason := check.unless(facts))
+            check.id: reason for check in checks if (reason := check.why_not_applicable(facts))
         }
         self._checks = [check for check in checks if check.id not in self._meaningless]
         self._asked = dict.fromkeys((check.id for check in self._checks), 0)
-        self._normalizer, self._said = normalizer, frozenset(said)
-        self._period = period or default_period(facts.steps)
-        self._collector = Collector(facts)
+        self._normalizer, self._said = normalizer, frozenset(reported_ids)
+        self._period = period or compute_default_period(facts.steps)
+        self._collector = EnvironmentSignalCollector(facts)
         self.signals = self._collector.signals
-        self._networks = Networks(
+        self._networks = NetworkSignalCollector(
             self.signals, self._collector.recent, self._collector.stored, self._guard
         )
         self._policy: Policy | None = None
         self._weights: Callable[[], Weights] | None = None
-        self._next, self._looks = float(begins + self._period), 0
-        self._due = float(begins)
-        self._has_begun, self._is_first = bool(begins), True
-        if not begins:
+        self._next, self._looks = float(start_step + self._period), 0
+        self._due = float(start_step)
+        self._has_begun, self._is_first = bool(start_step), True
+        if not start_step:
             self.signals.values["beginning"] = True
         self._acting_until = 0
         self._follow_up = 0
         self._watches = True
 
-    def subscribe(self, events: Events) -> None:
+    def subscribe(self, events: TrainingEvents) -> None:
         """Joins a training."""
         self._events = events
-        events.subscribe(Attached, self._attach)
-        events.subscribe(Metrics, self._collector.metrics)
+        events.subscribe(PolicyAttached, self._attach)
+        events.subscribe(ReportedMetrics, self._collector.metrics)
         events.subscribe(EnvStep, self._before_step)
-        events.subscribe(Transition, self._collector.transition)
-        events.subscribe(End, lambda _: self.end())
+        events.subscribe(EnvTransition, self._collector.transition)
+        events.subscribe(TrainingEnd, lambda _: self.end())
 
     def end(self) -> None:
         """Looks a last time, and leaves nothing hooked in.
@@ -118,12 +118,12 @@ class Engine:
             TrainingError: A finding at error level, where such end the training.
         """
         self.close()
-        self._look(last=True)
-        if unasked := self.unasked():
+        self._run_checks(last=True)
+        if unasked := self.list_missing_signals():
             told = "; ".join(f"{name} ({', '.join(lacks)})" for name, lacks in unasked.items())
             self._say(f"[diagnosis] not asked, for want of signals: {told}")
 
-    def without_policy(self) -> None:
+    def drop_policy(self) -> None:
         """Has nothing asked of a policy, since there is none to ask."""
         self._policy = None
 
@@ -131,7 +131,7 @@ class Engine:
         """Leaves nothing hooked in."""
         self._networks.close()
 
-    def unasked(self) -> dict[str, list[str]]:
+    def list_missing_signals(self) -> dict[str, list[str]]:
         """Checks that have not been asked yet since signals are missing, and which."""
         lacking = {
             check.id: [name for name in check.needs if not self.signals.has(name)]
@@ -151,35 +151,35 @@ class Engine:
             "findings": [dict(finding.told()) for finding in self.findings.values()],
             "asked": dict(self._asked),
             "meaningless": dict(self._meaningless),
-            "unasked": self.unasked(),
-            "troubles": list(self.troubles),
+            "unasked": self.list_missing_signals(),
+            "troubles": list(self.problems),
             "signals": {
                 name: {
                     "step": signals.step,
                     "last": series.latest,
                     "count": series.count,
-                    "curve": series.curve(CURVE),
+                    "curve": series.curve(CURVE_POINTS),
                 }
                 for name, series in {**signals.series, **signals.metrics}.items()
             },
         }
 
-    def trouble(self, text: str) -> None:
+    def report_problem(self, text: str) -> None:
         """Tells, once, what could not be asked or watched."""
-        if text not in self.troubles:
-            self.troubles.append(text)
+        if text not in self.problems:
+            self.problems.append(text)
             self._say(f"[diagnosis] {text}")
 
-    def _attach(self, attached: Attached) -> None:
+    def _attach(self, attached: PolicyAttached) -> None:
         self._policy, self._weights = attached.policy, attached.weights
 
     def _before_step(self, event: EnvStep) -> None:
         step = self._events.steps
         self.signals.step = step
         if step >= self._due:
-            self._act(step)
+            self._process_step(step)
 
-    def _act(self, step: int) -> None:
+    def _process_step(self, step: int) -> None:
         self._networks.tidy()
         if not self._has_begun:  # weights as they begin
             self._has_begun = True
@@ -188,29 +188,31 @@ class Engine:
             self._is_first = False
             self._await_update()
         if step >= self._next:
-            self._look()
+            self._run_checks()
             self._schedule(step)
         elif self._follow_up and step >= self._follow_up:
             self._follow_up = 0
-            self._ask_policy(self._collector.ask_again)
-        if self._acting_until and (step >= self._acting_until or self._networks.knows_who_acts):
+            self._query_policy(self._collector.query_policy_again)
+        if self._acting_until and (
+            step >= self._acting_until or self._networks.is_acting_network_known
+        ):
             self._acting_until = 0
-            self._networks.close_acting()
+            self._networks.close_acting_window()
         follow_up = self._follow_up or self._next
         self._due = step + 1 if self._acting_until else min(self._next, follow_up)
 
     def _schedule(self, step: int) -> None:
         self._looks += 1
         # Between half and one and a half periods, one on average.
-        self._next = step + self._period * (0.5 + math.fmod(self._looks * _UNEVEN, 1.0))
-        if self._looks % _EXAMINED_EVERY == 2:
+        self._next = step + self._period * (0.5 + math.fmod(self._looks * _GOLDEN_FRACTION, 1.0))
+        if self._looks % _EXAMINE_EVERY == 2:
             self._examine()
         if self._looks % 2:  # in turn, as windows are what a look costs most for
             self._await_update()
             return
         self._follow_up = step + self._facts.n_envs
         if self._watches and not self._networks.is_open:
-            self._guard(lambda: self._networks.open_acting(self._policy))
+            self._guard(lambda: self._networks.open_acting_window(self._policy))
             if self._networks.is_open:
                 self._acting_until = step + _ACTING_STEPS * self._facts.n_envs
 
@@ -219,13 +221,13 @@ class Engine:
         if policy is None or not self._watches or self._networks.is_open:
             return
         rng = np.random.default_rng(self._looks)
-        with self._networks.paused():
+        with self._networks.pause_watching():
             self._guard(lambda: self._networks.examine(policy, rng, first))
 
     def _await_update(self) -> None:
         weights = self._weights
         if weights is not None and self._watches:
-            self._guard(lambda: self._networks.await_update(weights, self._act_soon))
+            self._guard(lambda: self._networks.await_update_window(weights, self._act_soon))
 
     def _act_soon(self) -> None:
         self._due = 0.0  # hooks cannot be taken away from within one
@@ -236,18 +238,18 @@ class Engine:
         except Exception as error:
             self._watches = False
             self._act_soon()
-            self._networks.give_up()
-            self.trouble(f"networks are not watched: {type(error).__name__}: {error}")
+            self._networks.stop_watching()
+            self.report_problem(f"networks are not watched: {type(error).__name__}: {error}")
 
-    def _ask_policy(self, ask: Callable[[Policy], None]) -> None:
+    def _query_policy(self, ask: Callable[[Policy], None]) -> None:
         if self._policy is None:
             return
         try:
-            with self._networks.paused():
+            with self._networks.pause_watching():
                 ask(self._policy)
         except Exception as error:
             self._policy = None
-            self.trouble(f"the policy cannot be asked: {type(error).__name__}: {error}")
+            self.report_problem(f"the policy cannot be asked: {type(error).__name__}: {error}")
 
     def _read_weights(self) -> None:
         if self._weights is None:
@@ -256,18 +258,18 @@ class Engine:
             self._collector.weights(self._weights())
         except Exception as error:
             self._weights = None
-            self.trouble(f"weights cannot be read: {type(error).__name__}: {error}")
+            self.report_problem(f"weights cannot be read: {type(error).__name__}: {error}")
 
-    def _look(self, last: bool = False) -> None:
-        self._ask_policy(lambda policy: self._collector.ask(policy, self._normalizer()))
+    def _run_checks(self, last: bool = False) -> None:
+        self._query_policy(lambda policy: self._collector.ask(policy, self._normalizer()))
         if self._looks % 2 == 0 or last:
             self._read_weights()
-        new = [finding for check in list(self._checks) if (finding := self._ask(check))]
+        new = [finding for check in list(self._checks) if (finding := self._evaluate_check(check))]
         self.signals.values.pop("regressions", None)  # asked about once
         for finding in new:
             if finding.check.id not in self._said:
                 self._say(finding.line())
-        if new or self._looks % _TOLD_EVERY == 0:
+        if new or self._looks % _NOTIFY_EVERY == 0:
             self.changed()
         errors = [finding for finding in new if finding.level == ERROR]
         if self._strict and errors:
@@ -278,7 +280,7 @@ class Engine:
                 f"{worst.first_step}: {worst.seen.text} diagnosis=on would go on."
             )
 
-    def _ask(self, check: Check) -> Finding | None:
+    def _evaluate_check(self, check: DiagnosisCheck) -> CheckFinding | None:
         """What is found for the first time."""
         signals = self.signals
         if not check.is_due(signals) or not all(signals.has(name) for name in check.needs):
@@ -290,7 +292,7 @@ class Engine:
         except Exception as error:
             self._checks.remove(check)
             said = f"{type(error).__name__}: {error}"
-            self.trouble(f"{check.id} failed and is asked no more: {said}")
+            self.report_problem(f"{check.id} failed and is asked no more: {said}")
             return None
         if seen is None:
             return None
@@ -300,10 +302,10 @@ class Engine:
             found.last_step = step
             return None
         level = seen.level or check.level
-        self.findings[check.id] = Finding(check, level, step, step, 1, seen, threshold)
+        self.findings[check.id] = CheckFinding(check, level, step, step, 1, seen, threshold)
         return self.findings[check.id]
 
 
-def default_period(steps: int | None) -> int:
+def compute_default_period(steps: int | None) -> int:
     """Environment steps between looks: a hundredth of the run, and 400 at least."""
-    return max(SHORTEST_PERIOD, steps // LOOKS) if steps else PERIOD_WITHOUT_END
+    return max(MIN_PERIOD, steps // CHECKS_PER_RUN) if steps else DEFAULT_PERIOD

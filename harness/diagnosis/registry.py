@@ -5,56 +5,64 @@ import functools
 import importlib
 from collections.abc import Sequence
 
-from harness.contract.fields import SpecError
-from harness.contract.installed import entries
-from harness.diagnosis.check import Check
-from harness.diagnosis.checks import (
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.installed import find_entry_points
+from parallax.harness.diagnosis.check import DiagnosisCheck
+from parallax.harness.diagnosis.checks import (
     agent,
     environment,
     exploration,
     networks,
+    recomputed_targets,
+    reported_targets,
     rewards,
-    stored,
-    targets,
 )
 
 GROUP = "parallax.checks"
 
 
 @functools.cache
-def own_checks() -> tuple[Check, ...]:
+def load_own_checks() -> tuple[DiagnosisCheck, ...]:
     """This project's, in the order of Table I."""
-    rooms = (agent, environment, exploration, rewards, networks, targets, stored)
+    rooms = (
+        agent,
+        environment,
+        exploration,
+        rewards,
+        networks,
+        reported_targets,
+        recomputed_targets,
+    )
     return tuple(check for room in rooms for check in room.CHECKS)
 
 
-def all_checks(also: Sequence[str] = ()) -> tuple[tuple[Check, ...], tuple[str, ...]]:
+def load_all_checks(also: Sequence[str] = ()) -> tuple[tuple[DiagnosisCheck, ...], tuple[str, ...]]:
     """Every check by now, and what could not be loaded, in words.
 
     Args:
         also: `module:NAME` of a `Check` each.
     """
-    found, troubles = list(own_checks()), []
-    for entry in entries(GROUP):
+    found, troubles = list(load_own_checks()), []
+    for entry in find_entry_points(GROUP):
         try:
-            found += _checks(entry.load())
+            found += _to_checks(entry.load())
         except Exception as error:
-            troubles.append(f"{GROUP} {entry.name} cannot be loaded: {_said(error)}")
+            troubles.append(f"{GROUP} {entry.name} cannot be loaded: {_format_error(error)}")
     for name in also:
         try:
             module, _, attribute = name.partition(":")
-            found += _checks(getattr(importlib.import_module(module), attribute))
+            found += _to_checks(getattr(importlib.import_module(module), attribute))
         except Exception as error:
-            troubles.append(f"diagnosis.also={name} cannot be loaded: {_said(error)}")
+            troubles.append(f"diagnosis.also={name} cannot be loaded: {_format_error(error)}")
     return tuple({check.id: check for check in found}.values()), tuple(troubles)
 
 
-def default_thresholds() -> dict[str, float]:
+def get_default_thresholds() -> dict[str, float]:
     """Of this project's checks, by id."""
-    return {check.id: check.threshold for check in own_checks()}
+    return {check.id: check.threshold for check in load_own_checks()}
 
 
-def check_thresholds(thresholds: Sequence[str], checks: Sequence[Check]) -> None:
+def check_thresholds(thresholds: Sequence[str], checks: Sequence[DiagnosisCheck]) -> None:
     """Makes sure that every name is that of a check.
 
     Raises:
@@ -68,15 +76,15 @@ def check_thresholds(thresholds: Sequence[str], checks: Sequence[Check]) -> None
             raise SpecError(f"diagnosis.{name} is no check: {hint}")
 
 
-def _checks(loaded: object) -> list[Check]:
+def _to_checks(loaded: object) -> list[DiagnosisCheck]:
     if isinstance(loaded, type):
         loaded = loaded()
-    checks = [loaded] if isinstance(loaded, Check) else list(loaded)  # type: ignore[call-overload]
-    wrong = [check for check in checks if not isinstance(check, Check)]
+    checks = [loaded] if isinstance(loaded, DiagnosisCheck) else list(loaded)  # type: ignore[call-overload]
+    wrong = [check for check in checks if not isinstance(check, DiagnosisCheck)]
     if wrong:
         raise TypeError(f"{wrong[0]!r} is no Check")
     return checks
 
 
-def _said(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

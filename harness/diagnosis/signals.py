@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-_LONGEST = 256
-_RECENT = 64
+_MAX_THINNED = 256
+_MAX_RECENT = 64
 
 
-class Series:
+class SignalSeries:
     """Values over environment steps in bounded memory, however long the run is.
 
     The first and the last 64 values are kept as they came; all between are thinned out evenly
@@ -27,19 +27,19 @@ class Series:
     def __init__(self) -> None:
         self.count = 0
         self._first: list[tuple[int, float]] = []
-        self._last: deque[tuple[int, float]] = deque(maxlen=_RECENT)
+        self._last: deque[tuple[int, float]] = deque(maxlen=_MAX_RECENT)
         self._thinned: list[tuple[int, float]] = []
         self._stride = 1
 
     def add(self, step: int, value: float) -> None:
         """Adds a value; steps must not decrease."""
         entry = step, float(value)
-        if len(self._first) < _RECENT:
+        if len(self._first) < _MAX_RECENT:
             self._first.append(entry)
         self._last.append(entry)
         if self.count % self._stride == 0:
             self._thinned.append(entry)
-            if len(self._thinned) > _LONGEST:
+            if len(self._thinned) > _MAX_THINNED:
                 self._thinned = self._thinned[::2]
                 self._stride *= 2
         self.count += 1
@@ -75,7 +75,7 @@ class Series:
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class TrainingFacts:
     """What is known of a training before it begins; None is not known.
 
     Attributes:
@@ -129,7 +129,7 @@ class Facts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Episode:
+class EpisodeRecord:
     """One that has ended.
 
     Attributes:
@@ -150,30 +150,30 @@ class Episode:
 
 
 @dataclasses.dataclass
-class Signals:
+class TrainingSignals:
     """All that checks look at.
 
     Attributes:
         facts: What does not change.
         step: Environment steps so far.
-        series: By name, see `harness.diagnosis.collector` and `networks`.
+        series: By name, see `parallax.harness.diagnosis.environment_signals` and `networks`.
         values: Single readings by name.
         episodes: The last ones, at most 20, in the order they ended.
         metrics: What the training reports, by its name in the trace.
         told: Told each value of a series: step, name and value.
     """
 
-    facts: Facts
+    facts: TrainingFacts
     step: int = 0
-    series: dict[str, Series] = dataclasses.field(default_factory=dict)
+    series: dict[str, SignalSeries] = dataclasses.field(default_factory=dict)
     values: dict[str, Any] = dataclasses.field(default_factory=dict)
-    episodes: deque[Episode] = dataclasses.field(default_factory=lambda: deque(maxlen=20))
-    metrics: dict[str, Series] = dataclasses.field(default_factory=dict)
+    episodes: deque[EpisodeRecord] = dataclasses.field(default_factory=lambda: deque(maxlen=20))
+    metrics: dict[str, SignalSeries] = dataclasses.field(default_factory=dict)
     told: Callable[[int, str, float], None] | None = None
 
     def add(self, name: str, value: float) -> None:
         """Adds a value to a series at the current step."""
-        self.series.setdefault(name, Series()).add(self.step, value)
+        self.series.setdefault(name, SignalSeries()).add(self.step, value)
         if self.told:
             self.told(self.step, name, value)
 
@@ -191,12 +191,12 @@ class Signals:
         return self.step / self.facts.steps if self.facts.steps else None
 
 
-def slope(values: Array) -> float:
+def fit_slope(values: Array) -> float:
     """Of the least-squares line through values at 0, 1, 2, ..."""
     return float(np.polyfit(np.arange(len(values)), values, 1)[0]) if len(values) > 1 else 0.0
 
 
-def fluctuation(values: Array) -> float:
+def compute_fluctuation(values: Array) -> float:
     """Root mean square distance from the least-squares line through the same values."""
     if len(values) < 3:
         return 0.0

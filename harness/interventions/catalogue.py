@@ -12,18 +12,33 @@ from typing import Any
 
 import yaml
 
-from harness.contract.adapter import adapter_folder, find_adapter, installed_adapters
-from harness.contract.algorithms import ALGORITHMS, only_of
-from harness.contract.fields import SpecError, build, unknown
-from harness.contract.run_spec import JOINT, NO_INTERVENTION
-from harness.interventions import faults
-from harness.interventions.faults import Faulty, faulty, is_fault
-from harness.interventions.mutants import PREFIX, Mutant, is_mutant, mutant
-from harness.interventions.source import Piece, Replacement, file_of, locate, overlapping
+from parallax.harness.contract.adapter import (
+    find_adapter_entry_point,
+    find_adapter_entry_points,
+    find_adapter_folder,
+)
+from parallax.harness.contract.algorithms import ALGORITHMS, describe_owning_algorithms
+from parallax.harness.contract.fields import SpecError, build_dataclass, format_unknown_name
+from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR, NO_INTERVENTION
+from parallax.harness.interventions import user_faults
+from parallax.harness.interventions.mutants import (
+    MUTANT_PREFIX,
+    CodeMutant,
+    find_mutant,
+    is_mutant_name,
+)
+from parallax.harness.interventions.source import (
+    SourceReplacement,
+    SourceSegment,
+    describe_overlap,
+    find_module_file,
+    locate_segment,
+)
+from parallax.harness.interventions.user_faults import FaultInstance, is_fault_name, parse_fault
 
-FILE = "interventions.yaml"
-_ENTRY = {"does", "algorithms", "frameworks", "set", "wrap", "source", "answers"}
-_PIECE = {"module", "function", "find", "replace"}
+INTERVENTIONS_FILE = "interventions.yaml"
+_ENTRY_KEYS = {"does", "algorithms", "frameworks", "set", "wrap", "source", "answers"}
+_SEGMENT_KEYS = {"module", "function", "find", "replace"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +65,7 @@ class Intervention:
     algorithms: tuple[str, ...]
     set: Mapping[str, Any]
     wrap: tuple[tuple[str, Mapping[str, Any]], ...]
-    source: tuple[Piece, ...]
+    source: tuple[SourceSegment, ...]
     answers: Mapping[str, Any]
     file: Path
 
@@ -71,7 +86,7 @@ class Intervention:
         }
 
 
-def chosen(text: str, framework: str, algorithm: str) -> tuple[Intervention, ...]:
+def resolve_interventions(text: str, framework: str, algorithm: str) -> tuple[Intervention, ...]:
     """The interventions that a run names.
 
     Args:
@@ -85,7 +100,9 @@ def chosen(text: str, framework: str, algorithm: str) -> tuple[Intervention, ...
     """
     if text == NO_INTERVENTION:
         return ()
-    named = [_for_run(name, framework, algorithm) for name in text.split(JOINT)]
+    named = [
+        _find_for_run(name, framework, algorithm) for name in text.split(INTERVENTION_SEPARATOR)
+    ]
     twice = [item.name for item in named if named.count(item) > 1]
     if twice:
         raise SpecError(f"intervention={text} names {twice[0]} twice.")
@@ -94,29 +111,33 @@ def chosen(text: str, framework: str, algorithm: str) -> tuple[Intervention, ...
         for other, second in fields[:number]:
             if field == other:
                 raise SpecError(f"intervention={text}: {second} and {name} both set {field}.")
-    return together(named)
+    return combine_interventions(named)
 
 
-def together(made: Sequence[Intervention]) -> tuple[Intervention, ...]:
+def combine_interventions(made: Sequence[Intervention]) -> tuple[Intervention, ...]:
     """Interventions that are made in one run.
 
     Raises:
         SpecError: Two of them change the same piece.
     """
-    if clash := overlapping([(item.name, piece) for item in made for piece in item.source]):
-        raise SpecError(f"intervention={JOINT.join(item.name for item in made)}: {clash}.")
+    if clash := describe_overlap([(item.name, piece) for item in made for piece in item.source]):
+        raise SpecError(
+            f"intervention={INTERVENTION_SEPARATOR.join(item.name for item in made)}: {clash}."
+        )
     return tuple(made)
 
 
-def from_file(framework: str, file: str) -> dict[str, Intervention]:
+def load_interventions_from(framework: str, file: str) -> dict[str, Intervention]:
     """What stands in another file of the same form beside an adapter, by name; none without it."""
-    path = _package_folder(framework) / file
+    path = _find_package_folder(framework) / file
     return dict(
-        _for_framework(framework, ((path, path.stat().st_mtime_ns),)) if path.is_file() else {}
+        _load_intervention_files(framework, ((path, path.stat().st_mtime_ns),))
+        if path.is_file()
+        else {}
     )
 
 
-def check_installed(item: Intervention) -> None:
+def check_segments_installed(item: Intervention) -> None:
     """Makes sure that what an intervention replaces is in the installed version.
 
     Raises:
@@ -124,26 +145,28 @@ def check_installed(item: Intervention) -> None:
     """
     for piece in item.source:
         try:
-            locate(piece)
+            locate_segment(piece)
         except SpecError as error:
             raise SpecError(f"intervention={item.name} cannot be made: {error}") from error
 
 
-def _for_run(name: str, framework: str, algorithm: str) -> Intervention:
-    if is_mutant(name):
-        return as_intervention(mutant(name, framework, algorithm))
-    if is_fault(name):
-        return _fault(faulty(name, algorithm), framework, algorithm)
-    known = for_framework(framework)
+def _find_for_run(name: str, framework: str, algorithm: str) -> Intervention:
+    if is_mutant_name(name):
+        return intervention_from_mutant(find_mutant(name, framework, algorithm))
+    if is_fault_name(name):
+        return _intervention_from_fault(parse_fault(name, algorithm), framework, algorithm)
+    known = load_interventions(framework)
     if name not in known:
-        elsewhere = [other for other in installed_adapters() if name in for_framework(other)]
+        elsewhere = [
+            other for other in find_adapter_entry_points() if name in load_interventions(other)
+        ]
         if elsewhere:
             raise SpecError(
                 f"intervention={name} is for framework={' or '.join(elsewhere)}, "
                 f"not for {framework}."
             )
         raise SpecError(
-            unknown(f"intervention={name}", name, [NO_INTERVENTION, *known])
+            format_unknown_name(f"intervention={name}", name, [NO_INTERVENTION, *known])
             + " parallax interventions tells what each does."
         )
     found = known[name]
@@ -152,11 +175,11 @@ def _for_run(name: str, framework: str, algorithm: str) -> Intervention:
             f"intervention={name} is for algorithm={' or '.join(found.algorithms)}, "
             f"not for {algorithm}."
         )
-    check_installed(found)
+    check_segments_installed(found)
     return found
 
 
-def as_intervention(item: Mutant) -> Intervention:
+def intervention_from_mutant(item: CodeMutant) -> Intervention:
     """A mutant in the form of an entry; it promises no answer."""
     return Intervention(
         name=item.name,
@@ -167,11 +190,11 @@ def as_intervention(item: Mutant) -> Intervention:
         wrap=(),
         source=(item.piece,),
         answers={},
-        file=file_of(item.piece.module),
+        file=find_module_file(item.piece.module),
     )
 
 
-def _fault(item: Faulty, framework: str, algorithm: str) -> Intervention:
+def _intervention_from_fault(item: FaultInstance, framework: str, algorithm: str) -> Intervention:
     return Intervention(
         name=item.name,
         does=item.does,
@@ -181,11 +204,11 @@ def _fault(item: Faulty, framework: str, algorithm: str) -> Intervention:
         wrap=item.wrap,
         source=(),
         answers={},
-        file=Path(faults.__file__),
+        file=Path(user_faults.__file__),
     )
 
 
-def by_name(name: str, framework: str, algorithms: Sequence[str]) -> Intervention | None:
+def find_intervention(name: str, framework: str, algorithms: Sequence[str]) -> Intervention | None:
     """An entry of a framework, or a mutant of its only algorithm; None where there is no such.
 
     Args:
@@ -196,35 +219,38 @@ def by_name(name: str, framework: str, algorithms: Sequence[str]) -> Interventio
     Raises:
         SpecError: A mutant of several algorithms is asked for, or there is none of that number.
     """
-    if not (is_mutant(name) or is_fault(name)):
-        return for_framework(framework).get(name)
+    if not (is_mutant_name(name) or is_fault_name(name)):
+        return load_interventions(framework).get(name)
     if len(algorithms) != 1:
         raise SpecError(
             f"intervention={name} differs from algorithm to algorithm: name one by --algorithm."
         )
-    return _for_run(name, framework, algorithms[0])
+    return _find_for_run(name, framework, algorithms[0])
 
 
-def for_framework(framework: str) -> dict[str, Intervention]:
+def load_interventions(framework: str) -> dict[str, Intervention]:
     """All interventions for a framework, by name.
 
     Raises:
         SpecError: A file holds what is no intervention; names file, entry and remedy.
     """
-    files = (Path(__file__).with_name(FILE), _package_folder(framework) / FILE)
+    files = (
+        Path(__file__).with_name(INTERVENTIONS_FILE),
+        _find_package_folder(framework) / INTERVENTIONS_FILE,
+    )
     there = tuple((file, file.stat().st_mtime_ns) for file in files if file.is_file())
-    return dict(_for_framework(framework, there))
+    return dict(_load_intervention_files(framework, there))
 
 
 @functools.lru_cache(maxsize=32)
-def _for_framework(
+def _load_intervention_files(
     framework: str, files: tuple[tuple[Path, int], ...]
 ) -> Mapping[str, Intervention]:
     # Kept, by when the files were changed: each run of a sweep asks.
     found: dict[str, Intervention] = {}
     for file, _ in files:
-        for name, entry in _parsed(file).items():
-            item = _read(name, entry, file, framework)
+        for name, entry in _parse_file(file).items():
+            item = _parse_entry(name, entry, file, framework)
             if framework not in item.frameworks:
                 continue
             if name in found:
@@ -233,11 +259,11 @@ def _for_framework(
     return found
 
 
-def _package_folder(framework: str) -> Path:
-    return adapter_folder(framework)
+def _find_package_folder(framework: str) -> Path:
+    return find_adapter_folder(framework)
 
 
-def _parsed(file: Path) -> Mapping[str, Any]:
+def _parse_file(file: Path) -> Mapping[str, Any]:
     try:
         content = yaml.safe_load(file.read_text())
     except yaml.YAMLError as error:
@@ -249,35 +275,40 @@ def _parsed(file: Path) -> Mapping[str, Any]:
     return content
 
 
-def _read(name: str, entry: Any, file: Path, framework: str) -> Intervention:
+def _parse_entry(name: str, entry: Any, file: Path, framework: str) -> Intervention:
     where = f"{file}: {name}"
-    if not _is_name(name):
+    if not _is_valid_name(name):
         raise SpecError(f"{where} must be named by small letters, digits, dots and hyphens.")
-    if name.startswith(PREFIX) or is_fault(name):
+    if name.startswith(MUTANT_PREFIX) or is_fault_name(name):
         raise SpecError(f"{where}: mutants and faults have names of that form: rename it.")
     if not isinstance(entry, Mapping):
-        raise SpecError(f"{where} must be a mapping with {', '.join(sorted(_ENTRY))}.")
+        raise SpecError(f"{where} must be a mapping with {', '.join(sorted(_ENTRY_KEYS))}.")
     for key in entry:
-        if key not in _ENTRY:
-            raise SpecError(f"{where}: {unknown(key, key, sorted(_ENTRY))}")
+        if key not in _ENTRY_KEYS:
+            raise SpecError(f"{where}: {format_unknown_name(key, key, sorted(_ENTRY_KEYS))}")
     if not entry.get("does"):
         raise SpecError(f"{where}: `does` is missing: say in a sentence what it does.")
-    algorithms = _words(where, "algorithms", entry.get("algorithms", list(ALGORITHMS)))
+    algorithms = _parse_strings(where, "algorithms", entry.get("algorithms", list(ALGORITHMS)))
     for algorithm in algorithms:
         if algorithm not in ALGORITHMS:
-            raise SpecError(f"{where}: {unknown(algorithm, algorithm, list(ALGORITHMS))}")
+            raise SpecError(
+                f"{where}: {format_unknown_name(algorithm, algorithm, list(ALGORITHMS))}"
+            )
     result = Intervention(
         name=name,
         does=" ".join(str(entry["does"]).split()),
-        frameworks=_words(where, "frameworks", entry.get("frameworks", [framework])),
+        frameworks=_parse_strings(where, "frameworks", entry.get("frameworks", [framework])),
         algorithms=algorithms,
-        set=_settings(where, entry.get("set", {}), algorithms),
-        wrap=tuple(_layer(where, layer) for layer in _list(where, "wrap", entry.get("wrap", []))),
-        source=tuple(
-            _piece(where, piece, framework)
-            for piece in _list(where, "source", entry.get("source", []))
+        set=_parse_settings(where, entry.get("set", {}), algorithms),
+        wrap=tuple(
+            _parse_layer(where, layer)
+            for layer in _check_list(where, "wrap", entry.get("wrap", []))
         ),
-        answers=_mapping(where, "answers", entry.get("answers", {})),
+        source=tuple(
+            _parse_segment(where, piece, framework)
+            for piece in _check_list(where, "source", entry.get("source", []))
+        ),
+        answers=_check_mapping(where, "answers", entry.get("answers", {})),
         file=file,
     )
     if not (result.set or result.wrap or result.source):
@@ -285,57 +316,59 @@ def _read(name: str, entry: Any, file: Path, framework: str) -> Intervention:
     return result
 
 
-def _is_name(name: Any) -> bool:
+def _is_valid_name(name: Any) -> bool:
     letters = "abcdefghijklmnopqrstuvwxyz0123456789.-"
     return isinstance(name, str) and bool(name) and set(name) <= set(letters)
 
 
-def _words(where: str, key: str, value: Any) -> tuple[str, ...]:
-    return tuple(str(item) for item in _list(where, key, value))
+def _parse_strings(where: str, key: str, value: Any) -> tuple[str, ...]:
+    return tuple(str(item) for item in _check_list(where, key, value))
 
 
-def _list(where: str, key: str, value: Any) -> list[Any]:
+def _check_list(where: str, key: str, value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise SpecError(f"{where}: {key}={value!r} must be a list.")
     return value
 
 
-def _mapping(where: str, key: str, value: Any) -> Mapping[str, Any]:
+def _check_mapping(where: str, key: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise SpecError(f"{where}: {key}={value!r} must be a mapping.")
     return value
 
 
-def _settings(where: str, value: Any, algorithms: Sequence[str]) -> Mapping[str, Any]:
-    settings = _mapping(where, "set", value)
+def _parse_settings(where: str, value: Any, algorithms: Sequence[str]) -> Mapping[str, Any]:
+    settings = _check_mapping(where, "set", value)
     for field in settings:
         for algorithm in algorithms:
             known = [known.name for known in dataclasses.fields(ALGORITHMS[algorithm])]
             if field not in known:
-                hint = only_of(field) or unknown(field, field, known)
+                hint = describe_owning_algorithms(field) or format_unknown_name(field, field, known)
                 raise SpecError(f"{where}: set.{field} is no field of {algorithm}: {hint}")
     return {field: tuple(v) if isinstance(v, list) else v for field, v in settings.items()}
 
 
-def _layer(where: str, value: Any) -> tuple[str, Mapping[str, Any]]:
-    arguments = dict(_mapping(where, "wrap", value))
+def _parse_layer(where: str, value: Any) -> tuple[str, Mapping[str, Any]]:
+    arguments = dict(_check_mapping(where, "wrap", value))
     layer = arguments.pop("layer", None)
     if not isinstance(layer, str) or layer.count(":") != 1:
         raise SpecError(f"{where}: wrap needs `layer`, as module:Class, not {layer!r}.")
     return layer, arguments
 
 
-def _piece(where: str, value: Any, framework: str) -> Piece:
-    content = _mapping(where, "source", value)
+def _parse_segment(where: str, value: Any, framework: str) -> SourceSegment:
+    content = _check_mapping(where, "source", value)
     for key in content:
-        if key not in _PIECE:
-            raise SpecError(f"{where}: source: {unknown(str(key), str(key), sorted(_PIECE))}")
+        if key not in _SEGMENT_KEYS:
+            raise SpecError(
+                f"{where}: source: {format_unknown_name(str(key), str(key), sorted(_SEGMENT_KEYS))}"
+            )
     lacking = [key for key in ("module", "find", "replace") if key not in content]
     if lacking:
         raise SpecError(f"{where}: source lacks {', '.join(lacking)}.")
-    piece = Piece(**{"function": ""} | {key: str(text) for key, text in content.items()})
-    ours = find_adapter(framework)
-    allowed = upstream_modules(framework)
+    piece = SourceSegment(**{"function": ""} | {key: str(text) for key, text in content.items()})
+    ours = find_adapter_entry_point(framework)
+    allowed = list_upstream_modules(framework)
     if not any(piece.module == name or piece.module.startswith(f"{name}.") for name in allowed):
         raise SpecError(
             f"{where}: {piece.module} is none of {ours.name}'s own modules: name one below "
@@ -346,28 +379,28 @@ def _piece(where: str, value: Any, framework: str) -> Piece:
     return piece
 
 
-def upstream_modules(framework: str) -> tuple[str, ...]:
+def list_upstream_modules(framework: str) -> tuple[str, ...]:
     """Modules whose text an intervention may change: upstream's, and what stands for its scripts.
 
     They are those of the adapter's `packages`, but for PyTorch, and its `rebuilt` modules.
     """
-    adapter = find_adapter(framework).load()
-    names = getattr(adapter, "packages", ())
+    adapter = find_adapter_entry_point(framework).load()
+    names = adapter.packages
     packages = [name.replace("-", "_") for name in names if name != "torch"]
-    return (*packages, *getattr(adapter, "rebuilt", ()))
+    return (*packages, *adapter.rebuilt_packages)
 
 
-def replacement(made: Sequence[Intervention]) -> Replacement:
+def make_replacement(made: Sequence[Intervention]) -> SourceReplacement:
     """What interventions replace in upstream's code, together."""
-    return Replacement([piece for item in made for piece in item.source])
+    return SourceReplacement([piece for item in made for piece in item.source])
 
 
-def layers(made: Sequence[Intervention]) -> list[tuple[str, Mapping[str, Any]]]:
+def collect_layers(made: Sequence[Intervention]) -> list[tuple[str, Mapping[str, Any]]]:
     """What interventions put around the training task, from the inside."""
     return [layer for item in made for layer in item.wrap]
 
 
-def with_settings(requested: Any, made: Sequence[Intervention]) -> Any:
+def apply_settings(requested: Any, made: Sequence[Intervention]) -> Any:
     """Hyperparameters with what interventions set, converted and checked as others are.
 
     Raises:
@@ -377,4 +410,25 @@ def with_settings(requested: Any, made: Sequence[Intervention]) -> Any:
     if not values:
         return requested
     content = {f.name: getattr(requested, f.name) for f in dataclasses.fields(requested)}
-    return build(type(requested), content | values, "intervention")
+    return build_dataclass(type(requested), content | values, "intervention")
+
+
+REPLAY_FILE = "replay.yaml"
+
+
+def load_replay_interventions(framework: str, algorithm: str) -> tuple[Intervention, ...]:
+    """The changes with which a framework's algorithm replays otherwise than uniformly.
+
+    They are recorded with the run as interventions are, and made as they are; nobody names them.
+
+    Raises:
+        SpecError: The file holds what is no intervention, or the installed version is another.
+    """
+    found = tuple(
+        item
+        for item in load_interventions_from(framework, REPLAY_FILE).values()
+        if algorithm in item.algorithms
+    )
+    for item in found:
+        check_segments_installed(item)
+    return found

@@ -16,19 +16,24 @@ from typing import Any
 
 import yaml
 
-from harness.contract.adapter import adapter_folder
-from harness.contract.fields import SpecError
-from harness.interventions.operators import WORDS, Edit, Source, edits
-from harness.interventions.source import Piece, counted, file_of
+from parallax.harness.contract.adapter import find_adapter_folder
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.interventions.mutation_operators import (
+    OPERATOR_DESCRIPTIONS,
+    ParsedSource,
+    SourceEdit,
+    generate_edits,
+)
+from parallax.harness.interventions.source import SourceSegment, count_occurrences, find_module_file
 
-FILE = "update_code.yaml"
-PREFIX = "mutant-"
-_NAME = re.compile(rf"{PREFIX}([0-9]+)")
-_KEYS = {"module", "function", "within", "begin", "end"}
+UPDATE_CODE_FILE = "update_code.yaml"
+MUTANT_PREFIX = "mutant-"
+_MUTANT_NAME = re.compile(rf"{MUTANT_PREFIX}([0-9]+)")
+_REGION_KEYS = {"module", "function", "within", "begin", "end"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Mutant:
+class CodeMutant:
     """One fault.
 
     Attributes:
@@ -48,30 +53,30 @@ class Mutant:
     number: int
     operator: str
     line: int
-    piece: Piece
+    piece: SourceSegment
     before: str
     after: str
 
     @property
     def name(self) -> str:
         """As `intervention=` has it, for this framework and algorithm."""
-        return f"{PREFIX}{self.number:03}"
+        return f"{MUTANT_PREFIX}{self.number:03}"
 
     @property
-    def whole_name(self) -> str:
+    def qualified_name(self) -> str:
         """With framework and algorithm."""
         return f"{self.framework}/{self.algorithm}/{self.number:03}"
 
     @property
     def does(self) -> str:
         """In a sentence."""
-        change = f"`{_short(self.before)}` becomes `{_short(self.after)}`"
+        change = f"`{_shorten_text(self.before)}` becomes `{_shorten_text(self.after)}`"
         where = f"{self.piece.module}, line {self.line}"
-        return f"A mutant that {WORDS[self.operator]} ({self.operator}): {change} in {where}."
+        return f"A mutant that {OPERATOR_DESCRIPTIONS[self.operator]} ({self.operator}): {change} in {where}."
 
 
 @dataclasses.dataclass(frozen=True)
-class _Region:
+class _CodeRegion:
     """Code that learns: a function, or lines of a script or of a function in it."""
 
     module: str
@@ -81,19 +86,19 @@ class _Region:
     end: str = ""
 
 
-def is_mutant(name: str) -> bool:
+def is_mutant_name(name: str) -> bool:
     """Whether a name is of the form that mutants have."""
-    return _NAME.fullmatch(name) is not None
+    return _MUTANT_NAME.fullmatch(name) is not None
 
 
-def mutant(name: str, framework: str, algorithm: str) -> Mutant:
+def find_mutant(name: str, framework: str, algorithm: str) -> CodeMutant:
     """A mutant by its name.
 
     Raises:
         SpecError: There is none of that number.
     """
-    match = _NAME.fullmatch(name)
-    there = mutants(framework, algorithm)
+    match = _MUTANT_NAME.fullmatch(name)
+    there = load_mutants(framework, algorithm)
     found = next((item for item in there if match and item.number == int(match[1])), None)
     if found is None:
         raise SpecError(
@@ -106,29 +111,31 @@ def mutant(name: str, framework: str, algorithm: str) -> Mutant:
     return found
 
 
-def mutants(framework: str, algorithm: str) -> tuple[Mutant, ...]:
+def load_mutants(framework: str, algorithm: str) -> tuple[CodeMutant, ...]:
     """All mutants of a framework's algorithm, in the order of their numbers.
 
     Raises:
         SpecError: The list of update code names what is not installed; says where.
     """
-    path = adapter_folder(framework) / FILE
+    path = find_adapter_folder(framework) / UPDATE_CODE_FILE
     if not path.is_file():
         return ()
-    return _generated(framework, algorithm, path, path.stat().st_mtime_ns)
+    return _generate_mutants(framework, algorithm, path, path.stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=64)
-def _generated(framework: str, algorithm: str, path: Path, changed: int) -> tuple[Mutant, ...]:
-    found: list[Mutant] = []
-    for region in _regions(path, algorithm):
-        source = _source(file_of(region.module))
-        for edit in edits(source, *_code_of(source, region, path)):
-            piece = _piece(source, region, edit)
+def _generate_mutants(
+    framework: str, algorithm: str, path: Path, changed: int
+) -> tuple[CodeMutant, ...]:
+    found: list[CodeMutant] = []
+    for region in _load_regions(path, algorithm):
+        source = _load_source(find_module_file(region.module))
+        for edit in generate_edits(source, *_get_region_code(source, region, path)):
+            piece = _make_segment(source, region, edit)
             if piece is not None:
-                number, line = len(found) + 1, source.line_of(edit.start)
+                number, line = len(found) + 1, source.get_line_number(edit.start)
                 before = source.text[edit.start : edit.end]
-                item = Mutant(
+                item = CodeMutant(
                     *(framework, algorithm, number, edit.operator, line, piece, before, edit.text)
                 )
                 found.append(item)
@@ -136,33 +143,35 @@ def _generated(framework: str, algorithm: str, path: Path, changed: int) -> tupl
 
 
 @functools.lru_cache(maxsize=64)
-def _source(path: Path) -> Source:
-    return Source(path.read_text())
+def _load_source(path: Path) -> ParsedSource:
+    return ParsedSource(path.read_text())
 
 
-def _regions(path: Path, algorithm: str) -> list[_Region]:
+def _load_regions(path: Path, algorithm: str) -> list[_CodeRegion]:
     content = yaml.safe_load(path.read_text()) or {}
-    regions: list[_Region] = []
-    for entry in _flat(content.get(algorithm, [])):
-        if not isinstance(entry, Mapping) or "module" not in entry or entry.keys() - _KEYS:
+    regions: list[_CodeRegion] = []
+    for entry in _flatten_entries(content.get(algorithm, [])):
+        if not isinstance(entry, Mapping) or "module" not in entry or entry.keys() - _REGION_KEYS:
             raise SpecError(
                 f"{path}: {algorithm}: {entry!r} must be a mapping with module and what there is "
                 "of function, within, begin and end."
             )
-        regions.append(_Region(**entry))
+        regions.append(_CodeRegion(**entry))
     return regions
 
 
-def _flat(entries: Any) -> Iterator[Any]:
+def _flatten_entries(entries: Any) -> Iterator[Any]:
     # Lists of entries that several algorithms share stand in their lists by an anchor.
     for entry in entries:
         if isinstance(entry, list):
-            yield from _flat(entry)
+            yield from _flatten_entries(entry)
         else:
             yield entry
 
 
-def _code_of(source: Source, region: _Region, path: Path) -> tuple[list[ast.stmt], set[str]]:
+def _get_region_code(
+    source: ParsedSource, region: _CodeRegion, path: Path
+) -> tuple[list[ast.stmt], set[str]]:
     """Statements of a region, and names that have a value before it."""
     body: list[ast.stmt] = source.tree.body
     bound: set[str] = set()
@@ -177,13 +186,13 @@ def _code_of(source: Source, region: _Region, path: Path) -> tuple[list[ast.stmt
             arguments = named[-1].args
             bound |= {item.arg for item in (*arguments.args, *arguments.kwonlyargs)}
     if region.begin:
-        first, last = _line(source, region.begin, path), _line(source, region.end, path)
-        body = list(_between(body, first, last))
-        bound |= source.bound_before(first)
+        first, last = _find_line(source, region.begin, path), _find_line(source, region.end, path)
+        body = list(_iterate_statements_between(body, first, last))
+        bound |= source.list_names_bound_before(first)
     return body, bound
 
 
-def _line(source: Source, text: str, path: Path) -> int:
+def _find_line(source: ParsedSource, text: str, path: Path) -> int:
     lines = source.text.splitlines()
     found = [number for number, line in enumerate(lines, 1) if line.strip() == text]
     if len(found) != 1:
@@ -191,34 +200,39 @@ def _line(source: Source, text: str, path: Path) -> int:
     return found[0]
 
 
-def _between(body: list[ast.stmt], first: int, last: int) -> Iterator[ast.stmt]:
+def _iterate_statements_between(body: list[ast.stmt], first: int, last: int) -> Iterator[ast.stmt]:
     """The outermost statements that begin on line `first` or later and end before `last`."""
     for statement in body:
         if first <= statement.lineno and (statement.end_lineno or 0) < last:
             yield statement
         elif statement.lineno < last and (statement.end_lineno or 0) >= first:
             for field in ("body", "orelse"):
-                yield from _between(getattr(statement, field, []), first, last)
+                yield from _iterate_statements_between(getattr(statement, field, []), first, last)
 
 
-def _piece(source: Source, region: _Region, edit: Edit) -> Piece | None:
+def _make_segment(
+    source: ParsedSource, region: _CodeRegion, edit: SourceEdit
+) -> SourceSegment | None:
     """An edit as a piece that is there once; None where there is no such, or it is no Python."""
-    first, last = source.line_of(edit.start), source.line_of(max(edit.end - 1, edit.start))
-    lowest, highest = _extent(source, region)
+    first, last = (
+        source.get_line_number(edit.start),
+        source.get_line_number(max(edit.end - 1, edit.start)),
+    )
+    lowest, highest = _find_line_range(source, region)
     while lowest <= first and last <= highest:
         start, end = source.lines(first, last)
         find = source.text[start:end]
         replace = source.text[start : edit.start] + edit.text + source.text[edit.end : end]
         if first == last:
             find, replace = find.strip(), replace.strip()
-        piece = Piece(region.module, region.function, find, replace)
-        if counted(piece) == 1:
-            return piece if _is_python(source, edit, lowest, highest) else None
+        piece = SourceSegment(region.module, region.function, find, replace)
+        if count_occurrences(piece) == 1:
+            return piece if _is_valid_python(source, edit, lowest, highest) else None
         first, last = (first, last + 1) if last < highest else (first - 1, last)
     return None
 
 
-def _is_python(source: Source, edit: Edit, first: int, last: int) -> bool:
+def _is_valid_python(source: ParsedSource, edit: SourceEdit, first: int, last: int) -> bool:
     # Only the lines that a piece may be taken from: whole files take long.
     start, end = source.lines(first, last)
     text = source.text[start : edit.start] + edit.text + source.text[edit.end : end]
@@ -229,7 +243,7 @@ def _is_python(source: Source, edit: Edit, first: int, last: int) -> bool:
     return True
 
 
-def _extent(source: Source, region: _Region) -> tuple[int, int]:
+def _find_line_range(source: ParsedSource, region: _CodeRegion) -> tuple[int, int]:
     """First and last line of what a piece may be taken from."""
     if not region.function:
         return 1, len(source.text.splitlines())
@@ -240,6 +254,6 @@ def _extent(source: Source, region: _Region) -> tuple[int, int]:
     return body[0].lineno, body[-1].end_lineno or body[-1].lineno
 
 
-def _short(text: str) -> str:
+def _shorten_text(text: str) -> str:
     line = " ".join(text.split()) or "(nothing)"
     return line if len(line) < 60 else line[:57] + "..."

@@ -19,12 +19,12 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
-from harness.contract.fields import SpecError
-from harness.contract.sources import rewriting
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.upstream_code import use_source_rewriter
 
 
 @dataclasses.dataclass(frozen=True)
-class Piece:
+class SourceSegment:
     """What is replaced, and by what.
 
     Attributes:
@@ -47,7 +47,7 @@ class Piece:
 
 
 @dataclasses.dataclass(frozen=True)
-class Spot:
+class SegmentLocation:
     """Where a piece is in the installed file.
 
     Attributes:
@@ -63,56 +63,56 @@ class Spot:
     replacement: str
 
 
-def locate(piece: Piece) -> Spot:
+def locate_segment(piece: SourceSegment) -> SegmentLocation:
     """Finds a piece in the installed version; nothing is imported but packages above the module.
 
     Raises:
         SpecError: The module, the function or the piece is not there, the piece is there more
             than once, or the function would not be Python with the replacement.
     """
-    path = file_of(piece.module)
-    return _located(piece, path, path.stat().st_mtime_ns)
+    path = find_module_file(piece.module)
+    return _locate_segment(piece, path, path.stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=256)
-def _located(piece: Piece, path: Path, changed: int) -> Spot:
+def _locate_segment(piece: SourceSegment, path: Path, changed: int) -> SegmentLocation:
     # Kept: to parse upstream's file takes 10 ms, and each run of a sweep asks several times.
-    found, text, (start, end) = _found(piece, path, changed)
+    found, text, (start, end) = _find_occurrences(piece, path, changed)
     if len(found) != 1:
         how = "is not there" if not found else f"is there {len(found)} times"
         raise SpecError(
-            f"{piece.where}: the piece {_shown(piece.find)} {how}: it must match once in the "
+            f"{piece.where}: the piece {_format_excerpt(piece.find)} {how}: it must match once in the "
             f"installed version of {piece.module.partition('.')[0]} ({path.name})."
         )
-    spot = Spot(path, *found[0])
+    spot = SegmentLocation(path, *found[0])
     _check_syntax(piece, text[start : spot.start] + spot.replacement + text[spot.end : end])
     return spot
 
 
-def _found(
-    piece: Piece, path: Path, changed: int
+def _find_occurrences(
+    piece: SourceSegment, path: Path, changed: int
 ) -> tuple[list[tuple[int, int, str]], str, tuple[int, int]]:
     """Everywhere that a piece is, with what takes its place; the file's text and the extent."""
-    text, start, end = _looked_at(piece.where, piece.function, path, changed)
+    text, start, end = _read_function_text(piece.where, piece.function, path, changed)
     found = [
         (at, at + len(old), new)
-        for old, new in _indented(piece)
-        for at in _occurrences(old, text, start, end)
+        for old, new in _indent_variants(piece)
+        for at in _iterate_matches(old, text, start, end)
     ]
     return found, text, (start, end)
 
 
-def counted(piece: Piece) -> int:
+def count_occurrences(piece: SourceSegment) -> int:
     """How often a piece is there.
 
     Raises:
         SpecError: The module or the function is not there.
     """
-    path = file_of(piece.module)
-    return len(_found(piece, path, path.stat().st_mtime_ns)[0])
+    path = find_module_file(piece.module)
+    return len(_find_occurrences(piece, path, path.stat().st_mtime_ns)[0])
 
 
-def file_of(module: str) -> Path:
+def find_module_file(module: str) -> Path:
     """The file of a module or script, found without importing it.
 
     Raises:
@@ -136,7 +136,7 @@ def file_of(module: str) -> Path:
     raise SpecError(f"{module}: no such module is installed.")
 
 
-def overlapping(pieces: Sequence[tuple[str, Piece]]) -> str:
+def describe_overlap(pieces: Sequence[tuple[str, SourceSegment]]) -> str:
     """Says which two touch the same text; empty where none do.
 
     Args:
@@ -146,7 +146,7 @@ def overlapping(pieces: Sequence[tuple[str, Piece]]) -> str:
         SpecError: One cannot be found.
     """
     spots = sorted(
-        ((locate(piece), name, piece) for name, piece in pieces),
+        ((locate_segment(piece), name, piece) for name, piece in pieces),
         key=lambda item: (str(item[0].path), item[0].start, item[0].end),
     )
     for (one, first, piece), (other, second, _) in itertools.pairwise(spots):
@@ -155,36 +155,38 @@ def overlapping(pieces: Sequence[tuple[str, Piece]]) -> str:
     return ""
 
 
-class Replacement:
+class SourceReplacement:
     """Upstream with pieces replaced, while it is entered; nobody else sees it afterwards."""
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
+    def __init__(self, pieces: Sequence[SourceSegment]) -> None:
         """Finds the pieces and compiles what they are in; nothing is changed yet.
 
         Raises:
             SpecError: A piece cannot be found or replaced.
         """
-        functions: dict[tuple[str, str], list[Spot]] = {}
-        self._scripts: dict[str, list[Spot]] = {}
+        functions: dict[tuple[str, str], list[SegmentLocation]] = {}
+        self._scripts: dict[str, list[SegmentLocation]] = {}
         for piece in pieces:
-            spot = locate(piece)
+            spot = locate_segment(piece)
             if piece.function:
                 functions.setdefault((piece.module, piece.function), []).append(spot)
             else:
                 self._scripts.setdefault(piece.module, []).append(spot)
         self._codes: list[tuple[FunctionType, CodeType]] = []
         for (module, name), spots in functions.items():
-            function, path = _function(module, name), spots[0].path
-            tree = ast.parse(_edited(path.read_text(), spots))
-            self._codes.append((function, _code(tree, name, function.__code__, str(path))))
+            function, path = _find_function(module, name), spots[0].path
+            tree = ast.parse(_apply_locations(path.read_text(), spots))
+            self._codes.append(
+                (function, _compile_function(tree, name, function.__code__, str(path)))
+            )
 
     @contextlib.contextmanager
-    def made(self) -> Iterator[None]:
+    def apply_replacement(self) -> Iterator[None]:
         """Within, functions have their other code, and scripts are executed with other text."""
         former = [(function, function.__code__) for function, _ in self._codes]
         with contextlib.ExitStack() as stack:
             if self._scripts:
-                stack.enter_context(rewriting(self._rewrite))
+                stack.enter_context(use_source_rewriter(self._rewrite))
             try:
                 for function, code in self._codes:
                     function.__code__ = code
@@ -194,10 +196,10 @@ class Replacement:
                     function.__code__ = code
 
     def _rewrite(self, name: str, text: str) -> str:
-        return _edited(text, self._scripts.get(name, ()))
+        return _apply_locations(text, self._scripts.get(name, ()))
 
 
-def _function(module: str, name: str) -> FunctionType:
+def _find_function(module: str, name: str) -> FunctionType:
     owner: Any = importlib.import_module(module)
     *outer, last = name.split(".")
     for part in outer:
@@ -211,9 +213,9 @@ def _function(module: str, name: str) -> FunctionType:
     return found
 
 
-def _code(tree: ast.Module, name: str, former: CodeType, path: str) -> CodeType:
+def _compile_function(tree: ast.Module, name: str, former: CodeType, path: str) -> CodeType:
     """The code of a function in a changed file; the file is compiled, and not executed."""
-    flags = former.co_flags & _FUTURE
+    flags = former.co_flags & _FUTURE_ANNOTATIONS
     code = compile(tree, path, "exec", flags=flags, dont_inherit=True)
     for part in name.split("."):
         inner = [c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == part]
@@ -227,11 +229,13 @@ def _code(tree: ast.Module, name: str, former: CodeType, path: str) -> CodeType:
     return code
 
 
-_FUTURE = 0x1000000  # `from __future__ import annotations`; the others are always on
+_FUTURE_ANNOTATIONS = 0x1000000  # `from __future__ import annotations`; the others are always on
 
 
 @functools.lru_cache(maxsize=64)
-def _looked_at(where: str, function: str, path: Path, changed: int) -> tuple[str, int, int]:
+def _read_function_text(
+    where: str, function: str, path: Path, changed: int
+) -> tuple[str, int, int]:
     """A file's text, and first character and end of a function's body, or of the whole text."""
     text = path.read_text()
     if not function:
@@ -239,7 +243,7 @@ def _looked_at(where: str, function: str, path: Path, changed: int) -> tuple[str
     body: list[ast.stmt] = ast.parse(text).body
     node: ast.stmt | None = None
     for part in function.split("."):
-        named = [n for n in body if isinstance(n, _NAMED) and n.name == part]
+        named = [n for n in body if isinstance(n, _DEFINITION_NODES) and n.name == part]
         if not named:
             raise SpecError(f"{where}: no such function is in the installed version.")
         node = named[-1]
@@ -252,10 +256,10 @@ def _looked_at(where: str, function: str, path: Path, changed: int) -> tuple[str
     return text, start, sum(map(len, lines[: node.end_lineno]))
 
 
-_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_DEFINITION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def _indented(piece: Piece) -> list[tuple[str, str]]:
+def _indent_variants(piece: SourceSegment) -> list[tuple[str, str]]:
     """Text and replacement at every depth at which the piece may stand; one line as it is."""
     find, replace = piece.find.rstrip("\n"), piece.replace.rstrip("\n")
     if "\n" not in find and "\n" not in replace:
@@ -269,29 +273,29 @@ def _indented(piece: Piece) -> list[tuple[str, str]]:
     ]
 
 
-def _occurrences(old: str, text: str, start: int, end: int) -> Iterator[int]:
+def _iterate_matches(old: str, text: str, start: int, end: int) -> Iterator[int]:
     at = text.find(old, max(start - 1, 0), end)
     while at >= 0:
         yield at
         at = text.find(old, at + 1, end)
 
 
-def _edited(text: str, spots: Sequence[Spot]) -> str:
+def _apply_locations(text: str, spots: Sequence[SegmentLocation]) -> str:
     for spot in sorted(spots, key=lambda spot: spot.start, reverse=True):
         text = text[: spot.start] + spot.replacement + text[spot.end :]
     return text
 
 
-def _check_syntax(piece: Piece, changed: str) -> None:
+def _check_syntax(piece: SourceSegment, changed: str) -> None:
     try:
         ast.parse(textwrap.dedent(changed))
     except SyntaxError as error:
         raise SpecError(
-            f"{piece.where}: with {_shown(piece.replace)} in place of {_shown(piece.find)} it "
+            f"{piece.where}: with {_format_excerpt(piece.replace)} in place of {_format_excerpt(piece.find)} it "
             f"is no Python any more ({error.msg})."
         ) from error
 
 
-def _shown(text: str) -> str:
+def _format_excerpt(text: str) -> str:
     line = " ".join(text.split())
     return f"'{line if len(line) < 70 else line[:67] + '...'}'"

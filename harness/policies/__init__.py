@@ -6,6 +6,4 @@ policy = load("results/mine/Hopper-v4/td3/original/sb3/steps=1000000/seed=0")
 actions = policy(observations)
 """
 
-from harness.policies.loading import LoadedPolicy, load
-
-__all__ = ["LoadedPolicy", "load"]
+__all__ = ["LoadedPolicy", "load_policy"]

@@ -15,31 +15,33 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.make import make_training_env, normalizer
-from harness.cli.trust import code_of_specs
-from harness.contract.adapter import (
+from parallax.envs.make import make_normalizer, make_training_env
+from parallax.harness.contract.adapter import (
     CPU,
     ENTRY_POINT_GROUP,
     Adapter,
-    Loadable,
+    Checkpointable,
+    EpisodePlayer,
     Policy,
-    Resumable,
+    PolicyIO,
+    RecurrentPolicy,
     Weights,
+    begin_episodes,
 )
-from harness.contract.fields import SpecError
-from harness.contract.memory import Player, Remembering, begin
-from harness.contract.run_spec import RunSpec, spec_from_dict
-from harness.interventions.catalogue import layers, replacement
-from harness.record.evaluations import Evaluations
-from harness.record.files import Unusable
-from harness.record.layout import POLICY_FILE
-from harness.record.policy import StoredPolicy
-from harness.record.provenance import weights_sha256
-from harness.record.reading import Reading, read_policy, read_run
-from harness.train import generators
-from harness.train.evaluation import episode_seeds
-from harness.train.notices import quietly
-from harness.train.prepare import Prepared, check_translation, prepare
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.interpreter import forbid_imports_from
+from parallax.harness.contract.run_spec import RunSpec, spec_from_dict
+from parallax.harness.contract.upstream_code import silence_future_warnings
+from parallax.harness.interventions.catalogue import collect_layers, make_replacement
+from parallax.harness.record.files import UnusableError
+from parallax.harness.record.layout import POLICY_FILE
+from parallax.harness.record.npz_files import RunEvaluations, StoredPolicy
+from parallax.harness.record.provenance import hash_weights
+from parallax.harness.record.reading import RunReading, read_policy, read_run
+from parallax.harness.train import env_and_rng_state
+from parallax.harness.train.evaluation import compute_episode_seeds
+from parallax.harness.train.prepare import PreparedRun, check_translation, prepare_run
+from parallax.harness.train.trust import list_named_code
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -61,7 +63,7 @@ class LoadedPolicy:
 
     folder: Path
     spec: RunSpec
-    evaluations: Evaluations
+    evaluations: RunEvaluations
     evaluation: int
     policy: Policy
     normalize: Callable[[NDArray[Any]], NDArray[Any]]
@@ -78,7 +80,7 @@ class LoadedPolicy:
         """
         spec = self.spec
         chosen = spec.evaluation_seed if evaluation_seed is None else evaluation_seed
-        return episode_seeds(chosen, spec.env, spec.seed, self.evaluation, episodes)
+        return compute_episode_seeds(chosen, spec.env, spec.seed, self.evaluation, episodes)
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[Any]:
         """Greedy actions.
@@ -89,35 +91,37 @@ class LoadedPolicy:
         Returns:
             float32[N, actions], or int64[N] where the task's actions are choices.
         """
-        return np.asarray(self.policy(self._shown(observations)))
+        return np.asarray(self.policy(self._normalize_observations(observations)))
 
     @property
-    def remembers(self) -> bool:
+    def is_recurrent(self) -> bool:
         """Whether actions depend on what was seen earlier in the episode: play with `begin`."""
-        return isinstance(self.policy, Remembering)
+        return isinstance(self.policy, RecurrentPolicy)
 
-    def begin(self) -> Player:
+    def begin(self) -> EpisodePlayer:
         """New episodes side by side; like calling it where the policy remembers nothing."""
-        return _Shown(begin(self.policy), self._shown)
+        return _NormalizingPlayer(begin_episodes(self.policy), self._normalize_observations)
 
-    def _shown(self, observations: NDArray[Any]) -> NDArray[np.float32]:
+    def _normalize_observations(self, observations: NDArray[Any]) -> NDArray[np.float32]:
         return np.array(self.normalize(np.asarray(observations)), np.float32, order="C")
 
 
-class _Shown:
+class _NormalizingPlayer:
     """A player of what the task shows, before it is normalised."""
 
-    def __init__(self, player: Player, shown: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
+    def __init__(
+        self, player: EpisodePlayer, shown: Callable[[NDArray[Any]], NDArray[Any]]
+    ) -> None:
         self._player, self._shown = player, shown
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(self._player(self._shown(observations)))
 
-    def rewarded(self, rewards: NDArray[Any]) -> None:
-        self._player.rewarded(rewards)
+    def observe_rewards(self, rewards: NDArray[Any]) -> None:
+        self._player.observe_rewards(rewards)
 
 
-def load(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
+def load_policy(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
     """The greedy policy of a complete run.
 
     Global random states are afterwards as they were. The last digits of actions are those of the
@@ -125,30 +129,31 @@ def load(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
 
     Args:
         folder: The run folder.
-        trust: Whether code that the folder names may run, such as the module of its task.
+        trust: Whether code that the folder names may run, such as the module of its task or an
+            adapter that is not installed. Modules in or beside the folder are not imported even
+            then.
 
     Raises:
         SpecError: The run is not complete, kept no policy, needs code that is not trusted, or is
             set up otherwise by the code that is installed now.
     """
     reading = read_run(Path(folder), with_evaluations=True)
-    stored, spec = _stored(reading), _spec(reading)
-    if not trust and (code := code_of_specs([spec])):
+    stored, spec = _read_stored_policy(reading), _parse_spec(reading)
+    forbid_imports_from([Path(folder)])
+    if not trust and (code := list_named_code([spec], [reading.content["adapter"]])):
         raise SpecError(
             f"{folder} names code that would run as you: {'; '.join(code)}. "
             "Load it with trust=True if whoever made the folder may run it."
         )
-    # By its module and name, as a worker does.
-    entry = EntryPoint("adapter", reading.content["adapter"], ENTRY_POINT_GROUP)
-    adapter: Adapter = entry.load()()
-    with quietly(), _as_it_was():
-        prepared = prepare(spec, adapter, here=False)
+    adapter = _load_adapter(reading.content["adapter"], folder)
+    with silence_future_warnings(), _restore_rng_state():
+        prepared = prepare_run(spec, adapter, on_this_machine=False)
         check_translation(prepared, reading.content)
         if spec.device != CPU:  # what was learned is asked on the CPU, which every machine has
-            prepared = prepare(dataclasses.replace(spec, device=CPU), adapter)
-        setup = _SetUp(prepared, stored.weights)
+            prepared = prepare_run(dataclasses.replace(spec, device=CPU), adapter)
+        setup = _SetupMonitor(prepared, stored.weights)
         setup.run(adapter)
-    assert setup.policy is not None and setup.loadable is not None
+    assert setup.policy is not None and setup.policy_io is not None
     assert reading.evaluations is not None and reading.record is not None
     kept = reading.record.kept
     return LoadedPolicy(
@@ -157,14 +162,27 @@ def load(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
         reading.evaluations,
         len(reading.evaluations.timesteps) - 1 if kept is None else kept,
         setup.policy,
-        normalizer(stored.normalization),
-        setup.loadable.save,
-        setup.loadable.suffix,
+        make_normalizer(stored.normalization),
+        setup.policy_io.save,
+        setup.policy_io.suffix,
         setup.envs[0],
     )
 
 
-def why_not(reading: Reading) -> str:
+def _load_adapter(name: str, folder: str | Path) -> Adapter:
+    """Load the adapter that a record names, by its module and name as a worker does."""
+    try:
+        adapter: Adapter = EntryPoint("adapter", name, ENTRY_POINT_GROUP).load()()
+    except Exception as error:  # somebody else's code
+        raise SpecError(
+            f"{folder} names adapter={name}, which cannot be loaded here "
+            f"({type(error).__name__}: {error}). Install the package that it comes from; modules "
+            "in or beside a run folder are never imported."
+        ) from error
+    return adapter
+
+
+def why_no_policy(reading: RunReading) -> str:
     """Why a run has no policy to load, as far as its record tells; empty where it has one."""
     if not reading.complete:
         return f"it is not complete ({reading.reason})"
@@ -173,15 +191,15 @@ def why_not(reading: Reading) -> str:
     return ""
 
 
-def _stored(reading: Reading) -> StoredPolicy:
+def _read_stored_policy(reading: RunReading) -> StoredPolicy:
     """What the run kept, which must be what it had learned."""
-    if why := why_not(reading):
+    if why := why_no_policy(reading):
         raise SpecError(f"{reading.folder} has no policy: {why}.")
     try:
         stored = read_policy(reading.folder)
-    except Unusable as error:
+    except UnusableError as error:
         raise SpecError(f"{reading.folder} has no policy: {error}.") from error
-    if weights_sha256(stored.weights) != reading.content["weights_sha256"]:
+    if hash_weights(stored.weights) != reading.content["hash_weights"]:
         raise SpecError(
             f"{reading.folder / POLICY_FILE} is damaged: its weights are not those that the run "
             "had learned."
@@ -189,7 +207,7 @@ def _stored(reading: Reading) -> StoredPolicy:
     return stored
 
 
-def _spec(reading: Reading) -> RunSpec:
+def _parse_spec(reading: RunReading) -> RunSpec:
     try:
         # Whichever interpreter was asked for, this is it.
         return dataclasses.replace(spec_from_dict(reading.spec), python=None)
@@ -201,27 +219,27 @@ class NotLoadableError(SpecError):
     """The adapter does not tell how weights are loaded."""
 
 
-class _IsSetUp(BaseException):
+class _SetupComplete(BaseException):
     """Not an Exception: frameworks must not be able to catch it."""
 
 
-class _SetUp:
+class _SetupMonitor:
     """The monitor of a training that is stopped before its first step."""
 
-    def __init__(self, prepared: Prepared, weights: Weights) -> None:
+    def __init__(self, prepared: PreparedRun, weights: Weights) -> None:
         self._prepared = prepared
         self._weights = weights
-        self._changed = replacement(prepared.interventions)
+        self._changed = make_replacement(prepared.interventions)
         self.policy: Policy | None = None
-        self.loadable: Loadable | None = None
+        self.policy_io: PolicyIO | None = None
         self.envs: list[gymnasium.Env[Any, Any]] = []
 
     def run(self, adapter: Adapter) -> None:
         run, framework = self._prepared, self._prepared.spec.framework
         try:
-            with self._changed.made():
+            with self._changed.apply_replacement():
                 adapter.train(run.spec.algorithm, run.native, run.context, self.make_env, self)
-        except _IsSetUp:
+        except _SetupComplete:
             return
         raise SpecError(f"framework={framework} ended without a step of the task.")
 
@@ -229,21 +247,24 @@ class _SetUp:
         self,
         policy: Policy,
         weights: Callable[[], Weights],
-        loadable: Loadable | None = None,
-        resumable: Resumable | None = None,
+        policy_io: PolicyIO | None = None,
+        checkpointable: Checkpointable | None = None,
     ) -> None:
-        if loadable is None:
+        if policy_io is None:
             raise NotLoadableError(
                 f"framework={self._prepared.spec.framework}: its adapter does not tell how weights "
                 "are loaded (the third argument of monitor.attach)."
             )
 
-        self.policy, self.loadable = _within(policy, self._changed.made), loadable
+        self.policy, self.policy_io = (
+            _wrap_policy(policy, self._changed.apply_replacement),
+            policy_io,
+        )
 
     def record(self, metrics: Mapping[str, float]) -> None:
         pass
 
-    def boundary(self) -> None:
+    def safe_point(self) -> None:
         pass
 
     def make_env(self) -> gymnasium.Env[Any, Any]:
@@ -253,35 +274,35 @@ class _SetUp:
             spec.env,
             wrappers=spec.wrappers,
             gamma=gamma,
-            layers=layers(self._prepared.interventions),
+            layers=collect_layers(self._prepared.interventions),
             before_step=self._stop,
         )
         self.envs.append(env)
         return env
 
     def _stop(self) -> None:
-        if self.loadable is None:
+        if self.policy_io is None:
             raise SpecError(
                 f"framework={self._prepared.spec.framework} took a step before it attached a policy"
             )
-        self.loadable.restore(self._weights)
-        raise _IsSetUp
+        self.policy_io.restore(self._weights)
+        raise _SetupComplete
 
 
-Made = Callable[[], contextlib.AbstractContextManager[None]]
+ReplacementContext = Callable[[], contextlib.AbstractContextManager[None]]
 
 
-def _within(policy: Policy, made: Made) -> Policy:
+def _wrap_policy(policy: Policy, made: ReplacementContext) -> Policy:
     """A policy that acts with the code of its run."""
     return (
-        _RememberingWithin(policy, made)
-        if isinstance(policy, Remembering)
-        else _Within(policy, made)
+        _PatchedRecurrentPolicy(policy, made)
+        if isinstance(policy, RecurrentPolicy)
+        else _PatchedPolicy(policy, made)
     )
 
 
-class _Within:
-    def __init__(self, acting: Callable[[Any], Any], made: Made) -> None:
+class _PatchedPolicy:
+    def __init__(self, acting: Callable[[Any], Any], made: ReplacementContext) -> None:
         self._acting, self._made = acting, made
 
     def __call__(self, observations: NDArray[np.float32]) -> NDArray[Any]:
@@ -289,23 +310,23 @@ class _Within:
             return np.asarray(self._acting(observations))
 
 
-class _RememberingWithin(_Within):
-    def begin(self) -> Player:
+class _PatchedRecurrentPolicy(_PatchedPolicy):
+    def begin(self) -> EpisodePlayer:
         acting: Any = self._acting
-        return _PlayerWithin(acting.begin(), self._made)
+        return _PatchedPlayer(acting.begin(), self._made)
 
 
-class _PlayerWithin(_Within):
-    def rewarded(self, rewards: NDArray[Any]) -> None:
+class _PatchedPlayer(_PatchedPolicy):
+    def observe_rewards(self, rewards: NDArray[Any]) -> None:
         acting: Any = self._acting
-        acting.rewarded(rewards)
+        acting.observe_rewards(rewards)
 
 
 @contextlib.contextmanager
-def _as_it_was() -> Iterator[None]:
+def _restore_rng_state() -> Iterator[None]:
     """Puts global random states back that frameworks seed."""
-    before = generators.read()
+    before = env_and_rng_state.read_rng_state()
     try:
         yield
     finally:
-        generators.lay_in(before)
+        env_and_rng_state.load_rng_state(before)

@@ -17,23 +17,23 @@ import numpy as np
 from gymnasium.error import DependencyNotInstalled
 from numpy.typing import NDArray
 
-from envs.tasks import TaskError, make
-from harness.contract.fields import SpecError
-from harness.policies.loading import LoadedPolicy
+from parallax.envs.tasks import TaskError, make_task_env
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.policies.loading import LoadedPolicy
 
 Frame = NDArray[np.uint8]
 """A picture, uint8[height, width, 3]."""
 
 _BAND = 40  # pixels above a picture, for two lines of text
 _DARK, _LIGHT = (24, 24, 24), (240, 240, 240)
-_DRAWERS = {"egl": "EGL", "osmesa": "OSMesa"}
-_REMEDY = (
+_RENDER_LIBRARIES = {"egl": "EGL", "osmesa": "OSMesa"}
+_INSTALL_HINT = (
     "MuJoCo draws off screen with EGL or OSMesa: install one of them (apt-get install libegl1, "
     "or libosmesa6), and name it in MUJOCO_GL where there are several"
 )
 
 
-def drawing_variables() -> dict[str, str]:
+def find_rendering_variables() -> dict[str, str]:
     """Environment variables with which MuJoCo finds a library that draws off screen.
 
     It looks for them when it is imported. Empty where the user has chosen, and where no library is
@@ -41,13 +41,13 @@ def drawing_variables() -> dict[str, str]:
     """
     if "MUJOCO_GL" in os.environ:
         return {}
-    for name, library in _DRAWERS.items():
+    for name, library in _RENDER_LIBRARIES.items():
         if ctypes.util.find_library(library):
             return {"MUJOCO_GL": name}
     return {}
 
 
-def film(policies: Mapping[str, LoadedPolicy], path: Path, episode: int = 0) -> list[float]:
+def record_video(policies: Mapping[str, LoadedPolicy], path: Path, episode: int = 0) -> list[float]:
     """Films an episode of the last evaluation of the first policy; all begin in its initial state.
 
     Args:
@@ -69,7 +69,7 @@ def film(policies: Mapping[str, LoadedPolicy], path: Path, episode: int = 0) -> 
     # Beside the file, so that a film that is not finished has never its name.
     with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as scratch:
         try:
-            stage = _Stage(policies)
+            stage = _SideBySideEnv(policies)
             with contextlib.closing(
                 gymnasium.wrappers.RecordVideo(stage, f"{scratch}/film", disable_logger=True)
             ) as recorder:
@@ -83,7 +83,7 @@ def film(policies: Mapping[str, LoadedPolicy], path: Path, episode: int = 0) -> 
     return stage.returns.tolist()
 
 
-class _Stage(gymnasium.Env[Any, Any]):
+class _SideBySideEnv(gymnasium.Env[Any, Any]):
     """Steps all policies together; one whose episode has ended stands still."""
 
     render_mode = "rgb_array"
@@ -92,7 +92,7 @@ class _Stage(gymnasium.Env[Any, Any]):
         self._policies = dict(policies)
         env_id = next(iter(policies.values())).spec.env
         try:
-            self._envs = [make(env_id, render_mode=self.render_mode) for _ in policies]
+            self._envs = [make_task_env(env_id, render_mode=self.render_mode) for _ in policies]
         except TaskError as error:
             raise SpecError(str(error)) from error
         fps = self._envs[0].metadata.get("render_fps") or 30
@@ -116,7 +116,7 @@ class _Stage(gymnasium.Env[Any, Any]):
                 continue
             chosen = player(np.asarray(self._seen[i])[None])[0]
             self._seen[i], reward, terminated, truncated, _ = env.step(chosen)
-            player.rewarded(np.array([reward]))
+            player.observe_rewards(np.array([reward]))
             self.returns[i] += float(reward)
             self._lengths[i] += 1
             self._over[i] = terminated or truncated
@@ -129,7 +129,7 @@ class _Stage(gymnasium.Env[Any, Any]):
             for value, length, over in zip(self.returns, self._lengths, self._over, strict=True)
         ]
         titled = zip(pictures, self._policies, words, strict=True)
-        return _even(np.concatenate([_titled(*parts) for parts in titled], axis=1))
+        return _crop_to_even(np.concatenate([_add_title(*parts) for parts in titled], axis=1))
 
     def _draw(self, env: gymnasium.Env[Any, Any]) -> Frame:
         try:
@@ -138,14 +138,14 @@ class _Stage(gymnasium.Env[Any, Any]):
             raise
         except Exception as error:  # whatever a library says that finds no screen
             name = env.spec.id if env.spec else "the task"
-            raise SpecError(f"env={name} cannot be drawn ({error}). {_REMEDY}.") from error
+            raise SpecError(f"env={name} cannot be drawn ({error}). {_INSTALL_HINT}.") from error
 
     def close(self) -> None:
         for env in self._envs:
             env.close()
 
 
-def _titled(picture: Frame, *lines: str) -> Frame:
+def _add_title(picture: Frame, *lines: str) -> Frame:
     """A picture with a band of text above it."""
     from PIL import Image, ImageDraw, ImageFont
 
@@ -161,13 +161,13 @@ def _titled(picture: Frame, *lines: str) -> Frame:
     return np.concatenate([np.asarray(band, np.uint8), picture])
 
 
-def _even(picture: Frame) -> Frame:
+def _crop_to_even(picture: Frame) -> Frame:
     """Without a last row or column that codecs for videos cannot take."""
     height, width = (size - size % 2 for size in picture.shape[:2])
     return picture[:height, :width]
 
 
-def titles(policies: Sequence[LoadedPolicy]) -> dict[str, LoadedPolicy]:
+def make_titles(policies: Sequence[LoadedPolicy]) -> dict[str, LoadedPolicy]:
     """Policies by names that tell them apart, as short as may be."""
     parts = [
         (p.spec.framework, p.spec.algorithm, f"seed {p.spec.seed}", p.spec.hps, p.spec.variant,

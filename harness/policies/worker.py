@@ -1,4 +1,4 @@
-"""Acts on runs in a process of its own: `python -m harness.policies.worker`, a request on stdin.
+"""Acts on runs in a process of its own: `python -m parallax.harness.policies.worker`, a request on stdin.
 
 The process has the interpreter and the threads of the runs, so that results are theirs to the last
 bit. It answers with one line of JSON per run, on a stream that nothing else prints to.
@@ -6,24 +6,34 @@ bit. It answers with one line of JSON per run, on a stream that nothing else pri
 
 import json
 import os
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from harness.contract.fields import SpecError
-from harness.policies.evaluating import Conditions, evaluate_under, own_returns, same_returns
-from harness.policies.loading import LoadedPolicy, load
-from harness.policies.video import film, titles
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.interpreter import add_project_to_path, forbid_imports_from
+from parallax.harness.contract.run_spec import RunSpec
+from parallax.harness.policies.evaluation import (
+    EvaluationConditions,
+    evaluate_loaded_policy,
+    get_recorded_returns,
+    has_same_returns,
+)
+from parallax.harness.policies.loading import LoadedPolicy, load_policy
+from parallax.harness.policies.video import make_titles, record_video
+from parallax.harness.sweep.run_process import THREAD_VARIABLES
 
 
-class Request(msgspec.Struct, frozen=True):
+class PolicyRequest(msgspec.Struct, frozen=True):
     """What is to be done.
 
     Attributes:
-        action: A key of `ACTIONS`.
+        action: A key of `ACTION_SIZE`.
         folders: Run folders; the user trusts what they name.
         options: Of the action.
     """
@@ -37,26 +47,27 @@ def main() -> int:
     """Does what standard input asks for."""
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)  # whatever upstream prints is no answer
-        request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
+        request = msgspec.json.decode(sys.stdin.buffer.read(), type=PolicyRequest)
+        forbid_imports_from(map(Path, request.folders))
         if request.action == "film":
             together = [request.folders]
         else:
             together = [[folder] for folder in request.folders]
         for folders in together:
-            for answer in _answers(request, folders):
+            for answer in _answer_request(request, folders):
                 print(json.dumps(answer), file=answers, flush=True)
     return 0
 
 
-Answers = list[dict[str, Any]]
+RunAnswers = list[dict[str, Any]]
 
 
-def _answers(request: Request, folders: Sequence[str]) -> Answers:
+def _answer_request(request: PolicyRequest, folders: Sequence[str]) -> RunAnswers:
     """One for each folder, or those of the folders that stand in the way."""
     policies, failures = [], []
     for folder in folders:
         try:
-            policies.append(load(folder, trust=True))
+            policies.append(load_policy(folder, trust=True))
         except (SpecError, OSError) as error:
             failures.append({"folder": folder, "failure": str(error)})
     if not failures:
@@ -72,20 +83,20 @@ def _answers(request: Request, folders: Sequence[str]) -> Answers:
     return failures + [{"folder": folder, "failure": "not filmed either"} for folder in others]
 
 
-def _evaluate(policies: Sequence[LoadedPolicy], options: Mapping[str, Any]) -> Answers:
+def _evaluate_run(policies: Sequence[LoadedPolicy], options: Mapping[str, Any]) -> RunAnswers:
     (policy,) = policies
-    conditions = Conditions(**options)
-    evaluation = evaluate_under(policy, conditions)
+    conditions = EvaluationConditions(**options)
+    evaluation = evaluate_loaded_policy(policy, conditions)
     answer: dict[str, Any] = {
         "returns": evaluation.returns.tolist(),
         "lengths": evaluation.lengths.tolist(),
     }
-    if conditions == Conditions():
-        answer["same"] = same_returns(evaluation, own_returns(policy))
+    if conditions == EvaluationConditions():
+        answer["same"] = has_same_returns(evaluation, get_recorded_returns(policy))
     return [answer]
 
 
-def _export(policies: Sequence[LoadedPolicy], options: Mapping[str, Any]) -> Answers:
+def _export_policy(policies: Sequence[LoadedPolicy], options: Mapping[str, Any]) -> RunAnswers:
     (policy,) = policies
     target = Path(options["targets"][str(policy.folder)]).with_suffix(policy.suffix)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -99,13 +110,67 @@ def _export(policies: Sequence[LoadedPolicy], options: Mapping[str, Any]) -> Ans
     return [{"file": str(target)}]
 
 
-def _film(policies: Sequence[LoadedPolicy], options: Mapping[str, Any]) -> Answers:
-    returns = film(titles(policies), Path(options["file"]), options["episode"])
+def _record_video(policies: Sequence[LoadedPolicy], options: Mapping[str, Any]) -> RunAnswers:
+    returns = record_video(make_titles(policies), Path(options["file"]), options["episode"])
     return [{"return": value} for value in returns]
 
 
-ACTIONS = {"evaluate": _evaluate, "export": _export, "film": _film}
+ACTIONS = {"evaluate": _evaluate_run, "export": _export_policy, "film": _record_video}
 
 
 if __name__ == "__main__":
     sys.exit(main())
+
+WorkerAnswer = Mapping[str, Any]
+"""What a worker says of a run: `folder`, and `failure` or what the action gives."""
+
+
+def run_action(
+    action: str,
+    runs: Mapping[Path, RunSpec],
+    options: Mapping[str, Any],
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[WorkerAnswer]:
+    """Answers of workers as they come.
+
+    Args:
+        action: A key of `parallax.harness.policies.worker.ACTIONS`.
+        runs: Run folders, whose code the user trusts, with their specs.
+        options: Of the action.
+        variables: Added to the environment of workers.
+    """
+    groups: dict[tuple[str, int], list[Path]] = {}
+    for folder, spec in runs.items():
+        groups.setdefault((spec.python or sys.executable, spec.threads), []).append(folder)
+    for (python, threads), folders in groups.items():
+        request = {"action": action, "folders": list(map(str, folders)), "options": dict(options)}
+        environment = os.environ | variables | dict.fromkeys(THREAD_VARIABLES, str(threads))
+        yield from _query_worker(python, environment, folders, json.dumps(request))
+
+
+def _query_worker(
+    python: str, environment: dict[str, str], folders: Sequence[Path], request: str
+) -> Iterator[WorkerAnswer]:
+    waiting = list(map(str, folders))
+    try:
+        process = subprocess.Popen(
+            [python, "-m", "parallax.harness.policies.worker"],
+            env=add_project_to_path(environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    except OSError as error:
+        failure = f"{python} cannot be started: {error.strerror}"
+        yield from ({"folder": folder, "failure": failure} for folder in waiting)
+        return
+    with process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(request)
+        process.stdin.close()
+        for line in process.stdout:
+            answer: WorkerAnswer = json.loads(line)
+            waiting.remove(answer["folder"])
+            yield answer
+    failure = f"its process ended with exit code {process.returncode}"
+    yield from ({"folder": folder, "failure": failure} for folder in waiting)

@@ -7,46 +7,46 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.contract.fields import SpecError
-from harness.probes.fleet import HERE, OTHER
-from harness.probes.probe import alike, relate
-from harness.probes.registry import PROBES
-from harness.probes.results import (
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.probes.catalogue import PROBES
+from parallax.harness.probes.probe import compare_in_probe_units, group_answers
+from parallax.harness.probes.results import (
     AGREES,
-    Answer,
-    Array,
-    Report,
-    Result,
-    describe,
-    entry_names,
-    from_json,
+    ProbeAnswer,
+    ProbeReport,
+    ProbeResult,
+    describe_answer,
+    list_entry_names,
+    report_from_dict,
 )
+from parallax.harness.probes.runner import HERE, OTHER
 
-ROOM = 1e-3
+CHANGE_TOLERANCE = 1e-3
 """Change of an answer, as a share of its largest number, that another processor may cause."""
 
-MOST = 5
+MAX_LISTED_CHANGES = 5
 """Numbers of one answer that are listed when they changed."""
 
-AnswerTable = dict[tuple[str, str], Answer]
+AnswerTable = dict[tuple[str, str], ProbeAnswer]
 """By probe and implementation."""
 
 
-def read(path: Path) -> Report:
+def load_report(path: Path) -> ProbeReport:
     """A report that was stored.
 
     Raises:
         SpecError: There is none at `path`.
     """
     try:
-        return from_json(json.loads(path.read_text()))
+        return report_from_dict(json.loads(path.read_text()))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SpecError(
             f"{path}: no stored answers there ({error}). Write them with --json {path}."
         ) from error
 
 
-def merged(report: Report, stored: Report) -> Report:
+def merge_reports(report: ProbeReport, stored: ProbeReport) -> ProbeReport:
     """The stored report with what was asked anew in its place."""
     old = {result.probe: result for result in stored.results}
     known = {probe.name: probe for probe in PROBES}
@@ -54,7 +54,7 @@ def merged(report: Report, stored: Report) -> Report:
         if result.probe in old:
             kept = {**old[result.probe].answers, **result.answers}
             probe = known.get(result.probe)
-            groups = alike(probe, kept) if probe else result.groups
+            groups = group_answers(probe, kept) if probe else result.groups
             old[result.probe] = dataclasses.replace(result, answers=kept, groups=groups)
         else:
             old[result.probe] = result
@@ -63,7 +63,7 @@ def merged(report: Report, stored: Report) -> Report:
     )
 
 
-def restricted(report: Report, probes: Sequence[str], names: Sequence[str]) -> Report:
+def select_answers(report: ProbeReport, probes: Sequence[str], names: Sequence[str]) -> ProbeReport:
     """The answers to some probes by some implementations."""
     results = [
         dataclasses.replace(
@@ -78,12 +78,12 @@ def restricted(report: Report, probes: Sequence[str], names: Sequence[str]) -> R
     return dataclasses.replace(report, results=tuple(results), versions=versions)
 
 
-def changes(report: Report, stored: Report) -> Sequence[str]:
+def list_changes(report: ProbeReport, stored: ProbeReport) -> Sequence[str]:
     """What is no longer as stored: one line per answer that changed, vanished or is new.
 
     Probes and implementations that were not asked this time are left out.
     """
-    now, then = _answers(report), _answers(stored)
+    now, then = _index_answers(report), _index_answers(stored)
     asked = {result.probe: result for result in report.results}
     text = []
     for probe, name in sorted(now.keys() | then.keys()):
@@ -93,11 +93,13 @@ def changes(report: Report, stored: Report) -> Sequence[str]:
         if before is None or after is None:
             text.append(f"{probe}, {name}: {'new' if before is None else 'gone'}")
         else:
-            text += [f"{probe}, {name}: {line}" for line in changed(asked[probe], before, after)]
+            text += [
+                f"{probe}, {name}: {line}" for line in describe_change(asked[probe], before, after)
+            ]
     return text
 
 
-def other_versions(report: Report, stored: Report) -> list[str]:
+def list_version_differences(report: ProbeReport, stored: ProbeReport) -> list[str]:
     """One line per implementation whose packages are not those of the stored answers."""
     return [
         f"({name}: stored with {', '.join(stored.versions[name])})"
@@ -106,50 +108,50 @@ def other_versions(report: Report, stored: Report) -> list[str]:
     ]
 
 
-def changed(result: Result, before: Answer, after: Answer) -> list[str]:
+def describe_change(result: ProbeResult, before: ProbeAnswer, after: ProbeAnswer) -> list[str]:
     """How an answer to a probe differs from an earlier one, in at most one line."""
-    was_is = f"was {describe(before)}; is {describe(after)}"
+    was_is = f"was {describe_answer(before)}; is {describe_answer(after)}"
     if before.unmeasured or after.unmeasured:
         return [] if bool(before.unmeasured) == bool(after.unmeasured) else [was_is]
-    if _same(result.probe, before, after):
+    if _is_unchanged(result.probe, before, after):
         return []
-    moved = numbers(result, before.value, after.value)
+    moved = format_changed_numbers(result, before.value, after.value)
     # Names say it all; places do not.
-    named = before.value.size > 1 and entry_names(result, before.value.size)[0] != "0"
+    named = before.value.size > 1 and list_entry_names(result, before.value.size)[0] != "0"
     return [moved if named and moved else f"{was_is} ({moved})" if moved else was_is]
 
 
-def _same(name: str, before: Answer, after: Answer) -> bool:
+def _is_unchanged(name: str, before: ProbeAnswer, after: ProbeAnswer) -> bool:
     if np.array_equal(before.value, after.value, equal_nan=True):
         return True
     probe = next((known for known in PROBES if known.name == name), None)
     if probe is None:
         return False
-    looser = dataclasses.replace(probe, tolerance=max(ROOM, probe.tolerance))
+    looser = dataclasses.replace(probe, tolerance=max(CHANGE_TOLERANCE, probe.tolerance))
     old, new = before.comparison, after.comparison
     alike = np.isclose(old.size, new.size, looser.tolerance, 1e-9, equal_nan=True)
     if old.kind != new.kind or not alike:
         return False
-    return relate(looser, after.value, before.value).kind == AGREES
+    return compare_in_probe_units(looser, after.value, before.value).kind == AGREES
 
 
-def numbers(result: Result, before: Array, after: Array) -> str:
+def format_changed_numbers(result: ProbeResult, before: Array, after: Array) -> str:
     """The numbers that changed most, with their names or places where there are several."""
     old, new = np.ravel(before), np.ravel(after)
     if len(old) != len(new):
         return f"{len(old)} numbers -> {len(new)}"
-    names = entry_names(result, len(old))
+    names = list_entry_names(result, len(old))
     room = np.maximum(np.abs(old), 1e-3 * np.nanmax(np.abs(old), initial=0.0))
     moved = np.abs(new - old) / np.where(room > 0, room, 1.0)
-    worst = np.argsort(-np.nan_to_num(moved, nan=np.inf), kind="stable")[:MOST]
+    worst = np.argsort(-np.nan_to_num(moved, nan=np.inf), kind="stable")[:MAX_LISTED_CHANGES]
     return ", ".join(
         f"{names[i] + ' ' if len(old) > 1 else ''}{old[i]:.6g} -> {new[i]:.6g}"
         for i in worst
-        if old[i] != new[i] and not moved[i] < ROOM
+        if old[i] != new[i] and not moved[i] < CHANGE_TOLERANCE
     )
 
 
-def _answers(report: Report) -> AnswerTable:
+def _index_answers(report: ProbeReport) -> AnswerTable:
     return {
         (result.probe, name): answer
         for result in report.results
@@ -157,24 +159,24 @@ def _answers(report: Report) -> AnswerTable:
     }
 
 
-def version_changes(report: Report) -> Sequence[str]:
+def list_version_changes(report: ProbeReport) -> Sequence[str]:
     """One line per probe that the two versions answer differently."""
     return [
         f"{result.probe}: {line}"
         for result in report.results
-        if _pair(result) is not None
-        for line in changed(result, result.answers[OTHER], result.answers[HERE])
+        if _get_version_pair(result) is not None
+        for line in describe_change(result, result.answers[OTHER], result.answers[HERE])
     ]
 
 
-def version_lines(report: Report) -> list[str]:
+def format_version_lines(report: ProbeReport) -> list[str]:
     """Which versions were compared and what changed from the other one to this one."""
     other, here = (report.versions[name] for name in (OTHER, HERE))
     text = [f"from {', '.join(other)}", f"to   {', '.join(here)}"]
     if other == here:
         text.append("Both interpreters have the same versions.")
-    found = version_changes(report)
-    compared = sum(_pair(result) is not None for result in report.results)
+    found = list_version_changes(report)
+    compared = sum(_get_version_pair(result) is not None for result in report.results)
     left_out = len(report.results) - compared
     text.append(
         f"{len(found) or 'None'} of {compared} answers changed"
@@ -184,7 +186,7 @@ def version_lines(report: Report) -> list[str]:
     return [*text, *(f"  {line}" for line in found)]
 
 
-def _pair(result: Result) -> tuple[Answer, Answer] | None:
+def _get_version_pair(result: ProbeResult) -> tuple[ProbeAnswer, ProbeAnswer] | None:
     # Both versions' answers, where neither failed.
     answers = result.answers.get(OTHER), result.answers.get(HERE)
     if answers[0] is None or answers[1] is None or any(a and a.failed for a in answers):

@@ -1,15 +1,16 @@
 """What a probe is, how one is put to several frameworks, and what its answer means."""
 
 import dataclasses
+import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from harness.contract.fields import SpecError
-from harness.probes import origins
-from harness.probes.lab import Lab
-from harness.probes.likeness import likeness
-from harness.probes.results import (
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.probes.experiments import ExperimentCache
+from parallax.harness.probes.relation import describe_relation
+from parallax.harness.probes.results import (
     AGREES,
     COUNT,
     FACTOR,
@@ -18,15 +19,108 @@ from harness.probes.results import (
     OFFSET,
     RECIPE,
     UPSTREAM,
-    Answer,
-    Array,
-    Axis,
-    Comparison,
-    Result,
+    AnswerAxis,
+    AnswerComparison,
+    ProbeAnswer,
+    ProbeResult,
 )
 
+NETWORKS, SETTINGS, OPTIMIZERS = "networks", "settings", "optimizers"
+LOOP, GREEDY, UPDATE, SEQUENCES = "loop", "greedy", "update", "sequences"
+PATTERNS_BY_PART = {
+    NETWORKS: ("initial_*", "network_sizes", "activation", "hidden_sizes"),
+    SETTINGS: (
+        "learning_rates",
+        "learning_rate_by_default",
+        "clip_range_by_default",
+        "exploration_scale",
+        "target_noise_scale",
+        "target_noise_clip",
+        "gradient_clipping",
+        "exploration_kind",
+        "exploration_schedule",
+        "exploration_shape",
+        "target_by_default",
+    ),
+    OPTIMIZERS: ("adam_settings",),
+    LOOP: (
+        "counts*",
+        "update_order",
+        "minibatch_*",
+        "advantages_recomputed",
+        "*_annealing",
+        "update_ratio",
+        "delayed_updates",
+        "policy_steps",
+        "early_stopping",
+        "divergence_limit",
+    ),
+    GREEDY: ("greedy_action",),
+    SEQUENCES: (
+        "sequence*",
+        "n_step_target",
+        "last_steps_target",
+        "priorities",
+        "importance_weights",
+        "stored_state",
+        "actor_refresh",
+    ),
+}
+"""Parts of an implementation, and the probes that read them; all others read its updates."""
 
-def compare(value: Array, expected: Array, tolerance: float, counts: bool = False) -> Comparison:
+PATTERNS_BY_EVENT = {
+    "loss of critic1": ("critic_*", "*_target", "target_weights", "target_with_copies"),
+    "loss of temperature": ("temperature_gradient", "target_entropy"),
+    "loss of policy": (
+        "policy_*",
+        "later_policy_loss",
+        "std_gradient",
+        "entropy_bonus",
+        "total_loss",
+        "value_loss_factor",
+        "value_clipping",
+        "later_value_loss",
+        "advantage_normalisation",
+        "clip_range",
+    ),
+    "action": ("action", "action_bounds", "policy_action", "exploration*", "warm_up_action"),
+    "action drawn": ("log_prob", "squash_correction"),
+    "minibatch drawn": ("replay_sampling",),
+    "step of policy": ("optimizer_step", "gradient_clipping", "learning_rate_annealing"),
+}
+"""Events at which a difference arises, by the probes that find it; the last that fits counts."""
+
+
+def get_probe_part(probe: str) -> str:
+    """Which part of an implementation a probe reads."""
+    return next(
+        (part for part in PATTERNS_BY_PART if _is_pattern_match(probe, PATTERNS_BY_PART[part])),
+        UPDATE,
+    )
+
+
+def is_recipe(probe: str, parts: tuple[str, ...]) -> bool:
+    """Whether a probe reads what an adapter names as its own, by part or by the probe's name."""
+    return get_probe_part(probe) in parts or probe.split(".", 1)[1] in parts
+
+
+def list_source_events(probe: str) -> tuple[str, ...]:
+    """At which event its differences arise, and at which else where that is not known of it."""
+    fitting = [
+        place for place, patterns in PATTERNS_BY_EVENT.items() if _is_pattern_match(probe, patterns)
+    ]
+    further = ["action drawn"] if _is_pattern_match(probe, ("action",)) else []
+    return (*fitting[-1:], *further)
+
+
+def _is_pattern_match(probe: str, patterns: tuple[str, ...]) -> bool:
+    name = probe.split(".", 1)[1]
+    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+
+
+def compare_arrays(
+    value: Array, expected: Array, tolerance: float, counts: bool = False
+) -> AnswerComparison:
     """Names the simplest relation that explains `value`.
 
     A factor or an offset is only named where it is one over several numbers: any single number
@@ -40,40 +134,40 @@ def compare(value: Array, expected: Array, tolerance: float, counts: bool = Fals
         counts: Whether the numbers are whole counts.
     """
     if value.shape != expected.shape:
-        return Comparison(COUNT if counts else FUNCTION, float(value.size - expected.size))
+        return AnswerComparison(COUNT if counts else FUNCTION, float(value.size - expected.size))
     difference = value - expected
     largest = float(np.max(np.abs(difference), initial=0.0))
     if counts:
         worst = difference.flat[int(np.argmax(np.abs(difference)))] if difference.size else 0.0
-        return Comparison(AGREES) if largest == 0 else Comparison(COUNT, float(worst))
+        return AnswerComparison(AGREES) if largest == 0 else AnswerComparison(COUNT, float(worst))
     if not np.isfinite(largest):
-        return Comparison(FUNCTION, largest)
+        return AnswerComparison(FUNCTION, largest)
     room = tolerance * max(float(np.max(np.abs(expected), initial=0.0)), 1e-6)
     if largest <= room:
-        return Comparison(AGREES)
+        return AnswerComparison(AGREES)
     if value.size == 1:
-        return Comparison(NUMBER, _largest_share(value, expected))
+        return AnswerComparison(NUMBER, _compute_largest_share(value, expected))
     norm = float(np.sum(expected**2))
     factor = float(np.sum(value * expected)) / norm if norm > 0 else np.nan
     if np.max(np.abs(value - factor * expected)) <= room * max(1.0, abs(factor)):
-        return Comparison(FACTOR, factor)
+        return AnswerComparison(FACTOR, factor)
     offset = float(np.mean(difference))
     if np.max(np.abs(difference - offset)) <= room:
-        return Comparison(OFFSET, offset)
-    return Comparison(FUNCTION, largest)
+        return AnswerComparison(OFFSET, offset)
+    return AnswerComparison(FUNCTION, largest)
 
 
-def _largest_share(value: Array, expected: Array) -> float:
+def _compute_largest_share(value: Array, expected: Array) -> float:
     unit = np.where(expected != 0, np.abs(expected), 1.0)
     return float(np.max(np.abs(value - expected) / unit, initial=0.0))
 
 
-class Unmeasured(Exception):  # noqa: N818
+class UnmeasuredError(Exception):
     """A probe has no answer for a framework; the text says why."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Measurement:
+class ProbeMeasurement:
     """What was measured and what the paper's formula gives on the same inputs.
 
     Attributes:
@@ -85,7 +179,7 @@ class Measurement:
 
     value: Array
     expected: Array
-    axis: Axis | None = None
+    axis: AnswerAxis | None = None
     alternatives: Mapping[str, Array] = dataclasses.field(default_factory=dict)
 
 
@@ -112,11 +206,11 @@ class Probe:
     question: str
     citation: str
     quantity: str
-    measure: Callable[[Lab], Measurement]
-    meaning: Callable[[Comparison, Measurement], str]
+    measure: Callable[[ExperimentCache], ProbeMeasurement]
+    meaning: Callable[[AnswerComparison, ProbeMeasurement], str]
     tolerance: float = 2e-4
     counts: bool = False
-    each: bool = False
+    has_own_units: bool = False
 
     @property
     def algorithm(self) -> str:
@@ -124,28 +218,32 @@ class Probe:
         return self.name.split(".")[0]
 
 
-def put(probe: Probe, labs: Mapping[str, Lab]) -> Result:
+def run_probe(probe: Probe, labs: Mapping[str, ExperimentCache]) -> ProbeResult:
     """Asks every framework that has the algorithm."""
-    measured: dict[str, Measurement] = {}
-    answers: dict[str, Answer] = {}
+    measured: dict[str, ProbeMeasurement] = {}
+    answers: dict[str, ProbeAnswer] = {}
     for name, lab in labs.items():
         if not lab.adapter.supports(probe.algorithm):
             continue
         try:
             measured[name] = probe.measure(lab)
-        except (Unmeasured, SpecError) as error:
+        except (UnmeasuredError, SpecError) as error:
             nothing = np.empty(0)
-            answers[name] = Answer(nothing, nothing, Comparison(AGREES), unmeasured=str(error))
+            answers[name] = ProbeAnswer(
+                nothing, nothing, AnswerComparison(AGREES), unmeasured=str(error)
+            )
         else:
-            answers[name] = _located(probe, lab, _answer(probe, measured[name]))
+            answers[name] = _attach_origin(probe, lab, _build_answer(probe, measured[name]))
     axes = [measurement.axis for measurement in measured.values()]
     in_order = {name: answers[name] for name in labs if name in answers}
-    return bare(probe, in_order, axes[0] if axes else None)
+    return build_result(probe, in_order, axes[0] if axes else None)
 
 
-def bare(probe: Probe, answers: Mapping[str, Answer], axis: Axis | None) -> Result:
+def build_result(
+    probe: Probe, answers: Mapping[str, ProbeAnswer], axis: AnswerAxis | None
+) -> ProbeResult:
     """A result with what the probe says of itself."""
-    return Result(
+    return ProbeResult(
         probe=probe.name,
         algorithm=probe.algorithm,
         question=probe.question,
@@ -153,11 +251,11 @@ def bare(probe: Probe, answers: Mapping[str, Answer], axis: Axis | None) -> Resu
         quantity=probe.quantity,
         axis=axis,
         answers=answers,
-        groups=alike(probe, answers),
+        groups=group_answers(probe, answers),
     )
 
 
-def alike(probe: Probe, answers: Mapping[str, Answer]) -> tuple[tuple[str, ...], ...]:
+def group_answers(probe: Probe, answers: Mapping[str, ProbeAnswer]) -> tuple[tuple[str, ...], ...]:
     """Frameworks whose answers are the same, largest group first.
 
     All that agree with the paper are; others are where they differ from it by the same.
@@ -167,7 +265,7 @@ def alike(probe: Probe, answers: Mapping[str, Answer]) -> tuple[tuple[str, ...],
         if answer.unmeasured:
             continue
         for members in groups:
-            if same(probe, answer, answers[members[0]]):
+            if is_same_answer(probe, answer, answers[members[0]]):
                 members.append(name)
                 break
         else:
@@ -175,7 +273,7 @@ def alike(probe: Probe, answers: Mapping[str, Answer]) -> tuple[tuple[str, ...],
     return tuple(tuple(members) for members in sorted(groups, key=len, reverse=True))
 
 
-def same(probe: Probe, one: Answer, other: Answer) -> bool:
+def is_same_answer(probe: Probe, one: ProbeAnswer, other: ProbeAnswer) -> bool:
     """Whether two answers relate to the paper in the same way."""
     agreeing = {answer.comparison.kind == AGREES for answer in (one, other)}
     if agreeing != {False}:
@@ -185,55 +283,57 @@ def same(probe: Probe, one: Answer, other: Answer) -> bool:
         return bool(np.isclose(one.comparison.size, other.comparison.size, rtol=probe.tolerance))
     if one.value.shape != other.value.shape:
         return False
-    if relate(probe, one.value, other.value).kind == AGREES:
+    if compare_in_probe_units(probe, one.value, other.value).kind == AGREES:
         return True
     shifted = one.expected + other.value - other.expected
-    return relate(probe, one.value, shifted).kind == AGREES
+    return compare_in_probe_units(probe, one.value, shifted).kind == AGREES
 
 
-def relate(probe: Probe, value: Array, expected: Array) -> Comparison:
+def compare_in_probe_units(probe: Probe, value: Array, expected: Array) -> AnswerComparison:
     """Compares in the probe's units."""
     if value.shape == expected.shape:  # what is on neither side is not there
         there = ~(np.isnan(value) & np.isnan(expected))
         value, expected = (a if there.all() else a[there] for a in (value, expected))
-    if not probe.each or value.shape != expected.shape:
-        return compare(value, expected, probe.tolerance, probe.counts)
+    if not probe.has_own_units or value.shape != expected.shape:
+        return compare_arrays(value, expected, probe.tolerance, probe.counts)
     known = ~np.isnan(value) & ~np.isnan(expected)
-    share = _largest_share(value[known], expected[known])
-    return Comparison(AGREES) if share <= probe.tolerance else Comparison(NUMBER, share)
+    share = _compute_largest_share(value[known], expected[known])
+    return AnswerComparison(AGREES) if share <= probe.tolerance else AnswerComparison(NUMBER, share)
 
 
-def _located(probe: Probe, lab: Lab, answer: Answer) -> Answer:
+def _attach_origin(probe: Probe, lab: ExperimentCache, answer: ProbeAnswer) -> ProbeAnswer:
     # Whose code was read, and, where it differs, upstream's line.
-    own = origins.is_recipe(probe.name, getattr(lab.adapter, "recipe_parts", ()))
+    own = is_recipe(probe.name, lab.adapter.recipe_parts)
     differs = answer.comparison.kind != AGREES and not own
-    lines = (lab.place(probe.algorithm, place) for place in origins.places_of(probe.name))
+    lines = (lab.place(probe.algorithm, place) for place in list_source_events(probe.name))
     line = next(filter(None, lines), "") if differs else ""
     return dataclasses.replace(answer, origin=RECIPE if own else UPSTREAM, arises=line)
 
 
-def _answer(probe: Probe, measurement: Measurement) -> Answer:
+def _build_answer(probe: Probe, measurement: ProbeMeasurement) -> ProbeAnswer:
     value, expected = np.asarray(measurement.value, float), np.asarray(measurement.expected, float)
-    comparison = relate(probe, value, expected)
-    text = "" if comparison.kind == AGREES else _meaning(probe, measurement, comparison)
-    return Answer(value, expected, comparison, text)
+    comparison = compare_in_probe_units(probe, value, expected)
+    text = "" if comparison.kind == AGREES else _describe_difference(probe, measurement, comparison)
+    return ProbeAnswer(value, expected, comparison, text)
 
 
-def _meaning(probe: Probe, measurement: Measurement, comparison: Comparison) -> str:
+def _describe_difference(
+    probe: Probe, measurement: ProbeMeasurement, comparison: AnswerComparison
+) -> str:
     value = np.asarray(measurement.value, float)
     for name, array in measurement.alternatives.items():
-        if relate(probe, value, np.asarray(array, float)).kind == AGREES:
+        if compare_in_probe_units(probe, value, np.asarray(array, float)).kind == AGREES:
             return name
     return probe.meaning(comparison, measurement)
 
 
-Words = Callable[[Comparison, Measurement], str]
+DescribeDifference = Callable[[AnswerComparison, ProbeMeasurement], str]
 
 
-def relation(subject: str) -> Words:
+def make_relation_description(subject: str) -> DescribeDifference:
     """`<subject>` with how it relates to the paper's."""
 
-    def words(comparison: Comparison, measurement: Measurement) -> str:
+    def words(comparison: AnswerComparison, measurement: ProbeMeasurement) -> str:
         if comparison.kind == FACTOR:
             return f"{subject}: {comparison.size:.4g} times the paper's"
         if comparison.kind == NUMBER:
@@ -242,19 +342,19 @@ def relation(subject: str) -> Words:
         if comparison.kind == OFFSET:
             return f"{subject}: the paper's {comparison.size:+.4g}"
         found, due = np.asarray(measurement.value), np.asarray(measurement.expected)
-        form = likeness(found, due) or "another function of its inputs"
+        form = describe_relation(found, due) or "another function of its inputs"
         return f"{subject}: {form}, up to {comparison.size:.3g} away"
 
     return words
 
 
-def listed(names: Sequence[str]) -> Words:
+def make_entry_description(names: Sequence[str]) -> DescribeDifference:
     """Every entry that differs, with its name: `name is 2, not 1`."""
 
-    def words(comparison: Comparison, measurement: Measurement) -> str:
+    def words(comparison: AnswerComparison, measurement: ProbeMeasurement) -> str:
         value, expected = np.ravel(measurement.value), np.ravel(measurement.expected)
         if len(value) != len(expected) or len(value) != len(names):
-            return f"{_short(value)}, not {_short(expected)}"
+            return f"{_format_array(value)}, not {_format_array(expected)}"
         parts = [
             f"{name} is {v:.4g}, not {e:.4g}"
             for name, v, e in zip(names, value, expected, strict=True)
@@ -265,5 +365,5 @@ def listed(names: Sequence[str]) -> Words:
     return words
 
 
-def _short(array: np.ndarray) -> str:
+def _format_array(array: np.ndarray) -> str:
     return "[" + ", ".join(f"{x:.4g}" for x in array[:8]) + (", ...]" if len(array) > 8 else "]")

@@ -6,20 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from parallax.harness.contract.adapter import Array
 
 AGREES, FACTOR, OFFSET, FUNCTION, COUNT = "agrees", "factor", "offset", "function", "count"
 NUMBER = "number"
 UPSTREAM, RECIPE = "upstream", "recipe"
 """Whose code an answer reads."""
-KINDS = (AGREES, FACTOR, OFFSET, FUNCTION, COUNT, NUMBER)
+COMPARISON_KINDS = (AGREES, FACTOR, OFFSET, FUNCTION, COUNT, NUMBER)
 """How a measured answer relates to the expected one."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
+class AnswerComparison:
     """How a measured answer relates to the expected one.
 
     Attributes:
@@ -35,7 +34,7 @@ class Comparison:
 
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
+class ProbeAnswer:
     """One implementation's answer.
 
     Attributes:
@@ -52,7 +51,7 @@ class Answer:
 
     value: Array
     expected: Array
-    comparison: Comparison
+    comparison: AnswerComparison
     meaning: str = ""
     unmeasured: str = ""
     failed: bool = False
@@ -79,7 +78,7 @@ class Answer:
 
 
 @dataclasses.dataclass(frozen=True)
-class Axis:
+class AnswerAxis:
     """What the entries of an array answer run over, for plots.
 
     Attributes:
@@ -92,7 +91,7 @@ class Axis:
 
 
 @dataclasses.dataclass(frozen=True)
-class Result:
+class ProbeResult:
     """All implementations' answers to one probe.
 
     Attributes:
@@ -111,13 +110,13 @@ class Result:
     question: str
     citation: str
     quantity: str
-    axis: Axis | None
-    answers: Mapping[str, Answer]
+    axis: AnswerAxis | None
+    answers: Mapping[str, ProbeAnswer]
     groups: tuple[tuple[str, ...], ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Report:
+class ProbeReport:
     """One run of the probes.
 
     Attributes:
@@ -127,20 +126,20 @@ class Report:
         seconds: Wall-clock time.
     """
 
-    results: tuple[Result, ...]
+    results: tuple[ProbeResult, ...]
     versions: Mapping[str, tuple[str, ...]]
     not_probed: Mapping[str, str]
     seconds: float
 
 
-def places(result: Result, answer: Answer) -> Array | None:
+def get_axis_values(result: ProbeResult, answer: ProbeAnswer) -> Array | None:
     """What the entries of an answer run over; None where that is not told."""
     if answer.along is not None:
         return answer.along
     return None if result.axis is None else result.axis.values
 
 
-def entry_names(result: Result, count: int) -> list[str]:
+def list_entry_names(result: ProbeResult, count: int) -> list[str]:
     """Names of an answer's numbers: those that `quantity` lists, after any colon, or places."""
     _, colon, listed = result.quantity.rpartition(": ")
     names = listed.split(", ")
@@ -148,104 +147,108 @@ def entry_names(result: Result, count: int) -> list[str]:
     return names if found else [str(place) for place in range(count)]
 
 
-def no_answer(why: str, failed: bool = False) -> Answer:
+def make_missing_answer(why: str, failed: bool = False) -> ProbeAnswer:
     """An answer that could not be had."""
     nothing = np.empty(0)
-    return Answer(nothing, nothing, Comparison(AGREES), unmeasured=why, failed=failed)
+    return ProbeAnswer(nothing, nothing, AnswerComparison(AGREES), unmeasured=why, failed=failed)
 
 
-SCHEMA = 1
+REPORT_SCHEMA = 1
 
 
-def to_json(report: Report) -> dict[str, Any]:
+def report_to_dict(report: ProbeReport) -> dict[str, Any]:
     """Plain numbers, texts, lists and dicts; not-a-number becomes null."""
-    return {"schema": SCHEMA, **plain(report)}
+    return {"schema": REPORT_SCHEMA, **to_plain(report)}
 
 
-def to_text(report: Report) -> str:
+def report_to_text(report: ProbeReport) -> str:
     """The JSON form, one line per probe."""
-    content = to_json(report)
+    content = report_to_dict(report)
     results = ",\n".join(json.dumps(result, allow_nan=False) for result in content.pop("results"))
     head = json.dumps(content, allow_nan=False, indent=2).removesuffix("\n}")
     return f'{head},\n  "results": [\n{results}\n  ]\n}}\n'
 
 
-def from_json(content: Mapping[str, Any]) -> Report:
-    """Inverse of `to_json`.
+def report_from_dict(content: Mapping[str, Any]) -> ProbeReport:
+    """Inverse of `report_to_dict`.
 
     Raises:
         ValueError: Not written by this version of the schema.
     """
-    if content.get("schema") != SCHEMA:
-        raise ValueError(f"probe results of schema {content.get('schema')}, expected {SCHEMA}")
-    return Report(
-        results=tuple(result_from_json(result) for result in content["results"]),
+    if content.get("schema") != REPORT_SCHEMA:
+        raise ValueError(
+            f"probe results of schema {content.get('schema')}, expected {REPORT_SCHEMA}"
+        )
+    return ProbeReport(
+        results=tuple(result_from_dict(result) for result in content["results"]),
         versions={name: tuple(texts) for name, texts in content["versions"].items()},
         not_probed=dict(content["not_probed"]),
         seconds=content["seconds"],
     )
 
 
-def result_from_json(content: Mapping[str, Any]) -> Result:
+def result_from_dict(content: Mapping[str, Any]) -> ProbeResult:
     """One result of the JSON form."""
     axis = content["axis"]
-    return Result(
+    return ProbeResult(
         **{name: content[name] for name in ("probe", "algorithm", "question", "citation")},
         quantity=content["quantity"],
-        axis=None if axis is None else Axis(axis["label"], _array(axis["values"])),
-        answers={name: _answer(answer) for name, answer in content["answers"].items()},
+        axis=None if axis is None else AnswerAxis(axis["label"], _array_from_list(axis["values"])),
+        answers={name: _answer_from_dict(answer) for name, answer in content["answers"].items()},
         groups=tuple(tuple(group) for group in content["groups"]),
     )
 
 
-def _answer(content: Mapping[str, Any]) -> Answer:
+def _answer_from_dict(content: Mapping[str, Any]) -> ProbeAnswer:
     size = content["comparison"]["size"]
-    return Answer(
-        value=_array(content["value"]),
-        expected=_array(content["expected"]),
-        comparison=Comparison(content["comparison"]["kind"], np.nan if size is None else size),
+    return ProbeAnswer(
+        value=_array_from_list(content["value"]),
+        expected=_array_from_list(content["expected"]),
+        comparison=AnswerComparison(
+            content["comparison"]["kind"], np.nan if size is None else size
+        ),
         meaning=content["meaning"],
         unmeasured=content["unmeasured"],
         failed=content["failed"],
-        along=None if content["along"] is None else _array(content["along"]),
+        along=None if content["along"] is None else _array_from_list(content["along"]),
         origin=content.get("origin", UPSTREAM),
         arises=content.get("arises", ""),
     )
 
 
-def _array(content: Any) -> Array:
+def _array_from_list(content: Any) -> Array:
     return np.array(content, dtype=float)  # null becomes not-a-number
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Dataclasses, arrays (9 digits, as float32 has) and numbers; not-a-number becomes null."""
     match value:
         case np.ndarray():
-            return plain([float(f"{x:.9g}") for x in value.flat] if value.ndim < 2 else [*value])
+            return to_plain([float(f"{x:.9g}") for x in value.flat] if value.ndim < 2 else [*value])
         case float():
             return value if np.isfinite(value) else None
         case Mapping():
-            return {key: plain(item) for key, item in value.items()}
+            return {key: to_plain(item) for key, item in value.items()}
         case str() | int() | None:
             return value
         case Sequence():
-            return [plain(item) for item in value]
-    return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+            return [to_plain(item) for item in value]
+    return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
 
 
-def differs(result: Result) -> bool:
+def has_difference(result: ProbeResult) -> bool:
     """Whether any implementation differs from the paper or could not be measured."""
     return any(
         answer.unmeasured or answer.comparison.kind != AGREES for answer in result.answers.values()
     )
 
 
-def alike(result: Result) -> str:
+def format_groups(result: ProbeResult) -> str:
     """Which implementations agree with each other: `cleanrl, sb3 | torchrl`."""
     return " | ".join(", ".join(group) for group in result.groups)
 
 
-def ranked(report: Report) -> list[tuple[float, str, str]]:
+def rank_differences(report: ProbeReport) -> list[tuple[float, str, str]]:
     """Answers that differ from the papers, furthest first: share, probe and implementation."""
     found = [
         (answer.share, result.probe, name)
@@ -256,7 +259,7 @@ def ranked(report: Report) -> list[tuple[float, str, str]]:
     return sorted(found, key=lambda entry: (-np.nan_to_num(entry[0], nan=np.inf), *entry[1:]))
 
 
-def describe(answer: Answer) -> str:
+def describe_answer(answer: ProbeAnswer) -> str:
     """One answer in one line."""
     if answer.failed:
         return f"failed to run: {answer.unmeasured}"
@@ -264,13 +267,13 @@ def describe(answer: Answer) -> str:
         return f"not measured: {answer.unmeasured}"
     if answer.comparison.kind == AGREES:
         return "as in the paper"
-    marks = [symbol(answer)]
+    marks = [format_symbol(answer)]
     marks += ["our recipe"] if answer.origin == RECIPE else []
     marks += [answer.arises] if answer.arises else []
     return f"{answer.meaning} [{'; '.join(marks)}]"
 
 
-def symbol(answer: Answer) -> str:
+def format_symbol(answer: ProbeAnswer) -> str:
     """One answer in a few characters; see `LEGEND`."""
     if answer.unmeasured:
         return "!" if answer.failed else "?"
@@ -279,15 +282,15 @@ def symbol(answer: Answer) -> str:
         case "agrees":
             return "="
         case "factor":
-            return f"x {_digits(size)}"
+            return f"x {_format_digits(size)}"
         case "offset":
-            return f"{'-' if size < 0 else '+'} {_digits(abs(size))}"
+            return f"{'-' if size < 0 else '+'} {_format_digits(abs(size))}"
         case "count":
             return f"# {size:+.4g}"
         case "number":
-            return f"n {_digits(size)}"
-    return f"f {_digits(size)}"
+            return f"n {_format_digits(size)}"
+    return f"f {_format_digits(size)}"
 
 
-def _digits(number: float) -> str:
+def _format_digits(number: float) -> str:
     return f"{number:.0f}" if 1000 <= abs(number) < 1e6 else f"{number:.3g}"

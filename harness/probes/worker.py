@@ -1,6 +1,6 @@
 """Puts probes to frameworks, each in a process of its own, in whichever interpreter that is.
 
-`python -m harness.probes.worker PROBE,PROBE,... AT_ONCE MODULE:ADAPTER@FD[@INTERVENTION] ...`
+`python -m parallax.harness.probes.worker PROBE,PROBE,... AT_ONCE MODULE:ADAPTER@FD[@INTERVENTION] ...`
 writes one JSON object per line to the file FD of each: first the versions, then each result.
 Several frameworks answer in processes that are forked from this one when it has imported what they
 share.
@@ -19,22 +19,25 @@ from importlib.metadata import EntryPoint, version
 from pathlib import Path
 from typing import IO, Any, Self
 
-from harness.contract.adapter import ENTRY_POINT_GROUP, Adapter, training_modules
-from harness.contract.preloading import has_threads, preload
-from harness.contract.run_spec import JOINT
-from harness.interventions.catalogue import Intervention, by_name, replacement
-from harness.probes import registry
-from harness.probes.contract import Probeable
-from harness.probes.lab import Lab
-from harness.probes.probe import Probe, bare, put
-from harness.probes.results import Result, no_answer, plain
+from parallax.harness.contract.adapter import ENTRY_POINT_GROUP, Adapter, get_training_modules
+from parallax.harness.contract.interpreter import has_other_threads, import_modules
+from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR
+from parallax.harness.interventions.catalogue import (
+    Intervention,
+    find_intervention,
+    make_replacement,
+)
+from parallax.harness.probes import catalogue
+from parallax.harness.probes.experiments import ExperimentCache
+from parallax.harness.probes.probe import Probe, build_result, run_probe
+from parallax.harness.probes.results import ProbeResult, make_missing_answer, to_plain
 
-LAST_WORDS = 200
+MAX_ERROR_CHARACTERS = 200
 """Characters of what a process said last."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class WorkerTask:
     """One framework that is asked.
 
     Attributes:
@@ -68,28 +71,28 @@ class Task:
 def main(arguments: Sequence[str]) -> int:
     """Answers into the files; whatever is printed goes to standard error."""
     names, at_once = arguments[0].split(","), int(arguments[1])
-    tasks = [Task.of(text) for text in arguments[2:]]
+    tasks = [WorkerTask.of(text) for text in arguments[2:]]
     os.dup2(2, 1)
     if len(tasks) == 1:
-        return answer(tasks[0], names)
-    preload(shared_modules(tasks, names))
-    if has_threads():
-        command = [sys.executable, "-m", "harness.probes.worker", *arguments[:2]]
+        return answer_probes(tasks[0], names)
+    import_modules(find_shared_modules(tasks, names))
+    if has_other_threads():
+        command = [sys.executable, "-m", "parallax.harness.probes.worker", *arguments[:2]]
 
-        def begin(task: Task) -> int:
+        def begin(task: WorkerTask) -> int:
             os.execv(sys.executable, [*command, task.text])
 
     else:
         gc.freeze()
 
-        def begin(task: Task) -> int:
-            return answer(task, names)
+        def begin(task: WorkerTask) -> int:
+            return answer_probes(task, names)
 
-    fork_each(tasks, at_once, begin)
+    fork_tasks(tasks, at_once, begin)
     return 0
 
 
-def shared_modules(tasks: Sequence[Task], names: Sequence[str]) -> list[str]:
+def find_shared_modules(tasks: Sequence[WorkerTask], names: Sequence[str]) -> list[str]:
     """Modules that at least two of the frameworks train with."""
     algorithms = dict.fromkeys(name.split(".")[0] for name in names)
     counts: Counter[str] = Counter()
@@ -99,20 +102,22 @@ def shared_modules(tasks: Sequence[Task], names: Sequence[str]) -> list[str]:
         except Exception:  # its own process says so
             continue
         asked = filter(adapter.supports, algorithms)
-        named = dict.fromkeys(m for a in asked for m in training_modules(adapter, a))
+        named = dict.fromkeys(m for a in asked for m in get_training_modules(adapter, a))
         counts.update(list(named))
     return [module for module, count in counts.items() if count > 1]
 
 
-def fork_each(tasks: Sequence[Task], at_once: int, begin: Callable[[Task], int]) -> None:
+def fork_tasks(
+    tasks: Sequence[WorkerTask], at_once: int, run_task: Callable[[WorkerTask], int]
+) -> None:
     """Lets a process begin each task, some at a time, and tells in its file how each ended.
 
     Args:
         tasks: What is to be done.
         at_once: How many processes there are at a time, at most.
-        begin: Does a task in the new process; returns its exit code.
+        run_task: Does a task in the new process; returns its exit code.
     """
-    waiting, running = list(tasks), dict[int, tuple[Task, IO[bytes]]]()
+    waiting, running = list(tasks), dict[int, tuple[WorkerTask, IO[bytes]]]()
     while waiting or running:
         while waiting and len(running) < at_once:
             task, complaints = waiting.pop(0), tempfile.TemporaryFile()  # noqa: SIM115
@@ -120,16 +125,18 @@ def fork_each(tasks: Sequence[Task], at_once: int, begin: Callable[[Task], int])
             if not pid:
                 for other in (*waiting, *(t for t, _ in running.values())):
                     os.close(other.file)
-                _leave(task, complaints, begin)
+                _run_and_exit(task, complaints, run_task)
             running[pid] = task, complaints
         pid, status = os.wait()
         ended, said = running.pop(pid)
         with said, os.fdopen(ended.file, "w") as answers:
             code = os.waitstatus_to_exitcode(status)
-            _say(answers, {"ended": code, "words": last_line(said)})
+            _write_line(answers, {"ended": code, "words": read_last_line(said)})
 
 
-def _leave(task: Task, complaints: IO[bytes], begin: Callable[[Task], int]) -> None:
+def _run_and_exit(
+    task: WorkerTask, complaints: IO[bytes], begin: Callable[[WorkerTask], int]
+) -> None:
     # Ends the process, whatever happens in it.
     code = 1
     try:
@@ -143,50 +150,62 @@ def _leave(task: Task, complaints: IO[bytes], begin: Callable[[Task], int]) -> N
         os._exit(code)
 
 
-def last_line(file: IO[bytes]) -> str:
+def read_last_line(file: IO[bytes]) -> str:
     """What a process said last."""
     file.seek(0)
     lines = file.read().decode(errors="replace").strip().splitlines()
-    return lines[-1][:LAST_WORDS] if lines else "it said nothing"
+    return lines[-1][:MAX_ERROR_CHARACTERS] if lines else "it said nothing"
 
 
-def answer(task: Task, names: Sequence[str]) -> int:
+def answer_probes(task: WorkerTask, names: Sequence[str]) -> int:
     """Puts probes to one framework in this process."""
     with os.fdopen(task.file, "w") as answers:
         adapter = task.adapter()
-        assert isinstance(adapter, Probeable)
         packages = (*adapter.packages, "gymnasium", "numpy")
-        _say(answers, {"versions": [f"{package} {version(package)}" for package in packages]})
-        lab = Lab(adapter)
-        known = {probe.name: probe for probe in registry.PROBES}
+        _write_line(
+            answers, {"versions": [f"{package} {version(package)}" for package in packages]}
+        )
+        lab = ExperimentCache(adapter)
+        known = {probe.name: probe for probe in catalogue.PROBES}
         asked = list(dict.fromkeys(known[name].algorithm for name in names))
-        with replacement(changes(adapter.name, task.intervention, asked)).made():
+        with make_replacement(
+            find_task_interventions(adapter.name, task.intervention, asked)
+        ).apply_replacement():
             for name in names:
-                lab.forget_others(known[name].algorithm)
-                _say(answers, {"result": plain(ask(known[name], lab))})
+                lab.drop_other_algorithms(known[name].algorithm)
+                _write_line(answers, {"result": to_plain(answer_probe(known[name], lab))})
     return 0
 
 
-def changes(framework: str, text: str, algorithms: Sequence[str]) -> list[Intervention]:
+def find_task_interventions(
+    framework: str, text: str, algorithms: Sequence[str]
+) -> list[Intervention]:
     """Interventions by the names that a task has, which were checked when it was made."""
-    found = [by_name(name, framework, algorithms) for name in text.split(JOINT)] if text else []
+    found = (
+        [
+            find_intervention(name, framework, algorithms)
+            for name in text.split(INTERVENTION_SEPARATOR)
+        ]
+        if text
+        else []
+    )
     return [item for item in found if item is not None]
 
 
-def ask(probe: Probe, lab: Lab) -> Result:
+def answer_probe(probe: Probe, lab: ExperimentCache) -> ProbeResult:
     """One framework's answer; an error becomes a failed answer and goes to standard error."""
     try:
-        return put(probe, {lab.adapter.name: lab})
+        return run_probe(probe, {lab.adapter.name: lab})
     except Exception as error:
         traceback.print_exc()
-        text = " ".join(str(error).split())[:LAST_WORDS]
+        text = " ".join(str(error).split())[:MAX_ERROR_CHARACTERS]
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}, line {last.lineno}"
-        failed = no_answer(f"{type(error).__name__}: {text} ({where})", failed=True)
-        return bare(probe, {lab.adapter.name: failed}, None)
+        failed = make_missing_answer(f"{type(error).__name__}: {text} ({where})", failed=True)
+        return build_result(probe, {lab.adapter.name: failed}, None)
 
 
-def _say(answers: IO[str], line: dict[str, Any]) -> None:
+def _write_line(answers: IO[str], line: dict[str, Any]) -> None:
     print(json.dumps(line, allow_nan=False), file=answers, flush=True)
 
 

@@ -12,6 +12,8 @@ no checkpoint. The last one and the one before it are kept.
 import contextlib
 import dataclasses
 import hashlib
+import math
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -20,29 +22,35 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.record.files import Unusable, bytes_writer, first_line, open_regular, read_bounded
-from harness.record.layout import CHECKPOINT_FOLDER
-from harness.record.lease import Lease
+from parallax.harness.record.files import (
+    UnusableError,
+    make_bytes_writer,
+    open_regular_file,
+    read_bounded,
+    summarize_error,
+)
+from parallax.harness.record.layout import CHECKPOINT_FOLDER
+from parallax.harness.record.lock import RunLock
 
 VERSION = 1
 """Of the files' format."""
 
-PIECE = 2**18
+CHUNK_BYTES = 2**18
 """Bytes of a piece, at most."""
 
-KEPT = 2
+MAX_CHECKPOINTS = 2
 """How many checkpoints are kept."""
 
-_STATE, _PIECES = ".state", ".pieces"
-_MOST_BYTES = 2**30
+_STATE_SUFFIX, _CHUNKS_SUFFIX = ".state", ".pieces"
+_MAX_STATE_BYTES, _FEWEST_BYTES = 2**30, 2**24  # of a `.state` file
 _SMALL_WASTE = 2**26  # bytes of pieces that nobody refers to, which are not worth writing all anew
-_TAG = "\0"
+_ENCODING_TAG = "\0"
 
 Digest = bytes
 
 
 @dataclasses.dataclass(frozen=True)
-class Saved:
+class SavedCheckpoint:
     """What keeping a state took.
 
     Attributes:
@@ -57,7 +65,7 @@ class Saved:
 
 
 @dataclasses.dataclass(frozen=True)
-class Loaded:
+class LoadedCheckpoint:
     """A checkpoint that is whole.
 
     Attributes:
@@ -71,7 +79,7 @@ class Loaded:
     state: Any
 
 
-class _Place(msgspec.Struct, frozen=True, array_like=True):
+class _ChunkLocation(msgspec.Struct, frozen=True, array_like=True):
     """Where a piece lies: in the pieces of which checkpoint, from which byte on, how many."""
 
     number: int
@@ -79,33 +87,33 @@ class _Place(msgspec.Struct, frozen=True, array_like=True):
     size: int
 
 
-class _Content(msgspec.Struct, frozen=True):
+class _StateFile(msgspec.Struct, frozen=True):
     """What a `.state` file holds behind its hash."""
 
     version: int
     about: dict[str, Any]
     state: Any
-    pieces: dict[Digest, _Place]
+    pieces: dict[Digest, _ChunkLocation]
 
 
-class Checkpoints:
+class CheckpointStore:
     """The checkpoints of one run, written by the holder of its lease."""
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: RunLock) -> None:
         """Reads nothing yet."""
         self._lease = lease
         self._folder = lease.folder / CHECKPOINT_FOLDER
-        self._kept: dict[int, dict[Digest, _Place]] = {}  # oldest first; known to be whole
+        self._kept: dict[int, dict[Digest, _ChunkLocation]] = {}  # oldest first; known to be whole
 
     def numbers(self) -> list[int]:
         """Of all checkpoints that are there, whole or not, newest first."""
-        return sorted(self._numbers(_STATE), reverse=True)
+        return sorted(self._list_numbers(_STATE_SUFFIX), reverse=True)
 
-    def save(self, about: Mapping[str, Any], state: Any) -> Saved:
+    def save(self, metadata: Mapping[str, Any], state: Any) -> SavedCheckpoint:
         """Keeps a state, and removes all but the last two.
 
         Args:
-            about: Plain values that `load` gives back before anything else is looked at.
+            metadata: Plain values that `load` gives back before anything else is looked at.
             state: Nested dicts by text, lists, plain values and arrays.
 
         Raises:
@@ -113,41 +121,49 @@ class Checkpoints:
             LeaseLost: The folder has another writer now.
         """
         self._make_folder()
-        number = max([0, *self._numbers(_STATE), *self._numbers(_PIECES)]) + 1
-        known: dict[Digest, _Place] = {}
+        number = (
+            max([0, *self._list_numbers(_STATE_SUFFIX), *self._list_numbers(_CHUNKS_SUFFIX)]) + 1
+        )
+        known: dict[Digest, _ChunkLocation] = {}
         for pieces in () if self._is_wasteful() else self._kept.values():
             known |= pieces
-        packer = _Packer(number, known)
+        packer = _StatePacker(number, known)
         name = f"{CHECKPOINT_FOLDER}/{number}"
         packed: list[Any] = []
         try:
-            self._lease.write(name + _PIECES, lambda file: packed.append(packer.pack(state, file)))
-            content = _Content(VERSION, dict(about), packed[0], packer.used)
+            self._lease.write(
+                name + _CHUNKS_SUFFIX, lambda file: packed.append(packer.pack(state, file))
+            )
+            content = _StateFile(VERSION, dict(metadata), packed[0], packer.used)
             raw = msgspec.msgpack.encode(content)
             guarded = hashlib.sha256(raw).digest() + raw
-            self._lease.write(name + _STATE, bytes_writer(guarded))
+            self._lease.write(name + _STATE_SUFFIX, make_bytes_writer(guarded))
         except OSError:
-            self._lease.remove(name + _PIECES)
+            self._lease.remove(name + _CHUNKS_SUFFIX)
             raise
         self._kept[number] = packer.used
         self._prune()
-        return Saved(number, packer.written + len(guarded), packer.total)
+        return SavedCheckpoint(number, packer.written + len(guarded), packer.total)
 
-    def load(self, number: int) -> Loaded:
+    def load(self, number: int) -> LoadedCheckpoint:
         """A checkpoint, all of whose bytes are those that were written.
 
         Raises:
             Unusable: It is damaged, or was written by another version; says which.
         """
-        content = self._content(number)
-        pieces = _Pieces(self, content.pieces)
+        content = self._read_state_file(number)
+        pieces = _StateUnpacker(self, content.pieces)
         try:
             state = pieces.unpack(content.state)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise Unusable(f"is damaged: {first_line(error)}") from error
+        except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
+            raise UnusableError(f"is damaged: {summarize_error(error)}") from error
+        except RecursionError as error:
+            raise UnusableError("is damaged: it is nested too deeply") from error
+        except MemoryError as error:
+            raise UnusableError("is too large for the memory of this machine") from error
         # Only what has been looked at is relied on by later ones.
         self._kept = {number: content.pieces}
-        return Loaded(number, content.about, state)
+        return LoadedCheckpoint(number, content.about, state)
 
     def about(self, number: int) -> Mapping[str, Any]:
         """What was said of a checkpoint; its pieces are not looked at.
@@ -155,32 +171,34 @@ class Checkpoints:
         Raises:
             Unusable: It is damaged, or was written by another version; says which.
         """
-        return self._content(number).about
+        return self._read_state_file(number).about
 
     def remove(self) -> None:
         """Removes all of them."""
         self._lease.remove(CHECKPOINT_FOLDER)
         self._kept = {}
 
-    def read_piece(self, place: _Place) -> bytes:
+    def read_chunk(self, place: _ChunkLocation) -> bytes:
         """The bytes at a place.
 
         Raises:
             Unusable: They cannot be read.
         """
-        path = self._folder / f"{place.number}{_PIECES}"
+        path = self._folder / f"{place.number}{_CHUNKS_SUFFIX}"
         try:
-            with open_regular(path) as file:
+            with open_regular_file(path) as file:
                 file.seek(place.offset)
                 return file.read(place.size)
         except OSError as error:
-            raise Unusable(f"is damaged: {path.name} cannot be read ({error.strerror})") from error
+            raise UnusableError(
+                f"is damaged: {path.name} cannot be read ({error.strerror})"
+            ) from error
 
-    def _content(self, number: int) -> _Content:
-        return _read(self._folder, number)
+    def _read_state_file(self, number: int) -> _StateFile:
+        return _read_state_file(self._folder, number)
 
-    def _numbers(self, suffix: str) -> list[int]:
-        return _numbers(self._folder, suffix)
+    def _list_numbers(self, suffix: str) -> list[int]:
+        return _list_numbers(self._folder, suffix)
 
     def _make_folder(self) -> None:
         if self._folder.is_symlink() or (self._folder.exists() and not self._folder.is_dir()):
@@ -193,25 +211,25 @@ class Checkpoints:
         for pieces in self._kept.values():
             live |= {(place.number, place.offset): place.size for place in pieces.values()}
         there = sum(
-            (self._folder / f"{number}{_PIECES}").stat().st_size
+            (self._folder / f"{number}{_CHUNKS_SUFFIX}").stat().st_size
             for number in {number for number, _ in live}
         )
         used = sum(live.values())
         return there - used > max(used, _SMALL_WASTE)
 
     def _prune(self) -> None:
-        for number in sorted(self._kept)[:-KEPT]:
+        for number in sorted(self._kept)[:-MAX_CHECKPOINTS]:
             del self._kept[number]
-        for number in self._numbers(_STATE):
+        for number in self._list_numbers(_STATE_SUFFIX):
             if number not in self._kept:
-                self._lease.remove(f"{CHECKPOINT_FOLDER}/{number}{_STATE}")
+                self._lease.remove(f"{CHECKPOINT_FOLDER}/{number}{_STATE_SUFFIX}")
         needed = {place.number for kept in self._kept.values() for place in kept.values()}
-        for number in self._numbers(_PIECES):
+        for number in self._list_numbers(_CHUNKS_SUFFIX):
             if number not in needed:
-                self._lease.remove(f"{CHECKPOINT_FOLDER}/{number}{_PIECES}")
+                self._lease.remove(f"{CHECKPOINT_FOLDER}/{number}{_CHUNKS_SUFFIX}")
 
 
-class Kept(msgspec.Struct, frozen=True):
+class LastCheckpoint(msgspec.Struct, frozen=True):
     """The last checkpoint of a run, as anybody sees it.
 
     Attributes:
@@ -223,107 +241,132 @@ class Kept(msgspec.Struct, frozen=True):
     step: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
-def last_kept(folder: Path) -> Kept | None:
+def find_last_checkpoint(folder: Path) -> LastCheckpoint | None:
     """The last checkpoint of the run in a folder that says of what step it is; arrays unread."""
     checkpoints = folder / CHECKPOINT_FOLDER
-    for number in sorted(_numbers(checkpoints, _STATE), reverse=True):
-        with contextlib.suppress(Unusable, msgspec.ValidationError):
-            told = {"number": number, "step": _read(checkpoints, number).about.get("step")}
-            return msgspec.convert(told, Kept)
+    for number in sorted(_list_numbers(checkpoints, _STATE_SUFFIX), reverse=True):
+        with contextlib.suppress(UnusableError, msgspec.ValidationError):
+            told = {
+                "number": number,
+                "step": _read_state_file(checkpoints, number).about.get("step"),
+            }
+            return msgspec.convert(told, LastCheckpoint)
     return None
 
 
-def _read(checkpoints: Path, number: int) -> _Content:
-    path = checkpoints / f"{number}{_STATE}"
+def _read_state_file(checkpoints: Path, number: int) -> _StateFile:
+    path = checkpoints / f"{number}{_STATE_SUFFIX}"
     try:
-        guarded = read_bounded(path, _MOST_BYTES)
+        # Decoded it may take a hundred times as much; a state grows with the pieces it refers to.
+        there = sum(one.stat().st_size for one in checkpoints.glob(f"*{_CHUNKS_SUFFIX}"))
+        guarded = read_bounded(path, min(_MAX_STATE_BYTES, _FEWEST_BYTES + there // 1024))
     except OSError as error:
-        raise Unusable(f"cannot be read: {error.strerror}") from error
+        raise UnusableError(f"cannot be read: {error.strerror}") from error
     digest, raw = guarded[:32], guarded[32:]
     if hashlib.sha256(raw).digest() != digest:
-        raise Unusable("is damaged: its checksum does not hold")
+        raise UnusableError("is damaged: its checksum does not hold")
     try:
-        content = msgspec.msgpack.decode(raw, type=_Content)
+        content = msgspec.msgpack.decode(raw, type=_StateFile)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise Unusable("is of another version of this project") from error
+        raise UnusableError("is of another version of this project") from error
     if content.version != VERSION:
-        raise Unusable(
+        raise UnusableError(
             f"is of format {content.version}, and this version of the project knows {VERSION}"
         )
     return content
 
 
-def _numbers(checkpoints: Path, suffix: str) -> list[int]:
+def _list_numbers(checkpoints: Path, suffix: str) -> list[int]:
     if checkpoints.is_symlink() or not checkpoints.is_dir():
         return []
     names = [path.stem for path in checkpoints.glob(f"*{suffix}")]
     return [int(name) for name in names if name.isdecimal() and len(name) < 10]
 
 
-class _Packer:
+class _StatePacker:
     """Writes the pieces of a state that are new, and tells everything else with their hashes."""
 
-    def __init__(self, number: int, known: Mapping[Digest, _Place]) -> None:
+    def __init__(self, number: int, known: Mapping[Digest, _ChunkLocation]) -> None:
         self._number, self._known = number, known
-        self.used: dict[Digest, _Place] = {}
+        self.used: dict[Digest, _ChunkLocation] = {}
         self.written = self.total = 0
 
     def pack(self, value: Any, file: IO[bytes]) -> Any:
         if isinstance(value, np.ndarray):
             whole = np.ascontiguousarray(value)
-            digests = [self._piece(piece, file) for piece in _cut(whole)]
-            return {_TAG: [value.dtype.str, list(value.shape), digests]}
+            digests = [self._pack_chunk(piece, file) for piece in _split_array(whole)]
+            return {_ENCODING_TAG: [value.dtype.str, list(value.shape), digests]}
         if isinstance(value, dict):
             return {name: self.pack(item, file) for name, item in value.items()}
         if isinstance(value, list | tuple):
             return [self.pack(item, file) for item in value]
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            return {_TAG: str(value)}  # such as the state of a generator
+            return {_ENCODING_TAG: str(value)}  # such as the state of a generator
         return value
 
-    def _piece(self, piece: memoryview, file: IO[bytes]) -> Digest:
+    def _pack_chunk(self, piece: memoryview, file: IO[bytes]) -> Digest:
         digest = hashlib.sha256(piece).digest()
         self.total += len(piece)
         if digest not in self.used:
             place = self._known.get(digest)
             if place is None:
-                place = _Place(self._number, self.written, len(piece))
+                place = _ChunkLocation(self._number, self.written, len(piece))
                 file.write(piece)
                 self.written += len(piece)
             self.used[digest] = place
         return digest
 
 
-class _Pieces:
+class _StateUnpacker:
     """Puts arrays together again from pieces whose hashes hold."""
 
-    def __init__(self, checkpoints: Checkpoints, places: Mapping[Digest, _Place]) -> None:
+    def __init__(
+        self, checkpoints: CheckpointStore, places: Mapping[Digest, _ChunkLocation]
+    ) -> None:
         self._checkpoints, self._places = checkpoints, places
+        self._total, self._most = 0, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
     def unpack(self, value: Any) -> Any:
         if isinstance(value, dict):
-            if _TAG in value:
-                told = value[_TAG]
-                return int(told) if isinstance(told, str) else self._array(*told)
+            if _ENCODING_TAG in value:
+                told = value[_ENCODING_TAG]
+                return int(told) if isinstance(told, str) else self._unpack_array(*told)
             return {name: self.unpack(item) for name, item in value.items()}
         if isinstance(value, list):
             return [self.unpack(item) for item in value]
         return value
 
-    def _array(self, kind: str, shape: list[int], digests: list[Digest]) -> NDArray[Any]:
-        array = np.empty(shape, np.dtype(kind))
-        for piece, digest in zip(_cut(array), digests, strict=True):
-            raw = self._checkpoints.read_piece(self._places[digest])
+    def _unpack_array(self, kind: str, shape: list[int], digests: list[Digest]) -> NDArray[Any]:
+        dtype = np.dtype(kind)
+        size = math.prod(shape) * dtype.itemsize
+        # Before room is made for it: what is announced has to be there, and has to fit.
+        if dtype.hasobject or min(shape, default=0) < 0 or len(digests) != -(-size // CHUNK_BYTES):
+            raise UnusableError(
+                f"is damaged: it announces an array of {size:,} bytes, and holds {len(digests):,} "
+                f"pieces of {CHUNK_BYTES:,} bytes"
+            )
+        self._total += size
+        if self._total > self._most:
+            raise UnusableError(
+                f"is too large: its arrays take more than the {self._most:,} bytes of memory that "
+                "this machine has"
+            )
+        array = np.empty(shape, dtype)
+        for piece, digest in zip(_split_array(array), digests, strict=True):
+            place = self._places[digest]
+            if place.size != len(piece):
+                raise UnusableError("is damaged: the lengths of its arrays do not agree")
+            raw = self._checkpoints.read_chunk(place)
             if hashlib.sha256(raw).digest() != digest or len(raw) != len(piece):
-                raise Unusable("is damaged: a checksum of its arrays does not hold")
+                raise UnusableError("is damaged: a checksum of its arrays does not hold")
             piece[:] = raw
         return array
 
 
-def _cut(array: NDArray[Any]) -> Iterator[memoryview]:
+def _split_array(array: NDArray[Any]) -> Iterator[memoryview]:
     if not array.size:
         return
     numbers: Any = array.reshape(-1).view(np.uint8)
     whole = memoryview(numbers)
-    for start in range(0, len(whole), PIECE):
-        yield whole[start : start + PIECE]
+    for start in range(0, len(whole), CHUNK_BYTES):
+        yield whole[start : start + CHUNK_BYTES]

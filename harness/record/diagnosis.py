@@ -5,16 +5,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from harness.record.files import Unusable, first_line, read_bounded
-from harness.record.layout import DIAGNOSIS_FILE
+from parallax.harness.record.files import UnusableError, read_bounded, summarize_error
+from parallax.harness.record.layout import DIAGNOSIS_FILE
 
-LEVELS = ("error", "warning", "note")
-_LARGEST = 2**22
-_WORDS = ("id", "name", "level", "seen", "causes", "remedies", "may_be_wrong")
+FINDING_LEVELS = ("error", "warning", "note")
+_MAX_DIAGNOSIS_BYTES = 2**22
+_TEXT_FIELDS = ("id", "name", "level", "seen", "causes", "remedies", "may_be_wrong")
 
 
 @dataclasses.dataclass(frozen=True)
-class Diagnosed:
+class DiagnosisReading:
     """What a run folder says of its diagnosis.
 
     Attributes:
@@ -30,10 +30,10 @@ class Diagnosed:
     reason: str = ""
 
 
-def read_diagnosis(folder: Path) -> Diagnosed:
+def read_diagnosis(folder: Path) -> DiagnosisReading:
     """The findings of a run; never raises for what a file says."""
     try:
-        content = json.loads(read_bounded(folder / DIAGNOSIS_FILE, _LARGEST))
+        content = json.loads(read_bounded(folder / DIAGNOSIS_FILE, _MAX_DIAGNOSIS_BYTES))
         findings = tuple(content["findings"])
         if not all(_is_finding(finding) for finding in findings):
             raise ValueError("a finding lacks what findings have")
@@ -41,18 +41,26 @@ def read_diagnosis(folder: Path) -> Diagnosed:
             str(name): tuple((int(step), float(value)) for step, value in told.get("curve", ()))
             for name, told in content.get("signals", {}).items()
         }
-        return Diagnosed(folder, findings, curves)
-    except FileNotFoundError:
-        return Diagnosed(folder, reason="it was not asked for")
-    except (OSError, Unusable, ValueError, LookupError, TypeError, AttributeError) as error:
-        return Diagnosed(folder, reason=f"{DIAGNOSIS_FILE} cannot be read ({first_line(error)})")
+        return DiagnosisReading(folder, findings, curves)
+    except (FileNotFoundError, NotADirectoryError):  # the latter in a file of packed runs
+        return DiagnosisReading(folder, reason="it was not asked for")
+    except OSError as error:  # its text has the path on this machine
+        return DiagnosisReading(
+            folder, reason=f"{DIAGNOSIS_FILE} cannot be read ({error.strerror})"
+        )
+    except (UnusableError, ValueError, LookupError, TypeError, AttributeError) as error:
+        return DiagnosisReading(
+            folder, reason=f"{DIAGNOSIS_FILE} cannot be read ({summarize_error(error)})"
+        )
     except RecursionError:
-        return Diagnosed(folder, reason=f"{DIAGNOSIS_FILE} cannot be read (it is nested too deep)")
+        return DiagnosisReading(
+            folder, reason=f"{DIAGNOSIS_FILE} cannot be read (it is nested too deep)"
+        )
 
 
 def _is_finding(finding: Any) -> bool:
     return (
-        all(isinstance(finding.get(word), str) for word in _WORDS)
+        all(isinstance(finding.get(word), str) for word in _TEXT_FIELDS)
         and all(isinstance(finding.get(name), int) for name in ("first_step", "last_step", "count"))
-        and finding["level"] in LEVELS
+        and finding["level"] in FINDING_LEVELS
     )

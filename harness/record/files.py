@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 
-class Unusable(Exception):  # noqa: N818
+class UnusableError(Exception):
     """Why a file or a run cannot be used, in a few words."""
 
 
@@ -29,62 +29,62 @@ def read_bounded(path: Path, limit: int) -> bytes:
         Unusable: It is a link, no regular file, or larger than `limit`.
         OSError: It is missing or cannot be read.
     """
-    descriptor = _open(path)
+    descriptor = _open_descriptor(path)
     try:
         size = os.fstat(descriptor).st_size
         if size > limit:
-            raise Unusable(f"is too large: {size:,} bytes where {limit:,} are allowed")
+            raise UnusableError(f"is too large: {size:,} bytes where {limit:,} are allowed")
         parts = []
         # Not asked for the limit: room for as much would be made for every file.
         while part := os.read(descriptor, size + 1):
             parts.append(part)
             if sum(map(len, parts)) > limit:
-                raise Unusable("grows while it is read")
+                raise UnusableError("grows while it is read")
         return b"".join(parts)
     finally:
         os.close(descriptor)
 
 
 @contextlib.contextmanager
-def open_regular(path: Path) -> Iterator[io.BufferedReader]:
+def open_regular_file(path: Path) -> Iterator[io.BufferedReader]:
     """Opens a regular file for reading.
 
     Raises:
         Unusable: It is a link or no regular file.
         OSError: It is missing or cannot be read.
     """
-    with os.fdopen(_open(path), "rb") as file:
+    with os.fdopen(_open_descriptor(path), "rb") as file:
         yield file
 
 
-def _open(path: Path) -> int:
+def _open_descriptor(path: Path) -> int:
     _check_regular(os.lstat(path).st_mode)
     # Without waiting, and looked at again: it may have become a pipe or a link since.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise Unusable(_LINK) from error
+            raise UnusableError(_LINK_ERROR) from error
         raise
     try:
         _check_regular(os.fstat(descriptor).st_mode)
-    except Unusable:
+    except UnusableError:
         os.close(descriptor)
         raise
     return descriptor
 
 
-_LINK = "is a link, which is not followed"
+_LINK_ERROR = "is a link, which is not followed"
 
 
 def _check_regular(mode: int) -> None:
     if stat.S_ISLNK(mode):
-        raise Unusable(_LINK)
+        raise UnusableError(_LINK_ERROR)
     if not stat.S_ISREG(mode):
-        raise Unusable("is no regular file")
+        raise UnusableError("is no regular file")
 
 
-def first_line(error: object) -> str:
+def summarize_error(error: object) -> str:
     """The telling line of an error text, printable and at most 200 characters long.
 
     That is the first line, or the last one of a Python traceback.
@@ -96,7 +96,7 @@ def first_line(error: object) -> str:
     return "".join(char for char in line if char.isprintable())[:200]
 
 
-def visible(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """The text with whatever a terminal would act on, or would not show, as an escape."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
@@ -129,7 +129,7 @@ def write_atomically(
         raise
 
 
-def write_whole(path: Path, write: Callable[[Path], None]) -> None:
+def write_path_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Lets `write` fill a temporary file beside `path`, then renames it to `path`.
 
     Args:
@@ -149,10 +149,10 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Writes UTF-8 text; what UTF-8 cannot hold becomes a question mark."""
-    write_atomically(path, bytes_writer(text.encode("utf-8", "replace")))
+    write_atomically(path, make_bytes_writer(text.encode("utf-8", "replace")))
 
 
-def write_all(texts: Mapping[Path, str]) -> None:
+def write_texts_atomically(texts: Mapping[Path, str]) -> None:
     """Writes several files, making folders as needed: all of them, or none.
 
     Raises:
@@ -164,8 +164,8 @@ def write_all(texts: Mapping[Path, str]) -> None:
             for folder in reversed([f for f in path.parents if not f.exists()]):
                 folder.mkdir()
                 undo.append(folder.rmdir)
-            undo.append(_restoring(path))
-            write_atomically(path, bytes_writer(text.encode()))
+            undo.append(_make_restore(path))
+            write_atomically(path, make_bytes_writer(text.encode()))
     except BaseException:
         for step in reversed(undo):
             step()
@@ -174,26 +174,26 @@ def write_all(texts: Mapping[Path, str]) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     """Writes strict JSON; infinities become text."""
-    write_atomically(path, json_writer(content))
+    write_atomically(path, make_json_writer(content))
 
 
-def json_writer(content: Any) -> Callable[[IO[bytes]], None]:
+def make_json_writer(content: Any) -> Callable[[IO[bytes]], None]:
     """What writes `content` as strict JSON to an open file."""
-    text = json.dumps(plain_json(content), indent=2, allow_nan=False) + "\n"
-    return bytes_writer(text.encode())
+    text = json.dumps(to_plain_json(content), indent=2, allow_nan=False) + "\n"
+    return make_bytes_writer(text.encode())
 
 
-def bytes_writer(content: bytes) -> Callable[[IO[bytes]], None]:
+def make_bytes_writer(content: bytes) -> Callable[[IO[bytes]], None]:
     """What writes `content` to an open file."""
     return functools.partial(_write_bytes, content=content)
 
 
-def plain_json(value: Any) -> Any:
+def to_plain_json(value: Any) -> Any:
     """The same in types of strict JSON: infinities and what UTF-8 cannot hold become text."""
     if isinstance(value, dict):
-        return {plain_json(str(key)): plain_json(item) for key, item in value.items()}
+        return {to_plain_json(str(key)): to_plain_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain_json(item) for item in value]
+        return [to_plain_json(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, str):
@@ -201,10 +201,10 @@ def plain_json(value: Any) -> Any:
     return value
 
 
-def _restoring(path: Path) -> Callable[[], None]:
+def _make_restore(path: Path) -> Callable[[], None]:
     if not path.exists():
         return functools.partial(path.unlink, missing_ok=True)
-    return functools.partial(write_atomically, path, bytes_writer(path.read_bytes()))
+    return functools.partial(write_atomically, path, make_bytes_writer(path.read_bytes()))
 
 
 def _write_bytes(file: IO[bytes], content: bytes) -> None:

@@ -18,10 +18,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.record.checkpoints import Checkpoints
-from harness.record.files import bytes_writer, json_writer, plain_json
-from harness.record.growing import GrowingFile, Together
-from harness.record.layout import (
+from parallax.harness.record.checkpoints import CheckpointStore
+from parallax.harness.record.files import make_bytes_writer, make_json_writer, to_plain_json
+from parallax.harness.record.layout import (
     CHECKPOINT_FOLDER,
     DIAGNOSIS_FILE,
     EVALUATIONS_FILE,
@@ -32,27 +31,29 @@ from harness.record.layout import (
     RUN_FILE,
     TRACE_FILE,
 )
-from harness.record.lease import (
-    EXIT_NOT_MINE,
-    LEASE_FOLDER,
-    LONGEST_PERIOD,
-    FolderGone,
-    Lease,
-    LeaseLost,
-    read_beat,
+from parallax.harness.record.lock import (
+    EXIT_LOCKED,
+    LOCK_FOLDER,
+    MAX_HEARTBEAT_PERIOD,
+    FolderDeletedError,
+    LockLostError,
+    RunLock,
+    read_heartbeat,
 )
-from harness.record.policy import StoredPolicy, pack
-from harness.record.reading import Reading, read_run
-from harness.record.run_json import CHECKSUM, SCHEMA, checksum
-from harness.record.trace import TraceWriter
+from parallax.harness.record.npz_files import StoredPolicy, pack_policy
+from parallax.harness.record.reading import RunReading, read_run
+from parallax.harness.record.run_json import CHECKSUM_FIELD, SCHEMA, compute_checksum
+from parallax.harness.record.trace import AppendFile, CheckpointExtras, TraceWriter
 
 LOG_PREFIX = ".log-"
 """How the name of a log begins until the run is that of the process that writes it."""
 
-_RESERVE = ".reserve"
+_RESERVE_FILE = ".reserve"
 _RESERVED_BYTES = 2**16
-_SHARE = 0.02  # of the time since the start: heartbeats are dense at first, sparse in long runs
-_SHORTEST_PERIOD = 1.0  # seconds
+_HEARTBEAT_SHARE = (
+    0.02  # of the time since the start: heartbeats are dense at first, sparse in long runs
+)
+_MIN_HEARTBEAT_PERIOD = 1.0  # seconds
 
 
 class RunFolder:
@@ -64,7 +65,7 @@ class RunFolder:
         beside: What goes into checkpoints and is no result: loggers' files, findings.
     """
 
-    def __init__(self, lease: Lease, content: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, lease: RunLock, content: Mapping[str, Any] | None = None) -> None:
         """Takes a run folder up.
 
         Args:
@@ -79,8 +80,8 @@ class RunFolder:
         self._lengths: list[NDArray[Any]] = []
         self._hashes: dict[str, str] = {}
         self._sizes: dict[str, int] = {}
-        self.checkpoints = Checkpoints(lease)
-        self.beside = Together()
+        self.checkpoints = CheckpointStore(lease)
+        self.checkpoint_extras = CheckpointExtras()
 
     @functools.cached_property
     def _trace(self) -> TraceWriter:
@@ -95,15 +96,15 @@ class RunFolder:
         """Removes what an earlier attempt left, but the checkpoints and what was found by then."""
         for name in (EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE):
             self._lease.remove(name)
-        self._tidy(CHECKPOINT_FOLDER)
+        self._remove_leftovers(CHECKPOINT_FOLDER)
 
     def tidy(self) -> None:
         """Removes what only a living process needs; nothing that a complete run consists of."""
-        self._tidy()
+        self._remove_leftovers()
 
-    def _tidy(self, *spared: str) -> None:
-        for name in leftovers(self.path):
-            if not name.startswith(LEASE_FOLDER) and name not in spared:  # the lease goes by itself
+    def _remove_leftovers(self, *spared: str) -> None:
+        for name in list_leftovers(self.path):
+            if not name.startswith(LOCK_FOLDER) and name not in spared:  # the lease goes by itself
                 self._lease.remove(name)
 
     def state(self) -> dict[str, Any]:
@@ -113,21 +114,21 @@ class RunFolder:
             "returns": [np.array(returns) for returns in self._returns],
             "lengths": [np.array(lengths) for lengths in self._lengths],
             "trace": self._trace.state(),
-            "beside": self.beside.state(),
+            "beside": self.checkpoint_extras.state(),
         }
 
-    def lay_in(self, state: Mapping[str, Any]) -> None:
+    def load_state(self, state: Mapping[str, Any]) -> None:
         """Goes on from the evaluations and the trace that `state` told of, and no others."""
         self._trace.close()
         del self._trace
         self._timesteps = list(state["timesteps"])
         self._returns, self._lengths = list(state["returns"]), list(state["lengths"])
-        self._trace.lay_in(state["trace"])
-        self.beside.lay_in(state.get("beside", {}))
+        self._trace.load_state(state["trace"])
+        self.checkpoint_extras.load_state(state.get("beside", {}))
         if self._timesteps:
             self._write_evaluations()
 
-    def forget(self) -> None:
+    def discard_results(self) -> None:
         """Begins anew, without evaluations and trace."""
         self._timesteps, self._returns, self._lengths = [], [], []
         self._trace.close()
@@ -136,20 +137,20 @@ class RunFolder:
         self._sizes.clear()
         self._lease.remove(EVALUATIONS_FILE)
 
-    def set_aside(self) -> None:
+    def rename_damaged_files(self) -> None:
         """Keeps the files of a damaged run under other names, should somebody mend them."""
         for name in (RUN_FILE, EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE):
             taken = {path.name for path in self.path.glob(f"{name}.damaged*")}
             free = (f"{name}.damaged{number or ''}" for number in itertools.count())
             self._lease.move(name, next(new for new in free if new not in taken))
 
-    def hold_room(self) -> None:
+    def reserve_space(self) -> None:
         """Takes what the last `run.json` will need, while there is room for it."""
-        self._lease.write(_RESERVE, bytes_writer(bytes(_RESERVED_BYTES)))
+        self._lease.write(_RESERVE_FILE, make_bytes_writer(bytes(_RESERVED_BYTES)))
 
-    def release_room(self) -> None:
+    def release_space(self) -> None:
         """Gives it back, so that a full disk cannot keep the last status from being written."""
-        self._lease.remove(_RESERVE)
+        self._lease.remove(_RESERVE_FILE)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         """Adds values to the trace; `flush` appends them to what is there."""
@@ -191,29 +192,33 @@ class RunFolder:
         self._trace.write_parquet(file)
         self._write_guarded(TRACE_FILE, file.getvalue())
 
-    def keep_policy(self, policy: StoredPolicy) -> None:
+    def save_policy(self, policy: StoredPolicy) -> None:
         """Writes what the run has learned."""
-        self._write_guarded(POLICY_FILE, pack(policy))
+        self._write_guarded(POLICY_FILE, pack_policy(policy))
 
-    def forget_diagnosis(self) -> None:
+    def remove_diagnosis(self) -> None:
         """Removes what was found by an attempt whose steps are taken anew, and loggers' files."""
         for name in (DIAGNOSIS_FILE, *LOGGER_FOLDERS):
             self._lease.remove(name)
 
-    def growing(self, name: str, resumes: bool) -> GrowingFile:
-        """A file that others read while it grows; see `GrowingFile`."""
-        return GrowingFile(self._lease, name, resumes)
+    def open_append_file(self, name: str, resumes: bool) -> AppendFile:
+        """A file that others read while it grows; see `AppendFile`."""
+        return AppendFile(self._lease, name, resumes)
 
-    def keep_diagnosis(self, report: Mapping[str, Any]) -> None:
+    def save_diagnosis(self, report: Mapping[str, Any]) -> None:
         """Writes what the diagnosis has found by now; no result is made of it."""
-        self._lease.write(DIAGNOSIS_FILE, json_writer(report))
+        self._lease.write(DIAGNOSIS_FILE, make_json_writer(report))
 
-    def heartbeat(self, step: int, period: float) -> None:
+    def write_heartbeat(self, step: int, period: float) -> None:
         """Tells others how far the run is and in how many seconds they hear of it again."""
-        beat = {"step": step, "time": time.time(), "period": period} | self._went_on()
-        self._lease.write(PROGRESS_FILE, json_writer(beat))
+        beat = {
+            "step": step,
+            "time": time.time(),
+            "period": period,
+        } | self._list_resumption_fields()
+        self._lease.write(PROGRESS_FILE, make_json_writer(beat))
 
-    def _went_on(self) -> dict[str, int]:
+    def _list_resumption_fields(self) -> dict[str, int]:
         """From which step this attempt went on, and how often one did."""
         step = self.content.get("resumed_from")
         if step is None:
@@ -222,7 +227,7 @@ class RunFolder:
         earlier = sum(attempt.get("resumed_from") is not None for attempt in past)
         return {"resumed_from": step, "resumptions": earlier + 1}
 
-    def stop_heartbeat(self) -> None:
+    def remove_heartbeat(self) -> None:
         """Removes what `heartbeat` wrote."""
         self._lease.remove(PROGRESS_FILE)
 
@@ -231,11 +236,11 @@ class RunFolder:
         content = (
             self.content | changes | {"schema": SCHEMA, "files": self._hashes, "sizes": self._sizes}
         )
-        content.pop(CHECKSUM, None)
+        content.pop(CHECKSUM_FIELD, None)
         # Through the encoder and back, so that the hash is of what a reader will see.
-        content = msgspec.json.decode(msgspec.json.encode(plain_json(content)))
-        content[CHECKSUM] = checksum(content)
-        self._lease.write(RUN_FILE, json_writer(content))
+        content = msgspec.json.decode(msgspec.json.encode(to_plain_json(content)))
+        content[CHECKSUM_FIELD] = compute_checksum(content)
+        self._lease.write(RUN_FILE, make_json_writer(content))
         self.content = content
 
     def begin_log(self, new: str) -> None:
@@ -246,23 +251,23 @@ class RunFolder:
         self._lease.move(new, LOG_FILE)
 
     def _write_guarded(self, name: str, content: bytes) -> None:
-        self._lease.write(name, bytes_writer(content))
+        self._lease.write(name, make_bytes_writer(content))
         self._hashes[name] = hashlib.sha256(content).hexdigest()
         self._sizes[name] = len(content)
 
 
-def leftovers(folder: Path) -> list[str]:
+def list_leftovers(folder: Path) -> list[str]:
     """Names in a run folder that processes which are killed leave behind; none in a tidy one."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder))
     except OSError:
         return []
-    passing = (_RESERVE, PROGRESS_FILE, CHECKPOINT_FOLDER)
-    begins = (LOG_PREFIX, LEASE_FOLDER)
+    passing = (_RESERVE_FILE, PROGRESS_FILE, CHECKPOINT_FOLDER)
+    begins = (LOG_PREFIX, LOCK_FOLDER)
     return [name for name in names if name in passing or name.startswith(begins)]
 
 
-def past_attempts(reading: Reading) -> list[dict[str, Any]]:
+def collect_attempts(reading: RunReading) -> list[dict[str, Any]]:
     """What became of earlier attempts at a run, the last one included if it ever started."""
     record = reading.record
     if record is None:
@@ -270,7 +275,7 @@ def past_attempts(reading: Reading) -> list[dict[str, Any]]:
     attempts: list[dict[str, Any]] = [msgspec.to_builtins(attempt) for attempt in record.attempts]
     if record.timings.started is None:
         return attempts
-    beat = read_beat(reading.folder)
+    beat = read_heartbeat(reading.folder)
     last = {
         "status": "lost" if record.status == "running" else record.status,
         "failure": record.failure,
@@ -285,7 +290,7 @@ def past_attempts(reading: Reading) -> list[dict[str, Any]]:
     return [*attempts, last]
 
 
-class Heartbeat:
+class HeartbeatWriter:
     """Writes `progress.json` from a thread of its own, whatever the training does."""
 
     def __init__(self, folder: RunFolder, steps: Callable[[], int]) -> None:
@@ -301,7 +306,7 @@ class Heartbeat:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat_until_over, daemon=True)
 
-    def __enter__(self) -> "Heartbeat":
+    def __enter__(self) -> "HeartbeatWriter":
         """Beats once, then regularly."""
         self._beat()
         self._thread.start()
@@ -316,19 +321,19 @@ class Heartbeat:
         """Stops."""
         self._over.set()
         self._thread.join()
-        with contextlib.suppress(OSError, LeaseLost):
-            self._folder.stop_heartbeat()
+        with contextlib.suppress(OSError, LockLostError):
+            self._folder.remove_heartbeat()
 
     def _beat_until_over(self) -> None:
         while not self._over.wait(self._period()):
             try:
                 self._beat()
-            except LeaseLost as error:
-                self._end(str(error), EXIT_NOT_MINE)
-            except FolderGone as error:
-                self._end(str(error.strerror), 1)
+            except LockLostError as error:
+                self._end_process(str(error), EXIT_LOCKED)
+            except FolderDeletedError as error:
+                self._end_process(str(error.strerror), 1)
 
-    def _end(self, why: str, code: int) -> None:
+    def _end_process(self, why: str, code: int) -> None:
         # The training may be deep in code that knows nothing of this. It can write no more, so
         # there is nothing to tidy up.
         print(f"Ended: {why}.", file=sys.stderr, flush=True)
@@ -337,12 +342,12 @@ class Heartbeat:
 
     def _beat(self) -> None:
         try:
-            self._folder.heartbeat(self._steps(), self._period())
-        except FolderGone:
+            self._folder.write_heartbeat(self._steps(), self._period())
+        except FolderDeletedError:
             raise
         except OSError:
             return  # a full disk: the evaluations will tell
 
     def _period(self) -> float:
-        share = (time.monotonic() - self._begun) * _SHARE
-        return min(max(share, _SHORTEST_PERIOD), LONGEST_PERIOD)
+        share = (time.monotonic() - self._begun) * _HEARTBEAT_SHARE
+        return min(max(share, _MIN_HEARTBEAT_PERIOD), MAX_HEARTBEAT_PERIOD)

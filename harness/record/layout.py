@@ -22,21 +22,21 @@ CHECKPOINT_FOLDER = "checkpoint"
 
 ANALYSIS_FOLDER = "analysis"
 SLURM_FOLDER = "slurm"
-RESERVED = {
+RESERVED_FOLDERS = {
     ANALYSIS_FOLDER: "is where tables and figures go",
     SLURM_FOLDER: "is where submissions and their logs go",
 }
 """Names that no study can have, since folders of that name hold no runs, and why."""
 
-SLASH = "~"
+SLASH_SUBSTITUTE = "~"
 """What stands for a slash in the name of a folder."""
 
 _SEED_FOLDER = re.compile(r"seed=(\d{1,20})")
-_ABOVE = ("study", "env", "algorithm", "hps", "framework", "variant")
+_PATH_FIELDS = ("study", "env", "algorithm", "hps", "framework", "variant")
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class RunPath:
     """What a run folder's path tells; `?` and None for what it does not.
 
     Attributes:
@@ -57,19 +57,19 @@ class Place:
     variant: str
     seed: int | None
 
-    def below(self, results_dir: Path) -> Path:
+    def to_folder(self, results_dir: Path) -> Path:
         """The run folder in a folder of results."""
-        names = (folder_name(getattr(self, name)) for name in _ABOVE)
+        names = (to_folder_name(getattr(self, name)) for name in _PATH_FIELDS)
         return results_dir.joinpath(*names, f"seed={self.seed}")
 
 
-def folder_name(name: str) -> str:
+def to_folder_name(name: str) -> str:
     """A task's or other name as that of a folder."""
-    return name.replace("/", SLASH)
+    return name.replace("/", SLASH_SUBSTITUTE)
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class FoundRunFolders:
     """What lies at or below a folder, in order.
 
     Attributes:
@@ -82,7 +82,7 @@ class Found:
     foreign: tuple[Path, ...]
     links: tuple[Path, ...]
 
-    def passed_over(self) -> str:
+    def describe_skipped_links(self) -> str:
         """One sentence on links; empty where there are none."""
         if not self.links:
             return ""
@@ -90,38 +90,38 @@ class Found:
         return f"Links are not followed: {self.links[0]}{more}. Name what they point to."
 
 
-def place_of(folder: Path) -> Place:
+def parse_run_path(folder: Path) -> RunPath:
     """What the path of a run folder tells."""
     *above, name = (("?",) * 7 + folder.parts[1:])[-7:]
-    above[1] = above[1].replace(SLASH, "/")
-    return Place(*above, seed=seed_of(name))  # type: ignore[arg-type,misc]
+    above[1] = above[1].replace(SLASH_SUBSTITUTE, "/")
+    return RunPath(*above, seed=parse_seed(name))  # type: ignore[arg-type,misc]
 
 
-def seed_of(name: str) -> int | None:
+def parse_seed(name: str) -> int | None:
     """The seed that a folder's name tells."""
     match = _SEED_FOLDER.fullmatch(name)
     return int(match[1]) if match else None
 
 
-def study_folder(folder: Path) -> Path | None:
+def find_study_folder(folder: Path) -> Path | None:
     """The folder of the study that a run folder belongs to, where the path is long enough."""
     return folder.parents[5] if len(folder.parents) > 6 else None
 
 
-def results_dir_of(folder: Path, named: Place) -> Path | None:
+def find_results_dir(folder: Path, named: RunPath) -> Path | None:
     """The folder above the study, where a run lies as `named` says, the study's name apart."""
-    place = place_of(folder)
+    place = parse_run_path(folder)
     if dataclasses.replace(place, study=named.study, variant=named.variant) != named:
         return None
     return folder.parents[6] if len(folder.parents) > 6 else None
 
 
-def find_runs(root: Path) -> Found:
+def find_runs(root: Path) -> FoundRunFolders:
     """Everything at or below `root` that stands for a run.
 
     A run of ours is a folder that is named `seed=<n>` or holds a `run.json`, or a file in place
     of such a folder. Folders that cannot be listed count, so that reading them tells the reason.
-    Nothing is looked for in hidden folders, in those named in `RESERVED`, and behind links.
+    Nothing is looked for in hidden folders, in those named in `RESERVED_FOLDERS`, and behind links.
     """
     runs: list[Path] = []
     foreign: list[Path] = []
@@ -147,11 +147,13 @@ def find_runs(root: Path) -> Found:
                 if _may_be_folder(entry) or _SEED_FOLDER.fullmatch(entry.name):
                     links.append(Path(entry.path))
             elif entry.is_dir(follow_symlinks=False):
-                if entry.name not in RESERVED and not entry.name.startswith("."):
+                if entry.name not in RESERVED_FOLDERS and not entry.name.startswith("."):
                     waiting.append(Path(entry.path))
             elif _SEED_FOLDER.fullmatch(entry.name):
                 runs.append(Path(entry.path))
-    return Found(*(tuple(sorted(found, key=_natural)) for found in (runs, foreign, links)))
+    return FoundRunFolders(
+        *(tuple(sorted(found, key=_make_sort_key)) for found in (runs, foreign, links))
+    )
 
 
 def _may_be_folder(link: "os.DirEntry[str]") -> bool:
@@ -161,7 +163,7 @@ def _may_be_folder(link: "os.DirEntry[str]") -> bool:
         return True  # it leads in a circle, or nowhere that can be looked at
 
 
-def _natural(path: Path) -> list[tuple[int, str]]:
+def _make_sort_key(path: Path) -> list[tuple[int, str]]:
     """Sorts seed=10 behind seed=9."""
     words = re.split(r"(\d+)", str(path))
     return [(int(word), "") if word.isdecimal() else (-1, word) for word in words]

@@ -3,23 +3,41 @@
 A row is a run folder, used or not. Scores and evaluations stand in columns that any reader of
 Parquet understands; `run_json` is the run's own record, with its settings and provenance. The same
 rows make the same bytes.
+
+A row is judged by the function that judges run folders (`parallax.harness.record.reading.judge_run`). Its
+`content_sha256` is the hash of all other columns, so that an edited row is found out. Files that
+were packed before this column existed have no hash; everything else is checked there too.
 """
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any
+import dataclasses
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
+import msgspec
 import numpy as np
 import pyarrow
+import pyarrow.compute
 import pyarrow.parquet
 
-from harness.record.evaluations import Evaluations
-from harness.record.files import Unusable, first_line, write_atomically
+from parallax.harness.record.files import (
+    UnusableError,
+    escape_unprintable,
+    open_regular_file,
+    summarize_error,
+    write_atomically,
+)
+from parallax.harness.record.npz_files import RunEvaluations, check_arrays
+from parallax.harness.record.reading import RunReading, judge_run, parse_record
+from parallax.harness.record.run_json import CHECKSUM_FIELD, RunRecord
 
 _VERSION = "1"
-_KEY = b"parallax.runs"
+_METADATA_KEY = b"parallax.runs"
 _TEXT, _WHOLE, _NUMBER = pyarrow.string(), pyarrow.int64(), pyarrow.float64()
-SCHEMA = pyarrow.schema(
+PACKED_SCHEMA = pyarrow.schema(
     [
         *((name, _TEXT) for name in ("study", "env", "algorithm", "hps", "framework", "variant")),
         ("seed", _WHOLE),
@@ -34,59 +52,278 @@ SCHEMA = pyarrow.schema(
         ("folder", _TEXT),
         ("run_json", _TEXT),
         ("spec", _TEXT),
+        ("content_sha256", _TEXT),  # of all other columns of the row
     ],
-    metadata={_KEY: _VERSION.encode()},
+    metadata={_METADATA_KEY: _VERSION.encode()},
 )
 """Columns. `returns` and `ep_lengths` are lists by evaluation of lists by episode."""
 
-Row = Mapping[str, Any]
+PackedRow = Mapping[str, Any]
+
+_HASH = "content_sha256"
+_HASHED = tuple(name for name in PACKED_SCHEMA.names if name != _HASH)
+_NAMES = ("study", "env", "algorithm", "hps", "framework", "variant")
+_LONGEST_NAME, _LONGEST_FOLDER = 255, 4096
+# The largest study so far has 14,000 runs; 960 runs take half a megabyte, decoded 9.
+_MOST_BYTES, _MOST_FOOTER = 2**28, 2**24
+_MOST_ROWS, _MOST_VALUES, _MOST_DECODED = 200_000, 2**24, 2**28
+_MOST_JSON = 2**21  # bytes of a record
+_BATCH, _MOST_BATCH = 64, 2**26  # rows and bytes that are decoded at a time
 
 
-def write_rows(rows: Iterable[Row], path: Path) -> None:
-    """Writes rows by their folders' names, whole or not at all.
+def write_rows(rows: Iterable[PackedRow], path: Path) -> None:
+    """Writes rows by their folders' names, each with its hash, whole or not at all.
 
     Raises:
         OSError: The file cannot be written.
     """
     ordered = sorted(map(dict, rows), key=lambda row: str(row["folder"]))
-    table = pyarrow.Table.from_pylist(ordered, schema=SCHEMA)
+    # Through the table first: what is hashed has the types that a reader will find.
+    typed = pyarrow.Table.from_pylist(ordered, schema=PACKED_SCHEMA).to_pylist()
+    hashed = [{**row, _HASH: hash_row(row)} for row in typed]
+    table = pyarrow.Table.from_pylist(hashed, schema=PACKED_SCHEMA)
     options = {"compression": "zstd", "write_page_checksum": True}
     write_atomically(path, lambda file: pyarrow.parquet.write_table(table, file, **options))
 
 
-def read_rows(path: Path) -> list[Row]:
-    """The rows of a file.
+def hash_row(row: PackedRow) -> str:
+    """Returns the SHA-256 of all columns of a row but the hash itself."""
+    content = [[name, row[name]] for name in _HASHED]
+    return hashlib.sha256(msgspec.msgpack.encode(content)).hexdigest()
+
+
+def read_rows(path: Path) -> Iterator[PackedRow]:
+    """Reads the rows of a file one by one; those of files without hashes have no `content_sha256`.
+
+    What the file says of its own size is looked at first, and rows are decoded a few at a time, so
+    that a small file of constant columns cannot fill the memory. Nothing in a row is checked here
+    but its type and size: see `judge_row`.
 
     Raises:
-        Unusable: It is damaged, of a later version, or holds something else.
+        Unusable: The file is damaged, too large, of a later version, or holds something else.
     """
     try:
-        table = pyarrow.parquet.read_table(path, page_checksum_verification=True)
-        version = (table.schema.metadata or {}).get(_KEY)
-        if version is None or not set(SCHEMA.names) <= set(table.schema.names):
-            raise Unusable("it holds no packed runs; `parallax pack RESULTS` makes such a file")
-        if version.decode() != _VERSION:
-            raise Unusable("a later version of this project wrote it: use that one")
-        rows: list[Row] = table.select(SCHEMA.names).cast(SCHEMA).to_pylist()
-    except (pyarrow.ArrowException, OSError, ValueError, TypeError) as error:
-        raise Unusable(first_line(error)) from error
-    return rows
+        with open_regular_file(path) as opened:
+            check_size(opened.seek(0, 2), _MOST_BYTES, "bytes")
+            opened.seek(0)
+            yield from _read_batches(opened)
+    except (pyarrow.ArrowException, OSError, ValueError, TypeError, LookupError) as error:
+        raise UnusableError(summarize_error(error)) from error
+    except MemoryError as error:
+        raise UnusableError("it is too large for the memory") from error
 
 
-def evaluations_of(row: Row) -> Evaluations:
-    """The evaluations of a run that is used.
+def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
+    limits = {
+        "thrift_string_size_limit": _MOST_FOOTER,
+        "thrift_container_size_limit": _MOST_ROWS,
+    }
+    file = pyarrow.parquet.ParquetFile(opened, page_checksum_verification=True, **limits)
+    there, about = file.schema_arrow, file.metadata
+    version = (there.metadata or {}).get(_METADATA_KEY)
+    if version is None or not set(_HASHED) <= set(there.names):
+        raise UnusableError("it holds no packed runs; `parallax pack RESULTS` makes such a file")
+    if version.decode() != _VERSION:
+        raise UnusableError("a later version of this project wrote it: use that one")
+    names = [name for name in PACKED_SCHEMA.names if name in there.names]
+    schema = pyarrow.schema([PACKED_SCHEMA.field(name) for name in names])
+    check_size(about.num_rows, _MOST_ROWS, "rows")
+    total = largest = 0
+    values: dict[str, int] = {}
+    for i in range(about.num_row_groups):
+        group = about.row_group(i)
+        sizes = [group.column(j) for j in range(group.num_columns)]
+        # No row is larger than all of its group's columns: dictionaries count as well.
+        largest = max(largest, sum(one.total_uncompressed_size for one in sizes))
+        total += sum(one.total_uncompressed_size for one in sizes)
+        for one in sizes:
+            values[one.path_in_schema] = values.get(one.path_in_schema, 0) + one.num_values
+    check_size(total, _MOST_DECODED, "bytes after decompression")
+    check_size(max(values.values(), default=0), _MOST_VALUES, "values in a column")
+    decoded = 0
+    for batch in file.iter_batches(
+        max(1, min(_BATCH, _MOST_BATCH // max(largest, 1))), None, names
+    ):
+        check_size(batch.nbytes, _MOST_BATCH, f"bytes after decoding in {len(batch)} rows")
+        decoded += batch.nbytes
+        check_size(decoded, _MOST_DECODED, "bytes after decoding")
+        table = pyarrow.Table.from_batches([batch]).select(names).cast(schema)
+        for column in ("run_json", "spec"):
+            longest = pyarrow.compute.max(pyarrow.compute.binary_length(table[column])).as_py()
+            check_size(longest or 0, _MOST_JSON, f"bytes in one {column}")
+        yield from table.to_pylist()
+
+
+def check_size(found: int, limit: int, what: str) -> None:
+    """Refuses what is larger than any study.
+
+    Raises:
+        Unusable: It is too large; says by how much.
+    """
+    if not 0 <= found <= limit:
+        raise UnusableError(
+            f"it is too large: {found:,} {what} where {limit:,} are allowed. If these are your own "
+            "runs, pack parts of the study into files of their own"
+        )
+
+
+def judge_row(row: PackedRow, root: Path) -> RunReading:
+    """Judges a row that has a record as the run folder that it was is judged.
+
+    The columns must also agree with the record. The evaluations of a complete run are returned.
+
+    Args:
+        row: One of `read_rows`, with `run_json`.
+        root: The file; folders of runs are named as if they lay in it.
+    """
+    try:
+        check_columns(row)
+    except UnusableError as error:
+        return RunReading(root, reason=str(error), damaged=True)
+    source = _RowSource(row)
+    reading = judge_run(root / row["folder"], source, with_evaluations=True)
+    if not reading.complete or reading.record is None or reading.evaluations is None:
+        return reading
+    if contradiction := find_contradiction(row, reading.record, reading.evaluations):
+        return dataclasses.replace(reading, evaluations=None, reason=contradiction, damaged=True)
+    return reading
+
+
+def check_columns(row: PackedRow) -> None:
+    """Checks the columns that say which run a row is.
+
+    Raises:
+        Unusable: A name is missing or too long, or the folder is no relative path.
+    """
+    for name in _NAMES:
+        value = row[name]
+        if value is None:
+            raise UnusableError(
+                f"corrupted row: column {name} is empty, so it is no run that is known"
+            )
+        if len(value) > _LONGEST_NAME:
+            raise UnusableError(
+                f"corrupted row: column {name} has {len(value):,} characters, and names have at "
+                f"most {_LONGEST_NAME}"
+            )
+    seed = row["seed"]
+    if seed is not None and seed < 0:
+        raise UnusableError(f"corrupted row: column seed is {seed}, and seeds are not negative")
+    check_folder(row["folder"])
+
+
+def check_folder(folder: str | None) -> None:
+    """Checks that a folder is a path below the file.
+
+    Raises:
+        Unusable: It is empty, absolute, too long, or leads out of the file.
+    """
+    if not folder or len(folder) > _LONGEST_FOLDER:
+        raise UnusableError("corrupted row: column folder is empty or too long for a path")
+    path = PurePosixPath(folder)
+    if path.is_absolute() or ".." in path.parts or "\0" in folder or not path.parts:
+        raise UnusableError(
+            f"corrupted row: column folder is {escape_unprintable(folder)[:80]}, which is no path below "
+            "the file"
+        )
+
+
+def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvaluations) -> str:
+    """Returns in which column a row contradicts its record, or an empty string.
+
+    The study may differ, since studies are renamed.
+    """
+    spec = record.spec
+    wanted = {
+        "env": escape_unprintable(spec.env),
+        "algorithm": escape_unprintable(spec.algorithm),
+        "hps": escape_unprintable(spec.hps),
+        "framework": escape_unprintable(spec.framework),
+        "seed": spec.seed,
+        "completed": True,
+        "failed": False,
+    }
+    told = {name: row[name] for name in wanted}
+    seconds = record.timings.seconds
+    told["seconds"] = _round(row["seconds"])
+    wanted["seconds"] = _round(None if seconds is None or seconds < 0 else seconds)
+    told["final_score"] = _round(row["final_score"])
+    wanted["final_score"] = _round(float(evaluations.results[-1].mean()))
+    told["returns, episodes"] = evaluations.results.shape[1]
+    wanted["returns, episodes"] = spec.eval_episodes
+    for name, value in told.items():
+        if value != wanted[name]:
+            shown = escape_unprintable(str(value))[:80]
+            return (
+                f"corrupted row: column {name} is {shown}, and run_json says "
+                f"{escape_unprintable(str(wanted[name]))[:80]}"
+            )
+    for name, value in msgspec.to_builtins(spec).items():
+        # A value may hold commas itself, so the variant is searched and not split.
+        found = re.search(f"(?:^|,){name}=", row["variant"])
+        if not found or not isinstance(value, int | str):
+            continue
+        if not f"{row['variant'][found.end() :]},".startswith(f"{value},"):
+            return (
+                f"corrupted row: column variant is {escape_unprintable(row['variant'])}, and run_json says "
+                f"{name}={escape_unprintable(str(value))[:80]}"
+            )
+    return ""
+
+
+def _round(value: float | None) -> float | None:
+    """Rounds what may have been computed with another version of numpy."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.9g}")
+
+
+def check_hash(row: PackedRow) -> bool | None:
+    """Returns whether a row is as it was packed; None in files without hashes."""
+    return row[_HASH] == hash_row(row) if _HASH in row else None
+
+
+CHANGED = (
+    "corrupted row: its content_sha256 does not hold, so it was changed after it was packed: "
+    "pack the run folders again"
+)
+
+
+class _RowSource:
+    """Reads a run from a row."""
+
+    def __init__(self, row: PackedRow) -> None:
+        self._row = row
+
+    def read_record(self) -> tuple[RunRecord, dict[str, Any]]:
+        record, content = parse_record((self._row["run_json"] or "").encode())
+        if "host" not in content:
+            # `pack --public` takes names of hosts away, after which the checksum cannot hold.
+            content.pop(CHECKSUM_FIELD, None)
+        return record, content
+
+    def check_content(self, record: RunRecord) -> bool | None:
+        return check_hash(self._row)
+
+    def read_evaluations(self) -> RunEvaluations:
+        return read_evaluations(self._row)
+
+    def explain_change(self) -> str:
+        return CHANGED
+
+
+def read_evaluations(row: PackedRow) -> RunEvaluations:
+    """Reads the evaluations of a run.
 
     Raises:
         Unusable: They do not fit together.
     """
     try:
-        timesteps = np.array(row["timesteps"], np.int64)
-        results = np.array(row["returns"], np.float64)
-        lengths = np.array(row["ep_lengths"], np.int64)
-    except (ValueError, TypeError) as error:
-        raise Unusable(first_line(error)) from error
-    if results.ndim != 2 or results.shape != lengths.shape or len(results) != len(timesteps):
-        raise Unusable(f"{row['folder']}: evaluations do not fit together")
-    for array in (timesteps, results, lengths):
-        array.flags.writeable = False
-    return Evaluations(timesteps, results, lengths)
+        arrays = (
+            np.array(row["timesteps"], np.int64),
+            np.array(row["returns"], np.float64),
+            np.array(row["ep_lengths"], np.int64),
+        )
+    except (ValueError, TypeError, OverflowError) as error:
+        raise UnusableError("corrupted row: evaluations do not fit together") from error
+    return check_arrays(*arrays, "corrupted row: evaluations do not fit together")

@@ -15,33 +15,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def provenance() -> dict[str, Any]:
+def collect_provenance() -> dict[str, Any]:
     """Software, host, threads and command of this process."""
     return {
-        "packages": imported_packages(),
+        "packages": list_imported_packages(),
         "python": platform.python_version(),
         "executable": sys.executable,
         "platform": platform.platform(),
         "host": platform.node(),
-        "processor": processor_model(),
+        "processor": read_processor_model(),
         "cores": os.cpu_count(),
         "threads": {
             name: value for name, value in sorted(os.environ.items()) if name.endswith("_THREADS")
         },
-        "preloaded": preloaded_libraries(),
-        "commit": project_commit(),
+        "preloaded": list_preloaded_libraries(),
+        "commit": read_project_commit(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
 
 
-def imported_packages() -> dict[str, str]:
+def list_imported_packages() -> dict[str, str]:
     """Version of every installed distribution of which a module is imported."""
     modules = {name.partition(".")[0] for name in sys.modules}
-    names = {owner for module in modules for owner in _owners().get(module, [])}
-    return {name: _version(name) for name in sorted(names, key=str.lower)}
+    names = {owner for module in modules for owner in _map_package_owners().get(module, [])}
+    return {name: _read_version(name) for name in sorted(names, key=str.lower)}
 
 
-def processor_model() -> str:
+def read_processor_model() -> str:
     """The processor's name, as far as the system tells."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -51,7 +51,7 @@ def processor_model() -> str:
     return next(names, platform.processor())
 
 
-def preloaded_libraries() -> list[str]:
+def list_preloaded_libraries() -> list[str]:
     """Paths of what `LD_PRELOAD` put before all other libraries, such as a memory allocator."""
     entries = os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
     # A file's full name goes on after the name that programs ask for: libx.so.4.5.10.
@@ -64,18 +64,18 @@ def preloaded_libraries() -> list[str]:
     return sorted(path for path in paths if Path(path).name.startswith(names))
 
 
-def project_commit() -> dict[str, Any]:
+def read_project_commit() -> dict[str, Any]:
     """This project's git commit and whether files differed from it; None outside a checkout."""
     folder = Path(__file__).parent
     try:
-        commit = _git(folder, "rev-parse", "HEAD")
-        dirty = bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
+        commit = _run_git(folder, "rev-parse", "HEAD")
+        dirty = bool(_run_git(folder, "status", "--porcelain", "--untracked-files=no"))
     except (OSError, subprocess.SubprocessError):
         return {"commit": None, "dirty": None}
     return {"commit": commit, "dirty": dirty}
 
 
-def weights_sha256(weights: Mapping[str, NDArray[Any]]) -> str:
+def hash_weights(weights: Mapping[str, NDArray[Any]]) -> str:
     """Hash of all parameters, names and shapes included."""
     digest = hashlib.sha256()
     for name in sorted(weights):
@@ -87,16 +87,16 @@ def weights_sha256(weights: Mapping[str, NDArray[Any]]) -> str:
 
 # Kept: they take longer than a short run, and stay as they are while a process lives.
 @functools.cache
-def _owners() -> Mapping[str, list[str]]:
+def _map_package_owners() -> Mapping[str, list[str]]:
     return importlib.metadata.packages_distributions()
 
 
 @functools.cache
-def _version(name: str) -> str:
+def _read_version(name: str) -> str:
     return importlib.metadata.version(name)
 
 
-def _git(folder: Path, *arguments: str) -> str:
+def _run_git(folder: Path, *arguments: str) -> str:
     command = ["git", "-C", str(folder), *arguments]
     result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
     return result.stdout.strip()

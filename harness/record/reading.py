@@ -6,6 +6,8 @@ A run is complete when all of these hold, and nothing else counts:
 2. the last evaluation in `evaluations.npz` is at the last scheduled environment step,
 3. every return is finite,
 4. what `run.json` says of the files' content, and of its own, still holds.
+
+Rows of packed files pass the same function, with the hash of the row in place of that of the file.
 """
 
 import contextlib
@@ -15,34 +17,83 @@ import functools
 import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from harness.record.completeness import check_complete, why_unfinished
-from harness.record.files import Unusable, first_line, open_regular, read_bounded
-from harness.record.layout import (
+from parallax.harness.record.files import (
+    UnusableError,
+    open_regular_file,
+    read_bounded,
+    summarize_error,
+)
+from parallax.harness.record.layout import (
     EVALUATIONS_FILE,
     POLICY_FILE,
     RUN_FILE,
     TRACE_FILE,
-    Place,
-    place_of,
+    RunPath,
+    parse_run_path,
 )
-from harness.record.run_json import CHECKSUM, SCHEMA, Record, holds
+from parallax.harness.record.run_json import CHECKSUM_FIELD, SCHEMA, RunRecord, has_valid_checksum
 
 if TYPE_CHECKING:
-    from harness.record.evaluations import Evaluations
-    from harness.record.policy import StoredPolicy
+    from parallax.harness.record.npz_files import RunEvaluations, StoredPolicy
 
-_MOST_JSON = 2**24  # bytes
-_MOST_ARRAYS = 2**28
-_MOST_HASHED = 2**29  # of files whose size the record does not tell
-_MOST_BRACKETS, _DEEPEST = 400, 64
+# Returns are recorded as float32: what it cannot hold is not a return.
+_MAX_RETURN = 3.4028234663852886e38
+
+
+def why_unfinished(status: str, failure: str | None) -> str:
+    """Why a record tells of no completed run, in a line; empty where it does.
+
+    Args:
+        status: Of the record.
+        failure: Of the record.
+    """
+    if status == "completed":
+        return ""
+    return f"failed: {summarize_error(failure or '')}" if status == "failed" else status
+
+
+def check_complete(evaluations: "RunEvaluations", scheduled: int) -> None:
+    """Checks the half of the rule that concerns evaluations.
+
+    Args:
+        evaluations: All of a run's.
+        scheduled: The last scheduled environment step.
+
+    Raises:
+        Unusable: The evaluations end elsewhere, or a return is not finite.
+    """
+    last = int(evaluations.timesteps[-1])
+    if last != scheduled:
+        word = "too short" if last < scheduled else "too long"
+        raise UnusableError(f"{word}: last evaluation at step {last:,} of {scheduled:,}")
+    check_finite(evaluations)
+
+
+def check_finite(evaluations: "RunEvaluations") -> None:
+    """Checks that every return is a number.
+
+    Raises:
+        Unusable: A return is not finite.
+    """
+    bad = ~(abs(evaluations.results) <= _MAX_RETURN)
+    if bad.any():
+        at = int(evaluations.timesteps[bad.any(axis=1)][0])
+        count = f"{int(bad.sum())} of {evaluations.results.size}"
+        raise UnusableError(f"non-finite returns: {count}, first at step {at:,}")
+
+
+_MAX_JSON_BYTES = 2**22  # bytes
+_MAX_EVALUATIONS_BYTES = 2**28
+_MAX_HASHED_BYTES = 2**29  # of files whose size the record does not tell
+_MAX_BRACKETS, _MAX_DEPTH = 400, 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Reading:
+class RunReading:
     """What one run folder holds.
 
     Attributes:
@@ -57,9 +108,9 @@ class Reading:
     """
 
     folder: Path
-    record: Record | None = None
+    record: RunRecord | None = None
     content: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    evaluations: "Evaluations | None" = None
+    evaluations: "RunEvaluations | None" = None
     reason: str = ""
     damaged: bool = False
     newer: bool = False
@@ -81,16 +132,16 @@ class Reading:
         return {**self.content["spec"], **msgspec.to_builtins(self.record.spec)}
 
     @property
-    def place(self) -> Place:
+    def place(self) -> RunPath:
         """Which run it is: by its record, or else by its path.
 
         The study is the folder that it lies in, since studies are renamed.
         """
-        by_path = place_of(self.folder)
+        by_path = parse_run_path(self.folder)
         if self.record is None:
             return by_path
         spec = self.record.spec
-        named = Place(
+        named = RunPath(
             spec.study,
             spec.env,
             spec.algorithm,
@@ -102,7 +153,7 @@ class Reading:
         return by_path if dataclasses.replace(named, study=by_path.study) == by_path else named
 
 
-def read_run(folder: Path, with_evaluations: bool = False) -> Reading:
+def read_run(folder: Path, with_evaluations: bool = False) -> RunReading:
     """Reads one run folder; whatever is in it, nothing is raised.
 
     Args:
@@ -110,57 +161,111 @@ def read_run(folder: Path, with_evaluations: bool = False) -> Reading:
         with_evaluations: Whether to return the evaluations of a complete run as well. Without,
             those that are as a guarded record says are not unpacked.
     """
+    return judge_run(folder, _FolderSource(folder), with_evaluations)
+
+
+class RunSource(Protocol):
+    """Where a run's record and evaluations come from: a folder, or a row of a packed file."""
+
+    def read_record(self) -> tuple[RunRecord, dict[str, Any]]:
+        """Return the record, checked, and the same as it is written; raises `UnusableError`."""
+
+    def check_content(self, record: RunRecord) -> bool | None:
+        """Compare the content with the hash stored for it; None where there is no hash."""
+
+    def read_evaluations(self) -> "RunEvaluations":
+        """Return the evaluations; raises `UnusableError`."""
+
+    def explain_change(self) -> str:
+        """Return the reason for which a run is not used whose content has another hash."""
+
+
+def judge_run(folder: Path, source: RunSource, with_evaluations: bool = False) -> RunReading:
+    """Applies the rule of completeness to one run; whatever is in it, nothing is raised.
+
+    Run folders and rows of packed files are judged here, and nowhere else.
+
+    Args:
+        folder: The run folder, or what stands for it in a packed file.
+        source: Reads the run's record and evaluations.
+        with_evaluations: Whether to return the evaluations of a complete run as well.
+    """
     try:
-        record, content = read_record(folder)
-    except _Newer as error:
-        return Reading(folder, reason=str(error), newer=True)
-    except _Unreadable as error:
-        return Reading(folder, reason=str(error), unreadable=True)
-    except Unusable as error:
-        return Reading(folder, reason=str(error), damaged=True)
-    reading = functools.partial(Reading, folder, record, content)
+        record, content = source.read_record()
+    except _NewerSchemaError as error:
+        return RunReading(folder, reason=str(error), newer=True)
+    except _UnreadableError as error:
+        return RunReading(folder, reason=str(error), unreadable=True)
+    except UnusableError as error:
+        return RunReading(folder, reason=str(error), damaged=True)
+    reading = functools.partial(RunReading, folder, record, content)
     if unfinished := why_unfinished(record.status, record.failure):
         return reading(reason=unfinished)
     try:
-        raw = _read(folder, EVALUATIONS_FILE, _MOST_ARRAYS)
-        known = record.files.get(EVALUATIONS_FILE)
-        same = known is not None and known == hashlib.sha256(raw).hexdigest()
-        if same and CHECKSUM in content and holds(content) and not with_evaluations:
+        same = source.check_content(record)
+        if (
+            same
+            and CHECKSUM_FIELD in content
+            and has_valid_checksum(content)
+            and not with_evaluations
+        ):
             return reading()
-        # Loaded here: numpy takes longer to load than all runs of a study to look at.
-        from harness.record.evaluations import unpack
-
-        evaluations = unpack(raw)
+        evaluations = source.read_evaluations()
         check_complete(evaluations, record.steps.scheduled)
-        if known is not None and not same:
-            raise Unusable(f"corrupted {EVALUATIONS_FILE}: it is not what the run wrote")
-        if not holds(content):
-            raise Unusable(_CHANGED)
-    except _Unreadable as error:
+        if same is False:
+            raise UnusableError(source.explain_change())
+        if not has_valid_checksum(content):
+            raise UnusableError(_CHECKSUM_MISMATCH)
+    except _UnreadableError as error:
         return reading(reason=str(error), unreadable=True)
-    except Unusable as error:
+    except UnusableError as error:
         return reading(reason=str(error), damaged=True)
     return reading(evaluations=evaluations if with_evaluations else None)
 
 
-class _Newer(Unusable):
+class _FolderSource:
+    """Reads a run from its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._raw = b""
+
+    def read_record(self) -> tuple[RunRecord, dict[str, Any]]:
+        return read_record(self._folder)
+
+    def check_content(self, record: RunRecord) -> bool | None:
+        self._raw = _read_file(self._folder, EVALUATIONS_FILE, _MAX_EVALUATIONS_BYTES)
+        known = record.files.get(EVALUATIONS_FILE)
+        return None if known is None else known == hashlib.sha256(self._raw).hexdigest()
+
+    def read_evaluations(self) -> "RunEvaluations":
+        # Loaded here: numpy takes longer to load than all runs of a study to look at.
+        from parallax.harness.record.npz_files import unpack_evaluations
+
+        return unpack_evaluations(self._raw)
+
+    def explain_change(self) -> str:
+        return f"corrupted {EVALUATIONS_FILE}: it is not what the run wrote"
+
+
+class _NewerSchemaError(UnusableError):
     """The record has a schema that is not known yet."""
 
 
-class _Unreadable(Unusable):
+class _UnreadableError(UnusableError):
     """The system keeps a file from being read; it may be whole."""
 
 
-def read_record(folder: Path) -> tuple[Record, dict[str, Any]]:
+def read_record(folder: Path) -> tuple[RunRecord, dict[str, Any]]:
     """The content of `run.json`: checked, with defaults for what came later; and as it stands.
 
     Raises:
         Unusable: It is missing, damaged or of a later version.
     """
-    return parse_record(_read(folder, RUN_FILE, _MOST_JSON))
+    return parse_record(_read_file(folder, RUN_FILE, _MAX_JSON_BYTES))
 
 
-def parse_record(raw: bytes) -> tuple[Record, dict[str, Any]]:
+def parse_record(raw: bytes) -> tuple[RunRecord, dict[str, Any]]:
     """The same of what stands in a `run.json`.
 
     Raises:
@@ -170,27 +275,30 @@ def parse_record(raw: bytes) -> tuple[Record, dict[str, Any]]:
         content = msgspec.json.decode(raw, type=dict[str, Any])
         version = content.get("schema")
         if isinstance(version, int) and version > SCHEMA:
-            raise _Newer(
+            raise _NewerSchemaError(
                 f"{RUN_FILE} has schema={version}, and this version of the project knows schemas "
                 f"up to {SCHEMA}: use a later one"
             )
-        record = msgspec.convert(content, Record)
-        if raw.count(b"[") + raw.count(b"{") > _MOST_BRACKETS and _depth(content) > _DEEPEST:
+        record = msgspec.convert(content, RunRecord)
+        if (
+            raw.count(b"[") + raw.count(b"{") > _MAX_BRACKETS
+            and _measure_depth(content) > _MAX_DEPTH
+        ):
             raise ValueError("it is nested too deeply")
     except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
-        raise Unusable(f"corrupted {RUN_FILE}: {_explain(error)}") from error
+        raise UnusableError(f"corrupted {RUN_FILE}: {_explain_decode_error(error)}") from error
     return record, content
 
 
-def read_evaluations(folder: Path) -> "Evaluations":
+def read_evaluations(folder: Path) -> "RunEvaluations":
     """The three arrays of a run's evaluations, with at least one evaluation and episode.
 
     Raises:
         Unusable: The file is missing, cannot be read, or has other contents.
     """
-    from harness.record.evaluations import unpack
+    from parallax.harness.record.npz_files import unpack_evaluations
 
-    return unpack(_read(folder, EVALUATIONS_FILE, _MOST_ARRAYS))
+    return unpack_evaluations(_read_file(folder, EVALUATIONS_FILE, _MAX_EVALUATIONS_BYTES))
 
 
 def find_damage(folder: Path) -> dict[str, str]:
@@ -204,8 +312,8 @@ def find_damage(folder: Path) -> dict[str, str]:
         return {}
     if reading.record is None:
         damage[RUN_FILE] = reading.reason
-    elif not holds(reading.content):
-        damage[RUN_FILE] = _CHANGED
+    elif not has_valid_checksum(reading.content):
+        damage[RUN_FILE] = _CHECKSUM_MISMATCH
     claims = reading.record is not None and reading.record.status == "completed"
     if claims and reading.damaged and not damage:
         damage[EVALUATIONS_FILE] = reading.reason
@@ -218,13 +326,13 @@ def find_damage(folder: Path) -> dict[str, str]:
         if name in damage or (name == EVALUATIONS_FILE and reading.complete):
             continue
         known = reading.record.files.get(name) if reading.record is not None else None
-        if known or _exists(folder / name):
+        if known or _may_exist(folder / name):
             try:
                 if known and reading.record is not None:
                     _check_hash(folder, name, known, reading.record.sizes.get(name))
                 else:
                     read(folder)
-            except Unusable as error:
+            except UnusableError as error:
                 damage[name] = str(error)
     return damage
 
@@ -235,11 +343,11 @@ def read_policy(folder: Path) -> "StoredPolicy":
     Raises:
         Unusable: The file is missing, cannot be read, or has other contents.
     """
-    from harness.record.policy import unpack
+    from parallax.harness.record.npz_files import unpack_policy
 
-    raw = _read(folder, POLICY_FILE, _MOST_HASHED)
-    with _told(POLICY_FILE):
-        return unpack(raw)
+    raw = _read_file(folder, POLICY_FILE, _MAX_HASHED_BYTES)
+    with _name_file_in_errors(POLICY_FILE):
+        return unpack_policy(raw)
 
 
 def check_trace(folder: Path) -> None:
@@ -248,52 +356,52 @@ def check_trace(folder: Path) -> None:
     Raises:
         Unusable: It is missing, damaged or has other columns.
     """
-    from harness.record import trace  # pyarrow takes half a second to load
+    from parallax.harness.record import trace  # pyarrow takes half a second to load
 
-    trace.check(folder / TRACE_FILE)
+    trace.check_trace_file(folder / TRACE_FILE)
 
 
-_CHANGED = (
+_CHECKSUM_MISMATCH = (
     f"{RUN_FILE} was changed after it was written: its checksum does not hold "
-    f"(whoever means the change removes the entry `{CHECKSUM}`)"
+    f"(whoever means the change removes the entry `{CHECKSUM_FIELD}`)"
 )
 
 
 def _check_hash(folder: Path, name: str, known: str, size: int | None) -> None:
-    with _told(name), open_regular(folder / name) as file:
+    with _name_file_in_errors(name), open_regular_file(folder / name) as file:
         there = file.seek(0, 2)
         # Before it is read: a file can claim terabytes that are not there.
-        if there != size if size is not None else there > _MOST_HASHED:
-            raise Unusable(f"corrupted {name}: {there:,} bytes are not what the run wrote")
+        if there != size if size is not None else there > _MAX_HASHED_BYTES:
+            raise UnusableError(f"corrupted {name}: {there:,} bytes are not what the run wrote")
         file.seek(0)
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != known:
-        raise Unusable(f"corrupted {name}: it is not what the run wrote")
+        raise UnusableError(f"corrupted {name}: it is not what the run wrote")
 
 
-def _read(folder: Path, name: str, limit: int) -> bytes:
-    with _told(name):
+def _read_file(folder: Path, name: str, limit: int) -> bytes:
+    with _name_file_in_errors(name):
         return read_bounded(folder / name, limit)
 
 
 @contextlib.contextmanager
-def _told(name: str) -> Iterator[None]:
+def _name_file_in_errors(name: str) -> Iterator[None]:
     """Says of which file there is trouble."""
     try:
         yield
     except FileNotFoundError as error:
-        raise Unusable(f"missing {name}") from error
+        raise UnusableError(f"missing {name}") from error
     except NotADirectoryError as error:
-        raise Unusable(f"missing {name}: its folder is a file") from error
+        raise UnusableError(f"missing {name}: its folder is a file") from error
     except OSError as error:
         # No file can have a name that is too long.
-        kind = Unusable if error.errno == errno.ENAMETOOLONG else _Unreadable
+        kind = UnusableError if error.errno == errno.ENAMETOOLONG else _UnreadableError
         raise kind(f"unreadable {name}: {error.strerror}") from error
-    except Unusable as error:
-        raise Unusable(f"corrupted {name}: {error}") from error
+    except UnusableError as error:
+        raise UnusableError(f"corrupted {name}: {error}") from error
 
 
-def _exists(path: Path) -> bool:
+def _may_exist(path: Path) -> bool:
     try:
         path.lstat()
     except OSError as error:
@@ -301,18 +409,18 @@ def _exists(path: Path) -> bool:
     return True
 
 
-def _depth(content: Any) -> int:
+def _measure_depth(content: Any) -> int:
     """How deep lists and mappings lie in each other, up to where it matters."""
     depth, layer = 0, [content]
-    while layer and depth <= _DEEPEST:
+    while layer and depth <= _MAX_DEPTH:
         depth += 1
         inside = [item.values() if isinstance(item, dict) else item for item in layer]
         layer = [item for items in inside for item in items if isinstance(item, dict | list)]
     return depth
 
 
-def _explain(error: Exception) -> str:
+def _explain_decode_error(error: Exception) -> str:
     """What msgspec says, with the field's name first."""
-    text, _, place = first_line(error).partition(" - at `")
+    text, _, place = summarize_error(error).partition(" - at `")
     where = place.rstrip("`").removeprefix("$").lstrip(".")
     return f"{where}: {text[:1].lower()}{text[1:]}" if where else text

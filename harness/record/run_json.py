@@ -7,21 +7,21 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from harness.record.lease import Count, Seconds
+from parallax.harness.record.lock import Count, Seconds
 
 SCHEMA = 2
 """Version of `run.json`. Every field that came later has a default: as before it existed."""
 
-CHECKSUM = "checksum"
+CHECKSUM_FIELD = "checksum"
 """Entry of `run.json` that guards the others; the record counts without it, unguarded."""
 
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
-Value = bool | int | float | str | list[bool | int | float | str | None] | None
+RecordedValue = bool | int | float | str | list[bool | int | float | str | None] | None
 
 
-class Spec(Struct, frozen=True):
-    """What was asked for; `harness.contract.run_spec.RunSpec` says what each field means."""
+class RecordedSpec(Struct, frozen=True):
+    """What was asked for; `parallax.harness.contract.run_spec.RunSpec` says what each field means."""
 
     study: Name
     framework: Name
@@ -30,7 +30,7 @@ class Spec(Struct, frozen=True):
     hps: Name
     seed: Annotated[int, Meta(ge=0, le=2**32 - 1)]
     steps: Positive
-    hyperparameters: dict[str, Value] = {}
+    hyperparameters: dict[str, RecordedValue] = {}
     overridden: list[str] = []
     alignment: str = "thesis"
     eval_every: Positive = 10_000
@@ -47,7 +47,7 @@ class Spec(Struct, frozen=True):
     checkpoint_every: float = 20.0
 
 
-class Steps(Struct, frozen=True):
+class StepCounts(Struct, frozen=True):
     """Environment steps: due, asked for, on the framework's own counter, and taken."""
 
     scheduled: Count
@@ -56,7 +56,7 @@ class Steps(Struct, frozen=True):
     taken: Count = 0
 
 
-class Timings(Struct, frozen=True):
+class RunTimings(Struct, frozen=True):
     """When the run went on, in seconds since 1970, for how long, and what parts of it cost."""
 
     started: Seconds | None = None
@@ -66,7 +66,7 @@ class Timings(Struct, frozen=True):
     parts: dict[str, dict[str, float]] = {}
 
 
-class Attempt(Struct, frozen=True):
+class RunAttempt(Struct, frozen=True):
     """What became of an earlier attempt."""
 
     status: str
@@ -89,7 +89,7 @@ class AdapterCode(Struct, frozen=True):
     files: dict[str, str] = {}
 
 
-class Provenance(Struct, frozen=True):
+class RunProvenance(Struct, frozen=True):
     """Where and with what the run was made; empty before its end."""
 
     packages: dict[str, str] = {}
@@ -107,15 +107,15 @@ class Provenance(Struct, frozen=True):
     preloaded: list[str] = []
 
 
-class Record(Struct, frozen=True):
+class RunRecord(Struct, frozen=True):
     """The content of `run.json`; docs/run-folder.md says what each field means."""
 
     schema: Annotated[int, Meta(ge=1, le=SCHEMA)]
     status: Literal["pending", "running", "completed", "failed", "interrupted"]
-    spec: Spec
-    steps: Steps
+    spec: RecordedSpec
+    steps: StepCounts
     adapter: str = ""
-    hyperparameters: dict[str, Value] = {}
+    hyperparameters: dict[str, RecordedValue] = {}
     native: dict[str, Any] = {}
     alignment: list[dict[str, Any]] = []
     cadence: dict[str, Count] = {}
@@ -124,11 +124,11 @@ class Record(Struct, frozen=True):
     kept: Count | None = None
     failure: str | None = None
     stopped_by: str | None = None
-    attempts: list[Attempt] = []
+    attempts: list[RunAttempt] = []
     resumed_from: Count | None = None
     resumption: list[str] = []
-    timings: Timings = Timings()
-    provenance: Provenance = Provenance()
+    timings: RunTimings = RunTimings()
+    provenance: RunProvenance = RunProvenance()
     files: dict[str, str] = {}
     sizes: dict[str, Count] = {}
     pid: Count | None = None
@@ -143,16 +143,16 @@ class Record(Struct, frozen=True):
         return sum(step is not None for step in steps)
 
 
-def checksum(content: Mapping[str, Any]) -> str:
+def compute_checksum(content: Mapping[str, Any]) -> str:
     """Hash of everything in `run.json` but the checksum, whatever its order and spacing.
 
     Args:
         content: As it was decoded from JSON.
     """
-    rest = {name: value for name, value in content.items() if name != CHECKSUM}
+    rest = {name: value for name, value in content.items() if name != CHECKSUM_FIELD}
     return hashlib.sha256(msgspec.json.encode(rest, order="sorted")).hexdigest()
 
 
-def holds(content: Mapping[str, Any]) -> bool:
+def has_valid_checksum(content: Mapping[str, Any]) -> bool:
     """Whether a record is as it was written, as far as it tells."""
-    return CHECKSUM not in content or content[CHECKSUM] == checksum(content)
+    return CHECKSUM_FIELD not in content or content[CHECKSUM_FIELD] == compute_checksum(content)

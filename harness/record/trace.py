@@ -6,6 +6,7 @@ end has a checksum on every page.
 """
 
 import contextlib
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -16,15 +17,16 @@ import pyarrow.compute
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from harness.record.files import Unusable, first_line, open_regular
+from parallax.harness.record.files import UnusableError, open_regular_file, summarize_error
+from parallax.harness.record.lock import RunLock
 
-STREAM = "trace.arrows"
-_SCHEMA = pyarrow.schema(
+STREAM_FILE = "trace.arrows"
+_TRACE_SCHEMA = pyarrow.schema(
     [("step", pyarrow.int64()), ("metric", pyarrow.string()), ("value", pyarrow.float64())]
 )
-_ROWS = 2**16  # of a row group, and the most that are held in memory
-_MOST_BYTES = 2**33
-_MOST_ROWS = 2**25
+_ROW_GROUP_ROWS = 2**16  # of a row group, and the most that are held in memory
+_MAX_TRACE_BYTES = 2**33
+_MAX_TRACE_ROWS = 2**25
 
 
 class TraceWriter:
@@ -36,7 +38,7 @@ class TraceWriter:
         Args:
             folder: Where the stream is to lie: the lease's own folder.
         """
-        self._path = folder / STREAM
+        self._path = folder / STREAM_FILE
         self._sink: Any = None
         self._writer: Any = None
         self._steps: list[int] = []
@@ -58,15 +60,15 @@ class TraceWriter:
         """
         if self._writer is None:
             self._sink = pyarrow.OSFile(str(self._path), "wb")
-            self._writer = pyarrow.ipc.new_stream(self._sink, _SCHEMA)
+            self._writer = pyarrow.ipc.new_stream(self._sink, _TRACE_SCHEMA)
         if self._steps:
             columns = [
                 pyarrow.array(values, kind)
                 for values, kind in zip(
-                    (self._steps, self._metrics, self._values), _SCHEMA.types, strict=True
+                    (self._steps, self._metrics, self._values), _TRACE_SCHEMA.types, strict=True
                 )
             ]
-            self._writer.write_batch(pyarrow.record_batch(columns, schema=_SCHEMA))
+            self._writer.write_batch(pyarrow.record_batch(columns, schema=_TRACE_SCHEMA))
             self._steps, self._metrics, self._values = [], [], []
         self._sink.flush()
 
@@ -79,7 +81,7 @@ class TraceWriter:
         steps, values = np.array(self._steps, np.int64), np.array(self._values, np.float64)
         return {"stream": stream, "steps": steps, "metrics": list(self._metrics), "values": values}
 
-    def lay_in(self, state: Mapping[str, Any]) -> None:
+    def load_state(self, state: Mapping[str, Any]) -> None:
         """Begins with what `state` told of another writer; nothing may have been recorded yet."""
         if len(state["stream"]):
             self.append()
@@ -87,7 +89,7 @@ class TraceWriter:
                 for batch in stream:
                     self._writer.write_batch(batch)
             self._sink.flush()
-        self._steps, self._values = state["steps"].tolist(), state["values"].tolist()
+        self._steps, self._values = state["steps"].tolist(), state["read_metric"].tolist()
         self._metrics = list(state["metrics"])
 
     def close(self) -> None:
@@ -97,49 +99,49 @@ class TraceWriter:
 
     def write_parquet(self, file: IO[bytes]) -> None:
         """Writes everything that the stream holds, a row group at a time."""
-        with pyarrow.parquet.ParquetWriter(file, _SCHEMA, write_page_checksum=True) as writer:
+        with pyarrow.parquet.ParquetWriter(file, _TRACE_SCHEMA, write_page_checksum=True) as writer:
             held: list[Any] = []
-            for batch in _batches(self._path):
+            for batch in _iterate_batches(self._path):
                 held.append(batch)
-                if sum(map(len, held)) >= _ROWS:
-                    writer.write_table(pyarrow.Table.from_batches(held, _SCHEMA))
+                if sum(map(len, held)) >= _ROW_GROUP_ROWS:
+                    writer.write_table(pyarrow.Table.from_batches(held, _TRACE_SCHEMA))
                     held = []
-            writer.write_table(pyarrow.Table.from_batches(held, _SCHEMA))
+            writer.write_table(pyarrow.Table.from_batches(held, _TRACE_SCHEMA))
 
 
-def check(path: Path) -> None:
+def check_trace_file(path: Path) -> None:
     """Reads all of the trace in a Parquet file, with every page's checksum where it has one.
 
     Raises:
         Unusable: It is missing, damaged or has other columns.
     """
-    with _opened(path) as reader:
+    with _open_trace(path) as reader:
         # Threads cost more than they bring, and outlive a command that ends at once.
         for number in range(reader.num_row_groups):
             reader.read_row_group(number, use_threads=False)
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open_trace(path: Path) -> Iterator[Any]:
     try:
-        with open_regular(path) as file:
-            if file.seek(0, 2) > _MOST_BYTES:
-                raise Unusable("is too large")
+        with open_regular_file(path) as file:
+            if file.seek(0, 2) > _MAX_TRACE_BYTES:
+                raise UnusableError("is too large")
             file.seek(0)
             with pyarrow.parquet.ParquetFile(file, page_checksum_verification=True) as reader:
-                if reader.schema_arrow.remove_metadata() != _SCHEMA:
+                if reader.schema_arrow.remove_metadata() != _TRACE_SCHEMA:
                     names = ", ".join(map(repr, reader.schema_arrow.names))
-                    raise Unusable(f"has columns {names}")
-                if reader.metadata.num_rows > _MOST_ROWS:
-                    raise Unusable(f"is too large: {reader.metadata.num_rows:,} values")
+                    raise UnusableError(f"has columns {names}")
+                if reader.metadata.num_rows > _MAX_TRACE_ROWS:
+                    raise UnusableError(f"is too large: {reader.metadata.num_rows:,} values")
                 yield reader
     except FileNotFoundError as error:
-        raise Unusable(f"missing {path.name}") from error
+        raise UnusableError(f"missing {path.name}") from error
     except Exception as error:  # damaged files raise a dozen different types
-        raise Unusable(f"corrupted {path.name}: {first_line(error)}") from error
+        raise UnusableError(f"corrupted {path.name}: {summarize_error(error)}") from error
 
 
-def _batches(path: Path) -> Iterator[Any]:
+def _iterate_batches(path: Path) -> Iterator[Any]:
     """The batches of a stream that were written whole."""
     if not path.exists():
         return
@@ -151,20 +153,20 @@ def _batches(path: Path) -> Iterator[Any]:
             return  # the disk was full in the middle of the last one
 
 
-def episodes(path: Path) -> int:
+def count_episodes(path: Path) -> int:
     """How many episodes of a training have ended, by its trace.
 
     Raises:
         Unusable: The trace is missing or damaged.
     """
-    with _opened(path) as reader:
+    with _open_trace(path) as reader:
         table = reader.read(columns=["metric"], use_threads=False)
     return int(
         pyarrow.compute.sum(pyarrow.compute.equal(table["metric"], "episode/length")).as_py()
     )
 
 
-def values(path: Path, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def read_metric(path: Path, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """What a run recorded under one name.
 
     Returns:
@@ -173,7 +175,98 @@ def values(path: Path, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float
     Raises:
         Unusable: The trace is missing or damaged.
     """
-    with _opened(path) as reader:
+    with _open_trace(path) as reader:
         table = reader.read(use_threads=False)
     rows = table.filter(pyarrow.compute.equal(table["metric"], metric))
     return rows["step"].to_numpy(), rows["value"].to_numpy()
+
+
+_FLUSH_PERIOD = 5.0  # seconds
+
+
+class AppendFile:
+    """Appends, and goes on behind what a checkpoint told of: nothing is lost and nothing twice."""
+
+    def __init__(self, lease: RunLock, name: str, resumes: bool) -> None:
+        """Begins the file, or waits to be told by `load_state` how much of it holds.
+
+        Args:
+            lease: Of the run folder.
+            name: Relative to it, in a folder of its own.
+            resumes: Whether what an earlier attempt wrote is gone on with.
+        """
+        self._lease, self._name = lease, name
+        self._file: IO[bytes] | None = None
+        self._earlier = lease.folder / name if resumes else None
+        self._waiting = bytearray()
+        self._flushed = time.monotonic()
+        if not resumes:
+            self._begin(b"")
+
+    def write(self, content: bytes) -> None:
+        """Appends; readers see it within seconds."""
+        if self._file is None:
+            self._waiting += content
+            return
+        self._file.write(content)
+        if time.monotonic() - self._flushed >= _FLUSH_PERIOD:
+            self.flush()
+
+    def flush(self) -> None:
+        """Lets readers see everything."""
+        if self._file is not None:
+            self._file.flush()
+            self._flushed = time.monotonic()
+
+    def state(self) -> int:
+        """Bytes by now, which are on their way to the disk."""
+        self.flush()
+        return self._file.tell() if self._file is not None else 0
+
+    def load_state(self, state: int) -> None:
+        """Goes on behind so many bytes of what was there."""
+        self._waiting.clear()
+        self._begin(_read_beginning(self._earlier, state))
+
+    def close(self) -> None:
+        """Ends the file; it begins here if nobody has told where to go on."""
+        if self._file is None:
+            self._begin(_read_beginning(self._earlier, None) + bytes(self._waiting))
+        if self._file is not None:
+            self._file.close()
+
+    def _begin(self, content: bytes) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+        self._lease.make_folder(str(Path(self._name).parent))
+        self._file = self._lease.open_append(self._name, content)
+
+
+def _read_beginning(path: Path | None, size: int | None) -> bytes:
+    if path is None or path.is_symlink() or not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read() if size is None else file.read(size)
+
+
+class CheckpointExtras:
+    """What more than the records goes into a checkpoint of a run, by name."""
+
+    def __init__(self) -> None:
+        """Knows of none."""
+        self._parts: dict[str, Any] = {}
+
+    def add(self, name: str, part: Any) -> None:
+        """Adds something with `state` and `load_state`; one of the same name is replaced."""
+        self._parts[name] = part
+
+    def state(self) -> dict[str, Any]:
+        """Of all."""
+        return {name: part.state() for name, part in self._parts.items()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """To those that the checkpoint tells of."""
+        for name, part in self._parts.items():
+            if name in state:
+                part.load_state(state[name])

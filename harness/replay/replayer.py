@@ -1,29 +1,235 @@
 """What an adapter's buffer holds to replay by a strategy: what is asked of it, and when."""
 
+import dataclasses
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.replay.account import Account
-from harness.replay.accuracy import Looks
-from harness.replay.making import NewTree, generator, joined, make_strategy
-from harness.replay.proportional import Proportional
-from harness.replay.strategy import Floats, Fresh, Indices
+from parallax.harness.contract.replay import ReplayConfig, make_replay_config
+from parallax.harness.replay.corrected_priorities import AtdcStrategy, ImpStrategy
+from parallax.harness.replay.prioritized import ProportionalStrategy, RankStrategy
+from parallax.harness.replay.strategy import ComputeCurrentErrors, Floats, Indices, SumTree
 
-_CHUNK = 16_384
+
+@dataclasses.dataclass
+class ReplayTimers:
+    """Sums over a training so far; a training that goes on from a checkpoint goes on from them.
+
+    CPU time of the process, so that neighbours on the machine make no difference.
+
+    Attributes:
+        minibatches: How many were drawn.
+        sampling: Drawing places and reading the transitions, corrections of priorities included.
+        sweeping: Asking the networks for the errors of the whole memory.
+        priorities: Correcting weights and noting errors.
+        learning: From a minibatch in hand to the end of the last optimiser step that it led to,
+            without `priorities`.
+        measuring: Comparing predicted priorities with real ones, which no training needs.
+    """
+
+    minibatches: int = 0
+    sampling: float = 0.0
+    sweeping: float = 0.0
+    priorities: float = 0.0
+    learning: float = 0.0
+    measuring: float = 0.0
+    _since: float | None = None
+
+    @property
+    def interleaved_seconds(self) -> float:
+        """What is done now and then while a minibatch is drawn."""
+        return self.sweeping + self.measuring
+
+    def told(self) -> dict[str, float]:
+        """All sums by name, in seconds but for `minibatches`."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return {name: float(getattr(self, name)) for name in names if name != "_since"}
+
+    def clock(self) -> float:
+        """CPU seconds of this process."""
+        return time.process_time()
+
+    def add_seconds(self, what: str, started: float) -> None:
+        """Adds the seconds since `started` to one of the sums; they are no learning."""
+        seconds = self.clock() - started
+        setattr(self, what, getattr(self, what) + seconds)
+        if self._since is not None:
+            self._since += seconds
+
+    def start_learning(self) -> None:
+        """A minibatch has been drawn, and is learned from now."""
+        self.minibatches += 1
+        self._since = self.clock()
+
+    def stepped(self) -> None:
+        """An optimiser has stepped."""
+        if self._since is not None:
+            now = self.clock()
+            self.learning += now - self._since
+            self._since = now
+
+    def over(self) -> None:
+        """What follows is no learning from the minibatch in hand."""
+        self._since = None
+
+
+COMPARISONS_PER_RUN = 30
+"""Comparisons in a run, at equal distances; ten in each third of it."""
+TRANSITIONS_PER_COMPARISON = 200
+"""Transitions at a comparison; ten of them give the 2000 of each of the paper's stages."""
+_MAX_SUMMED_TRANSITIONS = 50_000
+"""Transitions that the real sum is taken of; of a larger memory as many, drawn uniformly."""
+_COMPARISON_STREAM = 0x6C6F6F6B73
+
+
+@dataclasses.dataclass(frozen=True)
+class ProbabilityErrors:
+    """Relative errors of probabilities, without unit.
+
+    Attributes:
+        mean: Mean of the absolute ones, as in equation 13 but not times 100.
+        median: Their median, which one transition without an error does not decide.
+    """
+
+    mean: float
+    median: float
+
+
+def compare_probabilities(
+    strategy: ProportionalStrategy, fresh: ComputeCurrentErrors, generator: np.random.Generator
+) -> ProbabilityErrors | None:
+    """How well a strategy knows the real probabilities now; None where it does not predict them.
+
+    Args:
+        strategy: Is not changed.
+        fresh: Errors under the current networks.
+        generator: Not the training's.
+    """
+    places = np.arange(strategy.size)
+    if strategy.size > _MAX_SUMMED_TRANSITIONS:
+        places = generator.integers(strategy.size, size=_MAX_SUMMED_TRANSITIONS)
+    errors = strategy.check_errors(fresh(places))
+    powers = strategy.compute_powers(errors)
+    total = powers.sum() * strategy.size / len(places)
+    stored = strategy.compute_probabilities(places)
+    if total <= 0 or stored.sum() <= 0:
+        return None
+    drawn = generator.choice(len(places), TRANSITIONS_PER_COMPARISON, p=stored / stored.sum())
+    believed = strategy.estimate_probabilities(places[drawn], errors[drawn])
+    if believed is None:
+        return None
+    real = powers[drawn] / total
+    known = real > 0
+    if not known.any():
+        return None
+    relative = np.abs(believed[known] - real[known]) / real[known]
+    return ProbabilityErrors(float(relative.mean()), float(np.median(relative)))
+
+
+class ComparisonSchedule:
+    """When a run compares: at the middle of each of `LOOKS` equal parts of it.
+
+    Attributes:
+        taken: How many of these points are behind.
+    """
+
+    def __init__(self, seed: int, steps: int) -> None:
+        """Has not looked yet.
+
+        Args:
+            seed: Of the run.
+            steps: Environment transitions of the whole run.
+        """
+        self.taken = 0
+        self._steps = steps
+        self._generator = np.random.default_rng([seed, _COMPARISON_STREAM])
+
+    def is_due(self, added: int) -> bool:
+        """Whether a point lies behind `added` transitions that nobody has looked at."""
+        return self._count_passed_points(added) > self.taken
+
+    def look(
+        self, strategy: ProportionalStrategy, fresh: ComputeCurrentErrors
+    ) -> ProbabilityErrors | None:
+        """Compares now; points that are behind together count as one."""
+        self.taken = self._count_passed_points(strategy.added)
+        return compare_probabilities(strategy, fresh, self._generator)
+
+    def _count_passed_points(self, added: int) -> int:
+        return min(int(added * COMPARISONS_PER_RUN / self._steps + 0.5), COMPARISONS_PER_RUN)
+
+
+_STRATEGY_CLASSES: Mapping[str, Any] = {
+    "per": ProportionalStrategy,
+    "rank": RankStrategy,
+    "atdc": AtdcStrategy,
+    "imp": ImpStrategy,
+}
+_SAMPLING_STREAM = 0x7265706C6179
+"""Tells the numbers that transitions are drawn by from all others of the same seed."""
+
+MakeSumTree = Callable[[int], SumTree]
+
+
+def make_replay_strategy(
+    replay: ReplayConfig | Mapping[str, Any], capacity: int, steps: int, tree: MakeSumTree
+) -> ProportionalStrategy:
+    """A way of replaying that stores nothing yet.
+
+    Args:
+        replay: Hyperparameters, or what `Replay.told` says of them.
+        capacity: Transitions that are stored at most.
+        steps: Environment transitions of the whole run.
+        tree: Makes a sum tree of zeros for so many numbers.
+
+    Raises:
+        SpecError: The hyperparameters are none.
+        ValueError: They are those of uniform replay, which is upstream's own.
+    """
+    checked = replay if isinstance(replay, ReplayConfig) else make_replay_config(replay)
+    if checked.is_uniform:
+        raise ValueError("replay=uniform needs no strategy.")
+    made: ProportionalStrategy = _STRATEGY_CLASSES[checked.name](
+        checked, capacity, steps, tree(capacity)
+    )
+    return made
+
+
+def make_sampling_generator(seed: int) -> np.random.Generator:
+    """The random numbers by which a run draws transitions."""
+    return np.random.default_rng([seed, _SAMPLING_STREAM])
+
+
+def reduce_critic_errors(errors: NDArray[Any], critics: str) -> NDArray[Any]:
+    """One absolute error for each transition.
+
+    Args:
+        errors: Of every critic, [critics, n].
+        critics: `mean`, `max`, `first` or `net`, which is that of the mean.
+    """
+    if critics == "net":
+        return np.asarray(np.abs(errors.mean(axis=0)))
+    absolute = np.abs(errors)
+    if critics == "first":
+        return np.asarray(absolute[0])
+    return np.asarray(absolute.max(axis=0) if critics == "max" else absolute.mean(axis=0))
+
+
+_SWEEP_CHUNK = 16_384
 """Transitions whose errors are asked for at once in a sweep of the whole memory."""
 
-Gaps = Callable[[Indices], NDArray[Any]]
+ComputeCriticErrors = Callable[[Indices], NDArray[Any]]
 """Errors of every critic, [critics, n], of stored transitions under the current networks.
 
 What random numbers it needs, it takes from others than the training's.
 """
-Record = Callable[[Mapping[str, float]], None]
+RecordMetrics = Callable[[Mapping[str, float]], None]
 
 
-class Replayer:
+class ReplaySampler:
     """A strategy in a training.
 
     The buffer tells it of what it stores, asks it for the places of a minibatch, and for the
@@ -35,7 +241,7 @@ class Replayer:
         drawn: Places of the last minibatch.
     """
 
-    def __init__(self, strategy: Proportional, seed: int, steps: int, critics: str) -> None:
+    def __init__(self, strategy: ProportionalStrategy, seed: int, steps: int, critics: str) -> None:
         """Begins a training.
 
         Args:
@@ -44,64 +250,66 @@ class Replayer:
             steps: Environment transitions of the whole run.
             critics: As for `joined`.
         """
-        self.strategy, self.account = strategy, Account()
+        self.strategy, self.account = strategy, ReplayTimers()
         self.drawn: Indices = np.zeros(0, np.int64)
         self._weights: Floats = np.zeros(0)
-        self._generator, self._critics = generator(seed), critics
-        self._looks = Looks(seed, steps)
-        self._record: Record | None = None
+        self._generator, self._critics = make_sampling_generator(seed), critics
+        self._looks = ComparisonSchedule(seed, steps)
+        self._record: RecordMetrics | None = None
 
-    def report_to(self, record: Record) -> None:
+    def set_recorder(self, record: RecordMetrics) -> None:
         """Has the run record how well priorities are predicted."""
         self._record = record
 
-    def draw(self, n: int, gaps: Gaps) -> Indices:
+    def draw(self, n: int, critic_errors: ComputeCriticErrors) -> Indices:
         """Places of a minibatch; `weigh` must be told of its errors before the next one."""
-        fresh, added = self._fresh(gaps), self.strategy.added
+        fresh, added = self._make_error_function(critic_errors), self.strategy.added
         self.account.over()
-        if self._record and self._looks.due(added):
+        if self._record and self._looks.is_due(added):
             started = self.account.clock()
             if (found := self._looks.look(self.strategy, fresh)) is not None:
                 self._record({"replay/mape": found.mean, "replay/median_ape": found.median})
-            self.account.spent("measuring", started)
-        if self.strategy.due():
+            self.account.add_seconds("measuring", started)
+        if self.strategy.is_due():
             started = self.account.clock()
             self.strategy.sweep(fresh)
-            self.account.spent("sweeping", started)
+            self.account.add_seconds("sweeping", started)
         self.drawn, self._weights = self.strategy.sample(self._generator, n)
         return self.drawn
 
-    def weigh(self, gaps: NDArray[Any]) -> Floats:
+    def compute_loss_weights(self, critic_errors: NDArray[Any]) -> Floats:
         """Weights of the losses of the last minibatch, float64[n], and notes its errors.
 
         Args:
-            gaps: Errors of every critic, [critics, n].
+            critic_errors: Errors of every critic, [critics, n].
         """
         started = self.account.clock()
-        errors = joined(gaps, self._critics)
-        told = self.strategy.corrected(self.drawn, self._weights, errors)
+        errors = reduce_critic_errors(critic_errors, self._critics)
+        told = self.strategy.correct_weights(self.drawn, self._weights, errors)
         self.strategy.update(self.drawn, errors)
-        self.account.spent("priorities", started)
+        self.account.add_seconds("priorities", started)
         return told
 
-    def _fresh(self, gaps: Gaps) -> Fresh:
+    def _make_error_function(self, gaps: ComputeCriticErrors) -> ComputeCurrentErrors:
         def fresh(places: Indices) -> NDArray[Any]:
-            starts = range(0, len(places), _CHUNK)
-            parts = [gaps(places[start : start + _CHUNK]) for start in starts]
-            return joined(np.concatenate(parts, axis=1), self._critics)
+            starts = range(0, len(places), _SWEEP_CHUNK)
+            parts = [gaps(places[start : start + _SWEEP_CHUNK]) for start in starts]
+            return reduce_critic_errors(np.concatenate(parts, axis=1), self._critics)
 
         return fresh
 
 
-def make_replayer(told: Mapping[str, Any], capacity: int, tree: NewTree) -> Replayer:
+def make_replay_sampler(
+    settings: Mapping[str, Any], capacity: int, tree: MakeSumTree
+) -> ReplaySampler:
     """What a buffer of so many transitions holds.
 
     Args:
-        told: What `Replay.told` says, and `steps` and `seed` of the run.
+        settings: What `Replay.told` says, and `steps` and `seed` of the run.
         capacity: Transitions that are stored at most.
         tree: Makes a sum tree of zeros for so many numbers.
     """
-    fields = dict(told)
+    fields = dict(settings)
     steps, seed = fields.pop("steps"), fields.pop("seed")
-    strategy = make_strategy(fields, capacity, steps, tree)
-    return Replayer(strategy, seed, steps, fields["critics"])
+    strategy = make_replay_strategy(fields, capacity, steps, tree)
+    return ReplaySampler(strategy, seed, steps, fields["critics"])

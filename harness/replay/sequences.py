@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.replay.strategy import Floats
+from parallax.harness.replay.strategy import Floats
 
 Array = NDArray[Any]
 
 
-def rescaled(values: Array, epsilon: float) -> Floats:
+def rescale_values(values: Array, epsilon: float) -> Floats:
     """h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x.
 
     Args:
@@ -25,14 +25,14 @@ def rescaled(values: Array, epsilon: float) -> Floats:
     return np.asarray(np.sign(x) * (np.sqrt(np.abs(x) + 1) - 1) + epsilon * x)
 
 
-def restored(values: Array, epsilon: float) -> Floats:
+def invert_rescaling(values: Array, epsilon: float) -> Floats:
     """The inverse of `rescaled`: sign(x) (((sqrt(1 + 4 e (|x| + 1 + e)) - 1) / (2 e))^2 - 1)."""
     x = np.asarray(values, np.float64)
     root = (np.sqrt(1 + 4 * epsilon * (np.abs(x) + 1 + epsilon)) - 1) / (2 * epsilon)
     return np.asarray(np.sign(x) * (root**2 - 1))
 
 
-def n_step_returns(
+def compute_n_step_returns(
     rewards: Array, values: Array, lengths: Array, ended: Array, gamma: float, n: int
 ) -> Floats:
     """Targets: sum of gamma^k r(t + k) for k < K, plus gamma^K v(t + K).
@@ -66,7 +66,7 @@ def n_step_returns(
     return np.where(inside, total, 0.0)
 
 
-def sequence_errors(errors: Array, lengths: Array, max_share: float) -> Floats:
+def compute_sequence_errors(errors: Array, lengths: Array, max_share: float) -> Floats:
     """What priorities are made of: eta max |delta| + (1 - eta) mean |delta|, float64[B].
 
     Args:
@@ -80,7 +80,7 @@ def sequence_errors(errors: Array, lengths: Array, max_share: float) -> Floats:
     return np.asarray(max_share * absolute.max(axis=1) + (1 - max_share) * mean)
 
 
-def discrepancy(unrolled: Array, stored: Array, step: Array, lengths: Array) -> Floats:
+def compute_q_discrepancy(unrolled: Array, stored: Array, step: Array, lengths: Array) -> Floats:
     """Q-value discrepancy ||q(h^) - q(h)||_2 / |max q(h^)| of each sequence at one step, [B].
 
     Both values are of the current network: h^ is the state it was trained from, unrolled through
@@ -101,7 +101,7 @@ def discrepancy(unrolled: Array, stored: Array, step: Array, lengths: Array) -> 
     return np.asarray(distance / np.maximum(np.abs(largest), np.finfo(np.float64).tiny))
 
 
-def epsilons(base: float, exponent: float, actors: int) -> Floats:
+def compute_actor_epsilons(base: float, exponent: float, actors: int) -> Floats:
     """Shares of random actions base^(1 + exponent i / (N - 1)), float64[N]; 1/2 for N = 1."""
     places = np.linspace(0, 1, actors) if actors > 1 else np.array([0.5])
     return np.asarray(base ** (1 + exponent * places))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-Fresh = Callable[[Indices], NDArray[Any]]
+ComputeCurrentErrors = Callable[[Indices], NDArray[Any]]
 """Absolute errors, [N], of stored transitions under the networks as they are now."""
 
 
@@ -29,7 +29,7 @@ class SumTree(Protocol):
         """For each point from 0 up to the sum the first index up to which the sum reaches it."""
 
 
-class Strategy(Protocol):
+class ReplayStrategy(Protocol):
     """A way of replaying.
 
     The buffer calls `add` for what it stores, at places that go around in a ring from 0. For a
@@ -47,7 +47,7 @@ class Strategy(Protocol):
             ValueError: Nothing is stored, or `n` is not positive.
         """
 
-    def corrected(self, indices: Indices, weights: Floats, errors: NDArray[Any]) -> Floats:
+    def correct_weights(self, indices: Indices, weights: Floats, errors: NDArray[Any]) -> Floats:
         """The weights of the losses, float64[n], now that the errors of the minibatch are known.
 
         Args:
@@ -59,7 +59,7 @@ class Strategy(Protocol):
             TrainingError: Errors are not finite.
         """
 
-    def believed(self, indices: Indices, errors: Floats) -> Floats | None:
+    def estimate_probabilities(self, indices: Indices, errors: Floats) -> Floats | None:
         """What the probabilities of transitions are held to be under the current networks, [n].
 
         Args:
@@ -78,10 +78,10 @@ class Strategy(Protocol):
             TrainingError: Errors are not finite.
         """
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Whether all of the memory is to be looked at before the next minibatch."""
 
-    def sweep(self, fresh: Fresh) -> None:
+    def sweep(self, fresh: ComputeCurrentErrors) -> None:
         """Looks at all of the memory.
 
         Raises:

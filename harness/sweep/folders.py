@@ -4,27 +4,27 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.contract.adapter import find_adapter
-from harness.contract.fields import SpecError
-from harness.contract.run_spec import RunSpec, spec_from_dict, spec_to_dict
-from harness.record.files import Unusable, bytes_writer, read_bounded
-from harness.record.folder import RunFolder, leftovers, past_attempts
-from harness.record.layout import RUN_FILE
-from harness.record.lease import Lease, LeaseHeld, LeaseLost
-from harness.record.reading import Reading, read_run
-from harness.record.run_json import holds
-from harness.train.prepare import Prepared, translated
+from parallax.harness.contract.adapter import describe_adapter_code, find_adapter_entry_point
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.run_spec import RunSpec, spec_from_dict, spec_to_dict
+from parallax.harness.record.files import UnusableError, make_bytes_writer, read_bounded
+from parallax.harness.record.folder import RunFolder, collect_attempts, list_leftovers
+from parallax.harness.record.layout import RUN_FILE
+from parallax.harness.record.lock import LockHeldError, LockLostError, RunLock
+from parallax.harness.record.reading import RunReading, read_record, read_run
+from parallax.harness.record.run_json import has_valid_checksum
+from parallax.harness.train.prepare import PreparedRun, describe_translation
 
-_MOST_BYTES = 2**24
+_MAX_RUN_FILE_BYTES = 2**24
 
 
-def initialize_all(
-    runs: Iterable[tuple[Path, Prepared]], silent: Collection[str] = ()
-) -> tuple[dict[Path, Prepared], dict[Path, str | None]]:
+def initialize_runs(
+    runs: Iterable[tuple[Path, PreparedRun]], silent: Collection[str] = ()
+) -> tuple[dict[Path, PreparedRun], dict[Path, str | None]]:
     """Writes a pending folder for each run that is neither complete nor under way.
 
     Args:
@@ -38,20 +38,20 @@ def initialize_all(
     Raises:
         SpecError: A folder cannot be written or belongs to another run; all are as they were.
     """
-    pending: dict[Path, Prepared] = {}
+    pending: dict[Path, PreparedRun] = {}
     others: dict[Path, str | None] = {}
     undo: list[Callable[[], None]] = []
     try:
         for folder, run in runs:
-            undo.append(functools.partial(_drop, _missing(folder)))
-            before = _content(folder)
+            undo.append(functools.partial(_remove_folders, _find_missing_folders(folder)))
+            before = _read_run_file(folder)
             try:
-                if initialize(run, folder, silent):
+                if initialize_run(run, folder, silent):
                     pending[folder] = run
-                    undo.append(functools.partial(_restore, folder, before))
+                    undo.append(functools.partial(_restore_run_file, folder, before))
                 else:
                     others[folder] = None
-            except LeaseHeld as error:
+            except LockHeldError as error:
                 others[folder] = str(error)
     except SpecError:
         for step in reversed(undo):
@@ -60,14 +60,14 @@ def initialize_all(
     return pending, others
 
 
-def _content(folder: Path) -> bytes | None:
+def _read_run_file(folder: Path) -> bytes | None:
     try:
-        return read_bounded(folder / RUN_FILE, _MOST_BYTES)
-    except (OSError, Unusable):
+        return read_bounded(folder / RUN_FILE, _MAX_RUN_FILE_BYTES)
+    except (OSError, UnusableError):
         return None
 
 
-def _missing(folder: Path) -> list[Path]:
+def _find_missing_folders(folder: Path) -> list[Path]:
     """The folders that making `folder` would make, innermost first."""
     missing = []
     for place in (folder, *folder.parents):
@@ -79,30 +79,32 @@ def _missing(folder: Path) -> list[Path]:
     return missing
 
 
-def _restore(folder: Path, before: bytes | None) -> None:
+def _restore_run_file(folder: Path, before: bytes | None) -> None:
     """Puts back the `run.json` that was there, or none, unless the run was taken up since."""
-    with contextlib.suppress(OSError, LeaseHeld), Lease.acquire(folder, ()) as lease:
+    with contextlib.suppress(OSError, LockHeldError), RunLock.acquire(folder, ()) as lease:
         if read_run(folder).reason != "pending":
             return
         if before is None:
             lease.remove(RUN_FILE)
         else:
-            lease.write(RUN_FILE, bytes_writer(before))
+            lease.write(RUN_FILE, make_bytes_writer(before))
 
 
-def _drop(made: list[Path]) -> None:
+def _remove_folders(made: list[Path]) -> None:
     for folder in made:
         with contextlib.suppress(OSError):
             folder.rmdir()
 
 
-def initialize(prepared: Prepared, path: Path, silent: Collection[str] | None = None) -> bool:
+def initialize_run(
+    prepared: PreparedRun, path: Path, silent: Collection[str] | None = None
+) -> bool:
     """Writes a pending run folder, unless a complete run is there.
 
     Args:
         prepared: The run.
         path: Its folder.
-        silent: As for `Lease.acquire`.
+        silent: As for `RunLock.acquire`.
 
     Returns:
         Whether there is anything to run.
@@ -113,22 +115,22 @@ def initialize(prepared: Prepared, path: Path, silent: Collection[str] | None = 
     """
     _check_no_link(prepared.spec, path)
     reading = read_run(path)
-    _check_same(prepared.spec, reading)
+    _check_same_run(prepared.spec, reading)
     if reading.complete:
-        _tidy(path, silent)
+        _remove_leftovers(path, silent)
         return False
     try:
         path.mkdir(parents=True, exist_ok=True)
-        with Lease.acquire(path, silent) as lease:
+        with RunLock.acquire(path, silent) as lease:
             # Asked again: another sweep may have completed it since.
             reading = read_run(path)
-            _check_same(prepared.spec, reading)
+            _check_same_run(prepared.spec, reading)
             if reading.complete:
                 return False
             folder = RunFolder(lease, {})
-            if reading.damaged or not holds(reading.content):
-                folder.set_aside()
-            folder.update_run(**_pending(prepared, reading))
+            if reading.damaged or not has_valid_checksum(reading.content):
+                folder.rename_damaged_files()
+            folder.update_run(**_make_pending_content(prepared, reading))
     except OSError as error:
         raise SpecError(
             f"results_dir: {path} cannot be written ({error.strerror}). Choose another folder."
@@ -136,22 +138,22 @@ def initialize(prepared: Prepared, path: Path, silent: Collection[str] | None = 
     return True
 
 
-def _tidy(folder: Path, silent: Collection[str] | None) -> None:
+def _remove_leftovers(folder: Path, silent: Collection[str] | None) -> None:
     """Removes what killed processes left in the folder of a complete run, if nobody holds it."""
-    if leftovers(folder):
-        unless_held = contextlib.suppress(OSError, LeaseHeld, LeaseLost)
-        with unless_held, Lease.acquire(folder, silent or ()) as lease:
+    if list_leftovers(folder):
+        unless_held = contextlib.suppress(OSError, LockHeldError, LockLostError)
+        with unless_held, RunLock.acquire(folder, silent or ()) as lease:
             RunFolder(lease, {}).tidy()
 
 
-def _pending(prepared: Prepared, before: Reading) -> dict[str, Any]:
+def _make_pending_content(prepared: PreparedRun, before: RunReading) -> dict[str, Any]:
     """What `run.json` says of a run that is set up."""
     return {
         "status": "pending",
         "spec": spec_to_dict(prepared.spec),
-        "adapter": find_adapter(prepared.spec.framework).value,
+        "adapter": find_adapter_entry_point(prepared.spec.framework).value,
         "alignment": [dataclasses.asdict(row) for row in prepared.native.alignment],
-        **translated(prepared),
+        **describe_translation(prepared),
         "steps": {
             "requested": prepared.spec.steps,
             "scheduled": prepared.native.total_steps,
@@ -161,7 +163,7 @@ def _pending(prepared: Prepared, before: Reading) -> dict[str, Any]:
         "weights_sha256": None,
         "failure": None,
         "stopped_by": None,
-        "attempts": past_attempts(before),
+        "attempts": collect_attempts(before),
         "timings": {},
         "provenance": {},
     }
@@ -179,7 +181,7 @@ def _check_no_link(spec: RunSpec, path: Path) -> None:
             )
 
 
-def _check_same(spec: RunSpec, reading: Reading) -> None:
+def _check_same_run(spec: RunSpec, reading: RunReading) -> None:
     if reading.newer:
         raise SpecError(f"{reading.folder}: {reading.reason}, or choose another results_dir.")
     if reading.unreadable:
@@ -193,8 +195,62 @@ def _check_same(spec: RunSpec, reading: Reading) -> None:
     except SpecError:
         same = False
     if not same:
-        changed = "" if holds(reading.content) else " (its run.json was changed or is damaged)"
+        changed = (
+            ""
+            if has_valid_checksum(reading.content)
+            else " (its run.json was changed or is damaged)"
+        )
         raise SpecError(
             f"{reading.folder} holds a run with other settings{changed}. Choose another study.name "
             "or results_dir."
         )
+
+
+_MAX_LISTED_NAMES = 3
+
+
+def describe_code_drift(folders: Iterable[Path]) -> str:
+    """Names complete runs that would come out of other code today; empty where there are none.
+
+    Runs of before adapters' files were recorded say nothing of it, and neither does this.
+
+    Args:
+        folders: Run folders.
+    """
+    now: dict[str, Mapping[str, str]] = {}
+    found: dict[Path, set[str]] = {}
+    for folder in folders:
+        try:
+            record, _ = read_record(folder)
+        except UnusableError:
+            continue
+        then = record.provenance.adapter.files
+        if record.status != "completed" or not then:
+            continue
+        framework = record.spec.framework
+        if framework not in now:
+            now[framework] = describe_adapter_code(find_adapter_entry_point(framework).value)[
+                "files"
+            ]
+        if changed := _find_changed_files(then, now[framework]):
+            found[folder] = {f"{framework}/{name}" for name in changed}
+    return _format_code_drift(found) if found else ""
+
+
+def _find_changed_files(then: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
+    return {name for name in then.keys() | now.keys() if then.get(name) != now.get(name)}
+
+
+def _format_code_drift(found: Mapping[Path, set[str]]) -> str:
+    files = _format_names(sorted(set().union(*found.values())))
+    folders = _format_names(sorted(map(str, found)))
+    return (
+        f"{len(found)} complete runs were made by other code of their adapter, which changed since "
+        f"in {files}: {folders}. They are kept as they are; to make them anew, remove their "
+        "folders or choose another study.name."
+    )
+
+
+def _format_names(names: list[str]) -> str:
+    more = len(names) - _MAX_LISTED_NAMES
+    return ", ".join(names[:_MAX_LISTED_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -11,23 +11,22 @@ from pathlib import Path
 
 import joblib
 
-from harness.contract.fields import SpecError
-from harness.contract.run_spec import RunSpec
-from harness.record.lease import LeaseHeld, LeaseLost, watch
-from harness.record.reading import read_run
-from harness.sweep.allocator import NONE, allocator_variables
-from harness.sweep.display import SweepDisplay
-from harness.sweep.folders import initialize_all
-from harness.sweep.other_code import remark
-from harness.sweep.preloaded import Preloaded
-from harness.sweep.process import Outcome, RunProcess, mark
-from harness.train.prepare import Prepared, prepare_all
-from harness.train.stopping import SWEEP_ENDED
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.run_spec import RunSpec
+from parallax.harness.record.lock import LockHeldError, LockLostError, watch_heartbeats
+from parallax.harness.record.reading import read_run
+from parallax.harness.sweep.folders import describe_code_drift, initialize_runs
+from parallax.harness.sweep.forked_process import ForkServerPool
+from parallax.harness.sweep.memory_allocator import SYSTEM_ALLOCATOR, get_allocator_variables
+from parallax.harness.sweep.progress import SweepDisplay
+from parallax.harness.sweep.run_process import RunOutcome, RunProcess, mark_run_ended
+from parallax.harness.train.prepare import PreparedRun, prepare_runs
+from parallax.harness.train.stop_signals import SWEEP_FAILED_SIGNAL
 
 
-def run_all(
-    specs: Sequence[RunSpec], results_dir: Path, n_jobs: int, malloc: str = NONE
-) -> list[Outcome]:
+def run_sweep(
+    specs: Sequence[RunSpec], results_dir: Path, n_jobs: int, malloc: str = SYSTEM_ALLOCATOR
+) -> list[RunOutcome]:
     """Checks all runs, then executes those that are not complete, `n_jobs` at a time.
 
     Nothing is written before every run has passed its checks, and nothing stays written where
@@ -37,46 +36,56 @@ def run_all(
         specs: The runs.
         results_dir: Where their folders are.
         n_jobs: How many at a time; -1 is one per core.
-        malloc: The allocator that they use; see `allocator_variables`.
+        malloc: The allocator that they use; see `get_allocator_variables`.
 
     Raises:
         SpecError: A run cannot be carried out as asked.
         KeyboardInterrupt: After every running process has ended.
     """
-    jobs = _processes(n_jobs)
-    variables = allocator_variables("hydra.launcher.malloc", malloc)
-    prepared = prepare_all(specs)
+    jobs = count_processes(n_jobs)
+    variables = get_allocator_variables("hydra.launcher.malloc", malloc)
+    prepared = prepare_runs(specs)
     folders = [spec.folder(results_dir).absolute() for spec in specs]
     if len(set(folders)) < len(folders):
         raise SpecError("The sweep names the same run more than once; let its values differ.")
     runs = dict(zip(folders, prepared, strict=True))
-    silent, _ = watch(
+    silent, _ = watch_heartbeats(
         runs,
         say=lambda text: print(text, file=sys.stderr),
         is_wanted=lambda folder: not read_run(folder).complete,
     )
-    pending, others = initialize_all(runs.items(), silent)
+    pending, others = initialize_runs(runs.items(), silent)
     outcomes = {
-        folder: Outcome(runs[folder].spec, folder, "running" if holder else "skipped", holder)
+        folder: RunOutcome(runs[folder].spec, folder, "running" if holder else "skipped", holder)
         for folder, holder in others.items()
     }
-    _tell(others, len(runs))
-    outcomes |= _execute(pending, jobs, variables)
+    _print_skipped_runs(others, len(runs))
+    outcomes |= _execute_runs(pending, jobs, variables)
     return [outcomes[folder] for folder in folders]
 
 
-def _tell(others: Mapping[Path, str | None], total: int) -> None:
+def _print_skipped_runs(others: Mapping[Path, str | None], total: int) -> None:
     """Says which runs are left out."""
     complete = sum(holder is None for holder in others.values())
     if complete:
         print(f"{complete} of {total} runs are complete already.")
     if complete < len(others):
         print(f"{len(others) - complete} of {total} runs are running elsewhere.")
-    if other_code := remark(folder for folder, holder in others.items() if holder is None):
+    if other_code := describe_code_drift(
+        folder for folder, holder in others.items() if holder is None
+    ):
         print(other_code)
 
 
-def _processes(n_jobs: int) -> int:
+def count_processes(n_jobs: int) -> int:
+    """Return how many runs go on at a time.
+
+    Args:
+        n_jobs: The option `hydra.launcher.n_jobs`; -1 is one per core.
+
+    Raises:
+        SpecError: It is no such number.
+    """
     try:
         return int(joblib.effective_n_jobs(n_jobs))
     except ValueError:
@@ -86,63 +95,64 @@ def _processes(n_jobs: int) -> int:
         ) from None
 
 
-Start = Callable[[RunSpec, Path], RunProcess]
+StartRun = Callable[[RunSpec, Path], RunProcess]
 
 
 @dataclasses.dataclass
-class _Stop:
+class _SweepStop:
     """Tells the threads of a sweep to end their runs, and why."""
 
     event: threading.Event = dataclasses.field(default_factory=threading.Event)
     number: int = signal.SIGTERM
 
 
-def _execute(
-    pending: dict[Path, Prepared], jobs: int, variables: Mapping[str, str]
-) -> dict[Path, Outcome]:
-    stop = _Stop()
-    outcomes: dict[Path, Outcome] = {}
+def _execute_runs(
+    pending: dict[Path, PreparedRun], jobs: int, variables: Mapping[str, str]
+) -> dict[Path, RunOutcome]:
+    stop = _SweepStop()
+    outcomes: dict[Path, RunOutcome] = {}
     specs = [run.spec for run in pending.values()]
     with (
-        Preloaded(specs, stop.event.is_set) as preloaded,
+        ForkServerPool(specs, stop.event.is_set) as preloaded,
         SweepDisplay(pending, jobs) as display,
         ThreadPoolExecutor(max_workers=jobs) as pool,
     ):
         start = functools.partial(RunProcess, preloaded=preloaded, variables=variables)
         futures = [
-            pool.submit(_run_one, run.spec, folder, stop, start) for folder, run in pending.items()
+            pool.submit(_execute_run, run.spec, folder, stop, start)
+            for folder, run in pending.items()
         ]
         try:
             for future in as_completed(futures):
                 outcome = future.result()
                 outcomes[outcome.folder] = outcome
-                display.finished(outcome.folder, outcome.status, outcome.failure)
+                display.print_outcome(outcome.folder, outcome.status, outcome.failure)
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt):
-                stop.number = SWEEP_ENDED
+                stop.number = SWEEP_FAILED_SIGNAL
             # Leaving the pool waits for its threads, and they for their processes.
             stop.event.set()
             raise
     return outcomes
 
 
-def _run_one(spec: RunSpec, folder: Path, stop: _Stop, start: Start) -> Outcome:
+def _execute_run(spec: RunSpec, folder: Path, stop: _SweepStop, start: StartRun) -> RunOutcome:
     """Runs one; whatever happens to its folder is its own failure, and no other run's."""
     if stop.event.is_set():
-        return Outcome(spec, folder, "pending")
+        return RunOutcome(spec, folder, "pending")
     try:
         process = start(spec, folder)
     except OSError as error:
-        return _unstarted(spec, folder, f"it cannot be started: {error}")
+        return _record_failed_start(spec, folder, f"it cannot be started: {error}")
     while not process.wait(0.2):
         if stop.event.is_set():
             process.stop(stop.number)
     return process.outcome()
 
 
-def _unstarted(spec: RunSpec, folder: Path, failure: str) -> Outcome:
+def _record_failed_start(spec: RunSpec, folder: Path, failure: str) -> RunOutcome:
     try:
-        mark(folder, {"status": "failed", "failure": failure})
-    except (LeaseHeld, LeaseLost) as error:
-        return Outcome(spec, folder, "running", str(error))
-    return Outcome(spec, folder, "failed", failure)
+        mark_run_ended(folder, {"status": "failed", "failure": failure})
+    except (LockHeldError, LockLostError) as error:
+        return RunOutcome(spec, folder, "running", str(error))
+    return RunOutcome(spec, folder, "failed", failure)

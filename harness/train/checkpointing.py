@@ -10,66 +10,68 @@ from typing import Any
 
 import msgspec
 
-from harness.contract.adapter import Adapter
-from harness.contract.capture import NotCapturedError, NotLaidInError
-from harness.contract.run_spec import spec_to_dict
-from harness.record.batch_job import BatchJob
-from harness.record.checkpoints import Checkpoints, Loaded
-from harness.record.files import Unusable, plain_json
-from harness.record.lease import FolderGone, LeaseLost
-from harness.train.prepare import Prepared, translated
-from harness.train.stopping import StopRequest
+from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.run_spec import spec_to_dict
+from parallax.harness.contract.state_codec import UnsupportedStateError
+from parallax.harness.record.checkpoints import CheckpointStore, LoadedCheckpoint
+from parallax.harness.record.files import UnusableError, to_plain_json
+from parallax.harness.record.lock import FolderDeletedError, LockLostError
+from parallax.harness.record.lock_owner import BatchJob
+from parallax.harness.train.prepare import PreparedRun, describe_translation
+from parallax.harness.train.stop_signals import StopRequest
 
-LIBRARIES = ("numpy", "torch", "gymnasium", "mujoco")
+VERSIONED_LIBRARIES = ("numpy", "torch", "gymnasium", "mujoco")
 """Whose versions decide what a state means, besides the packages that an adapter names."""
 
-_NOT_COMPARED = ("study", "python", "checkpoint_every", "diagnosis", "logger")
+_IGNORED_FIELDS = ("study", "python", "checkpoint_every", "diagnosis", "logger")
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class CheckpointPart:
     """Something that a training goes on from: told as plain values and arrays, and laid in."""
 
     state: Callable[[], Any]
-    lay_in: Callable[[Any], None]
+    load_state: Callable[[Any], None]
 
 
-class CannotGoOnError(Exception):
+class ResumeError(Exception):
     """A state did not fit; the training that it was laid into must not be gone on with."""
 
 
-def identity(prepared: Prepared, adapter: Adapter, code: Mapping[str, Any]) -> dict[str, Any]:
+def describe_run_identity(
+    prepared: PreparedRun, adapter: Adapter, code: Mapping[str, Any]
+) -> dict[str, Any]:
     """What must be the same when a run goes on, by the name under which a difference is told.
 
     Args:
         prepared: The run.
         adapter: Of its framework.
-        code: Which code that is, as `adapter_code` tells.
+        code: Which code that is, as `describe_adapter_code` tells.
     """
-    names = (*LIBRARIES, *getattr(adapter, "packages", ()))
-    versions = {name: _version(name) for name in dict.fromkeys(names)}
-    asked = {k: v for k, v in spec_to_dict(prepared.spec).items() if k not in _NOT_COMPARED}
+    names = (*VERSIONED_LIBRARIES, *getattr(adapter, "packages", ()))
+    versions = {name: _get_package_version(name) for name in dict.fromkeys(names)}
+    asked = {k: v for k, v in spec_to_dict(prepared.spec).items() if k not in _IGNORED_FIELDS}
     content = {
         "settings": asked,
-        "translation": translated(prepared),
+        "translation": describe_translation(prepared),
         "adapter": dict(code["files"]),
         "packages": {n: version for n, version in versions.items() if version},
         "python": platform.python_version(),
     }
-    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(plain_json(content)))
+    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(to_plain_json(content)))
     return decoded
 
 
-def _version(name: str) -> str:
+def _get_package_version(name: str) -> str:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return ""
 
 
-def starts(
-    checkpoints: Checkpoints, own: Mapping[str, Any], say: Callable[[str], None]
-) -> Iterator[Loaded | None]:
+def iterate_resume_points(
+    checkpoints: CheckpointStore, own: Mapping[str, Any], say: Callable[[str], None]
+) -> Iterator[LoadedCheckpoint | None]:
     """What a run can go on from, the best first; the last is None, its start.
 
     Args:
@@ -79,18 +81,18 @@ def starts(
     """
     for number in checkpoints.numbers():
         try:
-            if refusal := _difference(checkpoints.about(number), own):
+            if refusal := _describe_identity_difference(checkpoints.about(number), own):
                 say(f"Checkpoint {number} cannot be gone on from: {refusal}.")
                 continue
             loaded = checkpoints.load(number)
-        except Unusable as error:
+        except UnusableError as error:
             say(f"Checkpoint {number} cannot be gone on from: it {error}.")
             continue
         yield loaded
     yield None
 
 
-def _difference(about: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+def _describe_identity_difference(about: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     then = about.get("identity", {})
     for part, now in own.items():
         before = then.get(part)
@@ -105,7 +107,7 @@ def _difference(about: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     return ""
 
 
-def seconds_between(every: float, job: BatchJob | None, now: float) -> float:
+def compute_checkpoint_interval(every: float, job: BatchJob | None, now: float) -> float:
     """Seconds between checkpoints.
 
     In a job that ends sooner there are some all the same, so that a run gets on even where a
@@ -119,23 +121,25 @@ def seconds_between(every: float, job: BatchJob | None, now: float) -> float:
     if not every:
         return math.inf
     left = job.limit_from - now if job else math.inf
-    return min(60 * every, max(left / _LEAST_OFTEN, _LEAST_APART))
+    return min(60 * every, max(left / _MIN_CHECKPOINTS_PER_JOB, _MIN_CHECKPOINT_SECONDS))
 
 
-_LEAST_OFTEN, _LEAST_APART = 4, 10.0  # checkpoints until a job's limit, and seconds between them
-_MISFITS = (NotLaidInError, LookupError, TypeError, ValueError, AttributeError, RuntimeError)
+_MIN_CHECKPOINTS_PER_JOB, _MIN_CHECKPOINT_SECONDS = (
+    4,
+    10.0,
+)  # checkpoints until a job's limit, and seconds between them
 
 
-class Keeper:
+class CheckpointManager:
     """Keeps the state of a training at its boundaries; the first may lay one in."""
 
     def __init__(
         self,
-        checkpoints: Checkpoints,
+        checkpoints: CheckpointStore,
         about: Callable[[], dict[str, Any]],
         every: float,
         stop: StopRequest,
-        start: Loaded | None,
+        start: LoadedCheckpoint | None,
         say: Callable[[str], None],
     ) -> None:
         """Keeps nothing yet.
@@ -149,13 +153,13 @@ class Keeper:
             say: Told in a sentence of what goes wrong.
         """
         self._checkpoints, self._about, self._say = checkpoints, about, say
-        self._seconds = seconds_between(every, BatchJob.current(), time.time())
+        self._seconds = compute_checkpoint_interval(every, BatchJob.from_environment(), time.time())
         self._stop, self._start = stop, start
-        self._parts: Mapping[str, Part] = {}
+        self._parts: Mapping[str, CheckpointPart] = {}
         self._due = -math.inf if every else math.inf
         self._is_able = self._hurries = False
 
-    def watch(self, parts: Mapping[str, Part], lacking: str) -> None:
+    def watch(self, parts: Mapping[str, CheckpointPart], lacking: str) -> None:
         """Learns what is to be kept.
 
         Args:
@@ -164,65 +168,65 @@ class Keeper:
         """
         self._parts = parts
         if lacking and self._due < math.inf:
-            self._cannot(lacking)
+            self._disable_checkpoints(lacking)
 
-    def hurry(self) -> None:
+    def request_checkpoint(self) -> None:
         """Keeps the state at the next boundary, whatever the time, if it is kept at all."""
         if self._due < math.inf:
             self._due, self._hurries = -math.inf, True
 
-    def boundary(self) -> None:
-        """See `harness.contract.adapter.Monitor.boundary`."""
+    def safe_point(self) -> None:
+        """See `parallax.harness.contract.adapter.Monitor.boundary`."""
         if time.monotonic() >= self._due or self._stop.is_wanted:
-            self._act()
+            self._load_or_save()
 
-    def _act(self) -> None:
+    def _load_or_save(self) -> None:
         if self._due == math.inf:
             self._stop.carry_out()
         if self._start is not None:
-            self._lay_in(self._start)
+            self._load_checkpoint(self._start)
             self._start = None
         is_first, hurries, self._hurries = not self._is_able, self._hurries, False
         if is_first:
-            self._look()
+            self._check_serializable()
         if self._stop.is_wanted:
-            self._stop.take_time()
-            self._save()
+            self._stop.cancel_deadline()
+            self._save_checkpoint()
             self._stop.carry_out()
         elif self._is_able and (hurries or not is_first):
-            self._save()
+            self._save_checkpoint()
         self._due = self._due if self._due == math.inf else time.monotonic() + self._seconds
 
-    def _lay_in(self, start: Loaded) -> None:
+    def _load_checkpoint(self, start: LoadedCheckpoint) -> None:
         try:
             for name, part in self._parts.items():
-                part.lay_in(start.state[name])
-        except _MISFITS as error:
-            raise CannotGoOnError(f"it does not fit ({error})") from error
+                part.load_state(start.state[name])
+        except Exception as error:  # a state is data from a file, and may be anything
+            raise ResumeError(f"it does not fit ({error})") from error
 
-    def _look(self) -> None:
+    def _check_serializable(self) -> None:
         """Whether all of it can be told, asked once at the first boundary."""
         try:
             for part in self._parts.values():
                 part.state()
-        except NotCapturedError as error:
-            self._cannot(str(error))
+        except UnsupportedStateError as error:
+            self._disable_checkpoints(str(error))
             return
         self._is_able = True
-        self._stop.may_wait()
+        self._stop.allow_waiting()
 
-    def _cannot(self, why: str) -> None:
+    def _disable_checkpoints(self, why: str) -> None:
         self._due = math.inf
         self._say(f"The run keeps no checkpoints and would start again from its start: {why}.")
 
-    def _save(self) -> None:
+    def _save_checkpoint(self) -> None:
         about = self._about()
         try:
             self._checkpoints.save(about, {n: part.state() for n, part in self._parts.items()})
-        except (LeaseLost, FolderGone):
+        except (LockLostError, FolderDeletedError):
             raise
-        except NotCapturedError as error:
-            self._cannot(str(error))
+        except UnsupportedStateError as error:
+            self._disable_checkpoints(str(error))
         except OSError as error:
             self._say(
                 f"At step {about['step']:,} no checkpoint could be written ({error.strerror}); "

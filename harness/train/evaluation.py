@@ -11,19 +11,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.lockstep import make_lockstep
-from harness.contract.adapter import Policy
-from harness.contract.events import Attached, End, EnvStep, Evaluation, Events, TrainingError
-from harness.contract.memory import begin
-from harness.contract.run_spec import RunSpec
+from parallax.envs.batched_env import make_batched_env
+from parallax.harness.contract.adapter import Policy, begin_episodes
+from parallax.harness.contract.events import (
+    EnvStep,
+    EvaluationResult,
+    PolicyAttached,
+    TrainingEnd,
+    TrainingError,
+    TrainingEvents,
+)
+from parallax.harness.contract.run_spec import RunSpec
 
 if TYPE_CHECKING:
-    from envs.lockstep import Lockstep
+    from parallax.envs.batched_env import BatchedEnv
 
 Array = NDArray[Any]
 
 
-class Evaluator:
+class PolicyEvaluator:
     """Evaluates on schedule.
 
     An evaluation at step k sees the weights after every update that the first k steps led
@@ -35,27 +41,30 @@ class Evaluator:
     """
 
     def __init__(
-        self, spec: RunSpec, events: Events, normalizer: Callable[[], Callable[[Array], Array]]
+        self,
+        spec: RunSpec,
+        events: TrainingEvents,
+        normalizer: Callable[[], Callable[[Array], Array]],
     ) -> None:
         self._spec, self._events, self._normalizer = spec, events, normalizer
         self._policy: Policy | None = None
-        self._episodes = make_lockstep(spec.env, spec.eval_episodes)
+        self._episodes = make_batched_env(spec.env, spec.eval_episodes)
         self._done, self._next = 0, spec.eval_every
         self.seconds = 0.0
-        events.subscribe(Attached, self._attach)
+        events.subscribe(PolicyAttached, self._attach)
         events.subscribe(EnvStep, self._before_step)
-        events.subscribe(End, self._evaluate)
+        events.subscribe(TrainingEnd, self._evaluate)
 
     def state(self) -> dict[str, Any]:
         """How far it is."""
         return {"done": self._done, "next": self._next, "seconds": self.seconds}
 
-    def lay_in(self, state: Mapping[str, Any]) -> None:
+    def load_state(self, state: Mapping[str, Any]) -> None:
         """Goes on from there."""
         self._done, self._next = state["done"], state["next"]
         self.seconds = state["seconds"]
 
-    def _attach(self, event: Attached) -> None:
+    def _attach(self, event: PolicyAttached) -> None:
         self._policy = event.policy
 
     def _before_step(self, event: EnvStep) -> None:
@@ -63,11 +72,13 @@ class Evaluator:
             self._evaluate(event)
             self._next += self._spec.eval_every
 
-    def _evaluate(self, event: EnvStep | End) -> None:
+    def _evaluate(self, event: EnvStep | TrainingEnd) -> None:
         if self._policy is None:
             raise TrainingError("the adapter has attached no policy")
         started = time.monotonic()
-        evaluation = evaluate(self._policy, self._episodes, self._seeds(), self._normalizer())
+        evaluation = evaluate_greedy_policy(
+            self._policy, self._episodes, self._seeds(), self._normalizer()
+        )
         self._done += 1
         self._events.tell(evaluation)
         if not evaluation.is_finite:
@@ -79,17 +90,17 @@ class Evaluator:
 
     def _seeds(self) -> list[int]:
         spec = self._spec
-        return episode_seeds(
+        return compute_episode_seeds(
             spec.evaluation_seed, spec.env, spec.seed, self._done, spec.eval_episodes
         )
 
 
-def evaluate(
+def evaluate_greedy_policy(
     policy: Callable[[NDArray[np.float32]], Array],
-    env: "Lockstep",
+    env: "BatchedEnv",
     seeds: Sequence[int],
     normalize: Callable[[Array], Array] = lambda observations: observations,
-) -> Evaluation:
+) -> EvaluationResult:
     """Plays one complete episode per copy of the task; draws no random number.
 
     The policy sees the rows of finished episodes as well, because the last digits of a matrix
@@ -103,40 +114,40 @@ def evaluate(
         seeds: One reset seed per copy.
         normalize: Frozen normalisation of observations [N, observations].
     """
-    observations, player = env.reset(seeds), begin(policy)
+    observations, player = env.reset(seeds), begin_episodes(policy)
     lengths = np.zeros(len(seeds), np.int64)
-    active = _finite(observations)
+    active = _find_finite_rows(observations)
     returns = np.where(active, 0.0, np.nan)
     while active.any():
-        shown, sound = _shown(normalize(observations))
+        shown, sound = _prepare_observations(normalize(observations))
         actions = np.asarray(player(shown))
-        playing = active & sound & _finite(actions)
+        playing = active & sound & _find_finite_rows(actions)
         observations, rewards, terminated, truncated = env.step(actions, playing)
-        player.rewarded(rewards)
+        player.observe_rewards(rewards)
         returns += rewards
         lengths += playing
-        healthy = playing & np.isfinite(rewards) & _finite(observations)
+        healthy = playing & np.isfinite(rewards) & _find_finite_rows(observations)
         returns[active & ~healthy] = np.nan
         active = healthy & ~(terminated | truncated)
-    return Evaluation(returns, lengths)
+    return EvaluationResult(returns, lengths)
 
 
-def _shown(observations: Array) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+def _prepare_observations(observations: Array) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     # Rows that are not finite become zeros, for policies that refuse them.
     shown = np.array(observations, np.float32, order="C")
-    sound = _finite(shown)
+    sound = _find_finite_rows(shown)
     if not sound.all():
         shown[~sound] = 0
     return shown, sound
 
 
-def _finite(rows: Array) -> NDArray[np.bool_]:
+def _find_finite_rows(rows: Array) -> NDArray[np.bool_]:
     flags: NDArray[np.bool_] = np.isfinite(rows).reshape(len(rows), -1)
     finite: NDArray[np.bool_] = np.logical_and.reduce(flags, axis=1)
     return finite
 
 
-def episode_seeds(
+def compute_episode_seeds(
     evaluation_seed: int, env_id: str, seed: int, evaluation: int, episodes: int
 ) -> list[int]:
     """One reset seed per episode; nothing else decides about them.

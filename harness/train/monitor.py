@@ -1,34 +1,76 @@
 """What an adapter's training reports to, and who listens: evaluation, and the run's files."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
+import numpy as np
 
-from envs.make import (
-    frozen_normalizer,
+from parallax.envs.make import (
+    copy_observation_statistics,
+    make_frozen_normalizer,
     make_training_env,
-    observation_statistics,
     share_statistics,
 )
-from harness.contract.adapter import CPU, Loadable, Policy, Resumable, Weights
-from harness.contract.events import (
-    Attached,
-    End,
+from parallax.harness.contract.adapter import CPU, Checkpointable, Policy, PolicyIO, Weights
+from parallax.harness.contract.events import (
     EpisodeEnd,
-    Evaluation,
-    Events,
-    Metrics,
+    EvaluationResult,
+    PolicyAttached,
+    ReportedMetrics,
+    TrainingEnd,
     TrainingError,
+    TrainingEvents,
 )
-from harness.interventions.catalogue import layers
-from harness.record.folder import RunFolder
-from harness.record.policy import StoredPolicy
-from harness.train import environments, generators
-from harness.train.checkpointing import Keeper, Part
-from harness.train.evaluation import Evaluator
-from harness.train.keeping import Best
-from harness.train.prepare import Prepared
+from parallax.harness.interventions.catalogue import collect_layers
+from parallax.harness.record.folder import RunFolder
+from parallax.harness.record.npz_files import StoredPolicy
+from parallax.harness.train import env_and_rng_state
+from parallax.harness.train.checkpointing import CheckpointManager, CheckpointPart
+from parallax.harness.train.evaluation import PolicyEvaluator
+from parallax.harness.train.prepare import PreparedRun
+
+
+class BestPolicy:
+    """What was learned when the mean return was largest; of equal evaluations the latest.
+
+    Attributes:
+        evaluation: Its index; None before the first.
+        policy: What was learned by then.
+    """
+
+    def __init__(self, events: TrainingEvents, learned: Callable[[], StoredPolicy]) -> None:
+        """Listens to evaluations.
+
+        Args:
+            events: What happens.
+            learned: Copies of what is learned as it is now.
+        """
+        self._learned, self._count, self._mean = learned, 0, -np.inf
+        self.evaluation: int | None = None
+        self.policy: StoredPolicy | None = None
+        events.subscribe(EvaluationResult, self._compare_evaluation)
+
+    def _compare_evaluation(self, told: EvaluationResult) -> None:
+        mean = float(np.mean(told.returns))
+        if mean >= self._mean:
+            self._mean, self.evaluation, self.policy = mean, self._count, self._learned()
+        self._count += 1
+
+    def state(self) -> dict[str, Any]:
+        """What it has kept, as plain values and arrays."""
+        policy = None if self.policy is None else dataclasses.asdict(self.policy)
+        return {
+            **{"count": self._count, "mean": self._mean, "evaluation": self.evaluation},
+            "policy": policy,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Goes on from there."""
+        self._count, self._mean = state["count"], state["mean"]
+        self.evaluation, policy = state["evaluation"], state["policy"]
+        self.policy = None if policy is None else StoredPolicy(**policy)
 
 
 class TrainingMonitor:
@@ -37,25 +79,30 @@ class TrainingMonitor:
     It makes the environments, and sees that upstream takes the steps that were scheduled.
     """
 
-    def __init__(self, prepared: Prepared, folder: RunFolder, keeper: Keeper | None = None) -> None:
+    def __init__(
+        self,
+        prepared: PreparedRun,
+        folder: RunFolder,
+        checkpoint_manager: CheckpointManager | None = None,
+    ) -> None:
         """Listens to nothing yet.
 
         Args:
             prepared: The run.
             folder: What keeps what happens.
-            keeper: What keeps the state of the training, if anything does.
+            checkpoint_manager: What keeps the state of the training, if anything does.
         """
-        self.events = Events()
+        self.events = TrainingEvents()
         self._spec = spec = prepared.spec
-        self._layers = layers(prepared.interventions)
-        self._folder, self.keeper = folder, keeper
-        self._boundary = keeper.boundary if keeper else _nothing
+        self._layers = collect_layers(prepared.interventions)
+        self._folder, self.checkpoint_manager = folder, checkpoint_manager
+        self._boundary = checkpoint_manager.safe_point if checkpoint_manager else _do_nothing
         self._weights: Callable[[], Weights] | None = None
         self.parts: dict[str, dict[str, float]] = {}
         self._envs: list[gymnasium.Env[Any, Any]] = []
-        self.evaluator = Evaluator(spec, self.events, self.normalizer)
-        self.best = Best(self.events, self.learned) if spec.keep == "best" else None
-        keep(folder, self.events)
+        self.evaluator = PolicyEvaluator(spec, self.events, self.normalizer)
+        self.best = BestPolicy(self.events, self.get_stored_policy) if spec.keep == "best" else None
+        record_run_events(folder, self.events)
 
     @property
     def steps(self) -> int:
@@ -66,35 +113,45 @@ class TrainingMonitor:
         self,
         policy: Policy,
         weights: Callable[[], Weights],
-        loadable: Loadable | None = None,
-        resumable: Resumable | None = None,
+        policy_io: PolicyIO | None = None,
+        checkpointable: Checkpointable | None = None,
     ) -> None:
         """Takes what follows the training."""
         self._weights = weights
-        lacking = "" if resumable else f"the adapter of {self._spec.framework} {_SILENT}"
+        lacking = (
+            "" if checkpointable else f"the adapter of {self._spec.framework} {_NO_STATE_REASON}"
+        )
         if self._spec.device != CPU:
-            resumable, lacking = None, f"device={self._spec.device} {_OWN_LUCK}"
-        if self.keeper:
-            self.keeper.watch(self._parts(resumable), lacking)
-        self.events.tell(Attached(policy, weights))
+            checkpointable, lacking = None, f"device={self._spec.device} {_UNSAVED_RNG_REASON}"
+        if self.checkpoint_manager:
+            self.checkpoint_manager.watch(self._make_checkpoint_parts(checkpointable), lacking)
+        self.events.tell(PolicyAttached(policy, weights))
 
-    def boundary(self) -> None:
+    def safe_point(self) -> None:
         """Keeps the state of the training, if it is time to; at first, may lay one in."""
         self._boundary()
 
-    def _parts(self, resumable: Resumable | None) -> dict[str, Part]:
+    def _make_checkpoint_parts(self, resumable: Checkpointable | None) -> dict[str, CheckpointPart]:
         """All that a training goes on from; random generators come last."""
         return {
-            "clock": Part(lambda: self.steps, self._set_clock),
-            "evaluations": Part(self.evaluator.state, self.evaluator.lay_in),
-            "records": Part(self._folder.state, self._folder.lay_in),
-            **({"best": Part(self.best.state, self.best.lay_in)} if self.best else {}),
-            **({"adapter": Part(resumable.state, resumable.lay_in)} if resumable else {}),
-            "environments": Part(
-                lambda: environments.read(self._envs),
-                lambda state: environments.lay_in(self._envs, state),
+            "clock": CheckpointPart(lambda: self.steps, self._set_clock),
+            "evaluations": CheckpointPart(self.evaluator.state, self.evaluator.load_state),
+            "records": CheckpointPart(self._folder.state, self._folder.load_state),
+            **(
+                {"best": CheckpointPart(self.best.state, self.best.load_state)} if self.best else {}
             ),
-            "generators": Part(generators.read, generators.lay_in),
+            **(
+                {"adapter": CheckpointPart(resumable.state, resumable.load_state)}
+                if resumable
+                else {}
+            ),
+            "environments": CheckpointPart(
+                lambda: env_and_rng_state.read_env_states(self._envs),
+                lambda state: env_and_rng_state.load_env_states(self._envs, state),
+            ),
+            "generators": CheckpointPart(
+                env_and_rng_state.read_rng_state, env_and_rng_state.load_rng_state
+            ),
         }
 
     def _set_clock(self, steps: int) -> None:
@@ -106,13 +163,13 @@ class TrainingMonitor:
             raise TrainingError("the adapter has attached no weights")
         return self._weights()
 
-    def learned(self) -> StoredPolicy:
+    def get_stored_policy(self) -> StoredPolicy:
         """What the run has learned, as it is now."""
-        return StoredPolicy(self.weights(), observation_statistics(self._envs[0]))
+        return StoredPolicy(self.weights(), copy_observation_statistics(self._envs[0]))
 
     def record(self, metrics: Mapping[str, float]) -> None:
         """Tells of values for the trace."""
-        self.events.tell(Metrics(metrics))
+        self.events.tell(ReportedMetrics(metrics))
 
     def account(self, parts: Mapping[str, Mapping[str, float]]) -> None:
         """Keeps what parts of the training have cost, for `run.json`."""
@@ -120,14 +177,14 @@ class TrainingMonitor:
 
     def normalizer(self) -> Callable[[Any], Any]:
         """Today's normalisation of observations, as a function."""
-        return frozen_normalizer(self._envs[0])
+        return make_frozen_normalizer(self._envs[0])
 
     def make_env(self) -> gymnasium.Env[Any, Any]:
         """The next of the `n_envs` training environments."""
         if len(self._envs) == self._spec.n_envs:
             raise TrainingError(f"upstream makes more than n_envs={self._spec.n_envs} environments")
         gamma = self._spec.hyperparameters.gamma
-        spec, seam = self._spec, self.events.seam()
+        spec, seam = self._spec, self.events.make_env_hooks()
         env = make_training_env(
             spec.env, wrappers=spec.wrappers, gamma=gamma, layers=self._layers, **seam
         )
@@ -146,18 +203,18 @@ class TrainingMonitor:
             raise TrainingError(
                 f"upstream took {self.steps} environment steps where {scheduled_steps} were due"
             )
-        self.events.tell(End())
+        self.events.tell(TrainingEnd())
 
 
-_OWN_LUCK = "has random generators of its own, which are not kept"
-_SILENT = "does not hand out its state (the fourth argument of monitor.attach)"
+_UNSAVED_RNG_REASON = "has random generators of its own, which are not kept"
+_NO_STATE_REASON = "does not hand out its state (the fourth argument of monitor.attach)"
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
-def keep(folder: RunFolder, events: Events) -> None:
+def record_run_events(folder: RunFolder, events: TrainingEvents) -> None:
     """Has a run folder keep the trace and the evaluations."""
 
     def end_of_episode(end: EpisodeEnd) -> None:
@@ -165,8 +222,9 @@ def keep(folder: RunFolder, events: Events) -> None:
         folder.record(events.steps, values)
 
     events.subscribe(EpisodeEnd, end_of_episode)
-    events.subscribe(Metrics, lambda told: folder.record(events.steps, told.values))
+    events.subscribe(ReportedMetrics, lambda told: folder.record(events.steps, told.values))
     events.subscribe(
-        Evaluation, lambda told: folder.add_evaluation(events.steps, told.returns, told.lengths)
+        EvaluationResult,
+        lambda told: folder.add_evaluation(events.steps, told.returns, told.lengths),
     )
-    events.subscribe(End, lambda _: folder.flush())
+    events.subscribe(TrainingEnd, lambda _: folder.flush())

@@ -6,30 +6,30 @@ from typing import Any
 
 import msgspec
 
-from envs.tasks import TaskError, load_task
-from harness.contract.adapter import (
-    CPU,
-    Adapter,
-    Context,
-    Native,
-    OnDevices,
-    Replaying,
-    action_kinds,
-    load_adapter,
+from parallax.envs.tasks import TaskError, load_task
+from parallax.harness.contract.adapter import Adapter, RunContext, get_action_kinds, load_adapter
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.algorithms.base import Hyperparameters
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.interpreter import check_interpreter
+from parallax.harness.contract.recipes import list_recipe_names, load_recipe
+from parallax.harness.contract.run_spec import RunSpec
+from parallax.harness.contract.translation import NativeConfig
+from parallax.harness.interventions.catalogue import (
+    Intervention,
+    apply_settings,
+    combine_interventions,
+    load_replay_interventions,
+    resolve_interventions,
 )
-from harness.contract.algorithms import ALGORITHMS, Hyperparameters, OffPolicy
-from harness.contract.fields import SpecError
-from harness.contract.interpreter import check_interpreter
-from harness.contract.recipes import load_recipe, recipe_names
-from harness.contract.run_spec import RunSpec
-from harness.interventions.catalogue import Intervention, chosen, together, with_settings
-from harness.interventions.replaying import carried_by
-from harness.record.files import plain_json
-from harness.train.loggers import check_logger
+from parallax.harness.record.files import to_plain_json
+from parallax.harness.train.compatibility import check_device, check_replay
+from parallax.harness.train.limits import ANY, Machine, check_limits
+from parallax.harness.train.loggers import check_logger_installed
 
 
 @dataclasses.dataclass(frozen=True)
-class Prepared:
+class PreparedRun:
     """A run that has passed every check that can be made before training.
 
     Attributes:
@@ -41,38 +41,38 @@ class Prepared:
     """
 
     spec: RunSpec
-    context: Context
+    context: RunContext
     hyperparameters: Hyperparameters
-    native: Native
+    native: NativeConfig
     interventions: tuple[Intervention, ...] = ()
 
 
-def prepare(spec: RunSpec, adapter: Adapter, here: bool = True) -> Prepared:
+def prepare_run(spec: RunSpec, adapter: Adapter, on_this_machine: bool = True) -> PreparedRun:
     """Resolves and translates a run.
 
     Args:
         spec: What is asked for.
         adapter: Of its framework.
-        here: Whether it is this machine that will train; its devices are looked at then.
+        on_this_machine: Whether it is this machine that will train; its devices are looked at then.
 
     Raises:
         SpecError: The framework or task is missing or cannot honour the run.
     """
     if spec.python is None:
         adapter.check_installed()
-        check_logger(spec.logger)
+        check_logger_installed(spec.logger)
     else:
         check_interpreter(spec.python, spec.framework)
     try:
         task = load_task(spec.env)
     except TaskError as error:
         raise SpecError(str(error)) from error
-    kinds = action_kinds(adapter, spec.algorithm)
+    kinds = get_action_kinds(adapter, spec.algorithm)
     if task.actions not in kinds:
         fitting = [
             name
             for name in ALGORITHMS
-            if adapter.supports(name) and task.actions in action_kinds(adapter, name)
+            if adapter.supports(name) and task.actions in get_action_kinds(adapter, name)
         ]
         choose = f"algorithm={' or '.join(fitting)}" if fitting else "another framework"
         raise SpecError(
@@ -80,17 +80,24 @@ def prepare(spec: RunSpec, adapter: Adapter, here: bool = True) -> Prepared:
             f"framework={spec.framework} chooses {' or '.join(sorted(kinds))} ones: use {choose}, "
             "or another task."
         )
+    check_limits(spec, task, Machine.here() if on_this_machine else ANY)
     check_replay(spec, adapter)
-    check_device(spec, adapter, here=here and spec.python is None)
-    made = chosen(spec.intervention, spec.framework, spec.algorithm)
+    check_device(spec, adapter, on_this_machine=on_this_machine and spec.python is None)
+    made = resolve_interventions(spec.intervention, spec.framework, spec.algorithm)
     if not spec.replay.is_uniform:
-        made = together((*made, *carried_by(spec.framework, spec.algorithm)))
-    context = Context(task, spec.steps, spec.seed, spec.n_envs, spec.replay, spec.device)
+        made = combine_interventions(
+            (*made, *load_replay_interventions(spec.framework, spec.algorithm))
+        )
+    context = RunContext(task, spec.steps, spec.seed, spec.n_envs, spec.replay, spec.device)
     requested = spec.hyperparameters
     if spec.hps == adapter.name:
-        requested = in_own_units(adapter, spec.algorithm, requested, spec.overridden, context)
-    hyperparameters = resolve(adapter, spec.algorithm, requested, spec.alignment, context)
-    hyperparameters = with_settings(hyperparameters, made).on_task(task)
+        requested = resolve_library_recipe(
+            adapter, spec.algorithm, requested, spec.overridden, context
+        )
+    hyperparameters = resolve_hyperparameters(
+        adapter, spec.algorithm, requested, spec.alignment, context
+    )
+    hyperparameters = apply_settings(hyperparameters, made).resolve_for_task(task)
     if hyperparameters.sees_rewards and spec.wrappers == "normalized":
         raise SpecError(
             f"wrappers=normalized scales the rewards that algorithm={spec.algorithm} is shown in "
@@ -111,51 +118,15 @@ def prepare(spec: RunSpec, adapter: Adapter, here: bool = True) -> Prepared:
             f"{error} Change the value, or use alignment=thesis, which leaves what not every "
             "framework exposes at the framework's own default."
         ) from error
-    return Prepared(spec, context, hyperparameters, native, made)
+    return PreparedRun(spec, context, hyperparameters, native, made)
 
 
-def check_replay(spec: RunSpec, adapter: Adapter) -> None:
-    """Makes sure that the framework can replay as asked.
-
-    Raises:
-        SpecError: The algorithm replays nothing, or the framework cannot; names the remedy.
-    """
-    if spec.replay.is_uniform:
-        return
-    asked = f"replay={spec.replay.name}"
-    if not isinstance(spec.hyperparameters, OffPolicy):
-        replaying = [name for name, known in ALGORITHMS.items() if issubclass(known, OffPolicy)]
-        raise SpecError(
-            f"{asked}: algorithm={spec.algorithm} learns from what it has just seen and replays "
-            f"nothing. Use replay=uniform, or algorithm={' or '.join(replaying)}."
-        )
-    reason = "its adapter carries no other way of replaying than its own"
-    if isinstance(adapter, Replaying):
-        reason = adapter.refuses_replay(spec.algorithm, spec.replay)
-    if reason:
-        raise SpecError(
-            f"{asked} cannot be carried by framework={spec.framework} for "
-            f"algorithm={spec.algorithm}: {reason}. Use replay=uniform or another framework."
-        )
-
-
-def check_device(spec: RunSpec, adapter: Adapter, here: bool) -> None:
-    """Makes sure that the framework can train on the device, and that it is there.
-
-    Raises:
-        SpecError: Names the device and the remedy.
-    """
-    if spec.device == CPU:
-        return
-    reason = f"its adapter trains on the CPU only. Use device={CPU}."
-    if isinstance(adapter, OnDevices):
-        reason = adapter.refuses_device(spec.algorithm, spec.device, here)
-    if reason:
-        raise SpecError(f"device={spec.device} cannot be had by framework={adapter.name}: {reason}")
-
-
-def resolve(
-    adapter: Adapter, algorithm: str, requested: Hyperparameters, alignment: str, context: Context
+def resolve_hyperparameters(
+    adapter: Adapter,
+    algorithm: str,
+    requested: Hyperparameters,
+    alignment: str,
+    context: RunContext,
 ) -> Hyperparameters:
     """The hyperparameters that the framework is held to.
 
@@ -164,23 +135,23 @@ def resolve(
     """
     if alignment == "full":
         return requested
-    if adapter.name not in recipe_names(algorithm):
+    if adapter.name not in list_recipe_names(algorithm):
         raise SpecError(
             f"framework={adapter.name} has no recipe hp_configs/{algorithm}/{adapter.name}.yaml, "
             "which alignment=thesis takes its defaults from: add it, or use alignment=full."
         )
     common = {name: getattr(requested, name) for name in type(requested).thesis_fields}
     own = dataclasses.replace(load_recipe(algorithm, adapter.name), **common)
-    own = adapter.own_defaults(algorithm, own, context)
+    own = adapter.get_library_defaults(algorithm, own, context)
     return dataclasses.replace(own, **common)
 
 
-def in_own_units(
+def resolve_library_recipe(
     adapter: Adapter,
     algorithm: str,
     requested: Hyperparameters,
     overridden: Collection[str],
-    context: Context,
+    context: RunContext,
 ) -> Hyperparameters:
     """A framework's own recipe as the framework means it on this task.
 
@@ -192,10 +163,10 @@ def in_own_units(
         context: The run.
     """
     asked = {name: getattr(requested, name) for name in overridden}
-    return dataclasses.replace(adapter.own_defaults(algorithm, requested, context), **asked)
+    return dataclasses.replace(adapter.get_library_defaults(algorithm, requested, context), **asked)
 
 
-def translated(prepared: Prepared) -> dict[str, Any]:
+def describe_translation(prepared: PreparedRun) -> dict[str, Any]:
     """What decides what trains."""
     decisive = {
         "hyperparameters": dataclasses.asdict(prepared.hyperparameters),
@@ -206,7 +177,7 @@ def translated(prepared: Prepared) -> dict[str, Any]:
     return decisive | ({"interventions": changes} if changes else {})
 
 
-def check_translation(prepared: Prepared, recorded: Mapping[str, Any]) -> None:
+def check_translation(prepared: PreparedRun, recorded: Mapping[str, Any]) -> None:
     """Makes sure that what trains is what `run.json` says, which may be of another day.
 
     Args:
@@ -216,38 +187,38 @@ def check_translation(prepared: Prepared, recorded: Mapping[str, Any]) -> None:
     Raises:
         SpecError: Names what differs.
     """
-    now = translated(prepared) | {"scheduled steps": prepared.native.total_steps}
+    now = describe_translation(prepared) | {"scheduled steps": prepared.native.total_steps}
     then = {**recorded, "scheduled steps": recorded["steps"]["scheduled"]}
     for part, value in now.items():
-        new, old = _told(_as_read(value)), _told(then.get(part))
+        new, old = _drop_nulls(_round_trip_json(value)), _drop_nulls(then.get(part))
         if new != old and old is not None:
             raise SpecError(
                 f"The code that is installed now translates the run otherwise than when it was "
-                f"set up ({_first_difference(part, old, new)}). Start the sweep again, which sets "
+                f"set up ({_describe_translation_difference(part, old, new)}). Start the sweep again, which sets "
                 "it up anew."
             )
 
 
-def _as_read(value: Any) -> Any:
+def _round_trip_json(value: Any) -> Any:
     """A value as it comes back from a file."""
-    return msgspec.json.decode(msgspec.json.encode(plain_json(value)))
+    return msgspec.json.decode(msgspec.json.encode(to_plain_json(value)))
 
 
-def _told(value: Any) -> Any:
+def _drop_nulls(value: Any) -> Any:
     """A mapping without what is null in it, as are fields that came later."""
     if not isinstance(value, dict):
         return value
     return {name: item for name, item in value.items() if item is not None}
 
 
-def _first_difference(part: str, old: Any, new: Any) -> str:
+def _describe_translation_difference(part: str, old: Any, new: Any) -> str:
     if isinstance(old, dict) and isinstance(new, dict):
         name = min(n for n in old.keys() | new.keys() if old.get(n) != new.get(n))
         return f"{part}: {name}={old.get(name)} then, {new.get(name)} now"
     return f"{part}: {old} then, {new} now"
 
 
-def prepare_all(specs: Sequence[RunSpec], here: bool = True) -> list[Prepared]:
+def prepare_runs(specs: Sequence[RunSpec], on_this_machine: bool = True) -> list[PreparedRun]:
     """Checks and translates runs, which this machine will carry out unless not `here`.
 
     Raises:
@@ -258,7 +229,7 @@ def prepare_all(specs: Sequence[RunSpec], here: bool = True) -> list[Prepared]:
     prepared = []
     for spec in specs:
         try:
-            prepared.append(prepare(spec, adapters[spec.framework], here))
+            prepared.append(prepare_run(spec, adapters[spec.framework], on_this_machine))
         except SpecError as error:
             problems.setdefault(str(error), spec.title)
     if len(specs) > 1 and problems:

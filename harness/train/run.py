@@ -8,28 +8,37 @@ from typing import Any
 
 import numpy as np
 
-from harness.contract.adapter import Adapter, Weights, adapter_code
-from harness.contract.events import TrainingError
-from harness.contract.fields import SpecError
-from harness.contract.watchers import watching
-from harness.interventions.catalogue import replacement
-from harness.record.checkpoints import Loaded
-from harness.record.folder import Heartbeat, RunFolder, past_attempts
-from harness.record.holder import Holder
-from harness.record.lease import FolderGone, LeaseLost
-from harness.record.provenance import provenance, weights_sha256
-from harness.record.reading import read_run
-from harness.train import generators
-from harness.train.checkpointing import CannotGoOnError, Keeper, identity, starts
-from harness.train.diagnosing import Diagnosing, conclude, diagnose
-from harness.train.loggers import Logging, join
-from harness.train.monitor import TrainingMonitor
-from harness.train.notices import quietly
-from harness.train.prepare import Prepared
-from harness.train.stopping import StopRequest, interruption, uninterrupted
+from parallax.harness.contract.adapter import Adapter, Weights, describe_adapter_code
+from parallax.harness.contract.events import TrainingError
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.upstream_code import silence_future_warnings
+from parallax.harness.contract.watchers import watch_libraries
+from parallax.harness.interventions.catalogue import make_replacement
+from parallax.harness.record.checkpoints import LoadedCheckpoint
+from parallax.harness.record.folder import HeartbeatWriter, RunFolder, collect_attempts
+from parallax.harness.record.lock import FolderDeletedError, LockLostError
+from parallax.harness.record.lock_owner import LockOwner
+from parallax.harness.record.provenance import collect_provenance, hash_weights
+from parallax.harness.record.reading import read_run
+from parallax.harness.train import env_and_rng_state
+from parallax.harness.train.checkpointing import (
+    CheckpointManager,
+    ResumeError,
+    describe_run_identity,
+    iterate_resume_points,
+)
+from parallax.harness.train.diagnosis import RunDiagnosis, finish_diagnosis, start_diagnosis
+from parallax.harness.train.loggers import TrainingLogger, start_logging
+from parallax.harness.train.monitor import TrainingMonitor
+from parallax.harness.train.prepare import PreparedRun
+from parallax.harness.train.stop_signals import (
+    StopRequest,
+    block_stop_signals,
+    describe_interruption,
+)
 
 
-def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
+def execute_run(prepared: PreparedRun, adapter: Adapter, folder: RunFolder) -> str:
     """Trains, evaluates and records; the folder must have been initialised.
 
     Returns:
@@ -40,42 +49,43 @@ def execute(prepared: Prepared, adapter: Adapter, folder: RunFolder) -> str:
         LeaseLost: Another process has taken the run over.
     """
     started, record = time.time(), read_run(folder.path)
-    code, attempts = adapter_code(record.content["adapter"]), past_attempts(record)
+    code, attempts = describe_adapter_code(record.content["adapter"]), collect_attempts(record)
     folder.clear()
-    attempt = _Attempt(prepared, adapter, folder, identity(prepared, adapter, code), started)
+    attempt = _RunAttempt(
+        prepared, adapter, folder, describe_run_identity(prepared, adapter, code), started
+    )
     outcome: dict[str, Any] = {"status": "failed"}
-    with Heartbeat(folder, lambda: attempt.steps):
+    with HeartbeatWriter(folder, lambda: attempt.steps):
         try:
-            folder.hold_room()
-            _begin(folder, started, attempts)
+            folder.reserve_space()
+            _record_start(folder, started, attempts)
             outcome = attempt.carry_out()
         except KeyboardInterrupt as error:
-            outcome = interruption(getattr(error, "by", "user"))
+            outcome = describe_interruption(getattr(error, "by", "user"))
             raise
-        except (LeaseLost, FolderGone):
+        except (LockLostError, FolderDeletedError):
             raise
         except Exception as error:
             with contextlib.suppress(OSError):  # the log may be on a full disk
                 traceback.print_exc()
-            outcome = {"status": "failed", "failure": _describe(error)}
+            outcome = {"status": "failed", "failure": _describe_error(error)}
         finally:
-            with uninterrupted():
-                attempt.close()
-                trouble = _finish_trace(folder)
+            with block_stop_signals():
+                trouble = _close(attempt) | _finish_trace(folder)
                 if outcome["status"] == "completed":
                     outcome |= trouble
-                outcome["provenance"] = provenance() | {
+                outcome["collect_provenance"] = collect_provenance() | {
                     "sources": dict(adapter.sources(prepared.spec.algorithm)),
                     "adapter": code,
                 }
-                _conclude(folder, attempt, outcome)
+                _record_end(folder, attempt, outcome)
                 if outcome["status"] == "completed":
                     folder.checkpoints.remove()
     return str(outcome["status"])
 
 
-def _begin(folder: RunFolder, started: float, attempts: list[dict[str, Any]]) -> None:
-    me = Holder.here("")
+def _record_start(folder: RunFolder, started: float, attempts: list[dict[str, Any]]) -> None:
+    me = LockOwner.here("")
     folder.update_run(
         status="running",
         failure=None,
@@ -90,12 +100,12 @@ def _begin(folder: RunFolder, started: float, attempts: list[dict[str, Any]]) ->
     )
 
 
-class _Attempt:
+class _RunAttempt:
     """One attempt at a run: from a checkpoint, or from its start."""
 
     def __init__(
         self,
-        prepared: Prepared,
+        prepared: PreparedRun,
         adapter: Adapter,
         folder: RunFolder,
         own: dict[str, Any],
@@ -104,8 +114,8 @@ class _Attempt:
         self._prepared, self._adapter, self._folder, self._own = prepared, adapter, folder, own
         self.started, self._earlier = started, 0.0
         self.monitor: TrainingMonitor | None = None
-        self.diagnosis: Diagnosing | None = None
-        self.logging: Logging | None = None
+        self.diagnosis: RunDiagnosis | None = None
+        self.logging: TrainingLogger | None = None
         self.notes: list[str] = []
 
     @property
@@ -123,33 +133,43 @@ class _Attempt:
         every, stop = self._prepared.spec.checkpoint_every, StopRequest()
         if not every:
             return self._train(None, 0, stop)
-        before = generators.read()
-        for start in starts(self._folder.checkpoints, self._own, self._say):
+        before = env_and_rng_state.read_rng_state()
+        for start in iterate_resume_points(self._folder.checkpoints, self._own, self._add_note):
             try:
                 return self._train(start, every, stop)
-            except CannotGoOnError as error:
+            except ResumeError as error:
                 assert start is not None
                 self.close()
-                self._say(f"Checkpoint {start.number} cannot be gone on from: {error}.")
-                self._folder.forget()
-                generators.lay_in(before)
+                self._add_note(f"Checkpoint {start.number} cannot be gone on from: {error}.")
+                self._folder.discard_results()
+                env_and_rng_state.load_rng_state(before)
         raise AssertionError("a start always fits")
 
-    def _train(self, start: Loaded | None, every: float, stop: StopRequest) -> dict[str, Any]:
+    def _train(
+        self, start: LoadedCheckpoint | None, every: float, stop: StopRequest
+    ) -> dict[str, Any]:
         prepared, folder = self._prepared, self._folder
         self._earlier = start.about["seconds"] if start else 0.0
         folder.update_run(resumed_from=start.about["step"] if start else None)
-        keeper = Keeper(folder.checkpoints, self._about, every, stop, start, self._say)
+        keeper = CheckpointManager(
+            folder.checkpoints, self._describe_checkpoint, every, stop, start, self._add_note
+        )
         self.monitor = monitor = TrainingMonitor(prepared, folder, keeper)
         begins = start.about["step"] if start else 0
-        self.diagnosis = diagnose(prepared, monitor, folder, begins)
-        self.logging = join(
-            *(prepared.spec.logger, folder, monitor.events, self._say), resumes=start is not None
+        self.diagnosis = start_diagnosis(prepared, monitor, folder, begins)
+        self.logging = start_logging(
+            *(prepared.spec.logger, folder, monitor.events, self._add_note),
+            resumes=start is not None,
         )
         if self.logging and self.diagnosis:
             self.diagnosis.engine.signals.told = self.logging.signals
-        changed = replacement(prepared.interventions)
-        with quietly(), changed.made(), watching(monitor.events), stop.listening():
+        changed = make_replacement(prepared.interventions)
+        with (
+            silence_future_warnings(),
+            changed.apply_replacement(),
+            watch_libraries(monitor.events),
+            stop.defer_stop_signals(),
+        ):
             self._adapter.train(
                 prepared.spec.algorithm,
                 prepared.native,
@@ -158,33 +178,33 @@ class _Attempt:
                 monitor,
             )
         monitor.finish(prepared.native.total_steps)
-        learned = monitor.learned()
-        _check_finite(learned.weights)
+        learned = monitor.get_stored_policy()
+        _check_weights_finite(learned.weights)
         best = monitor.best
         kept = best.policy if best and best.policy else learned
-        folder.keep_policy(kept)
+        folder.save_policy(kept)
         return {
             "status": "completed",
-            "weights_sha256": weights_sha256(kept.weights),
+            "weights_sha256": hash_weights(kept.weights),
             **({"kept": best.evaluation} if best else {}),
         }
 
     def close(self) -> None:
         """Writes what the diagnosis has found, and ends the logger's files."""
-        conclude(self.diagnosis, self._folder)
+        finish_diagnosis(self.diagnosis, self._folder)
         if self.logging:
             self.logging.close()
 
-    def _about(self) -> dict[str, Any]:
+    def _describe_checkpoint(self) -> dict[str, Any]:
         return {"identity": self._own, "step": self.steps, "seconds": self.seconds}
 
-    def _say(self, text: str) -> None:
+    def _add_note(self, text: str) -> None:
         self.notes.append(text)
         with contextlib.suppress(OSError):  # the log may be on a full disk
             print(text, file=sys.stderr, flush=True)
 
 
-def _check_finite(weights: Weights) -> None:
+def _check_weights_finite(weights: Weights) -> None:
     # A greedy choice is finite whatever the values are, so that returns need not show it.
     broken = [name for name, value in weights.items() if not np.isfinite(value).all()]
     if broken:
@@ -194,19 +214,31 @@ def _check_finite(weights: Weights) -> None:
         )
 
 
+def _close(attempt: _RunAttempt) -> dict[str, Any]:
+    """Close what is written beside the record; a full disk must not keep the status from it."""
+    try:
+        attempt.close()
+    except (LockLostError, FolderDeletedError):
+        raise
+    except OSError as error:
+        failure = f"what is written beside the trace cannot be finished: {error}"
+        return {"status": "failed", "failure": failure}
+    return {}
+
+
 def _finish_trace(folder: RunFolder) -> dict[str, Any]:
     try:
         folder.finish_trace()
-    except (LeaseLost, FolderGone):
+    except (LockLostError, FolderDeletedError):
         raise
     except Exception as error:  # a full disk, or a value that is no number
         return {"status": "failed", "failure": f"the trace cannot be written: {error}"}
     finally:
-        folder.release_room()
+        folder.release_space()
     return {}
 
 
-def _conclude(folder: RunFolder, attempt: _Attempt, outcome: dict[str, Any]) -> None:
+def _record_end(folder: RunFolder, attempt: _RunAttempt, outcome: dict[str, Any]) -> None:
     seconds, monitor = attempt.seconds, attempt.monitor
     folder.update_run(
         **outcome,
@@ -222,7 +254,7 @@ def _conclude(folder: RunFolder, attempt: _Attempt, outcome: dict[str, Any]) -> 
     )
 
 
-def _describe(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, TrainingError | SpecError):
         return str(error)
     return f"{type(error).__name__}: {error}"

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from hydra.core.config_store import ConfigStore
 
-from hydra_plugins.parallax_local_launcher.launcher import LocalLauncher
-
 __all__ = ["LocalLauncher"]
 
 

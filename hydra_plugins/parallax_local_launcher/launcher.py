@@ -1,13 +1,13 @@
-"""Implements Hydra's launcher interface on `harness.sweep.sweep`."""
+"""Implements Hydra's launcher interface on `parallax.harness.sweep.sweep`."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli.launcher import SweepLauncher
+from parallax.harness.cli.sweep_composer import SweepLauncher
 
 if TYPE_CHECKING:
-    from harness.contract.run_spec import RunSpec
+    from parallax.harness.contract.run_spec import RunSpec
 
 
 class LocalLauncher(SweepLauncher):
@@ -20,7 +20,7 @@ class LocalLauncher(SweepLauncher):
 
     def launch_runs(self, specs: "Sequence[RunSpec]", results_dir: Path) -> None:
         """Runs the sweep."""
-        from harness.cli.app import report
-        from harness.sweep.sweep import run_all
+        from parallax.harness.cli.hydra_app import report_outcomes
+        from parallax.harness.sweep.sweep import run_sweep
 
-        report(run_all(specs, results_dir, self.n_jobs, self.malloc), results_dir)
+        report_outcomes(run_sweep(specs, results_dir, self.n_jobs, self.malloc), results_dir)

@@ -1,6 +1,6 @@
 """A Hydra launcher that queues a sweep on a Slurm cluster and returns.
 
-Its options are those of `slurm.settings.Settings`, null standing for what the profile says, and:
+Its options are those of `parallax.slurm.settings.SlurmSettings`, null standing for what the profile says, and:
 
 - `profile`: name of a file in `slurm/profiles`, or the path of one of your own;
 - `dry_run`: prints the scripts and some of the runs, `full` all of them; queues nothing;
@@ -15,14 +15,13 @@ from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
-from harness.contract.algorithms import ALGORITHMS
-from hydra_plugins.parallax_slurm_launcher.launcher import SlurmLauncher
-from slurm.settings import Settings
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.slurm.settings import SlurmSettings
 
 __all__ = ["SlurmLauncher"]
 
 
-def _options() -> dict[str, Any]:
+def _make_default_options() -> dict[str, Any]:
     own = {
         "_target_": "hydra_plugins.parallax_slurm_launcher.launcher.SlurmLauncher",
         "profile": "default",
@@ -31,11 +30,11 @@ def _options() -> dict[str, Any]:
         "preflight_processes": -1,
         "preflight_seconds": 180.0,
     }
-    settings: dict[str, Any] = {field.name: None for field in dataclasses.fields(Settings)}
+    settings: dict[str, Any] = {field.name: None for field in dataclasses.fields(SlurmSettings)}
     times = dict.fromkeys(("default", *ALGORITHMS))
     return own | settings | {"time": times, "sbatch": {}}
 
 
 ConfigStore.instance().store(
-    group="hydra/launcher", name="slurm", node=_options(), provider="parallax"
+    group="hydra/launcher", name="slurm", node=_make_default_options(), provider="parallax"
 )

@@ -1,4 +1,4 @@
-"""Implements Hydra's launcher interface on `slurm.launch`."""
+"""Implements Hydra's launcher interface on `parallax.slurm.launch`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from harness.cli.launcher import SweepLauncher
+from parallax.harness.cli.sweep_composer import SweepLauncher
 
 if TYPE_CHECKING:
-    from harness.contract.run_spec import RunSpec
+    from parallax.harness.contract.run_spec import RunSpec
 
 
 class SlurmLauncher(SweepLauncher):
@@ -39,9 +39,9 @@ class SlurmLauncher(SweepLauncher):
         Raises:
             SpecError: The profile or a setting is not valid.
         """
-        from harness.contract.fields import SpecError
-        from slurm.preflight import read_options
-        from slurm.settings import load_settings
+        from parallax.harness.contract.fields import SpecError
+        from parallax.slurm.preflight import read_preflight_options
+        from parallax.slurm.settings import load_settings
 
         if self._dry_run not in (True, False, "full"):
             raise SpecError(
@@ -54,13 +54,13 @@ class SlurmLauncher(SweepLauncher):
             for name, value in self._overrides.items()
         }
         self._settings = load_settings(self._profile, overrides)
-        self._preflight = read_options(*self._preflight_options)
+        self._preflight = read_preflight_options(*self._preflight_options)
 
     def launch_runs(self, specs: "Sequence[RunSpec]", results_dir: Path) -> None:
         """Queues the sweep."""
-        from slurm.launch import launch
+        from parallax.slurm.launch import launch_sweep
 
-        launch(
+        launch_sweep(
             specs,
             results_dir,
             self._settings,

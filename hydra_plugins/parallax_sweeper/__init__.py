@@ -61,25 +61,28 @@ class OnceSweeper(Sweeper):
                 part of the study has what the command line asks for.
         """
         assert self.config is not None
-        runs = self._runs(arguments)
+        runs = self._combine_runs(arguments)
         folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, folder / "multirun.yaml")
         returned = []
-        for start, batch in _batches(runs, self._batch):
+        for start, batch in _iterate_batches(runs, self._batch):
             results = self._launcher.launch(batch, initial_job_idx=start)
             for result in results:
                 _ = result.return_value  # raises what the run raised
             returned.append(results)
         return returned
 
-    def _runs(self, arguments: Sequence[str]) -> list[list[str]]:
+    def _combine_runs(self, arguments: Sequence[str]) -> list[list[str]]:
         """The combinations of all parts, without those that an earlier part has."""
-        general, asked = self._choices(_words(self._params)), self._choices(arguments)
-        parts = [self._choices(_words(part)) for part in self._parts]
-        left = [part for one in parts if (part := _picked(one, asked)) is not None]
+        general, asked = (
+            self._parse_choices(_overrides_from_values(self._params)),
+            self._parse_choices(arguments),
+        )
+        parts = [self._parse_choices(_overrides_from_values(part)) for part in self._parts]
+        left = [part for one in parts if (part := _restrict_part(one, asked)) is not None]
         if not left:
-            raise HydraException(_not_there(parts, asked))
+            raise HydraException(_format_missing_values(parts, asked))
         grids = (itertools.product(*{**general, **asked, **part}.values()) for part in left)
         runs: list[list[str]] = []
         for grid in grids:
@@ -87,20 +90,22 @@ class OnceSweeper(Sweeper):
             runs += [list(run) for run in grid if frozenset(run) not in known]
         return runs
 
-    def _choices(self, words: Sequence[str]) -> dict[str, list[str]]:
+    def _parse_choices(self, words: Sequence[str]) -> dict[str, list[str]]:
         assert self.hydra_context is not None
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
-        return {o.get_key_element(): _values(o) for o in parser.parse_overrides(list(words))}
+        return {
+            o.get_key_element(): _expand_override(o) for o in parser.parse_overrides(list(words))
+        }
 
 
-Choices = dict[str, list[str]]
+ValuesByName = dict[str, list[str]]
 
 
-def _words(values: Mapping[str, Any]) -> list[str]:
+def _overrides_from_values(values: Mapping[str, Any]) -> list[str]:
     return [f"{name}={value}" for name, value in values.items()]
 
 
-def _picked(part: Choices, asked: Choices) -> Choices | None:
+def _restrict_part(part: ValuesByName, asked: ValuesByName) -> ValuesByName | None:
     """What is left of a part; None where it has nothing of what is asked for."""
     picked = {
         name: [value for value in asked[name] if value in values] if name in asked else values
@@ -109,24 +114,24 @@ def _picked(part: Choices, asked: Choices) -> Choices | None:
     return picked if all(picked.values()) else None
 
 
-def _not_there(parts: Sequence[Choices], asked: Choices) -> str:
+def _format_missing_values(parts: Sequence[ValuesByName], asked: ValuesByName) -> str:
     named = sorted({name for part in parts for name in part if name in asked})
     known = [
-        f"{name}: {_listed(value for part in parts for value in part.get(name, ()))}"
+        f"{name}: {_format_values(value for part in parts for value in part.get(name, ()))}"
         for name in named
     ]
-    wanted = [f"{name}={_listed(asked[name], ',')}" for name in named]
+    wanted = [f"{name}={_format_values(asked[name], ',')}" for name in named]
     return (
         f"No part of the study has {' '.join(wanted)}. Its parts have {'; '.join(known)}. "
         "hydra.sweeper.parts=null leaves the parts away."
     )
 
 
-def _listed(overrides: Iterable[str], between: str = ", ") -> str:
+def _format_values(overrides: Iterable[str], between: str = ", ") -> str:
     return between.join(dict.fromkeys(word.partition("=")[2] for word in overrides))
 
 
-def _values(override: Override) -> list[str]:
+def _expand_override(override: Override) -> list[str]:
     """Each value of an override as an override of its own."""
     name = override.get_key_element()
     if not override.is_sweep_override():
@@ -136,10 +141,16 @@ def _values(override: Override) -> list[str]:
             f"{override.input_line} names no values: a sweep takes a list such as "
             f"{name}=1,2,3, choice(...), range(...) or glob(...)."
         )
-    return [f"{name}={value}" for value in override.sweep_string_iterator()]
+    values = [f"{name}={value}" for value in override.sweep_string_iterator()]
+    if not values:
+        raise HydraException(
+            f"{override.input_line} holds no values, so there is nothing to run: name at least "
+            f"one, such as {name}=0 or {name}=range(0,3)."
+        )
+    return values
 
 
-def _batches(
+def _iterate_batches(
     runs: Sequence[list[str]], size: int | None
 ) -> Iterator[tuple[int, Sequence[list[str]]]]:
     size = len(runs) if size is None else size

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from adapters.torch_common.graph import compared
+from parallax.adapters.torch_common.watch import find_comparisons
 
 
 def made(outputs=1):
@@ -27,7 +27,7 @@ LOSSES = {
 @pytest.mark.parametrize("loss", LOSSES)
 def test_values_and_what_they_are_held_against_are_told(loss):
     net, rows, target = made()
-    (one,) = compared(LOSSES[loss](net(rows), target))
+    (one,) = find_comparisons(LOSSES[loss](net(rows), target))
     assert one.kind == "values" and one.choices is None
     assert np.allclose(one.targets, target[:, 0].numpy(), atol=1e-5)
     assert np.allclose(one.predictions, net(rows)[:, 0].detach().numpy(), atol=1e-5)
@@ -42,7 +42,7 @@ def test_the_choice_of_a_row_is_told(index):
     said = (
         said.gather(1, choices[:, None]) if index == "gather" else said[torch.arange(16), choices]
     )
-    (one,) = compared((said.reshape(-1) - target[:, 0]).pow(2).mean())
+    (one,) = find_comparisons((said.reshape(-1) - target[:, 0]).pow(2).mean())
     assert np.array_equal(one.choices, choices.numpy())
     assert np.allclose(one.targets, target[:, 0].numpy(), atol=1e-5)
 
@@ -53,7 +53,7 @@ def test_advantages_are_what_a_ratio_is_multiplied_with():
     ratio = (logs - logs.detach()).exp()
     advantage = torch.randn(16, 1)
     loss = -torch.min(advantage * ratio, advantage * ratio.clamp(0.8, 1.2)).mean()
-    (one,) = compared(loss)
+    (one,) = find_comparisons(loss)
     assert one.kind == "advantages" and one.predictions is None
     assert np.array_equal(one.targets, advantage[:, 0].numpy())
     assert np.array_equal(one.inputs, rows.numpy())
@@ -61,5 +61,5 @@ def test_advantages_are_what_a_ratio_is_multiplied_with():
 
 def test_what_holds_no_comparison_tells_none():
     net, rows, _ = made()
-    assert compared(-net(rows).mean()) == ()
-    assert compared(torch.ones(())) == ()
+    assert find_comparisons(-net(rows).mean()) == ()
+    assert find_comparisons(torch.ones(())) == ()

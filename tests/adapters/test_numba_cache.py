@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from adapters.torch_common.numba_cache import kept_compiled
+from parallax.adapters.torch_common.sum_tree import cache_compiled
 
 pytest.importorskip("numba")
 SOURCE = "from numba import njit\n\n@njit\ndef double(number):\n    return 2 * number\n"
@@ -28,12 +28,12 @@ def fresh(tmp_path, monkeypatch):
 def test_what_is_compiled_meanwhile_is_loaded_from_then_on_and_nothing_later(fresh):
     for found in (0, 1):
         module = fresh()
-        with kept_compiled("test", vars(module).values()):
+        with cache_compiled("test", vars(module).values()):
             assert module.double(2) == 4
             hits = sum(module.double.stats.cache_hits.values())
         assert hits == found
         assert module.double(1.5) == 3.0  # compiled, and not kept
     module = fresh()
-    with kept_compiled("test", vars(module).values()):
+    with cache_compiled("test", vars(module).values()):
         assert module.double(1.5) == 3.0
         assert not module.double.stats.cache_hits

@@ -3,13 +3,13 @@
 import numpy as np
 import torch
 
-from adapters.torch_common.precision import doubled
+from parallax.adapters.torch_common.recording import train_in_float64
 
 THIRD = np.float32(1) / np.float32(3)
 
 
 def test_all_tensors_have_twice_the_bits_within_and_none_afterwards():
-    with doubled(True):
+    with train_in_float64(True):
         made = [
             torch.as_tensor(np.array([THIRD])),
             torch.zeros(1, dtype=torch.float32),
@@ -23,12 +23,12 @@ def test_all_tensors_have_twice_the_bits_within_and_none_afterwards():
         assert torch.tensor([0.1]).float().item() == 0.1  # and no digit is lost on the way
         assert torch.tensor([1]).dtype == torch.int64
     assert torch.zeros(1).dtype == torch.float32 and torch.tensor([0.1]).dtype == torch.float32
-    with doubled(False):
+    with train_in_float64(False):
         assert torch.zeros(1).dtype == torch.float32
 
 
 def test_gradients_flow_through():
-    with doubled(True):
+    with train_in_float64(True):
         layer = torch.nn.Linear(2, 1)
         layer(torch.from_numpy(np.ones((3, 2), np.float32))).sum().backward()
         assert layer.weight.grad.dtype == torch.float64

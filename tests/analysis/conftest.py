@@ -6,12 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.__main__ import main
-from analysis.data.load import load
-from analysis.verdicts.options import Options
-from analysis.verdicts.study import Material, StudyVerdicts, gather, judge_published
 from benchmarks.synthetic_returns import Size
 from benchmarks.synthetic_study import write_study
+from parallax.analysis.__main__ import run_analysis_command
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.study import (
+    StudyResults,
+    StudyVerdicts,
+    judge_published_table,
+    judge_study,
+)
 
 SPEC = {
     "study": "demo",
@@ -104,14 +109,14 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def material(study: Path) -> Material:
-    return gather(load(study), Options(resamples=500))
+def material(study: Path) -> StudyResults:
+    return judge_study(load_runs(study), VerdictOptions(resamples=500))
 
 
 @pytest.fixture(scope="session")
 def published() -> StudyVerdicts:
     """The verdicts on the thesis' published tables."""
-    return judge_published(Options())
+    return judge_published_table(VerdictOptions())
 
 
 @pytest.fixture(scope="session")
@@ -125,5 +130,5 @@ def report(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report on the small study, in a folder beside it."""
     output = tmp_path_factory.mktemp("report")
     words = ["--output", str(output), "--jobs", "1", "--markdown"]
-    assert main(["report", str(study), *words]) == 0
+    assert run_analysis_command(["report", str(study), *words]) == 0
     return output / "report.html"

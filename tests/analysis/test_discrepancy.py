@@ -6,23 +6,23 @@ import json
 import numpy as np
 import pytest
 
-from analysis.__main__ import main
-from analysis.stats.stages import over_runs, stage_means
-from harness.record.trace import TraceWriter
+from parallax.analysis.__main__ import run_analysis_command
+from parallax.analysis.stats.curve_statistics import average_stages, compute_stage_means
+from parallax.harness.record.trace import TraceWriter
 
 ARGUMENTS = {"algorithm": "r2d2", "framework": "torchrl", "env": "CartPoleHidden-v0"}
 
 
 def test_stages_are_equal_parts_of_the_run():
     steps, values = np.array([1, 50, 51, 100]), np.array([1.0, 3.0, 5.0, 9.0])
-    assert stage_means(steps, values, 100, 2).tolist() == [2, 7]
-    found = stage_means(steps, values, 100, 4)
+    assert compute_stage_means(steps, values, 100, 2).tolist() == [2, 7]
+    found = compute_stage_means(steps, values, 100, 4)
     assert found[[0, 1, 2, 3]] == pytest.approx([1, 3, 5, 9])
-    assert np.isnan(stage_means(steps[:2], values[:2], 100, 2)[1])
+    assert np.isnan(compute_stage_means(steps[:2], values[:2], 100, 2)[1])
 
 
 def test_stages_over_runs_count_those_that_recorded_something():
-    first, second = over_runs([np.array([1.0, np.nan]), np.array([3.0, 4.0])])
+    first, second = average_stages([np.array([1.0, np.nan]), np.array([3.0, 4.0])])
     assert (first.mean, first.n) == (2, 2) and (second.mean, second.n) == (4, 1)
     assert first.low < 2 < first.high and np.isnan(second.low)
 
@@ -53,7 +53,7 @@ def test_the_command_tells_strategies_apart(make_run, results, tmp_path, capsys,
         recorded(make_run, tmp_path, seed, False, 0, 8.0 + seed, 4.0, hashed)
         recorded(make_run, tmp_path, seed, True, 5, 2.0 + seed, 1.0, hashed)
     make_run(seed=0)  # of another algorithm
-    assert main(["discrepancy", str(results), "--stages", "2"]) == 0
+    assert run_analysis_command(["discrepancy", str(results), "--stages", "2"]) == 0
     text = capsys.readouterr().out
     zero, stored = text.index("zero state, burn-in 0"), text.index("stored state, burn-in 5")
     assert zero < stored and "Not used: 1 of 5 runs" in text
@@ -70,5 +70,5 @@ def test_the_command_tells_strategies_apart(make_run, results, tmp_path, capsys,
 
 def test_results_without_any_are_refused(make_run, results, capsys):
     make_run(seed=0)
-    assert main(["discrepancy", str(results)]) == 2
+    assert run_analysis_command(["discrepancy", str(results)]) == 2
     assert "no complete run recorded Q-value discrepancies" in capsys.readouterr().err

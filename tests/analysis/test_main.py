@@ -6,7 +6,7 @@ from pathlib import Path
 import forked
 import pytest
 
-from analysis.__main__ import main
+from parallax.analysis.__main__ import run_analysis_command
 
 ROOT = Path(__file__).parents[2]
 FILES = ["comparison.csv", "comparison.md", "learning_curves.pdf", "learning_curves.png"]
@@ -53,7 +53,7 @@ def test_a_missing_folder_is_one_message(tmp_path):
 def test_a_folder_without_runs_is_one_message(tmp_path, capsys):
     folder = tmp_path / "empty"
     folder.mkdir()
-    assert main([str(folder)]) == 2
+    assert run_analysis_command([str(folder)]) == 2
     error = capsys.readouterr().err
     assert "no runs found" in error
     assert error.count("\n") == 1
@@ -63,7 +63,7 @@ def test_a_folder_without_runs_is_one_message(tmp_path, capsys):
 def test_an_output_that_cannot_be_written_is_one_message(results, make_run, tmp_path, capsys):
     make_run()
     (tmp_path / "file").write_text("")
-    assert main([str(results), "--output", str(tmp_path / "file" / "deeper")]) == 2
+    assert run_analysis_command([str(results), "--output", str(tmp_path / "file" / "deeper")]) == 2
     assert "cannot be written" in capsys.readouterr().err
 
 
@@ -72,7 +72,7 @@ def test_every_method_is_named_in_table_and_files(results, make_run, tmp_path, m
     for seed in range(2):
         make_run(seed=seed)
     output = tmp_path / "out"
-    assert main([str(results), "--interval", method, "--output", str(output)]) == 0
+    assert run_analysis_command([str(results), "--interval", method, "--output", str(output)]) == 0
     assert f"Interval: {method}," in capsys.readouterr().out
     assert f",{method}," in (output / "comparison.csv").read_text()
     assert f"Interval: {method}," in (output / "comparison.md").read_text()
@@ -81,7 +81,7 @@ def test_every_method_is_named_in_table_and_files(results, make_run, tmp_path, m
 
 def test_runs_that_cannot_be_used_are_listed_and_no_picture_is_drawn(results, make_run, capsys):
     make_run(status="running")
-    assert main([str(results)]) == 0
+    assert run_analysis_command([str(results)]) == 0
     output = capsys.readouterr().out
     assert "seed=0: running" in output
     assert output.endswith("Picture: none, no run can be used\n")
@@ -92,7 +92,7 @@ def test_a_second_analysis_gives_the_same_files(results, make_run):
         make_run(seed=seed)
     contents = []
     for _ in range(2):
-        main([str(results), "--interval", "bootstrap"])
+        run_analysis_command([str(results), "--interval", "bootstrap"])
         contents.append([(results / "analysis" / name).read_bytes() for name in FILES])
     assert contents[0] == contents[1]
 

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from analysis.__main__ import main
-from analysis.data.muprl_paper import PUBLISHED, published
-from analysis.data.outcomes import OutcomesError, read_outcomes
-from analysis.verdicts.mutation import mutation
+from parallax.analysis.__main__ import run_analysis_command
+from parallax.analysis.data.mutation_outcomes import OutcomesError, read_outcomes
+from parallax.analysis.data.paper_tables import MUPRL_RESULTS, find_muprl_results
+from parallax.analysis.verdicts.mutation import judge_mutation
 
 ALL, NONE, HALF = [1] * 20, [0] * 20, [1] * 10 + [0] * 10
 MOST = [1] * 4 + [0] * 16  # fails in 80%: not trivial
@@ -52,7 +52,7 @@ def study(tmp_path):
 
 def test_operators_are_judged_by_what_can_be_killed_and_is_not_trivial(study):
     (setting,) = read_outcomes(study)
-    found = mutation(setting)
+    found = judge_mutation(setting)
     sdf, sls, nrs = found.operators
     assert [c.mutant.value for c in sdf.configurations] == [0.45, 0.5, 0.9]
     assert (sdf.killable, sdf.trivial) == (3, 1)
@@ -73,27 +73,27 @@ def test_scores_of_other_values_are_told_and_compared_on_those_that_both_have(tm
     ]
     content = {**CONTENT, "settings": [{**CONTENT["settings"][0], "mutants": mutants}]}
     (tmp_path / "mutation.json").write_text(json.dumps(content))
-    (sdf,) = mutation(read_outcomes(tmp_path)[0]).operators
+    (sdf,) = judge_mutation(read_outcomes(tmp_path)[0]).operators
     assert (sdf.sensitivity, sdf.paired) == (0.75, 0.5)
-    assert main(["mutation", str(tmp_path)]) == 0
+    assert run_analysis_command(["mutation", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "weak score is of 2 values, the strong one of 1 of them, over which" in said
 
 
 def test_the_command_prints_a_table_and_writes_every_configuration(study, capsys):
-    assert main(["mutation", str(study)]) == 0
+    assert run_analysis_command(["mutation", str(study)]) == 0
     text = capsys.readouterr().out
     assert "0.25 (2)" in text and "0.75 (2)" in text and "0.67" in text
     assert "all 2 originals are weaker" in text and "no tests of the strong generator" in text
     with (study / "analysis" / "mutation.csv").open() as file:
         told = list(csv.DictReader(file))
     assert len(told) == 5 and told[2]["chosen"] == "True" and told[2]["pairs"] == "2"
-    assert main(["mutation", str(study), "--as-published-code"]) == 0
+    assert run_analysis_command(["mutation", str(study), "--as-published-code"]) == 0
     assert "as the published code counts" in capsys.readouterr().out
 
 
 def test_the_papers_numbers_stand_beside_and_the_part_is_told(study, capsys):
-    main(["mutation", str(study)])
+    run_analysis_command(["mutation", str(study)])
     text = capsys.readouterr().out
     row = next(line for line in text.splitlines() if line.split()[:1] == ["sdf"])
     assert row.partition("|")[2].split() == ["0.00", "0.80", "0.40", "0.44", "0.09"]
@@ -107,15 +107,15 @@ def test_the_papers_numbers_stand_beside_and_the_part_is_told(study, capsys):
 
 
 def test_the_papers_means_follow_from_its_cells():
-    for (env, algorithm), column in PUBLISHED.items():
+    for (env, algorithm), column in MUPRL_RESULTS.items():
         told = [c.sensitivity for c in column.operators.values() if not math.isnan(c.sensitivity)]
         # Cells are rounded to 0.01.
         assert sum(told) / len(told) == pytest.approx(column.sensitivity, abs=0.011), (
             env,
             algorithm,
         )
-    assert published("LunarLander-v3", "dqn") is PUBLISHED["LunarLander", "dqn"]
-    assert published("Pendulum-v1", "sac") is None
+    assert find_muprl_results("LunarLander-v3", "dqn") is MUPRL_RESULTS["LunarLander", "dqn"]
+    assert find_muprl_results("Pendulum-v1", "sac") is None
 
 
 @pytest.mark.parametrize(
@@ -135,5 +135,5 @@ def test_other_files_are_refused(study, change, message):
 
 
 def test_a_missing_file_says_what_writes_it(tmp_path, capsys):
-    assert main(["mutation", str(tmp_path)]) == 2
+    assert run_analysis_command(["mutation", str(tmp_path)]) == 2
     assert "parallax challenge" in capsys.readouterr().err

@@ -3,12 +3,12 @@ import json
 
 import pytest
 
-from analysis.data.load import load
-from analysis.verdicts.options import Options
-from analysis.verdicts.study import judge_runs
 from benchmarks.synthetic_returns import PLANTED, Size, plans
 from benchmarks.synthetic_study import main, write_study
-from harness.contract.run_spec import RunSpec
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.study import judge_runs
+from parallax.harness.contract.run_spec import RunSpec
 
 SMALL = Size(tasks=("Hopper", "Walker2d"), evaluations=6, episodes=3, eval_every=1000)
 
@@ -32,7 +32,7 @@ def test_every_fate_is_found_by_the_analysis(tmp_path):
     size = dataclasses.replace(SMALL, seeds=4)
     counts = write_study(tmp_path / "study", size)
     assert min(counts.values()) >= 1
-    loaded = load(tmp_path)
+    loaded = load_runs(tmp_path)
     assert loaded.used == counts["completed"]
     reasons = sorted(item.reason.partition(":")[0] for item in loaded.excluded)
     assert reasons == ["failed"] * counts["failed"] + ["too short"] * counts["short"]
@@ -41,7 +41,7 @@ def test_every_fate_is_found_by_the_analysis(tmp_path):
 
 def test_differences_that_were_planted_are_found_and_no_others(tmp_path):
     write_study(tmp_path / "study", dataclasses.replace(SMALL, seeds=6, flawless=True))
-    for verdict in judge_runs(load(tmp_path), Options()).consistency:
+    for verdict in judge_runs(load_runs(tmp_path), VerdictOptions()).consistency:
         task = verdict.cell.env.removesuffix("-v4")
         pair = (verdict.first.framework, verdict.second.framework)
         planted = [PLANTED.get((verdict.cell.algorithm, name, task), 0.0) for name in pair]

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from envs.make import make_training_env
-from envs.tasks import load_task, make
+from parallax.envs.make import make_training_env
+from parallax.envs.tasks import load_task, make_task_env
 
 pytest.importorskip("ale_py")
 pytest.importorskip("cv2")
@@ -14,7 +14,7 @@ GAME = "ALE/Breakout-v5"
 def test_agents_see_four_grey_frames_of_bytes():
     task = load_task(GAME)
     assert (task.image, task.brightest, task.choices) == ((4, 84, 84), 255, 4)
-    env = make(GAME)
+    env = make_task_env(GAME)
     shown, _ = env.reset(seed=0)
     assert shown.dtype == np.uint8 and shown.shape == (4, 84, 84) and shown.max() > 100
     before = env.unwrapped.ale.getEpisodeFrameNumber()
@@ -23,7 +23,7 @@ def test_agents_see_four_grey_frames_of_bytes():
 
 
 def test_game_that_waits_for_fire_has_begun_after_a_reset():
-    env = make(GAME)
+    env = make_task_env(GAME)
     env.reset(seed=0)
     lives, left = env.unwrapped.ale.lives(), 60
     while env.unwrapped.ale.lives() == lives and left:

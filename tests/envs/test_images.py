@@ -6,10 +6,10 @@ import gymnasium
 import numpy as np
 import pytest
 
-from envs.images import FloatImages
-from envs.lockstep import make_lockstep
-from envs.scripted import IMAGE_ENV_ID
-from envs.tasks import IMAGE_TASK_IDS, TaskError, load_task, make
+from parallax.envs.batched_env import make_batched_env
+from parallax.envs.images import FloatImages
+from parallax.envs.scripted import IMAGE_ENV_ID
+from parallax.envs.tasks import IMAGE_TASK_IDS, TaskError, load_task, make_task_env
 
 BREAKOUT = "MinAtar/Breakout-v1"
 
@@ -36,7 +36,7 @@ def pictures(monkeypatch):
 
 
 def test_nothing_is_lost_and_channels_come_first():
-    env = make(IMAGE_ENV_ID)
+    env = make_task_env(IMAGE_ENV_ID)
     shown, _ = env.reset(seed=0)
     inside, _ = env.env.reset(seed=0)
     assert isinstance(env, FloatImages) and shown in env.observation_space
@@ -62,7 +62,7 @@ def test_other_images_are_refused_with_a_remedy(pictures, space):
 @pytest.mark.parametrize("env_id", IMAGE_TASK_IDS)
 def test_game_is_upstreams_own_step_by_step(env_id):
     minatar = pytest.importorskip("minatar")
-    task, env = load_task(env_id), make(env_id)
+    task, env = load_task(env_id), make_task_env(env_id)
     name = env.unwrapped.game.game_name()
     game = minatar.Environment(name)
     game.seed(3)
@@ -85,7 +85,7 @@ def test_game_is_upstreams_own_step_by_step(env_id):
 def test_episode_of_an_evaluation_does_not_hang_on_the_one_before():
     pytest.importorskip("minatar")
     seeds, active = range(40), np.ones(40, bool)
-    fresh, used = make_lockstep(BREAKOUT, 40), make_lockstep(BREAKOUT, 40)
+    fresh, used = make_batched_env(BREAKOUT, 40), make_batched_env(BREAKOUT, 40)
     used.reset(seeds)
     used.step(np.full(40, 2), active)
     steps = []
@@ -94,7 +94,7 @@ def test_episode_of_an_evaluation_does_not_hang_on_the_one_before():
         steps.append(lockstep.step(np.full(40, 1), active)[0])
     assert (steps[0] == steps[1]).all()
     # What upstream remembers would show: some copies repeat the action before.
-    repeating = [make(BREAKOUT) for _ in seeds]
+    repeating = [make_task_env(BREAKOUT) for _ in seeds]
     for env in repeating:
         env.reset(seed=0)
         env.step(2)
@@ -104,7 +104,7 @@ def test_episode_of_an_evaluation_does_not_hang_on_the_one_before():
 
 def test_game_is_drawn_as_other_tasks_are():
     pytest.importorskip("minatar")
-    env = make(BREAKOUT, render_mode="rgb_array")
+    env = make_task_env(BREAKOUT, render_mode="rgb_array")
     env.reset(seed=0)
     env.step(0)  # ball and trail part
     picture = env.render()
@@ -117,4 +117,4 @@ def test_game_without_its_package_says_what_brings_it(monkeypatch):
     monkeypatch.setattr(gymnasium.envs.registration, "registry", {})
     monkeypatch.setattr(gymnasium, "registry", {})
     with pytest.raises(TaskError, match=r"env=MinAtar/Breakout-v1 .*parallax-rl\[minatar\]"):
-        make(BREAKOUT)
+        make_task_env(BREAKOUT)

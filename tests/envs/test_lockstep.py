@@ -6,9 +6,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from envs.lockstep import GymnasiumLockstep, make_lockstep
-from envs.raw.stepping import RawLockstep
-from envs.tasks import DISCRETE_TASK_IDS, TASK_IDS, TaskError, make
+from parallax.envs.batched_env import GymnasiumBatchedEnv, make_batched_env
+from parallax.envs.mujoco_batch.stepping import MujocoBatchedEnv
+from parallax.envs.tasks import DISCRETE_TASK_IDS, TASK_IDS, TaskError, make_task_env
 
 PLAIN = ["Humanoid-v4", "Humanoid-v5", "Pendulum-v1", "parking-v0", *DISCRETE_TASK_IDS]
 RAW = [env_id for env_id in TASK_IDS if env_id not in PLAIN]
@@ -58,7 +58,7 @@ def bits(array):
 
 
 def assert_equals_gymnasium(env_id, lockstep, n):
-    env = make(env_id)
+    env = make_task_env(env_id)
     actions = some_actions(env, n, np.random.default_rng(n))
     seeds = range(1000, 1000 + n)
     for i, episode in enumerate(together(lockstep, seeds, actions)):
@@ -71,21 +71,21 @@ def assert_equals_gymnasium(env_id, lockstep, n):
 @pytest.mark.parametrize("env_id", RAW)
 def test_raw_stepping_equals_gymnasium_bit_for_bit(env_id):
     n = 5 if env_id.startswith(LONG) else 60
-    lockstep = make_lockstep(env_id, n)
-    assert isinstance(lockstep, RawLockstep)
+    lockstep = make_batched_env(env_id, n)
+    assert isinstance(lockstep, MujocoBatchedEnv)
     assert_equals_gymnasium(env_id, lockstep, n)
 
 
 @pytest.mark.parametrize("env_id", ["Humanoid-v4", "Hopper-v5"])
 def test_plain_stepping_equals_gymnasium_bit_for_bit(env_id):
-    lockstep = GymnasiumLockstep([make(env_id) for _ in range(3)])
+    lockstep = GymnasiumBatchedEnv([make_task_env(env_id) for _ in range(3)])
     assert_equals_gymnasium(env_id, lockstep, 3)
 
 
 @pytest.mark.parametrize("env_id", ["Ant-v5", "HalfCheetah-v4", "Reacher-v4"])
 def test_reset_leaves_nothing_of_earlier_episodes(env_id):
-    fresh, used = make_lockstep(env_id, 3), make_lockstep(env_id, 3)
-    actions = some_actions(make(env_id), 3, np.random.default_rng(0))[:50]
+    fresh, used = make_batched_env(env_id, 3), make_batched_env(env_id, 3)
+    actions = some_actions(make_task_env(env_id), 3, np.random.default_rng(0))[:50]
     used.reset([7, 8, 9])
     for action in actions[::-1]:
         used.step(action, np.array([True, False, True]))
@@ -97,9 +97,9 @@ def test_reset_leaves_nothing_of_earlier_episodes(env_id):
 
 @pytest.mark.parametrize("env_id", ["Hopper-v4", "Humanoid-v4"])
 def test_resting_copy_keeps_its_observation_and_earns_nothing(env_id):
-    lockstep = make_lockstep(env_id, 2)
+    lockstep = make_batched_env(env_id, 2)
     first = lockstep.reset([0, 1]).copy()
-    actions = np.ones((2, make(env_id).action_space.shape[0]), np.float32)
+    actions = np.ones((2, make_task_env(env_id).action_space.shape[0]), np.float32)
     for _ in range(5):
         observations, rewards, _, _ = lockstep.step(actions, np.array([True, False]))
     assert not (observations[0] == first[0]).all()
@@ -109,7 +109,7 @@ def test_resting_copy_keeps_its_observation_and_earns_nothing(env_id):
 
 def test_simulation_that_diverges_goes_on_as_in_gymnasium(monkeypatch):
     # MuJoCo warns, and starts over from the state in the model's file.
-    task = type(make("HalfCheetah-v4").unwrapped)
+    task = type(make_task_env("HalfCheetah-v4").unwrapped)
     reset = task.reset_model
 
     def reset_and_break(self):
@@ -119,7 +119,7 @@ def test_simulation_that_diverges_goes_on_as_in_gymnasium(monkeypatch):
 
     monkeypatch.setattr(task, "reset_model", reset_and_break)
     with pytest.warns(RuntimeWarning, match="MuJoCo: Nan, Inf or huge value in QVEL"):
-        assert_equals_gymnasium("HalfCheetah-v4", make_lockstep("HalfCheetah-v4", 1), 1)
+        assert_equals_gymnasium("HalfCheetah-v4", make_batched_env("HalfCheetah-v4", 1), 1)
 
 
 @pytest.mark.parametrize("change", ["kwargs", "wrapper", "entry_point"])
@@ -135,22 +135,22 @@ def test_task_that_is_not_gymnasiums_own_is_stepped_by_gymnasium(change, monkeyp
         options["entry_point"] = gymnasium.envs.registration.load_env_creator(own.entry_point)
     monkeypatch.delitem(gymnasium.registry, "HalfCheetah-v4")
     gymnasium.register("HalfCheetah-v4", **options)
-    lockstep = make_lockstep("HalfCheetah-v4", 5)
-    assert isinstance(lockstep, GymnasiumLockstep)
+    lockstep = make_batched_env("HalfCheetah-v4", 5)
+    assert isinstance(lockstep, GymnasiumBatchedEnv)
     assert_equals_gymnasium("HalfCheetah-v4", lockstep, 5)
 
 
 def test_own_time_limit_is_honoured(monkeypatch):
     spec = gymnasium.spec("HalfCheetah-v4")
     monkeypatch.setattr(spec, "max_episode_steps", 7)
-    lockstep = make_lockstep("HalfCheetah-v4", 5)
-    assert isinstance(lockstep, RawLockstep)
+    lockstep = make_batched_env("HalfCheetah-v4", 5)
+    assert isinstance(lockstep, MujocoBatchedEnv)
     assert_equals_gymnasium("HalfCheetah-v4", lockstep, 5)
 
 
 @pytest.mark.parametrize("env_id", ["HalfCheetah-v4", "Humanoid-v4"])
 def test_wrong_shapes_are_refused(env_id):
-    lockstep = make_lockstep(env_id, 2)
+    lockstep = make_batched_env(env_id, 2)
     with pytest.raises(ValueError, match="shorter"):
         lockstep.reset([1])
     lockstep.reset([1, 2])
@@ -160,13 +160,13 @@ def test_wrong_shapes_are_refused(env_id):
 
 def test_unknown_task_is_refused():
     with pytest.raises(TaskError, match="env=HalfCheater-v4"):
-        make_lockstep("HalfCheater-v4", 2)
+        make_batched_env("HalfCheater-v4", 2)
 
 
 def test_no_log_file_is_left_behind():
     for env_id in RAW:
-        make_lockstep(env_id, 1).reset([0])
-    lockstep = make_lockstep("HalfCheetah-v4", 1)
+        make_batched_env(env_id, 1).reset([0])
+    lockstep = make_batched_env("HalfCheetah-v4", 1)
     lockstep.reset([0])
     with pytest.warns(RuntimeWarning, match="MuJoCo"):
         lockstep.step(np.full((1, 6), np.nan, np.float32), np.ones(1, np.bool_))

@@ -7,9 +7,21 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import NormalizeObservation
 
-from envs.make import CLIP, frozen_normalizer, make_training_env, share_statistics
-from envs.parking import PARKING
-from envs.tasks import DISCRETE_TASK_IDS, IMAGE_TASK_IDS, TASK_IDS, TaskError, load_task, make
+from parallax.envs.make import (
+    NORMALIZATION_CLIP,
+    make_frozen_normalizer,
+    make_training_env,
+    share_statistics,
+)
+from parallax.envs.optional_tasks import PARKING_ENV_ID
+from parallax.envs.tasks import (
+    DISCRETE_TASK_IDS,
+    IMAGE_TASK_IDS,
+    TASK_IDS,
+    TaskError,
+    load_task,
+    make_task_env,
+)
 
 ENV = "Hopper-v4"
 
@@ -60,9 +72,9 @@ def test_task_table_agrees_with_gymnasium(env_id):
         pytest.importorskip("Box2D")
     if env_id in IMAGE_TASK_IDS:
         pytest.importorskip("minatar")
-    if env_id == PARKING:
+    if env_id == PARKING_ENV_ID:
         pytest.importorskip("highway_env")
-    task, env = load_task(env_id), make(env_id)
+    task, env = load_task(env_id), make_task_env(env_id)
     assert task.env_id == env_id
     assert (task.image or (task.observation_size,)) == env.observation_space.shape
     if env_id in DISCRETE_TASK_IDS:
@@ -82,12 +94,12 @@ def test_tasks_of_the_thesis_are_there():
 
 @pytest.mark.filterwarnings("error::DeprecationWarning")
 def test_version_4_is_made_without_a_notice():
-    make("HalfCheetah-v4")
+    make_task_env("HalfCheetah-v4")
 
 
 def test_unknown_task_is_named():
     with pytest.raises(TaskError, match="env=Hoppper-v4 cannot be made"):
-        make("Hoppper-v4")
+        make_task_env("Hoppper-v4")
 
 
 def test_task_whose_own_code_fails_is_named(register):
@@ -133,7 +145,7 @@ def test_hooks_tell_of_the_tasks_own_steps_and_returns(wrappers):
     )
     play(env, 300)
     assert len(steps) == 300
-    _, rewards, ends = play(make(ENV), 300)
+    _, rewards, ends = play(make_task_env(ENV), 300)
     bounds = [0, *np.flatnonzero(ends)]
     assert len(bounds) > 5
     assert episodes == [
@@ -150,47 +162,47 @@ def test_step_is_told_before_it_is_taken():
 
 
 def test_without_wrappers_the_task_is_unchanged():
-    for ours, theirs in zip(play(training_env(), 15), play(make(ENV), 15), strict=True):
+    for ours, theirs in zip(play(training_env(), 15), play(make_task_env(ENV), 15), strict=True):
         assert (ours == theirs).all()
 
 
 def test_normalized_observations_and_rewards_are_clipped():
     observations, rewards, _ = play(training_env("normalized"), 300)
-    assert np.abs(observations).max() <= CLIP
-    assert np.abs(rewards).max() <= CLIP
-    assert not (rewards[1:16] == play(make(ENV), 15)[1][1:]).any()
+    assert np.abs(observations).max() <= NORMALIZATION_CLIP
+    assert np.abs(rewards).max() <= NORMALIZATION_CLIP
+    assert not (rewards[1:16] == play(make_task_env(ENV), 15)[1][1:]).any()
 
 
 def test_frozen_normalizer_gives_what_the_wrappers_would():
     env = training_env("normalized")
     play(env, 300)
-    normalize = frozen_normalizer(env)
+    normalize = make_frozen_normalizer(env)
     layer = env
     while not isinstance(layer, NormalizeObservation):
         layer = layer.env
     layer.update_running_mean = False
     shown, _, _ = play(env, 15, seed=7)
-    task_own, _, _ = play(make(ENV), 15, seed=7)
+    task_own, _, _ = play(make_task_env(ENV), 15, seed=7)
     assert (normalize(task_own).astype(np.float32) == shown).all()
-    assert (normalize(task_own * 1e6).astype(np.float32) <= CLIP).all()
+    assert (normalize(task_own * 1e6).astype(np.float32) <= NORMALIZATION_CLIP).all()
 
 
 def test_frozen_normalizer_neither_follows_nor_disturbs_training():
     env, undisturbed = training_env("normalized"), training_env("normalized")
     batch = np.random.default_rng(0).normal(size=(5, 11))
     play(env, 15)
-    normalize = frozen_normalizer(env)
+    normalize = make_frozen_normalizer(env)
     before = normalize(batch)
     play(undisturbed, 15)
     for ours, theirs in zip(play(env, 15, 1), play(undisturbed, 15, 1), strict=True):
         assert (ours == theirs).all()
     assert (normalize(batch) == before).all()
-    assert not (frozen_normalizer(env)(batch) == before).all()
+    assert not (make_frozen_normalizer(env)(batch) == before).all()
 
 
 def test_frozen_normalizer_is_the_identity_without_wrappers():
     batch = np.random.default_rng(0).normal(size=(5, 11))
-    assert (frozen_normalizer(training_env())(batch) == batch).all()
+    assert (make_frozen_normalizer(training_env())(batch) == batch).all()
 
 
 def test_environments_that_share_statistics_normalize_alike():
@@ -199,4 +211,4 @@ def test_environments_that_share_statistics_normalize_alike():
     batch = np.random.default_rng(0).normal(size=(5, 11))
     for env in (first, other):
         play(env, 15)
-        assert (frozen_normalizer(first)(batch) == frozen_normalizer(other)(batch)).all()
+        assert (make_frozen_normalizer(first)(batch) == make_frozen_normalizer(other)(batch)).all()

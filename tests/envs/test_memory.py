@@ -4,8 +4,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from envs.lockstep import make_lockstep
-from envs.tasks import MEMORY_TASK_IDS, TaskError, load_task, make
+from parallax.envs.batched_env import make_batched_env
+from parallax.envs.tasks import MEMORY_TASK_IDS, TaskError, load_task, make_task_env
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from envs.tasks import MEMORY_TASK_IDS, TaskError, load_task, make
     ],
 )
 def test_hidden_velocities_are_all_that_differs(hidden, whole, seen, action):
-    ours, theirs = make(hidden), gymnasium.make(whole)
+    ours, theirs = make_task_env(hidden), gymnasium.make(whole)
     np.testing.assert_array_equal(ours.reset(seed=3)[0], theirs.reset(seed=3)[0][seen])
     assert ours.spec.max_episode_steps == theirs.spec.max_episode_steps
     for _ in range(8):
@@ -29,7 +29,7 @@ def test_hidden_velocities_are_all_that_differs(hidden, whole, seen, action):
 
 @pytest.mark.parametrize("length", [1, 2, 7])
 def test_chain_shows_its_cue_once_and_asks_at_its_end(length):
-    env = make(f"MemoryChain-{length}-v0")
+    env = make_task_env(f"MemoryChain-{length}-v0")
     cues = set()
     for seed in range(8):
         shown, _ = env.reset(seed=seed)
@@ -47,7 +47,7 @@ def test_chain_shows_its_cue_once_and_asks_at_its_end(length):
 
 def test_no_policy_without_memory_is_worth_more_than_a_coin():
     # Where it is asked, the observation is the same whatever the cue was.
-    env, seen = make("MemoryChain-5-v0"), set()
+    env, seen = make_task_env("MemoryChain-5-v0"), set()
     for seed in range(8):
         env.reset(seed=seed)
         for _ in range(4):
@@ -59,7 +59,7 @@ def test_no_policy_without_memory_is_worth_more_than_a_coin():
 @pytest.mark.parametrize("env_id", MEMORY_TASK_IDS)
 def test_tasks_step_together_as_others_do(env_id):
     task = load_task(env_id)
-    copies = make_lockstep(env_id, 3)
+    copies = make_batched_env(env_id, 3)
     assert copies.reset([1, 2, 3]).shape == (3, 2)
     actions = np.zeros(3, np.int64) if task.choices else np.zeros((3, 1), np.float32)
     assert copies.step(actions, np.ones(3, np.bool_))[0].shape == (3, 2)
@@ -67,4 +67,4 @@ def test_tasks_step_together_as_others_do(env_id):
 
 def test_chain_without_a_step_is_refused():
     with pytest.raises(TaskError, match=r"MemoryChain-0-v0 cannot be made: a chain of length 0"):
-        make("MemoryChain-0-v0")
+        make_task_env("MemoryChain-0-v0")

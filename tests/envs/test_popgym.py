@@ -4,8 +4,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from envs.lockstep import make_lockstep
-from envs.tasks import TaskError, load_task, make
+from parallax.envs.batched_env import make_batched_env
+from parallax.envs.tasks import TaskError, load_task, make_task_env
 
 CARDS = "popgym-RepeatPreviousEasy-v0"
 """A card's suit at each step; to be named is that of four steps ago."""
@@ -13,7 +13,7 @@ CARDS = "popgym-RepeatPreviousEasy-v0"
 
 def test_cards_are_shown_one_hot_and_the_right_suit_pays():
     pytest.importorskip("popgym")
-    task, env = load_task(CARDS), make(CARDS)
+    task, env = load_task(CARDS), make_task_env(CARDS)
     assert (task.observation_size, task.choices) == (4, 4)
     shown, _ = env.reset(seed=0)
     suits, ended, total = [], False, 0.0
@@ -27,7 +27,7 @@ def test_cards_are_shown_one_hot_and_the_right_suit_pays():
 
 def test_episode_of_an_evaluation_does_not_hang_on_the_one_before():
     pytest.importorskip("popgym")
-    fresh, used = make_lockstep(CARDS, 3), make_lockstep(CARDS, 3)
+    fresh, used = make_batched_env(CARDS, 3), make_batched_env(CARDS, 3)
     used.reset([7, 8, 9])
     used.step(np.zeros(3, int), np.ones(3, bool))
     shown = []
@@ -62,4 +62,4 @@ def test_task_without_its_package_says_what_brings_it(monkeypatch):
     monkeypatch.setattr(gymnasium.envs.registration, "registry", {})
     monkeypatch.setattr(gymnasium, "registry", {})
     with pytest.raises(TaskError, match=rf"env={CARDS} .*parallax-rl\[popgym\]"):
-        make(CARDS)
+        make_task_env(CARDS)

@@ -4,19 +4,18 @@ import gymnasium
 import numpy as np
 import pytest
 
-from envs.minatar import is_game
-from envs.parking import PARKING
-from envs.raw.tasks import raw_task
-from envs.tasks import TASK_IDS, make
+from parallax.envs.mujoco_batch.tasks import find_mujoco_task
+from parallax.envs.optional_tasks import PARKING_ENV_ID, is_minatar_game
+from parallax.envs.tasks import TASK_IDS, make_task_env
 
 # Games and parking are registered when they are made.
-HERE = [name for name in TASK_IDS if not is_game(name) and name != PARKING]
-RAW = [name for name in HERE if raw_task(gymnasium.spec(name))]
+HERE = [name for name in TASK_IDS if not is_minatar_game(name) and name != PARKING_ENV_ID]
+RAW = [name for name in HERE if find_mujoco_task(gymnasium.spec(name))]
 
 
 @pytest.mark.parametrize("env_id", RAW)
 def test_outcomes_equal_gymnasiums_in_states_that_play_seldom_reaches(env_id, monkeypatch):
-    env, task = make(env_id).unwrapped, raw_task(gymnasium.spec(env_id))
+    env, task = make_task_env(env_id).unwrapped, find_mujoco_task(gymnasium.spec(env_id))
     env.reset(seed=0)
     views = {"qpos": env.data.qpos, "qvel": env.data.qvel, **task.extras(env.data)}
     generator = np.random.default_rng(0)

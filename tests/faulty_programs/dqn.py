@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from harness.diagnosis import Diagnosis
+from parallax.harness.diagnosis.user_loop import Diagnosis
 
 FAULTS = {
     "weights": "NN_weight",  # all units begin alike

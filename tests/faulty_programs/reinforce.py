@@ -5,7 +5,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from harness.diagnosis import Diagnosis
+from parallax.harness.diagnosis.user_loop import Diagnosis
 
 FAULTS = {
     "returns_backwards": "RTN",  # sums of what came before each step, not of what follows

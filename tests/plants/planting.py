@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from adapters.cleanrl import bridge
+from parallax.adapters.cleanrl import script_runner as bridge
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from slurm_lab import Lab
 
-from slurm.loopback.cluster import Cluster
-from slurm.loopback.daemons import find_programs
+from tests.slurm_cluster.cluster import SlurmCluster
+from tests.slurm_cluster.daemons import find_programs
 
 
 def need_slurm():
@@ -34,7 +34,7 @@ def scratch():
 def cluster(scratch):
     """Two nodes and small arrays, without accounting: `sacct` does not answer."""
     # On a busy machine a run takes a while to write why it ends.
-    with Cluster(scratch / "lab", options=("MaxArraySize=5", "KillWait=15")) as running:
+    with SlurmCluster(scratch / "lab", options=("MaxArraySize=5", "KillWait=15")) as running:
         yield running
 
 

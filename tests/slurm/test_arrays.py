@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import spec
 
-from harness.contract.fields import SpecError
-from slurm.arrays import plan_arrays, share
-from slurm.settings import load_settings, parse_time
-from slurm.submit import scripts
+from parallax.harness.contract.fields import SpecError
+from parallax.slurm.arrays import divide_limit, plan_arrays
+from parallax.slurm.settings import load_settings, parse_time
+from parallax.slurm.submit import render_scripts
 
 
 @functools.cache
@@ -27,7 +27,7 @@ def runs(**counts):
 
 @given(st.integers(0, 50), st.lists(st.integers(1, 30), min_size=1, max_size=8))
 def test_shares_add_up_to_the_limit_and_none_is_without(limit, sizes):
-    shares = share(limit, sizes)
+    shares = divide_limit(limit, sizes)
     assert all(1 <= part <= size for part, size in zip(shares, sizes, strict=True))
     if limit:
         assert sum(shares) == min(max(limit, len(sizes)), sum(sizes))
@@ -72,7 +72,7 @@ def test_profile_wins_over_defaults_and_the_command_line_over_both(tmp_path):
 def test_script_holds_what_the_profile_says():
     example = load_settings("example", {"runs_per_job": 2})
     (array,) = plan_arrays(runs(ppo=4), example, 10)
-    (script,) = scripts(Path("/results/mine"), [array], example)
+    (script,) = render_scripts(Path("/results/mine"), [array], example)
     for line in (
         "#SBATCH --account=my-group",
         "#SBATCH --array=0-1%2",

@@ -6,7 +6,7 @@ import sys
 import pytest
 from slurm_fakes import a_record, a_run
 
-from slurm.__main__ import main
+from parallax.slurm.commands import main
 
 
 @pytest.mark.parametrize(
@@ -26,15 +26,19 @@ from slurm.__main__ import main
 )
 def test_odd_input_is_refused_in_a_sentence(tmp_path, capsys, monkeypatch, arguments, words):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("slurm.loopback.lab.find_programs", lambda accounting: ({}, []))
+    monkeypatch.setattr("tests.slurm_cluster.session.find_programs", lambda accounting: ({}, []))
     folder = a_run(tmp_path / "results", "interrupted")
     (tmp_path / "latin.yaml").write_bytes(b"setup: [\xe4]")
     (tmp_path / "keys.yaml").write_text("7: 8")
     (tmp_path / "deep.yaml").write_text("[" * 5000)
     if "--profile" not in " ".join(arguments):
         # Without an answer of Slurm's, records would stop the command before.
-        monkeypatch.setattr("slurm.states.check_answered", lambda folders, queue: None)
-        monkeypatch.setattr("slurm.resubmit.check_answered", lambda folders, queue: None)
+        monkeypatch.setattr(
+            "parallax.slurm.states.check_slurm_answered", lambda folders, queue: None
+        )
+        monkeypatch.setattr(
+            "parallax.slurm.resubmit.check_slurm_answered", lambda folders, queue: None
+        )
         a_record(folder.parents[5], "a", [[folder]])
     places = {"tmp": tmp_path, "results": tmp_path / "results"}
     assert main([argument.format(**places) for argument in arguments]) == 2

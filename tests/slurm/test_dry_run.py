@@ -4,14 +4,14 @@ import pytest
 from slurm_lab import SWEEP, Lab
 from support import spec
 
-from slurm.launch import launch
-from slurm.settings import load_settings
+from parallax.slurm.launch import launch_sweep
+from parallax.slurm.settings import load_settings
 
 
 def dry_run(tmp_path, capsys, seeds, **options):
     specs = [spec(algorithm=name, hps="sb3", seed=s) for name in ("ppo", "sac") for s in seeds]
     wanted = load_settings("default", {"runs_per_job": 2})
-    launch(specs, tmp_path / "results", wanted, dry_run=True, **options)
+    launch_sweep(specs, tmp_path / "results", wanted, dry_run=True, **options)
     return capsys.readouterr().out
 
 

@@ -11,7 +11,7 @@ import pytest
 from slurm_lab import Lab, small_disk
 from slurm_scene import DISK, PARTS, PPO, TIMED, Scene
 
-from slurm.loopback.cluster import Cluster
+from tests.slurm_cluster.cluster import SlurmCluster
 
 pytestmark = pytest.mark.long
 
@@ -34,7 +34,7 @@ BACK = {
 # One test: the waits are shared, and parallel workers would each play the scene.
 def test_all_that_goes_wrong_is_told_and_put_right(scratch, tmp_path):
     accounting = bool(os.environ.get("PARALLAX_SLURM_ACCOUNTING"))
-    with Cluster(scratch / "faults", nodes=6, cpus=2, accounting=accounting) as cluster:
+    with SlurmCluster(scratch / "faults", nodes=6, cpus=2, accounting=accounting) as cluster:
         lab = Lab(tmp_path / "cluster", cluster)
         with small_disk(lab.folder(DISK)) as enlarge:
             scene = Scene(lab, cluster)
@@ -69,7 +69,7 @@ def check_restarts(scene):
 
 
 def check_resubmission(scene, failed):
-    assert "To submit: 1 timeout" in scene.shown and "nothing was" in scene.shown
+    assert "To submit: 1 timeout" in scene.measured_text and "nothing was" in scene.measured_text
     assert f"To submit: {failed} failed, 2 broken, 1 interrupted, 1 timeout\n" in scene.said
     assert {run["state"] for run in scene.final.values()} == {"completed"}
 

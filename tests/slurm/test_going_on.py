@@ -7,25 +7,25 @@ import pytest
 from rich.console import Console
 from slurm_fakes import a_record, a_run
 
-from harness.contract.run_spec import spec_from_dict
-from harness.record.checkpoints import Checkpoints, last_kept
-from harness.record.files import write_json
-from harness.record.lease import Lease
-from harness.record.reading import read_run
-from slurm.job import JobLimits, RunJob
-from slurm.queue import Job, Queue
-from slurm.resubmit import _print_limits
-from slurm.settings import load_settings
-from slurm.states import assess
-from slurm.status import render
+from parallax.harness.contract.run_spec import spec_from_dict
+from parallax.harness.record.checkpoints import CheckpointStore, find_last_checkpoint
+from parallax.harness.record.files import write_json
+from parallax.harness.record.lock import RunLock
+from parallax.harness.record.reading import read_run
+from parallax.slurm.job import JobLimits, RunJob
+from parallax.slurm.queue import SlurmJob, SlurmQueue
+from parallax.slurm.resubmit import _print_limits
+from parallax.slurm.settings import load_settings
+from parallax.slurm.states import assess_run
+from parallax.slurm.status import render_status
 
 LIMITS = JobLimits(60, 60, 120, 0, 0)
 STOPPED = {"stopped_by": "time limit", "failure": "stopped at the job's time limit"}
 
 
 def keep(folder, *steps):
-    with Lease.acquire(folder) as lease:
-        checkpoints = Checkpoints(lease)
+    with RunLock.acquire(folder) as lease:
+        checkpoints = CheckpointStore(lease)
         for step in steps:
             checkpoints.save({"step": step}, {})
 
@@ -48,7 +48,7 @@ def warned(request, folder, monkeypatch):
     change(folder, stopped_by=request.param, resumed_from=300, timings={"started": at - 3600})
     keep(folder, 300)
     job = RunJob(LIMITS)
-    job._current, job._run_started, job._kept = str(folder), at - 3600, last_kept(folder)
+    job._current, job._run_started, job._kept = str(folder), at - 3600, find_last_checkpoint(folder)
     return job
 
 
@@ -73,38 +73,38 @@ def test_run_that_never_began_does_not_live_on_what_an_earlier_attempt_kept(warn
 
 
 def test_run_without_checkpoints_comes_back_as_often_as_the_limits_say(warned, folder):
-    with Lease.acquire(folder) as lease:
-        Checkpoints(lease).remove()
+    with RunLock.acquire(folder) as lease:
+        CheckpointStore(lease).remove()
     assert not comes_back(warned, folder)
     warned._limits = dataclasses.replace(LIMITS, timeout_restarts=1, preemption_restarts=1)
     assert comes_back(warned, folder)
 
 
 def test_last_kept_is_the_last_that_is_whole(folder):
-    assert last_kept(folder) is None
+    assert find_last_checkpoint(folder) is None
     keep(folder, 5, 9)
-    assert (last_kept(folder).number, last_kept(folder).step) == (2, 9)
+    assert (find_last_checkpoint(folder).number, find_last_checkpoint(folder).step) == (2, 9)
     state = folder / "checkpoint" / "2.state"
     state.write_bytes(state.read_bytes()[:-1])
-    assert (last_kept(folder).number, last_kept(folder).step) == (1, 5)
+    assert (find_last_checkpoint(folder).number, find_last_checkpoint(folder).step) == (1, 5)
     keep(folder, 5, -3)
-    assert last_kept(folder).step == 5
+    assert find_last_checkpoint(folder).step == 5
 
 
 def shown(run):
     console = Console(width=200, record=True)
-    console.print(render([run], Queue({}, ()), run.folder, 10))
+    console.print(render_status([run], SlurmQueue({}, ()), run.folder, 10))
     return console.export_text()
 
 
 def test_status_tells_from_where_a_run_that_waits_will_go_on(folder):
     change(folder, **STOPPED)
     keep(folder, 1234)
-    queued = assess(folder, Queue({folder: Job("5_1", "PENDING")}, ("squeue",)))
+    queued = assess_run(folder, SlurmQueue({folder: SlurmJob("5_1", "PENDING")}, ("squeue",)))
     assert (queued.state, queued.kept) == ("queued", 1234)
     words = "job 5_1 is PENDING; stopped at the job's time limit; will go on from step 1,234"
     assert queued.reason == words and words in shown(queued)
-    left = assess(folder)
+    left = assess_run(folder)
     assert left.state == "timeout" and left.reason.endswith("; will go on from step 1,234")
 
 
@@ -113,10 +113,10 @@ def test_only_runs_that_kept_nothing_are_said_to_end_the_same_way(folder, capsys
     study = folder.parents[5]
     record = a_record(study, "a", [[folder]])
     spec, settings = record_spec(folder), load_settings("default", {})
-    _print_limits({assess(folder): spec}, {study: [record]}, {study: settings})
+    _print_limits({assess_run(folder): spec}, {study: [record]}, {study: settings})
     assert "1 runs were stopped at their time limit" in capsys.readouterr().out
     keep(folder, 7)
-    _print_limits({assess(folder): spec}, {study: [record]}, {study: settings})
+    _print_limits({assess_run(folder): spec}, {study: [record]}, {study: settings})
     assert capsys.readouterr().out == ""
 
 

@@ -7,9 +7,9 @@ import pytest
 import recorded
 from slurm_fakes import a_run
 
-from harness.record.reading import read_run
-from harness.sweep.process import Outcome
-from slurm.job import JobFailed, JobLimits, RunJob
+from parallax.harness.record.reading import read_run
+from parallax.harness.sweep.run_process import RunOutcome
+from parallax.slurm.job import JobFailedError, JobLimits, RunJob
 
 LIMITS = JobLimits(60, 60, 2, 0, 0)
 
@@ -35,15 +35,15 @@ class Process:
         return True
 
     def outcome(self):
-        return Outcome(self.spec, self.folder, "completed")
+        return RunOutcome(self.spec, self.folder, "completed")
 
 
 def test_run_that_cannot_be_understood_fails_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(Process, "started", [], raising=False)
-    monkeypatch.setattr("slurm.job.RunProcess", Process)
+    monkeypatch.setattr("parallax.slurm.job.RunProcess", Process)
     odd = a_run(tmp_path, changed={"alignment": "odd"})
     other = a_run(tmp_path, seed=1)
-    with pytest.raises(JobFailed, match=r"1 of 2 runs are not complete: .*seed=0: .*odd"):
+    with pytest.raises(JobFailedError, match=r"1 of 2 runs are not complete: .*seed=0: .*odd"):
         RunJob(LIMITS)([str(odd), str(other)])
     assert Process.started == [other]
     assert "alignment" in read_run(odd).reason and read_run(odd).record.status == "failed"
@@ -51,10 +51,12 @@ def test_run_that_cannot_be_understood_fails_alone(tmp_path, monkeypatch):
 
 def test_node_without_the_allocator_that_is_asked_for_fails_its_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(Process, "started", [], raising=False)
-    monkeypatch.setattr("slurm.job.RunProcess", Process)
+    monkeypatch.setattr("parallax.slurm.job.RunProcess", Process)
     folder = a_run(tmp_path)
     limits = dataclasses.replace(LIMITS, malloc="/nowhere/lib.so")
-    with pytest.raises(JobFailed, match=r"malloc=/nowhere/lib.so cannot be loaded.*Install it"):
+    with pytest.raises(
+        JobFailedError, match=r"malloc=/nowhere/lib.so cannot be loaded.*Install it"
+    ):
         RunJob(limits)([str(folder)])
     assert not Process.started and "Install it" in read_run(folder).record.failure
 
@@ -67,6 +69,6 @@ def test_only_a_process_of_this_machine_is_warned(tmp_path, monkeypatch, changes
     folder = a_run(tmp_path)
     recorded.hold(folder, **changes)
     sent = []
-    monkeypatch.setattr("slurm.job.os.kill", lambda pid, number: sent.append(pid))
+    monkeypatch.setattr("parallax.slurm.job.os.kill", lambda pid, number: sent.append(pid))
     RunJob(LIMITS)._stop(folder)
     assert sent == ([os.getpid()] if warned else [])

@@ -1,6 +1,6 @@
 """What Slurm's commands print, as they printed it on a real cluster."""
 
-from slurm.queue import Job, parse_sacct, parse_scontrol, parse_squeue
+from parallax.slurm.queue import SlurmJob, parse_sacct, parse_scontrol, parse_squeue
 
 SQUEUE = """\
 1|0|COMPLETED|None|study-ppo-1
@@ -24,8 +24,8 @@ SACCT = """\
 
 def test_squeue():
     jobs = parse_squeue(SQUEUE)
-    assert jobs["study-ppo-1", "1"] == Job("1_1", "RUNNING", "None")
-    assert jobs["study-td3-2", "0"] == Job("12", "PENDING", "Priority")
+    assert jobs["study-ppo-1", "1"] == SlurmJob("1_1", "RUNNING", "None")
+    assert jobs["study-td3-2", "0"] == SlurmJob("12", "PENDING", "Priority")
     assert [job.is_alive for job in jobs.values()] == [False, True, True]
 
 
@@ -33,12 +33,12 @@ def test_scontrol():
     jobs = parse_scontrol(SCONTROL)
     waiting = {index for (_, index), job in jobs.items() if job.state == "PENDING"}
     assert waiting == {"4", "5", "7"}
-    assert jobs["study-ppo-1", "0"] == Job("1_0", "FAILED", "NonZeroExitCode")
+    assert jobs["study-ppo-1", "0"] == SlurmJob("1_0", "FAILED", "NonZeroExitCode")
     assert jobs["study-td3-2", "0"].job_id == "12"
 
 
 def test_sacct():
     jobs = parse_sacct(SACCT)
-    assert jobs["study-ppo-1", "1"] == Job("1_1", "CANCELLED")
-    assert jobs["study-ppo-1", "3"] == Job("1_3", "PENDING")
-    assert jobs["study-td3-2", "0"] == Job("12", "TIMEOUT")
+    assert jobs["study-ppo-1", "1"] == SlurmJob("1_1", "CANCELLED")
+    assert jobs["study-ppo-1", "3"] == SlurmJob("1_3", "PENDING")
+    assert jobs["study-td3-2", "0"] == SlurmJob("12", "TIMEOUT")

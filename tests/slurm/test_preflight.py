@@ -9,11 +9,19 @@ import pytest
 import support
 from slurm_lab import SWEEP, Lab, wait_until
 
-from adapters.sb3.translate import translate
-from harness.contract.fields import SpecError
-from harness.sweep.folders import initialize
-from slurm.preflight import CLUSTER, HERE, Preflight, _Worker, estimate, preflight, read_options
-from slurm.trials import make_trials, shorten
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.sweep.folders import initialize_run
+from parallax.slurm.preflight import (
+    CLUSTER,
+    HERE,
+    PreflightOptions,
+    _TrialWorker,
+    estimate_cost,
+    read_preflight_options,
+    run_preflight,
+)
+from parallax.slurm.preflight_trials import make_trials, shorten_hyperparameters
 
 SLURM = ["hydra/launcher=slurm", "hydra.launcher.preflight_processes=1"]
 RECIPES = ("original", "sb3", "cleanrl", "torchrl")
@@ -44,7 +52,7 @@ def test_setting_that_hangs_is_named_and_those_behind_it_are_tried(tmp_path):
     assert result.returncode == 2, result.stderr
     assert "Preflight of 3 settings: about " in result.stderr
     assert "2 of 3 settings cannot take a single step" in result.stderr
-    name = "standin {} envs.scripted:ParallaxScripted-v0 sb3 alignment=full: "
+    name = "standin {} parallax.envs.scripted:ParallaxScripted-v0 sb3 alignment=full: "
     assert name.format("td3") + "did not take a step within 20 s" in result.stderr
     assert name.format("sac") + "RuntimeError: the stand-in was told to fail" in result.stderr
     assert name.format("ppo") not in result.stderr
@@ -60,7 +68,10 @@ def test_setting_that_kills_its_process_is_named_alone(tmp_path):
     os.kill(processes_of(lab, "ppo-0")[0], signal.SIGKILL)
     _, errors = process.communicate(timeout=100)
     assert "1 of 2 settings cannot take a single step" in errors
-    assert "ppo envs.scripted:ParallaxScripted-v0 sb3 alignment=full: ended the process: " in errors
+    assert (
+        "ppo parallax.envs.scripted:ParallaxScripted-v0 sb3 alignment=full: ended the process: "
+        in errors
+    )
     assert "killed by SIGKILL" in errors
 
 
@@ -91,7 +102,7 @@ def test_interrupted_preflight_leaves_no_process(tmp_path):
 )
 def test_option_that_makes_no_sense_is_refused_by_name(preflight, processes, seconds, named):
     with pytest.raises(SpecError, match=f"hydra.launcher.{named}"):
-        read_options(preflight, processes, seconds)
+        read_preflight_options(preflight, processes, seconds)
 
 
 def outcome_of(worker):
@@ -103,8 +114,8 @@ def outcome_of(worker):
 def test_folder_may_have_any_name_and_a_process_any_end(tmp_path):
     (trial, *_) = make_trials([support.spec("sb3", "td3")])
     folder = tmp_path / "a\nb"
-    initialize(trial.prepared, folder)
-    worker = _Worker(trial)
+    initialize_run(trial.prepared, folder)
+    worker = _TrialWorker(trial)
     try:
         worker.begin(trial, folder, 100)
         assert outcome_of(worker).failure is None
@@ -117,13 +128,13 @@ def test_folder_may_have_any_name_and_a_process_any_end(tmp_path):
 def test_folder_for_temporary_files_that_no_run_can_be_in_is_named(monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", "/tmp/\udcff")
     with pytest.raises(SpecError, match=r"TMPDIR='/tmp/.*udcff' is not UTF-8"):
-        preflight([support.spec()])
+        run_preflight([support.spec()])
 
 
 def test_options_say_where_and_whether():
-    assert read_options(True, 2, 60) == Preflight(HERE, 2, 60.0)
-    assert read_options("cluster", -1, 60) == Preflight(CLUSTER, -1, 60.0)
-    assert read_options(False, -1, 60) is None
+    assert read_preflight_options(True, 2, 60) == PreflightOptions(HERE, 2, 60.0)
+    assert read_preflight_options("cluster", -1, 60) == PreflightOptions(CLUSTER, -1, 60.0)
+    assert read_preflight_options(False, -1, 60) is None
 
 
 def thesis(**changes):
@@ -140,25 +151,25 @@ def test_every_setting_is_tried_once_and_updates_every_network():
     trials = make_trials(thesis())
     named = [name for trial in trials for name in trial.settings]
     assert len(named) == len(set(named)) == 36
-    assert sum(trial.is_whole for trial in trials) == 3
+    assert sum(trial.is_full_rollout for trial in trials) == 3
     for trial in trials:
         cadence, spec = trial.prepared.native.cadence, trial.prepared.spec
         assert cadence.gradient_steps >= 1 and cadence.policy_updates >= 1, trial.settings
-        assert trial.prepared.native.total_steps <= (2048 if trial.is_whole else 128)
+        assert trial.prepared.native.total_steps <= (2048 if trial.is_full_rollout else 128)
         assert getattr(spec.hyperparameters, "buffer_size", 0) <= 1000
         # One evaluation, after the end, whatever a framework rounds.
         assert spec.eval_every == spec.steps == trial.prepared.native.total_steps
-    assert estimate(trials, 2)[0] == 2 * estimate(trials, 2)[1] > 0
+    assert estimate_cost(trials, 2)[0] == 2 * estimate_cost(trials, 2)[1] > 0
 
 
 def test_framework_that_cannot_be_shortened_is_evaluated_once(monkeypatch):
     def refuse(hyperparameters, n_envs):
         return dataclasses.replace(hyperparameters, hidden_sizes=(7, 8)), 1
 
-    monkeypatch.setattr("slurm.trials.shorten", refuse)
+    monkeypatch.setattr("parallax.slurm.preflight_trials.shorten_hyperparameters", refuse)
     changes = {"env_steps_per_round": 500, "policy_learning_rate": 0.001}
     run = support.spec("sb3", "td3", hyperparameters=changes, alignment="full", steps=10**6)
-    monkeypatch.setattr("adapters.sb3.SB3Adapter.translate", refuse_odd_networks)
+    monkeypatch.setattr("parallax.adapters.sb3.SB3Adapter.translate", refuse_odd_networks)
     (trial,) = make_trials([run])
     assert trial.prepared.spec.eval_every == trial.prepared.native.total_steps == 500
 
@@ -166,7 +177,7 @@ def test_framework_that_cannot_be_shortened_is_evaluated_once(monkeypatch):
 def refuse_odd_networks(self, algorithm, hyperparameters, context):
     if hyperparameters.hidden_sizes == (7, 8):
         raise SpecError("no")
-    return translate(algorithm, hyperparameters, context)
+    return load_adapter("sb3").translate(algorithm, hyperparameters, context)
 
 
 def test_what_is_not_shortened_is_as_the_framework_will_get_it():
@@ -182,7 +193,7 @@ def test_what_is_not_shortened_is_as_the_framework_will_get_it():
 def test_shorter_rollout_leaves_the_same_remainders(rollout, minibatch, n_envs):
     changes = {"rollout_steps": rollout, "minibatch_size": minibatch}
     hp = support.spec(hyperparameters=changes, alignment="full", n_envs=n_envs).hyperparameters
-    short, steps = shorten(hp, n_envs)
+    short, steps = shorten_hyperparameters(hp, n_envs)
     assert short.rollout_steps == steps <= rollout
     assert (rollout - steps) % minibatch == (rollout - steps) % n_envs == 0
 
@@ -212,7 +223,10 @@ def test_job_that_fails_takes_the_arrays_with_it_and_status_says_why(tmp_path, c
     assert lab.status()["counts"]["pending"] == 2
     text = lab.python("slurm", "status", str(lab.results))
     assert "preflight failed: 1 of 2 settings cannot take a single step" in text
-    assert "standin ppo envs.scripted:ParallaxScripted-v0 sb3 alignment=full: RuntimeError" in text
+    assert (
+        "standin ppo parallax.envs.scripted:ParallaxScripted-v0 sb3 alignment=full: RuntimeError"
+        in text
+    )
     lab.order("go", "ppo-0")
     lab.python("slurm", "resubmit", str(lab.results), "--yes")  # it waits for nothing
     wait_until(lambda: lab.status()["counts"]["completed"] == 2, patience=120, pause=0.4)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from slurm_fakes import FakeSlurm, a_record, a_run
 
-from slurm.__main__ import main
-from slurm.queue import ask, parse_sacct, parse_scontrol, parse_squeue, run_slurm
+from parallax.slurm.commands import main
+from parallax.slurm.queue import parse_sacct, parse_scontrol, parse_squeue, query_slurm, run_slurm
 
 RUN = Path("Hopper-v4/ppo/sb3/sb3/steps=600/seed=0")
 
@@ -31,7 +31,7 @@ for row in {rows!r}:
 def test_jobs_of_a_colleague_are_seen(fake, tmp_path):
     record = a_record(tmp_path / "lab", "lab-ppo-1", [[tmp_path / "lab" / RUN]])
     fake.write("squeue", of_all_users("7|0|RUNNING|None|lab-ppo-1", "8|0|PENDING|None|other"))
-    queue = ask([record])
+    queue = query_slurm([record])
     assert queue.jobs[tmp_path / "lab" / RUN].state == "RUNNING"
     assert queue.asked == ("squeue",)
 
@@ -46,9 +46,9 @@ def test_real_slurm_tells_a_job_of_another_user(cluster, tmp_path, monkeypatch):
     folders = [tmp_path / "lab" / RUN, tmp_path / "lab" / RUN.with_name("seed=1")]
     record = a_record(tmp_path / "lab", "lab-ppo-1", [[folder] for folder in folders])
     try:
-        jobs = ask([record]).jobs
+        jobs = query_slurm([record]).jobs
         assert [jobs[folder].job_id for folder in folders] == [f"{job}_0", f"{job}_1"]
-        assert ask([a_record(tmp_path / "lab", "lab-ppo-2", [[folders[0]]])]).jobs == {}
+        assert query_slurm([a_record(tmp_path / "lab", "lab-ppo-2", [[folders[0]]])]).jobs == {}
     finally:
         subprocess.run(["scancel", job], check=True)
 
@@ -57,7 +57,7 @@ def test_command_lines_stay_short_however_often_a_study_was_submitted(fake, tmp_
     study = tmp_path / "lab"
     records = [a_record(study, f"{'s' * 40}-ppo-{i:08x}", [[study / RUN]]) for i in range(250)]
     fake.write("squeue", "for name in names: print(f'7|0|RUNNING|None|{name}')")
-    assert len(ask(records).alive[study / RUN]) == 250
+    assert len(query_slurm(records).alive[study / RUN]) == 250
     assert len(fake.calls("squeue")) > 1
     assert max(len(" ".join(call)) for call in fake.calls("squeue")) < 10_000
 
@@ -73,7 +73,7 @@ def test_accounting_does_not_rely_on_this_machines_clock(fake, tmp_path):
         "if 'allusers' in options and options['starttime'] <= now:\n"
         "    print(f'7_0|TIMEOUT|{names[0]}')",
     )
-    queue = ask([record])
+    queue = query_slurm([record])
     assert (queue.jobs[folder].state, queue.asked) == ("TIMEOUT", ("squeue", "sacct"))
 
 
@@ -82,9 +82,9 @@ def test_job_that_is_alive_counts_more_than_a_newer_one_that_is_over(fake, tmp_p
     older = a_record(tmp_path / "lab", "a", [[folder]], submitted=1)
     newer = a_record(tmp_path / "lab", "b", [[folder]], submitted=2)
     fake.write("squeue", of_all_users("1|0|RUNNING|None|a", "2|0|CANCELLED|None|b"))
-    assert ask([older, newer]).jobs[folder].job_id == "1_0"
+    assert query_slurm([older, newer]).jobs[folder].job_id == "1_0"
     fake.write("squeue", of_all_users("1|0|TIMEOUT|None|a", "2|0|CANCELLED|None|b"))
-    assert ask([older, newer]).jobs[folder].job_id == "2_0"
+    assert query_slurm([older, newer]).jobs[folder].job_id == "2_0"
 
 
 def test_cancel_calls_every_job_back_also_where_the_run_folder_is_gone(fake, tmp_path, capsys):
@@ -120,8 +120,8 @@ def test_scancel_that_fails_for_some_jobs_is_told_after_all_others(
         "if sys.argv[1] == '1_0': sys.exit('error on job 1_0: denied')\n"
         "if sys.argv[1] == '2_0': import time; time.sleep(60)",
     )
-    monkeypatch.setattr("slurm.resubmit._AT_A_TIME", 1)
-    monkeypatch.setattr("slurm.resubmit._PATIENCE", 2)
+    monkeypatch.setattr("parallax.slurm.resubmit._JOBS_PER_COMMAND", 1)
+    monkeypatch.setattr("parallax.slurm.resubmit._TIMEOUT", 2)
     assert main(["cancel", str(results), "--yes"]) == 1
     assert fake.calls("scancel") == [["1_0"], ["2_0"], ["3_0"]]
     told = capsys.readouterr().err

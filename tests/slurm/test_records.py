@@ -7,7 +7,7 @@ import signal
 import pytest
 from slurm_fakes import a_record, a_run
 
-from slurm.arrays import read_records
+from parallax.slurm.arrays import read_records
 
 GOOD = {
     "schema": 1,

@@ -7,10 +7,10 @@ import pytest
 import support
 from slurm_fakes import FakeSlurm, a_record, a_run
 
-from harness.contract.fields import SpecError
-from slurm.__main__ import main
-from slurm.launch import launch
-from slurm.settings import load_settings
+from parallax.harness.contract.fields import SpecError
+from parallax.slurm.commands import main
+from parallax.slurm.launch import launch_sweep
+from parallax.slurm.settings import load_settings
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_trusted_settings_are_used_again(fake, results):
 
 def test_nothing_is_asked_where_the_folder_names_nothing(fake, results, tmp_path):
     runs = [a_run(results, python=sys.executable), a_run(results, seed=1)]
-    runs.append(a_run(results, env="envs.scripted:ParallaxScripted-v0", seed=2))
+    runs.append(a_run(results, env="parallax.envs.scripted:ParallaxScripted-v0", seed=2))
     a_record(runs[0].parents[5], "a", [runs], settings={"setup": ["source x"]})
     profile = tmp_path / "mine.yaml"
     profile.write_text("setup: [source mine]\n")
@@ -187,7 +187,7 @@ def test_folder_that_cannot_be_written_is_told(fake, results, capsys):
 def test_name_that_no_file_system_can_have_is_told_as_without_slurm(fake, tmp_path):
     specs = [support.spec(study="x" * 300)]
     with pytest.raises(SpecError, match=r"results_dir: .* cannot be written"):
-        launch(specs, tmp_path / "results", load_settings("default", {}))
+        launch_sweep(specs, tmp_path / "results", load_settings("default", {}))
     assert not fake.calls("sbatch")
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.contract.fields import SpecError
-from slurm.settings import load_settings
+from parallax.harness.contract.fields import SpecError
+from parallax.slurm.settings import load_settings
 
 UNSHOWN = ["a\nb", "a\tb", "a\x1b[2J", "a\x00", "a\u202eb"]
 

@@ -11,13 +11,13 @@ import recorded
 from rich.console import Console
 from slurm_fakes import FakeSlurm, a_record
 
-from harness.record.holder import Holder
-from harness.record.reading import read_run
-from slurm.queue import Job, Queue, ask
-from slurm.states import assess
-from slurm.status import as_json, render, seconds_left
+from parallax.harness.record.lock_owner import LockOwner
+from parallax.harness.record.reading import read_run
+from parallax.slurm.queue import SlurmJob, SlurmQueue, query_slurm
+from parallax.slurm.states import assess_run
+from parallax.slurm.status import estimate_seconds_left, render_status, status_to_json
 
-QUEUED = Job("5_1", "PENDING")
+QUEUED = SlurmJob("5_1", "PENDING")
 
 
 def change(folder, **changes):
@@ -29,13 +29,13 @@ def said(folder, *jobs):
     alive = tuple(job for job in jobs if job.is_alive)
     over = frozenset(job.job_id for job in jobs if not job.is_alive)
     preferred = {folder: (alive or jobs)[-1]} if jobs else {}
-    return Queue(preferred, ("squeue",), {folder: alive}, {folder: over})
+    return SlurmQueue(preferred, ("squeue",), {folder: alive}, {folder: over})
 
 
 def hold(folder, machine, age, job=""):
     lease = folder / ".lease" / "token"
     lease.mkdir(parents=True)
-    holder = Holder("token", host="far", machine=machine, pid=1, born="0", job=job)
+    holder = LockOwner("token", host="far", machine=machine, pid=1, born="0", job=job)
     (lease / "owner.json").write_bytes(msgspec.json.encode(holder))
     beat = {"step": 30, "time": time.time() - age, "period": 30.0}
     (folder / "progress.json").write_text(json.dumps(beat))
@@ -48,10 +48,10 @@ def hold(folder, machine, age, job=""):
         ({}, QUEUED, "completed", ""),
         ({"status": "pending"}, None, "pending", ""),
         ({"status": "pending"}, QUEUED, "queued", "job 5_1 is PENDING"),
-        ({"status": "pending"}, Job("5_1", "OUT_OF_MEMORY"), "pending", "OUT_OF_MEMORY"),
+        ({"status": "pending"}, SlurmJob("5_1", "OUT_OF_MEMORY"), "pending", "OUT_OF_MEMORY"),
         ({"status": "running"}, None, "lost", "no process holds it"),
         ({"status": "running"}, QUEUED, "queued", "job 5_1"),
-        ({"status": "running"}, Job("5_1", "TIMEOUT"), "timeout", "TIMEOUT"),
+        ({"status": "running"}, SlurmJob("5_1", "TIMEOUT"), "timeout", "TIMEOUT"),
         ({"status": "failed", "failure": "it broke\nhere"}, QUEUED, "failed", "it broke"),
         ({"status": "interrupted", "failure": "stopped"}, None, "interrupted", "stopped"),
         ({"status": "interrupted", "stopped_by": "time limit"}, None, "timeout", ""),
@@ -61,38 +61,38 @@ def hold(folder, machine, age, job=""):
 )
 def test_state_comes_from_the_folder_and_then_from_slurm(folder, changes, job, state, reason):
     change(folder, **changes)
-    found = assess(folder, said(folder, job) if job else None)
+    found = assess_run(folder, said(folder, job) if job else None)
     assert (found.state, found.reason.partition("\n")[0].find(reason) >= 0) == (state, True)
 
 
 def test_run_on_another_machine_is_judged_by_slurm_and_by_no_clock(folder):
     change(folder, status="running", steps={"taken": 0, "scheduled": 40})
     hold(folder, "another", age=7300)
-    found = assess(folder, None)
+    found = assess_run(folder, None)
     assert (found.state, found.step) == ("running", 30)
     assert "process 1 on far, which cannot be looked at from here" in found.reason
     shutil.rmtree(folder / ".lease")
     hold(folder, "another", age=-1e9, job="5_1")
-    assert assess(folder, said(folder, Job("5_1", "RUNNING"))).state == "running"
-    assert assess(folder, said(folder, Job("5_1", "NODE_FAIL"))).state == "lost"
-    assert "about which Slurm was not asked" in assess(folder, None).reason
+    assert assess_run(folder, said(folder, SlurmJob("5_1", "RUNNING"))).state == "running"
+    assert assess_run(folder, said(folder, SlurmJob("5_1", "NODE_FAIL"))).state == "lost"
+    assert "about which Slurm was not asked" in assess_run(folder, None).reason
 
 
 def test_run_that_is_held_here_has_no_job_of_an_earlier_submission(folder):
     change(folder, status="running", job="5_1")
     with recorded.hold(folder):
-        assert assess(folder, said(folder, Job("5_1", "COMPLETED"))).job is None
-        assert assess(folder, said(folder, Job("5_1", "COMPLETED"))).state == "running"
+        assert assess_run(folder, said(folder, SlurmJob("5_1", "COMPLETED"))).job is None
+        assert assess_run(folder, said(folder, SlurmJob("5_1", "COMPLETED"))).state == "running"
 
 
 def test_holder_is_judged_by_its_own_job_and_not_by_another_of_the_run(folder):
     change(folder, status="running")
     hold(folder, "another", age=5, job="77_0")
-    both = said(folder, Job("77_0", "RUNNING"), Job("88_0", "PENDING"))
-    assert (assess(folder, both).state, assess(folder, both).job) == ("running", "77_0")
-    ended = said(folder, Job("77_0", "NODE_FAIL"), Job("88_0", "PENDING"))
-    assert assess(folder, ended).state == "queued"
-    unknown = assess(folder, said(folder, Job("88_0", "PENDING")))
+    both = said(folder, SlurmJob("77_0", "RUNNING"), SlurmJob("88_0", "PENDING"))
+    assert (assess_run(folder, both).state, assess_run(folder, both).job) == ("running", "77_0")
+    ended = said(folder, SlurmJob("77_0", "NODE_FAIL"), SlurmJob("88_0", "PENDING"))
+    assert assess_run(folder, ended).state == "queued"
+    unknown = assess_run(folder, said(folder, SlurmJob("88_0", "PENDING")))
     assert unknown.state == "running"
     assert "about whose job Slurm says nothing" in unknown.reason
 
@@ -105,9 +105,9 @@ def test_job_that_slurm_forgot_is_over_where_the_submission_names_it(folder, tmp
     elements = [[folder], [folder.with_name("seed=1")]]
     for number, state in (("77", "lost"), ("78", "running"), (None, "running")):
         record = a_record(tmp_path, "a", elements, job_id=number)
-        assert assess(folder, ask([record])).state == state
+        assert assess_run(folder, query_slurm([record])).state == state
     (fake.folder / "squeue").unlink()
-    assert assess(folder, ask([record])).state == "running"  # nothing answered
+    assert assess_run(folder, query_slurm([record])).state == "running"  # nothing answered
 
 
 def test_run_that_ends_while_it_is_looked_at_is_not_lost(folder, monkeypatch):
@@ -120,8 +120,8 @@ def test_run_that_ends_while_it_is_looked_at_is_not_lost(folder, monkeypatch):
         lease.__exit__(None, None, None)
         return reading
 
-    monkeypatch.setattr("slurm.states.read_run", read)
-    assert assess(folder).state == "failed"
+    monkeypatch.setattr("parallax.slurm.states.read_run", read)
+    assert assess_run(folder).state == "failed"
 
 
 @pytest.mark.parametrize(
@@ -139,10 +139,10 @@ def test_times_that_nobody_can_believe_are_left_out(folder, started, beat):
     change(folder, timings={"started": started})
     hold(folder, "another", age=5)
     (folder / "progress.json").write_text(json.dumps(beat | {"period": 1.0}))
-    run, nobody = assess(folder), Queue({}, ())
-    Console().print(render([run], nobody, Path("/"), 9))
-    content = json.loads(as_json([run], nobody, Path("/")), parse_constant=pytest.fail)
-    assert content["seconds_left"] in (None, 0.0)
+    run, nobody = assess_run(folder), SlurmQueue({}, ())
+    Console().print(render_status([run], nobody, Path("/"), 9))
+    content = json.loads(status_to_json([run], nobody, Path("/")), parse_constant=pytest.fail)
+    assert content["estimate_seconds_left"] in (None, 0.0)
 
 
 def test_commands_work_where_there_is_no_slurm(complete):
@@ -172,7 +172,7 @@ def test_expected_end_is_that_of_the_slowest_and_of_the_whole(folder):
     change(folder, status="running", steps={"taken": 0, "scheduled": 40})
     change(folder, timings={"started": time.time() - 105})
     hold(folder, "another", age=5)
-    run = assess(folder, None)
+    run = assess_run(folder, None)
     assert run.rate == pytest.approx(30 / 100, rel=0.01)
-    assert seconds_left([run]) == pytest.approx((run.steps - 30) / run.rate)
-    assert seconds_left([]) is None
+    assert estimate_seconds_left([run]) == pytest.approx((run.steps - 30) / run.rate)
+    assert estimate_seconds_left([]) is None

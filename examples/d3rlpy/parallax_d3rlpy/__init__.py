@@ -3,10 +3,12 @@
 import importlib.util
 from collections.abc import Mapping
 
-from harness.contract.adapter import Context, MakeEnv, Monitor, Native
-from harness.contract.algorithms import Hyperparameters
-from harness.contract.fields import SpecError
-from harness.contract.parts import has_part
+from parallax.harness.contract.algorithm_modules import has_algorithm_module
+
+from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
+from parallax.harness.contract.algorithms.base import Hyperparameters
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.translation import NativeConfig
 
 from .translate import SETTINGS, translate
 
@@ -19,7 +21,7 @@ class D3rlpyAdapter:
 
     def supports(self, algorithm: str) -> bool:
         """What has a module in `parallax_d3rlpy.settings`."""
-        return bool(has_part(SETTINGS, algorithm))
+        return bool(has_algorithm_module(SETTINGS, algorithm))
 
     def check_installed(self) -> None:
         """Raises `SpecError` where the package is missing."""
@@ -33,20 +35,25 @@ class D3rlpyAdapter:
         """None: the package's version says it all."""
         return {}
 
-    def own_defaults(
-        self, algorithm: str, defaults: Hyperparameters, context: Context
+    def get_library_defaults(
+        self, algorithm: str, defaults: Hyperparameters, context: RunContext
     ) -> Hyperparameters:
         """The recipe's values; upstream ties none to another."""
         return defaults
 
     def translate(
-        self, algorithm: str, hyperparameters: Hyperparameters, context: Context
-    ) -> Native:
+        self, algorithm: str, hyperparameters: Hyperparameters, context: RunContext
+    ) -> NativeConfig:
         """See `parallax_d3rlpy/translate.py`."""
         return translate(algorithm, hyperparameters, context)
 
     def train(
-        self, algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
+        self,
+        algorithm: str,
+        native: NativeConfig,
+        context: RunContext,
+        make_env: MakeEnv,
+        monitor: Monitor,
     ) -> None:
         """See `parallax_d3rlpy/train.py`."""
         from .train import train  # the framework is imported here, no earlier

@@ -15,8 +15,9 @@ from d3rlpy.optimizers import AdamFactory
 from d3rlpy.preprocessing import MinMaxActionScaler
 from numpy.typing import NDArray
 
-from adapters.torch_common.parameters import copies, lay_in
-from harness.contract.adapter import Context, Loadable, MakeEnv, Monitor, Native, Weights
+from parallax.adapters.torch_common.state import load_weights, weights_from_parameters
+from parallax.harness.contract.adapter import MakeEnv, Monitor, PolicyIO, RunContext, Weights
+from parallax.harness.contract.translation import NativeConfig
 
 METRICS = {"critic_loss": "loss/critic", "actor_loss": "loss/policy"}
 """d3rlpy's names to those in the trace."""
@@ -25,7 +26,7 @@ RECORD_EVERY = 100
 
 
 def train(
-    algorithm: str, native: Native, context: Context, make_env: MakeEnv, monitor: Monitor
+    algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor
 ) -> None:
     """Trains to the end."""
     settings = native.settings
@@ -38,8 +39,8 @@ def train(
     monitor.attach(
         lambda observations: greedy(model, observations),
         lambda: weights(model),
-        Loadable(
-            lambda values: lay_in(parameters(model), values),
+        PolicyIO(
+            lambda values: load_weights(parameters(model), values),
             lambda path: save(model, path),
             ".d3",
         ),
@@ -112,7 +113,7 @@ def parameters(model: Any) -> dict[str, torch.Tensor]:
 
 def weights(model: Any) -> Weights:
     """Copies of all parameters."""
-    return copies(parameters(model))
+    return weights_from_parameters(parameters(model))
 
 
 def save(model: Any, path: Path) -> None:

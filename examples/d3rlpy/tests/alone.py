@@ -7,7 +7,7 @@ from d3rlpy.dataset import create_fifo_replay_buffer
 from d3rlpy.logging import NoopAdapterFactory
 from d3rlpy.preprocessing import MinMaxActionScaler
 
-from harness.record.provenance import weights_sha256
+from parallax.harness.record.provenance import hash_weights
 
 
 def main():
@@ -41,7 +41,7 @@ def main():
         for network, module in networks.items()
         for name, value in module.named_parameters()
     }
-    print(weights_sha256(weights))
+    print(hash_weights(weights))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.conformance import AdapterConformance
+from parallax.harness.conformance import AdapterConformance
 
 pytest.importorskip("d3rlpy")
 

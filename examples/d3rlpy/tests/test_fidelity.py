@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.contract.interpreter import lend_project
+from parallax.harness.contract.interpreter import add_project_to_path
 
 PYTHON = os.environ.get("D3RLPY_PYTHON")
 ALONE = Path(__file__).with_name("alone.py")
@@ -27,6 +27,6 @@ def test_harness_changes_nothing(tmp_path):
     done = subprocess.run(command, **told)
     assert done.returncode == 0, done.stderr
     (path,) = tmp_path.rglob("run.json")
-    alone = subprocess.run([PYTHON, str(ALONE)], env=lend_project(dict(os.environ)), **told)
+    alone = subprocess.run([PYTHON, str(ALONE)], env=add_project_to_path(dict(os.environ)), **told)
     assert alone.returncode == 0, alone.stderr
     assert json.loads(path.read_text())["weights_sha256"] == alone.stdout.split()[-1]

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from harness.contract.algorithms import SAC
-from harness.contract.fields import bounded
+from parallax.harness.contract.algorithms.sac import SAC
+from parallax.harness.contract.fields import bounded_field
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +20,7 @@ class TQC(SAC):
     """
 
     label: ClassVar[str] = "TQC"
-    asked_by_probes: ClassVar[bool] = False
+    has_probes: ClassVar[bool] = False
     thesis_table: ClassVar[int | None] = None
     alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **SAC.alternatives,
@@ -29,6 +29,6 @@ class TQC(SAC):
         "dropped_quantiles": (5,),
     }
 
-    n_critics: int = bounded(minimum=1)
-    n_quantiles: int = bounded(minimum=1)
-    dropped_quantiles: int = bounded(minimum=0)
+    n_critics: int = bounded_field(minimum=1)
+    n_quantiles: int = bounded_field(minimum=1)
+    dropped_quantiles: int = bounded_field(minimum=0)

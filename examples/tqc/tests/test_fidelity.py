@@ -5,9 +5,9 @@ import json
 import sb3_contrib
 import torch
 
-from envs.make import make_training_env
-from harness.__main__ import main
-from harness.record.provenance import weights_sha256
+from parallax.envs.make import make_training_env
+from parallax.harness.cli.main import main
+from parallax.harness.record.provenance import hash_weights
 
 STEPS, SEED = 300, 5
 
@@ -19,7 +19,7 @@ def test_harness_changes_nothing(tmp_path):
     words += [f"hyperparameters.{value}" for value in small]
     assert main(["train", *words, f"results_dir={tmp_path}"]) in (0, None)
     (path,) = tmp_path.rglob("run.json")
-    assert json.loads(path.read_text())["weights_sha256"] == alone()
+    assert json.loads(path.read_text())["hash_weights"] == alone()
 
 
 def alone():
@@ -36,4 +36,4 @@ def alone():
     )
     model.learn(STEPS)
     weights = {name: value.numpy() for name, value in model.policy.state_dict().items()}
-    return weights_sha256({**weights, "log_ent_coef": model.log_ent_coef.detach().numpy()})
+    return hash_weights({**weights, "log_ent_coef": model.log_ent_coef.detach().numpy()})

@@ -10,39 +10,37 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from harness.contract.algorithms.base import Actions, Hyperparameters, field_names
-from harness.contract.algorithms.cadence import Cadence, Family
-from harness.contract.algorithms.ddpg import DDPG
-from harness.contract.algorithms.dqn import DQN
-from harness.contract.algorithms.off_policy import OffPolicy
-from harness.contract.algorithms.ppo import PPO
-from harness.contract.algorithms.r2d2 import R2D2
-from harness.contract.algorithms.sac import SAC
-from harness.contract.algorithms.td3 import TD3
-from harness.contract.installed import entries
+from parallax.harness.contract.algorithms.base import Hyperparameters, field_names
+from parallax.harness.contract.algorithms.ddpg import DDPG
+from parallax.harness.contract.algorithms.dqn import DQN
+from parallax.harness.contract.algorithms.ppo import PPO
+from parallax.harness.contract.algorithms.r2d2 import R2D2
+from parallax.harness.contract.algorithms.sac import SAC
+from parallax.harness.contract.algorithms.td3 import TD3
+from parallax.harness.contract.installed import find_entry_points
 
 __all__ = [
     "ALGORITHMS",
+    "BROKEN_ALGORITHMS",
     "DDPG",
     "DQN",
     "PPO",
-    "PROBED",
+    "PROBED_ALGORITHMS",
     "R2D2",
     "SAC",
     "TD3",
-    "UNUSABLE",
-    "Actions",
-    "Cadence",
-    "Family",
+    "ActionKind",
+    "AlgorithmFamily",
     "Hyperparameters",
     "OffPolicy",
+    "UpdateSchedule",
+    "collect_algorithms",
+    "describe_owning_algorithms",
     "field_names",
-    "gathered",
-    "only_of",
 ]
 
 ENTRY_POINT_GROUP = "parallax.algorithms"
-OWN: Mapping[str, type[Hyperparameters]] = {
+BUILTIN_ALGORITHMS: Mapping[str, type[Hyperparameters]] = {
     "ppo": PPO,
     "td3": TD3,
     "sac": SAC,
@@ -53,23 +51,23 @@ OWN: Mapping[str, type[Hyperparameters]] = {
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,19}")
 
 
-def gathered(
+def collect_algorithms(
     entries: Iterable[importlib.metadata.EntryPoint],
 ) -> tuple[dict[str, type[Hyperparameters]], dict[str, str]]:
     """All algorithms by name, and of each entry that is none the reason.
 
     Whatever is wrong with an entry breaks nothing but itself.
     """
-    usable, unusable = dict(OWN), dict[str, str]()
+    usable, unusable = dict(BUILTIN_ALGORITHMS), dict[str, str]()
     for entry in entries:
         try:
-            usable[entry.name] = _checked(entry, entry.load(), usable)
+            usable[entry.name] = _check_algorithm_class(entry, entry.load(), usable)
         except Exception as error:  # somebody else's code
             unusable[entry.name] = f"{entry.value}: {type(error).__name__}: {error}"
     return usable, unusable
 
 
-def _checked(
+def _check_algorithm_class(
     entry: importlib.metadata.EntryPoint, found: Any, taken: Mapping[str, Any]
 ) -> type[Hyperparameters]:
     if not _NAME.fullmatch(entry.name):
@@ -77,7 +75,7 @@ def _checked(
     if entry.name in taken:
         raise ValueError(f"there is an algorithm {entry.name} already")
     if not (isinstance(found, type) and issubclass(found, Hyperparameters)):
-        raise TypeError("it is no subclass of harness.contract.algorithms.Hyperparameters")
+        raise TypeError("it is no subclass of parallax.harness.contract.algorithms.Hyperparameters")
     if not dataclasses.is_dataclass(found) or "gamma" not in field_names(found):
         raise TypeError("it must be a frozen dataclass with a field gamma")
     lacking = [
@@ -88,13 +86,13 @@ def _checked(
     return found
 
 
-ALGORITHMS, UNUSABLE = gathered(entries(ENTRY_POINT_GROUP))
+ALGORITHMS, BROKEN_ALGORITHMS = collect_algorithms(find_entry_points(ENTRY_POINT_GROUP))
 
-PROBED = {name: cls for name, cls in ALGORITHMS.items() if cls.asked_by_probes}
+PROBED_ALGORITHMS = {name: cls for name, cls in ALGORITHMS.items() if cls.has_probes}
 """Those that probes of a single update ask."""
 
 
-def only_of(field: str) -> str:
+def describe_owning_algorithms(field: str) -> str:
     """Which algorithms have a hyperparameter, in words for those who gave it to another."""
     having = [algorithm for algorithm, cls in ALGORITHMS.items() if field in field_names(cls)]
     if not having:

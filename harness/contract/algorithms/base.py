@@ -1,14 +1,37 @@
 """What every algorithm is to the rest of the project: its hyperparameters, and what follows."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from envs.tasks import Task
-from harness.contract.algorithms.cadence import Cadence, Family
-from harness.contract.fields import SpecError
+from parallax.envs.tasks import Task
+from parallax.harness.contract.fields import SpecError
 
-Actions = Literal["continuous", "discrete"]
+AlgorithmFamily = Literal["on-policy", "off-policy"]
+"""Whether an algorithm learns from its newest rollout only, or from a replay buffer."""
+
+
+@dataclasses.dataclass(frozen=True)
+class UpdateSchedule:
+    """Counts over a whole run of one environment.
+
+    Attributes:
+        random_steps: Leading environment transitions with uniformly random actions.
+        first_update: Environment transitions taken when the first gradient step is made.
+        gradient_steps: Gradient steps of the critic; of all networks together in PPO.
+        policy_updates: Gradient steps of the policy.
+        target_updates: Steps of the target networks.
+    """
+
+    random_steps: int
+    first_update: int
+    gradient_steps: int
+    policy_updates: int
+    target_updates: int
+
+
+ActionKind = Literal["continuous", "discrete"]
 """What an action is: numbers within bounds, or one of so many choices."""
 
 
@@ -37,14 +60,14 @@ class Hyperparameters:
     """
 
     label: ClassVar[str]
-    family: ClassVar[Family]
-    actions: ClassVar[Actions]
+    family: ClassVar[AlgorithmFamily]
+    actions: ClassVar[ActionKind]
     has_targets: ClassVar[bool]
     thesis_fields: ClassVar[frozenset[str]] = frozenset()
     thesis_table: ClassVar[int | None] = None
-    asked_by_probes: ClassVar[bool] = False
-    small: ClassVar[Mapping[str, Any]] = {}
-    varied: ClassVar[Mapping[str, Any]] = {}
+    has_probes: ClassVar[bool] = False
+    conformance_values: ClassVar[Mapping[str, Any]] = {}
+    conformance_variation: ClassVar[Mapping[str, Any]] = {}
     alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
 
     if TYPE_CHECKING:  # every algorithm has it, at a place of its own among its fields
@@ -58,7 +81,7 @@ class Hyperparameters:
         """Whether the policy is shown rewards; evaluations do not scale them."""
         return False
 
-    def on_task(self, task: Task) -> Self:
+    def resolve_for_task(self, task: Task) -> Self:
         """These values with what they leave to the task filled in.
 
         Raises:
@@ -71,7 +94,7 @@ class Hyperparameters:
             )
         return self
 
-    def cadence(self, steps: int) -> Cadence:
+    def cadence(self, steps: int) -> UpdateSchedule:
         """What these values make of `steps` environment transitions."""
         raise NotImplementedError
 
@@ -79,3 +102,97 @@ class Hyperparameters:
 def field_names(cls: type[Hyperparameters]) -> tuple[str, ...]:
     """Names of an algorithm's hyperparameters, in its order."""
     return tuple(field.name for field in dataclasses.fields(cls))
+
+
+class OffPolicy(Hyperparameters):
+    """An algorithm with a replay buffer and target networks.
+
+    Subclasses have the fields that are named below, and say how often targets move. Values for
+    short trainings of fields that all have are here; they add those of their own.
+    """
+
+    family: ClassVar[AlgorithmFamily] = "off-policy"
+    has_targets: ClassVar[bool] = True
+    conformance_values: ClassVar[Mapping[str, Any]] = {
+        "hidden_sizes": (8, 8),
+        "batch_size": 16,
+        "buffer_size": 1000,
+        "learning_starts": 64,
+        "env_steps_per_round": 2,
+        "gradient_steps_per_round": 2,
+    }
+    alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "batch_size": (24,),
+        "buffer_size": (40,),
+        "learning_starts": (96,),
+        "gamma": (0.9, 0.5),
+        "env_steps_per_round": (4,),
+        "gradient_steps_per_round": (4,),
+        "adam_eps": (1e-3,),
+        "hidden_sizes": ((12, 12),),
+        "bootstrap_truncation": (False, True),
+    }
+
+    if TYPE_CHECKING:
+
+        @property
+        def learning_starts(self) -> int:
+            """Environment transitions before learning."""
+
+        @property
+        def env_steps_per_round(self) -> int:
+            """Environment transitions between rounds of gradient steps."""
+
+        @property
+        def gradient_steps_per_round(self) -> int:
+            """Critic gradient steps in a round."""
+
+    def cadence(self, steps: int, first_update: int | None = None) -> UpdateSchedule:
+        """What these values make of `steps` environment transitions.
+
+        Args:
+            steps: Environment transitions.
+            first_update: Transitions at the first round of updates. Unless given it is at the
+                end of the first round of environment steps that ends at or after
+                `learning_starts`; frameworks that are a step late say so.
+        """
+        every = self.env_steps_per_round
+        first = max(math.ceil(self.learning_starts / every), 1) * every
+        first = first if first_update is None else first_update
+        rounds = max(0, (steps - first) // every + 1)
+        updates = rounds * self.gradient_steps_per_round
+        policy, targets = self.policy_updates(updates), self.target_updates(updates)
+        return UpdateSchedule(self.random_steps(steps), first, updates, policy, targets)
+
+    def random_steps(self, steps: int) -> int:
+        """Leading transitions with uniformly random actions."""
+        return min(self.learning_starts, steps)
+
+    def policy_updates(self, critic_steps: int) -> int:
+        """How often the policy is updated along with so many steps of the critic."""
+        delay: int = getattr(self, "policy_delay", 1)
+        return critic_steps // delay
+
+    def target_updates(self, critic_steps: int) -> int:
+        """How often the target networks are stepped."""
+        raise NotImplementedError
+
+
+class PeriodicTargetUpdates(OffPolicy):
+    """Targets that are copied, or moved, at intervals of environment transitions."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def target_update_interval(self) -> int:
+            """Environment transitions between target updates."""
+
+    def target_updates(self, critic_steps: int) -> int:
+        """How often the target network moves, at most once in a round."""
+        rounds = critic_steps // self.gradient_steps_per_round
+        return min(rounds, rounds * self.env_steps_per_round // self.target_update_interval)
+
+    def target_interval_in_updates(self) -> int | None:
+        """The interval between target updates in gradient steps; None where it is no number."""
+        steps = self.target_update_interval * self.gradient_steps_per_round
+        return None if steps % self.env_steps_per_round else steps // self.env_steps_per_round

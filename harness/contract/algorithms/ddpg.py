@@ -4,11 +4,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from harness.contract.algorithms.base import Actions
-from harness.contract.algorithms.off_policy import OffPolicy
-from harness.contract.fields import bounded
+from parallax.harness.contract.algorithms.base import ActionKind, OffPolicy
+from parallax.harness.contract.fields import bounded_field
 
-NOISES = ("gaussian", "ornstein-uhlenbeck")
+EXPLORATION_NOISES = ("gaussian", "ornstein-uhlenbeck")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +38,8 @@ class DDPG(OffPolicy):
     """
 
     label: ClassVar[str] = "DDPG"
-    actions: ClassVar[Actions] = "continuous"
-    asked_by_probes: ClassVar[bool] = True
+    actions: ClassVar[ActionKind] = "continuous"
+    has_probes: ClassVar[bool] = True
     # What every framework exposes.
     thesis_fields: ClassVar[frozenset[str]] = frozenset(
         (
@@ -53,15 +52,15 @@ class DDPG(OffPolicy):
             "exploration_noise",
         )
     )
-    small: ClassVar[Mapping[str, Any]] = {
-        **OffPolicy.small,
+    conformance_values: ClassVar[Mapping[str, Any]] = {
+        **OffPolicy.conformance_values,
         # Rates that cannot be confused.
         "policy_learning_rate": 0.01,
         "critic_learning_rate": 0.005,
         "exploration_noise_kind": "gaussian",
         "exploration_noise": 0.1,
     }
-    varied: ClassVar[Mapping[str, Any]] = {"learning_starts": 32, "gamma": 0.9}
+    conformance_variation: ClassVar[Mapping[str, Any]] = {"learning_starts": 32, "gamma": 0.9}
     alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **OffPolicy.alternatives,
         "policy_learning_rate": (0.02,),
@@ -69,28 +68,28 @@ class DDPG(OffPolicy):
         "policy_weight_decay": (0.1,),
         "critic_weight_decay": (0.1,),
         "tau": (0.5,),
-        "exploration_noise_kind": NOISES,
+        "exploration_noise_kind": EXPLORATION_NOISES,
         "exploration_noise": (0.5,),
         "policy_delay": (3,),
     }
 
-    policy_learning_rate: float = bounded(above=0)
-    critic_learning_rate: float = bounded(above=0)
-    policy_weight_decay: float = bounded(minimum=0)
-    critic_weight_decay: float = bounded(minimum=0)
-    batch_size: int = bounded(minimum=1)
-    buffer_size: int = bounded(minimum=1)
-    learning_starts: int = bounded(minimum=0)
-    tau: float = bounded(above=0, maximum=1)
-    gamma: float = bounded(minimum=0, maximum=1)
-    env_steps_per_round: int = bounded(minimum=1)
-    gradient_steps_per_round: int = bounded(minimum=1)
-    exploration_noise_kind: str = bounded(choices=NOISES)
-    exploration_noise: float = bounded(minimum=0)
-    policy_delay: int = bounded(minimum=1)
-    adam_eps: float = bounded(above=0)
-    hidden_sizes: tuple[int, ...] = bounded(minimum=1, filled=True)
-    bootstrap_truncation: bool = bounded()
+    policy_learning_rate: float = bounded_field(above=0)
+    critic_learning_rate: float = bounded_field(above=0)
+    policy_weight_decay: float = bounded_field(minimum=0)
+    critic_weight_decay: float = bounded_field(minimum=0)
+    batch_size: int = bounded_field(minimum=1)
+    buffer_size: int = bounded_field(minimum=1)
+    learning_starts: int = bounded_field(minimum=0)
+    tau: float = bounded_field(above=0, maximum=1)
+    gamma: float = bounded_field(minimum=0, maximum=1)
+    env_steps_per_round: int = bounded_field(minimum=1)
+    gradient_steps_per_round: int = bounded_field(minimum=1)
+    exploration_noise_kind: str = bounded_field(choices=EXPLORATION_NOISES)
+    exploration_noise: float = bounded_field(minimum=0)
+    policy_delay: int = bounded_field(minimum=1)
+    adam_eps: float = bounded_field(above=0)
+    hidden_sizes: tuple[int, ...] = bounded_field(minimum=1, nonempty=True)
+    bootstrap_truncation: bool = bounded_field()
 
     def target_updates(self, critic_steps: int) -> int:
         """How often the target networks are stepped."""

@@ -4,15 +4,17 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from envs.tasks import Task
-from harness.contract.algorithms.base import Actions
-from harness.contract.algorithms.convolutions import sizes, usual_filters
-from harness.contract.algorithms.off_policy import CopiedTargets, OffPolicy
-from harness.contract.fields import SpecError, bounded, plain
+from parallax.envs.tasks import Task
+from parallax.harness.contract.algorithms.base import ActionKind, OffPolicy, PeriodicTargetUpdates
+from parallax.harness.contract.algorithms.image_encoder import (
+    choose_default_filters,
+    compute_feature_map_sizes,
+)
+from parallax.harness.contract.fields import SpecError, bounded_field, format_value
 
 
 @dataclasses.dataclass(frozen=True)
-class DQN(CopiedTargets):
+class DQN(PeriodicTargetUpdates):
     """Deep Q-network (Mnih et al. 2015, Nature 518).
 
     Attributes:
@@ -49,8 +51,8 @@ class DQN(CopiedTargets):
     """
 
     label: ClassVar[str] = "DQN"
-    actions: ClassVar[Actions] = "discrete"
-    asked_by_probes: ClassVar[bool] = True
+    actions: ClassVar[ActionKind] = "discrete"
+    has_probes: ClassVar[bool] = True
     # What every framework exposes.
     thesis_fields: ClassVar[frozenset[str]] = frozenset(
         (
@@ -64,8 +66,8 @@ class DQN(CopiedTargets):
             "exploration_steps",
         )
     )
-    small: ClassVar[Mapping[str, Any]] = {
-        **OffPolicy.small,
+    conformance_values: ClassVar[Mapping[str, Any]] = {
+        **OffPolicy.conformance_values,
         "learning_rate": 0.01,
         "target_update_interval": 8,  # a multiple of the rounds above
         "exploration_initial": 0.2,
@@ -74,7 +76,7 @@ class DQN(CopiedTargets):
         # Not far below what gradients are, so that less clips.
         "max_grad_norm": 10.0,
     }
-    varied: ClassVar[Mapping[str, Any]] = {
+    conformance_variation: ClassVar[Mapping[str, Any]] = {
         "learning_starts": 32,
         "max_grad_norm": 0.5,
         "target_update_interval": 8,
@@ -96,30 +98,32 @@ class DQN(CopiedTargets):
         "conv_filters": ((4,), None),
     }
 
-    learning_rate: float = bounded(above=0)
-    batch_size: int = bounded(minimum=1)
-    buffer_size: int = bounded(minimum=1)
-    learning_starts: int = bounded(minimum=0)
-    tau: float = bounded(above=0, maximum=1)
-    gamma: float = bounded(minimum=0, maximum=1)
-    env_steps_per_round: int = bounded(minimum=1)
-    gradient_steps_per_round: int = bounded(minimum=1)
-    target_update_interval: int = bounded(minimum=1)
-    exploration_initial: float = bounded(minimum=0, maximum=1)
-    exploration_final: float = bounded(minimum=0, maximum=1)
-    exploration_steps: int = bounded(minimum=1)
-    double_q: bool = bounded()
-    dueling: bool = bounded()
-    huber_delta: float | None = bounded(above=0)
-    max_grad_norm: float | None = bounded(above=0)
-    adam_eps: float = bounded(above=0)
-    hidden_sizes: tuple[int, ...] = bounded(minimum=1, filled=True)
-    conv_filters: tuple[int, ...] | None = bounded(minimum=1, filled=True, before=None)
-    bootstrap_truncation: bool = bounded()
+    learning_rate: float = bounded_field(above=0)
+    batch_size: int = bounded_field(minimum=1)
+    buffer_size: int = bounded_field(minimum=1)
+    learning_starts: int = bounded_field(minimum=0)
+    tau: float = bounded_field(above=0, maximum=1)
+    gamma: float = bounded_field(minimum=0, maximum=1)
+    env_steps_per_round: int = bounded_field(minimum=1)
+    gradient_steps_per_round: int = bounded_field(minimum=1)
+    target_update_interval: int = bounded_field(minimum=1)
+    exploration_initial: float = bounded_field(minimum=0, maximum=1)
+    exploration_final: float = bounded_field(minimum=0, maximum=1)
+    exploration_steps: int = bounded_field(minimum=1)
+    double_q: bool = bounded_field()
+    dueling: bool = bounded_field()
+    huber_delta: float | None = bounded_field(above=0)
+    max_grad_norm: float | None = bounded_field(above=0)
+    adam_eps: float = bounded_field(above=0)
+    hidden_sizes: tuple[int, ...] = bounded_field(minimum=1, nonempty=True)
+    conv_filters: tuple[int, ...] | None = bounded_field(
+        minimum=1, nonempty=True, legacy_value=None
+    )
+    bootstrap_truncation: bool = bounded_field()
 
-    def on_task(self, task: Task) -> Self:
+    def resolve_for_task(self, task: Task) -> Self:
         """Convolutions where observations are images, and none elsewhere."""
-        told = f"hyperparameters.conv_filters={plain(self.conv_filters)}"
+        told = f"hyperparameters.conv_filters={format_value(self.conv_filters)}"
         if not task.image:
             if self.conv_filters is not None:
                 raise SpecError(
@@ -127,8 +131,8 @@ class DQN(CopiedTargets):
                     "Leave it null."
                 )
             return self
-        filters = self.conv_filters or usual_filters(task.image)
-        fits = sum(min(size) > 0 for size in sizes(task.image, filters)) - 1
+        filters = self.conv_filters or choose_default_filters(task.image)
+        fits = sum(min(size) > 0 for size in compute_feature_map_sizes(task.image, filters)) - 1
         if fits < len(filters):
             height, width = task.image[1:]
             raise SpecError(

@@ -5,9 +5,13 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from harness.contract.algorithms.base import Actions, Hyperparameters
-from harness.contract.algorithms.cadence import Cadence, Family
-from harness.contract.fields import SCHEDULES, bounded
+from parallax.harness.contract.algorithms.base import (
+    ActionKind,
+    AlgorithmFamily,
+    Hyperparameters,
+    UpdateSchedule,
+)
+from parallax.harness.contract.fields import SCHEDULES, bounded_field
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,10 +41,10 @@ class PPO(Hyperparameters):
     """
 
     label: ClassVar[str] = "PPO"
-    family: ClassVar[Family] = "on-policy"
-    actions: ClassVar[Actions] = "continuous"
+    family: ClassVar[AlgorithmFamily] = "on-policy"
+    actions: ClassVar[ActionKind] = "continuous"
     has_targets: ClassVar[bool] = False
-    asked_by_probes: ClassVar[bool] = True
+    has_probes: ClassVar[bool] = True
     thesis_table: ClassVar[int | None] = 6
     # What every framework exposes; the others keep each framework's own default under
     # alignment=thesis (thesis, appendix D: those not in italics).
@@ -59,7 +63,7 @@ class PPO(Hyperparameters):
             "vf_coef",
         )
     )
-    small: ClassVar[Mapping[str, Any]] = {
+    conformance_values: ClassVar[Mapping[str, Any]] = {
         "rollout_steps": 64,
         "minibatch_size": 16,
         # A large step size makes ratios and values leave their clip ranges.
@@ -68,7 +72,7 @@ class PPO(Hyperparameters):
         "value_clip_range": None,
         "hidden_sizes": (8, 8),
     }
-    varied: ClassVar[Mapping[str, Any]] = {
+    conformance_variation: ClassVar[Mapping[str, Any]] = {
         "ent_coef": 0.01,
         "value_clip_range": 0.2,
         "learning_rate_schedule": "linear",
@@ -97,30 +101,30 @@ class PPO(Hyperparameters):
         "bootstrap_truncation": (False, True),
     }
 
-    learning_rate: float = bounded(above=0)
-    learning_rate_schedule: str = bounded(choices=SCHEDULES)
-    rollout_steps: int = bounded(minimum=1)
-    minibatch_size: int = bounded(minimum=1)
-    epochs: int = bounded(minimum=1)
-    gamma: float = bounded(minimum=0, maximum=1)
-    gae_lambda: float = bounded(minimum=0, maximum=1)
-    clip_range: float = bounded(above=0)
-    clip_range_schedule: str = bounded(choices=SCHEDULES)
-    value_clip_range: float | None = bounded(above=0)
-    normalize_advantage: bool = bounded()
-    ent_coef: float = bounded(minimum=0)
-    vf_coef: float = bounded(minimum=0)
-    max_grad_norm: float | None = bounded(above=0)
-    target_kl: float | None = bounded(above=0)
-    adam_eps: float = bounded(above=0)
-    hidden_sizes: tuple[int, ...] = bounded(minimum=1, filled=True)
-    bootstrap_truncation: bool = bounded()
+    learning_rate: float = bounded_field(above=0)
+    learning_rate_schedule: str = bounded_field(choices=SCHEDULES)
+    rollout_steps: int = bounded_field(minimum=1)
+    minibatch_size: int = bounded_field(minimum=1)
+    epochs: int = bounded_field(minimum=1)
+    gamma: float = bounded_field(minimum=0, maximum=1)
+    gae_lambda: float = bounded_field(minimum=0, maximum=1)
+    clip_range: float = bounded_field(above=0)
+    clip_range_schedule: str = bounded_field(choices=SCHEDULES)
+    value_clip_range: float | None = bounded_field(above=0)
+    normalize_advantage: bool = bounded_field()
+    ent_coef: float = bounded_field(minimum=0)
+    vf_coef: float = bounded_field(minimum=0)
+    max_grad_norm: float | None = bounded_field(above=0)
+    target_kl: float | None = bounded_field(above=0)
+    adam_eps: float = bounded_field(above=0)
+    hidden_sizes: tuple[int, ...] = bounded_field(minimum=1, nonempty=True)
+    bootstrap_truncation: bool = bounded_field()
 
-    def cadence(self, steps: int) -> Cadence:
+    def cadence(self, steps: int) -> UpdateSchedule:
         """What these values make of `steps` environment transitions.
 
         Each rollout is cut into minibatches, the last of which may be smaller.
         """
         minibatches = math.ceil(self.rollout_steps / self.minibatch_size)
         updates = steps // self.rollout_steps * self.epochs * minibatches
-        return Cadence(0, self.rollout_steps, updates, updates, 0)
+        return UpdateSchedule(0, self.rollout_steps, updates, updates, 0)

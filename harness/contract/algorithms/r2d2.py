@@ -4,14 +4,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from envs.tasks import Task
-from harness.contract.algorithms.base import Actions, field_names
-from harness.contract.algorithms.off_policy import CopiedTargets
-from harness.contract.fields import SpecError, bounded
+from parallax.envs.tasks import Task
+from parallax.harness.contract.algorithms.base import ActionKind, PeriodicTargetUpdates, field_names
+from parallax.harness.contract.fields import SpecError, bounded_field
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2(CopiedTargets):
+class R2D2(PeriodicTargetUpdates):
     """Recurrent replay distributed DQN (Kapturowski et al. 2019, ICLR).
 
     Actors are copies of the environment that are stepped together (`n_envs`), each with its own
@@ -62,10 +61,10 @@ class R2D2(CopiedTargets):
     """
 
     label: ClassVar[str] = "R2D2"
-    actions: ClassVar[Actions] = "discrete"
-    asked_by_probes: ClassVar[bool] = True
-    small: ClassVar[Mapping[str, Any]] = {
-        **CopiedTargets.small,
+    actions: ClassVar[ActionKind] = "discrete"
+    has_probes: ClassVar[bool] = True
+    conformance_values: ClassVar[Mapping[str, Any]] = {
+        **PeriodicTargetUpdates.conformance_values,
         "learning_rate": 0.03,
         # A multiple of the rounds above, and so long that networks and targets disagree.
         "target_update_interval": 32,
@@ -86,14 +85,14 @@ class R2D2(CopiedTargets):
         "lstm_size": 5,
         "head_sizes": (6,),
     }
-    varied: ClassVar[Mapping[str, Any]] = {
+    conformance_variation: ClassVar[Mapping[str, Any]] = {
         "learning_starts": 32,
         "max_grad_norm": 0.5,
         "stored_state": False,
         "burn_in": 0,
     }
     alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
-        **CopiedTargets.alternatives,
+        **PeriodicTargetUpdates.alternatives,
         "learning_rate": (0.02,),
         "tau": (0.5,),
         "target_update_interval": (16,),
@@ -117,43 +116,43 @@ class R2D2(CopiedTargets):
         "head_sizes": ((9,),),
     }
 
-    learning_rate: float = bounded(above=0)
-    batch_size: int = bounded(minimum=1)
-    buffer_size: int = bounded(minimum=1)
-    learning_starts: int = bounded(minimum=0)
-    tau: float = bounded(above=0, maximum=1)
-    gamma: float = bounded(minimum=0, maximum=1)
-    env_steps_per_round: int = bounded(minimum=1)
-    gradient_steps_per_round: int = bounded(minimum=1)
-    target_update_interval: int = bounded(minimum=1)
-    n_step: int = bounded(minimum=1)
-    value_rescaling: float | None = bounded(above=0)
-    sequence_length: int = bounded(minimum=1)
-    overlap: int = bounded(minimum=0)
-    burn_in: int = bounded(minimum=0)
-    stored_state: bool = bounded()
-    last_step_inputs: bool = bounded()
-    priority_exponent: float = bounded(minimum=0)
-    importance_exponent: float = bounded(minimum=0)
-    max_error_share: float = bounded(minimum=0, maximum=1)
-    epsilon_base: float = bounded(minimum=0, maximum=1)
-    epsilon_exponent: float = bounded(minimum=0)
-    actor_refresh: int = bounded(minimum=1)
-    double_q: bool = bounded()
-    dueling: bool = bounded()
-    max_grad_norm: float | None = bounded(above=0)
-    adam_eps: float = bounded(above=0)
-    hidden_sizes: tuple[int, ...] = bounded(minimum=1, filled=True)
-    lstm_size: int = bounded(minimum=1)
-    head_sizes: tuple[int, ...] = bounded(minimum=1, filled=True)
-    bootstrap_truncation: bool = bounded()
+    learning_rate: float = bounded_field(above=0)
+    batch_size: int = bounded_field(minimum=1)
+    buffer_size: int = bounded_field(minimum=1)
+    learning_starts: int = bounded_field(minimum=0)
+    tau: float = bounded_field(above=0, maximum=1)
+    gamma: float = bounded_field(minimum=0, maximum=1)
+    env_steps_per_round: int = bounded_field(minimum=1)
+    gradient_steps_per_round: int = bounded_field(minimum=1)
+    target_update_interval: int = bounded_field(minimum=1)
+    n_step: int = bounded_field(minimum=1)
+    value_rescaling: float | None = bounded_field(above=0)
+    sequence_length: int = bounded_field(minimum=1)
+    overlap: int = bounded_field(minimum=0)
+    burn_in: int = bounded_field(minimum=0)
+    stored_state: bool = bounded_field()
+    last_step_inputs: bool = bounded_field()
+    priority_exponent: float = bounded_field(minimum=0)
+    importance_exponent: float = bounded_field(minimum=0)
+    max_error_share: float = bounded_field(minimum=0, maximum=1)
+    epsilon_base: float = bounded_field(minimum=0, maximum=1)
+    epsilon_exponent: float = bounded_field(minimum=0)
+    actor_refresh: int = bounded_field(minimum=1)
+    double_q: bool = bounded_field()
+    dueling: bool = bounded_field()
+    max_grad_norm: float | None = bounded_field(above=0)
+    adam_eps: float = bounded_field(above=0)
+    hidden_sizes: tuple[int, ...] = bounded_field(minimum=1, nonempty=True)
+    lstm_size: int = bounded_field(minimum=1)
+    head_sizes: tuple[int, ...] = bounded_field(minimum=1, nonempty=True)
+    bootstrap_truncation: bool = bounded_field()
 
     @property
     def sees_rewards(self) -> bool:
         """Among the last step's inputs."""
         return self.last_step_inputs
 
-    def on_task(self, task: Task) -> Self:
+    def resolve_for_task(self, task: Task) -> Self:
         """These values, which must leave each sequence a step of its own."""
         if self.overlap >= self.sequence_length:
             raise SpecError(
@@ -166,7 +165,7 @@ class R2D2(CopiedTargets):
                 f"hyperparameters.buffer_size={self.buffer_size} holds no sequence: use "
                 f"{self.sequence_length - self.overlap} or more."
             )
-        return super().on_task(task)
+        return super().resolve_for_task(task)
 
     def random_steps(self, steps: int) -> int:
         """None: actors follow their own shares of random actions from the first step on."""

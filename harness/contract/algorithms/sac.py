@@ -4,9 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from harness.contract.algorithms.base import Actions
-from harness.contract.algorithms.off_policy import OffPolicy
-from harness.contract.fields import bounded
+from parallax.harness.contract.algorithms.base import ActionKind, OffPolicy
+from parallax.harness.contract.fields import bounded_field
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +35,8 @@ class SAC(OffPolicy):
     """
 
     label: ClassVar[str] = "SAC"
-    actions: ClassVar[Actions] = "continuous"
-    asked_by_probes: ClassVar[bool] = True
+    actions: ClassVar[ActionKind] = "continuous"
+    has_probes: ClassVar[bool] = True
     thesis_table: ClassVar[int | None] = 8
     # What every framework exposes; the others keep each framework's own default under
     # alignment=thesis (thesis, appendix D: those not in italics).
@@ -52,14 +51,14 @@ class SAC(OffPolicy):
             "initial_temperature",
         )
     )
-    small: ClassVar[Mapping[str, Any]] = {
-        **OffPolicy.small,
+    conformance_values: ClassVar[Mapping[str, Any]] = {
+        **OffPolicy.conformance_values,
         # Rates that cannot be confused.
         "policy_learning_rate": 0.01,
         "critic_learning_rate": 0.005,
         "temperature_learning_rate": 0.03,
     }
-    varied: ClassVar[Mapping[str, Any]] = {"learning_starts": 32, "policy_delay": 2}
+    conformance_variation: ClassVar[Mapping[str, Any]] = {"learning_starts": 32, "policy_delay": 2}
     alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **OffPolicy.alternatives,
         "policy_learning_rate": (0.02,),
@@ -72,23 +71,23 @@ class SAC(OffPolicy):
         "target_entropy": (-7.0,),
     }
 
-    policy_learning_rate: float = bounded(above=0)
-    critic_learning_rate: float = bounded(above=0)
-    temperature_learning_rate: float = bounded(above=0)
-    batch_size: int = bounded(minimum=1)
-    buffer_size: int = bounded(minimum=1)
-    learning_starts: int = bounded(minimum=0)
-    tau: float = bounded(above=0, maximum=1)
-    gamma: float = bounded(minimum=0, maximum=1)
-    env_steps_per_round: int = bounded(minimum=1)
-    gradient_steps_per_round: int = bounded(minimum=1)
-    policy_delay: int = bounded(minimum=1)
-    target_update_interval: int = bounded(minimum=1)
-    initial_temperature: float = bounded(above=0)
-    target_entropy: float | None = bounded()
-    adam_eps: float = bounded(above=0)
-    hidden_sizes: tuple[int, ...] = bounded(minimum=1, filled=True)
-    bootstrap_truncation: bool = bounded()
+    policy_learning_rate: float = bounded_field(above=0)
+    critic_learning_rate: float = bounded_field(above=0)
+    temperature_learning_rate: float = bounded_field(above=0)
+    batch_size: int = bounded_field(minimum=1)
+    buffer_size: int = bounded_field(minimum=1)
+    learning_starts: int = bounded_field(minimum=0)
+    tau: float = bounded_field(above=0, maximum=1)
+    gamma: float = bounded_field(minimum=0, maximum=1)
+    env_steps_per_round: int = bounded_field(minimum=1)
+    gradient_steps_per_round: int = bounded_field(minimum=1)
+    policy_delay: int = bounded_field(minimum=1)
+    target_update_interval: int = bounded_field(minimum=1)
+    initial_temperature: float = bounded_field(above=0)
+    target_entropy: float | None = bounded_field()
+    adam_eps: float = bounded_field(above=0)
+    hidden_sizes: tuple[int, ...] = bounded_field(minimum=1, nonempty=True)
+    bootstrap_truncation: bool = bounded_field()
 
     def target_updates(self, critic_steps: int) -> int:
         """How often the target networks are stepped."""

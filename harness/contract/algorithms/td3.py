@@ -4,9 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from harness.contract.algorithms.base import Actions
-from harness.contract.algorithms.off_policy import OffPolicy
-from harness.contract.fields import bounded
+from parallax.harness.contract.algorithms.base import ActionKind, OffPolicy
+from parallax.harness.contract.fields import bounded_field
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +33,8 @@ class TD3(OffPolicy):
     """
 
     label: ClassVar[str] = "TD3"
-    actions: ClassVar[Actions] = "continuous"
-    asked_by_probes: ClassVar[bool] = True
+    actions: ClassVar[ActionKind] = "continuous"
+    has_probes: ClassVar[bool] = True
     thesis_table: ClassVar[int | None] = 7
     # What every framework exposes; the others keep each framework's own default under
     # alignment=thesis (thesis, appendix D: those not in italics).
@@ -53,13 +52,13 @@ class TD3(OffPolicy):
             "target_noise_clip",
         )
     )
-    small: ClassVar[Mapping[str, Any]] = {
-        **OffPolicy.small,
+    conformance_values: ClassVar[Mapping[str, Any]] = {
+        **OffPolicy.conformance_values,
         # Rates that cannot be confused.
         "policy_learning_rate": 0.01,
         "critic_learning_rate": 0.005,
     }
-    varied: ClassVar[Mapping[str, Any]] = {"learning_starts": 32, "policy_delay": 1}
+    conformance_variation: ClassVar[Mapping[str, Any]] = {"learning_starts": 32, "policy_delay": 1}
     alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **OffPolicy.alternatives,
         "policy_learning_rate": (0.02,),
@@ -71,22 +70,22 @@ class TD3(OffPolicy):
         "target_noise_clip": (0.01,),
     }
 
-    policy_learning_rate: float = bounded(above=0)
-    critic_learning_rate: float = bounded(above=0)
-    batch_size: int = bounded(minimum=1)
-    buffer_size: int = bounded(minimum=1)
-    learning_starts: int = bounded(minimum=0)
-    tau: float = bounded(above=0, maximum=1)
-    gamma: float = bounded(minimum=0, maximum=1)
-    env_steps_per_round: int = bounded(minimum=1)
-    gradient_steps_per_round: int = bounded(minimum=1)
-    exploration_noise: float = bounded(minimum=0)
-    policy_delay: int = bounded(minimum=1)
-    target_policy_noise: float = bounded(minimum=0)
-    target_noise_clip: float = bounded(minimum=0)
-    adam_eps: float = bounded(above=0)
-    hidden_sizes: tuple[int, ...] = bounded(minimum=1, filled=True)
-    bootstrap_truncation: bool = bounded()
+    policy_learning_rate: float = bounded_field(above=0)
+    critic_learning_rate: float = bounded_field(above=0)
+    batch_size: int = bounded_field(minimum=1)
+    buffer_size: int = bounded_field(minimum=1)
+    learning_starts: int = bounded_field(minimum=0)
+    tau: float = bounded_field(above=0, maximum=1)
+    gamma: float = bounded_field(minimum=0, maximum=1)
+    env_steps_per_round: int = bounded_field(minimum=1)
+    gradient_steps_per_round: int = bounded_field(minimum=1)
+    exploration_noise: float = bounded_field(minimum=0)
+    policy_delay: int = bounded_field(minimum=1)
+    target_policy_noise: float = bounded_field(minimum=0)
+    target_noise_clip: float = bounded_field(minimum=0)
+    adam_eps: float = bounded_field(above=0)
+    hidden_sizes: tuple[int, ...] = bounded_field(minimum=1, nonempty=True)
+    bootstrap_truncation: bool = bounded_field()
 
     def target_updates(self, critic_steps: int) -> int:
         """How often the target networks are stepped."""

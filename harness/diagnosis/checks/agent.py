@@ -1,22 +1,22 @@
 """Table I, agent: targets that follow, the network that acts, how far the policy moves."""
 
-from harness.diagnosis.check import ERROR, THROUGHOUT, WARNING, Check, Seen
-from harness.diagnosis.signals import Facts, Signals
+from parallax.harness.diagnosis.check import ERROR, THROUGHOUT, WARNING, CheckResult, DiagnosisCheck
+from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals
 
-_NO_TARGETS = "the algorithm has no target networks"
-
-
-def _needs_targets(facts: Facts) -> str:
-    return _NO_TARGETS if facts.has_targets is False else ""
+_NO_TARGET_NETWORKS = "the algorithm has no target networks"
 
 
-def _lagging(facts: Facts) -> str:
+def _why_no_target_networks(facts: TrainingFacts) -> str:
+    return _NO_TARGET_NETWORKS if facts.has_targets is False else ""
+
+
+def _why_targets_never_lag(facts: TrainingFacts) -> str:
     if facts.tau == 1 and facts.target_interval == 1:
         return "tau=1 at every step means that targets equal what they follow"
-    return _needs_targets(facts)
+    return _why_no_target_networks(facts)
 
 
-def not_updated(signals: Signals, threshold: float) -> Seen | None:
+def detect_frozen_targets(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether targets stood still for `threshold` intervals while the main network learned."""
     facts, age = signals.facts, signals.series["target_age"].latest
     if facts.target_interval:
@@ -25,64 +25,64 @@ def not_updated(signals: Signals, threshold: float) -> Seen | None:
         allowed = threshold / 30 * (facts.steps or 10_000)
     if age <= allowed:
         return None
-    return Seen(
+    return CheckResult(
         f"Target networks have not changed for {age:.0f} steps while the networks that they "
         f"follow learned (at most {allowed:.0f} expected).",
         age,
     )
 
 
-def seldom(signals: Signals, threshold: float) -> Seen | None:
+def detect_rare_target_updates(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether targets stand still for so large a share of the run while the network learns."""
     steps, age = signals.facts.steps, signals.series["target_age"].latest
     if not steps or age < 500 or age <= threshold * steps:
         return None
-    return Seen(
+    return CheckResult(
         f"Target networks have not changed for {age:.0f} steps, {age / steps:.0%} of the run, "
         "while the networks that they follow learned.",
         age / steps,
     )
 
 
-def never_lags(signals: Signals, threshold: float) -> Seen | None:
+def detect_missing_target_lag(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether targets equalled the main network in so many looks that followed each other."""
     series = signals.series["target_equal"]
     last = series.last(int(threshold))
     if len(last) < threshold or not last.all():
         return None
-    return Seen(
+    return CheckResult(
         f"Target networks equalled the networks that they follow in {len(last)} looks in a row, "
         "though those had learned in between.",
         len(last),
     )
 
 
-def other_acts(signals: Signals, threshold: float) -> Seen | None:
+def detect_wrong_acting_network(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether networks chose actions and the policy's own parameters were not among them."""
     last = signals.series["acts_by_itself"].last(int(threshold))
     if len(last) < threshold or last.any():
         return None
-    return Seen(
+    return CheckResult(
         f"In {len(last)} looks in a row a network computed actions without any parameter of the "
         "policy that is trained.",
         len(last),
     )
 
 
-def shifts(signals: Signals, threshold: float) -> Seen | None:
+def detect_large_policy_shift(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether two successive rounds of updates move greedy actions on average by too much."""
     last = signals.series["shift_round"].last(5)
     if len(last) < 5 or last.mean() <= threshold:
         return None
     what = "share of choices" if signals.facts.choices else "distance in half action ranges"
-    return Seen(
+    return CheckResult(
         f"One round of updates changed greedy actions on the same states by {last.mean():.2f} "
         f"({what}, mean of 5 looks).",
         float(last.mean()),
     )
 
 
-def kl(signals: Signals, threshold: float) -> Seen | None:
+def detect_large_kl(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether the divergence that the framework reports is too large, as the median of 5."""
     from numpy import median
 
@@ -90,11 +90,13 @@ def kl(signals: Signals, threshold: float) -> Seen | None:
     if len(last) < 5 or median(last) <= threshold:
         return None
     value = float(median(last))
-    return Seen(f"The policy's KL divergence per update is {value:.3g} (median of 5).", value)
+    return CheckResult(
+        f"The policy's KL divergence per update is {value:.3g} (median of 5).", value
+    )
 
 
 CHECKS = (
-    Check(
+    DiagnosisCheck(
         "AGT_d1",
         "target networks are not updated",
         THROUGHOUT,
@@ -102,13 +104,13 @@ CHECKS = (
         ("target_age",),
         3.0,
         "three update intervals (the paper asks at each, bit by bit)",
-        not_updated,
+        detect_frozen_targets,
         "the update of the target is missing, or its interval is longer than the run allows.",
         "call the update; lower target_update_interval, or raise tau.",
         "an interval that is meant to be long, and that the diagnosis does not know.",
-        _needs_targets,
+        _why_no_target_networks,
     ),
-    Check(
+    DiagnosisCheck(
         "AGT_d1_seldom",
         "target networks are updated seldom",
         THROUGHOUT,
@@ -116,13 +118,13 @@ CHECKS = (
         ("target_age",),
         0.1,
         "own: share of the run",
-        seldom,
+        detect_rare_target_updates,
         "the interval of target updates is long for so short a run.",
         "lower target_update_interval, or raise tau.",
         "runs of a few hundred steps.",
-        _needs_targets,
+        _why_no_target_networks,
     ),
-    Check(
+    DiagnosisCheck(
         "AGT_d2",
         "target networks do not lag",
         THROUGHOUT,
@@ -130,13 +132,13 @@ CHECKS = (
         ("target_equal",),
         5.0,
         "five looks at uneven steps",
-        never_lags,
+        detect_missing_target_lag,
         "target and main network are one object, or every update copies the whole network.",
         "copy parameters instead of the object; lower tau, or raise target_update_interval.",
         "tau=1 with an interval that is shorter than that of looks.",
-        _lagging,
+        _why_targets_never_lag,
     ),
-    Check(
+    DiagnosisCheck(
         "AGT_d3",
         "another network chooses the actions",
         THROUGHOUT,
@@ -144,12 +146,12 @@ CHECKS = (
         ("acts_by_itself",),
         3.0,
         "three looks",
-        other_acts,
+        detect_wrong_acting_network,
         "the target network, or a copy that is not updated, is asked for actions.",
         "ask the network that is trained.",
         "a framework that acts with a copy that it refreshes on purpose.",
     ),
-    Check(
+    DiagnosisCheck(
         "AGT_d4",
         "the policy moves far in one update",
         THROUGHOUT,
@@ -157,12 +159,12 @@ CHECKS = (
         ("shift_round",),
         0.2,
         "own: the mean of 5 looks; the paper's 0.1 is a divergence of softmax outputs",
-        shifts,
+        detect_large_policy_shift,
         "a learning rate that is too high, or targets that jump.",
         "lower learning_rate (policy_learning_rate), raise batch_size, lower tau.",
         "greedy choices between actions of almost equal value change without harm.",
     ),
-    Check(
+    DiagnosisCheck(
         "AGT_d4_kl",
         "the policy's divergence per update is high",
         THROUGHOUT,
@@ -170,7 +172,7 @@ CHECKS = (
         ("metric:policy/approx_kl",),
         0.1,
         "RLExplorer 0.1 (its softmax outputs; here the framework's own estimate for Gaussians)",
-        kl,
+        detect_large_kl,
         "a learning rate that is too high, too many epochs, or no clipping.",
         "lower learning_rate, epochs or clip_range; set target_kl.",
         "a framework that reports the divergence of the last minibatch only.",

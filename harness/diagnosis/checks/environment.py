@@ -2,119 +2,122 @@
 
 import numpy as np
 
-from harness.diagnosis.check import (
+from parallax.harness.diagnosis.check import (
     EARLY,
     ERROR,
     LATE,
     NOTE,
     THROUGHOUT,
     WARNING,
-    Check,
-    Seen,
+    CheckResult,
+    DiagnosisCheck,
+    _why_no_reward_threshold,
 )
-from harness.diagnosis.signals import Facts, Signals
+from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals
 
 
-def _scaled(facts: Facts) -> str:
+def _why_observations_rescaled(facts: TrainingFacts) -> str:
     return "the learner sees other numbers than the task's (wrappers)" if facts.normalized else ""
 
 
-def _one_copy(facts: Facts) -> str:
+def _why_parallel_envs(facts: TrainingFacts) -> str:
     return "episodes of several copies are mixed" if facts.n_envs > 1 else ""
 
 
-def _solvable(facts: Facts) -> str:
-    return "" if facts.reward_threshold is not None else "the task declares no reward threshold"
-
-
-def conforms(signals: Signals, threshold: float) -> Seen | None:
+def detect_invalid_observations(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether observations and rewards are numbers, within their space, and vary."""
     series = signals.series
     if not series["finite"].latest:
-        return Seen("An observation or reward is not finite.", 0.0, ERROR)
+        return CheckResult("An observation or reward is not finite.", 0.0, ERROR)
     if "outside_space" in series and series["outside_space"].latest > 0.01:
         share = series["outside_space"].latest
-        return Seen(f"{share:.0%} of observations lie outside the declared space.", share)
+        return CheckResult(f"{share:.0%} of observations lie outside the declared space.", share)
     if "observation_std" in series and series["observation_std"].latest <= threshold:
         spread = series["observation_std"].latest
-        return Seen(f"Observations hardly vary: their largest deviation is {spread:.2g}.", spread)
+        return CheckResult(
+            f"Observations hardly vary: their largest deviation is {spread:.2g}.", spread
+        )
     return None
 
 
-def reward_range(signals: Signals, threshold: float) -> Seen | None:
+def detect_large_rewards(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether rewards are large."""
     size = signals.values["reward_max"]
     if size <= threshold:
         return None
-    return Seen(f"Rewards reach {size:.3g} in size.", size)
+    return CheckResult(f"Rewards reach {size:.3g} in size.", size)
 
 
-def too_easy(signals: Signals, threshold: float) -> Seen | None:
+def detect_easy_task(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether the first episodes reach what counts as solved."""
     wanted, first = signals.facts.reward_threshold, signals.series["return"].first(3)
     if wanted is None or len(first) < 3 or first.mean() <= threshold * wanted:
         return None
-    return Seen(
+    return CheckResult(
         f"The first 3 episodes returned {first.mean():.4g}, and {wanted:g} counts as solved.",
         float(first.mean()),
     )
 
 
-def state_range(signals: Signals, threshold: float) -> Seen | None:
+def detect_large_observations(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether observations are large."""
     size = signals.series["observation_size"].last(64).max()
     return (
-        Seen(f"Observations reach {size:.3g} in size.", float(size)) if size > threshold else None
+        CheckResult(f"Observations reach {size:.3g} in size.", float(size))
+        if size > threshold
+        else None
     )
 
 
-def stuck(signals: Signals, threshold: float) -> Seen | None:
+def detect_repeated_observation(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether one observation follows itself so often, in the median of recent stretches."""
     runs = signals.series["same_observation_run"].last(5)
     if len(runs) < 3 or np.median(runs) < threshold:
         return None
-    return Seen(
+    return CheckResult(
         f"Within episodes one observation follows itself {np.median(runs):.0f} times in a row.",
         float(np.median(runs)),
     )
 
 
-def same_path(signals: Signals, threshold: float) -> Seen | None:
+def detect_repeated_final_states(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether the last episodes ended in the same observations, and with little return."""
     last = list(signals.episodes)[-int(threshold) :]
-    if len(last) < threshold or not _poor(signals):
+    if len(last) < threshold or not _has_no_improvement(signals):
         return None
     one = last[0].observations
     if any(e.observations.shape != one.shape for e in last) or len(one) < 5:
         return None
     if not all(np.allclose(e.observations, one, rtol=1e-6, atol=1e-8) for e in last):
         return None
-    return Seen(
+    return CheckResult(
         f"The last {len(last)} episodes ended in the same {len(one)} observations.", len(last)
     )
 
 
-def same_actions(signals: Signals, threshold: float) -> Seen | None:
+def detect_repeated_final_actions(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether the last episodes ended in the same actions, and with little return."""
     last = list(signals.episodes)[-int(threshold) :]
-    if len(last) < threshold or not _poor(signals):
+    if len(last) < threshold or not _has_no_improvement(signals):
         return None
     one = last[0].actions
     if any(e.actions.shape != one.shape for e in last) or len(one) < 5:
         return None
     if not all(np.allclose(e.actions, one, rtol=1e-4, atol=1e-6) for e in last):
         return None
-    return Seen(f"The last {len(last)} episodes ended in the same {len(one)} actions.", len(last))
+    return CheckResult(
+        f"The last {len(last)} episodes ended in the same {len(one)} actions.", len(last)
+    )
 
 
-def _poor(signals: Signals) -> bool:
+def _has_no_improvement(signals: TrainingSignals) -> bool:
     """Whether the last returns are no better than the first ones."""
     returns = signals.series["return"]
     first, last = returns.first(10), returns.last(5)
     return bool(last.mean() <= first.mean() + 0.1 * max(abs(first.mean()), 1e-9))
 
 
-def always_cut(signals: Signals, threshold: float) -> Seen | None:
+def detect_truncated_episodes(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether all recent episodes were cut off, with the same return as the first ones."""
     last = list(signals.episodes)[-10:]
     if signals.series["return"].count < 20 or not all(episode.truncated for episode in last):
@@ -125,7 +128,7 @@ def always_cut(signals: Signals, threshold: float) -> Seen | None:
     change = float(recent.mean() - first.mean()) / scale
     if abs(change) > threshold:
         return None
-    return Seen(
+    return CheckResult(
         f"The last 10 episodes were cut off by the time limit, and return {recent.mean():.4g} "
         f"as the first ones did ({first.mean():.4g}).",
         change,
@@ -133,7 +136,7 @@ def always_cut(signals: Signals, threshold: float) -> Seen | None:
 
 
 CHECKS = (
-    Check(
+    DiagnosisCheck(
         "ENV_d1",
         "the environment does not keep to its interface",
         THROUGHOUT,
@@ -141,12 +144,12 @@ CHECKS = (
         ("finite",),
         0.001,
         "RLExplorer 0.001 for the spread; NaN and infinity both",
-        conforms,
+        detect_invalid_observations,
         "a fault of the environment's, or a declared space that is wrong.",
         "mend the environment: gymnasium.utils.env_checker tells more.",
         "observations that hardly vary within 256 steps of a very slow task.",
     ),
-    Check(
+    DiagnosisCheck(
         "ENV_d2",
         "rewards are not scaled",
         THROUGHOUT,
@@ -154,13 +157,13 @@ CHECKS = (
         ("reward_max",),
         10.0,
         "RLExplorer [-10, 10], after Jones' advice",
-        reward_range,
+        detect_large_rewards,
         "the task's rewards are as they are.",
         "wrappers=normalized, or a reward scale.",
         "many tasks train well so; a note, no fault.",
-        _scaled,
+        _why_observations_rescaled,
     ),
-    Check(
+    DiagnosisCheck(
         "ENV_d3",
         "the task is too easy",
         EARLY,
@@ -168,13 +171,13 @@ CHECKS = (
         ("beginning", "return"),
         1.0,
         "the task's own reward threshold",
-        too_easy,
+        detect_easy_task,
         "untrained actions solve it.",
         "choose a harder task, or a task whose reward says more.",
         "the mean of three episodes is uncertain.",
-        _solvable,
+        _why_no_reward_threshold,
     ),
-    Check(
+    DiagnosisCheck(
         "STT_d1",
         "observations are not scaled",
         EARLY,
@@ -182,13 +185,13 @@ CHECKS = (
         ("beginning", "observation_size"),
         10.0,
         "RLExplorer [-10, 10] (early, as the paper says)",
-        state_range,
+        detect_large_observations,
         "the task's observations are as they are.",
         "wrappers=normalized.",
         "a few large values of velocities do little harm; a note, no fault.",
-        _scaled,
+        _why_observations_rescaled,
     ),
-    Check(
+    DiagnosisCheck(
         "STT_d2",
         "the agent is stuck within episodes",
         LATE,
@@ -196,13 +199,13 @@ CHECKS = (
         ("same_observation_run",),
         10.0,
         "RLExplorer: 10 observations",
-        stuck,
+        detect_repeated_observation,
         "actions without effect, or a policy that has collapsed.",
         "more exploration (exploration_final, ent_coef, exploration noise).",
         "tasks in which standing still is right.",
-        _one_copy,
+        _why_parallel_envs,
     ),
-    Check(
+    DiagnosisCheck(
         "STT_d3",
         "episodes repeat each other's end",
         LATE,
@@ -210,12 +213,12 @@ CHECKS = (
         ("beginning", "episodes", "return"),
         3.0,
         "RLExplorer: 10 observations of 2 episodes; here 3, with a tolerance",
-        same_path,
+        detect_repeated_final_states,
         "a policy without exploration in a deterministic task.",
         "more exploration (exploration_final, ent_coef, exploration noise).",
         "a task with one start and one way to end.",
     ),
-    Check(
+    DiagnosisCheck(
         "STP_d1",
         "episodes end at the limit without progress",
         LATE,
@@ -224,12 +227,12 @@ CHECKS = (
         1e-3,
         "own: relative change of the mean return; the paper takes 10% of the highest reward, "
         "which means nothing where returns are negative or unbounded",
-        always_cut,
+        detect_truncated_episodes,
         "nothing that is rewarded was ever reached.",
         "more exploration, a longer time limit, or rewards on the way.",
         "a task that returns the same in every episode.",
     ),
-    Check(
+    DiagnosisCheck(
         "ACN_d6",
         "episodes repeat each other's actions",
         THROUGHOUT,
@@ -237,7 +240,7 @@ CHECKS = (
         ("beginning", "episodes", "return"),
         5.0,
         "own: 5 episodes, set on one half of the runs; RLExplorer 10 actions of 2",
-        same_actions,
+        detect_repeated_final_actions,
         "a policy that has collapsed to one answer, or no exploration.",
         "more exploration (exploration_initial, exploration_steps, ent_coef).",
         "short episodes of a task with few actions repeat by chance.",

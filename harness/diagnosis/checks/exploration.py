@@ -2,32 +2,37 @@
 
 import numpy as np
 
-from harness.diagnosis.check import (
+from parallax.harness.diagnosis.check import (
     EARLY,
     LATE,
     LATE_SHARE,
     NOTE,
     THROUGHOUT,
     WARNING,
-    Check,
-    Seen,
+    CheckResult,
+    DiagnosisCheck,
 )
-from harness.diagnosis.signals import Facts, Series, Signals, fluctuation
+from parallax.harness.diagnosis.signals import (
+    SignalSeries,
+    TrainingFacts,
+    TrainingSignals,
+    compute_fluctuation,
+)
 
-ENTROPY = (
+ENTROPY_DEFINITION = (
     "entropy of 256 successive actions over its maximum; for continuous actions that of ten equal "
     "bins per dimension, mean over dimensions, which needs no density and is the same for Gaussian "
     "and deterministic policies with noise"
 )
 
-_FIRST = 6
+_FIRST_VALUES = 6
 """Values by which a share is judged to be low: of eight actions each, where nobody tells it."""
 
-_SIDE = 3
+_SIDE_VALUES = 3
 """Values on either side of a fall."""
 
 
-def _no_factor(facts: Facts) -> str:
+def _why_no_exploration_schedule(facts: TrainingFacts) -> str:
     if facts.choices == 0:
         return "there is no share of random actions; the entropy of actions is asked instead"
     if facts.constant_exploration:
@@ -35,36 +40,40 @@ def _no_factor(facts: Facts) -> str:
     return ""
 
 
-def _factor(signals: Signals) -> Series:
+def _get_random_share(signals: TrainingSignals) -> SignalSeries:
     told = signals.metrics.get("exploration")
     return told or signals.series["random_share"]
 
 
-def wrong_way(signals: Signals, threshold: float) -> Seen | None:
+def detect_low_or_rising_exploration(
+    signals: TrainingSignals, threshold: float
+) -> CheckResult | None:
     """Whether the share of random actions is low when learning begins, or grows."""
-    series = _factor(signals)
-    first = series.between(signals.facts.learning_starts, np.inf)[:_FIRST]
-    if len(first) == _FIRST and first.mean() < threshold:
-        return Seen(
+    series = _get_random_share(signals)
+    first = series.between(signals.facts.learning_starts, np.inf)[:_FIRST_VALUES]
+    if len(first) == _FIRST_VALUES and first.mean() < threshold:
+        return CheckResult(
             f"Only {first.mean():.0%} of the first actions are other than greedy ones.",
             float(first.mean()),
         )
     begin, end = series.first(10).mean(), series.last(20).mean()
     if series.count >= 30 and end - begin > 2.5 * threshold:
-        return Seen(f"The share of random actions rose from {begin:.2f} to {end:.2f}.", float(end))
+        return CheckResult(
+            f"The share of random actions rose from {begin:.2f} to {end:.2f}.", float(end)
+        )
     return None
 
 
-def too_fast(signals: Signals, threshold: float) -> Seen | None:
+def detect_fast_exploration_decay(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether nine tenths of the way down are over within too small a share of the run."""
     facts, total = signals.facts, signals.facts.steps
-    steps, values = _factor(signals).all()
+    steps, values = _get_random_share(signals).all()
     if len(values) < 10 or not total:
         return None
     planned = facts.hyperparameters.get("exploration_steps")
     falls = facts.exploration is not None and facts.exploration[0] - facts.exploration[1] > 0.3
     if planned and falls and planned < threshold * total:
-        return Seen(
+        return CheckResult(
             f"The share of random actions is to fall within {planned} of {total} steps.",
             planned / total,
         )
@@ -83,112 +92,120 @@ def too_fast(signals: Signals, threshold: float) -> Seen | None:
     share = (arrived - begun) / total
     if arrived <= begun or share >= threshold:
         return None
-    return Seen(
+    return CheckResult(
         f"The share of random actions fell from {values[0]:.2f} to {floor:.2f} within {arrived} of "
         f"{total} steps.",
         share,
     )
 
 
-def starts_low(signals: Signals, threshold: float) -> Seen | None:
+def detect_low_initial_entropy(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether the first actions are always the same."""
     first = signals.series["entropy"].first(3)
     if len(first) < 3 or first.mean() >= threshold:
         return None
-    return Seen(f"The entropy of the first actions is {first.mean():.2f}.", float(first.mean()))
+    return CheckResult(
+        f"The entropy of the first actions is {first.mean():.2f}.", float(first.mean())
+    )
 
 
-def rises(signals: Signals, threshold: float) -> Seen | None:
+def detect_rising_entropy(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether the entropy rises early by more than a threshold."""
     values = signals.series["entropy"].first(64)
     if len(values) < 6:
         return None
     change = float(values[-3:].mean() - values[:3].mean())
     return (
-        Seen(f"The entropy of actions rose by {change:.2f} early on.", change)
+        CheckResult(f"The entropy of actions rose by {change:.2f} early on.", change)
         if change > threshold
         else None
     )
 
 
-def flat(signals: Signals, threshold: float) -> Seen | None:
+def detect_constant_entropy(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether the entropy does not move at all early on."""
     values = signals.series["entropy"].first(64)
     if len(values) < 10 or np.ptp(values) >= threshold:
         return None
-    return Seen(
+    return CheckResult(
         f"The entropy of actions stays at {values.mean():.3f} (its range is {np.ptp(values):.1g}).",
         float(np.ptp(values)),
     )
 
 
-def drops(signals: Signals, threshold: float) -> Seen | None:
+def detect_entropy_drop(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether the entropy falls by so much from three late values to the next three."""
     values = signals.series["entropy"].between(LATE_SHARE * (signals.facts.steps or 0), np.inf)
-    if len(values) < 2 * _SIDE:
+    if len(values) < 2 * _SIDE_VALUES:
         return None
-    means = np.convolve(values, np.full(_SIDE, 1 / _SIDE), mode="valid")
-    fall = float((means[:-_SIDE] - means[_SIDE:]).max())
+    means = np.convolve(values, np.full(_SIDE_VALUES, 1 / _SIDE_VALUES), mode="valid")
+    fall = float((means[:-_SIDE_VALUES] - means[_SIDE_VALUES:]).max())
     if fall <= threshold:
         return None
-    return Seen(f"The entropy of actions fell by {fall:.2f} at once late in the run.", fall)
+    return CheckResult(f"The entropy of actions fell by {fall:.2f} at once late in the run.", fall)
 
 
-def fluctuates(signals: Signals, threshold: float) -> Seen | None:
+def detect_fluctuating_entropy(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether the last ten entropies lie far from their own line."""
     values = signals.series["entropy"].last(10)
     if len(values) < 10:
         return None
-    distance = fluctuation(values)
+    distance = compute_fluctuation(values)
     return (
-        Seen(f"The entropy of actions fluctuates by {distance:.2f} around its line.", distance)
+        CheckResult(
+            f"The entropy of actions fluctuates by {distance:.2f} around its line.", distance
+        )
         if distance > threshold
         else None
     )
 
 
-def stagnates(signals: Signals, threshold: float) -> Seen | None:
+def detect_repeated_action(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether one action is taken all the time, in four chunks in a row."""
     if "top_action" in signals.series:
         last = signals.series["top_action"].last(4)
         if len(last) == 4 and last.min() > threshold:
-            return Seen(f"One action is {last.mean():.0%} of the last 1024.", float(last.mean()))
+            return CheckResult(
+                f"One action is {last.mean():.0%} of the last 1024.", float(last.mean())
+            )
         return None
     last = signals.series["action_std"].last(4)
     if len(last) == 4 and last.max() < 0.05 * (1 - threshold):
-        return Seen(
+        return CheckResult(
             f"Actions hardly vary: their deviation is {last.max():.2g} half ranges.",
             float(last.max()),
         )
     return None
 
 
-def uncertain(signals: Signals, threshold: float) -> Seen | None:
+def detect_dropout_sensitivity(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether answers change by so much where half of the units are left out."""
     value = signals.series["uncertainty"].latest
     if value <= threshold:
         return None
     what = "of a random choice" if signals.facts.choices else "half action ranges"
-    return Seen(
+    return CheckResult(
         f"With half of the units left out, answers to the same states vary by {value:.2f} {what}.",
         value,
     )
 
 
-def at_bounds(signals: Signals, threshold: float) -> Seen | None:
+def detect_saturated_actions(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether actions lie at their bounds, in four chunks in a row."""
-    last = signals.series["at_bounds"].last(4)
+    last = signals.series["detect_saturated_actions"].last(4)
     if len(last) < 4 or last.min() <= threshold:
         return None
-    return Seen(f"{last.mean():.0%} of the last 1024 actions lie at a bound.", float(last.mean()))
+    return CheckResult(
+        f"{last.mean():.0%} of the last 1024 actions lie at a bound.", float(last.mean())
+    )
 
 
-def _continuous(facts: Facts) -> str:
+def _why_discrete_actions(facts: TrainingFacts) -> str:
     return "actions are choices" if facts.choices else ""
 
 
 CHECKS = (
-    Check(
+    DiagnosisCheck(
         "EXP_d1",
         "too few random actions at first, or more and more",
         THROUGHOUT,
@@ -197,13 +214,13 @@ CHECKS = (
         0.2,
         "own: share of actions that are not the greedy ones, as the paper's factor is not told by "
         "every framework",
-        wrong_way,
+        detect_low_or_rising_exploration,
         "exploration is missing, or its schedule runs backwards.",
         "exploration_initial=1, exploration_final below it.",
         "a policy that changes within the 8 steps looked at makes more actions look random.",
-        _no_factor,
+        _why_no_exploration_schedule,
     ),
-    Check(
+    DiagnosisCheck(
         "EXP_d2",
         "the share of random actions falls too fast",
         THROUGHOUT,
@@ -211,39 +228,39 @@ CHECKS = (
         ("beginning", "random_share"),
         0.03,
         "own: share of the run; the paper's 0.22 per call depends on how often it is called",
-        too_fast,
+        detect_fast_exploration_decay,
         "the decay is per step where it was meant per episode, or its factor is too small.",
         "raise exploration_steps.",
         "tasks that are solved within a few episodes.",
-        _no_factor,
+        _why_no_exploration_schedule,
     ),
-    Check(
+    DiagnosisCheck(
         "ACN_d0",
         "actions vary little from the start",
         EARLY,
         WARNING,
         ("beginning", "entropy"),
         0.3,
-        f"RLExplorer 0.3, there in nats; here the {ENTROPY}",
-        starts_low,
+        f"RLExplorer 0.3, there in nats; here the {ENTROPY_DEFINITION}",
+        detect_low_initial_entropy,
         "the policy begins at one answer: a bad initialisation, or no noise.",
         "raise exploration noise, ent_coef or exploration_initial; see NN_weight and NN_bias.",
         "tasks whose action range is far larger than what they need.",
     ),
-    Check(
+    DiagnosisCheck(
         "ACN_d1",
         "actions become more random early on",
         EARLY,
         WARNING,
         ("beginning", "entropy"),
         0.4,
-        f"own, of the {ENTROPY}; RLExplorer: slope 0.1 in nats",
-        rises,
+        f"own, of the {ENTROPY_DEFINITION}; RLExplorer: slope 0.1 in nats",
+        detect_rising_entropy,
         "the entropy bonus outweighs the reward, or exploration grows.",
         "lower ent_coef or initial_temperature; see EXP_d1.",
         "a policy that begins deterministic and learns to explore, as SAC's may.",
     ),
-    Check(
+    DiagnosisCheck(
         "ACN_d2",
         "the randomness of actions does not move",
         EARLY,
@@ -251,12 +268,12 @@ CHECKS = (
         ("beginning", "entropy"),
         1e-3,
         "RLExplorer 1e-3 for the slope; here for the range of at least 10 values",
-        flat,
+        detect_constant_entropy,
         "nothing is learned: no updates, or gradients that do not reach the policy.",
         "see NN_gradient; lower learning_starts.",
         "a policy that is right from the start.",
     ),
-    Check(
+    DiagnosisCheck(
         "ACN_d3",
         "the randomness of actions falls abruptly",
         LATE,
@@ -265,12 +282,12 @@ CHECKS = (
         0.3,
         "own: from the mean of three values to that of the next three in the last fifth; "
         "RLExplorer asks second differences of ten values, which noise alone moves by as much",
-        drops,
+        detect_entropy_drop,
         "the policy collapses late.",
         "lower the learning rates; raise ent_coef.",
         "short episodes whose phases need other actions.",
     ),
-    Check(
+    DiagnosisCheck(
         "ACN_d4",
         "the randomness of actions fluctuates",
         THROUGHOUT,
@@ -278,12 +295,12 @@ CHECKS = (
         ("entropy",),
         0.25,
         "own, of shares; RLExplorer 0.1 in nats around a line of the whole series",
-        fluctuates,
+        detect_fluctuating_entropy,
         "the policy jumps between answers.",
         "lower the learning rates, raise batch_size, lower tau.",
         "episodes of very different kind.",
     ),
-    Check(
+    DiagnosisCheck(
         "ACN_d5",
         "one action is taken all the time",
         THROUGHOUT,
@@ -291,12 +308,12 @@ CHECKS = (
         ("entropy",),
         0.95,
         "own: in 4 chunks of 256; RLExplorer 0.8 of all argmax actions",
-        stagnates,
+        detect_repeated_action,
         "the policy has collapsed.",
         "more exploration; lower the learning rates; see NN_activation.",
         "tasks in which one action is right for long.",
     ),
-    Check(
+    DiagnosisCheck(
         "ACN_d7",
         "answers hang on few units",
         THROUGHOUT,
@@ -305,12 +322,12 @@ CHECKS = (
         0.5,
         "RLExplorer 0.5, there of outputs, 100 passes; here of greedy actions in half ranges, or "
         "the share of other choices over that of random ones, 16 passes",
-        uncertain,
+        detect_dropout_sensitivity,
         "states that were seldom learned from, or a policy that has not settled.",
         "more steps; more exploration early on.",
         "networks are not trained with units left out: this is no calibrated doubt; a note.",
     ),
-    Check(
+    DiagnosisCheck(
         "BND",
         "actions are stuck at their bounds",
         THROUGHOUT,
@@ -318,12 +335,12 @@ CHECKS = (
         ("at_bounds",),
         0.95,
         "own: in 4 chunks of 256",
-        at_bounds,
+        detect_saturated_actions,
         "the policy's output saturates: too high a learning rate, or observations that are not "
         "scaled.",
         "lower policy_learning_rate; wrappers=normalized.",
         "tasks whose best control is at the bounds.",
-        _continuous,
+        _why_discrete_actions,
     ),
 )
 """What is asked of exploration and actions."""

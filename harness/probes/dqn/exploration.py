@@ -1,26 +1,35 @@
 """Probes of DQN's exploration: the share of random actions over a run, and greedy actions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.probes.dqn import trainings
-from harness.probes.dqn.trainings import (
-    FINAL,
-    INITIAL,
-    LENGTH,
-    PAPER,
-    ROUND,
-    STEPS,
-    TIED,
-    WARM_UP,
+from parallax.harness.contract.adapter import Array
+from parallax.harness.probes.dqn import experiments
+from parallax.harness.probes.dqn.experiments import (
+    CYCLE_STEPS,
+    DQN_ALGORITHM,
+    DQN_PAPER,
+    EPSILON_FINAL,
+    EPSILON_INITIAL,
+    EPSILON_STEPS,
+    EXPLORATION_STEPS,
+    N_TIED_PATTERNS,
+    WARM_UP_STEPS,
 )
-from harness.probes.lab import Lab, Run
-from harness.probes.probe import Measurement, Probe, Unmeasured, listed, relation
-from harness.probes.results import Array, Axis
+from parallax.harness.probes.experiment_setups import BATCH_ROWS
+from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.probe import (
+    Probe,
+    ProbeMeasurement,
+    UnmeasuredError,
+    make_entry_description,
+    make_relation_description,
+)
+from parallax.harness.probes.results import AnswerAxis
 
-SHAPE = (
+SCHEDULE_NAMES = (
     "steps of the warm-up, which are all random",
     "share at the first step, on the line that the fall follows",
     "share in the end",
@@ -29,120 +38,239 @@ SHAPE = (
     "farthest from the line",
 )
 """What a schedule is told by."""
-SAME = 1e-6
+SHARE_TOLERANCE = 1e-6
 """Shares that differ by less are the same in float32."""
 
 
-def shares(run: Run) -> Array:
+def measure_random_shares(run: ProbeRun) -> Array:
     """Share of random actions at each step of a run whose coins are too large, float[steps].
 
     Where an action is random all the same, nothing decided: the share is 1.
     """
     decided = dict(run.thresholds)
     found = [decided.get(step, 0.0) for step in range(len(run.transitions))]
-    return np.where(_regardless(run), 1.0, np.clip(found, 0, 1))
+    return np.where(_find_random_actions(run), 1.0, np.clip(found, 0, 1))
 
 
-def undecided(run: Run) -> int:
+def count_forced_random_steps(run: ProbeRun) -> int:
     """Leading steps in which actions are random whatever the coins say."""
-    return int(np.argmin([*_regardless(run), False]))
+    return int(np.argmin([*_find_random_actions(run), False]))
 
 
-def _regardless(run: Run) -> NDArray[np.bool_]:
+def _find_random_actions(run: ProbeRun) -> NDArray[np.bool_]:
     # No random choice is the greedy one there: that is always the first.
     return np.asarray(run.actions()[:, 0] != 0)
 
 
-def line(steps: Array) -> Array:
+def compute_epsilon_schedule(steps: Array) -> Array:
     """The share of random actions that is asked for, by environment steps taken before."""
-    return np.maximum(INITIAL - (INITIAL - FINAL) * steps / LENGTH, FINAL)
+    return np.maximum(
+        EPSILON_INITIAL - (EPSILON_INITIAL - EPSILON_FINAL) * steps / EPSILON_STEPS, EPSILON_FINAL
+    )
 
 
-def _schedule(lab: Lab) -> Measurement:
-    run = trainings.exploring(lab)
-    found = shares(run)[:STEPS]
+def _measure_schedule(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_exploration_schedule(lab)
+    found = measure_random_shares(run)[:EXPLORATION_STEPS]
     steps = np.arange(len(found), dtype=float)
-    after = np.where(steps < WARM_UP, 1.0, line(steps))
-    by_rounds = np.where(steps < WARM_UP, 1.0, line(steps // ROUND * ROUND))
+    after = np.where(steps < WARM_UP_STEPS, 1.0, compute_epsilon_schedule(steps))
+    by_rounds = np.where(
+        steps < WARM_UP_STEPS, 1.0, compute_epsilon_schedule(steps // CYCLE_STEPS * CYCLE_STEPS)
+    )
     others = {
-        "random actions follow the schedule from the first step on": line(steps),
-        "it starts to fall after the warm-up": np.where(steps < WARM_UP, 1, line(steps - WARM_UP)),
+        "random actions follow the schedule from the first step on": compute_epsilon_schedule(
+            steps
+        ),
+        "it starts to fall after the warm-up": np.where(
+            steps < WARM_UP_STEPS, 1, compute_epsilon_schedule(steps - WARM_UP_STEPS)
+        ),
         "it falls after each round of steps": by_rounds,
     }
-    axis = Axis("environment step", steps)
-    return Measurement(found, after, axis, alternatives=others)
+    axis = AnswerAxis("environment step", steps)
+    return ProbeMeasurement(found, after, axis, alternatives=others)
 
 
-def _shape(lab: Lab) -> Measurement:
-    run = trainings.exploring(lab)
-    found, warm_up = shares(run)[:STEPS], undecided(run)
-    expected = np.array([WARM_UP, INITIAL, FINAL, LENGTH, 1, 0.0])
-    falling = _falls(found, warm_up)
+def _measure_schedule_shape(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_exploration_schedule(lab)
+    found, warm_up = measure_random_shares(run)[:EXPLORATION_STEPS], count_forced_random_steps(run)
+    expected = np.array([WARM_UP_STEPS, EPSILON_INITIAL, EPSILON_FINAL, EPSILON_STEPS, 1, 0.0])
+    falling = _find_falling_steps(found, warm_up)
     if len(falling) < 2:
-        raise Unmeasured("the share of random actions does not fall")
+        raise UnmeasuredError("the share of random actions does not fall")
     slope, start = np.polyfit(falling, found[falling], 1)
     apart = float(np.abs(start + slope * falling - found[falling]).max())
     stay = int(np.diff(falling).max())
     length = (found[-1] - start) / slope
     value = [warm_up, start, found[-1], length, stay, apart if apart > 1e-3 else 0.0]
-    return Measurement(np.array(value).round(4), expected)
+    return ProbeMeasurement(np.array(value).round(4), expected)
 
 
-def _falls(found: Array, warm_up: int) -> Array:
+def _find_falling_steps(found: Array, warm_up: int) -> Array:
     # Steps whose share is below that of the step before, without the last, which may be cut off.
     steps = np.arange(max(warm_up, 0) + 1, len(found))
-    fallen = steps[found[steps - 1] - found[steps] > SAME]
-    return np.asarray(fallen[found[fallen] > found[-1] + SAME])
+    fallen = steps[found[steps - 1] - found[steps] > SHARE_TOLERANCE]
+    return np.asarray(fallen[found[fallen] > found[-1] + SHARE_TOLERANCE])
 
 
-def _greedy(lab: Lab, rows: slice) -> Measurement:
-    run, values = trainings.acting(lab), trainings.patterns()
-    seen = run.experiment.dictation.observations[: len(values)][rows]
+def _measure_greedy_actions(lab: ExperimentCache, rows: slice) -> ProbeMeasurement:
+    run, values = experiments.run_greedy_policy(lab), experiments.make_value_patterns()
+    seen = run.experiment.scripted_data.observations[: len(values)][rows]
     evaluated = np.ravel(run.watch.greedy(seen))
     taken = np.concatenate([run.actions()[: len(values), 0][rows], evaluated])
     best = values[rows].argmax(axis=1)
     last = values.shape[1] - 1 - values[rows][:, ::-1].argmax(axis=1)
     others = {"the last of several that are equal": np.tile(last, 2)}
-    return Measurement(taken, np.tile(best, 2).astype(float), alternatives=others)
+    return ProbeMeasurement(taken, np.tile(best, 2).astype(float), alternatives=others)
 
 
-PROBES: Sequence[Probe] = (
+EXPLORATION_PROBES: Sequence[Probe] = (
     Probe(
         "dqn.exploration_schedule",
-        f"Which share of actions is random, told {INITIAL} to {FINAL} over {LENGTH} steps?",
-        f"{PAPER}, extended data table 1: uniformly random during the warm-up; then a share that "
+        f"Which share of actions is random, told {EPSILON_INITIAL} to {EPSILON_FINAL} over {EPSILON_STEPS} steps?",
+        f"{DQN_PAPER}, extended data table 1: uniformly random during the warm-up; then a share that "
         "falls linearly with the steps from the first on",
-        f"share, at each step; a warm-up of {WARM_UP} steps, then rounds of {ROUND}",
-        _schedule,
-        relation("share of random actions"),
+        f"share, at each step; a warm-up of {WARM_UP_STEPS} steps, then rounds of {CYCLE_STEPS}",
+        _measure_schedule,
+        make_relation_description("share of random actions"),
         tolerance=1e-3,
     ),
     Probe(
         "dqn.exploration_shape",
         "When does the share of random actions begin and end to fall, and how?",
-        f"{PAPER}, methods: linearly, step by step",
-        ", ".join(SHAPE),
-        _shape,
-        listed(SHAPE),
-        each=True,
+        f"{DQN_PAPER}, methods: linearly, step by step",
+        ", ".join(SCHEDULE_NAMES),
+        _measure_schedule_shape,
+        make_entry_description(SCHEDULE_NAMES),
+        has_own_units=True,
         tolerance=1e-3,
     ),
     Probe(
         "dqn.greedy_action",
         "Which action is taken without exploration, in the training and in an evaluation?",
-        f"{PAPER}, algorithm 1: that of the largest value",
+        f"{DQN_PAPER}, algorithm 1: that of the largest value",
         "number of the action",
-        lambda lab: _greedy(lab, slice(None, -TIED)),
-        relation("greedy action"),
+        lambda lab: _measure_greedy_actions(lab, slice(None, -N_TIED_PATTERNS)),
+        make_relation_description("greedy action"),
         counts=True,
     ),
     Probe(
         "dqn.greedy_ties",
         "Which of several actions of the same value is taken?",
-        f"{PAPER}: does not say; here the first",
+        f"{DQN_PAPER}: does not say; here the first",
         "number of the action, in the training and in an evaluation",
-        lambda lab: _greedy(lab, slice(-TIED, None)),
-        relation("greedy action"),
+        lambda lab: _measure_greedy_actions(lab, slice(-N_TIED_PATTERNS, None)),
+        make_relation_description("greedy action"),
+        counts=True,
+    ),
+)
+
+NO_EVENT = -1.0
+COUNT_NAMES = (
+    "environment steps",
+    "warm-up steps",
+    "environment steps at the first update",
+    "updates",
+    "environment steps between two updates",
+    "target updates",
+    "environment steps at the first target update",
+    "updates until then",
+    "environment steps between two target updates",
+)
+
+
+def count_events(run: ProbeRun) -> Array:
+    """The counts of `NAMES`; -1 for what never happens."""
+    updates = [step.env_steps for step in run.record.steps]
+    moves = [(steps, taken) for steps, taken, _ in run.record.target_moves]
+    at = [steps for steps, _ in moves]
+    return np.array(
+        [
+            len(run.transitions),
+            count_forced_random_steps(run),
+            updates[0] if updates else NO_EVENT,
+            len(updates),
+            compute_longest_interval(sorted(set(updates))),
+            len(moves),
+            at[0] if moves else NO_EVENT,
+            moves[0][1] if moves else NO_EVENT,
+            compute_longest_interval(at),
+        ],
+        dtype=float,
+    )
+
+
+EVEN_COUNT_NAMES = ("environment steps", "environment steps at the first update", "updates")
+
+
+def _measure_even_counts(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_greedy_policy(lab)
+    steps, updates = len(run.transitions), [step.env_steps for step in run.record.steps]
+    value = [steps, updates[0] if updates else NO_EVENT, len(updates)]
+    return ProbeMeasurement(np.array(value, float), np.array([steps, steps, 1.0]))
+
+
+def compute_longest_interval(steps: Sequence[int]) -> float:
+    """The longest time from one event to the next; `NEVER` where there are not two."""
+    return float(np.max(np.diff(steps))) if len(steps) > 1 else NO_EVENT
+
+
+def _compute_expected_counts(run: ProbeRun) -> Array:
+    hp, asked = run.hyperparameters, len(run.experiment.scripted_data.rewards)
+    cadence = hp.cadence(asked)
+    every = hp.env_steps_per_round
+    interval = hp.target_interval_in_updates()
+    rounds_before = (interval - 1) // hp.gradient_steps_per_round
+    return np.array(
+        [
+            asked,
+            cadence.random_steps,
+            cadence.first_update,
+            cadence.gradient_steps,
+            every,
+            cadence.gradient_steps // interval,
+            cadence.first_update + rounds_before * every,
+            interval,
+            hp.target_update_interval,
+        ],
+        dtype=float,
+    )
+
+
+def _build_count_probe(
+    name: str, question: str, runner: Callable[[ExperimentCache], ProbeRun]
+) -> Probe:
+    return Probe(
+        name,
+        question,
+        f"{DQN_ALGORITHM}: every so many steps an update once the warm-up is over, every so many "
+        "updates a copy to the target after the last of them",
+        ", ".join(COUNT_NAMES),
+        lambda lab: ProbeMeasurement(
+            count_events(runner(lab)), _compute_expected_counts(runner(lab))
+        ),
+        make_entry_description(COUNT_NAMES),
+        counts=True,
+    )
+
+
+COUNT_PROBES: Sequence[Probe] = (
+    _build_count_probe(
+        "dqn.counts",
+        "What happens how often, and when for the first time?",
+        experiments.run_count_experiment,
+    ),
+    _build_count_probe(
+        "dqn.counts_with_copies",
+        "What happens how often with 4 copies of the environment, by transitions?",
+        experiments.run_parallel_envs,
+    ),
+    Probe(
+        "dqn.counts_of_even_rounds",
+        f"What happens how often in {BATCH_ROWS} steps, told to update every {BATCH_ROWS}, without a warm-up?",
+        f"{DQN_ALGORITHM}: an update every so many steps",
+        ", ".join(EVEN_COUNT_NAMES),
+        _measure_even_counts,
+        make_entry_description(EVEN_COUNT_NAMES),
         counts=True,
     ),
 )

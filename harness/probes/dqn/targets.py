@@ -5,23 +5,36 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from harness.probes.contract import Step
-from harness.probes.dqn import losses, trainings
-from harness.probes.dqn.trainings import ALGORITHM, DOUBLE
-from harness.probes.lab import Lab, Run
-from harness.probes.networks import RELU, output
-from harness.probes.probe import Measurement, Probe, Unmeasured, relation
-from harness.probes.readings import batch, critic_updates, polyak
-from harness.probes.results import Array
-from harness.probes.shared import critics
-from harness.probes.shared.critics import Targets, Terms, with_ends
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.protocol import OptimizerStepRecord
+from parallax.harness.probes.dqn import experiments, losses
+from parallax.harness.probes.dqn.experiments import DOUBLE_Q_PAPER, DQN_ALGORITHM
+from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.families import critics
+from parallax.harness.probes.families.critics import (
+    TargetAlternatives,
+    TargetTerms,
+    compute_masked_targets,
+)
+from parallax.harness.probes.measurements import (
+    find_minibatch,
+    list_critic_updates,
+    measure_polyak_shares,
+)
+from parallax.harness.probes.probe import (
+    Probe,
+    ProbeMeasurement,
+    UnmeasuredError,
+    make_relation_description,
+)
+from parallax.harness.probes.reference_networks import RELU, compute_output
 
-PAPER, CHOSEN = "the largest value of the target network", "double"
-APART = 1e-3
+TARGET_NETWORK_MAXIMUM, DOUBLE_Q = "the largest value of the target network", "double"
+MIN_TARGET_DIFFERENCE = 1e-3
 """Targets that differ by less are the same."""
 
 
-def steady_updates(run: Run) -> list[Step]:
+def list_updates_without_target_move(run: ProbeRun) -> list[OptimizerStepRecord]:
     """The first updates between which and the ones before the target did not move.
 
     Some implementations copy it within an update, once that has read it: which of the two was
@@ -30,29 +43,29 @@ def steady_updates(run: Run) -> list[Step]:
     Raises:
         Unmeasured: There are none.
     """
-    found = [step for step in critic_updates(run) if not _copied_since(run, step)]
+    found = [step for step in list_critic_updates(run) if not _is_target_copied_before(run, step)]
     if not found:
-        raise Unmeasured("its target moves with every update")
+        raise UnmeasuredError("its target moves with every update")
     return found
 
 
-def _copied_since(run: Run, step: Step) -> bool:
+def _is_target_copied_before(run: ProbeRun, step: OptimizerStepRecord) -> bool:
     number = next(i for i, s in enumerate(run.record.steps) if s is step)
     earlier = run.record.steps[number - 1].after if number else run.weights
     name = "critic1_target.out.weight"
     return not np.array_equal(earlier[name], step.before[name])
 
 
-def next_values(run: Run, step: Step) -> Mapping[str, Array]:
+def compute_next_values(run: ProbeRun, step: OptimizerStepRecord) -> Mapping[str, Array]:
     """Values of what comes next, by how they are chosen, each float[rows]."""
-    seen = batch(run, step).next_observations
+    seen = find_minibatch(run, step).next_observations
     online, target = (
-        output(step.before, name, seen, RELU) for name in ("critic1", "critic1_target")
+        compute_output(step.before, name, seen, RELU) for name in ("critic1", "critic1_target")
     )
     rows = np.arange(len(seen))
     return {
-        PAPER: target.max(axis=1),
-        CHOSEN: target[rows, online.argmax(axis=1)],
+        TARGET_NETWORK_MAXIMUM: target.max(axis=1),
+        DOUBLE_Q: target[rows, online.argmax(axis=1)],
         "the online network's largest value": online.max(axis=1),
         "the online network's value of the target's choice": online[rows, target.argmax(axis=1)],
         "the mean of the target's values": target.mean(axis=1),
@@ -60,96 +73,99 @@ def next_values(run: Run, step: Step) -> Mapping[str, Array]:
     }
 
 
-def targets(run: Run, step: Step) -> Targets:
+def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
     """The paper's targets of an update, and others by what they are."""
-    values = dict(next_values(run, step))
-    return with_ends(run, step, values.pop(PAPER), values)
+    values = dict(compute_next_values(run, step))
+    return compute_masked_targets(run, step, values.pop(TARGET_NETWORK_MAXIMUM), values)
 
 
-def terms(run: Run, step: Step) -> Terms:
+def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
     """What the paper's targets are summed from, with their weights."""
-    value, gamma = next_values(run, step)[PAPER], run.hyperparameters.gamma
-    return {"reward": (batch(run, step).rewards, 1.0), "next value": (value, gamma)}
+    value, gamma = compute_next_values(run, step)[TARGET_NETWORK_MAXIMUM], run.hyperparameters.gamma
+    return {"reward": (find_minibatch(run, step).rewards, 1.0), "next value": (value, gamma)}
 
 
-def _double(lab: Lab) -> Measurement:
-    return _chosen(lab, trainings.double(lab), CHOSEN)
+def _measure_double_q(lab: ExperimentCache) -> ProbeMeasurement:
+    return _compare_next_values(lab, experiments.run_double_q(lab), DOUBLE_Q)
 
 
-def _by_default(lab: Lab) -> Measurement:
-    run = trainings.by_default(lab)
-    known = [next_values(run, step) for step in steady_updates(run)]
-    if max(np.abs(values[PAPER] - values[CHOSEN]).max() for values in known) < APART:
-        raise Unmeasured("both ways to choose give the same targets")
-    return _chosen(lab, run, PAPER)
+def _measure_default_targets(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_default_target(lab)
+    known = [compute_next_values(run, step) for step in list_updates_without_target_move(run)]
+    if (
+        max(np.abs(values[TARGET_NETWORK_MAXIMUM] - values[DOUBLE_Q]).max() for values in known)
+        < MIN_TARGET_DIFFERENCE
+    ):
+        raise UnmeasuredError("both ways to choose give the same targets")
+    return _compare_next_values(lab, run, TARGET_NETWORK_MAXIMUM)
 
 
-def _chosen(lab: Lab, run: Run, due: str) -> Measurement:
+def _compare_next_values(lab: ExperimentCache, run: ProbeRun, due: str) -> ProbeMeasurement:
     # Targets of the first updates, where episodes go on, against one way to choose their values.
     read: list[Array] = []
     known: dict[str, list[Array]] = {}
-    for step in steady_updates(run):
-        found, data = losses.READER.target(lab, run, step), batch(run, step)
+    for step in list_updates_without_target_move(run):
+        found, data = losses.READER.target(lab, run, step), find_minibatch(run, step)
         rows = (data.ends == 0) & ~np.isnan(found)
         read.append(found[rows])
-        for name, value in next_values(run, step).items():
+        for name, value in compute_next_values(run, step).items():
             target = data.rewards + run.hyperparameters.gamma * value
             known.setdefault(f"target: {name}", []).append(target[rows])
     joined = {name: np.concatenate(arrays) for name, arrays in known.items()}
     expected = joined.pop(f"target: {due}")
-    return Measurement(np.concatenate(read), expected, alternatives=joined)
+    return ProbeMeasurement(np.concatenate(read), expected, alternatives=joined)
 
 
-def _part(lab: Lab) -> Measurement:
-    run = trainings.rewarded(lab)
-    if run.hyperparameters.tau != trainings.PART:
-        raise Unmeasured(f"its target is copied: tau={trainings.PART} is refused")
-    shares = polyak(run, "critic1")
-    return Measurement(shares, np.full_like(shares, trainings.PART))
+def _measure_soft_update(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_unclipped_rewards(lab)
+    if run.hyperparameters.tau != experiments.SOFT_UPDATE_TAU:
+        raise UnmeasuredError(f"its target is copied: tau={experiments.SOFT_UPDATE_TAU} is refused")
+    shares = measure_polyak_shares(run, "critic1")
+    return ProbeMeasurement(shares, np.full_like(shares, experiments.SOFT_UPDATE_TAU))
 
 
-QUESTIONS = critics.Questions(
+CRITIC_PROBES = critics.CriticProbes(
     "dqn",
-    trainings.update,
-    trainings.loud,
-    trainings.learning_copies,
-    trainings.full,
-    targets,
-    terms,
-    ALGORITHM,
+    experiments.run_update,
+    experiments.run_steep_values,
+    experiments.run_parallel_update,
+    experiments.run_full_buffer,
+    compute_targets,
+    list_target_terms,
+    DQN_ALGORITHM,
     half=False,
     reader=losses.READER,
-    steps=steady_updates,
+    steps=list_updates_without_target_move,
 )
 PROBES: Sequence[Probe] = (
-    *QUESTIONS.targets(),
-    QUESTIONS.weights(),
+    *CRITIC_PROBES.targets(),
+    CRITIC_PROBES.weights(),
     Probe(
         "dqn.double_target",
         "Whose value counts, told that the online network chooses?",
-        f"{DOUBLE}: the target network's, of the action that the online network prefers",
+        f"{DOUBLE_Q_PAPER}: the target network's, of the action that the online network prefers",
         "value target in the middle of episodes, in units of return, in the first updates",
-        _double,
-        relation("target"),
+        _measure_double_q,
+        make_relation_description("target"),
         tolerance=1e-3,
     ),
     Probe(
         "dqn.target_by_default",
         "Whose value counts, by default?",
-        f"{ALGORITHM}: the largest of the target network",
+        f"{DQN_ALGORITHM}: the largest of the target network",
         "value target in the middle of episodes, in units of return, in the first updates",
-        _by_default,
-        relation("target"),
+        _measure_default_targets,
+        make_relation_description("target"),
         tolerance=1e-3,
     ),
-    dataclasses.replace(QUESTIONS, run=trainings.moving).moves(),
+    dataclasses.replace(CRITIC_PROBES, run=experiments.run_moving_target).build_move_probe(),
     Probe(
         "dqn.partial_target_update",
-        f"How far does the target network move to the online one, told to go {trainings.PART} "
+        f"How far does the target network move to the online one, told to go {experiments.SOFT_UPDATE_TAU} "
         "of the way?",
-        f"{ALGORITHM} copies it; a share tau as in Lillicrap et al. 2016 (arXiv:1509.02971)",
+        f"{DQN_ALGORITHM} copies it; a share tau as in Lillicrap et al. 2016 (arXiv:1509.02971)",
         "share of the way, in the first moves",
-        _part,
-        relation("step of the target"),
+        _measure_soft_update,
+        make_relation_description("step of the target"),
     ),
 )

@@ -1,52 +1,67 @@
 """Probes of PPO's losses: policy, value, entropy, their sum, and the divergence of policies."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from harness.probes import formulas
-from harness.probes.lab import Lab
-from harness.probes.ppo import readings, trainings
-from harness.probes.ppo.readings import kept, rows_of
-from harness.probes.ppo.trainings import CLIP, CODE, ENTROPY, PAPER, VF
-from harness.probes.probe import Measurement, Probe, Unmeasured, listed, relation
-from harness.probes.readings import gradient_of, spread
-from harness.probes.results import Axis
+from parallax.harness import formulas
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.protocol import OptimizerStepRecord
+from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.measurements import get_gradient, summarize_spread
+from parallax.harness.probes.ppo import experiments, measurements
+from parallax.harness.probes.ppo.experiments import (
+    CLIP,
+    ENTROPY_COEFFICIENT,
+    PPO_CODE,
+    PPO_PAPER,
+    VALUE_COEFFICIENT,
+)
+from parallax.harness.probes.ppo.measurements import find_rollout_rows, get_snapshot_step
+from parallax.harness.probes.probe import (
+    Probe,
+    ProbeMeasurement,
+    UnmeasuredError,
+    make_entry_description,
+    make_relation_description,
+)
+from parallax.harness.probes.results import AnswerAxis
 
-EPS = 1e-8
+NORMALIZATION_EPS = 1e-8
 
 
-def _normalised(lab: Lab) -> Measurement:
-    run = trainings.normalising(lab)
-    step = kept(run, 0)
+def _measure_advantage_normalization(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_normalized_advantages(lab)
+    step = get_snapshot_step(run, 0)
     every = run.record.stored["advantages"]
-    raw = every[rows_of(run, step)]
-    measured, _ = readings.surrogate_slope(run, step)
+    raw = every[find_rollout_rows(run, step)]
+    measured, _ = measurements.solve_surrogate_slope(run, step)
     scale = np.sqrt(1 - 1 / len(raw))
-    sample = (raw - raw.mean()) / (raw.std(ddof=1) + EPS)
+    sample = (raw - raw.mean()) / (raw.std(ddof=1) + NORMALIZATION_EPS)
     others = {
         f"divided by the sample deviation (n - 1), so {scale:.4f} times as large": sample,
-        "standardised over the whole rollout": (raw - every.mean()) / (every.std() + EPS),
+        "standardised over the whole rollout": (raw - every.mean())
+        / (every.std() + NORMALIZATION_EPS),
         "standardised over the whole rollout, by the sample deviation (n - 1)": (raw - every.mean())
-        / (every.std(ddof=1) + EPS),
+        / (every.std(ddof=1) + NORMALIZATION_EPS),
         "not standardised": raw,
-        "divided by the deviation, but not centred": raw / (raw.std(ddof=1) + EPS),
+        "divided by the deviation, but not centred": raw / (raw.std(ddof=1) + NORMALIZATION_EPS),
         "centred, but not divided by the deviation": raw - raw.mean(),
     }
-    return readings.ordered(
-        measured, formulas.standardised(raw), Axis("raw advantage", raw), others
+    return measurements.sort_measurement(
+        measured, formulas.standardize_advantages(raw), AnswerAxis("raw advantage", raw), others
     )
 
 
-def _surrogate(lab: Lab) -> Measurement:
-    run = trainings.long(lab)
-    steps = readings.later(run)
-    ratio = np.exp(np.concatenate([readings.log_ratio(run, step) for step in steps]))
-    rows = np.concatenate([rows_of(run, step) for step in steps])
-    measured = np.concatenate([readings.surrogate_slope(run, step)[0] for step in steps])
-    weight = readings.advantage_weights(run)[rows]
+def _measure_surrogate(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_many_minibatches(lab)
+    steps = measurements.list_later_steps(run)
+    ratio = np.exp(np.concatenate([measurements.compute_log_ratio(run, step) for step in steps]))
+    rows = np.concatenate([find_rollout_rows(run, step) for step in steps])
+    measured = np.concatenate([measurements.solve_surrogate_slope(run, step)[0] for step in steps])
+    weight = measurements.get_advantage_weights(run)[rows]
     plain, inside = weight * ratio, np.abs(ratio - 1) <= CLIP
-    expected = formulas.surrogate_slope(weight, ratio, CLIP)
+    expected = formulas.compute_surrogate_slope(weight, ratio, CLIP)
     others = {
         "not clipped": plain,
         "the clipped objective alone, without the minimum": np.where(inside, plain, 0.0),
@@ -54,78 +69,97 @@ def _surrogate(lab: Lab) -> Measurement:
             inside | (expected == 0), plain, 0.0
         ),
     }
-    return readings.ordered(measured, expected, Axis("probability ratio", ratio), others)
+    return measurements.sort_measurement(
+        measured, expected, AnswerAxis("probability ratio", ratio), others
+    )
 
 
-def _direction(lab: Lab) -> Measurement:
-    run = trainings.update(lab)
-    shares = [readings.surrogate_slope(run, kept(run, number))[1] for number in (0, 1)]
-    return Measurement(np.array(shares), np.ones(2))
+def _measure_gradient_direction(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_update(lab)
+    shares = [
+        measurements.solve_surrogate_slope(run, get_snapshot_step(run, number))[1]
+        for number in (0, 1)
+    ]
+    return ProbeMeasurement(np.array(shares), np.ones(2))
 
 
-def _std_pull(lab: Lab) -> Measurement:
-    run = trainings.update(lab)
-    step = kept(run, 1)
-    rows, x = rows_of(run, step), readings.samples(run)
-    mean, std = readings.gaussian(step.before, readings.observations(run)[rows])
-    slope, _ = readings.surrogate_slope(run, step)
+def _measure_log_std_gradient(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_update(lab)
+    step = get_snapshot_step(run, 1)
+    rows, x = find_rollout_rows(run, step), measurements.compute_samples(run)
+    mean, std = measurements.compute_policy_gaussian(
+        step.before, measurements.get_rollout_observations(run)[rows]
+    )
+    slope, _ = measurements.solve_surrogate_slope(run, step)
     expected = -np.mean(slope[:, None] * (((x[rows] - mean) / std) ** 2 - 1), axis=0)
-    return Measurement(gradient_of(step, "policy.log_std").ravel(), expected)
+    return ProbeMeasurement(get_gradient(step, "policy.log_std").ravel(), expected)
 
 
 POLICY_PROBES: Sequence[Probe] = (
     Probe(
         "ppo.advantage_normalisation",
         "How are advantages standardised?",
-        f"{CODE}: within the minibatch, by numpy's deviation (n)",
+        f"{PPO_CODE}: within the minibatch, by numpy's deviation (n)",
         "weight of each transition in the first minibatch's policy loss",
-        _normalised,
-        relation("weight of the advantage"),
+        _measure_advantage_normalization,
+        make_relation_description("weight of the advantage"),
         tolerance=1e-3,
     ),
     Probe(
         "ppo.policy_loss",
         "How strongly is each action made more likely, at ratios other than 1?",
-        f"{PAPER}, eq. 7",
+        f"{PPO_PAPER}, eq. 7",
         "derivative of the objective by the log ratio, times the minibatch size",
-        _surrogate,
-        relation("pull on the policy"),
+        _measure_surrogate,
+        make_relation_description("pull on the policy"),
         tolerance=1e-3,
     ),
     Probe(
         "ppo.policy_gradient_direction",
         "Does the log-probability of the Gaussian alone pull on the means?",
-        f"{PAPER}, eq. 6 and 7",
+        f"{PPO_PAPER}, eq. 6 and 7",
         "share of the gradient by the means that goes along that of the log-probability",
-        _direction,
-        listed(("first minibatch", "second minibatch")),
+        _measure_gradient_direction,
+        make_entry_description(("first minibatch", "second minibatch")),
         tolerance=2e-3,
     ),
     Probe(
         "ppo.std_gradient",
         "How does the policy loss pull on the standard deviation?",
-        f"{PAPER}, eq. 7: by the log-probability of a Gaussian",
+        f"{PPO_PAPER}, eq. 7: by the log-probability of a Gaussian",
         "derivative of the loss by each log standard deviation",
-        _std_pull,
-        relation("pull on the log standard deviation"),
+        _measure_log_std_gradient,
+        make_relation_description("pull on the log standard deviation"),
         tolerance=1e-3,
     ),
 )
 
 
-def _value_loss(lab: Lab) -> Measurement:
-    measured = spread(readings.value_factor(trainings.update(lab)) / VF)
-    return Measurement(measured, np.full_like(measured, 2.0))
+def _measure_value_loss(lab: ExperimentCache) -> ProbeMeasurement:
+    measured = summarize_spread(
+        measurements.measure_value_factor(experiments.run_update(lab)) / VALUE_COEFFICIENT
+    )
+    return ProbeMeasurement(measured, np.full_like(measured, 2.0))
 
 
-def _value_clipping(lab: Lab) -> Measurement:
-    run = trainings.long_and_clipped(lab)
-    steps, factor = readings.later(run), float(np.median(readings.value_factor(run)))
-    rows = np.concatenate([rows_of(run, step) for step in steps])
-    seen = readings.observations(run)
-    now = np.concatenate([readings.values(s.before, seen[rows_of(run, s)]) for s in steps])
-    measured = np.concatenate([readings.value_slope(run, step) for step in steps]) / factor
-    old, returns = readings.values(run.weights, seen)[rows], run.record.stored["returns"][rows]
+def _measure_value_clipping(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_clipped_values(lab)
+    steps, factor = (
+        measurements.list_later_steps(run),
+        float(np.median(measurements.measure_value_factor(run))),
+    )
+    rows = np.concatenate([find_rollout_rows(run, step) for step in steps])
+    seen = measurements.get_rollout_observations(run)
+    now = np.concatenate(
+        [measurements.predict_values(s.before, seen[find_rollout_rows(run, s)]) for s in steps]
+    )
+    measured = (
+        np.concatenate([measurements.solve_value_slope(run, step) for step in steps]) / factor
+    )
+    old, returns = (
+        measurements.predict_values(run.weights, seen)[rows],
+        run.record.stored["returns"][rows],
+    )
     plain, inside = now - returns, np.abs(now - old) < CLIP
     clipped = old + np.clip(now - old, -CLIP, CLIP) - returns
     smaller = inside | (plain**2 < clipped**2)
@@ -134,144 +168,160 @@ def _value_clipping(lab: Lab) -> Measurement:
         "the smaller of both errors": np.where(smaller, plain, 0.0),
         "not clipped": plain,
     }
-    expected = formulas.clipped_value_slope(now, old, returns, CLIP) / 2
-    return readings.ordered(measured, expected, Axis("change of the prediction", now - old), others)
+    expected = formulas.compute_clipped_value_slope(now, old, returns, CLIP) / 2
+    return measurements.sort_measurement(
+        measured, expected, AnswerAxis("change of the prediction", now - old), others
+    )
 
 
-def _entropy(lab: Lab) -> Measurement:
-    with_bonus, without = kept(trainings.entropic(lab), 0), kept(trainings.update(lab), 0)
+def _measure_entropy_gradient(lab: ExperimentCache) -> ProbeMeasurement:
+    with_bonus, without = (
+        get_snapshot_step(experiments.run_entropy_bonus(lab), 0),
+        get_snapshot_step(experiments.run_update(lab), 0),
+    )
     name = "policy.log_std"
-    pull = (gradient_of(with_bonus, name) - gradient_of(without, name)).ravel() / ENTROPY
-    return Measurement(pull, -np.ones_like(pull))
+    pull = (
+        get_gradient(with_bonus, name) - get_gradient(without, name)
+    ).ravel() / ENTROPY_COEFFICIENT
+    return ProbeMeasurement(pull, -np.ones_like(pull))
 
 
-def _total(lab: Lab) -> Measurement:
-    run = trainings.entropic(lab)
-    step, stored = kept(run, 0), run.record.stored
-    rows = rows_of(run, step)
-    seen = readings.observations(run)[rows]
-    errors = readings.values(step.before, seen) - stored["returns"][rows]
-    bonus = formulas.gaussian_entropy(step.before["policy.log_std"])
-    weight = readings.advantage_weights(run)[rows]
-    policy, value = -weight.mean(), VF * float(np.mean(errors**2))
-    others = {"half the value loss": np.array([policy + value / 2 - ENTROPY * bonus])}
-    expected = np.array([policy + value - ENTROPY * bonus])
+def _measure_total_loss(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_entropy_bonus(lab)
+    step, stored = get_snapshot_step(run, 0), run.record.stored
+    rows = find_rollout_rows(run, step)
+    seen = measurements.get_rollout_observations(run)[rows]
+    errors = measurements.predict_values(step.before, seen) - stored["returns"][rows]
+    bonus = formulas.compute_gaussian_entropy(step.before["policy.log_std"])
+    weight = measurements.get_advantage_weights(run)[rows]
+    policy, value = -weight.mean(), VALUE_COEFFICIENT * float(np.mean(errors**2))
+    others = {"half the value loss": np.array([policy + value / 2 - ENTROPY_COEFFICIENT * bonus])}
+    expected = np.array([policy + value - ENTROPY_COEFFICIENT * bonus])
     # Where policy and value have optimisers apart, the loss of each is differentiated by itself.
     first = {loss.steps: loss.value for loss in reversed(run.record.losses)}
-    total = sum(first[number] for number in range(len(readings.updates(run)[0])))
-    return Measurement(np.array([total]), expected, alternatives=others)
+    total = sum(first[number] for number in range(len(measurements.list_updates(run)[0])))
+    return ProbeMeasurement(np.array([total]), expected, alternatives=others)
 
 
-def _gradient_clipping(lab: Lab) -> Measurement:
-    gradients = kept(trainings.loud(lab), 0).gradients
+def _measure_gradient_clipping(lab: ExperimentCache) -> ProbeMeasurement:
+    gradients = get_snapshot_step(experiments.run_huge_rewards(lab), 0).gradients
     norm = float(np.sqrt(sum(float((g**2).sum()) for g in gradients.values())))
-    return Measurement(np.array([norm]), np.array([0.5]))
+    return ProbeMeasurement(np.array([norm]), np.array([0.5]))
 
 
-PROBES: Sequence[Probe] = (
+VALUE_PROBES: Sequence[Probe] = (
     Probe(
         "ppo.value_loss_factor",
         "How strongly is the value drawn to its target?",
-        f"{PAPER}, eq. 9: vf_coef times the mean squared error",
+        f"{PPO_PAPER}, eq. 9: vf_coef times the mean squared error",
         "second derivative of the value loss by a prediction, times the minibatch size: "
         "smallest, median and largest",
-        _value_loss,
-        relation("pull on the value"),
+        _measure_value_loss,
+        make_relation_description("pull on the value"),
         tolerance=1e-3,
     ),
     Probe(
         "ppo.value_clipping",
         "How strongly is the value drawn to its target when its change is clipped?",
-        f"{CODE}: the larger of the clipped and the plain squared error",
+        f"{PPO_CODE}: the larger of the clipped and the plain squared error",
         "derivative of the value loss by a prediction, over its second derivative",
-        _value_clipping,
-        relation("pull on the value"),
+        _measure_value_clipping,
+        make_relation_description("pull on the value"),
         tolerance=1e-3,
     ),
     Probe(
         "ppo.entropy_bonus",
         "How strongly does the entropy bonus pull on the log standard deviation?",
-        f"{PAPER}, eq. 9: ent_coef times the entropy of the Gaussian is added to the objective",
+        f"{PPO_PAPER}, eq. 9: ent_coef times the entropy of the Gaussian is added to the objective",
         "derivative of the loss by each log standard deviation, over ent_coef",
-        _entropy,
-        relation("pull of the entropy bonus"),
+        _measure_entropy_gradient,
+        make_relation_description("pull of the entropy bonus"),
         tolerance=1e-3,
     ),
     Probe(
         "ppo.total_loss",
         "What is differentiated?",
-        f"{PAPER}, eq. 9: policy loss plus vf_coef value loss minus ent_coef entropy",
+        f"{PPO_PAPER}, eq. 9: policy loss plus vf_coef value loss minus ent_coef entropy",
         "loss of the first minibatch",
-        _total,
-        listed(("total loss",)),
+        _measure_total_loss,
+        make_entry_description(("total loss",)),
     ),
     Probe(
         "ppo.gradient_clipping",
         "Which norm has a huge gradient after clipping, by default?",
-        f"{CODE}: 0.5, of all parameters together",
+        f"{PPO_CODE}: 0.5, of all parameters together",
         "norm of the gradient that the optimiser gets",
-        _gradient_clipping,
-        relation("norm of the gradient"),
+        _measure_gradient_clipping,
+        make_relation_description("norm of the gradient"),
         tolerance=0.01,
     ),
 )
 
 
-FIRST, LAST, HALVINGS = 0.25, 16.0, 9
+FIRST_KL_FACTOR, LAST_KL_FACTOR, KL_BISECTIONS = 0.25, 16.0, 9
 """Search for the limit: as shares of the divergence, and how often the interval is halved."""
-KNOWN, NEAR = (1.0, 1.5), 1.01
+KNOWN_KL_FACTORS, KL_FACTOR_TOLERANCE = (1.0, 1.5), 1.01
 """Limits that one meets, which are tried before, and how closely they are bracketed."""
-KL = "Schulman 2020, joschu.net/blog/kl-approx.html: mean of (r - 1) - log r"
+KL_SOURCE = "Schulman 2020, joschu.net/blog/kl-approx.html: mean of (r - 1) - log r"
 
 
-def _approximate_kl(lab: Lab) -> Measurement:
-    run = trainings.minibatches(lab, trainings.ROLLOUT, trainings.ROLLOUT)
+def _measure_approximate_kl(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_minibatches(lab, experiments.ROLLOUT_STEPS, experiments.ROLLOUT_STEPS)
     reported = [m["policy/approx_kl"] for m in run.record.metrics if "policy/approx_kl" in m]
     if not reported:
-        raise Unmeasured("it does not report a KL divergence")
-    log_ratio = readings.log_ratio(run, kept(run, 1))
+        raise UnmeasuredError("it does not report a KL divergence")
+    log_ratio = measurements.compute_log_ratio(run, get_snapshot_step(run, 1))
     others = {
         "mean of -log r, which can be negative": np.array([-log_ratio.mean()]),
         "half the mean of (log r)^2": np.array([0.5 * np.mean(log_ratio**2)]),
     }
-    expected = np.array([formulas.kl_estimate(log_ratio)])
+    expected = np.array([formulas.estimate_kl(log_ratio)])
     # In the first pass policies are the same.
     others["the mean of both passes"] = expected / 2
-    return Measurement(np.array(reported[-1:]), expected, alternatives=others)
+    return ProbeMeasurement(np.array(reported[-1:]), expected, alternatives=others)
 
 
-def _early_stopping(lab: Lab) -> Measurement:
-    taken = len(readings.updates(trainings.early(lab)))
-    return Measurement(np.array([float(taken)]), np.ones(1))
+def _measure_early_stopping(lab: ExperimentCache) -> ProbeMeasurement:
+    taken = len(measurements.list_updates(experiments.run_early_stopping(lab)))
+    return ProbeMeasurement(np.array([float(taken)]), np.ones(1))
 
 
-def _limit(lab: Lab) -> Measurement:
+def _measure_target_kl_factor(lab: ExperimentCache) -> ProbeMeasurement:
     # Brackets the share of the second pass's divergence at which that pass is the last.
-    free = trainings.whole_batches(lab)
-    divergence = formulas.kl_estimate(readings.log_ratio(free, kept(free, 1)))
+    free = experiments.run_full_batches(lab)
+    divergence = formulas.estimate_kl(
+        measurements.compute_log_ratio(free, get_snapshot_step(free, 1))
+    )
 
     def steps(share: float) -> int:
-        return len(readings.updates(trainings.whole_batches(lab, target_kl=divergence / share)))
+        return len(
+            measurements.list_updates(
+                experiments.run_full_batches(lab, target_kl=divergence / share)
+            )
+        )
 
-    stopped = steps(2 * LAST)
-    for limit in KNOWN:
-        if steps(limit * NEAR) == stopped and steps(limit / NEAR) != stopped:
-            return Measurement(np.array([limit]), np.ones(1))
-    low, high = FIRST, LAST
-    for _ in range(HALVINGS):
+    stopped = steps(2 * LAST_KL_FACTOR)
+    for limit in KNOWN_KL_FACTORS:
+        if (
+            steps(limit * KL_FACTOR_TOLERANCE) == stopped
+            and steps(limit / KL_FACTOR_TOLERANCE) != stopped
+        ):
+            return ProbeMeasurement(np.array([limit]), np.ones(1))
+    low, high = FIRST_KL_FACTOR, LAST_KL_FACTOR
+    for _ in range(KL_BISECTIONS):
         middle = float(np.sqrt(low * high))
         low, high = (low, middle) if steps(middle) == stopped else (middle, high)
-    return Measurement(np.array([np.sqrt(low * high)]), np.ones(1))
+    return ProbeMeasurement(np.array([np.sqrt(low * high)]), np.ones(1))
 
 
 DIVERGENCE_PROBES: Sequence[Probe] = (
     Probe(
         "ppo.approximate_kl",
         "Which divergence between old and new policy is reported?",
-        KL,
+        KL_SOURCE,
         "nats, second pass over one minibatch",
-        _approximate_kl,
-        relation("divergence"),
+        _measure_approximate_kl,
+        make_relation_description("divergence"),
         tolerance=5e-3,
     ),
     Probe(
@@ -279,8 +329,8 @@ DIVERGENCE_PROBES: Sequence[Probe] = (
         "How many gradient steps are taken when the divergence is above its limit at once?",
         "none in the paper; here: no further step once the limit is exceeded",
         "gradient steps, of 8",
-        _early_stopping,
-        listed(("gradient steps",)),
+        _measure_early_stopping,
+        make_entry_description(("gradient steps",)),
         counts=True,
     ),
     Probe(
@@ -288,8 +338,74 @@ DIVERGENCE_PROBES: Sequence[Probe] = (
         "At how many times target_kl do the epochs end?",
         "none in the paper; here: at target_kl itself",
         "divergence at which no further epoch begins, over target_kl",
-        _limit,
-        relation("limit"),
+        _measure_target_kl_factor,
+        make_relation_description("limit"),
         tolerance=0.03,
+    ),
+)
+
+MeasuredPair = tuple[Array, Array]
+"""What was measured of one update, and the paper's."""
+
+
+def _make_rollouts_measure(
+    read: Callable[[ProbeRun, OptimizerStepRecord, int], MeasuredPair],
+) -> Callable[[ExperimentCache], ProbeMeasurement]:
+    def measure(lab: ExperimentCache) -> ProbeMeasurement:
+        run = experiments.run_three_rollouts(lab)
+        found = []
+        for number, _ in measurements.list_rollouts(run):
+            collected = (number + 1) * run.hyperparameters.rollout_steps
+            every = measurements.list_gradient_steps(run)
+            steps = [s for s in every if s.before and s.env_steps == collected]
+            found += [read(run, step, number) for step in steps]
+        value, expected = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        return ProbeMeasurement(value, expected)
+
+    return measure
+
+
+def _compare_policy_slopes(run: ProbeRun, step: OptimizerStepRecord, rollout: int) -> MeasuredPair:
+    rows = measurements.find_rollout_rows(run, step, rollout)
+    ratio = np.exp(measurements.compute_log_ratio(run, step, rollout))
+    told = measurements.get_transformed_advantages(run, rollout)
+    weight = (measurements.compute_rollout_advantages(run, rollout) if told is None else told)[rows]
+    slope, _ = measurements.solve_surrogate_slope(run, step, rollout)
+    return slope, formulas.compute_surrogate_slope(weight, ratio, CLIP)
+
+
+def _compare_value_slopes(run: ProbeRun, step: OptimizerStepRecord, rollout: int) -> MeasuredPair:
+    rows, start = (
+        measurements.find_rollout_rows(run, step, rollout),
+        measurements.get_rollout_weights(run, rollout),
+    )
+    seen = measurements.get_rollout_observations(run, rollout)
+    returns = measurements.compute_rollout_advantages(run, rollout) + measurements.predict_values(
+        start, seen
+    )
+    now = measurements.predict_values(step.before, seen[rows])
+    return measurements.solve_value_slope(run, step, rollout), 2 * VALUE_COEFFICIENT * (
+        now - returns[rows]
+    )
+
+
+LATER_ROLLOUT_PROBES: Sequence[Probe] = (
+    Probe(
+        "ppo.later_policy_loss",
+        "How strongly is each action made more likely in each of three rollouts?",
+        f"{PPO_PAPER}, eq. 7, with ratios to the policy that collected the rollout",
+        "derivative of the objective by the log ratio, times the minibatch size",
+        _make_rollouts_measure(_compare_policy_slopes),
+        make_relation_description("pull on the policy"),
+        tolerance=1e-3,
+    ),
+    Probe(
+        "ppo.later_value_loss",
+        "How strongly is the value drawn to its target in each of three rollouts?",
+        f"{PPO_PAPER}, eq. 9: vf_coef times the mean squared error",
+        "derivative of the value loss by a prediction, times the minibatch size",
+        _make_rollouts_measure(_compare_value_slopes),
+        make_relation_description("pull on the value"),
+        tolerance=1e-3,
     ),
 )

@@ -4,159 +4,183 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from harness.probes.contract import Parameters, Step
-from harness.probes.lab import Lab, Run
-from harness.probes.probe import Measurement, Probe, relation
-from harness.probes.r2d2 import network, sequences, trainings
-from harness.probes.r2d2.network import State
-from harness.probes.r2d2.sequences import Sequence as Drawn
-from harness.probes.r2d2.trainings import BURN_IN, PAPER
-from harness.probes.readings import critic_updates, steps_of
-from harness.probes.results import Array
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.protocol import OptimizerStepRecord, Parameters
+from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.measurements import list_critic_updates, list_network_steps
+from parallax.harness.probes.probe import Probe, ProbeMeasurement, make_relation_description
+from parallax.harness.probes.r2d2 import experiments, sequences
+from parallax.harness.probes.r2d2 import sequences as network
+from parallax.harness.probes.r2d2.experiments import BURN_IN, R2D2_PAPER
+from parallax.harness.probes.r2d2.sequences import LstmState
+from parallax.harness.probes.r2d2.sequences import ReplaySequence as Drawn
 
-WAYS = 8
+N_DIRECTIONS = 8
 """Directions in which the loss is differentiated."""
-NEAR = 1e-5
+FINITE_DIFFERENCE_STEP = 1e-5
 """Half the distance over which, as a share of the weights."""
-RECURRENT = ("0", "lstm_input", "lstm_state")
+RECURRENT_LAYERS = ("0", "lstm_input", "lstm_state")
 """Layers through which a gradient would reach the burn-in."""
 
 
-def _alone(run: Run) -> list[tuple[Step, Drawn]]:
-    return [(step, sequences.minibatch(run, step)[0]) for step in steps_of(run, "critic1")]
+def _list_single_sequences(run: ProbeRun) -> list[tuple[OptimizerStepRecord, Drawn]]:
+    return [
+        (step, sequences.find_sequence_minibatch(run, step)[0])
+        for step in list_network_steps(run, "critic1")
+    ]
 
 
-def _value(run: Run, step: Step, drawn: Drawn, state: State) -> float:
-    layers = network.part(step.before, "critic1")
-    shown, _ = network.remembered(layers, sequences.inputs(run, drawn), state)
-    return float(network.values(layers, shown)[0, sequences.actions(run, drawn)[0]])
+def _compute_action_value(
+    run: ProbeRun, step: OptimizerStepRecord, drawn: Drawn, state: LstmState
+) -> float:
+    layers = network.select_layers(step.before, "critic1")
+    shown, _ = network.unroll_lstm(layers, sequences.build_network_inputs(run, drawn), state)
+    return float(
+        network.compute_action_values(layers, shown)[0, sequences.collect_actions(run, drawn)[0]]
+    )
 
 
-def _from(run: Run, choose: Callable[[Step, Drawn], State]) -> Array:
-    return np.array([_value(run, step, drawn, choose(step, drawn)) for step, drawn in _alone(run)])
+def _compute_values_from_states(
+    run: ProbeRun, choose: Callable[[OptimizerStepRecord, Drawn], LstmState]
+) -> Array:
+    return np.array(
+        [
+            _compute_action_value(run, step, drawn, choose(step, drawn))
+            for step, drawn in _list_single_sequences(run)
+        ]
+    )
 
 
-def _learner(step: Step) -> Parameters:
-    return network.part(step.before, "critic1")
+def _select_learner_layers(step: OptimizerStepRecord) -> Parameters:
+    return network.select_layers(step.before, "critic1")
 
 
-def _whole_episode(run: Run, step: Step, drawn: Drawn) -> State:
-    layers = _learner(step)
-    begun = network.nothing(layers)
+def _unroll_episode(run: ProbeRun, step: OptimizerStepRecord, drawn: Drawn) -> LstmState:
+    layers = _select_learner_layers(step)
+    begun = network.make_zero_state(layers)
     if not drawn.offset:
         return begun
-    before = sequences.inputs(run, drawn, drawn.offset)[: drawn.offset]
-    return network.remembered(layers, before, begun)[1][-1]
+    before = sequences.build_network_inputs(run, drawn, drawn.offset)[: drawn.offset]
+    return network.unroll_lstm(layers, before, begun)[1][-1]
 
 
-def _state(runner: Callable[[Lab], Run]) -> Callable[[Lab], Measurement]:
-    def measure(lab: Lab) -> Measurement:
+def _make_state_measure(
+    runner: Callable[[ExperimentCache], ProbeRun],
+) -> Callable[[ExperimentCache], ProbeMeasurement]:
+    def measure(lab: ExperimentCache) -> ProbeMeasurement:
         run = runner(lab)
         # One step of one sequence: the gradient by the bias of its choice is the whole pull.
         read = [
-            step.gradients["critic1.out.bias"][sequences.actions(run, drawn)[0]]
-            + sequences.rewards(run, drawn)[0]
-            for step, drawn in _alone(run)
+            step.gradients["critic1.out.bias"][sequences.collect_actions(run, drawn)[0]]
+            + sequences.collect_rewards(run, drawn)[0]
+            for step, drawn in _list_single_sequences(run)
         ]
-        expected = _from(run, lambda s, drawn: sequences.state_of(run, drawn, _learner(s)))
-        stored = sequences.stored_states(run)
+        expected = _compute_values_from_states(
+            run,
+            lambda s, drawn: sequences.compute_initial_state(run, drawn, _select_learner_layers(s)),
+        )
+        stored = sequences.compute_stored_states(run)
         others = {
-            "from zeros at the first step that is learned from": _from(
-                run, lambda s, drawn: network.nothing(_learner(s))
+            "from zeros at the first step that is learned from": _compute_values_from_states(
+                run, lambda s, drawn: network.make_zero_state(_select_learner_layers(s))
             ),
-            "from the state that the actor had there": _from(
+            "from the state that the actor had there": _compute_values_from_states(
                 run, lambda s, drawn: stored[drawn.begin]
             ),
-            "from the learner's own memory of the whole episode": _from(
-                run, lambda s, drawn: _whole_episode(run, s, drawn)
+            "from the learner's own memory of the whole episode": _compute_values_from_states(
+                run, lambda s, drawn: _unroll_episode(run, s, drawn)
             ),
         }
-        return Measurement(np.array(read), expected, None, others)
+        return ProbeMeasurement(np.array(read), expected, None, others)
 
     return measure
 
 
-def _burn_in_gradient(lab: Lab) -> Measurement:
-    run = trainings.several(lab)
+def _measure_burn_in_gradient(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_n_step(lab)
     generator = np.random.default_rng([lab.seed, 6])
     value, expected, through = [], [], []
-    for step in critic_updates(run)[:2]:
-        layers = _learner(step)
-        drawn = sequences.minibatch(run, step)
-        kept = {s.begin: sequences.state_of(run, s, layers) for s in drawn}
-        aims = {s.begin: sequences.targets(run, s, step.before) for s in drawn}
-        names = [f"{layer}.{kind}" for layer in RECURRENT for kind in ("weight", "bias")]
-        for _ in range(WAYS):
+    for step in list_critic_updates(run)[:2]:
+        layers = _select_learner_layers(step)
+        drawn = sequences.find_sequence_minibatch(run, step)
+        kept = {s.begin: sequences.compute_initial_state(run, s, layers) for s in drawn}
+        aims = {s.begin: sequences.compute_sequence_targets(run, s, step.before) for s in drawn}
+        names = [f"{layer}.{kind}" for layer in RECURRENT_LAYERS for kind in ("weight", "bias")]
+        for _ in range(N_DIRECTIONS):
             way = {n: generator.normal(size=layers[n].shape) * np.std(layers[n]) for n in names}
             found = sum(float(np.sum(way[n] * step.gradients[f"critic1.{n}"])) for n in names)
             value.append(found)
-            expected.append(_slope(run, layers, way, drawn, aims, kept))
-            through.append(_slope(run, layers, way, drawn, aims, None))
+            expected.append(_compute_directional_derivative(run, layers, way, drawn, aims, kept))
+            through.append(_compute_directional_derivative(run, layers, way, drawn, aims, None))
     others = {"it goes through the burn-in": np.array(through)}
-    return Measurement(np.array(value), np.array(expected), None, others)
+    return ProbeMeasurement(np.array(value), np.array(expected), None, others)
 
 
-def _slope(
-    run: Run,
+def _compute_directional_derivative(
+    run: ProbeRun,
     layers: Parameters,
     way: Parameters,
     drawn: Sequence[Drawn],
     aims: dict[int, Array],
-    kept: dict[int, State] | None,
+    kept: dict[int, LstmState] | None,
 ) -> float:
     # Of the loss in a direction; burnt in anew where no states are given.
     def loss(by: float) -> float:
         moved = {name: array + by * way.get(name, 0.0) for name, array in layers.items()}
         total = 0.0
         for s in drawn:
-            state = kept[s.begin] if kept else sequences.state_of(run, s, moved)
-            shown, _ = network.remembered(moved, sequences.inputs(run, s), state)
-            chosen = sequences.actions(run, s)
-            taken = network.values(moved, shown)[np.arange(s.length), chosen]
+            state = kept[s.begin] if kept else sequences.compute_initial_state(run, s, moved)
+            shown, _ = network.unroll_lstm(moved, sequences.build_network_inputs(run, s), state)
+            chosen = sequences.collect_actions(run, s)
+            taken = network.compute_action_values(moved, shown)[np.arange(s.length), chosen]
             total += float(np.sum((taken - aims[s.begin]) ** 2)) / 2
         return total / len(drawn)
 
-    return (loss(NEAR) - loss(-NEAR)) / (2 * NEAR)
+    return (loss(FINITE_DIFFERENCE_STEP) - loss(-FINITE_DIFFERENCE_STEP)) / (
+        2 * FINITE_DIFFERENCE_STEP
+    )
 
 
-def _probe(name: str, question: str, answer: str, runner: Callable[[Lab], Run]) -> Probe:
+def _build_state_probe(
+    name: str, question: str, answer: str, runner: Callable[[ExperimentCache], ProbeRun]
+) -> Probe:
     return Probe(
         f"r2d2.{name}",
         question,
-        f"{PAPER}, section 3: {answer}",
+        f"{R2D2_PAPER}, section 3: {answer}",
         "value of the choice at the first step that is learned from, in 25 updates",
-        _state(runner),
-        relation("value"),
+        _make_state_measure(runner),
+        make_relation_description("value"),
         tolerance=1e-3,
     )
 
 
 PROBES: Sequence[Probe] = (
-    _probe(
+    _build_state_probe(
         "burn_in_of_stored_state",
         f"What is remembered where {BURN_IN} steps are burnt in from a stored state?",
         "what the learner makes of these steps from the state that the actor had before them",
-        trainings.from_stored_states,
+        experiments.run_stored_states,
     ),
-    _probe(
+    _build_state_probe(
         "burn_in_of_zero_state",
         f"What is remembered where {BURN_IN} steps are burnt in from zeros?",
         "what the learner makes of these steps from zeros",
-        trainings.from_zeros,
+        experiments.run_zero_states,
     ),
-    _probe(
+    _build_state_probe(
         "stored_state",
         "What is remembered where a sequence begins with the stored state?",
         "what the actor remembered there",
-        trainings.without_burn_in,
+        experiments.run_without_burn_in,
     ),
     Probe(
         "r2d2.burn_in_gradient",
         "Does the loss reach the memory's weights through the steps that are burnt in?",
-        f"{PAPER}, section 3: no; the burn-in only gives a state to start from",
-        f"derivative of the loss in {WAYS} directions of the weights, in the first two updates",
-        _burn_in_gradient,
-        relation("derivative"),
+        f"{R2D2_PAPER}, section 3: no; the burn-in only gives a state to start from",
+        f"derivative of the loss in {N_DIRECTIONS} directions of the weights, in the first two updates",
+        _measure_burn_in_gradient,
+        make_relation_description("derivative"),
         tolerance=2e-3,
     ),
 )

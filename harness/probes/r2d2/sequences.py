@@ -5,19 +5,85 @@ from collections.abc import Sequence as Ordered
 
 import numpy as np
 
-from harness.probes import formulas
-from harness.probes.contract import Parameters, Step
-from harness.probes.lab import Run
-from harness.probes.probe import Unmeasured
-from harness.probes.r2d2 import network
-from harness.probes.r2d2.network import State
-from harness.probes.readings import FOREIGN, critic_updates
-from harness.probes.results import Array
-from harness.probes.world import TERMINATED
+from parallax.harness import formulas
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.protocol import OptimizerStepRecord, Parameters
+from parallax.harness.contract.probing.scripted_env import TERMINATED
+from parallax.harness.probes.experiments import ProbeRun
+from parallax.harness.probes.measurements import UNKNOWN_OBSERVATIONS, list_critic_updates
+from parallax.harness.probes.probe import UnmeasuredError
+from parallax.harness.probes.reference_networks import RELU
+
+LstmState = Array
+"""float[2, units]: what is shown, and what is kept."""
+
+
+def select_layers(weights: Parameters, network: str) -> dict[str, Array]:
+    """The layers of one network, by their own names."""
+    start = f"{network}."
+    return {name.removeprefix(start): a for name, a in weights.items() if name.startswith(start)}
+
+
+def make_zero_state(layers: Parameters) -> LstmState:
+    """The state at the beginning of an episode."""
+    return np.zeros((2, layers["lstm_state.weight"].shape[1]))
+
+
+def unroll_lstm(layers: Parameters, seen: Array, state: LstmState) -> tuple[Array, list[LstmState]]:
+    """Takes steps one after another.
+
+    Args:
+        layers: Of one network.
+        seen: Observation, last action one-hot and last reward, float[steps, all of them].
+        state: Before the first step.
+
+    Returns:
+        What the memory shows at each step, float[steps, units]; the states behind each.
+    """
+    size = layers["0.weight"].shape[1]
+    states = []
+    for row in seen:
+        features = RELU(layers["0.weight"] @ row[:size] + layers["0.bias"])
+        shown, kept = state
+        state = formulas.compute_lstm_step(
+            np.concatenate([features, row[size:]]), shown, kept, layers
+        )
+        states.append(state)
+    return np.array([shown for shown, _ in states]), states
+
+
+def compute_head_output(
+    layers: Parameters, shown: Array, name: str = "out", before: str = "1"
+) -> Array:
+    """Output of a head, float[rows, outputs].
+
+    Args:
+        layers: Of one network.
+        shown: By the memory, float[rows, units].
+        name: The head's last layer.
+        before: Its hidden layer.
+    """
+    hidden = compute_head_features(layers, shown, before)
+    return np.asarray(hidden @ layers[f"{name}.weight"].T + layers[f"{name}.bias"])
+
+
+def compute_head_features(layers: Parameters, shown: Array, name: str = "1") -> Array:
+    """Output of a head's hidden layer, float[rows, units]."""
+    return RELU(shown @ layers[f"{name}.weight"].T + layers[f"{name}.bias"])
+
+
+def compute_action_values(layers: Parameters, shown: Array) -> Array:
+    """Values of all choices, float[rows, choices], with one head or with two."""
+    if "out.weight" in layers:
+        return compute_head_output(layers, shown)
+    value, advantages = (
+        compute_head_output(layers, shown, n, f"{n}0") for n in ("value", "advantage")
+    )
+    return formulas.compute_dueling_values(value, advantages)
 
 
 @dataclasses.dataclass(frozen=True)
-class Sequence:
+class ReplaySequence:
     """Steps that are learned from together.
 
     Attributes:
@@ -38,15 +104,15 @@ class Sequence:
         return slice(self.begin, self.begin + self.length)
 
 
-def cut(run: Run) -> list[Sequence]:
+def split_sequences(run: ProbeRun) -> list[ReplaySequence]:
     """The sequences of a run with one environment, in the order in which they were complete."""
-    return run.once("cut", lambda: _cut(run))
+    return run.get_or_compute("cut", lambda: _split_sequences(run))
 
 
-def _cut(run: Run) -> list[Sequence]:
+def _split_sequences(run: ProbeRun) -> list[ReplaySequence]:
     # Every `length - overlap` steps of an episode one begins; what the last one before has
     # already is no reason for another.
-    hp, found, first = run.hyperparameters, list[Sequence](), 0
+    hp, found, first = run.hyperparameters, list[ReplaySequence](), 0
     for last, transition in enumerate(run.transitions):
         over = transition.end != 0
         if not over and last + 1 < len(run.transitions):
@@ -58,52 +124,54 @@ def _cut(run: Run) -> list[Sequence]:
             if new and (over or length == hp.sequence_length):
                 ends = over and offset + length == steps
                 terminated = ends and transition.end == TERMINATED
-                found.append(Sequence(first + offset, length, offset, terminated))
+                found.append(ReplaySequence(first + offset, length, offset, terminated))
         first = last + 1
     return found
 
 
-def minibatch(run: Run, step: Step) -> list[Sequence]:
+def find_sequence_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> list[ReplaySequence]:
     """The sequences of an update, told by the observations that its network was shown.
 
     Raises:
         Unmeasured: It was shown something else.
     """
     # The step is kept as well, so that no other gets its number.
-    return run.once(("minibatch", id(step)), lambda: (step, _minibatch(run, step)))[1]
+    return run.get_or_compute(
+        ("minibatch", id(step)), lambda: (step, _find_sequence_minibatch(run, step))
+    )[1]
 
 
-def _minibatch(run: Run, step: Step) -> list[Sequence]:
+def _find_sequence_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> list[ReplaySequence]:
     hp = run.hyperparameters
     rows = hp.sequence_length + 1
     whole = [shown for shown in step.pairs if len(shown) == hp.batch_size * rows]
     if not whole:
-        raise Unmeasured("its network saw no minibatch of sequences")
-    known = {run.transitions[s.begin].observation.tobytes(): s for s in cut(run)}
+        raise UnmeasuredError("its network saw no minibatch of sequences")
+    known = {run.transitions[s.begin].observation.tobytes(): s for s in split_sequences(run)}
     found = []
     for shown in whole[0].reshape(hp.batch_size, rows, -1):
         sequence = known.get(np.ascontiguousarray(shown[0]).tobytes())
         if sequence is None or not np.array_equal(
-            shown[: sequence.length + 1], _seen(run, sequence)
+            shown[: sequence.length + 1], _collect_observations(run, sequence)
         ):
-            raise Unmeasured(FOREIGN)
+            raise UnmeasuredError(UNKNOWN_OBSERVATIONS)
         found.append(sequence)
     return found
 
 
-def _seen(run: Run, sequence: Sequence) -> Array:
+def _collect_observations(run: ProbeRun, sequence: ReplaySequence) -> Array:
     # All observations of a sequence, with the one behind it.
     steps = run.transitions[sequence.rows]
     return np.array([*(t.observation for t in steps), steps[-1].next_observation])
 
 
-def inputs(run: Run, sequence: Sequence, before: int = 0) -> Array:
+def build_network_inputs(run: ProbeRun, sequence: ReplaySequence, before: int = 0) -> Array:
     """What the network sees of a sequence, of some steps before it, and behind it.
 
     Returns:
         Observation, last action one-hot and last reward, float[before + length + 1, all of them].
     """
-    choices = run.experiment.dictation.choices
+    choices = run.experiment.scripted_data.choices
     first = sequence.begin - before
     steps = run.transitions[first : sequence.begin + sequence.length]
     observations = np.array([*(t.observation for t in steps), steps[-1].next_observation])
@@ -117,62 +185,66 @@ def inputs(run: Run, sequence: Sequence, before: int = 0) -> Array:
     return np.hstack([observations, last])
 
 
-def actions(run: Run, sequence: Sequence) -> Array:
+def collect_actions(run: ProbeRun, sequence: ReplaySequence) -> Array:
     """The choices of a sequence's steps, int[length]."""
     return np.array([int(t.action) for t in run.transitions[sequence.rows]])
 
 
-def rewards(run: Run, sequence: Sequence) -> Array:
+def collect_rewards(run: ProbeRun, sequence: ReplaySequence) -> Array:
     """Of a sequence's steps, float[length]."""
     return np.array([t.reward for t in run.transitions[sequence.rows]])
 
 
-def stored_states(run: Run) -> Ordered[State]:
+def compute_stored_states(run: ProbeRun) -> Ordered[LstmState]:
     """The states that the actor had before each transition, with the weights it began with."""
-    return run.once("stored states", lambda: _stored_states(run))
+    return run.get_or_compute("stored states", lambda: _compute_stored_states(run))
 
 
-def _stored_states(run: Run) -> Ordered[State]:
-    layers, found, first = network.part(run.weights, "actor"), list[State](), 0
+def _compute_stored_states(run: ProbeRun) -> Ordered[LstmState]:
+    layers, found, first = select_layers(run.weights, "actor"), list[LstmState](), 0
     for last, transition in enumerate(run.transitions):
         if transition.end or last + 1 == len(run.transitions):
-            episode = Sequence(first, last + 1 - first, 0, False)
-            begun = network.nothing(layers)
-            _, states = network.remembered(layers, inputs(run, episode), begun)
+            episode = ReplaySequence(first, last + 1 - first, 0, False)
+            begun = make_zero_state(layers)
+            _, states = unroll_lstm(layers, build_network_inputs(run, episode), begun)
             found += [begun, *states[: episode.length - 1]]
             first = last + 1
     return found
 
 
-def burned(run: Run, sequence: Sequence) -> int:
+def count_burn_in_steps(run: ProbeRun, sequence: ReplaySequence) -> int:
     """Steps before a sequence that bring its state up to date."""
     return int(min(run.hyperparameters.burn_in, sequence.offset))
 
 
-def state_of(run: Run, sequence: Sequence, layers: Parameters) -> State:
+def compute_initial_state(run: ProbeRun, sequence: ReplaySequence, layers: Parameters) -> LstmState:
     """What a network remembers at the first step of a sequence, after its burn-in."""
-    before = burned(run, sequence)
-    begun = network.nothing(layers)
+    before = count_burn_in_steps(run, sequence)
+    begun = make_zero_state(layers)
     if run.hyperparameters.stored_state:
-        begun = stored_states(run)[sequence.begin - before]
+        begun = compute_stored_states(run)[sequence.begin - before]
     if not before:
         return begun
-    _, states = network.remembered(layers, inputs(run, sequence, before)[:before], begun)
+    _, states = unroll_lstm(layers, build_network_inputs(run, sequence, before)[:before], begun)
     return states[-1]
 
 
-def shown(run: Run, sequence: Sequence, layers: Parameters) -> Array:
+def compute_lstm_outputs(run: ProbeRun, sequence: ReplaySequence, layers: Parameters) -> Array:
     """What the memory shows at each step of a sequence and behind it, float[length + 1, units]."""
-    found, _ = network.remembered(layers, inputs(run, sequence), state_of(run, sequence, layers))
+    found, _ = unroll_lstm(
+        layers, build_network_inputs(run, sequence), compute_initial_state(run, sequence, layers)
+    )
     return found
 
 
-def values(run: Run, sequence: Sequence, layers: Parameters) -> Array:
+def compute_sequence_values(run: ProbeRun, sequence: ReplaySequence, layers: Parameters) -> Array:
     """Values of all choices at each step of a sequence and behind it, [length + 1, choices]."""
-    return network.values(layers, shown(run, sequence, layers))
+    return compute_action_values(layers, compute_lstm_outputs(run, sequence, layers))
 
 
-def targets(run: Run, sequence: Sequence, weights: Parameters, double: bool | None = None) -> Array:
+def compute_sequence_targets(
+    run: ProbeRun, sequence: ReplaySequence, weights: Parameters, double: bool | None = None
+) -> Array:
     """The paper's targets of a sequence's steps, in the network's units.
 
     Args:
@@ -183,31 +255,36 @@ def targets(run: Run, sequence: Sequence, weights: Parameters, double: bool | No
     """
     hp = run.hyperparameters
     online, later = (
-        values(run, sequence, network.part(weights, name)) for name in ("critic1", "critic1_target")
+        compute_sequence_values(run, sequence, select_layers(weights, name))
+        for name in ("critic1", "critic1_target")
     )
     chooses = online if (hp.double_q if double is None else double) else later
     best = later[np.arange(len(later)), chooses.argmax(axis=1)][1:]
     epsilon = hp.value_rescaling
-    best = best if epsilon is None else formulas.restored(best, epsilon)
-    found = formulas.n_step_target(
-        rewards(run, sequence), best, sequence.terminated, hp.gamma, hp.n_step
+    best = best if epsilon is None else formulas.invert_rescaling(best, epsilon)
+    found = formulas.compute_n_step_targets(
+        collect_rewards(run, sequence), best, sequence.terminated, hp.gamma, hp.n_step
     )
-    return found if epsilon is None else formulas.rescaled(found, epsilon)
+    return found if epsilon is None else formulas.rescale_values(found, epsilon)
 
 
-def predictions(run: Run, sequence: Sequence, weights: Parameters) -> Array:
+def compute_sequence_predictions(
+    run: ProbeRun, sequence: ReplaySequence, weights: Parameters
+) -> Array:
     """Values of the choices that were made, float[length]."""
-    chosen = actions(run, sequence)
-    found = values(run, sequence, network.part(weights, "critic1"))
+    chosen = collect_actions(run, sequence)
+    found = compute_sequence_values(run, sequence, select_layers(weights, "critic1"))
     return np.asarray(found[np.arange(len(chosen)), chosen])
 
 
-def errors(run: Run, sequence: Sequence, weights: Parameters) -> Array:
+def compute_td_errors(run: ProbeRun, sequence: ReplaySequence, weights: Parameters) -> Array:
     """Predictions less the paper's targets, float[length]."""
-    return predictions(run, sequence, weights) - targets(run, sequence, weights)
+    return compute_sequence_predictions(run, sequence, weights) - compute_sequence_targets(
+        run, sequence, weights
+    )
 
 
-def pulls(run: Run, step: Step) -> list[Array]:
+def solve_prediction_gradients(run: ProbeRun, step: OptimizerStepRecord) -> list[Array]:
     """Derivatives of the loss by the predictions, times the sequences of the minibatch.
 
     They are solved from the gradients of the last layer. Where a sequence was drawn several times
@@ -216,27 +293,35 @@ def pulls(run: Run, step: Step) -> list[Array]:
     Returns:
         For each sequence of the minibatch, float[length].
     """
-    return run.once(("pulls", id(step)), lambda: (step, _pulls(run, step)))[1]
+    return run.get_or_compute(
+        ("pulls", id(step)), lambda: (step, _solve_prediction_gradients(run, step))
+    )[1]
 
 
-def _pulls(run: Run, step: Step) -> list[Array]:
-    drawn, layers = minibatch(run, step), network.part(step.before, "critic1")
-    hidden = [network.features(layers, shown(run, s, layers))[:-1] for s in drawn]
+def _solve_prediction_gradients(run: ProbeRun, step: OptimizerStepRecord) -> list[Array]:
+    drawn, layers = (
+        find_sequence_minibatch(run, step),
+        select_layers(step.before, "critic1"),
+    )
+    hidden = [
+        compute_head_features(layers, compute_lstm_outputs(run, s, layers))[:-1] for s in drawn
+    ]
     rows = np.vstack(hidden)
     system = np.vstack([rows.T, np.ones(len(rows))])
     gradients = step.gradients["critic1.out.weight"].T, step.gradients["critic1.out.bias"]
     solved = np.linalg.lstsq(system, np.vstack(gradients), rcond=None)[0] * len(drawn)
     each = np.split(solved, np.cumsum([len(h) for h in hidden])[:-1])
     return [
-        found[np.arange(s.length), actions(run, s)] for found, s in zip(each, drawn, strict=True)
+        found[np.arange(s.length), collect_actions(run, s)]
+        for found, s in zip(each, drawn, strict=True)
     ]
 
 
-def distinct(run: Run) -> list[tuple[Step, int, Sequence]]:
+def list_distinct_sequences(run: ProbeRun) -> list[tuple[OptimizerStepRecord, int, ReplaySequence]]:
     """Every sequence of each of the first updates, once: the update, its place there, itself."""
     found = []
-    for step in critic_updates(run):
-        drawn = minibatch(run, step)
+    for step in list_critic_updates(run):
+        drawn = find_sequence_minibatch(run, step)
         first = {sequence.begin: place for place, sequence in reversed([*enumerate(drawn)])}
         found += [(step, place, drawn[place]) for place in sorted(first.values())]
     return found

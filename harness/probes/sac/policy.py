@@ -4,94 +4,110 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.probes import formulas
-from harness.probes.lab import Lab, Run
-from harness.probes.probe import Measurement, Probe, listed, relation
-from harness.probes.readings import critic_updates, critics
-from harness.probes.results import Array, Axis, Comparison
-from harness.probes.sac import trainings
-from harness.probes.sac.std import STD, measured_std, squashes
-from harness.probes.sac.trainings import FIRST_PAPER, OUTPUTS
-from harness.probes.sac.update import temperature
-from harness.probes.setups import HALF, HIGH, LOW
+from parallax.harness import formulas
+from parallax.harness.contract.adapter import Array
+from parallax.harness.probes.experiment_setups import HALF_RANGE, WIDE_HIGH, WIDE_LOW
+from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.measurements import list_critic_updates, read_critics
+from parallax.harness.probes.probe import (
+    Probe,
+    ProbeMeasurement,
+    make_entry_description,
+    make_relation_description,
+)
+from parallax.harness.probes.results import AnswerAxis, AnswerComparison
+from parallax.harness.probes.sac import experiments
+from parallax.harness.probes.sac.experiments import (
+    OUTPUTS,
+    POLICY_STD,
+    SAC_FIRST_PAPER,
+    is_squashed,
+    measure_std,
+)
+from parallax.harness.probes.sac.updates import get_temperature
 
-RAW = np.arange(-25.0, 8.01, 0.5)
+STD_OUTPUTS = np.arange(-25.0, 8.01, 0.5)
 """Inputs of the standard-deviation map."""
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 """Bounds in the code of SAC's authors."""
-UNSQUASHED = "that of a Gaussian: actions are not squashed"
+UNSQUASHED_TEXT = "that of a Gaussian: actions are not squashed"
 
 
-def _std_map(lab: Lab) -> Measurement:
-    value = np.log(measured_std(lab, RAW, "sac std map"))
-    expected = np.clip(RAW, LOG_STD_MIN, LOG_STD_MAX)
-    return Measurement(value, expected, Axis("network output", RAW))
+def _measure_std_map(lab: ExperimentCache) -> ProbeMeasurement:
+    value = np.log(measure_std(lab, STD_OUTPUTS, "sac std map"))
+    expected = np.clip(STD_OUTPUTS, LOG_STD_MIN, LOG_STD_MAX)
+    return ProbeMeasurement(value, expected, AnswerAxis("network output", STD_OUTPUTS))
 
 
-def _std_bounds(lab: Lab) -> Measurement:
-    value = _std_map(lab).value
-    return Measurement(np.array([value[0], value[-1]]), np.array([LOG_STD_MIN, LOG_STD_MAX]))
+def _measure_std_bounds(lab: ExperimentCache) -> ProbeMeasurement:
+    value = _measure_std_map(lab).value
+    return ProbeMeasurement(np.array([value[0], value[-1]]), np.array([LOG_STD_MIN, LOG_STD_MAX]))
 
 
-def _action(lab: Lab) -> Measurement:
-    run = trainings.acting(lab)
-    x = OUTPUTS + STD * run.experiment.dictation.acting_noise[:, 0]
-    expected = (LOW[0] + HIGH[0]) / 2 + HALF * np.tanh(x)
+def _measure_action(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_frozen_policy(lab)
+    x = OUTPUTS + POLICY_STD * run.experiment.scripted_data.acting_noise[:, 0]
+    expected = (WIDE_LOW[0] + WIDE_HIGH[0]) / 2 + HALF_RANGE * np.tanh(x)
     text = "a Gaussian sample that is not squashed, cut at the bounds"
-    others = {text: np.clip(x, LOW[0], HIGH[0])}
-    return Measurement(run.actions()[:, 0], expected, Axis("output", OUTPUTS), others)
+    others = {text: np.clip(x, WIDE_LOW[0], WIDE_HIGH[0])}
+    return ProbeMeasurement(run.actions()[:, 0], expected, AnswerAxis("output", OUTPUTS), others)
 
 
-def _log_prob(lab: Lab) -> Measurement:
-    value, noise = _shown(trainings.wide(lab))
-    expected, inside = _expected(noise, HALF), _expected(noise, 1.0)
+def _measure_log_prob(lab: ExperimentCache) -> ProbeMeasurement:
+    value, noise = _read_log_probs(experiments.run_wide_bounds(lab))
+    expected, inside = (
+        _compute_squashed_log_prob(noise, HALF_RANGE),
+        _compute_squashed_log_prob(noise, 1.0),
+    )
     text = "that of the action before it is scaled to its range: {:+.3f}"
     apart = float(np.mean(inside - expected))
-    others = {text.format(apart): inside, UNSQUASHED: _gaussian(noise)}
-    return Measurement(value, expected, alternatives=others)
+    others = {text.format(apart): inside, UNSQUASHED_TEXT: _compute_gaussian_log_prob(noise)}
+    return ProbeMeasurement(value, expected, alternatives=others)
 
 
-def _squash_correction(lab: Lab) -> Measurement:
-    value, noise = _shown(trainings.squash(lab))
-    text = "not corrected for squashing" if squashes(lab) else UNSQUASHED
-    return Measurement(
+def _measure_squash_correction(lab: ExperimentCache) -> ProbeMeasurement:
+    value, noise = _read_log_probs(experiments.run_tanh_tails(lab))
+    text = "not corrected for squashing" if is_squashed(lab) else UNSQUASHED_TEXT
+    return ProbeMeasurement(
         value,
-        _expected(noise, 1.0),
-        Axis("distance from the mean", trainings.tails()),
-        {text: _gaussian(noise)},
+        _compute_squashed_log_prob(noise, 1.0),
+        AnswerAxis("distance from the mean", experiments.compute_tail_distances()),
+        {text: _compute_gaussian_log_prob(noise)},
     )
 
 
-def _shown(run: Run) -> tuple[Array, Array]:
+def _read_log_probs(run: ProbeRun) -> tuple[Array, Array]:
     # Targets are -gamma temperature log-probability. Returns log-probabilities and the noise.
-    target = critics(run, critic_updates(run)[0]).target
-    value = -target / (run.hyperparameters.gamma * temperature(run.weights))
-    return value, run.experiment.dictation.batch_noise[: len(target)]
+    target = read_critics(run, list_critic_updates(run)[0]).target
+    value = -target / (run.hyperparameters.gamma * get_temperature(run.weights))
+    return value, run.experiment.scripted_data.batch_noise[: len(target)]
 
 
-def _gaussian(noise: Array) -> Array:
+def _compute_gaussian_log_prob(noise: Array) -> Array:
     still = np.zeros_like(noise)
-    return formulas.normal_log_prob(STD * noise, still, still + STD)
+    return formulas.compute_normal_log_prob(POLICY_STD * noise, still, still + POLICY_STD)
 
 
-def _expected(noise: Array, half_range: float) -> Array:
+def _compute_squashed_log_prob(noise: Array, half_range: float) -> Array:
     still = np.zeros_like(noise)
-    return formulas.squashed_log_prob(STD * noise, still, still + STD, half_range)
+    return formulas.compute_squashed_log_prob(
+        POLICY_STD * noise, still, still + POLICY_STD, half_range
+    )
 
 
-def _std_words(comparison: Comparison, measurement: Measurement) -> str:
+def _describe_std_map(comparison: AnswerComparison, measurement: ProbeMeasurement) -> str:
     lowest, highest = measurement.value.min(), measurement.value.max()
     return (
         f"log standard deviation from {lowest:.2f} to {highest:.2f} where the network puts out "
-        f"{RAW[0]:g} to {RAW[-1]:g}; the authors' code cuts at {LOG_STD_MIN:g} and {LOG_STD_MAX:g}"
+        f"{STD_OUTPUTS[0]:g} to {STD_OUTPUTS[-1]:g}; the authors' code cuts at {LOG_STD_MIN:g} and {LOG_STD_MAX:g}"
     )
 
 
-def _tail_words(comparison: Comparison, measurement: Measurement) -> str:
+def _describe_tail_errors(comparison: AnswerComparison, measurement: ProbeMeasurement) -> str:
     apart = np.abs(measurement.value - measurement.expected) > 0.05
     if not apart.any():
-        return relation("log-probability")(comparison, measurement)
-    nearest = np.abs(trainings.tails()[apart]).min()
+        return make_relation_description("log-probability")(comparison, measurement)
+    nearest = np.abs(experiments.compute_tail_distances()[apart]).min()
     return (
         f"log-probability off by more than 0.05 from {nearest:.1f} on, up to {comparison.size:.3g}"
     )
@@ -103,41 +119,41 @@ PROBES: Sequence[Probe] = (
         "Which standard deviation does the policy make of its network's output?",
         "Haarnoja et al. 2018, authors' code: log std cut at -20 and 2",
         "log standard deviation before squashing",
-        _std_map,
-        _std_words,
+        _measure_std_map,
+        _describe_std_map,
         tolerance=1e-3,
     ),
     Probe(
         "sac.std_bounds",
         "Between which bounds is the log standard deviation?",
         "Haarnoja et al. 2018, authors' code: -20 and 2",
-        f"log standard deviation where the network puts out {RAW[0]:g} and {RAW[-1]:g}",
-        _std_bounds,
-        listed(("lower bound", "upper bound")),
+        f"log standard deviation where the network puts out {STD_OUTPUTS[0]:g} and {STD_OUTPUTS[-1]:g}",
+        _measure_std_bounds,
+        make_entry_description(("lower bound", "upper bound")),
         tolerance=1e-3,
     ),
     Probe(
         "sac.action",
         "Which action is taken, where actions range from -1 to 3?",
-        f"{FIRST_PAPER}, appendix C: tanh of the Gaussian sample, scaled to the range",
+        f"{SAC_FIRST_PAPER}, appendix C: tanh of the Gaussian sample, scaled to the range",
         "action, in action units",
-        _action,
-        relation("action"),
+        _measure_action,
+        make_relation_description("action"),
     ),
     Probe(
         "sac.log_prob",
         "Which log-probability has an action, where actions range from -1 to 3?",
-        f"{FIRST_PAPER}, appendix C, eq. 21, of the action taken",
+        f"{SAC_FIRST_PAPER}, appendix C, eq. 21, of the action taken",
         "log-probability, nats",
-        _log_prob,
-        relation("log-probability"),
+        _measure_log_prob,
+        make_relation_description("log-probability"),
     ),
     Probe(
         "sac.squash_correction",
         "How is the log-probability corrected for squashing, far into the tails?",
-        f"{FIRST_PAPER}, appendix C, eq. 21",
+        f"{SAC_FIRST_PAPER}, appendix C, eq. 21",
         "log-probability, nats",
-        _squash_correction,
-        _tail_words,
+        _measure_squash_correction,
+        _describe_tail_errors,
     ),
 )

@@ -6,8 +6,8 @@ import pytest
 import support
 import torch
 
-from adapters.cleanrl import bridge
-from adapters.cleanrl.facades import GymSyncVectorEnv, SeedableEnv
+from parallax.adapters.cleanrl import script_runner as bridge
+from parallax.adapters.cleanrl.facades import GymSyncVectorEnv, SeedableEnv
 
 
 def globals_that_scripts_could_patch():
@@ -67,6 +67,6 @@ def test_old_interface_tells_a_time_limit_from_an_end(truncates):
 
 def test_every_imported_name_of_the_scripts_is_real_but_the_facades():
     facades = {"argparse": object()}
-    import_ = bridge._builtins(facades)["__import__"]
+    import_ = bridge._make_builtins(facades)["__import__"]
     assert import_("argparse") is facades["argparse"]
     assert import_("random") is sys.modules["random"]

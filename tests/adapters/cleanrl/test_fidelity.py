@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import support
 
-from adapters.cleanrl.scripts import read_script
-from harness.contract.algorithms import ALGORITHMS
-from harness.record.provenance import weights_sha256
+from parallax.adapters.cleanrl.scripts import read_script
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.record.provenance import hash_weights
 
 ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
 CASES = {
@@ -63,7 +63,7 @@ def test_harness_changes_nothing(algorithm, wrappers, tmp_path):
     output = tmp_path / "weights.npz"
     # A process of its own, which need not import everything again.
     alone = multiprocessing.get_context("fork").Process(
-        target=reference().main,
+        target=reference().main_variants,
         args=(output, script, arguments),
         kwargs={"own_wrappers": wrappers == "normalized"},
     )
@@ -72,4 +72,4 @@ def test_harness_changes_nothing(algorithm, wrappers, tmp_path):
     assert alone.exitcode == 0
     with np.load(output) as file:
         assert run["status"] == "completed"
-        assert run["weights_sha256"] == weights_sha256(dict(file))
+        assert run["hash_weights"] == hash_weights(dict(file))

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from adapters.cleanrl import train
-from adapters.torch_common.strategic import Strategic
-from envs.make import make_training_env
-from harness.conformance.exits import prepared_run
-from harness.conformance.resuming import check_killed_run
-from harness.contract.replay import make_replay
-from harness.interventions.catalogue import replacement
+from parallax.adapters.cleanrl import train
+from parallax.adapters.torch_common.prioritized_buffer import PrioritizedReplayMixin
+from parallax.envs.make import make_training_env
+from parallax.harness.conformance.resuming import check_killed_run
+from parallax.harness.conformance.run_folders import prepare_scripted_run
+from parallax.harness.contract.replay import make_replay_config
+from parallax.harness.interventions.catalogue import make_replacement
 
 ALGORITHMS = ["dqn", "ddpg", "td3", "sac"]
 OFTEN = {"sweep_every": 48, "predict_every": 24}
@@ -25,7 +25,7 @@ class Listener:
     def attach(self, *parts):
         pass
 
-    def boundary(self):
+    def safe_point(self):
         pass
 
     def record(self, metrics):
@@ -37,12 +37,12 @@ class Listener:
 
 def learn(algorithm, replay, steps=96):
     """Runs a script to its end: its global names, and what it told."""
-    run = prepared_run("cleanrl", algorithm, steps=steps, eval_every=steps, replay=replay)
+    run = prepare_scripted_run("cleanrl", algorithm, steps=steps, eval_every=steps, replay=replay)
     names, told = {}, Listener()
     env = lambda: make_training_env(  # noqa: E731
         run.spec.env, wrappers="none", gamma=0.99, before_step=lambda: None
     )
-    with replacement(run.interventions).made():
+    with make_replacement(run.interventions).apply_replacement():
         train.train_with_names(algorithm, run.native, run.context, env, told, names)
     return names, told
 
@@ -52,7 +52,7 @@ def test_sweeps_and_updates_mean_the_same_error(algorithm, monkeypatch):
     # Without noise, which sweeps take from other numbers than updates.
     monkeypatch.setattr(torch.distributions.Normal, "rsample", lambda self, shape=(): self.mean)
     monkeypatch.setattr(torch, "randn_like", lambda like, **_: torch.zeros_like(like))
-    weighted, seen = Strategic.weighted, []
+    weighted, seen = PrioritizedReplayMixin.compute_weighted_losses, []
 
     def spy(buffer, loss, currents, target):
         with torch.no_grad():
@@ -65,7 +65,7 @@ def test_sweeps_and_updates_mean_the_same_error(algorithm, monkeypatch):
         seen.append(float(gaps.abs().max()))
         return made
 
-    monkeypatch.setattr(Strategic, "weighted", spy)
+    monkeypatch.setattr(PrioritizedReplayMixin, "compute_weighted_losses", spy)
     learn(algorithm, {"name": "per", "alpha": 0.0, "epsilon": 0.0})
     assert len(seen) > 5 and max(seen) > 0.1
 
@@ -94,7 +94,7 @@ def test_what_is_replayed_comes_from_the_errors(name, algorithm):
 def test_transitions_are_those_that_uniform_replay_would_give():
     buffer = learn("td3", "per")[0]["rb"]
     places = np.array([0, 5, 90])
-    theirs = super(Strategic, buffer)._get_samples(places)
+    theirs = super(PrioritizedReplayMixin, buffer)._get_samples(places)
     for ours, other in zip(buffer.at(places), theirs, strict=True):
         assert ours is other is None or torch.equal(ours, other)
 
@@ -106,5 +106,5 @@ def test_uniform_replay_leaves_the_script_its_own_buffer():
 
 @pytest.mark.parametrize("algorithm", ["dqn", pytest.param("sac", marks=pytest.mark.long)])
 def test_killed_run_goes_on_bit_equal(algorithm, tmp_path):
-    replay = make_replay({"name": "imp", **OFTEN})
+    replay = make_replay_config({"name": "imp", **OFTEN})
     check_killed_run("cleanrl", algorithm, tmp_path / "run", replay=replay)

@@ -5,9 +5,9 @@ import pytest
 import support
 import torch
 
-from adapters.cleanrl.scripts import read_script
-from adapters.cleanrl.seam import NAME, Seam, compiled
-from harness.contract.capture import NotLaidInError
+from parallax.adapters.cleanrl.script_runner import HOOK_NAME, CheckpointHook, compile_script
+from parallax.adapters.cleanrl.scripts import read_script
+from parallax.harness.contract.state_codec import StateMismatchError
 
 SCRIPT = """
 import numpy as np
@@ -35,15 +35,15 @@ class Boundary:
     def __init__(self, take=None, kill=None, lay_in=None):
         self.take, self.kill, self.state, self.calls = take, kill, lay_in, 0
         self.names = {"__name__": "__main__"}
-        self.seam = Seam(self.names, self, lambda: [])
-        self.names["__builtins__"] = vars(__import__("builtins")) | {NAME: self.seam}
+        self.make_env_hooks = CheckpointHook(self.names, self, lambda: [])
+        self.names["__builtins__"] = vars(__import__("builtins")) | {HOOK_NAME: self.make_env_hooks}
         torch.manual_seed(0)
 
     def __call__(self):
         if self.state is not None and self.calls == 0:
-            self.seam.resumable().lay_in(self.state)
+            self.make_env_hooks.make_checkpointable().load_state(self.state)
         if self.calls == self.take:
-            self.state = self.seam.resumable().state()
+            self.state = self.make_env_hooks.make_checkpointable().state()
             # What the training goes on with may change these arrays.
             self.state["names"]["network"] = copied(self.state["names"]["network"])
         if self.calls == self.kill:
@@ -51,7 +51,7 @@ class Boundary:
         self.calls += 1
 
     def run(self):
-        exec(compiled(SCRIPT, "script.py"), self.names)
+        exec(compile_script(SCRIPT, "script.py"), self.names)
         return self
 
 
@@ -68,7 +68,7 @@ def test_loop_goes_on_with_what_its_names_were():
     broken = Boundary(take=2, kill=3)
     with pytest.raises(KilledError):
         broken.run()
-    resumed = Boundary(lay_in=broken.state).run()
+    resumed = Boundary(load_state=broken.state).run()
     assert (whole.calls, resumed.calls) == (6, 4) and resumed.names["done"]
     assert resumed.names["seen"] == whole.names["seen"] == list(range(6))
     assert resumed.names["total"] == resumed.names["noise"] == whole.names["total"]
@@ -76,16 +76,16 @@ def test_loop_goes_on_with_what_its_names_were():
 
 
 def test_name_that_cannot_be_made_again_is_told():
-    seam = Seam({}, lambda: None, lambda: [])
-    with pytest.raises(NotLaidInError, match="helper is not there"):
-        seam.resumable().lay_in({"at": 1, "names": {"helper": {"kind": "code"}}})
+    seam = CheckpointHook({}, lambda: None, lambda: [])
+    with pytest.raises(StateMismatchError, match="helper is not there"):
+        seam.make_checkpointable().load_state({"at": 1, "names": {"helper": {"kind": "code"}}})
 
 
 @pytest.mark.parametrize("algorithm", support.algorithms_of("cleanrl"))
 def test_every_script_has_its_one_loop_and_its_own_lines(algorithm):
     path, source = read_script(algorithm)
-    code, plain = compiled(source, str(path)), compile(source, str(path), "exec")
-    assert NAME in code.co_names and NAME not in plain.co_names
+    code, plain = compile_script(source, str(path)), compile(source, str(path), "exec")
+    assert HOOK_NAME in code.co_names and HOOK_NAME not in plain.co_names
     assert lines(code) == lines(plain)
 
 
@@ -97,4 +97,4 @@ def lines(code):
 def test_script_with_another_number_of_loops_is_refused(loops):
     source = "if True:\n    pass\n" + "    for i in range(2): pass\n" * loops
     with pytest.raises(ValueError, match=f"has {loops} loops"):
-        compiled(source, "script.py")
+        compile_script(source, "script.py")

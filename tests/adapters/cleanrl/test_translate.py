@@ -3,20 +3,21 @@ from dataclasses import replace
 import pytest
 import support
 
-from adapters.cleanrl import CleanRLAdapter, bridge, scripts
-from adapters.cleanrl.settings import td3
-from adapters.cleanrl.translate import script_arguments
-from envs.tasks import load_task
-from harness.contract.adapter import Context
-from harness.contract.algorithms import ALGORITHMS
-from harness.contract.fields import SpecError
-from harness.contract.recipes import load_recipe
+from parallax.adapters.cleanrl import CleanRLAdapter, scripts
+from parallax.adapters.cleanrl import script_runner as bridge
+from parallax.adapters.cleanrl import settings as td3
+from parallax.adapters.cleanrl.settings import make_script_arguments
+from parallax.envs.tasks import load_task
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import load_recipe
 
 
 def translate(algorithm, steps=10_000, **changes):
     hyperparameters = replace(load_recipe(algorithm, "cleanrl"), **changes)
     task = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
-    context = Context(task, steps, seed=3)
+    context = RunContext(task, steps, seed=3)
     return CleanRLAdapter().translate(algorithm, hyperparameters, context)
 
 
@@ -39,7 +40,7 @@ def parsed(algorithm, arguments):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("algorithm", support.algorithms_of("cleanrl"))
 def test_own_recipe_is_what_the_script_defaults_to(algorithm):
-    ours = parsed(algorithm, script_arguments(translate(algorithm, 500_000)))
+    ours = parsed(algorithm, make_script_arguments(translate(algorithm, 500_000)))
     upstream = parsed(algorithm, [])
     different = {name for name in upstream if ours[name] != upstream[name]}
     assert different - {"env_id", "total_timesteps"} == {"seed", "cuda"}
@@ -95,12 +96,12 @@ def test_steps_round_down_to_whole_rollouts():
 
 
 def test_another_version_of_a_script_is_refused(monkeypatch):
-    monkeypatch.setattr(td3, "SCRIPT", ("td3_continuous_action.py", "0" * 64))
+    monkeypatch.setattr(td3, "TD3_SCRIPT", ("td3_continuous_action.py", "0" * 64))
     with pytest.raises(SpecError, match=r"not the script of cleanrl 1\.2\.0.*pip install"):
         CleanRLAdapter().check_installed()
 
 
 def test_missing_wheel_is_told_with_the_command(monkeypatch, tmp_path):
-    monkeypatch.setattr(scripts, "_package_folder", lambda: tmp_path)
+    monkeypatch.setattr(scripts, "_find_package_folder", lambda: tmp_path)
     with pytest.raises(SpecError, match=r"Run: pip install --no-deps --ignore"):
-        bridge.load("ppo")
+        bridge.load_script("ppo")

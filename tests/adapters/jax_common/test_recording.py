@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import optax
 from flax.training.train_state import TrainState
 
-from adapters.jax_common import randomness
-from adapters.jax_common.compiled import visible
-from adapters.jax_common.parameters import lay_in
-from adapters.jax_common.recording import Arrays, Slot, linears
-from adapters.jax_common.watch import watching
-from harness.contract.events import Events, Forward, OptimizerStep
-from harness.probes.world import Dictation, World
+from parallax.adapters.jax_common import scripted_rng as randomness
+from parallax.adapters.jax_common.eager_execution import make_updates_visible
+from parallax.adapters.jax_common.parameters import replace_weights
+from parallax.adapters.jax_common.recording import ArrayLocation, FlaxNetworks, locate_linear_layers
+from parallax.adapters.jax_common.watch import watch_training
+from parallax.harness.contract.events import BeforeOptimizerStep, LayerForward, TrainingEvents
+from parallax.harness.contract.probing.scripted_env import ScriptedData, ScriptedWorld
 
 ROWS = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)), jnp.float32)
 STEPS, ACTIONS = 3, 2
@@ -36,7 +36,9 @@ def state():
 
 def test_kernels_are_turned_and_written_where_they_were_read(state):
     held = {"policy": state}
-    arrays = Arrays(linears("policy", {"0": "policy"}), lambda: held, lambda new: write(held, new))
+    arrays = FlaxNetworks(
+        locate_linear_layers("policy", {"0": "policy"}), lambda: held, lambda new: write(held, new)
+    )
     before = arrays.read()
     assert before["policy.0.weight"].shape == (2, 3)
     np.testing.assert_array_equal(before["policy.0.weight"], state.params["params"]["kernel"].T)
@@ -52,17 +54,17 @@ def test_kernels_are_turned_and_written_where_they_were_read(state):
 
 
 def write(held, new):
-    held |= lay_in(held, new)
+    held |= replace_weights(held, new)
 
 
 def test_one_of_several_networks_and_single_numbers():
     whole = np.arange(12.0).reshape(2, 2, 3)
-    slot = Slot("critic.kernel", 1, turned=True)
+    slot = ArrayLocation("critic.kernel", 1, transposed=True)
     np.testing.assert_array_equal(slot.read(whole), [[6, 9], [7, 10], [8, 11]])
     slot.write(np.zeros((3, 2)), whole)
     assert whole[0].any() and not whole[1].any()
     number = np.array(0.5)
-    single = Slot("temperature")
+    single = ArrayLocation("temperature")
     assert single.read(number).shape == (1,)
     single.write(np.array([2.0]), number)
     assert number == 2.0
@@ -79,16 +81,18 @@ class Learner:
 
 
 def test_optimiser_is_told_with_gradients_as_they_are_after_clipping(state):
-    events, steps, forwards = Events(), [], []
-    events.subscribe(OptimizerStep, steps.append)
-    events.subscribe(Forward, forwards.append)
-    with watching(events), visible(learning=[Learner], asking=[]):
+    events, steps, forwards = TrainingEvents(), [], []
+    events.subscribe(BeforeOptimizerStep, steps.append)
+    events.subscribe(LayerForward, forwards.append)
+    with watch_training(events), make_updates_visible(update_classes=[Learner], query_classes=[]):
         Learner.update(state, ROWS)
     ((group,),) = (step.groups for step in steps)
     squares = sum(np.sum(p.gradient() ** 2) for p in group.parameters)
     assert np.sqrt(squares) == pytest.approx(0.5, rel=1e-5)
     assert [one.layer.differentiated for one in forwards] == [False, True]
-    assert forwards[0].directly() is None  # it cannot be told outside of what is differentiated
+    assert (
+        forwards[0].is_preactivation() is None
+    )  # it cannot be told outside of what is differentiated
 
 
 class Asked:
@@ -105,13 +109,15 @@ def world():
     sizes |= {"random_actions": (STEPS, ACTIONS), "acting_noise": (STEPS, ACTIONS)}
     arrays = {name: generator.uniform(size=size) for name, size in sizes.items()}
     ends, noise = np.zeros(STEPS, int), generator.normal(size=(4, ACTIONS))
-    return World(Dictation(**arrays, ends=ends, batch_noise=noise, low=(-1, -1), high=(1, 1)))
+    return ScriptedWorld(
+        ScriptedData(**arrays, ends=ends, batch_noise=noise, low=(-1, -1), high=(1, 1))
+    )
 
 
 def test_random_numbers_come_from_the_dictation_once_training_has_begun(world):
-    key, dictation = jax.random.PRNGKey(0), world.dictation
+    key, dictation = jax.random.PRNGKey(0), world.scripted_data
     own = jax.random.normal(key, (ACTIONS,))
-    with randomness.dictated(world):
+    with randomness.script_jax_rng(world):
         np.testing.assert_array_equal(jax.random.normal(key, (ACTIONS,)), own)
         world.started = True
         np.testing.assert_allclose(
@@ -128,11 +134,15 @@ def test_random_numbers_come_from_the_dictation_once_training_has_begun(world):
 
 def test_what_is_compiled_draws_anew_each_time(world):
     world.started = True
-    rows, key, noise = jnp.zeros((1, ACTIONS)), jax.random.PRNGKey(0), world.dictation.acting_noise
-    with randomness.dictated(world):
+    rows, key, noise = (
+        jnp.zeros((1, ACTIONS)),
+        jax.random.PRNGKey(0),
+        world.scripted_data.acting_noise,
+    )
+    with randomness.script_jax_rng(world):
         np.testing.assert_allclose(Asked.sample(rows, key), noise[:1], rtol=1e-6)
         world.events.steps = 1
         np.testing.assert_allclose(Asked.sample(rows, key), noise[1:2], rtol=1e-6)
         # Rows behind dimensions, as distributions of several dimensions are drawn.
         turned = Asked.sample(jnp.zeros((ACTIONS, 4)), key)
-    np.testing.assert_allclose(turned.T, world.dictation.batch_noise, rtol=1e-6)
+    np.testing.assert_allclose(turned.T, world.scripted_data.batch_noise, rtol=1e-6)

@@ -15,13 +15,19 @@ import jax.numpy as jnp
 import optax
 from flax.training.train_state import TrainState
 
-from adapters.jax_common.compiled import visible
-from adapters.jax_common.parameters import copies, lay_in
-from adapters.jax_common.watch import watching
-from harness.contract.events import Backward, Events, Forward, OptimizerStep, OptimizerStepped
-from harness.contract.fields import SpecError
+from parallax.adapters.jax_common.eager_execution import make_updates_visible
+from parallax.adapters.jax_common.parameters import replace_weights, weights_from_states
+from parallax.adapters.jax_common.watch import watch_training
+from parallax.harness.contract.events import (
+    AfterOptimizerStep,
+    BeforeOptimizerStep,
+    LayerForward,
+    LossBackward,
+    TrainingEvents,
+)
+from parallax.harness.contract.fields import SpecError
 
-KINDS = (Forward, Backward, OptimizerStep, OptimizerStepped)
+KINDS = (LayerForward, LossBackward, BeforeOptimizerStep, AfterOptimizerStep)
 ROWS = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)), jnp.float32)
 
 
@@ -49,14 +55,14 @@ def state():
 
 def learn(state, watched=(), rounds=3):
     """Weights after some rounds of two steps; the rounds of `watched` are looked at."""
-    events, told = Events(), []
+    events, told = TrainingEvents(), []
     for kind in KINDS:
         events.subscribe(kind, told.append)
-    with visible(learning=[Learner], asking=[]):
+    with make_updates_visible(update_classes=[Learner], query_classes=[]):
         for number in range(rounds):
-            with watching(events) if number in watched else contextlib.nullcontext():
+            with watch_training(events) if number in watched else contextlib.nullcontext():
                 state = Learner.update(state, ROWS, 2)
-    return copies({"policy": state}), told
+    return weights_from_states({"policy": state}), told
 
 
 def test_window_shows_each_step_and_changes_no_bit(state):
@@ -78,9 +84,9 @@ def test_window_shows_each_step_and_changes_no_bit(state):
 
 
 def test_what_is_watched_from_the_beginning_computes_the_same_but_for_rounding(state):
-    events, told = Events(), []
-    events.subscribe(OptimizerStep, told.append)
-    with watching(events), visible(learning=[Learner], asking=[]):
+    events, told = TrainingEvents(), []
+    events.subscribe(BeforeOptimizerStep, told.append)
+    with watch_training(events), make_updates_visible(update_classes=[Learner], query_classes=[]):
         watched = Learner.update(state, ROWS, 2)
     assert len(told) == 2
     plain = Learner.update(state, ROWS, 2)
@@ -100,22 +106,22 @@ class Writer:
 
 
 def test_loop_that_writes_into_its_arguments_is_shown_and_made_once(state):
-    rows, events, told = ROWS[None], Events(), []
+    rows, events, told = ROWS[None], TrainingEvents(), []
     plain, _ = jax.lax.scan(Writer.update, {"state": state}, rows)
-    events.subscribe(OptimizerStep, told.append)
-    with visible(learning=[Writer], asking=[]), watching(events):
+    events.subscribe(BeforeOptimizerStep, told.append)
+    with make_updates_visible(update_classes=[Writer], query_classes=[]), watch_training(events):
         looked, _ = jax.lax.scan(Writer.update, {"state": state}, rows)
     assert len(told) == 1
-    one, other = (copies({"policy": carry["state"]}) for carry in (plain, looked))
+    one, other = (weights_from_states({"policy": carry["state"]}) for carry in (plain, looked))
     assert all(np.array_equal(one[name], other[name]) for name in one)
 
 
 def test_arrays_are_laid_in_by_name(state):
-    weights = {name: value + 1 for name, value in copies({"policy": state}).items()}
-    laid = copies(lay_in({"policy": state}, weights))
+    weights = {name: value + 1 for name, value in weights_from_states({"policy": state}).items()}
+    laid = weights_from_states(replace_weights({"policy": state}, weights))
     assert weights.keys() == laid.keys() == {"policy.bias", "policy.kernel"}
     assert all(np.array_equal(laid[name], value) for name, value in weights.items())
     with pytest.raises(SpecError, match="there is no other"):
-        lay_in({"policy": state}, weights | {"other": np.zeros(1)})
+        replace_weights({"policy": state}, weights | {"other": np.zeros(1)})
     with pytest.raises(SpecError, match=r"policy\.bias has shape \(2,\)"):
-        lay_in({"policy": state}, weights | {"policy.bias": np.zeros(2)})
+        replace_weights({"policy": state}, weights | {"policy.bias": np.zeros(2)})

@@ -9,9 +9,9 @@ from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import nn
 
-from adapters.sb3.train import weights
-from harness.contract.algorithms import ALGORITHMS
-from harness.record.provenance import weights_sha256
+from parallax.adapters.sb3.train import copy_weights
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.record.provenance import hash_weights
 
 ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
 GAME = "MinAtar/Breakout-v1"
@@ -53,7 +53,7 @@ def test_harness_changes_nothing(algorithm, env, tmp_path):
     )
     model.learn(steps)
     assert run["status"] == "completed"
-    assert run["weights_sha256"] == weights_sha256(weights(model))
+    assert run["hash_weights"] == hash_weights(copy_weights(model))
 
 
 class Extractor(BaseFeaturesExtractor):
@@ -80,4 +80,4 @@ def test_harness_changes_nothing_on_images(tmp_path):
     env = support.as_torch_sees(gymnasium.make(GAME))
     model = stable_baselines3.DQN("CnnPolicy", env, seed=5, device="cpu", **native)
     model.learn(300)
-    assert run["weights_sha256"] == weights_sha256(weights(model))
+    assert run["hash_weights"] == hash_weights(copy_weights(model))

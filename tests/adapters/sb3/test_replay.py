@@ -9,14 +9,14 @@ import support
 import torch
 from stable_baselines3 import DQN
 
-from adapters.sb3 import train
-from adapters.sb3.replay import StrategicBuffer, errors_of
-from adapters.torch_common.sum_tree import CompiledTree
-from envs.make import make_training_env
-from harness.conformance.exits import prepared_run
-from harness.conformance.resuming import check_killed_run
-from harness.contract.replay import make_replay
-from harness.interventions.catalogue import replacement
+from parallax.adapters.sb3 import train
+from parallax.adapters.sb3.train import PrioritizedReplayBuffer, make_error_function
+from parallax.adapters.torch_common.sum_tree import CompiledSumTree
+from parallax.envs.make import make_training_env
+from parallax.harness.conformance.resuming import check_killed_run
+from parallax.harness.conformance.run_folders import prepare_scripted_run
+from parallax.harness.contract.replay import make_replay_config
+from parallax.harness.interventions.catalogue import make_replacement
 from tests.harness.replay.plain_tree import PlainTree
 
 OFTEN = {"sweep_every": 48, "predict_every": 24}
@@ -24,21 +24,25 @@ OFTEN = {"sweep_every": 48, "predict_every": 24}
 
 def model_of(algorithm, replay, n_envs=1):
     """SB3's model before its first step, and what its updates are changed by."""
-    run = prepared_run("sb3", algorithm, steps=96, eval_every=96, replay=replay, n_envs=n_envs)
+    run = prepare_scripted_run(
+        "sb3", algorithm, steps=96, eval_every=96, replay=replay, n_envs=n_envs
+    )
     env = lambda: make_training_env(  # noqa: E731
         run.spec.env, wrappers="none", gamma=0.99, before_step=lambda: None
     )
-    return train.build(algorithm, run.native, run.context, env), replacement(run.interventions)
+    return train.build_model(algorithm, run.native, run.context, env), make_replacement(
+        run.interventions
+    )
 
 
 def learn(model, changed, steps=96):
-    with changed.made():
+    with changed.apply_replacement():
         model.learn(steps)
     return model
 
 
 def test_compiled_tree_is_a_sum_tree():
-    tree, plain = CompiledTree(11), PlainTree(11)
+    tree, plain = CompiledSumTree(11), PlainTree(11)
     values = np.random.default_rng(1).random(11)
     for one in (tree, plain):
         one.set(np.arange(11), values)
@@ -52,7 +56,7 @@ def test_compiled_tree_is_a_sum_tree():
 
 
 def test_nothing_is_compiled_after_the_tree_is_there():
-    tree = CompiledTree(8)
+    tree = CompiledSumTree(8)
     module = sys.modules["parallax_tianshou_segtree"]
     loops = [one for one in vars(module).values() if hasattr(one, "signatures")]
     before = [list(one.signatures) for one in loops]
@@ -72,8 +76,8 @@ def test_sweeps_and_updates_mean_the_same_error(algorithm, monkeypatch):
     monkeypatch.setattr(torch.distributions.Normal, "rsample", lambda self, shape=(): self.mean)
     model, changed = model_of(algorithm, {"name": "per", "alpha": 0.0, "epsilon": 0.0})
     model.target_policy_noise = 0.0
-    buffer, weighted = model.replay_buffer, model.replay_buffer.weighted
-    errors, seen = errors_of(algorithm, model), []
+    buffer, weighted = model.replay_buffer, model.replay_buffer.compute_weighted_losses
+    errors, seen = make_error_function(algorithm, model), []
     close = 5e-2 if algorithm == "sac" else 1e-5
 
     def spy(loss, currents, target):
@@ -89,7 +93,7 @@ def test_sweeps_and_updates_mean_the_same_error(algorithm, monkeypatch):
         seen.append(float(gaps.abs().max()))
         return made
 
-    monkeypatch.setattr(buffer, "weighted", spy)
+    monkeypatch.setattr(buffer, "compute_weighted_losses", spy)
     learn(model, changed)
     assert len(seen) > 5 and max(seen) > 0.1
 
@@ -123,7 +127,7 @@ def test_transitions_are_those_that_uniform_replay_would_give():
     model, changed = model_of("td3", "per")
     learn(model, changed)
     buffer, places = model.replay_buffer, np.array([0, 5, 90])
-    theirs = super(StrategicBuffer, buffer)._get_samples(places)
+    theirs = super(PrioritizedReplayBuffer, buffer)._get_samples(places)
     for ours, other in zip(buffer.at(places), theirs, strict=True):
         assert ours is other is None or torch.equal(ours, other)
 
@@ -131,7 +135,7 @@ def test_transitions_are_those_that_uniform_replay_would_give():
 def test_saved_policy_loads_in_sb3_alone_and_acts_alike(tmp_path):
     model, changed = model_of("dqn", "per")
     learn(model, changed)
-    train.save(model, tmp_path / "policy.zip")
+    train.save_model(model, tmp_path / "policy.zip")
     code = (
         "import sys; from stable_baselines3 import DQN; "
         "model = DQN.load(sys.argv[1]); "
@@ -143,7 +147,7 @@ def test_saved_policy_loads_in_sb3_alone_and_acts_alike(tmp_path):
     files = (tmp_path / "policy.zip", tmp_path / "seen.npy")
     said = forked.run_without_us("-c", code, *files, cwd=tmp_path)
     assert not said.returncode, said.stderr
-    actions = train.greedy(model, seen.astype(np.float32))
+    actions = train.predict_actions(model, seen.astype(np.float32))
     assert said.stdout.split() == [str(action) for action in actions]
     again = DQN.load(tmp_path / "policy.zip", env=model.get_env())  # and can be trained on
     again.learn(96)
@@ -152,7 +156,7 @@ def test_saved_policy_loads_in_sb3_alone_and_acts_alike(tmp_path):
 
 @pytest.mark.parametrize("algorithm", ["dqn", pytest.param("sac", marks=pytest.mark.long)])
 def test_killed_run_goes_on_bit_equal(algorithm, tmp_path):
-    replay = make_replay({"name": "imp", **OFTEN})
+    replay = make_replay_config({"name": "imp", **OFTEN})
     check_killed_run("sb3", algorithm, tmp_path / "run", replay=replay)
 
 

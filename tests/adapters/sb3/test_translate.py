@@ -3,12 +3,12 @@ import math
 import pytest
 import support
 
-from adapters.sb3 import SB3Adapter
-from envs.tasks import load_task
-from harness.contract.adapter import Context
-from harness.contract.algorithms import ALGORITHMS
-from harness.contract.fields import SpecError
-from harness.contract.recipes import load_recipe
+from parallax.adapters.sb3 import SB3Adapter
+from parallax.envs.tasks import load_task
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import load_recipe
 
 
 def translate(algorithm, steps=10_000, **changes):
@@ -16,7 +16,7 @@ def translate(algorithm, steps=10_000, **changes):
 
     hyperparameters = replace(load_recipe(algorithm, "sb3"), **changes)
     task = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
-    context = Context(task, steps, seed=3)
+    context = RunContext(task, steps, seed=3)
     return SB3Adapter().translate(algorithm, hyperparameters, context)
 
 
@@ -33,10 +33,10 @@ def test_own_recipe_is_what_upstream_defaults_to(algorithm):
 
 
 def test_linear_schedules_fall_to_zero_over_the_run():
-    from adapters.sb3.train import resolve
+    from parallax.adapters.sb3_common.model import resolve_arguments
 
     native = translate("ppo", learning_rate_schedule="linear", clip_range_schedule="linear")
-    arguments = resolve(native.settings, action_size=1)
+    arguments = resolve_arguments(native.settings, action_size=1)
     assert [arguments["learning_rate"](p) for p in (1, 0.5, 0)] == pytest.approx([3e-4, 1.5e-4, 0])
     assert [arguments["clip_range"](p) for p in (1, 0.5, 0)] == pytest.approx([0.2, 0.1, 0])
 
@@ -55,9 +55,9 @@ def test_tau_is_the_weight_of_the_online_network():
 
 
 def test_exploration_noise_is_a_share_of_half_the_range():
-    from adapters.sb3.train import resolve
+    from parallax.adapters.sb3_common.model import resolve_arguments
 
-    arguments = resolve(translate("td3", exploration_noise=0.3).settings, action_size=2)
+    arguments = resolve_arguments(translate("td3", exploration_noise=0.3).settings, action_size=2)
     assert list(arguments["action_noise"]._sigma) == [0.3, 0.3]
     assert translate("td3", exploration_noise=0.0).settings["action_noise"] is None
 

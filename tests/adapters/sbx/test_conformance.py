@@ -1,6 +1,6 @@
 import pytest
 
-from harness.conformance import AdapterConformance
+from parallax.harness.conformance import AdapterConformance
 
 pytest.importorskip("sbx")
 

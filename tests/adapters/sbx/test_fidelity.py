@@ -6,8 +6,8 @@ import pytest
 import support
 from stable_baselines3.common.noise import NormalActionNoise
 
-from harness.contract.algorithms import ALGORITHMS
-from harness.record.provenance import weights_sha256
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.record.provenance import hash_weights
 
 sbx = pytest.importorskip("sbx")
 
@@ -30,7 +30,7 @@ DEAR = pytest.mark.long
     "algorithm", [pytest.param(name, marks=() if name == "dqn" else DEAR) for name in CASES]
 )
 def test_harness_changes_nothing(algorithm, tmp_path):
-    from adapters.sbx.train import weights
+    from parallax.adapters.sbx.train import copy_weights
 
     steps, unified, native = CASES[algorithm]
     env = support.ENVS[ALGORITHMS[algorithm].actions]
@@ -49,4 +49,4 @@ def test_harness_changes_nothing(algorithm, tmp_path):
     # All that is not named here is sbx's own default, so this tests the recipe file as well.
     model = getattr(sbx, algorithm.upper())("MlpPolicy", gymnasium.make(env), seed=5, **native)
     model.learn(steps)
-    assert run["weights_sha256"] == weights_sha256(weights(model))
+    assert run["hash_weights"] == hash_weights(copy_weights(model))

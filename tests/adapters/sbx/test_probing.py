@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness.contract.adapter import load_adapter
-from harness.probes import registry
-from harness.probes.lab import Lab
-from harness.probes.probe import put
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.probes import catalogue as registry
+from parallax.harness.probes.experiments import ExperimentCache
+from parallax.harness.probes.probe import run_probe
 
 pytest.importorskip("sbx")
 
@@ -14,8 +14,8 @@ PROBES = {probe.name: probe for probe in registry.PROBES}
 
 @pytest.fixture(scope="module")
 def ask():
-    lab = Lab(load_adapter("sbx"))
-    return lambda name: put(PROBES[name], {"sbx": lab}).answers["sbx"]
+    lab = ExperimentCache(load_adapter("sbx"))
+    return lambda name: run_probe(PROBES[name], {"sbx": lab}).answers["sbx"]
 
 
 @pytest.mark.long  # updates are computed operation by operation

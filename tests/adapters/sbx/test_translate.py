@@ -5,18 +5,18 @@ import math
 import pytest
 import support
 
-from adapters.sbx import SbxAdapter
-from envs.tasks import load_task
-from harness.contract.adapter import Context
-from harness.contract.algorithms import ALGORITHMS
-from harness.contract.fields import SpecError
-from harness.contract.recipes import load_recipe
+from parallax.adapters.sbx import SbxAdapter
+from parallax.envs.tasks import load_task
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import load_recipe
 
 
 def translate(algorithm, steps=10_000, n_envs=1, **changes):
     hyperparameters = dataclasses.replace(load_recipe(algorithm, "sbx"), **changes)
     task = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
-    context = Context(task, steps, seed=3, n_envs=n_envs)
+    context = RunContext(task, steps, seed=3, n_envs=n_envs)
     return SbxAdapter().translate(algorithm, hyperparameters, context)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import support
 
-from harness.contract.algorithms import ALGORITHMS
-from harness.record.provenance import weights_sha256
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.record.provenance import hash_weights
 
 pytest.importorskip("skrl")
 
@@ -28,14 +28,17 @@ def reference():
 
 
 def test_random_actions_of_upstream_are_one_and_ours_are_not():
-    # If the first part fails, skrl draws anew: take `Drawing` out of the adapter and the reference.
+    # If the first part fails, skrl draws anew: take `RandomActionModel` out of the adapter and the reference.
     from skrl.models.torch import Model
 
-    from adapters.skrl.models import Actor, Spaces
+    from parallax.adapters.skrl.agents import DeterministicActor, ModelSpaces
 
     box = gymnasium.spaces.Box(-3, 3, (2,))
     box.seed(0)
-    actor, seen = Actor(Spaces(box, box, "cpu"), [4]), {"observations": np.zeros((1, 2))}
+    actor, seen = (
+        DeterministicActor(ModelSpaces(box, box, "cpu"), [4]),
+        {"observations": np.zeros((1, 2))},
+    )
     theirs = [Model.random_act(actor, seen)[0].numpy() for _ in range(8)]
     ours = [actor.random_act(seen)[0].numpy() for _ in range(8)]
     assert len(np.unique(theirs, axis=0)) == 1
@@ -53,4 +56,4 @@ def test_harness_changes_nothing(algorithm, tmp_path, reference):
     assert run["status"] == "completed", run["failure"]
     # All that is not named here is the recipe's value, so that this tests the recipe as well.
     weights = reference.train(algorithm, env, 5, steps)
-    assert run["weights_sha256"] == weights_sha256(weights)
+    assert run["hash_weights"] == hash_weights(weights)

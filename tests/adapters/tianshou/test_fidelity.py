@@ -7,8 +7,8 @@ import gymnasium
 import pytest
 import support
 
-from harness.contract.algorithms import ALGORITHMS
-from harness.record.provenance import weights_sha256
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.record.provenance import hash_weights
 
 pytest.importorskip("tianshou")
 
@@ -51,7 +51,7 @@ def test_harness_changes_nothing(algorithm, n_envs, tmp_path, reference):
     assert run["status"] == "completed", run["failure"]
     # All that is not named here is the example's own value, so the recipe is tested as well.
     weights = reference.train(algorithm, env, 5, steps, n_envs, **native)
-    assert run["weights_sha256"] == weights_sha256(weights)
+    assert run["hash_weights"] == hash_weights(weights)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
@@ -65,4 +65,4 @@ def test_harness_changes_nothing_on_images(tmp_path, reference):
     assert run["status"] == "completed", run["failure"]
     make = lambda env_id: support.as_torch_sees(gymnasium.make(env_id))  # noqa: E731
     weights = reference.train("dqn", game, 5, steps, make=make, target_freq=5)
-    assert run["weights_sha256"] == weights_sha256(weights)
+    assert run["hash_weights"] == hash_weights(weights)

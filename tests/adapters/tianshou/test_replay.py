@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 from tianshou.data import Batch, PrioritizedReplayBuffer
 
-from adapters.tianshou.replay import Priorities, arguments
-from adapters.tianshou.train import make_buffer
-from adapters.torch_common.sum_tree import CompiledTree
-from harness.conformance.resuming import check_killed_run
-from harness.contract.replay import make_replay
-from harness.replay.making import make_strategy
+from parallax.adapters.tianshou.train import PrioritySchedule, make_buffer, make_priority_arguments
+from parallax.adapters.torch_common.sum_tree import CompiledSumTree
+from parallax.harness.conformance.resuming import check_killed_run
+from parallax.harness.contract.replay import make_replay_config
+from parallax.harness.replay.replayer import make_replay_strategy
 
 
 class Same:
@@ -27,10 +26,10 @@ def transition(number):
 
 def test_same_numbers_same_draws_and_weights_as_tianshou():
     fields = {"alpha": 0.7, "beta": 0.4, "beta_final": 0.9, "beta_steps": 40, "epsilon": 1e-3}
-    replay = make_replay({"name": "per", **fields})
-    theirs = PrioritizedReplayBuffer(16, **arguments(replay))
-    priorities = Priorities(replay, 1000, theirs)
-    ours = make_strategy(replay, 16, 1000, CompiledTree)
+    replay = make_replay_config({"name": "per", **fields})
+    theirs = PrioritizedReplayBuffer(16, **make_priority_arguments(replay))
+    priorities = PrioritySchedule(replay, 1000, theirs)
+    ours = make_replay_strategy(replay, 16, 1000, CompiledSumTree)
     numbers = np.random.default_rng(0)
     for number in range(24):  # around the end
         theirs.add(transition(number))
@@ -48,16 +47,16 @@ def test_same_numbers_same_draws_and_weights_as_tianshou():
         ours.update(drawn, errors)
         places = np.arange(ours.size)
         stored = theirs.weight[places] / theirs.weight.reduce()
-        np.testing.assert_allclose(ours.probabilities(places), stored, rtol=1e-12)
+        np.testing.assert_allclose(ours.compute_probabilities(places), stored, rtol=1e-12)
 
 
 def test_beta_of_several_environments_reaches_the_weights():
-    replay = make_replay({"name": "per", "beta": 0.2, "beta_final": 1.0})
+    replay = make_replay_config({"name": "per", "beta": 0.2, "beta_final": 1.0})
     buffer = make_buffer(8, 0, n_envs=2, replay=replay)
-    Priorities(replay, 100, buffer).anneal(buffer, 50)
+    PrioritySchedule(replay, 100, buffer).anneal(buffer, 50)
     assert buffer._beta == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize("algorithm", ["dqn"])
 def test_killed_run_goes_on_bit_equal(algorithm, tmp_path):
-    check_killed_run("tianshou", algorithm, tmp_path / "run", replay=make_replay("per"))
+    check_killed_run("tianshou", algorithm, tmp_path / "run", replay=make_replay_config("per"))

@@ -13,14 +13,20 @@ import torch
 from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer
 from tianshou.utils.torch_utils import policy_within_training_step
 
-from adapters.tianshou import TianshouAdapter
-from adapters.tianshou.build import build
-from adapters.tianshou.compiled import CALLS, loop
-from adapters.tianshou.train import greedy, make_buffer, metrics, weights
-from envs.tasks import load_task
-from harness.contract.adapter import Context
-from harness.contract.algorithms import ALGORITHMS
-from harness.contract.recipes import load_recipe
+from parallax.adapters.tianshou import TianshouAdapter
+from parallax.adapters.tianshou.algorithms import build_algorithm
+from parallax.adapters.tianshou.train import (
+    COMPILED_CALLS,
+    copy_weights,
+    load_compiled_function,
+    make_buffer,
+    predict_actions,
+    rename_metrics,
+)
+from parallax.envs.tasks import load_task
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.recipes import load_recipe
 
 OBSERVATIONS = np.linspace(-50, 50, 40, dtype=np.float32).reshape(10, 4)
 
@@ -30,10 +36,10 @@ CONTINUOUS = [name for name, cls in ALGORITHMS.items() if cls.actions == "contin
 
 @pytest.fixture(params=CONTINUOUS)
 def model(request):
-    context = Context(load_task("InvertedPendulum-v4"), 10_000, seed=0)
+    context = RunContext(load_task("InvertedPendulum-v4"), 10_000, seed=0)
     recipe = dataclasses.replace(load_recipe(request.param, "tianshou"), hidden_sizes=(8, 8))
     settings = TianshouAdapter().translate(request.param, recipe, context).settings
-    return build(request.param, settings, context.task)
+    return build_algorithm(request.param, settings, context.task)
 
 
 def transitions(n_envs, observation=0.5):
@@ -52,11 +58,11 @@ def transitions(n_envs, observation=0.5):
 
 
 def test_greedy_actions_are_the_same_within_a_training_step_and_leave_no_trace(model):
-    outside = greedy(model, OBSERVATIONS)
+    outside = predict_actions(model, OBSERVATIONS)
     state = torch.get_rng_state()
     with policy_within_training_step(model.policy):
         model.train()
-        inside = greedy(model, OBSERVATIONS)
+        inside = predict_actions(model, OBSERVATIONS)
         assert model.policy.is_within_training_step and model.policy.training
     assert np.array_equal(outside, inside) and outside.dtype == np.float32
     assert np.array_equal(state, torch.get_rng_state())
@@ -69,11 +75,11 @@ def test_noise_and_actions_are_shares_of_half_the_range(model):
 
 
 def test_weights_are_copies_of_all_parameters(model):
-    before = weights(model)
+    before = copy_weights(model)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(1)
-    after = weights(model)
+    after = copy_weights(model)
     assert all((after[name] != before[name]).all() for name in before)
     assert sum(value.size for value in before.values()) == sum(
         parameter.numel() for parameter in model.parameters()
@@ -93,11 +99,11 @@ def test_missing_numbers_are_seen_as_upstream_sees_them(n_envs):
 
 def test_metrics_have_one_name_across_frameworks():
     rollout = {"mean": 2.0, "std": 1.0}
-    assert metrics({"vf_loss": rollout, "actor_loss": rollout, "gradient_steps": 3}) == {
+    assert rename_metrics({"vf_loss": rollout, "actor_loss": rollout, "gradient_steps": 3}) == {
         "loss/value": 2.0,
         "loss/policy": 2.0,
     }
-    assert metrics({"critic1_loss": 1.0, "critic2_loss": 2.0, "alpha": 0.5}) == {
+    assert rename_metrics({"critic1_loss": 1.0, "critic2_loss": 2.0, "alpha": 0.5}) == {
         "loss/critic": 3.0,
         "temperature": 0.5,
     }
@@ -122,6 +128,6 @@ def test_trainings_find_compiled_what_processes_share(algorithm, n_envs, tmp_pat
     )
     _, told = support.run(spec, tmp_path)
     assert told["status"] == "completed", told["failure"]
-    kinds = collections.Counter((module, name) for module, name, _ in CALLS)
-    found = {place: len(loop(*place).signatures) for place in kinds}
+    kinds = collections.Counter((module, name) for module, name, _ in COMPILED_CALLS)
+    found = {place: len(load_compiled_function(*place).signatures) for place in kinds}
     assert found == kinds

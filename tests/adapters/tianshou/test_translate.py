@@ -6,18 +6,18 @@ import math
 import pytest
 import support
 
-from adapters.tianshou import TianshouAdapter
-from envs.tasks import load_task
-from harness.contract.adapter import Context
-from harness.contract.algorithms import ALGORITHMS
-from harness.contract.fields import SpecError
-from harness.contract.recipes import load_recipe
+from parallax.adapters.tianshou import TianshouAdapter
+from parallax.envs.tasks import load_task
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import load_recipe
 
 
 def translate(algorithm, steps=10_000, n_envs=1, hps="tianshou", **changes):
     hyperparameters = dataclasses.replace(load_recipe(algorithm, hps), **changes)
     task = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
-    context = Context(task, steps, seed=3, n_envs=n_envs)
+    context = RunContext(task, steps, seed=3, n_envs=n_envs)
     return TianshouAdapter().translate(algorithm, hyperparameters, context)
 
 

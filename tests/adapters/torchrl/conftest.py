@@ -8,11 +8,11 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from adapters.torchrl import TorchRLAdapter, ppo, sac, td3
-from envs.make import make_training_env
-from envs.tasks import load_task
-from harness.contract.adapter import Context
-from harness.contract.recipes import load_recipe
+from parallax.adapters.torchrl import TorchRLAdapter, ppo, sac, td3
+from parallax.envs.make import make_training_env
+from parallax.envs.tasks import load_task
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.recipes import load_recipe
 
 MODULES = {"ppo": ppo, "td3": td3, "sac": sac}
 TINY = {
@@ -63,7 +63,7 @@ class FakeMonitor:
     def attach(self, policy, weights, loadable=None, resumable=None):
         self.policy, self.weights = policy, weights
 
-    def boundary(self):
+    def safe_point(self):
         pass
 
     def record(self, metrics):
@@ -96,7 +96,7 @@ def hyperparameters():
 @pytest.fixture
 def native(hyperparameters):
     def make(algorithm, steps=300, seed=0, env_id="InvertedPendulum-v4", n_envs=1, **changes):
-        context = Context(load_task(env_id), steps, seed, n_envs)
+        context = RunContext(load_task(env_id), steps, seed, n_envs)
         adapter = TorchRLAdapter()
         return adapter.translate(algorithm, hyperparameters(algorithm, **changes), context), context
 

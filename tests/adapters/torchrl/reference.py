@@ -21,8 +21,8 @@ from torchrl.data import TensorDictReplayBuffer
 from torchrl.envs import GymWrapper
 from torchrl.modules import MLP
 
-from adapters.torchrl import networks, ppo, sac, td3
-from envs.make import make_training_env
+from parallax.adapters.torchrl import networks, ppo, sac, td3
+from parallax.envs.make import make_training_env
 
 FILES = {
     "ppo/ppo_mujoco.py": "ba7052ca03f6cde4cd7fa44dbe8143042db72bc609679520596d5e8febd8e70d",
@@ -118,8 +118,8 @@ def train(algorithm, env_id, seed, steps, **changes):
     run = Run(algorithm, env_id, seed)
     # The scripts ask for rougher matrix products when they are read.
     torch.set_float32_matmul_precision(precision)
-    run.main(run.config(steps, changes))
-    return networks.weights(run.loss, NETWORKS[algorithm])
+    run.main_variants(run.config(steps, changes))
+    return networks.copy_weights(run.loss, NETWORKS[algorithm])
 
 
 class Run:
@@ -132,8 +132,8 @@ class Run:
         script, name, utils = SCRIPTS[algorithm]
         self.utils = self._execute(utils, {})
         self._replace_in_utils()
-        self.script = self._execute(script, {name: types.SimpleNamespace(**self.utils)})
-        self.main = self.script["main"]
+        self.render_script = self._execute(script, {name: types.SimpleNamespace(**self.utils)})
+        self.main_variants = self.render_script["main"]
         if algorithm == "ppo":
             self._replace_in_ppo()
 
@@ -211,13 +211,13 @@ class Run:
         self.utils["make_loss_module"] = self._keeping(self.utils["make_loss_module"], 0)
 
     def _replace_in_ppo(self):
-        make_env, loss = self.script["make_env"], self.script["ClipPPOLoss"]
-        self.script["Collector"] = lambda create_env_fn, policy, **kwargs: self.make_collector(
-            create_env_fn, policy, **kwargs
+        make_env, loss = self.render_script["make_env"], self.render_script["ClipPPOLoss"]
+        self.render_script["Collector"] = lambda create_env_fn, policy, **kwargs: (
+            self.make_collector(create_env_fn, policy, **kwargs)
         )
-        self.script["make_env"] = _taken_back(make_env)
-        self.script["ClipPPOLoss"] = self._keeping(loss)
-        self.script["eval_model"] = lambda *args, **kwargs: torch.zeros(1)
+        self.render_script["make_env"] = _taken_back(make_env)
+        self.render_script["ClipPPOLoss"] = self._keeping(loss)
+        self.render_script["eval_model"] = lambda *args, **kwargs: torch.zeros(1)
 
     def _without_trial(self, make):
         def made(*args, **kwargs):

@@ -1,4 +1,4 @@
-from harness.conformance import AdapterConformance
+from parallax.harness.conformance import AdapterConformance
 
 
 class TestTorchRL(AdapterConformance):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import support
 
-from harness.record.provenance import weights_sha256
+from parallax.harness.record.provenance import hash_weights
 
 ROUND = {"env_steps_per_round": 50, "gradient_steps_per_round": 50}
 OFF_POLICY = {"collector": {"init_random_frames": 200, "frames_per_batch": 50}}
@@ -51,4 +51,4 @@ def test_harness_changes_nothing(case, tmp_path, reference):
     # All that is not named here is the script's own value, so the recipe is tested as well.
     weights = reference.train(algorithm, env, 5, steps, **NATIVE.get(algorithm, OFF_POLICY))
     assert all(np.isfinite(array).all() for array in weights.values())
-    assert run["weights_sha256"] == weights_sha256(weights)
+    assert run["hash_weights"] == hash_weights(weights)

@@ -3,12 +3,12 @@ import dataclasses
 import pytest
 import support
 
-from adapters.torchrl import TorchRLAdapter
-from envs.tasks import Task, load_task
-from harness.contract.adapter import Context
-from harness.contract.fields import SpecError
-from harness.contract.recipes import load_recipe
-from harness.train.prepare import prepare
+from parallax.adapters.torchrl import TorchRLAdapter
+from parallax.envs.tasks import Task, load_task
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import load_recipe
+from parallax.harness.train.prepare import prepare_run
 
 PENDULUM = load_task("InvertedPendulum-v4")  # actions within +-3
 CHEETAH = load_task("HalfCheetah-v4")  # actions within +-1
@@ -21,7 +21,7 @@ NOISES = {
 
 def translate(task, algorithm="td3", **changes):
     hyperparameters = dataclasses.replace(load_recipe(algorithm, "torchrl"), **changes)
-    return TorchRLAdapter().translate(algorithm, hyperparameters, Context(task, 10_000, 3))
+    return TorchRLAdapter().translate(algorithm, hyperparameters, RunContext(task, 10_000, 3))
 
 
 @pytest.mark.parametrize("field", NOISES)
@@ -34,9 +34,9 @@ def test_noise_as_a_share_of_half_the_range_becomes_action_units(field):
 @pytest.mark.parametrize("field", NOISES)
 def test_own_noise_is_the_same_in_action_units_on_every_task(field):
     name, upstream = NOISES[field]
-    context = Context(PENDULUM, 10_000, 3)
+    context = RunContext(PENDULUM, 10_000, 3)
     adapter = TorchRLAdapter()
-    own = adapter.own_defaults("td3", load_recipe("td3", "torchrl"), context)
+    own = adapter.get_library_defaults("td3", load_recipe("td3", "torchrl"), context)
     assert getattr(own, field) == pytest.approx(upstream / 3)
     settings = adapter.translate("td3", own, context).settings
     assert settings[name] == pytest.approx(upstream)
@@ -47,14 +47,14 @@ def test_noise_is_refused_where_action_dimensions_have_different_ranges():
     with pytest.raises(SpecError, match=r"exploration_noise=0\.1: in torchrl .*target_noise_clip"):
         translate(uneven)
     recipe = load_recipe("td3", "torchrl")
-    assert TorchRLAdapter().own_defaults("td3", recipe, Context(uneven, 1, 0)) == recipe
+    assert TorchRLAdapter().get_library_defaults("td3", recipe, RunContext(uneven, 1, 0)) == recipe
     translate(uneven, "sac")
 
 
 @pytest.mark.parametrize("alignment", ["thesis", "full"])
 def test_own_recipe_is_in_action_units_whatever_the_bounds(alignment):
     run = support.spec("torchrl", "td3", env="InvertedPendulum-v4", alignment=alignment)
-    settings = prepare(run, TorchRLAdapter()).native.settings
+    settings = prepare_run(run, TorchRLAdapter()).native.settings
     names = ("AdditiveGaussianModule.std", "TD3Loss.policy_noise", "TD3Loss.noise_clip")
     assert [settings[name] for name in names] == pytest.approx([0.1, 0.2, 0.5])
 
@@ -62,6 +62,6 @@ def test_own_recipe_is_in_action_units_whatever_the_bounds(alignment):
 def test_a_noise_that_is_asked_for_is_a_share_whatever_the_recipe():
     asked = {"target_policy_noise": 0.3}
     run = support.spec("torchrl", "td3", env="InvertedPendulum-v4", hyperparameters=asked)
-    assert prepare(run, TorchRLAdapter()).native.settings["TD3Loss.policy_noise"] == pytest.approx(
-        0.9
-    )
+    assert prepare_run(run, TorchRLAdapter()).native.settings[
+        "TD3Loss.policy_noise"
+    ] == pytest.approx(0.9)

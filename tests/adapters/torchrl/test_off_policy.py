@@ -3,14 +3,14 @@ import math
 import pytest
 import torch
 
-from adapters.torchrl import sac, td3
-from adapters.torchrl.networks import q_network, weights
+from parallax.adapters.torchrl import sac, td3
+from parallax.adapters.torchrl.networks import build_q_network, copy_weights
 
 MODULES = {"td3": td3, "sac": sac}
 
 
 def snapshot(components, module):
-    return weights(components.loss, module.NETWORKS)
+    return copy_weights(components.loss, module.NETWORKS)
 
 
 def changed(before, after):
@@ -31,7 +31,7 @@ def test_twin_critics_are_drawn_anew_within_the_range_of_the_given_one(
     given = []
 
     def keep(*arguments):
-        given.append(q_network(*arguments))
+        given.append(build_q_network(*arguments))
         return given[-1]
 
     monkeypatch.setattr(MODULES[algorithm], "q_network", keep)
@@ -80,7 +80,7 @@ def test_sac_policy_learns_from_the_critics_before_their_step(build, transitions
         components = build("sac", critic_learning_rate=rate)
         torch.manual_seed(1)
         sac.update(components, transitions(), 1)
-        results.append(weights(components.loss, ["actor_network"]))
+        results.append(copy_weights(components.loss, ["actor_network"]))
     assert not changed(*results)
 
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from adapters.torchrl import ppo
-from adapters.torchrl.networks import weights
+from parallax.adapters.torchrl import ppo
+from parallax.adapters.torchrl.networks import copy_weights
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_ppo_schedules_fall_from_the_start_value_with_each_update(build):
     total = components.total_updates
     assert total == 8
     for step, left in ((1, 1.0), (5, 0.5), (8, 0.125), (9, 0.0)):
-        rate = ppo.anneal(components, step).item()
+        rate = ppo.anneal_schedules(components, step).item()
         assert rate == pytest.approx(3e-4 * left)
         assert components.optimizer.param_groups[0]["lr"].item() == rate
         assert components.loss.clip_epsilon.item() == pytest.approx(0.2 * left)
@@ -65,7 +65,7 @@ def test_ppo_schedules_fall_from_the_start_value_with_each_update(build):
 
 def test_ppo_keeps_what_has_a_constant_schedule(build):
     components = build("ppo", learning_rate_schedule="constant")
-    assert ppo.anneal(components, 7).item() == pytest.approx(3e-4)
+    assert ppo.anneal_schedules(components, 7).item() == pytest.approx(3e-4)
     assert components.loss.clip_epsilon.item() == pytest.approx(0.2)
 
 
@@ -85,7 +85,7 @@ def test_ppo_trains_without_a_value_loss(build, rollout):
     components = build("ppo", vf_coef=0.0)
     with torch.no_grad():
         data = components.advantages(rollout())
-    before = weights(components.loss, ["critic_network"])
+    before = copy_weights(components.loss, ["critic_network"])
     assert "loss/value" not in ppo.update(components, data, 1)
-    after = weights(components.loss, ["critic_network"])
+    after = copy_weights(components.loss, ["critic_network"])
     assert all((before[name] == after[name]).all() for name in before)

@@ -12,9 +12,9 @@ import torch
 from torchrl.data import LazyTensorStorage
 from torchrl.data.replay_buffers.samplers import PrioritizedSampler, prioritized
 
-from adapters.torch_common.sum_tree import CompiledTree
-from harness.contract.replay import make_replay
-from harness.replay.making import make_strategy
+from parallax.adapters.torch_common.sum_tree import CompiledSumTree
+from parallax.harness.contract.replay import make_replay_config
+from parallax.harness.replay.replayer import make_replay_strategy
 
 CAPACITY = 16
 TREES = {
@@ -68,7 +68,9 @@ def test_same_numbers_same_draws_and_weights(sampler):
     alpha, beta, epsilon = 0.7, 0.4, 1e-9
     theirs, storage = sampler(alpha=alpha, beta=beta, eps=epsilon), LazyTensorStorage(CAPACITY)
     fields = {"alpha": alpha, "beta": beta, "beta_final": beta, "epsilon": epsilon}
-    ours = make_strategy(make_replay({"name": "per", **fields}), CAPACITY, 1000, CompiledTree)
+    ours = make_replay_strategy(
+        make_replay_config({"name": "per", **fields}), CAPACITY, 1000, CompiledSumTree
+    )
     numbers = np.random.default_rng(0)
     for number in range(24):  # around the end
         place = ours.add()

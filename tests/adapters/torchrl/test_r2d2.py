@@ -8,32 +8,52 @@ import support
 import torch
 from tensordict import TensorDict
 
-from adapters.torchrl import TorchRLAdapter
-from adapters.torchrl.r2d2 import Lag, build, staleness, step
-from adapters.torchrl.recurrent import GreedyWithMemory
-from adapters.torchrl.sequences import SHOWN, STATE, Cut, SequenceMemory, Tape
-from envs.tasks import load_task
-from harness.contract.adapter import Context
-from harness.contract.algorithms import R2D2
-from harness.contract.fields import SpecError
-from harness.contract.memory import Remembering, begin
-from harness.contract.recipes import load_recipe
-from harness.replay.sequences import n_step_returns, rescaled, restored
-from harness.train.prepare import prepare
+from parallax.adapters.torchrl import TorchRLAdapter
+from parallax.adapters.torchrl.r2d2 import (
+    ActorLag,
+    build_components,
+    measure_staleness,
+    take_gradient_step,
+)
+from parallax.adapters.torchrl.recurrent import (
+    INPUT_KEYS,
+    STATE_KEYS,
+    EpisodeTail,
+    GreedyRecurrentPolicy,
+    SequenceLayout,
+    SequenceReplayBuffer,
+)
+from parallax.envs.tasks import load_task
+from parallax.harness.contract.adapter import RecurrentPolicy, RunContext, begin_episodes
+from parallax.harness.contract.algorithms.r2d2 import R2D2
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import load_recipe
+from parallax.harness.replay.sequences import (
+    compute_n_step_returns,
+    invert_rescaling,
+    rescale_values,
+)
+from parallax.harness.train.prepare import prepare_run
 
 TASK = load_task("MemoryChain-3-v0")
 M, L = 4, 3
 
 
 def settings(n_envs=1, **changes):
-    values = {**R2D2.small, "sequence_length": M, "overlap": 2, "burn_in": L, **changes}
+    values = {
+        **R2D2.conformance_values,
+        "sequence_length": M,
+        "overlap": 2,
+        "burn_in": L,
+        **changes,
+    }
     hp = dataclasses.replace(load_recipe("r2d2", "cpu"), **values)
-    return TorchRLAdapter().translate("r2d2", hp, Context(TASK, 200, 0, n_envs)).settings
+    return TorchRLAdapter().translate("r2d2", hp, RunContext(TASK, 200, 0, n_envs)).settings
 
 
 def components(actors=1, **changes):
     torch.manual_seed(0)
-    made = build(settings(actors, **changes), TASK, actors)
+    made = build_components(settings(actors, **changes), TASK, actors)
     for parameter in made.loss.target_value_network_params.values(True, True):
         parameter.data.add_(0.1)
     return made
@@ -48,7 +68,7 @@ def shown(number):
 
 
 def taken(number):
-    state = {name: np.full((1, 5), number / 10, np.float32) for name in STATE}
+    state = {name: np.full((1, 5), number / 10, np.float32) for name in STATE_KEYS}
     action, reward = np.array([0, 1], np.int64), np.array([number], np.float32)
     return {**shown(number), **state, "action": action, "reward": reward}
 
@@ -63,8 +83,8 @@ def episode(tape, length, terminated=True):
 
 
 def test_sequences_overlap_and_end_with_the_episode():
-    sequences = episode(Tape(Cut(M, 2, L)), 9)
-    begins = [(int(s["begin"]), int(s["length"]), int(s["burned"])) for s in sequences]
+    sequences = episode(EpisodeTail(SequenceLayout(M, 2, L)), 9)
+    begins = [(int(s["begin_episodes"]), int(s["length"]), int(s["burned"])) for s in sequences]
     # The last holds one step that the one before it has not.
     assert begins == [(0, 4, 0), (2, 4, 2), (4, 4, 3), (6, 3, 3)]
     assert [bool(s["ended"]) for s in sequences] == [False, False, False, True]
@@ -80,14 +100,16 @@ def test_sequences_overlap_and_end_with_the_episode():
 
 
 def test_an_episode_that_ends_with_a_sequence_adds_none_and_the_next_begins_anew():
-    tape = Tape(Cut(M, 2, L))
-    assert [int(s["begin"]) for s in episode(tape, 6)] == [0, 2]
+    tape = EpisodeTail(SequenceLayout(M, 2, L))
+    assert [int(s["begin_episodes"]) for s in episode(tape, 6)] == [0, 2]
     again = episode(tape, 1, terminated=False)
-    assert [(int(s["begin"]), int(s["length"]), bool(s["ended"])) for s in again] == [(0, 1, False)]
+    assert [(int(s["begin_episodes"]), int(s["length"]), bool(s["ended"])) for s in again] == [
+        (0, 1, False)
+    ]
 
 
 def minibatch(lengths=(9,)):
-    tape = Tape(Cut(M, 2, L))
+    tape = EpisodeTail(SequenceLayout(M, 2, L))
     sequences = [s for length in lengths for s in episode(tape, length)]
     return TensorDict(
         {n: torch.from_numpy(np.stack([s[n] for s in sequences])) for n in sequences[0]},
@@ -100,10 +122,10 @@ def one_by_one(loss, params, sequence, start):
     values, state = [], start
     with torch.no_grad(), params.to_module(loss.value_network):
         for at in range(L - int(sequence["burned"]), M + L + 1):
-            seen = {name: sequence[name][at][None] for name in SHOWN} | state
+            seen = {name: sequence[name][at][None] for name in INPUT_KEYS} | state
             seen["is_init"] = torch.zeros(1, 1, dtype=torch.bool)
             told = loss.value_network(TensorDict(seen, [1]))
-            state = {name: told["next", name] for name in STATE}
+            state = {name: told["next", name] for name in STATE_KEYS}
             values.append(told["action_value"][0])
     return torch.stack(values)[int(sequence["burned"]) :]
 
@@ -112,14 +134,14 @@ def one_by_one(loss, params, sequence, start):
 def test_unrolling_with_burn_in_is_taking_steps_one_by_one(stored_state):
     loss, batch = components(stored_state=stored_state).loss, minibatch((9, 5))
     for params in (loss.value_network_params, loss.target_value_network_params):
-        unrolled = loss.unrolled(batch, params).detach()
+        unrolled = loss.unroll(batch, params).detach()
         for row, sequence in enumerate(batch):
-            start = {name: sequence[f"start_{name}"][None] for name in STATE}
+            start = {name: sequence[f"start_{name}"][None] for name in STATE_KEYS}
             start = start if stored_state else {n: torch.zeros_like(v) for n, v in start.items()}
             alone = one_by_one(loss, params, sequence, start)
             assert torch.allclose(unrolled[row], alone, atol=1e-6)
     online, target = (
-        loss.unrolled(batch, params)
+        loss.unroll(batch, params)
         for params in (loss.value_network_params, loss.target_value_network_params)
     )
     assert not torch.allclose(online, target, atol=1e-3)
@@ -132,14 +154,14 @@ def test_errors_and_loss_are_those_of_the_formulas(epsilon, double_q):
     batch = minibatch()
     weights = torch.tensor([1.0, 0.5, 2.0, 0.25])
     told = made.loss(batch, weights)
-    online = made.loss.unrolled(batch, made.loss.value_network_params).detach().numpy()
-    target = made.loss.unrolled(batch, made.loss.target_value_network_params).detach().numpy()
+    online = made.loss.unroll(batch, made.loss.value_network_params).detach().numpy()
+    target = made.loss.unroll(batch, made.loss.target_value_network_params).detach().numpy()
     best = (online if double_q else target).argmax(-1)[..., None]
     values = np.take_along_axis(target, best, -1)[..., 0]
-    values = values if epsilon is None else restored(values, epsilon)
+    values = values if epsilon is None else invert_rescaling(values, epsilon)
     rewards, lengths = batch["reward"][..., 0].numpy(), batch["length"].numpy()
-    aims = n_step_returns(rewards, values, lengths, batch["ended"].numpy(), 0.99, 2)
-    aims = aims if epsilon is None else rescaled(aims, epsilon)
+    aims = compute_n_step_returns(rewards, values, lengths, batch["ended"].numpy(), 0.99, 2)
+    aims = aims if epsilon is None else rescale_values(aims, epsilon)
     inside = np.arange(M) < lengths[:, None]
     errors = np.where(inside, online[:, :-1, 1] - aims, 0)
     assert told["errors"].numpy() == pytest.approx(errors, abs=1e-5)
@@ -159,10 +181,10 @@ def test_burn_in_is_not_learned_from():
 def test_targets_are_copied_at_their_interval_and_actors_when_it_is_time():
     made = components(target_update_interval=6)  # in transitions, of which an update has one
     before = made.loss.target_value_network_params.clone()
-    copies, lag = [], Lag()
+    copies, lag = [], ActorLag()
     frozen = {name: value.clone() for name, value in made.actor.state_dict().items()}
     for number in range(1, 7):
-        step(made, made.loss(minibatch(), torch.ones(4))["loss"])
+        take_gradient_step(made, made.loss(minibatch(), torch.ones(4))["loss"])
         after = made.loss.target_value_network_params.clone()
         copies += [number] if not (after == before).all() else []
         before = after
@@ -175,15 +197,15 @@ def test_targets_are_copied_at_their_interval_and_actors_when_it_is_time():
 def test_staleness_is_zero_at_first_from_stored_states_without_burn_in():
     made = components()
     batch = minibatch()
-    values = made.loss.unrolled(batch, made.loss.value_network_params).detach()
-    found = staleness(made.loss, batch, values)
+    values = made.loss.unroll(batch, made.loss.value_network_params).detach()
+    found = measure_staleness(made.loss, batch, values)
     assert found["discrepancy/sequences"] == 3 and found["discrepancy/first"] > 0
     plain = components(burn_in=0)
-    tape = Tape(Cut(M, 2, 0))
+    tape = EpisodeTail(SequenceLayout(M, 2, 0))
     rows = episode(tape, 9)
     batch = TensorDict({n: torch.from_numpy(np.stack([s[n] for s in rows])) for n in rows[0]}, [4])
-    values = plain.loss.unrolled(batch, plain.loss.value_network_params).detach()
-    found = staleness(plain.loss, batch, values)
+    values = plain.loss.unroll(batch, plain.loss.value_network_params).detach()
+    found = measure_staleness(plain.loss, batch, values)
     assert (
         found["discrepancy/first"] == pytest.approx(0, abs=1e-6) and found["discrepancy/last"] > 0
     )
@@ -191,15 +213,15 @@ def test_staleness_is_zero_at_first_from_stored_states_without_burn_in():
 
 def test_policy_remembers_within_episodes_and_each_begin_forgets():
     made = components(last_step_inputs=True)
-    policy = GreedyWithMemory(made.network, TASK.choices)
-    assert isinstance(policy, Remembering)
+    policy = GreedyRecurrentPolicy(made.network, TASK.choices)
+    assert isinstance(policy, RecurrentPolicy)
     numbers = np.random.default_rng(0)
     steps = numbers.normal(size=(4, 3, 2)).astype(np.float32)
-    first, second = begin(policy), begin(policy)
+    first, second = begin_episodes(policy), begin_episodes(policy)
     states = []
     for observations in steps:
         first(observations)
-        first.rewarded(np.ones(3))
+        first.observe_rewards(np.ones(3))
         states.append(first._carried["recurrent_state_h"].clone())
     second(steps[0])
     assert torch.equal(second._carried["recurrent_state_h"], states[0])
@@ -208,7 +230,7 @@ def test_policy_remembers_within_episodes_and_each_begin_forgets():
 
 
 def test_memory_draws_by_priority_of_sequences():
-    memory = SequenceMemory(settings(buffer_size=100, priority_exponent=1.0), 1)
+    memory = SequenceReplayBuffer(settings(buffer_size=100, priority_exponent=1.0), 1)
     rows = 20
     data = {name: torch.zeros(rows, *value.shape) for name, value in taken(1).items()}
     data = {n: v.float() for n, v in data.items() if n != "reward"}
@@ -240,14 +262,14 @@ def test_what_cannot_be_had_is_refused_by_name(changes, message):
 def test_rewards_that_only_training_scales_are_not_shown():
     asked = {"wrappers": "normalized", "alignment": "full"}
     with pytest.raises(SpecError, match="last_step_inputs=false"):
-        prepare(support.spec("torchrl", "r2d2", "cpu", **asked), TorchRLAdapter())
+        prepare_run(support.spec("torchrl", "r2d2", "cpu", **asked), TorchRLAdapter())
     unseen = {"last_step_inputs": False}
-    prepare(support.spec("torchrl", "r2d2", "cpu", unseen, **asked), TorchRLAdapter())
+    prepare_run(support.spec("torchrl", "r2d2", "cpu", unseen, **asked), TorchRLAdapter())
 
 
 def test_other_ways_of_replaying_and_other_frameworks_are_refused():
     with pytest.raises(SpecError, match="draws sequences by priorities of its own"):
-        prepare(support.spec("torchrl", "r2d2", "cpu", replay="per"), TorchRLAdapter())
+        prepare_run(support.spec("torchrl", "r2d2", "cpu", replay="per"), TorchRLAdapter())
     with pytest.raises(SpecError, match=r"sb3.*r2d2"):
         support.spec("sb3", "r2d2", "cpu")
 
@@ -260,4 +282,4 @@ def test_values_that_leave_no_sequence_are_refused(changes, message):
     with pytest.raises(SpecError, match=message):
         dataclasses.replace(
             load_recipe("r2d2", "cpu"), sequence_length=M, **({"overlap": 2} | changes)
-        ).on_task(TASK)
+        ).resolve_for_task(TASK)

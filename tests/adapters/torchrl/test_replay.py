@@ -8,11 +8,11 @@ import torch
 from torchrl.data import TensorDictReplayBuffer
 from torchrl.objectives import DQNLoss
 
-from adapters.torchrl import replay as ours
-from envs.make import make_training_env
-from harness.conformance.exits import prepared_run
-from harness.conformance.resuming import check_killed_run
-from harness.contract.replay import make_replay
+from parallax.adapters.torchrl import replay as ours
+from parallax.envs.make import make_training_env
+from parallax.harness.conformance.resuming import check_killed_run
+from parallax.harness.conformance.run_folders import prepare_scripted_run
+from parallax.harness.contract.replay import make_replay_config
 
 ALGORITHMS = ["dqn", "ddpg", "td3", "sac"]
 OFTEN = {"sweep_every": 48, "predict_every": 24}
@@ -31,7 +31,7 @@ class Listener:
     def attach(self, *parts):
         pass
 
-    def boundary(self):
+    def safe_point(self):
         pass
 
     def record(self, metrics):
@@ -48,18 +48,20 @@ class Listener:
 @pytest.fixture
 def learn(monkeypatch):
     buffers = []
-    make = ours.buffer_of
+    make = ours.make_replay_buffer
 
     def keep(settings, loss):
         buffers.append(make(settings, loss))
         return buffers[-1]
 
-    monkeypatch.setattr("adapters.torchrl.loop.make_buffer", keep)
+    monkeypatch.setattr("parallax.adapters.torchrl.loop.make_buffer", keep)
 
     def train(algorithm, replay, steps=96):
-        run = prepared_run("torchrl", algorithm, steps=steps, eval_every=steps, replay=replay)
+        run = prepare_scripted_run(
+            "torchrl", algorithm, steps=steps, eval_every=steps, replay=replay
+        )
         told = Listener(run)
-        module = importlib.import_module(f"adapters.torchrl.{algorithm}")
+        module = importlib.import_module(f"parallax.adapters.torchrl.{algorithm}")
         module.train(run.native, run.context, told.make_env, told)
         return buffers[-1], told
 
@@ -73,7 +75,7 @@ def test_sweeps_and_updates_mean_the_same_error_and_plain_weights_the_same_loss(
     monkeypatch.setattr(torch, "randn_like", lambda like, **_: torch.zeros_like(like))
     middle = lambda self, shape=(): self.mean.expand(shape + self.mean.shape)  # noqa: E731
     monkeypatch.setattr(torch.distributions.Normal, "rsample", middle)
-    weighed, seen = ours.Weighing.weighed, []
+    weighed, seen = ours.WeightedLoss.apply_weights, []
 
     def spy(loss, losses, errors):
         made = weighed(loss, losses, errors)
@@ -84,7 +86,7 @@ def test_sweeps_and_updates_mean_the_same_error_and_plain_weights_the_same_loss(
         return made
 
     sampled = []
-    sample = ours.StrategicBuffer.sample
+    sample = ours.PrioritizedTensorDictBuffer.sample
 
     def spy_sample(buffer, *arguments, **named):
         found = sample(buffer, *arguments, **named)
@@ -94,8 +96,8 @@ def test_sweeps_and_updates_mean_the_same_error_and_plain_weights_the_same_loss(
             sampled.append(buffer._sampler._loss.errors(rows))
         return found
 
-    monkeypatch.setattr(ours.Weighing, "weighed", spy)
-    monkeypatch.setattr(ours.StrategicBuffer, "sample", spy_sample)
+    monkeypatch.setattr(ours.WeightedLoss, "apply_weights", spy)
+    monkeypatch.setattr(ours.PrioritizedTensorDictBuffer, "sample", spy_sample)
     learn(algorithm, {"name": "per", "alpha": 0.0, "epsilon": 0.0, **critics(algorithm)})
     assert len(seen) == len(sampled) > 5
     for (_, errors, _), told in zip(seen, sampled, strict=True):
@@ -125,10 +127,10 @@ def test_what_is_replayed_comes_from_the_errors(name, algorithm, learn):
 def test_uniform_replay_leaves_buffer_and_loss_as_they_are(learn):
     buffer, told = learn("dqn", "uniform")
     assert type(buffer) is TensorDictReplayBuffer and told.parts == {}
-    assert ours.loss_class(DQNLoss, {}) is DQNLoss
+    assert ours.get_loss_class(DQNLoss, {}) is DQNLoss
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", pytest.param("sac", marks=pytest.mark.long)])
 def test_killed_run_goes_on_bit_equal(algorithm, tmp_path):
-    replay = make_replay({"name": "imp", **OFTEN, **critics(algorithm)})
+    replay = make_replay_config({"name": "imp", **OFTEN, **critics(algorithm)})
     check_killed_run("torchrl", algorithm, tmp_path / "run", replay=replay)

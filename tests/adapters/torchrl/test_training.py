@@ -4,8 +4,8 @@ import torch
 from torchrl.envs import ExplorationType, set_exploration_type
 from torchrl.envs.utils import exploration_type
 
-from adapters.torchrl import ppo, sac, td3
-from adapters.torchrl.networks import greedy
+from parallax.adapters.torchrl import ppo, sac, td3
+from parallax.adapters.torchrl.networks import make_greedy_policy
 
 MODULES = {"ppo": ppo, "td3": td3, "sac": sac}
 COMMON = {"loss/policy", "learning_rate"}
@@ -81,7 +81,7 @@ def test_greedy_policy_touches_nothing_outside_and_stays_within_bounds(trained, 
 def test_policy_and_weights_follow_the_training(native, algorithm):
     settings, context = native(algorithm)
     components = MODULES[algorithm].build(settings.settings, context.task)
-    policy, observations = greedy(components.actor), np.ones((3, 4), dtype=np.float32)
+    policy, observations = make_greedy_policy(components.actor), np.ones((3, 4), dtype=np.float32)
     before = policy(observations)
     with torch.no_grad():
         for parameter in components.loss.actor_network_params.parameters():

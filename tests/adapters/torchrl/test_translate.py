@@ -4,12 +4,12 @@ import json
 import pytest
 import support
 
-from adapters.torchrl import TorchRLAdapter
-from envs.tasks import load_task
-from harness.contract.adapter import Context
-from harness.contract.algorithms import ALGORITHMS
-from harness.contract.fields import SpecError
-from harness.contract.recipes import load_recipe
+from parallax.adapters.torchrl import TorchRLAdapter
+from parallax.envs.tasks import load_task
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import load_recipe
 
 PENDULUM = "InvertedPendulum-v4"  # actions within +-3
 CHEETAH = "HalfCheetah-v4"  # actions within +-1
@@ -18,7 +18,7 @@ CHEETAH = "HalfCheetah-v4"  # actions within +-1
 def translate(algorithm, steps=10_000, task=None, n_envs=1, **changes):
     hyperparameters = dataclasses.replace(load_recipe(algorithm, "torchrl"), **changes)
     usual = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
-    context = Context(task or usual, steps, 3, n_envs)
+    context = RunContext(task or usual, steps, 3, n_envs)
     return TorchRLAdapter().translate(algorithm, hyperparameters, context)
 
 
@@ -73,7 +73,9 @@ def test_tau_is_flipped_into_the_weight_of_the_old_target(algorithm):
 
 def test_sac_networks_share_a_learning_rate_and_the_temperature_keeps_its_own():
     recipe = dataclasses.replace(load_recipe("sac", "torchrl"), policy_learning_rate=0.01)
-    own = TorchRLAdapter().own_defaults("sac", recipe, Context(load_task(PENDULUM), 1, 0))
+    own = TorchRLAdapter().get_library_defaults(
+        "sac", recipe, RunContext(load_task(PENDULUM), 1, 0)
+    )
     assert (own.critic_learning_rate, own.temperature_learning_rate) == (0.01, 3e-4)
 
 

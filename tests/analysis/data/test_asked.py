@@ -5,11 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from analysis.__main__ import main
-from analysis.data.asked import fingerprint
-from analysis.data.load import load
-from analysis.verdicts.options import Options
-from analysis.verdicts.study import judge_runs
+from parallax.analysis.__main__ import run_analysis_command
+from parallax.analysis.data.load import hash_requested_settings, load_runs
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.study import judge_runs
 
 DIFFERENT = {
     "hyperparameters": ({"learning_rate": 0.1}, {"learning_rate": 1e-5}),
@@ -28,9 +27,9 @@ def test_frameworks_that_were_asked_for_different_things_are_not_compared(result
     for framework, value in zip(("sb3", "cleanrl"), DIFFERENT[name], strict=True):
         for seed in range(3):
             make_run(framework=framework, seed=seed, score=100 + seed, **{name: value})
-    loaded = load(results)
+    loaded = load_runs(results)
     assert loaded.used == 6
-    assert not judge_runs(loaded, Options(resamples=50)).consistency
+    assert not judge_runs(loaded, VerdictOptions(resamples=50)).consistency
     (text,) = loaded.parted
     assert name.split(".")[0] in text or "learning_rate" in text
 
@@ -41,7 +40,7 @@ def test_seeds_of_one_framework_that_were_asked_for_different_things_are_not_poo
 ):
     for seed in range(4):
         make_run(seed=seed, **{name: DIFFERENT[name][seed % 2]})
-    groups = judge_runs(load(results), Options(resamples=50)).groups
+    groups = judge_runs(load_runs(results), VerdictOptions(resamples=50)).groups
     assert [group.n for group in groups] == [2, 2]
     assert len({group.cell for group in groups}) == 2
 
@@ -51,30 +50,30 @@ def test_three_and_thirty_episodes_are_apart_whatever_the_record_says(results, m
         for seed in range(2):
             returns = np.ones((12, episodes))
             make_run(framework=framework, seed=seed, returns=returns)
-    assert not judge_runs(load(results), Options(resamples=50)).consistency
+    assert not judge_runs(load_runs(results), VerdictOptions(resamples=50)).consistency
 
 
 def test_what_a_later_version_added_parts_nothing(results, make_run):
     make_run(seed=0, hyperparameters={"gamma": 0.99})
     make_run(seed=1, hyperparameters={"gamma": 0.99, "new": 1})
     make_run(seed=2, hyperparameters={"gamma": 0.99}, study="demo")
-    loaded = load(results)
+    loaded = load_runs(results)
     assert not loaded.parted
-    (group,) = judge_runs(loaded, Options(resamples=50)).groups
+    (group,) = judge_runs(loaded, VerdictOptions(resamples=50)).groups
     assert group.n == 3
 
 
 def test_equal_numbers_are_equal_however_they_are_written(results, make_run):
     make_run(seed=0, hyperparameters={"tau": 1})
     make_run(seed=1, hyperparameters={"tau": 1.0})
-    assert not load(results).parted
+    assert not load_runs(results).parted
 
 
 def test_the_same_seed_under_two_settings_is_two_runs(results, make_run):
     make_run(seed=0, threads=1)
     make_run(seed=0, threads=8, variant="other")
     make_run(seed=1, threads=1, variant="other")
-    loaded = load(results)
+    loaded = load_runs(results)
     assert loaded.used == 3
     assert len(loaded.cells) == 3
 
@@ -83,7 +82,7 @@ def test_the_fingerprint_tells_requests_apart_and_not_seeds(results, make_run):
     make_run(seed=0)
     make_run(seed=1)
     make_run(seed=2, threads=2)
-    first, second, third = (fingerprint(run) for run in load(results).runs)
+    first, second, third = (hash_requested_settings(run) for run in load_runs(results).runs)
     assert first == second != third
 
 
@@ -95,7 +94,7 @@ def test_seeds_versions_and_held_values_are_told_at_the_verdict(results, make_ru
             record["provenance"] = {"packages": {"torch": torch, framework: "1"}}
             record["hyperparameters"] = {"clip": seed if framework == "sb3" else 0}
             path.write_text(json.dumps(record))
-    (item,) = judge_runs(load(results), Options(resamples=50)).consistency
+    (item,) = judge_runs(load_runs(results), VerdictOptions(resamples=50)).consistency
     assert item.remarks == (
         "no seed in common, so neither are the initial states",
         "versions differ: torch 2.12.0 and 2.13.0",
@@ -108,7 +107,7 @@ def test_the_commands_say_what_is_judged_apart(results, make_run, capsys):
         make_run(framework="sb3", seed=seed, threads=1, score=seed)
         make_run(framework="cleanrl", seed=seed, threads=8, score=seed)
     for command in ("verdicts", "compare", "plan"):
-        main([command, str(results)])
+        run_analysis_command([command, str(results)])
         said = " ".join("".join(capsys.readouterr()).split())
         assert "threads 1 (2), 8 (2)" in said, command
 
@@ -120,5 +119,5 @@ def test_a_plan_does_not_add_to_places_with_several_settings(results, make_run, 
             make_run(
                 framework=framework, seed=seed, threads=threads, score=100 * seed + len(framework)
             )
-    assert main(["plan", str(results)]) == 0
+    assert run_analysis_command(["plan", str(results)]) == 0
     assert "Nothing to run." in capsys.readouterr().out

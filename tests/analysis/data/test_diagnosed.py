@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from analysis.data.diagnosed import read_diagnosed
-from analysis.data.load import load
-from analysis.report.diagnosis import diagnosis_table, diagnosis_words
-from analysis.report.links import Links
+from parallax.analysis.__main__ import run_analysis_command
+from parallax.analysis.data.diagnosis import read_diagnosis_summary
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.report.phrases import RunLinks
+from parallax.analysis.report.sections.runs import describe_diagnosis, make_diagnosis_table
 
 
 def finding(check="NN_weight", level="warning", step=100, **more):
@@ -28,7 +29,7 @@ def gathered(results, make_run):
     put(make_run(framework="cleanrl", seed=0), finding("a", "error", 7), finding("n", "note"))
     (make_run(framework="cleanrl", seed=1) / "diagnosis.json").write_text("{")
     make_run(framework="cleanrl", seed=2)
-    return read_diagnosed(load(results))
+    return read_diagnosis_summary(load_runs(results))
 
 
 def test_findings_are_counted_by_check_and_framework(gathered):
@@ -41,7 +42,7 @@ def test_findings_are_counted_by_check_and_framework(gathered):
         ("warning", "b", "sb3", 1, 3, 200),
     ]
     assert (gathered.folders, gathered.watched) == (6, 4)
-    assert gathered.touched == {"error": 1, "warning": 2, "note": 1}
+    assert gathered.runs_with_findings == {"error": 1, "warning": 2, "note": 1}
     assert gathered.notes == (("n", 1),)
 
 
@@ -51,15 +52,34 @@ def test_a_damaged_diagnosis_is_told_and_an_absent_one_is_not(gathered):
 
 
 def test_the_page_tells_in_words_and_a_table(gathered, tmp_path):
-    words = " ".join(diagnosis_words(gathered))
+    words = " ".join(describe_diagnosis(gathered))
     assert "4 of 6 run folders have a diagnosis" in words
     assert "1 with errors, 2 with warnings" in words and "n in 1 run" in words
-    table = diagnosis_table(gathered, Links({}, tmp_path))
+    table = make_diagnosis_table(gathered, RunLinks({}, tmp_path))
     assert [values[8].text for values, _ in table.rows] == ["7", "100", "200"]
     assert all(len(values) == len(table.columns) for values, _ in table.rows)
 
 
 def test_without_a_diagnosis_nothing_is_told(results, make_run):
     make_run()
-    found = read_diagnosed(load(results))
-    assert found.watched == 0 and diagnosis_words(found) == ()
+    found = read_diagnosis_summary(load_runs(results))
+    assert found.watched == 0 and describe_diagnosis(found) == ()
+
+
+def test_runs_of_a_packed_file_have_no_diagnosis_and_no_error(results, make_run, tmp_path):
+    for seed in range(2):
+        make_run(seed=seed)
+    assert (
+        run_analysis_command(["pack", str(results), "--output", str(tmp_path / "runs.parquet")])
+        == 0
+    )
+    found = read_diagnosis_summary(load_runs(tmp_path / "runs.parquet"))
+    assert found.folders == 2 and found.unread == ()
+
+
+def test_an_unreadable_diagnosis_is_told_without_its_path(results, make_run):
+    (make_run() / "diagnosis.json").mkdir()
+    folder = make_run(seed=1)
+    (folder / "diagnosis.json").write_text("{}")
+    found = read_diagnosis_summary(load_runs(results))
+    assert len(found.unread) == 2 and str(results) not in str(found.unread)

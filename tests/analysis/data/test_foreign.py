@@ -3,9 +3,9 @@ import shutil
 import numpy as np
 import pytest
 
-from analysis.data.load import load
-from analysis.verdicts.options import Options
-from analysis.verdicts.study import judge_runs
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.study import judge_runs
 
 ARGS = """!!python/object/apply:collections.OrderedDict
 - - - algo
@@ -36,14 +36,14 @@ def write_args(folder, steps):
 
 
 def reasons(root):
-    return {item.path.name: item.reason for item in load(root).excluded}
+    return {item.path.name: item.reason for item in load_runs(root).excluded}
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
 def test_a_zoo_tree_is_read_from_any_folder_above_or_at_a_run(tmp_path, depth):
     folder = write_zoo(tmp_path / "logs")
     root = [folder, *folder.parents][depth]
-    (run,) = load(root).runs
+    (run,) = load_runs(root).runs
     cell = run.id.cell
     assert (cell.study, cell.algorithm, cell.env, cell.hps) == (
         *("logs", "ppo", "Hopper-v4", "unknown"),
@@ -54,7 +54,7 @@ def test_a_zoo_tree_is_read_from_any_folder_above_or_at_a_run(tmp_path, depth):
 def test_environments_with_underscores_keep_their_names(tmp_path):
     write_zoo(tmp_path, "My_Task-v0_12")
     write_zoo(tmp_path, "Plain", shift=3)
-    assert [(run.id.cell.env, run.id.seed) for run in load(tmp_path).runs] == [
+    assert [(run.id.cell.env, run.id.seed) for run in load_runs(tmp_path).runs] == [
         ("My_Task-v0", 12),
         ("Plain", None),
     ]
@@ -63,7 +63,7 @@ def test_environments_with_underscores_keep_their_names(tmp_path):
 def test_what_the_zoo_asked_for_makes_a_run_too_short(tmp_path):
     write_args(write_zoo(tmp_path, "Hopper-v4_1"), 105)
     write_args(write_zoo(tmp_path, "Hopper-v4_2", shift=1), 110)
-    (run,) = load(tmp_path).runs
+    (run,) = load_runs(tmp_path).runs
     assert (run.id.seed, run.spec, run.id.cell.hps) == (
         *(1, {"n_timesteps": 105, "zoo_seed": 7}, "rl_zoo3"),
     )
@@ -76,7 +76,7 @@ def test_without_settings_the_longest_run_of_a_task_tells_which_are_too_short(tm
     write_zoo(tmp_path, "Hopper-v4_1")
     write_zoo(tmp_path, "Hopper-v4_2", shift=1, end=90)
     write_zoo(tmp_path, "Ant-v4_1", shift=2, end=90)
-    assert load(tmp_path).used == 2
+    assert load_runs(tmp_path).used == 2
     assert reasons(tmp_path) == {
         "Hopper-v4_2": "too short: last evaluation at step 90; another run reached 100",
     }
@@ -86,7 +86,7 @@ def test_copies_damaged_and_non_finite_runs_are_listed(tmp_path):
     shutil.copytree(write_zoo(tmp_path, "Hopper-v4_1"), tmp_path / "ppo" / "Hopper-v4_2")
     write_zoo(tmp_path, "Hopper-v4_3", bad=np.nan)
     (write_zoo(tmp_path, "Hopper-v4_4") / "evaluations.npz").write_bytes(b"PK")
-    loaded = load(tmp_path)
+    loaded = load_runs(tmp_path)
     assert (loaded.requested, loaded.completed, loaded.used) == (4, 2, 1)
     found = reasons(tmp_path)
     assert found["Hopper-v4_2"] == "same evaluations as Hopper-v4_1, which is used"
@@ -99,7 +99,7 @@ def test_nothing_in_a_zoo_file_is_executed(tmp_path):
     write_args(folder, 1)
     target = tmp_path / "made"
     (folder / "Hopper-v4" / "args.yml").write_text(f"!!python/object/apply:os.mkdir ['{target}']\n")
-    assert load(tmp_path).used == 1
+    assert load_runs(tmp_path).used == 1
     assert not target.exists()
 
 
@@ -111,11 +111,11 @@ def test_zoo_file_that_is_no_yaml_is_passed_over(tmp_path, text):
     folder = write_zoo(tmp_path)
     write_args(folder, 1)
     (folder / "Hopper-v4" / "config.yml").write_text(text)
-    assert load(tmp_path).used == 1
+    assert load_runs(tmp_path).used == 1
 
 
 def test_foreign_runs_and_ours_stand_side_by_side(results, make_run):
     make_run(env="Hopper-v4", seed=1)
     write_zoo(results, "Hopper-v4_1")
-    groups = judge_runs(load(results), Options()).groups
+    groups = judge_runs(load_runs(results), VerdictOptions()).groups
     assert [(group.cell.hps, group.n) for group in groups] == [("original", 1), ("unknown", 1)]

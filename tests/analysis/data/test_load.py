@@ -3,13 +3,13 @@ import shutil
 
 import pytest
 
-from analysis.data.load import load
-from analysis.data.runs import Cell, RunId
-from analysis.words import run_counts
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.data.runs import RunId, StudyCell
+from parallax.analysis.labels import format_run_counts
 
 
 def only_reason(results):
-    loaded = load(results)
+    loaded = load_runs(results)
     assert loaded.runs == ()
     assert len(loaded.excluded) == 1
     return loaded.excluded[0].reason
@@ -17,9 +17,11 @@ def only_reason(results):
 
 def test_reads_a_complete_run_as_it_was_written(results, make_run):
     make_run(timesteps=[10, 20], returns=[[1, 2], [3, 5]], scheduled=20, seed=4)
-    loaded = load(results)
+    loaded = load_runs(results)
     (run,) = loaded.runs
-    assert run.id == RunId(Cell("demo", "Hopper-v5", "ppo", "original", "steps=20000"), "sb3", 4)
+    assert run.id == RunId(
+        StudyCell("demo", "Hopper-v5", "ppo", "original", "steps=20000"), "sb3", 4
+    )
     assert run.timesteps.tolist() == [10, 20]
     assert run.results.tolist() == [[1, 2], [3, 5]]
     assert run.ep_lengths.shape == (2, 2)
@@ -30,7 +32,7 @@ def test_reads_a_complete_run_as_it_was_written(results, make_run):
 
 def test_arrays_cannot_be_changed(results, make_run):
     make_run()
-    (run,) = load(results).runs
+    (run,) = load_runs(results).runs
     with pytest.raises(ValueError, match="read-only"):
         run.results[0, 0] = 1
 
@@ -39,7 +41,7 @@ def test_arrays_cannot_be_changed(results, make_run):
 def test_any_folder_above_or_at_a_run_will_do(results, make_run, depth):
     folder = make_run()
     root = [folder, *folder.parents][depth]
-    (run,) = load(root).runs
+    (run,) = load_runs(root).runs
     assert run.id.cell.variant == "steps=20000"
 
 
@@ -47,13 +49,13 @@ def test_relative_and_winding_paths_find_the_same_run(results, make_run, monkeyp
     folder = make_run()
     monkeypatch.chdir(folder)
     for root in (results.__class__("."), folder / "..", folder / ".." / folder.name):
-        assert load(root).runs[0].id.cell.variant == "steps=20000"
+        assert load_runs(root).runs[0].id.cell.variant == "steps=20000"
 
 
 def test_a_copied_run_counts_once_and_says_of_which(results, make_run):
     folder = make_run(seed=0)
     shutil.copytree(folder, folder.with_name("seed=1"))
-    loaded = load(results)
+    loaded = load_runs(results)
     assert [run.path.name for run in loaded.runs] == ["seed=0"]
     assert loaded.excluded[0].reason.endswith("steps=20000/seed=0, which is used")
     assert (loaded.requested, loaded.completed, loaded.used) == (2, 2, 1)
@@ -62,25 +64,25 @@ def test_a_copied_run_counts_once_and_says_of_which(results, make_run):
 def test_seeds_are_ordered_as_numbers(results, make_run):
     for seed in (10, 2, 1):
         make_run(seed=seed)
-    assert [run.id.seed for run in load(results).runs] == [1, 2, 10]
+    assert [run.id.seed for run in load_runs(results).runs] == [1, 2, 10]
 
 
 def test_the_output_folder_is_passed_over(results, make_run):
     folder = make_run()
     shutil.copytree(folder, results / "analysis" / "seed=5")
     shutil.copytree(folder, results / "demo" / "analysis" / "seed=6")
-    assert load(results).requested == 1
+    assert load_runs(results).requested == 1
 
 
 def test_links_to_folders_are_not_followed_but_told(results, make_run, tmp_path):
     folder = make_run()
     (folder.parent / "loop").symlink_to(results)
     folder.with_name("seed=9").symlink_to(results / "gone")
-    loaded = load(results)
+    loaded = load_runs(results)
     assert (loaded.requested, loaded.used, len(loaded.links)) == (1, 1, 2)
     (tmp_path / "link").symlink_to(results / "demo")
-    assert load(tmp_path / "link").used == 1  # one that is named is where one looks
-    assert "2 links to folders were not followed" in run_counts(loaded)
+    assert load_runs(tmp_path / "link").used == 1  # one that is named is where one looks
+    assert "2 links to folders were not followed" in format_run_counts(loaded)
 
 
 def test_a_folder_that_may_not_be_listed_is_kept(results, make_run, monkeypatch):

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.__main__ import main
-from analysis.data.load import load
-from analysis.data.runs import absent_runs
-from harness.record.completeness import check_complete
-from harness.record.evaluations import Evaluations
-from harness.record.files import Unusable
+from parallax.analysis.__main__ import run_analysis_command
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.data.runs import find_missing_seeds
+from parallax.harness.record.files import UnusableError
+from parallax.harness.record.npz_files import RunEvaluations
+from parallax.harness.record.reading import check_complete
 
 DAMAGES = {
     "none": None,
@@ -59,7 +59,7 @@ def test_requested_is_used_plus_listed_and_each_reason_is_the_right_one(
     results = tmp_path_factory.mktemp("study") / "results"
     for seed, damage in enumerate(damages):
         write_damaged(writer, results, seed, damage)
-    loaded = load(results)
+    loaded = load_runs(results)
     copies = damages.count("copy")
     assert loaded.requested == len(damages) + copies
     assert loaded.used == damages.count("none") + copies
@@ -81,11 +81,11 @@ def test_requested_is_used_plus_listed_and_each_reason_is_the_right_one(
 def test_a_run_is_complete_only_if_it_ends_at_the_scheduled_step(steps, end):
     timesteps = np.sort(np.array(steps))
     results = np.zeros((len(steps), 2))
-    evaluations = Evaluations(timesteps, results, results.astype(int))
+    evaluations = RunEvaluations(timesteps, results, results.astype(int))
     if timesteps[-1] == end:
         check_complete(evaluations, end)
     else:
-        with pytest.raises(Unusable, match="too short" if timesteps[-1] < end else "too long"):
+        with pytest.raises(UnusableError, match="too short" if timesteps[-1] < end else "too long"):
             check_complete(evaluations, end)
 
 
@@ -94,14 +94,16 @@ def test_seeds_that_only_another_framework_has_are_named(results, make_run, caps
         make_run(framework="sb3", seed=seed)
     make_run(framework="cleanrl", seed=1, status="failed")
     make_run(framework="torchrl", seed=0, env="Walker2d-v5")
-    found = {(item.cell.env, item.framework): item for item in absent_runs(load(results))}
+    found = {
+        (item.cell.env, item.framework): item for item in find_missing_seeds(load_runs(results))
+    }
     assert found["Hopper-v5", "cleanrl"].seeds == (0, 2)
     assert not found["Hopper-v5", "cleanrl"].whole
     assert found["Hopper-v5", "torchrl"].seeds == (0, 1, 2)
     assert found["Hopper-v5", "torchrl"].whole
     assert found["Walker2d-v5", "sb3"].seeds == (0,)
     assert len(found) == 4
-    main([str(results)])
+    run_analysis_command([str(results)])
     output = capsys.readouterr().out
     assert "No folder, though another framework has the seed" in output
     assert "seeds 0, 2" in output
@@ -112,15 +114,15 @@ def test_a_study_with_the_same_seeds_everywhere_lacks_none(results, make_run, ca
     for framework in ("sb3", "cleanrl"):
         for seed in (0, 1):
             make_run(framework=framework, seed=seed)
-    assert absent_runs(load(results)) == ()
-    main([str(results)])
+    assert find_missing_seeds(load_runs(results)) == ()
+    run_analysis_command([str(results)])
     assert "No folder" not in capsys.readouterr().out
 
 
 def test_seeds_evaluated_at_other_steps_keep_their_own_last_evaluation(results, make_run):
     make_run(seed=0, timesteps=[10, 20], returns=[[1, 1], [5, 7]], scheduled=20)
     make_run(seed=1, timesteps=[7, 14, 21], returns=[[1], [2], [8]], scheduled=21)
-    scores = sorted(run.final_score for run in load(results).runs)
+    scores = sorted(run.final_score for run in load_runs(results).runs)
     assert scores == [6, 8]
 
 
@@ -128,4 +130,4 @@ def test_reading_does_not_depend_on_what_run_json_holds_besides(results, make_ru
     path = make_run() / "run.json"
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "later": {"field": [1, 2]}}))
-    assert load(results).used == 1
+    assert load_runs(results).used == 1

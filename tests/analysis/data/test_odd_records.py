@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from analysis.__main__ import main
-from analysis.data.load import load
+from parallax.analysis.__main__ import run_analysis_command
+from parallax.analysis.data.load import load_runs
 
 COMMANDS = ("compare", "verdicts", "plan", "tables", "figures", "report")
 ODD = {
@@ -40,7 +40,7 @@ def odd(tmp_path_factory, writer):
 
 def test_each_oddity_is_listed_with_its_reason(odd):
     results, count = odd
-    loaded = load(results)
+    loaded = load_runs(results)
     assert loaded.used == 4
     assert len(loaded.excluded) == count
     assert all("run.json" in item.reason for item in loaded.excluded)
@@ -52,5 +52,5 @@ def test_every_command_leaves_them_out(odd, tmp_path, capsys, command):
     words = [command, str(results), "--output", str(tmp_path)]
     words += ["--jobs", "1"] if command in ("figures", "report") else []
     words += ["--only", "intervals"] if command == "figures" else []
-    assert main([*words]) == 0
+    assert run_analysis_command([*words]) == 0
     assert "Traceback" not in "".join(capsys.readouterr())

@@ -2,15 +2,17 @@
 
 import dataclasses
 import json
+import math
+from pathlib import Path
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
 
-from analysis.__main__ import main
-from analysis.data.load import load
-from harness.record.packed import SCHEMA
+from parallax.analysis.__main__ import run_analysis_command
+from parallax.analysis.data.load import load_runs
+from parallax.harness.record.packed import PACKED_SCHEMA, hash_row
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def study(results, make_run):
 @pytest.fixture
 def packed(study, tmp_path):
     path = tmp_path / "demo.parquet"
-    assert main(["pack", str(study), "--output", str(path)]) == 0
+    assert run_analysis_command(["pack", str(study), "--output", str(path)]) == 0
     return path
 
 
@@ -49,7 +51,7 @@ def _plain(value):
 
 
 def test_a_file_holds_what_the_folders_hold(study, packed):
-    folders, file = load(study), load(packed)
+    folders, file = load_runs(study), load_runs(packed)
     assert facts(file) == facts(folders)
     assert (file.requested, file.completed, file.used) == (8, 7, 7)
     assert [item.reason for item in file.excluded] == ["failed: it broke"]
@@ -60,7 +62,7 @@ def test_a_file_holds_what_the_folders_hold(study, packed):
 def test_the_same_runs_make_the_same_bytes_also_of_a_file(study, packed, tmp_path):
     for number, source in enumerate((study, packed)):
         again = tmp_path / f"again{number}.parquet"
-        assert main(["pack", str(source), "--output", str(again)]) == 0
+        assert run_analysis_command(["pack", str(source), "--output", str(again)]) == 0
         assert again.read_bytes() == packed.read_bytes()
 
 
@@ -85,13 +87,13 @@ def test_columns_are_there_for_any_reader(packed):
 def test_a_file_is_judged_like_the_folders(study, packed, tmp_path, command, capsys):
     outputs = tmp_path / "folders", tmp_path / "file"
     for source, output in zip((study, packed), outputs, strict=True):
-        assert main([command, str(source), "--output", str(output)]) == 0
+        assert run_analysis_command([command, str(source), "--output", str(output)]) == 0
     written = [{path.name: path.read_bytes() for path in output.iterdir()} for output in outputs]
     assert written[0] and written[0] == written[1]
 
 
 def test_what_is_made_of_a_file_lies_beside_it(packed):
-    assert main(["verdicts", str(packed)]) == 0
+    assert run_analysis_command(["verdicts", str(packed)]) == 0
     assert list(packed.with_name("demo-analysis").glob("*.csv"))
 
 
@@ -100,16 +102,16 @@ def test_runs_of_others_join_the_study(packed, tmp_path, make_run, capsys):
         make_run(study="mine", framework="mine", seed=seed, score=90 + seed)
     folder = next(p for p in tmp_path.rglob("mine") if p.is_dir() and p.parent.name != "original")
     both = tmp_path / "both.parquet"
-    assert main(["add", str(packed), str(folder), "--output", str(both)]) == 0
-    loaded = load(both)
+    assert run_analysis_command(["add", str(packed), str(folder), "--output", str(both)]) == 0
+    loaded = load_runs(both)
     assert loaded.used == 10 and len(loaded.cells) == 2  # one is the other tool's
     mine = [run for run in loaded.runs if run.id.framework == "mine"]
     assert [run.id.cell.study for run in mine] == ["demo"] * 3
     assert all("added from mine" in str(run.path) for run in mine)
-    assert main(["verdicts", str(both)]) == 0
+    assert run_analysis_command(["verdicts", str(both)]) == 0
     assert "mine" in (tmp_path / "both-analysis" / "consistency.csv").read_text()
     # A second time they are there already.
-    assert main(["add", str(both), str(folder)]) == 2
+    assert run_analysis_command(["add", str(both), str(folder)]) == 2
     assert (
         "3 of its runs are in the study already: mine ppo on Hopper-v5" in capsys.readouterr().err
     )
@@ -127,19 +129,12 @@ def damage_version(path):
     pyarrow.parquet.write_table(later, path)
 
 
-def damage_shape(path):
-    rows = pyarrow.parquet.read_table(path).to_pylist()
-    next(row for row in rows if row["timesteps"])["timesteps"].pop()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=SCHEMA), path)
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (lambda path: path.write_bytes(b"PAR1"), "error: "),
         (damage_bytes, "error: "),
         (damage_version, "a later version of this project wrote it"),
-        (damage_shape, "evaluations do not fit together"),
         (
             lambda path: pyarrow.parquet.write_table(pyarrow.table({"step": [1]}), path),
             "it holds no packed runs; `parallax pack RESULTS` makes such a file",
@@ -148,12 +143,195 @@ def damage_shape(path):
 )
 def test_a_damaged_file_is_one_message(packed, damage, message, capsys):
     damage(packed)
-    assert main(["verdicts", str(packed)]) == 2
+    assert run_analysis_command(["verdicts", str(packed)]) == 2
     error = capsys.readouterr().err
     assert message in error and len(error.splitlines()) == 1 and str(packed) in error
 
 
 def test_a_file_that_is_no_parquet_is_refused_before_it_is_written(study, tmp_path, capsys):
-    assert main(["pack", str(study), "--output", str(tmp_path / "demo.csv")]) == 2
+    assert run_analysis_command(["pack", str(study), "--output", str(tmp_path / "demo.csv")]) == 2
     assert "give a file that ends in .parquet" in capsys.readouterr().err
     assert not (tmp_path / "demo.csv").exists()
+
+
+OLD = pyarrow.schema(
+    [field for field in PACKED_SCHEMA if field.name != "content_sha256"], PACKED_SCHEMA.metadata
+)
+
+
+def edit(path, change, schema):
+    """Edits the first usable row of ours; rows of today get a hash that holds again."""
+    rows = pyarrow.parquet.read_table(path).to_pylist()
+    change(next(row for row in rows if row["framework"] == "sb3" and row["run_json"]))
+    if schema is PACKED_SCHEMA:
+        for row in rows:
+            row["content_sha256"] = hash_row(row)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), path)
+
+
+def edit_record(row, change):
+    record = json.loads(row["run_json"])
+    change(record)
+    row["run_json"] = json.dumps(record)
+
+
+def drop_evaluations(row):
+    for name in ("timesteps", "returns", "ep_lengths"):
+        row[name] = row[name][:2]
+    row["final_score"] = float(np.mean(row["returns"][-1]))
+
+
+def set_return(row, value):
+    row["returns"][-1][0] = value
+
+
+def repeat_step(row):
+    row["timesteps"][1] = row["timesteps"][0]
+
+
+def drop_episodes(row):
+    for name in ("returns", "ep_lengths"):
+        row[name] = [episodes[:1] for episodes in row[name]]
+    row["final_score"] = row["returns"][-1][0]
+
+
+def change_guarded_record(row):
+    row["run_json"] = json.dumps({**json.loads(row["run_json"]), "host": "h", "checksum": "0"})
+
+
+ATTACKS = [
+    (drop_evaluations, "too short: last evaluation at step 2,000 of 20,480"),
+    (lambda row: edit_record(row, lambda run: run.update(status="failed")), "failed: no reason"),
+    (lambda row: edit_record(row, lambda run: run.update(status="running")), "running"),
+    (lambda row: set_return(row, math.nan), "non-finite returns: 1 of"),
+    (lambda row: set_return(row, math.inf), "non-finite returns: 1 of"),
+    (lambda row: set_return(row, 1e308), "non-finite returns: 1 of"),
+    (repeat_step, "timesteps do not increase"),
+    (drop_episodes, "column returns, episodes is 1, and run_json says 4"),
+    (lambda row: row["timesteps"].pop(), "evaluations do not fit together"),
+    (lambda row: row["returns"][0].pop(), "evaluations do not fit together"),
+    (lambda row: row.update(returns=None), "evaluations do not fit together"),
+    (lambda row: row.update(timesteps=[], returns=[], ep_lengths=[]), "do not fit together"),
+    (lambda row: row.update(framework="torchrl"), "column framework is torchrl"),
+    (lambda row: row.update(algorithm="sac"), "column algorithm is sac, and run_json says ppo"),
+    (lambda row: row.update(env="Ant-v5"), "column env is Ant-v5"),
+    (lambda row: row.update(hps="zoo"), "column hps is zoo"),
+    (lambda row: row.update(seed=7), "column seed is 7"),
+    (lambda row: row.update(final_score=1e6), "column final_score is 1000000.0"),
+    (lambda row: row.update(seconds=5.0), "column seconds is 5.0"),
+    (lambda row: row.update(completed=None), "column completed is None"),
+    (lambda row: row.update(failed=True), "column failed is True"),
+    (lambda row: row.update(variant="steps=2"), "column variant is steps=2"),
+    (lambda row: row.update(run_json="{"), "corrupted run.json"),
+    (change_guarded_record, "its checksum does not hold"),
+]
+
+
+@pytest.mark.parametrize("schema", [OLD, PACKED_SCHEMA], ids=["without hashes", "hashed again"])
+@pytest.mark.parametrize(("attack", "reason"), ATTACKS)
+def test_a_row_passes_the_checks_of_a_run_folder(packed, attack, reason, schema, capsys):
+    usable = load_runs(packed).used
+    edit(packed, attack, schema)
+    loaded = load_runs(packed)
+    assert loaded.used == usable - 1
+    assert any(reason in item.reason for item in loaded.excluded), loaded.excluded
+    assert run_analysis_command(["verdicts", str(packed)]) == 0
+    assert reason in capsys.readouterr().out
+    assert run_analysis_command(["compare", str(packed)]) == 0
+
+
+def test_an_edited_row_is_found_by_its_hash(packed):
+    rows = pyarrow.parquet.read_table(packed).to_pylist()
+    for row in rows:
+        for i, episodes in enumerate(row["returns"] or ()):
+            row["returns"][i] = [value + 1 for value in episodes]
+        if row["final_score"] is not None:
+            row["final_score"] += 1
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=PACKED_SCHEMA), packed)
+    loaded = load_runs(packed)
+    assert loaded.used == 0
+    changed = [item for item in loaded.excluded if "content_sha256 does not hold" in item.reason]
+    assert len(changed) == loaded.requested - 1  # the last one had failed
+
+
+def test_a_row_without_its_hash_is_not_used_where_others_have_one(packed):
+    rows = pyarrow.parquet.read_table(packed).to_pylist()
+    for row in rows:
+        row["content_sha256"] = None
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=PACKED_SCHEMA), packed)
+    assert load_runs(packed).used == 0
+
+
+def test_files_from_before_hashes_are_read_as_before(packed, tmp_path):
+    old = tmp_path / "old.parquet"
+    rows = pyarrow.parquet.read_table(packed).to_pylist()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=OLD), old)
+    assert facts(load_runs(old)) == facts(load_runs(packed))
+
+
+@pytest.mark.parametrize("name", ["study/cheap", "clipping", "target", "td3_sbx"])
+def test_published_files_are_used_whole(name):
+    loaded = load_runs(Path(__file__).parents[3] / f"docs/{name}.parquet")
+    assert loaded.used == loaded.requested > 0
+
+
+def test_runs_that_are_not_used_stay_so_when_they_are_packed_again(packed, tmp_path):
+    edit(packed, lambda row: set_return(row, math.nan), OLD)
+    again = tmp_path / "again.parquet"
+    assert run_analysis_command(["pack", str(packed), "--output", str(again)]) == 0
+    reasons = [{item.reason for item in load_runs(path).excluded} for path in (packed, again)]
+    assert reasons[0] == reasons[1]
+
+
+ODD_COLUMNS = [
+    ("folder", None),
+    ("folder", ""),
+    ("folder", "/etc"),
+    ("folder", "../../x"),
+    ("folder", "a/../../x"),
+    ("folder", "a\0b"),
+    ("folder", "x" * 5000),
+    ("study", None),
+    ("env", None),
+    ("variant", None),
+    ("framework", "x" * 300),
+    ("seed", -1),
+    ("seed", None),
+    ("run_json", "9" * 5000),
+    ("run_json", "[" * 100_000),
+    ("returns", [[3e38] * 4] * 12),
+    ("returns", [[None] * 4] * 12),
+    ("ep_lengths", [[-1] * 4] * 12),
+    ("timesteps", [-1, *range(11)]),
+    ("final_score", math.nan),
+]
+
+
+@pytest.mark.parametrize("schema", [OLD, PACKED_SCHEMA], ids=["without hashes", "hashed again"])
+@pytest.mark.parametrize(("column", "value"), ODD_COLUMNS)
+def test_odd_columns_are_a_reason_and_no_traceback(packed, column, value, schema, tmp_path):
+    usable = load_runs(packed).used
+    edit(packed, lambda row: row.update({column: value}), schema)
+    loaded = load_runs(packed)
+    assert loaded.used == usable - 1
+    assert all(item.path.is_relative_to(packed) for item in loaded.excluded)
+    for command in ("verdicts", "tables"):
+        assert run_analysis_command([command, str(packed), "--output", str(tmp_path / "out")]) == 0
+    assert (
+        run_analysis_command(["pack", str(packed), "--output", str(tmp_path / "again.parquet")])
+        == 0
+    )
+    assert load_runs(tmp_path / "again.parquet").used == usable - 1
+
+
+ODD_SPECS = (None, "", "null", "[]", '{"n_timesteps": "a"}', '{"n_timesteps": -1}', "[" * 9999)
+
+
+@pytest.mark.parametrize("spec", [*ODD_SPECS, '{"hyperparameters": [1]}', '{"x": 1}'])
+def test_an_odd_spec_of_another_tool_is_a_reason(packed, spec):
+    rows = pyarrow.parquet.read_table(packed).to_pylist()
+    (row,) = (row for row in rows if row["run_json"] is None)
+    row["spec"] = spec
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=OLD), packed)
+    (item,) = (item for item in load_runs(packed).excluded if item.record is None)
+    assert "column spec" in item.reason

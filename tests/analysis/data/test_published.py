@@ -5,10 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from analysis.data import published
-from analysis.data.published import read_table, reference_score, table_names, targets
-from analysis.verdicts.reproduction import published_moments
-from analysis.verdicts.study import groups_of_published
+from parallax.analysis.data import published
+from parallax.analysis.data.published import (
+    find_reproduction_targets,
+    get_reference_score,
+    list_tables,
+    read_table,
+)
+from parallax.analysis.verdicts.reproduction import moments_from_published
+from parallax.analysis.verdicts.study import group_published_scores
 
 FRAMEWORKS = ("sb3", "cleanrl", "torchrl")
 CONFIGURATIONS = (*FRAMEWORKS, "original")
@@ -55,7 +60,7 @@ def test_cells_stand_where_the_thesis_has_them(key, value):
 def test_the_recovered_deviation_of_four_good_seeds_and_one_bad_one():
     row = next(row for row in thesis() if (row.mean, row.spread) == (800.6, 349.6))
     scores = np.array([1000.0, 1000, 1000, 1000, 3])
-    found = published_moments(row)
+    found = moments_from_published(row)
     assert float(found.mean) == pytest.approx(scores.mean())
     assert float(found.sd) == pytest.approx(scores.std(ddof=1), abs=0.2)
 
@@ -78,7 +83,7 @@ def test_the_targets_are_the_eighteen_of_the_thesis():
     assert {row.version for row in rows if row.algorithm != "sac"} == {"v1"}
 
 
-@pytest.mark.parametrize("name", table_names())
+@pytest.mark.parametrize("name", list_tables())
 def test_every_row_has_a_source_and_makes_sense(name):
     rows = read_table(name)
     assert rows
@@ -97,24 +102,26 @@ def test_every_row_has_a_source_and_makes_sense(name):
 
 def test_every_cell_of_the_thesis_has_a_published_score_to_take_the_margin_from():
     for row in thesis():
-        found = reference_score(row.algorithm, f"{row.env}-v4")
+        found = get_reference_score(row.algorithm, f"{row.env}-v4")
         assert found is not None
         assert "Table 9" not in found[1]
 
 
 def test_targets_hold_for_the_hyperparameters_that_they_were_reached_with():
-    names = {row.table for row in targets("td3", "Hopper-v4", "original", "sb3")}
+    names = {row.table for row in find_reproduction_targets("td3", "Hopper-v4", "original", "sb3")}
     assert {"thesis_targets", "td3_paper", "thesis_tables"} <= names
     assert "cleanrl" not in names
-    assert {row.table for row in targets("td3", "Hopper-v4", "cleanrl", "sb3")} == {
+    assert {
+        row.table for row in find_reproduction_targets("td3", "Hopper-v4", "cleanrl", "sb3")
+    } == {
         *("cleanrl", "thesis_tables"),
     }
-    own = targets("td3", "Hopper-v4", "sb3", "torchrl")
+    own = find_reproduction_targets("td3", "Hopper-v4", "sb3", "torchrl")
     assert [(row.table, row.framework) for row in own] == [("thesis_tables", "torchrl")]
 
 
 def test_the_tables_make_288_groups_with_sizes():
-    groups = groups_of_published("thesis_tables")
+    groups = group_published_scores("thesis_tables")
     assert len(groups) == 288
     assert {(group.n, group.requested, group.rounding) for group in groups} == {(5, 5, 0.05)}
 

@@ -3,12 +3,12 @@ import json
 import numpy as np
 import pytest
 
-from analysis.data.load import load
-from analysis.data.runs import Cell, RunId
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.data.runs import RunId, StudyCell
 
 
 def only_reason(results):
-    loaded = load(results)
+    loaded = load_runs(results)
     assert loaded.runs == ()
     assert len(loaded.excluded) == 1
     return loaded.excluded[0].reason
@@ -75,8 +75,8 @@ def test_a_damaged_run_json_is_a_reason_and_identity_comes_from_the_path(
     folder = make_run(seed=3)
     (folder / "run.json").write_bytes(content)
     assert "run.json" in only_reason(results)
-    assert load(results).excluded[0].id == RunId(
-        Cell("demo", "Hopper-v5", "ppo", "original", "steps=20000"), "sb3", 3
+    assert load_runs(results).excluded[0].id == RunId(
+        StudyCell("demo", "Hopper-v5", "ppo", "original", "steps=20000"), "sb3", 3
     )
 
 

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from analysis.figures.actions import actions
+from parallax.analysis.figures.action_distributions import compute_action_distributions
 
 
 @pytest.mark.parametrize("mean", [0.0, -0.6])
 @pytest.mark.parametrize("variance", [1.0, 0.1])
 def test_action_densities_are_those_of_sampled_actions(mean, variance):
-    item = actions(mean, variance)
+    item = compute_action_distributions(mean, variance)
     raw = np.random.default_rng(0).normal(mean, np.sqrt(variance), 400_000)
     width = item.actions[1] - item.actions[0]
     assert item.clipped.sum() * width + sum(item.at_bounds) == pytest.approx(1, abs=5e-3)

@@ -1,18 +1,22 @@
 import pytest
 
-from analysis.__main__ import main
-from analysis.figures.chosen import UnknownPanelError, chosen_sheet, parse_choice
-from analysis.figures.sheet import render
+from parallax.analysis.__main__ import run_analysis_command
+from parallax.analysis.figures.figure_spec import render_figure
+from parallax.analysis.figures.highlights import (
+    UnknownPanelError,
+    make_panel_choice_figure_spec,
+    parse_panel_choice,
+)
 
 
 def titles(material, text):
-    sheet = chosen_sheet(material, parse_choice(text))
+    sheet = make_panel_choice_figure_spec(material, parse_panel_choice(text))
     return [title for title, _ in sheet.draw.args[0].panels]
 
 
 def test_panels_come_as_they_were_asked_for(material):
     asked = "fig 7=Walker2d-v4:td3:cleanrl, Hopper-v4:td3:original"
-    sheet = chosen_sheet(material, parse_choice(asked))
+    sheet = make_panel_choice_figure_spec(material, parse_panel_choice(asked))
     assert sheet.name == "fig-7"
     assert titles(material, asked) == [
         "Walker2d-v4, TD3\nCleanRL defaults",
@@ -21,11 +25,11 @@ def test_panels_come_as_they_were_asked_for(material):
     assert {cell.algorithm for cell in sheet.cells} == {"td3"}
     names = {line.name for line in sheet.draw.args[0].lines}
     assert names == {"cleanrl", "sb3", "torchrl"}
-    assert len(render(sheet, ["png"], 30)["png"]) > 1000
+    assert len(render_figure(sheet, ["png"], 30)["png"]) > 1000
 
 
 def test_all_algorithms_make_a_panel_per_framework(material):
-    sheet = chosen_sheet(material, parse_choice("Hopper-v4:all:sb3"))
+    sheet = make_panel_choice_figure_spec(material, parse_panel_choice("Hopper-v4:all:sb3"))
     content = sheet.draw.args[0]
     assert [title.split("\n")[1] for title, _ in content.panels] == ["CleanRL", "SB3", "TorchRL"]
     assert {line.name for line in content.lines} == {"ppo", "td3", "sac"}
@@ -34,7 +38,7 @@ def test_all_algorithms_make_a_panel_per_framework(material):
 
 
 def test_own_defaults_are_each_framework_s(material):
-    sheet = chosen_sheet(material, parse_choice("Hopper-v4:all:own"))
+    sheet = make_panel_choice_figure_spec(material, parse_panel_choice("Hopper-v4:all:own"))
     assert {cell.hps for cell in sheet.cells} == {"cleanrl", "sb3", "torchrl"}
 
 
@@ -49,13 +53,13 @@ def test_own_defaults_are_each_framework_s(material):
 )
 def test_what_cannot_be_read_is_said(text, words):
     with pytest.raises(UnknownPanelError, match=words):
-        parse_choice(text)
+        parse_panel_choice(text)
 
 
 @pytest.mark.parametrize("asked", ["Hoper-v4:ppo:sb3", "Hoper-v4:all:sb3"])
 def test_what_was_not_run_is_answered_with_the_closest(material, asked):
     with pytest.raises(UnknownPanelError, match=asked.replace("Hoper", "Hopper")):
-        chosen_sheet(material, parse_choice(asked))
+        make_panel_choice_figure_spec(material, parse_panel_choice(asked))
 
 
 def test_the_command_draws_them_and_nothing_else(results, make_run, capsys, tmp_path):
@@ -63,9 +67,9 @@ def test_the_command_draws_them_and_nothing_else(results, make_run, capsys, tmp_
         make_run(framework=framework)
     words = ["figures", str(results), "--output", str(tmp_path / "out"), "--jobs", "1"]
     one = "Hopper-v5:ppo:original"
-    assert main([*words, "--panels", one, "--panels", f"b={one},{one}"]) == 0
+    assert run_analysis_command([*words, "--panels", one, "--panels", f"b={one},{one}"]) == 0
     assert {path.stem for path in (tmp_path / "out").iterdir()} == {"panels", "b"}
-    assert main([*words, "--panels", one, "--panels", one]) == 2
+    assert run_analysis_command([*words, "--panels", one, "--panels", one]) == 2
     assert "two figures are called panels" in capsys.readouterr().err
-    assert main([*words, "--panels", "Ant-v4:ppo:original"]) == 2
+    assert run_analysis_command([*words, "--panels", "Ant-v4:ppo:original"]) == 2
     assert f"There are: {one}." in capsys.readouterr().err

@@ -13,14 +13,19 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 from matplotlib.text import Text
 
-from analysis.__main__ import main
-from analysis.data.load import load
-from analysis.figures import families
-from analysis.figures.sheet import NotDrawn, Sheet, render, render_all
-from analysis.figures.style import paper_settings
-from analysis.verdicts.options import Options
-from analysis.verdicts.study import gather
-from analysis.words import file_name
+from parallax.analysis.__main__ import run_analysis_command
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.figures import families
+from parallax.analysis.figures.figure_spec import (
+    FigureSpec,
+    MissingFigure,
+    render_figure,
+    render_figures,
+)
+from parallax.analysis.figures.style import get_paper_rc_settings
+from parallax.analysis.labels import make_file_name
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.study import judge_study
 
 ROOT = Path(__file__).parents[3]
 BASELINES = Path(__file__).parent / "baselines"
@@ -31,40 +36,46 @@ TOLERANCE = 0.004
 
 
 def sheets_of(material, name):
-    return families.sheets(material, [name])[name]
+    return families.make_family_figure_specs(material, [name])[name]
 
 
 def all_sheets(material):
-    return [sheet for found in families.sheets(material, []).values() for sheet in found]
+    return [
+        sheet
+        for found in families.make_family_figure_specs(material, []).values()
+        for sheet in found
+    ]
 
 
 def pixels(png):
     return imread(io.BytesIO(png))[:, :, :3]
 
 
-@pytest.mark.parametrize("name", families.names())
+@pytest.mark.parametrize("name", families.list_family_names())
 def test_every_family_draws_something(material, name):
     found = sheets_of(material, name)
-    assert all(isinstance(sheet, Sheet) for sheet in found)
+    assert all(isinstance(sheet, FigureSpec) for sheet in found)
     for sheet in found[-2:]:
-        assert pixels(render(sheet, ["png"], 40)["png"]).std() > 0.05
+        assert pixels(render_figure(sheet, ["png"], 40)["png"]).std() > 0.05
 
 
 def test_names_of_figures_are_unique_and_safe(material):
     names = [sheet.name for sheet in all_sheets(material)]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in names)
-    assert file_name("ppo", "a=b,c/d", "") == "ppo_a-b-c-d"
+    assert make_file_name("ppo", "a=b,c/d", "") == "ppo_a-b-c-d"
 
 
 def test_no_text_is_cut_off_or_too_small_to_read(material, monkeypatch):
     drawn = []
     draw = Text.draw
     monkeypatch.setattr(Text, "draw", lambda text, r: (drawn.append(text), draw(text, r))[1])
-    firsts = [sheet for name in families.names() for sheet in sheets_of(material, name)[:1]]
+    firsts = [
+        sheet for name in families.list_family_names() for sheet in sheets_of(material, name)[:1]
+    ]
     for sheet in firsts:
         drawn.clear()
-        with matplotlib.rc_context(paper_settings()):
+        with matplotlib.rc_context(get_paper_rc_settings()):
             figure = sheet.draw()
             FigureCanvasAgg(figure).draw()
         width, height = figure.bbox.size
@@ -79,15 +90,15 @@ def test_no_text_is_cut_off_or_too_small_to_read(material, monkeypatch):
 
 def test_several_processes_give_the_same_bytes_as_one(material):
     sheets = sheets_of(material, "verdicts")[:2]
-    one, two = (list(render_all(sheets, ["png", "pdf"], 50, jobs)) for jobs in (1, 2))
+    one, two = (list(render_figures(sheets, ["png", "pdf"], 50, jobs)) for jobs in (1, 2))
     assert [files for _, files in one] == [files for _, files in two]
     assert b"CreationDate" not in one[0][1]["pdf"]
 
 
-@pytest.mark.parametrize("name", families.names())
+@pytest.mark.parametrize("name", families.list_family_names())
 def test_figures_look_as_they_did(material, name):
     sheet = sheets_of(material, name)[0]
-    drawn = render(sheet, ["png"], BASELINE_DPI)["png"]
+    drawn = render_figure(sheet, ["png"], BASELINE_DPI)["png"]
     path = BASELINES / f"{sheet.name}.png"
     if os.environ.get("PARALLAX_WRITE_BASELINES"):
         path.write_bytes(drawn)
@@ -97,7 +108,7 @@ def test_figures_look_as_they_did(material, name):
 
 
 def test_captions_name_the_interval_and_the_runs_behind_it(study):
-    items = all_sheets(gather(load(study), Options(resamples=200), "thesis"))
+    items = all_sheets(judge_study(load_runs(study), VerdictOptions(resamples=200), "thesis"))
     for sheet in items:
         if sheet.name == "actions":
             continue
@@ -109,12 +120,14 @@ def test_captions_name_the_interval_and_the_runs_behind_it(study):
 def test_figures_without_data_are_named_with_the_reason(results, make_run):
     for seed in range(2):
         make_run(seed=seed)
-    found = families.sheets(gather(load(results), Options(resamples=50)), [])
+    found = families.make_family_figure_specs(
+        judge_study(load_runs(results), VerdictOptions(resamples=50)), []
+    )
     reasons = {
         name: item.reason
         for name, items in found.items()
         for item in items
-        if isinstance(item, NotDrawn)
+        if isinstance(item, MissingFigure)
     }
     assert "both with wrappers=none and" in reasons["wrappers"]
     assert "both with n_envs=1 and" in reasons["vectorised"]
@@ -125,8 +138,8 @@ def test_figures_without_data_are_named_with_the_reason(results, make_run):
 
 def test_without_a_run_that_can_be_used_only_actions_are_drawn(results, make_run):
     make_run(status="running")
-    found = families.sheets(gather(load(results), Options()), [])
-    assert [n for n, items in found.items() if isinstance(items[0], Sheet)] == ["actions"]
+    found = families.make_family_figure_specs(judge_study(load_runs(results), VerdictOptions()), [])
+    assert [n for n, items in found.items() if isinstance(items[0], FigureSpec)] == ["actions"]
 
 
 def test_highlights_show_planted_differences(material):
@@ -143,7 +156,7 @@ def test_another_process_gives_the_same_bytes_whatever_its_hash_seed(results, ma
     environment = {**os.environ, "PYTHONHASHSEED": other, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "analysis", *words, "--output", str(tmp_path / "there")]
     subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
-    assert main([*words, "--output", str(tmp_path / "here")]) == 0
+    assert run_analysis_command([*words, "--output", str(tmp_path / "here")]) == 0
     there, here = (
         {path.name: path.read_bytes() for path in (tmp_path / place).iterdir()}
         for place in ("there", "here")
@@ -160,7 +173,9 @@ def test_sample_efficiency_is_told_at_the_evaluations_that_all_runs_of_a_framewo
         make_run(env="Hopper-v4", framework="cleanrl", seed=seed, timesteps=[0, 5_000, 20_480])
         at, end = [1 - seed, 7_000 + seed, 20_480 + seed], 20_480 + seed
         make_run(env="Hopper-v4", framework="torchrl", seed=seed, timesteps=at, scheduled=end)
-    (sheet,) = sheets_of(gather(load(results), Options(resamples=50)), "efficiency")
+    (sheet,) = sheets_of(
+        judge_study(load_runs(results), VerdictOptions(resamples=50)), "efficiency"
+    )
     ((_, found),) = sheet.draw.args[0]
     assert {name: list(curve.steps)[-1] for name, curve in found.curves.items()} == {
         "cleanrl": 20_480.0,
@@ -168,4 +183,4 @@ def test_sample_efficiency_is_told_at_the_evaluations_that_all_runs_of_a_framewo
     }
     assert len(found.curves["cleanrl"].steps) == 3
     assert "share no evaluation: TorchRL under" in sheet.caption
-    assert pixels(render(sheet, ["png"], 40)["png"]).std() > 0.05
+    assert pixels(render_figure(sheet, ["png"], 40)["png"]).std() > 0.05

@@ -2,16 +2,21 @@ import matplotlib
 import numpy as np
 import pytest
 
-from analysis.data.load import load
-from analysis.figures.frames import y_range
-from analysis.figures.learning_curves import arrange, caption, draw_curves, panel_title
-from analysis.figures.sheet import save
-from analysis.figures.style import algorithm_looks, looks
-from analysis.verdicts.curves import make_panels
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.figures.curves import (
+    arrange_panels,
+    draw_learning_curves,
+    format_caption,
+    format_panel_title,
+)
+from parallax.analysis.figures.figure_spec import save_figure
+from parallax.analysis.figures.panels import compute_return_limits
+from parallax.analysis.figures.style import get_algorithm_styles, get_framework_styles
+from parallax.analysis.verdicts.curves import make_panels
 
 
 def panels_of(results, method="t"):
-    return make_panels(load(results), method, np.random.default_rng(0))
+    return make_panels(load_runs(results), method, np.random.default_rng(0))
 
 
 def test_the_line_is_the_mean_over_seeds_of_the_mean_over_episodes(results, make_run):
@@ -33,7 +38,7 @@ def test_seeds_are_aggregated_where_all_were_evaluated_and_the_caption_says_so(r
     assert curve.steps.tolist() == [10, 30]
     assert curve.mean.tolist() == [2, 4]
     assert curve.left_out == 2
-    assert "Seeds of sb3 were evaluated at different steps" in caption(panels, "t")
+    assert "Seeds of sb3 were evaluated at different steps" in format_caption(panels, "t")
 
 
 @pytest.mark.parametrize("method", ["t", "thesis", "bootstrap"])
@@ -42,7 +47,7 @@ def test_seeds_without_any_common_step_are_drawn_without_a_mean(results, make_ru
     make_run(seed=1, timesteps=[15, 30], scheduled=30)
     panels = panels_of(results, method)
     assert panels[0].curves[0].steps.size == 0
-    draw_curves(panels, method)
+    draw_learning_curves(panels, method)
 
 
 def test_the_return_axis_holds_all_seeds_and_cuts_only_wide_intervals(results, make_run):
@@ -50,15 +55,15 @@ def test_the_return_axis_holds_all_seeds_and_cuts_only_wide_intervals(results, m
         make_run(seed=seed, score=100 + 100 * seed)
         make_run(seed=seed, score=100 + seed, env="Ant-v5")
     ant, hopper = panels_of(results)
-    low, high, cut = y_range(hopper.curves)
+    low, high, cut = compute_return_limits(hopper.curves)
     assert cut
     assert low < -0.5
     assert 200 < high < 300
-    low, high, cut = y_range(ant.curves)
+    low, high, cut = compute_return_limits(ant.curves)
     assert not cut
     assert high > np.nanmax(ant.curves[0].high)
-    assert "cut wide intervals off" in caption((ant, hopper), "t")
-    assert "cut wide intervals off" not in caption((ant,), "t")
+    assert "cut wide intervals off" in format_caption((ant, hopper), "t")
+    assert "cut wide intervals off" not in format_caption((ant,), "t")
 
 
 @pytest.mark.parametrize("score", [0.0, -5.0, 1000.0, 1e30])
@@ -66,14 +71,14 @@ def test_constant_returns_have_a_return_axis(results, make_run, score):
     for seed in range(2):
         make_run(seed=seed, timesteps=[1, 2], scheduled=2, returns=[[score], [score]])
     (panel,) = panels_of(results)
-    low, high, _ = y_range(panel.curves)
+    low, high, _ = compute_return_limits(panel.curves)
     assert low < panel.curves[0].mean[0] < high
-    draw_curves([panel], "t")
+    draw_learning_curves([panel], "t")
 
 
 def test_a_framework_keeps_its_look_whoever_else_is_there():
-    every = looks(["zed", "torchrl", "sb3", "cleanrl", "another"])
-    assert looks(["torchrl"])["torchrl"] == every["torchrl"]
+    every = get_framework_styles(["zed", "torchrl", "sb3", "cleanrl", "another"])
+    assert get_framework_styles(["torchrl"])["torchrl"] == every["torchrl"]
     assert len({look.color for look in every.values()}) == 5
     assert len({look.marker for look in every.values()}) == 5
 
@@ -82,7 +87,7 @@ def test_rows_are_environments_and_columns_algorithms(results, make_run):
     for env, algorithm in (("Ant-v5", "ppo"), ("Ant-v5", "sac"), ("Hopper-v5", "sac")):
         make_run(env=env, algorithm=algorithm)
     make_run(env="Ant-v5", algorithm="ppo", hps="sb3")
-    grid = arrange(panels_of(results))
+    grid = arrange_panels(panels_of(results))
     cells = [[panel and (panel.cell.env, panel.cell.hps) for panel in row] for row in grid]
     assert cells == [
         [("Ant-v5", "original"), ("Ant-v5", "original")],
@@ -95,7 +100,7 @@ def test_the_caption_names_method_and_runs_per_framework(results, make_run):
     make_run(seed=0)
     make_run(seed=1, status="failed")
     panels = panels_of(results)
-    text = caption(panels, "t")
+    text = format_caption(panels, "t")
     assert "95% interval, t (" in text
     assert "used/requested: sb3 1/2" in text
     assert "n = 1 has no interval" in text
@@ -107,14 +112,14 @@ def test_titles_carry_the_numbers_of_runs_where_they_differ(results, make_run):
     make_run(env="Hopper-v5")
     make_run(env="Hopper-v5", framework="cleanrl", status="running")
     panels = panels_of(results)
-    assert panel_title(panels[1], panels) == "Hopper-v5, ppo\ncleanrl 0/1, sb3 1/1"
-    assert "see titles" in caption(panels, "t")
+    assert format_panel_title(panels[1], panels) == "Hopper-v5, ppo\ncleanrl 0/1, sb3 1/1"
+    assert "see titles" in format_caption(panels, "t")
 
 
 def test_dollar_signs_and_settings_without_runs_do_not_break_the_picture(results, make_run):
     make_run(study="$\\frac")
     make_run(study="$\\frac", env="Ant-v5", status="pending")
-    draw_curves(panels_of(results), "t").canvas.draw()
+    draw_learning_curves(panels_of(results), "t").canvas.draw()
 
 
 def test_files_are_the_same_bytes_each_time(results, make_run, tmp_path):
@@ -123,7 +128,7 @@ def test_files_are_the_same_bytes_each_time(results, make_run, tmp_path):
     contents = []
     for name in ("one", "two"):
         png, pdf = tmp_path / f"{name}.png", tmp_path / f"{name}.pdf"
-        save(draw_curves(panels_of(results), "t"), png, pdf)
+        save_figure(draw_learning_curves(panels_of(results), "t"), png, pdf)
         contents.append((png.read_bytes(), pdf.read_bytes()))
     assert contents[0] == contents[1]
     assert b"CreationDate" not in contents[0][1]
@@ -132,12 +137,12 @@ def test_files_are_the_same_bytes_each_time(results, make_run, tmp_path):
 def test_every_row_names_its_axis_even_where_the_first_panel_is_missing(results, make_run):
     make_run(env="Ant-v5", algorithm="ppo")
     make_run(env="Hopper-v5", algorithm="sac")
-    figure = draw_curves(panels_of(results), "t")
+    figure = draw_learning_curves(panels_of(results), "t")
     assert [axis.get_ylabel() for axis in figure.axes] == ["mean return", "", "", "mean return"]
 
 
 def test_no_algorithm_looks_like_a_framework():
-    frameworks = looks(["cleanrl", "sb3", "torchrl", "tianshou", "skrl"])
-    algorithms = algorithm_looks(["ppo", "td3", "sac"])
+    frameworks = get_framework_styles(["cleanrl", "sb3", "torchrl", "tianshou", "skrl"])
+    algorithms = get_algorithm_styles(["ppo", "td3", "sac"])
     colors = [matplotlib.colors.to_hex(look.color) for look in frameworks.values()]
     assert not {matplotlib.colors.to_hex(look.color) for look in algorithms.values()} & set(colors)

@@ -7,28 +7,30 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from analysis.figures import families
-from analysis.figures.curves import make_line
-from analysis.figures.panels import Line, step_axis, within
-from analysis.figures.profiles import eventful
-from analysis.figures.spots import draw_spots, frame_of
-from analysis.figures.style import looks, paper_settings
-from analysis.stats.intervals import Interval, interval
+from parallax.analysis.figures import families
+from parallax.analysis.figures.aggregates import find_threshold_range
+from parallax.analysis.figures.curves import make_cell_line
+from parallax.analysis.figures.dot_plot import compute_score_axis_limits, draw_score_dots
+from parallax.analysis.figures.panels import CurveLine, clip_to_bounds, set_step_axis
+from parallax.analysis.figures.style import get_framework_styles, get_paper_rc_settings
+from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
 
 
 def line(scores, name="sb3", size=None):
     scores = np.array(scores, dtype=float)
     none, n = np.empty(0), len(scores)
-    return Line(name, none, none, none, none, interval(scores, "t"), size or (n, n), scores)
+    return CurveLine(
+        name, none, none, none, none, compute_interval(scores, "t"), size or (n, n), scores
+    )
 
 
 def drawn(*lines, usual=3):
     figure = Figure(figsize=(3, 1))
     axis = figure.subplots()
     spots = [(float(i), one) for i, one in enumerate(lines)]
-    frame = frame_of(lines, usual)
-    with matplotlib.rc_context(paper_settings()):
-        draw_spots(axis, spots, looks(one.name for one in lines), frame, usual)
+    frame = compute_score_axis_limits(lines, usual)
+    with matplotlib.rc_context(get_paper_rc_settings()):
+        draw_score_dots(axis, spots, get_framework_styles(one.name for one in lines), frame, usual)
         FigureCanvasAgg(figure).draw()
     return axis, frame
 
@@ -67,11 +69,13 @@ def test_intervals_end_where_no_return_can_be_unless_one_was_there(material):
     cell, name = key
     low, high = -math.inf, float(material.groups[key].scores.max())
     bounds = {**material.bounds, cell.env: (-1e9, high)}
-    bounded = make_line(dataclasses.replace(material, bounds=bounds), cell, name, name)
+    bounded = make_cell_line(dataclasses.replace(material, bounds=bounds), cell, name, name)
     assert material.finals[key].high > high
     assert bounded.final.high == high
     assert bounded.final.low == material.finals[key].low
-    ends = within(np.array([-3.0, math.nan]), np.array([9.0, 7.0]), np.array([8.0]), (low, 5.0))
+    ends = clip_to_bounds(
+        np.array([-3.0, math.nan]), np.array([9.0, 7.0]), np.array([8.0]), (low, 5.0)
+    )
     np.testing.assert_array_equal(ends, [[-3.0, math.nan], [8.0, 7.0]])
 
 
@@ -79,9 +83,11 @@ def test_intervals_end_where_no_return_can_be_unless_one_was_there(material):
 def test_the_last_tick_is_the_last_evaluation(end):
     steps = np.array([0.0, end])
     none = np.zeros(2)
-    one = Line("sb3", steps, none, none, none, Interval(0, 0, 0, 2, "t"), (2, 2), none)
+    one = CurveLine(
+        "sb3", steps, none, none, none, ConfidenceInterval(0, 0, 0, 2, "t"), (2, 2), none
+    )
     axis = Figure().subplots()
-    step_axis(axis, [one])
+    set_step_axis(axis, [one])
     assert axis.get_xticks()[-1] == end
     assert end < axis.get_xlim()[1] < 1.05 * end  # the last marker is whole
     assert 2 <= len(axis.get_xticks()) <= 6
@@ -90,13 +96,13 @@ def test_the_last_tick_is_the_last_evaluation(end):
 
 def test_curve_pages_name_the_return_axis(material):
     for name in ("consistency", "ranking"):
-        figure = families.sheets(material, [name])[name][0].draw()
+        figure = families.make_family_figure_specs(material, [name])[name][0].draw()
         assert "mean return" in [text.get_text() for text in figure.texts]
 
 
 def test_profiles_are_cut_to_where_they_fall(material):
     items = [one.profiles for one in material.overall]
-    low, high = eventful(items)
+    low, high = find_threshold_range(items)
     thresholds = items[0].thresholds
     assert (low, high) != (thresholds[0], thresholds[-1])
     for item in items:
@@ -104,11 +110,11 @@ def test_profiles_are_cut_to_where_they_fall(material):
         assert (item.high[:, thresholds > high] == 0).all()
     assert any((one.low[:, thresholds <= low + 0.03] < 1).any() for one in items)
     flat = dataclasses.replace(items[0], low=items[0].low * 0, high=items[0].high * 0)
-    assert eventful([flat]) == (thresholds[0], thresholds[-1])
+    assert find_threshold_range([flat]) == (thresholds[0], thresholds[-1])
 
 
 def test_lower_is_better_stands_at_the_gap(material):
-    figure = families.sheets(material, ["aggregates"])["aggregates"][0].draw()
+    figure = families.make_family_figure_specs(material, ["aggregates"])["aggregates"][0].draw()
     titles = [axis.get_title() for axis in figure.axes]
     assert [title for title in titles if "lower is better" in title] == [
         "optimality gap\n(lower is better)"

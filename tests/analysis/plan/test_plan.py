@@ -21,18 +21,17 @@ from hydra import compose, initialize_config_module
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from analysis.__main__ import main
-from analysis.data.load import load
-from analysis.plan.planning import plan_once
-from analysis.plan.sweeps import make_sweeps
-from analysis.stats import effects
-from analysis.stats.moments import moments
-from analysis.verdicts.options import Options
-from analysis.verdicts.study import judge_runs
-from analysis.words import number
-from harness.cli.app import spec_from_config
-from harness.cli.config_groups import register
-from harness.contract.run_spec import spec_to_dict
+from parallax.analysis.__main__ import run_analysis_command
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.labels import format_number
+from parallax.analysis.plan.planning import plan_seeds
+from parallax.analysis.plan.sweeps import make_sweeps
+from parallax.analysis.stats import effect_size_and_power as effects
+from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.study import judge_runs
+from parallax.harness.cli.hydra_app import register_config_groups, spec_from_config
+from parallax.harness.contract.run_spec import spec_to_dict
 
 SCORES = {  # by framework: mean and deviation over seeds
     "sb3": (1000.0, 150.0),
@@ -43,11 +42,11 @@ SCORES = {  # by framework: mean and deviation over seeds
 
 @pytest.fixture(scope="module", autouse=True)
 def groups():
-    register()
+    register_config_groups()
 
 
 def make_spec(*overrides):
-    with initialize_config_module("harness.conf", version_base="1.3"):
+    with initialize_config_module("parallax.harness.conf", version_base="1.3"):
         spec, results = spec_from_config(compose("config", list(overrides)))
     return spec, results
 
@@ -98,13 +97,13 @@ def planned_specs(text):
 
 
 def plan(results, *arguments):
-    assert main(["plan", str(results), *map(str, arguments)]) == 0
+    assert run_analysis_command(["plan", str(results), *map(str, arguments)]) == 0
     return (results / "analysis" / "plan.sh").read_text()
 
 
 def test_the_sweep_is_exactly_the_seeds_that_lack(results, capsys):
     write_runs(results)
-    verdicts = judge_runs(load(results), Options()).consistency
+    verdicts = judge_runs(load_runs(results), VerdictOptions()).consistency
     open_pairs = [item for item in verdicts if item.verdict == "undecided"]
     assert open_pairs
     wanted = {}
@@ -118,7 +117,7 @@ def test_the_sweep_is_exactly_the_seeds_that_lack(results, capsys):
     assert len(found) == len(expected)
     hours = 0.5 * len(expected)
     assert f"Runs to make: {len(expected)}, 0 of them" in (output := capsys.readouterr().out)
-    assert f"Cost: {number(hours)} core-hours" in output
+    assert f"Cost: {format_number(hours)} core-hours" in output
 
 
 def test_planned_runs_lie_beside_those_that_are_there_whatever_was_set(results):
@@ -136,7 +135,7 @@ def test_planned_runs_lie_beside_those_that_are_there_whatever_was_set(results):
     )
     found = planned_specs(plan(results, "--most", "100"))
     assert found
-    there = {run.path.parent for run in load(results).runs}
+    there = {run.path.parent for run in load_runs(results).runs}
     for spec, place in found:
         assert spec.folder(place).parent in there
         assert not spec.folder(place).exists()
@@ -178,8 +177,8 @@ def test_tasks_and_recipes_are_merged_into_few_commands(results):
     for env in ("Hopper-v4", "Walker2d-v4"):
         for hps in ("sb3", "original"):
             write_runs(results, env=env, hps=hps)
-    loaded = load(results)
-    needs = plan_once(judge_runs(loaded, Options()).consistency, loaded, 1000, 5).needs
+    loaded = load_runs(results)
+    needs = plan_seeds(judge_runs(loaded, VerdictOptions()).consistency, loaded, 1000, 5).needs
     sweeps = make_sweeps(needs, loaded)
     assert len(needs) == 12
     assert len(sweeps) < 12
@@ -238,7 +237,7 @@ def test_foreign_runs_cannot_be_planned(tmp_path, capsys):
             results=rng.normal(size=(2, 3)),
             ep_lengths=np.ones((2, 3)),
         )
-    assert main(["plan", str(tmp_path / "study")]) == 2
+    assert run_analysis_command(["plan", str(tmp_path / "study")]) == 2
     assert "no setting has complete runs of two frameworks" in capsys.readouterr().err
 
 
@@ -252,7 +251,7 @@ def test_foreign_runs_cannot_be_planned(tmp_path, capsys):
 )
 def test_bad_sizes_are_one_message(results, make_run, capsys, arguments, message):
     make_run()
-    assert main(["plan", str(results), *arguments]) == 2
+    assert run_analysis_command(["plan", str(results), *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -301,7 +300,7 @@ def test_a_plan_says_how_sure_it_is_names_variants_and_plans_rankings(results, m
 
 def test_no_need_is_so_small_that_no_permutation_test_could_tell():
     one = np.array([1.0])
-    needed = effects.seeds_to_decide(100 * one, (one, one), 0.05 * one, 0.01 * one)
+    needed = effects.estimate_seeds_needed(100 * one, (one, one), 0.05 * one, 0.01 * one)
     assert needed == 4
     assert 2 / math.comb(8, 4) < 0.05 < 2 / math.comb(6, 3)
 
@@ -309,9 +308,11 @@ def test_no_need_is_so_small_that_no_permutation_test_could_tell():
 def test_the_range_of_a_need_holds_the_truth_in_most_cases():
     rng, inside = np.random.default_rng(0), 0
     one = np.ones(1)
-    true = float(effects.seeds_to_decide(2 * one, (one, one), 0.05 * one, 0.01 * one)[0])
+    true = float(effects.estimate_seeds_needed(2 * one, (one, one), 0.05 * one, 0.01 * one)[0])
     for _ in range(40):
         first, second = rng.normal(2, 1, 5), rng.normal(0, 1, 5)
-        low, high = effects.plausible_seeds((moments(first), moments(second)), 0.05, 0.01, rng)
+        low, high = effects.estimate_seed_range(
+            (compute_moments(first), compute_moments(second)), 0.05, 0.01, rng
+        )
         inside += low <= true <= high
     assert inside / 40 > 0.65

@@ -3,22 +3,34 @@
 import numpy as np
 import pytest
 
-from analysis.data.load import load
-from analysis.data.runs import Cell
-from analysis.figures.curves import lines_of_frameworks, recipes_across
-from analysis.figures.overview import sheets
-from analysis.figures.sheet import NotDrawn
-from analysis.report import decided, learned, picked
-from analysis.report.consistency import consistency, consistency_table, defaults_table
-from analysis.report.counted import equal_runs
-from analysis.report.held import set_for_all
-from analysis.report.links import make_links
-from analysis.tables.verdicts import verdict_tables
-from analysis.verdicts.consistency import family_of
-from analysis.verdicts.defaults import as_they_come
-from analysis.verdicts.options import Options
-from analysis.verdicts.study import gather
-from analysis.words import OWN
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.figures.curves import list_shared_recipes, make_framework_lines
+from parallax.analysis.figures.figure_spec import MissingFigure
+from parallax.analysis.figures.final_scores import make_overview_figure_specs
+from parallax.analysis.labels import LIBRARY_DEFAULTS
+from parallax.analysis.report.phrases import make_links
+from parallax.analysis.report.sections import (
+    consistency as decided,
+)
+from parallax.analysis.report.sections import (
+    headline as picked,
+)
+from parallax.analysis.report.sections import (
+    vs_random as learned,
+)
+from parallax.analysis.report.sections.consistency import (
+    answer_consistency,
+    make_consistency_table,
+    make_defaults_table,
+)
+from parallax.analysis.report.sections.hyperparameters import describe_common_overrides
+from parallax.analysis.report.sections.runs import describe_equal_runs
+from parallax.analysis.report.study_report import make_verdict_tables
+from parallax.analysis.verdicts.consistency import name_family
+from parallax.analysis.verdicts.groups import to_library_defaults_cell
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.study import judge_study
 
 # By recipe and framework; random actions have -1225 on the task.
 SCORES = {
@@ -38,7 +50,7 @@ def material(tmp_path_factory, writer):
         for seed in range(5):
             names = {"env": "Pendulum-v1", "hps": hps, "framework": framework, "seed": seed}
             writer(root, score=score + noise.normal(scale=5), **names)
-    return gather(load(root), Options(ranges=(("Pendulum-v1", -1600.0, 0.0),)))
+    return judge_study(load_runs(root), VerdictOptions(ranges=(("Pendulum-v1", -1600.0, 0.0),)))
 
 
 def test_pairs_under_own_defaults_are_judged_apart(material):
@@ -52,69 +64,81 @@ def test_pairs_under_own_defaults_are_judged_apart(material):
     assert {item.family_size for item in verdicts.defaults} == {3}
     assert {item.family_size for item in verdicts.consistency} == {1}
     assert {item.first.cell.hps for item in verdicts.defaults} == {"cleanrl", "sb3"}
-    assert len(verdict_tables(verdicts)["defaults.csv"]) == 3
+    assert len(make_verdict_tables(verdicts)["defaults.csv"]) == 3
 
 
 def test_a_section_tells_of_them_and_of_who_is_above_random_actions(material):
     verdicts = material.verdicts
-    (section,) = decided.settings(verdicts, decided.default_pairs(verdicts))
+    (section,) = decided.make_setting_sections(verdicts, decided.select_default_pairs(verdicts))
     text = "\n".join(section.blocks)
     assert section.heading.startswith("PPO on Pendulum-v1 under each framework's own defaults")
     assert "3 frameworks, runs requested/completed/used: 5/5/5 of each." in text
     assert "Random actions score -1225 (300 episodes). Above them: 2 of 3 tested" in text
     assert "- Neither above nor below: CleanRL (-12" in text and "n = 5." in text
-    assert "| 2 of 3 " in decided.summary(verdicts, decided.default_pairs(verdicts))
+    assert "| 2 of 3 " in decided.make_setting_summary(
+        verdicts, decided.select_default_pairs(verdicts)
+    )
 
 
 def test_what_has_not_learned_is_said_beside_a_pair(material):
     verdicts = material.verdicts
     (pair,) = verdicts.consistency
-    assert learned.remark(pair, verdicts.learning).endswith(
+    assert learned.remark_on_pair(pair, verdicts.learning).endswith(
         "neither is shown to be above random actions"
     )
-    first, second, _ = picked.findings(verdicts)
+    first, second, _ = picked.select_headline_findings(verdicts)
     assert "neither is shown" in first and "neither is shown" in second
     own = {(i.first.framework, i.second.framework): i for i in verdicts.defaults}
-    assert learned.remark(own["cleanrl", "sb3"], verdicts.learning).startswith("; CleanRL is not")
-    assert learned.remark(own["sb3", "torchrl"], verdicts.learning) == ""
+    assert learned.remark_on_pair(own["cleanrl", "sb3"], verdicts.learning).startswith(
+        "; CleanRL is not"
+    )
+    assert learned.remark_on_pair(own["sb3", "torchrl"], verdicts.learning) == ""
 
 
 def test_a_pair_is_clearly_above_random_actions_by_more_than_its_margin(material):
     verdicts = material.verdicts
     own = {(i.first.framework, i.second.framework): i for i in verdicts.defaults}
-    assert learned.clearly(own["sb3", "torchrl"], verdicts.learning)  # some 1,000 above; margin 160
-    assert not learned.clearly(own["cleanrl", "sb3"], verdicts.learning)
-    assert not any(learned.clearly(pair, verdicts.learning) for pair in verdicts.consistency)
+    assert learned.is_clearly_above_random(
+        own["sb3", "torchrl"], verdicts.learning
+    )  # some 1,000 above; margin 160
+    assert not learned.is_clearly_above_random(own["cleanrl", "sb3"], verdicts.learning)
+    assert not any(
+        learned.is_clearly_above_random(pair, verdicts.learning) for pair in verdicts.consistency
+    )
 
 
 def test_runs_that_own_defaults_share_with_another_recipe_are_counted(tmp_path, writer):
     for seed in range(3):
         for hps, score in (("original", 5.0 + seed), ("sb3", 5.0 + seed % 2)):
             writer(tmp_path, score=score, hps=hps, seed=seed)
-    text = equal_runs(load(tmp_path))
+    text = describe_equal_runs(load_runs(tmp_path))
     assert text.startswith("2 runs under own defaults are equal") and "(2)" in text
-    assert equal_runs(load(tmp_path / "missing")) == ""
+    assert describe_equal_runs(load_runs(tmp_path / "missing")) == ""
 
 
 def test_figures_have_them_in_one_column_and_a_figure_of_their_own(material):
     cells = {cell for cell, _ in material.curves}
-    assert recipes_across(material, cells) == ("original", "own defaults")
-    own = as_they_come(Cell("demo", "Pendulum-v1", "ppo", "sb3", "steps=20000"), "sb3")
-    lines = {line.name: line for line in lines_of_frameworks(material, own)}
+    assert list_shared_recipes(material, cells) == ("original", "own defaults")
+    own = to_library_defaults_cell(
+        StudyCell("demo", "Pendulum-v1", "ppo", "sb3", "steps=20000"), "sb3"
+    )
+    lines = {line.name: line for line in make_framework_lines(material, own)}
     means = {name: lines[name].final.mean for name in lines}
     scores = {"cleanrl": -1225.0, "sb3": -200.0, "torchrl": -210.0}
     assert means == pytest.approx(scores, abs=10)
-    (overview, as_they_come_sheet) = sheets(material)
+    (overview, as_they_come_sheet) = make_overview_figure_specs(material)
     assert [overview.name, as_they_come_sheet.name] == ["overview", "as_they_come"]
     assert {cell.hps for cell in as_they_come_sheet.cells} == {"sb3", "cleanrl", "torchrl"}
 
 
 def test_the_report_has_them_in_a_table_of_their_own(material, tmp_path):
     verdicts, links = material.verdicts, make_links(material.verdicts, tmp_path)
-    assert len(defaults_table(verdicts, links).rows) == 3
-    assert len(consistency_table(verdicts, links).rows) == 1
+    assert len(make_defaults_table(verdicts, links).rows) == 3
+    assert len(make_consistency_table(verdicts, links).rows) == 1
     (told,) = [
-        one for one in consistency(verdicts, links).parts if "under its own defaults" in one.text
+        one
+        for one in answer_consistency(verdicts, links).parts
+        if "under its own defaults" in one.text
     ]
     assert told.text.startswith("PPO, each framework") and told.table == "t-defaults"
     assert "2 different" in told.text and "Means above random actions: 2 of 3." in told.text
@@ -130,22 +154,29 @@ def test_the_report_has_them_in_a_table_of_their_own(material, tmp_path):
 def test_who_is_below_or_cannot_be_tested_is_told_apart(scores, words, tmp_path, writer):
     for seed, score in enumerate(scores):
         writer(tmp_path, score=score, env="Pendulum-v1", seed=seed)
-    found = gather(load(tmp_path), Options()).verdicts.learning
-    assert words in learned.in_words(found, ())
-    assert learned.counted(found) == ("0 of 1" if len(scores) > 1 else "-")
+    found = judge_study(load_runs(tmp_path), VerdictOptions()).verdicts.learning
+    assert words in learned.describe_vs_random(found, ())
+    assert learned.count_above_random(found) == ("0 of 1" if len(scores) > 1 else "-")
 
 
 def test_what_is_compared_is_told_where_a_study_sets_fields_itself(tmp_path, writer):
     for name in ("sb3", "cleanrl"):
         writer(tmp_path, framework=name, hps=name, overridden=["learning_starts"])
-    assert set_for_all(load(tmp_path).runs).endswith("some of these runs: `learning_starts`")
-    assert family_of(Cell("s", "e", "ppo", OWN, ""), "all") == "all pairs (own defaults)"
+    assert describe_common_overrides(load_runs(tmp_path).runs).endswith(
+        "some of these runs: `learning_starts`"
+    )
+    assert (
+        name_family(StudyCell("s", "e", "ppo", LIBRARY_DEFAULTS, ""), "all")
+        == "all pairs (own defaults)"
+    )
 
 
 def test_a_recipe_that_others_ran_too_keeps_its_name(tmp_path, writer):
     for framework in ("sb3", "cleanrl"):
         for seed in range(2):
             writer(tmp_path, score=1.0 + seed, hps="sb3", framework=framework, seed=seed)
-    found = gather(load(tmp_path), Options())
-    assert recipes_across(found, {cell for cell, _ in found.curves}) == ("sb3",)
-    assert found.verdicts.defaults == () and isinstance(sheets(found)[1], NotDrawn)
+    found = judge_study(load_runs(tmp_path), VerdictOptions())
+    assert list_shared_recipes(found, {cell for cell, _ in found.curves}) == ("sb3",)
+    assert found.verdicts.defaults == () and isinstance(
+        make_overview_figure_specs(found)[1], MissingFigure
+    )

@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from analysis.__main__ import main
-from analysis.data.load import load
-from analysis.data.runs import Loaded
-from analysis.report.causes import blocks, causes, explained, explaining
-from analysis.verdicts.options import Options
+from parallax.analysis.__main__ import run_analysis_command
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.data.runs import LoadedRuns
+from parallax.analysis.report.sections.ablation import (
+    find_explanations,
+    make_ablation_reports,
+    render_ablation_report,
+    render_explanations,
+)
+from parallax.analysis.verdicts.options import VerdictOptions
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -25,14 +30,14 @@ def published(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         words = ["--causes", "clipping.parquet", "--html", "--jobs", "1"]
-        assert main(["publish", "clipping.parquet", "docs/mine", *words]) == 0
+        assert run_analysis_command(["publish", "clipping.parquet", "docs/mine", *words]) == 0
     return root / "docs/mine"
 
 
 @pytest.fixture(scope="module")
 def target():
     """Runs of DQN as it is, with another interval of the target, and of CleanRL."""
-    return load(DOCS / "target.parquet")
+    return load_runs(DOCS / "target.parquet")
 
 
 def only(loaded, keep):
@@ -40,8 +45,10 @@ def only(loaded, keep):
     return dataclasses.replace(loaded, runs=tuple(run for run in loaded.runs if keep(run)))
 
 
-def told(loaded: Loaded, study: Loaded | None = None, options: Options | None = None):
-    return causes("a.parquet", loaded, options or Options(), study or loaded)
+def told(
+    loaded: LoadedRuns, study: LoadedRuns | None = None, options: VerdictOptions | None = None
+):
+    return make_ablation_reports("a.parquet", loaded, options or VerdictOptions(), study or loaded)
 
 
 def test_effects_stand_on_the_page_with_share_interval_and_pairs(published):
@@ -78,25 +85,25 @@ def test_the_whole_page_tells_the_same_with_the_figure(published):
 def test_what_is_undecided_or_leads_away_is_no_cause(target):
     (one,) = told(target)
     assert len(one.changes) == 6
-    most, alone = (change for _, change in explaining([one]))  # of all, and of one thing
+    most, alone = (change for _, change in find_explanations([one]))  # of all, and of one thing
     assert len(most.parts) == 5 and [name for name, _ in alone.parts] == ["snu-500"]
-    strict = told(target, options=Options(alpha=1e-9))
-    assert explained(strict) == "" and len(strict[0].changes) == 6
+    strict = told(target, options=VerdictOptions(alpha=1e-9))
+    assert render_explanations(strict) == "" and len(strict[0].changes) == 6
     names = {run.id.framework for run in target.runs}
     (bare,) = told(only(target, lambda run: run.id.framework == "sb3"))
-    assert names == {"sb3", "cleanrl"} and explaining([bare]) == () and bare.item.gaps == ()
+    assert names == {"sb3", "cleanrl"} and find_explanations([bare]) == () and bare.item.gaps == ()
     low = [
         dataclasses.replace(run, results=run.results * (0.01 if "cleanrl" in str(run.id) else 1))
         for run in target.runs
     ]
     away = told(dataclasses.replace(target, runs=tuple(low)))
-    assert away[0].item.effects[0].verdict == "changes" and explaining(away) == ()
+    assert away[0].item.effects[0].verdict == "changes" and find_explanations(away) == ()
 
 
 def test_settings_that_the_study_lacks_are_told_and_are_not_at_its_top(target):
-    (one,) = told(target, load(DOCS / "clipping.parquet"))
-    assert not one.in_study and explaining([one]) == ()
-    assert "The study has no runs in this setting." in blocks(one, ["figure"])
+    (one,) = told(target, load_runs(DOCS / "clipping.parquet"))
+    assert not one.in_study and find_explanations([one]) == ()
+    assert "The study has no runs in this setting." in render_ablation_report(one, ["figure"])
     assert "in the study too" not in one.base
 
 
@@ -115,11 +122,11 @@ def test_what_a_change_is_comes_from_its_own_runs(target):
 
     runs = tuple(map(renamed, target.runs))
     (one,) = told(dataclasses.replace(target, runs=runs))
-    assert "Something \\*else\\* with \\`marks\\`." in explained([one])
+    assert "Something \\*else\\* with \\`marks\\`." in render_explanations([one])
     bare = tuple(dataclasses.replace(run, record=None) for run in target.runs)
     (one,) = told(dataclasses.replace(target, runs=bare))
-    assert "`gradients-as-they-are`, `layers-of-120-and-84` and" in explained([one])
-    assert explained([one]).endswith("with `snu-500`.")
+    assert "`gradients-as-they-are`, `layers-of-120-and-84` and" in render_explanations([one])
+    assert render_explanations([one]).endswith("with `snu-500`.")
 
 
 def test_a_file_without_interventions_or_with_the_same_is_refused(
@@ -127,7 +134,7 @@ def test_a_file_without_interventions_or_with_the_same_is_refused(
 ):
     monkeypatch.chdir(tmp_path)
     writer(tmp_path / "results", score=1.0)
-    assert main(["pack", "results/demo", "--output", "plain.parquet"]) == 0
+    assert run_analysis_command(["pack", "results/demo", "--output", "plain.parquet"]) == 0
     for name in ("one.parquet", "two.parquet"):
         shutil.copy(DOCS / "target.parquet", name)
     cases = {
@@ -137,5 +144,5 @@ def test_a_file_without_interventions_or_with_the_same_is_refused(
     }
     for files, words in cases.items():
         given = [word for name in files for word in ("--causes", name)]
-        assert main(["publish", "plain.parquet", "out", *given]) != 0
+        assert run_analysis_command(["publish", "plain.parquet", "out", *given]) != 0
         assert words in capsys.readouterr().err and not Path("out").exists()

@@ -6,40 +6,47 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.data.runs import Cell, Run, RunId
-from analysis.report.held import (
-    alike_in_words,
-    as_in_recipe,
-    between,
-    held_alike,
-    unlike_in_words,
-    what_differs,
+from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
+from parallax.analysis.report.sections.hyperparameters import (
+    describe_differences,
+    describe_equal_hyperparameters,
+    describe_pair_differences,
+    describe_recipe_coverage,
+    describe_unequal_recipes,
+    render_hyperparameter_differences,
 )
 
 
 def run(framework, seed=0, algorithm="dqn", **held):
-    cell = Cell("study", "CartPole-v1", algorithm, "zoo", "")
+    cell = StudyCell("study", "CartPole-v1", algorithm, "zoo", "")
     scores = np.zeros((1, 2))
     where = Path(framework)
-    return Run(
+    return CompletedRun(
         RunId(cell, framework, seed),
         where,
         np.array([1]),
         scores,
         scores.astype(int),
         {},
-        held=held,
+        effective_hyperparameters=held,
     )
 
 
 def test_what_differs_is_told_with_every_value():
     runs = [run("sb3", tau=1.0, hidden_sizes=[64, 64]), run("cleanrl", tau=1.0, hidden_sizes=None)]
-    assert "[listed](#what-is-held-alike-and-what-is-not)" in what_differs(runs, False)
-    assert between(runs[:1], runs[1:]) == "; 1 of 2 hyperparameters differs (`hidden_sizes`)"
-    assert alike_in_words(runs).startswith(" 1 of 2 hyperparameters are [alike](#what-is-held")
-    assert alike_in_words([run("sb3")]) == ""
-    assert unlike_in_words(runs).endswith("1 of 2 of DQN under RL Baselines3 Zoo's values.")
-    words, table = held_alike(runs)
+    assert "[listed](#what-is-held-alike-and-what-is-not)" in describe_differences(runs, False)
+    assert (
+        describe_pair_differences(runs[:1], runs[1:])
+        == "; 1 of 2 hyperparameters differs (`hidden_sizes`)"
+    )
+    assert describe_equal_hyperparameters(runs).startswith(
+        " 1 of 2 hyperparameters are [alike](#what-is-held"
+    )
+    assert describe_equal_hyperparameters([run("sb3")]) == ""
+    assert describe_unequal_recipes(runs).endswith(
+        "1 of 2 of DQN under RL Baselines3 Zoo's values."
+    )
+    words, table = render_hyperparameter_differences(runs)
     assert "2 frameworks: 1 of 2 alike: `tau`." in words
     (row,) = [line for line in table.splitlines() if "hidden_sizes" in line]
     assert [cell.strip() for cell in row.strip("|").split("|")] == [
@@ -51,20 +58,27 @@ def test_what_differs_is_told_with_every_value():
 
 def test_values_of_a_framework_that_differ_by_seed_are_all_told():
     runs = [run("sb3", 0, tau=1.0), run("sb3", 1, tau=0.5), run("cleanrl", tau=1.0)]
-    assert "1 or 0.5" in held_alike(runs)[1]
+    assert "1 or 0.5" in render_hyperparameter_differences(runs)[1]
 
 
 def test_where_all_is_alike_nothing_is_said_to_be_ones_own():
     runs = [run("sb3", tau=1.0), run("cleanrl", tau=1.0)]
-    assert "is the framework and the seed" in what_differs(runs, False)
-    assert not unlike_in_words(runs) and between(runs[:1], runs[1:]) == ""
-    assert len(held_alike(runs)) == 1 and held_alike([run("sb3")]) == []
+    assert "is the framework and the seed" in describe_differences(runs, False)
+    assert (
+        not describe_unequal_recipes(runs) and describe_pair_differences(runs[:1], runs[1:]) == ""
+    )
+    assert (
+        len(render_hyperparameter_differences(runs)) == 1
+        and render_hyperparameter_differences([run("sb3")]) == []
+    )
 
 
 def test_what_says_why_is_told_only_with_ablations():
     runs = [run("sb3", tau=1.0), run("cleanrl", tau=1.0)]
-    assert "comparisons alone do not say" in what_differs(runs, False)
-    assert "ablations" not in what_differs(runs, False) and "ablations" in what_differs(runs, True)
+    assert "comparisons alone do not say" in describe_differences(runs, False)
+    assert "ablations" not in describe_differences(
+        runs, False
+    ) and "ablations" in describe_differences(runs, True)
 
 
 def asked(one, **values):
@@ -77,17 +91,19 @@ def test_the_recipe_stands_beside_what_frameworks_have_instead():
         asked(run("sb3", tau=1.0, interval=10000, hidden_sizes=[64, 64]), **recipe),
         asked(run("cleanrl", tau=1.0, interval=500, hidden_sizes=[64, 64]), **recipe),
     ]
-    assert as_in_recipe([runs[:1], runs[1:]]) == " (1 of 3 held)"
-    words, table = held_alike(runs)
+    assert describe_recipe_coverage([runs[:1], runs[1:]]) == " (1 of 3 held)"
+    words, table = render_hyperparameter_differences(runs)
     assert "2 of 3 alike: `tau`, `hidden_sizes` (but 64, 64, recipe 256, 256)." in words
     (row,) = [line for line in table.splitlines() if "interval" in line]
     assert [cell.strip() for cell in row.strip("|").split("|")][1:] == ["10", "500", "10000"]
 
 
 def test_a_recipe_that_is_held_whole_or_is_ones_own_needs_no_word():
-    assert as_in_recipe([[asked(run("sb3", tau=1.0), tau=1.0)]]) == ""
+    assert describe_recipe_coverage([[asked(run("sb3", tau=1.0), tau=1.0)]]) == ""
     own = asked(run("zoo", tau=0.5), tau=1.0)  # recipes of frameworks may have other units
-    assert as_in_recipe([[own]]) == as_in_recipe([[run("sb3", tau=1.0)]]) == ""
+    assert (
+        describe_recipe_coverage([[own]]) == describe_recipe_coverage([[run("sb3", tau=1.0)]]) == ""
+    )
 
 
 def counted(one, **cadence):
@@ -98,8 +114,8 @@ def test_two_that_learn_at_another_pace_are_told_though_their_hyperparameters_ar
     every = counted(run("sbx", tau=1.0), gradient_steps=3000, target_updates=3000)
     second = counted(run("sb3", tau=1.0), gradient_steps=2999, target_updates=1499)
     told = "; updates of the target: SB3 1499, sbx 3000"
-    assert between([second], [every]) == told
-    assert between([every], [every]) == ""
+    assert describe_pair_differences([second], [every]) == told
+    assert describe_pair_differences([every], [every]) == ""
 
 
 def test_how_often_each_learned_stands_beside_what_it_was_held_to():
@@ -109,7 +125,7 @@ def test_how_often_each_learned_stands_beside_what_it_was_held_to():
         counted(run("sbx", 0, tau=1.0), gradient_steps=3000, target_updates=3000),
         run("old", tau=1.0),  # tells nothing
     ]
-    _, table = held_alike(runs)
+    _, table = render_hyperparameter_differences(runs)
     assert "gradient steps" not in table  # all alike
     (row,) = [line for line in table.splitlines() if "updates of the target" in line]
     assert [cell.strip() for cell in row.strip("|").split("|")][1:] == ["-", "1499 to 1500", "3000"]

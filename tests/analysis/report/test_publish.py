@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from analysis.__main__ import main
-from analysis.commands import publish
-from analysis.data.grid import NAMES, Asked, read_grid
-from analysis.report.publication import BEGIN, END, ten_digits
-from harness.record.packed import write_rows
+from parallax.analysis.__main__ import run_analysis_command
+from parallax.analysis.commands import publish
+from parallax.analysis.data.study_grid import AXIS_NAMES, RequestedRun, read_grid
+from parallax.analysis.report.publication import SECTION_BEGIN, SECTION_END, round_to_ten_digits
+from parallax.harness.record.packed import write_rows
 
 ROOT = Path(__file__).parents[3]
 PUBLISHED = sorted(path.parent for path in (ROOT / "docs").glob("*/*.parquet"))
@@ -52,12 +52,17 @@ def site(tmp_path_factory, writer):
                 names = {"algorithm": algorithm, "framework": framework, "seed": seed}
                 writer(root / "results", score=score, **names, **fate)
     (root / "grid.yaml").write_text(GRID)
-    (root / "README.md").write_text(f"# Mine\n\n{BEGIN}\n{END}\n\n## Behind\n")
+    (root / "README.md").write_text(f"# Mine\n\n{SECTION_BEGIN}\n{SECTION_END}\n\n## Behind\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        assert main(["pack", "results/demo", "--output", "mine.parquet"]) == 0
+        assert run_analysis_command(["pack", "results/demo", "--output", "mine.parquet"]) == 0
         words = ["--asked", "grid.yaml", "--readme", "README.md", "--jobs", "1"]
-        assert main(["publish", "mine.parquet", "docs/mine", "--title", "Mine", *words]) == 0
+        assert (
+            run_analysis_command(
+                ["publish", "mine.parquet", "docs/mine", "--title", "Mine", *words]
+            )
+            == 0
+        )
     return root
 
 
@@ -85,7 +90,7 @@ def test_texts_are_what_the_file_makes(folder, site, monkeypatch):
     parser = argparse.ArgumentParser()
     publish.add_arguments(parser)
     options = parser.parse_args(shlex.split(command)[2:])
-    made = publish.files(options, publish.prepare(options))
+    made = publish.list_output_texts(options, publish.prepare_publication(options))
     for path, text in made.items():
         assert path.read_bytes() == text.encode(), f"{path} is another now; run: {command}"
     tables = {path for path in made if path.suffix == ".csv"}
@@ -109,13 +114,16 @@ def test_places_on_a_machine_are_not_published(site, tmp_path):
     names = [{"folder": f"damaged{i}", "not_used_because": "damaged"} for i in range(3)]
     lost = [{**row, **name} for row, name in zip(damaged, names, strict=True)]
     write_rows([{**rows[0], "run_json": json.dumps(record)}, *rows[1:], *lost], packed)
-    assert main(["publish", str(packed), str(tmp_path / "to")]) == 0
+    assert run_analysis_command(["publish", str(packed), str(tmp_path / "to")]) == 0
     published = (tmp_path / "to/packed.parquet").read_bytes()
     told = pyarrow.parquet.read_table(tmp_path / "to/packed.parquet")["run_json"].to_pylist()
     told = [one for one in told if one is not None]
     assert len(told) == len(rows) and "here" not in "".join(told) and "/where" not in "".join(told)
     assert any('["worker.py", "seed=0"]' in one and '"malloc.so"' in one for one in told)
-    assert main(["publish", str(tmp_path / "to/packed.parquet"), str(tmp_path / "to")]) == 0
+    assert (
+        run_analysis_command(["publish", str(tmp_path / "to/packed.parquet"), str(tmp_path / "to")])
+        == 0
+    )
     assert (tmp_path / "to/packed.parquet").read_bytes() == published
 
 
@@ -177,8 +185,8 @@ def test_means_of_equal_runs_are_told(site, page, tmp_path, writer, monkeypatch)
     monkeypatch.chdir(tmp_path)
     for seed in range(2):
         writer(tmp_path / "results", score=1000.0, seed=seed)
-    assert main(["pack", "results/demo", "--output", "flat.parquet"]) == 0
-    assert main(["publish", "flat.parquet", "to", "--jobs", "1"]) == 0
+    assert run_analysis_command(["pack", "results/demo", "--output", "flat.parquet"]) == 0
+    assert run_analysis_command(["publish", "flat.parquet", "to", "--jobs", "1"]) == 0
     assert "1 mean of equal runs, as at the most" in (tmp_path / "to/README.md").read_text()
 
 
@@ -218,8 +226,8 @@ def test_no_figure_shows_what_there_is_no_ground_for(page):
 
 def test_only_what_stands_between_the_marks_is_written(site):
     readme = (site / "README.md").read_text()
-    assert readme.startswith(f"# Mine\n\n{BEGIN}\n## Mine\n")
-    assert readme.endswith(f"\n{END}\n\n## Behind\n")
+    assert readme.startswith(f"# Mine\n\n{SECTION_BEGIN}\n## Mine\n")
+    assert readme.endswith(f"\n{SECTION_END}\n\n## Behind\n")
     assert "](docs/mine/figures/overview.png)" in readme
 
 
@@ -227,15 +235,15 @@ def test_a_readme_without_marks_is_refused_before_anything_is_written(site, tmp_
     readme = tmp_path / "README.md"
     readme.write_text("# Mine\n")
     words = [str(site / "mine.parquet"), str(tmp_path / "to"), "--readme", str(readme)]
-    assert main(["publish", *words]) == 2
-    assert BEGIN in capsys.readouterr().err
+    assert run_analysis_command(["publish", *words]) == 2
+    assert SECTION_BEGIN in capsys.readouterr().err
     assert not (tmp_path / "to").exists() and readme.read_text() == "# Mine\n"
 
 
 def test_a_page_of_somebody_else_is_not_written_over(site, tmp_path, capsys):
     page = tmp_path / "README.md"
     page.write_text("# Mine\n")
-    assert main(["publish", str(site / "mine.parquet"), str(tmp_path)]) == 2
+    assert run_analysis_command(["publish", str(site / "mine.parquet"), str(tmp_path)]) == 2
     assert f"{page}: there is a page already" in capsys.readouterr().err
     assert page.read_text() == "# Mine\n" and not (tmp_path / "tables").exists()
 
@@ -254,7 +262,7 @@ def test_bad_input_is_one_message(site, monkeypatch, words, message, capsys):
     monkeypatch.chdir(site)
     (site / "empty.yaml").write_text("steps: 2000\n")
     (site / "other.yaml").write_text(GRID.replace("hyperparameters.gamma: 0.9", 'replay: "a,b"'))
-    assert main(["publish", *words]) == 2
+    assert run_analysis_command(["publish", *words]) == 2
     assert message in capsys.readouterr().err
     assert not (site / "to").exists()
 
@@ -262,23 +270,25 @@ def test_bad_input_is_one_message(site, monkeypatch, words, message, capsys):
 def test_numbers_are_cut_to_ten_digits():
     told = "a=1.2345678901234567,-0.00012345678901234,1e-05,v1.2.3456789,2.5,123456.78901234567\n"
     cut = "a=1.23456789,-0.000123456789,1e-05,v1.2.3456789,2.5,123456.789\n"
-    assert ten_digits(told) == cut
+    assert round_to_ten_digits(told) == cut
 
 
 def test_commands_make_what_was_made_and_nothing_else():
     grid = read_grid(ROOT / "harness/conf/study/cheap.yaml")
-    assert grid.commands(grid.runs) == ("parallax train -m study=cheap",)
+    assert grid.format_commands(grid.runs) == ("parallax train -m study=cheap",)
     rng = np.random.default_rng(0)
     for share in (0.02, 0.3, 0.9):
         settings = sorted({run.setting for run in grid.runs})
         seeds = {setting: rng.integers(1, 11) for setting in settings if rng.random() < share}
         made = {run for run in grid.runs if run.seed < seeds.get(run.setting, 0)}
-        assert {run for line in grid.commands(made) for run in picked(grid.runs, line)} == made
+        assert {
+            run for line in grid.format_commands(made) for run in picked(grid.runs, line)
+        } == made
 
 
-def picked(runs: frozenset[Asked], command: str) -> set[Asked]:
+def picked(runs: frozenset[RequestedRun], command: str) -> set[RequestedRun]:
     """What a sweep of a study picks from its grid."""
     values = dict(word.split("=") for word in command.split()[3:])
-    assert values.pop("study") == "cheap" and set(values) <= set(NAMES)
+    assert values.pop("study") == "cheap" and set(values) <= set(AXIS_NAMES)
     asked = {name: text.split(",") for name, text in values.items()}
     return {run for run in runs if all(str(getattr(run, name)) in asked[name] for name in asked)}

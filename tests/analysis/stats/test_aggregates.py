@@ -2,8 +2,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.stats import aggregates
-from analysis.stats.aggregates import NAMES, aggregate, improvement, profile, resample_counts
+from parallax.analysis.stats import aggregates
+from parallax.analysis.stats.aggregates import (
+    AGGREGATE_NAMES,
+    compute_aggregates,
+    compute_improvement,
+    compute_profiles,
+    draw_resample_counts,
+)
 
 
 def rng(seed=0):
@@ -24,9 +30,9 @@ def textbook(scores):
 @pytest.mark.parametrize("shape", [(8, 5), (1, 2), (3, 1), (5, 7), (2, 30)])
 def test_points_are_the_textbook_formulas(shape):
     scores = tasks(shape=shape)
-    found = aggregate({"a": scores}, rng(), resamples=10)
+    found = compute_aggregates({"a": scores}, rng(), resamples=10)
     assert found.point[0] == pytest.approx(textbook(scores))
-    assert NAMES == ("median", "iqm", "mean", "optimality_gap")
+    assert AGGREGATE_NAMES == ("median", "iqm", "mean", "optimality_gap")
 
 
 def test_intervals_agree_with_a_plain_stratified_bootstrap():
@@ -35,7 +41,7 @@ def test_intervals_agree_with_a_plain_stratified_bootstrap():
         [textbook([draws.choice(task, len(task)) for task in scores]) for _ in range(4_000)]
     )
     low, high = np.percentile(plain, [2.5, 97.5], axis=0)
-    found = aggregate({"a": scores}, rng(), resamples=20_000)
+    found = compute_aggregates({"a": scores}, rng(), resamples=20_000)
     np.testing.assert_allclose(found.low[0], low, atol=0.012)
     np.testing.assert_allclose(found.high[0], high, atol=0.012)
 
@@ -45,13 +51,13 @@ def test_the_mean_agrees_with_scipys_bootstrap_on_one_task():
     theirs = stats.bootstrap(
         (values,), np.mean, method="percentile", n_resamples=100_000, rng=rng(4)
     ).confidence_interval
-    found = aggregate({"a": [values]}, rng(), resamples=100_000)
+    found = compute_aggregates({"a": [values]}, rng(), resamples=100_000)
     assert (found.low[0, 2], found.high[0, 2]) == pytest.approx(tuple(theirs), abs=0.02)
 
 
 @pytest.mark.parametrize("sizes", [(5, 5, 5), (1, 40), (300,)])
 def test_counts_are_multinomial_within_each_task(sizes):
-    counts = np.concatenate(list(resample_counts(sizes, 4_000, rng())), axis=1)
+    counts = np.concatenate(list(draw_resample_counts(sizes, 4_000, rng())), axis=1)
     starts = np.cumsum([0, *sizes])
     for size, start in zip(sizes, starts, strict=False):
         block = counts[start : start + size].astype(float)
@@ -63,16 +69,18 @@ def test_counts_are_multinomial_within_each_task(sizes):
 
 def test_equal_seeds_give_equal_bits_and_chunks_bound_memory(monkeypatch):
     scores = {"a": tasks(1), "b": tasks(2)}
-    first, second = (aggregate(scores, rng(9), resamples=25_000) for _ in range(2))
+    first, second = (compute_aggregates(scores, rng(9), resamples=25_000) for _ in range(2))
     assert first.low.tobytes() == second.low.tobytes()
-    monkeypatch.setattr(aggregates, "CHUNK", 100)
-    sizes = [counts.shape for counts in resample_counts([5, 5], 250, rng())]
+    monkeypatch.setattr(aggregates, "CHUNK_SIZE", 100)
+    sizes = [counts.shape for counts in draw_resample_counts([5, 5], 250, rng())]
     assert sizes == [(10, 100), (10, 100), (10, 50)]
 
 
 def test_a_profile_is_the_share_of_runs_above_with_tasks_weighted_equally():
     scores = [np.array([0.0, 1.0]), np.array([0.2, 0.4, 0.6, 2.0])]
-    found = profile({"a": scores}, np.array([-1.0, 0.0, 0.5, 1.0, 3.0]), rng(), resamples=200)
+    found = compute_profiles(
+        {"a": scores}, np.array([-1.0, 0.0, 0.5, 1.0, 3.0]), rng(), resamples=200
+    )
     assert found.share[0] == pytest.approx([1, 0.75, 0.5, 0.125, 0])
     assert (found.low <= found.share + 1e-6).all()
     assert (found.high >= found.share - 1e-6).all()
@@ -86,14 +94,14 @@ def test_profile_intervals_agree_with_a_plain_stratified_bootstrap():
         for drawn in ([draws.choice(task, len(task)) for task in scores] for _ in range(3_000))
     ]
     low, high = np.percentile(plain, [2.5, 97.5], axis=0)
-    found = profile({"a": scores}, at, rng(), resamples=20_000)
+    found = compute_profiles({"a": scores}, at, rng(), resamples=20_000)
     np.testing.assert_allclose(found.low[0], low, atol=0.026)  # one run is worth 0.025
     np.testing.assert_allclose(found.high[0], high, atol=0.026)
 
 
 def test_the_probability_of_improvement_is_mann_whitneys_statistic_over_tasks():
     scores = {"a": tasks(1), "b": [task[:4] + 0.3 for task in tasks(2)]}
-    found = improvement(scores, rng())
+    found = compute_improvement(scores, rng())
     expected = np.mean(
         [
             stats.mannwhitneyu(a, b).statistic / (len(a) * len(b))
@@ -107,7 +115,7 @@ def test_the_probability_of_improvement_is_mann_whitneys_statistic_over_tasks():
 
 def test_equal_scores_improve_by_one_half():
     same = [np.full(5, 3.0)]
-    found = improvement({"a": same, "b": same}, rng(), resamples=50)
+    found = compute_improvement({"a": same, "b": same}, rng(), resamples=50)
     assert (found.low[0], found.point[0], found.high[0]) == (0.5, 0.5, 0.5)
 
 
@@ -115,8 +123,8 @@ def test_tasks_count_alike_whatever_their_seeds():
     """Every statistic is that of the same scores, each task's repeated to one number."""
     uneven = [rng(i).normal(i, 1, n) for i, n in enumerate((2, 3, 12))]
     even = [np.repeat(task, 12 // len(task)) for task in uneven]
-    found = aggregate({"a": uneven}, rng(), resamples=50).point[0]
-    expected = aggregate({"a": even}, rng(), resamples=50).point[0]
+    found = compute_aggregates({"a": uneven}, rng(), resamples=50).point[0]
+    expected = compute_aggregates({"a": even}, rng(), resamples=50).point[0]
     np.testing.assert_allclose(found, expected, atol=1e-12)
     flat = np.concatenate(even)
     assert found[1] == pytest.approx(stats.trim_mean(flat, 0.25))
@@ -126,6 +134,6 @@ def test_tasks_count_alike_whatever_their_seeds():
 
 def test_many_different_numbers_of_seeds_are_no_trouble():
     scores = [rng(n).normal(size=n) for n in (7, 11, 13, 16, 17, 19, 23, 29, 30, 31, 37, 41, 43)]
-    found = aggregate({"a": scores}, rng(), resamples=20)
+    found = compute_aggregates({"a": scores}, rng(), resamples=20)
     assert np.isfinite(found.point).all()
     assert (found.low <= found.high).all()

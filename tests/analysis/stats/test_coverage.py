@@ -3,12 +3,12 @@ import math
 import numpy as np
 import pytest
 
-from analysis.stats.intervals import bounds, thesis_coverage
+from parallax.analysis.stats.intervals import compute_interval_bounds, compute_thesis_coverage
 
 
 def coverage(method, n, repeats, seed=1):
     samples = np.random.default_rng(seed).normal(3, 2, (n, repeats))
-    _, low, high = bounds(samples, method, np.random.default_rng(0))
+    _, low, high = compute_interval_bounds(samples, method, np.random.default_rng(0))
     return np.mean((low <= 3) & (high >= 3))
 
 
@@ -23,10 +23,10 @@ def test_t_covers_95_percent_of_normal_data(n):
 
 @pytest.mark.parametrize(("n", "expected"), [(2, 0.602), (5, 0.845), (10, 0.905), (1000, 0.950)])
 def test_the_thesis_formula_covers_less(n, expected):
-    assert thesis_coverage(n) == pytest.approx(expected, abs=0.001)
+    assert compute_thesis_coverage(n) == pytest.approx(expected, abs=0.001)
     repeats = 40_000 if n < 100 else 4_000
     measured = coverage("thesis", n, repeats)
-    assert abs(measured - thesis_coverage(n)) < four_sigma(expected, repeats)
+    assert abs(measured - compute_thesis_coverage(n)) < four_sigma(expected, repeats)
 
 
 def test_the_bootstrap_covers_less_at_five_seeds_and_half_at_two():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.stats.intervals import METHODS, thesis_coverage
+from parallax.analysis.stats.intervals import INTERVAL_METHODS, compute_thesis_coverage
 
 ROOT = Path(__file__).parents[3]
 
@@ -30,7 +30,7 @@ def table():
         match = re.fullmatch(r"\| ([\w-]+) \| (\d+) \| ([\d.]+% \(.*) \|", line)
         if match:
             shares = [float(cell.split("%")[0]) / 100 for cell in match[3].split(" | ")]
-            found[match[1], int(match[2])] = dict(zip(METHODS, shares, strict=True))
+            found[match[1], int(match[2])] = dict(zip(INTERVAL_METHODS, shares, strict=True))
     return found
 
 
@@ -45,11 +45,11 @@ def test_the_table_is_whole(script, table):
 @pytest.mark.parametrize("n", [3, 5, 10, 20])
 def test_on_normal_returns_the_table_agrees_with_theory(table, n):
     assert near(table["normal", n]["t"], 0.95, 10_000)
-    assert near(table["normal", n]["thesis"], thesis_coverage(n), 10_000)
+    assert near(table["normal", n]["thesis"], compute_thesis_coverage(n), 10_000)
 
 
 @pytest.mark.parametrize("case", ["skewed", "two-humped"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", INTERVAL_METHODS)
 def test_the_script_still_gives_what_the_table_says(script, table, case, method):
     share, _ = script.coverage(script.CASES[case], 5, method, 1000, seed=5)
     assert near(share, table[case, 5][method], 1000)

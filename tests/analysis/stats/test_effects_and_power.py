@@ -4,27 +4,27 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.stats import effects
-from analysis.stats.moments import Moments, moments, stack
+from parallax.analysis.stats import effect_size_and_power as effects
+from parallax.analysis.stats.moments import SampleMoments, compute_moments, stack_moments
 
 
 def columns(samples):
     n = np.full(samples.shape[1], float(len(samples)))
-    return Moments(samples.mean(axis=0), samples.std(axis=0, ddof=1), n)
+    return SampleMoments(samples.mean(axis=0), samples.std(axis=0, ddof=1), n)
 
 
 def test_hedges_g_is_unbiased_and_its_interval_covers_at_five_seeds():
     rng = np.random.default_rng(0)
     first, second = rng.normal(1.0, 1, (5, 20_000)), rng.normal(0, 1, (5, 20_000))
-    g, low, high = effects.hedges_g(columns(first), columns(second))
+    g, low, high = effects.compute_hedges_g(columns(first), columns(second))
     assert g.mean() == pytest.approx(1.0, abs=0.03)
     assert 0.94 < np.mean((low <= 1) & (high >= 1)) < 0.985
 
 
 def test_hedges_g_of_constant_samples_is_zero_or_infinite():
-    same = stack([moments(np.full(5, 7.0))] * 2)
-    other = stack([moments(np.full(5, 7.0)), moments(np.full(5, 8.0))])
-    g, _, _ = effects.hedges_g(same, other)
+    same = stack_moments([compute_moments(np.full(5, 7.0))] * 2)
+    other = stack_moments([compute_moments(np.full(5, 7.0)), compute_moments(np.full(5, 8.0))])
+    g, _, _ = effects.compute_hedges_g(same, other)
     assert g.tolist() == [0, -math.inf]
 
 
@@ -32,13 +32,16 @@ def test_improvement_of_samples_is_mann_whitneys_statistic():
     rng = np.random.default_rng(0)
     first, second = rng.integers(5, size=7), rng.integers(5, size=9)
     expected = stats.mannwhitneyu(first, second).statistic / 63
-    assert effects.improvement_of_samples(first, second) == pytest.approx(expected)
+    assert effects.improvement_from_samples(first, second) == pytest.approx(expected)
 
 
 def test_improvement_of_moments_is_the_normal_probability():
-    first, second = stack([moments(np.array([1.0, 3.0]))]), stack([moments(np.array([0.0, 2.0]))])
+    first, second = (
+        stack_moments([compute_moments(np.array([1.0, 3.0]))]),
+        stack_moments([compute_moments(np.array([0.0, 2.0]))]),
+    )
     expected = stats.norm.cdf(1 / math.sqrt(2 + 2))
-    assert effects.improvement_of_moments(first, second)[0] == pytest.approx(expected)
+    assert effects.improvement_from_moments(first, second)[0] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.0, 2.5])
@@ -46,14 +49,14 @@ def test_the_interval_of_the_probability_of_improvement_covers_at_five_seeds(shi
     rng, repeats = np.random.default_rng(1), 4_000
     truth = stats.norm.cdf(shift / math.sqrt(2))
     draws = rng.normal(size=(repeats, 2, 5)) + np.array([[shift], [0]])
-    theta = np.array([effects.improvement_of_samples(a, b) for a, b in draws])
-    low, high = effects.improvement_interval(theta, 5, 5)
+    theta = np.array([effects.improvement_from_samples(a, b) for a, b in draws])
+    low, high = effects.compute_improvement_interval(theta, 5, 5)
     assert np.mean((low <= truth) & (truth <= high)) > 0.93
     assert ((low <= theta) & (theta <= high)).all()
 
 
 def test_wholly_separated_samples_still_have_a_wide_interval():
-    low, high = effects.improvement_interval(np.array([1.0]), 5, 5)
+    low, high = effects.compute_improvement_interval(np.array([1.0]), 5, 5)
     assert 0.4 < low[0] < 0.8
     assert high[0] == 1
 
@@ -64,7 +67,7 @@ def test_power_of_welchs_test_is_what_simulation_finds(gap, sds):
     first = rng.normal(gap, sds[0], (6, repeats))
     second = rng.normal(0, sds[1], (6, repeats))
     p = stats.ttest_ind(first, second, equal_var=False).pvalue
-    expected = float(effects.difference_power(gap, sds, 6, 0.05))
+    expected = float(effects.compute_difference_power(gap, sds, 6, 0.05))
     assert np.mean(p < 0.05) == pytest.approx(expected, abs=0.02)
 
 
@@ -77,27 +80,29 @@ def test_power_of_equivalence_is_what_simulation_finds(gap, margin, n):
     error = np.sqrt(sum(variances))
     freedom = (n - 1) * sum(variances) ** 2 / sum(v**2 for v in variances)
     found = np.mean((margin - np.abs(difference)) / error > stats.t.isf(0.05, freedom))
-    expected = float(effects.equivalence_power(gap, (1, 1), n, 0.05, margin))
+    expected = float(effects.compute_equivalence_power(gap, (1, 1), n, 0.05, margin))
     assert found == pytest.approx(expected, abs=0.03)
 
 
 def test_seeds_to_decide_reach_the_power_and_one_less_does_not():
     one = np.ones(1)
-    (n,) = effects.seeds_to_decide(one, (one, one), 0.05 * one, 0.1 * one)
-    assert effects.difference_power(1, (1, 1), n, 0.05) >= 0.8
-    assert effects.difference_power(1, (1, 1), n - 1, 0.05) < 0.8
+    (n,) = effects.estimate_seeds_needed(one, (one, one), 0.05 * one, 0.1 * one)
+    assert effects.compute_difference_power(1, (1, 1), n, 0.05) >= 0.8
+    assert effects.compute_difference_power(1, (1, 1), n - 1, 0.05) < 0.8
     assert n == 17  # Cohen's table: d = 1, 5%, 80%
 
 
 def test_equality_is_decided_by_equivalence_and_the_margin_itself_never():
     zero, one = np.zeros(1), np.ones(1)
-    (equal,) = effects.seeds_to_decide(zero, (one, one), 0.05 * one, one)
+    (equal,) = effects.estimate_seeds_needed(zero, (one, one), 0.05 * one, one)
     assert 15 < equal < 25
-    (never,) = effects.seeds_to_decide(np.full(1, 1e-3), (one, one), 0.05 * one, np.full(1, 1e-3))
+    (never,) = effects.estimate_seeds_needed(
+        np.full(1, 1e-3), (one, one), 0.05 * one, np.full(1, 1e-3)
+    )
     assert math.isinf(never)
 
 
 def test_unknown_deviations_give_unknown_seeds():
     one = np.ones(1)
-    (n,) = effects.seeds_to_decide(one, (np.array([np.nan]), one), 0.05 * one, one)
+    (n,) = effects.estimate_seeds_needed(one, (np.array([np.nan]), one), 0.05 * one, one)
     assert math.isnan(n)

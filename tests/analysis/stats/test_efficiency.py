@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.stats.efficiency import efficiency, thinned
+from parallax.analysis.stats.aggregates import compute_sample_efficiency, thin_evaluations
 
 
 def curves(seed=0, sizes=(5, 5, 3), k=6):
@@ -13,7 +13,9 @@ def curves(seed=0, sizes=(5, 5, 3), k=6):
 def test_each_point_is_the_interquartile_mean_at_that_step():
     tasks = curves(sizes=(5, 5, 5))
     steps = np.arange(6.0)
-    found = efficiency({"a": (steps, tasks)}, np.random.default_rng(0), 50).curves["a"]
+    found = compute_sample_efficiency({"a": (steps, tasks)}, np.random.default_rng(0), 50).curves[
+        "a"
+    ]
     plain = stats.trim_mean(np.concatenate(tasks), 0.25, axis=0)
     np.testing.assert_allclose(found.point, plain)
     assert (found.low <= found.point).all() and (found.point <= found.high).all()
@@ -27,19 +29,23 @@ def test_intervals_agree_with_a_plain_bootstrap_of_whole_runs():
         drawn.append(stats.trim_mean(np.concatenate(rows), 0.25, axis=0))
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
     steps = np.arange(6.0)
-    found = efficiency({"a": (steps, tasks)}, np.random.default_rng(0), 5_000).curves["a"]
+    found = compute_sample_efficiency(
+        {"a": (steps, tasks)}, np.random.default_rng(0), 5_000
+    ).curves["a"]
     np.testing.assert_allclose(found.low, low, atol=0.035)
     np.testing.assert_allclose(found.high, high, atol=0.035)
 
 
 def test_a_task_with_many_seeds_counts_no_more_than_one_with_few():
     low, high = np.zeros((2, 1)), np.ones((20, 1))
-    found = efficiency({"a": (np.ones(1), [low, high])}, np.random.default_rng(0), 10)
+    found = compute_sample_efficiency(
+        {"a": (np.ones(1), [low, high])}, np.random.default_rng(0), 10
+    )
     assert found.curves["a"].point == pytest.approx([0.5])
 
 
 @pytest.mark.parametrize(("count", "places"), [(3, [0, 1, 2]), (0, []), (300, None), (31, None)])
 def test_few_evaluations_are_taken_the_last_among_them(count, places):
-    found = thinned(count)
+    found = thin_evaluations(count)
     assert found == (places if places is not None else sorted(set(found)))
     assert len(found) == min(count, 30) and found[-1:] == [count - 1][: len(found)]

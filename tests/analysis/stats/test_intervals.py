@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from analysis.stats.intervals import METHODS, bounds, interval
+from parallax.analysis.stats.intervals import (
+    INTERVAL_METHODS,
+    compute_interval,
+    compute_interval_bounds,
+)
 
 VALUES = st.floats(-1e6, 1e6, allow_subnormal=False)
 SAMPLES = hnp.arrays(np.float64, st.integers(2, 12), elements=VALUES)
@@ -21,23 +25,23 @@ def rng():
     return np.random.default_rng(0)
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "bca"])
+@pytest.mark.parametrize("method", [name for name in INTERVAL_METHODS if name != "bca"])
 @given(samples=SAMPLES)
 @settings(max_examples=50, deadline=None)
 def test_the_interval_holds_the_mean_and_never_raises(method, samples):
-    result = interval(samples, method, rng())
+    result = compute_interval(samples, method, rng())
     slack = 1e-9 * (1 + np.abs(samples).max())
     assert result.low - slack <= result.mean <= result.high + slack
     assert math.isclose(result.mean, samples.mean(), abs_tol=slack)
     assert (result.n, result.method) == (len(samples), method)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", INTERVAL_METHODS)
 @given(samples=ROUND, shift=VALUES, scale=st.floats(0.01, 100))
 @settings(max_examples=50, deadline=None)
 def test_the_interval_moves_and_stretches_with_the_data(method, samples, shift, scale):
-    before = interval(samples, method, rng())
-    after = interval(samples * scale + shift, method, rng())
+    before = compute_interval(samples, method, rng())
+    after = compute_interval(samples * scale + shift, method, rng())
     slack = 1e-8 * (1 + scale * np.abs(samples).max() + abs(shift))
     for name in ("mean", "low", "high"):
         expected = getattr(before, name) * scale + shift
@@ -48,21 +52,24 @@ def test_the_interval_moves_and_stretches_with_the_data(method, samples, shift, 
 @settings(max_examples=50, deadline=None)
 def test_the_order_of_seeds_does_not_matter(samples):
     for method in ("t", "thesis"):
-        before, after = interval(samples, method), interval(samples[::-1].copy(), method)
+        before, after = (
+            compute_interval(samples, method),
+            compute_interval(samples[::-1].copy(), method),
+        )
         assert math.isclose(before.low, after.low, rel_tol=1e-9, abs_tol=1e-6)
 
 
 @given(samples=SAMPLES)
 @settings(max_examples=50, deadline=None)
 def test_the_thesis_interval_is_never_wider_than_t(samples):
-    thesis, t = interval(samples, "thesis"), interval(samples, "t")
+    thesis, t = compute_interval(samples, "thesis"), compute_interval(samples, "t")
     assert thesis.high - thesis.low <= (t.high - t.low) * (1 + 1e-9) + 1e-9
 
 
 @given(samples=SAMPLES)
 @settings(max_examples=50, deadline=None)
 def test_t_equals_scipy(samples):
-    ours = interval(samples, "t")
+    ours = compute_interval(samples, "t")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scipy warns of nearly identical data
         theirs = stats.ttest_1samp(samples, 0).confidence_interval(0.95)
@@ -74,13 +81,13 @@ def test_t_equals_scipy(samples):
 def test_the_thesis_interval_is_its_formula():
     values = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
     half = 1.96 * np.std(values) / np.sqrt(5)
-    result = interval(values, "thesis")
+    result = compute_interval(values, "thesis")
     assert (result.low, result.high) == pytest.approx((6.2 - half, 6.2 + half))
 
 
 def test_the_bootstrap_agrees_with_scipy():
     values = np.random.default_rng(2).normal(0, 1, 10)
-    ours = interval(values, "bootstrap", rng())
+    ours = compute_interval(values, "bootstrap", rng())
     theirs = stats.bootstrap(
         (values,), np.mean, n_resamples=50_000, method="percentile", rng=rng()
     ).confidence_interval
@@ -90,12 +97,12 @@ def test_the_bootstrap_agrees_with_scipy():
 @pytest.mark.parametrize("n", [5, 10, 30])
 def test_bca_agrees_with_scipy_on_skewed_values(n):
     values = np.random.default_rng(5).exponential(size=n)
-    ours = interval(values, "bca", rng())
+    ours = compute_interval(values, "bca", rng())
     theirs = stats.bootstrap(
         (values,), np.mean, n_resamples=50_000, method="BCa", rng=rng()
     ).confidence_interval
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.03)
-    plain = interval(values, "bootstrap", rng())
+    plain = compute_interval(values, "bootstrap", rng())
     assert ours.low > plain.low
     assert ours.high > plain.high
 
@@ -103,48 +110,52 @@ def test_bca_agrees_with_scipy_on_skewed_values(n):
 def test_the_bootstrap_agrees_with_all_resamples_of_four_values():
     values = np.array([1.0, 2.0, 4.0, 8.0])
     means = [np.mean(picked) for picked in itertools.product(values, repeat=4)]
-    result = interval(values, "bootstrap", rng())
+    result = compute_interval(values, "bootstrap", rng())
     expected = np.percentile(means, [2.5, 97.5])
     assert (result.low, result.high) == pytest.approx(tuple(expected), abs=0.3)
 
 
 def test_the_bootstrap_repeats_with_its_generator_and_needs_one():
     values = [1.0, 5.0, 9.0]
-    assert interval(values, "bootstrap", rng()) == interval(values, "bootstrap", rng())
+    assert compute_interval(values, "bootstrap", rng()) == compute_interval(
+        values, "bootstrap", rng()
+    )
     with pytest.raises(ValueError, match="needs rng"):
-        interval(values, "bootstrap")
+        compute_interval(values, "bootstrap")
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", INTERVAL_METHODS)
 def test_columns_are_independent_of_each_other(method):
     samples = np.random.default_rng(3).normal(size=(5, 7))
-    together = np.array(bounds(samples, method, rng()))
-    apart = np.array([bounds(samples[:, i], method, rng()) for i in range(7)]).T
+    together = np.array(compute_interval_bounds(samples, method, rng()))
+    apart = np.array([compute_interval_bounds(samples[:, i], method, rng()) for i in range(7)]).T
     np.testing.assert_allclose(together, apart)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", INTERVAL_METHODS)
 def test_one_value_has_a_mean_and_no_interval(method):
-    result = interval([3.0], method, rng())
+    result = compute_interval([3.0], method, rng())
     assert result.mean == 3
     assert math.isnan(result.low)
     assert math.isnan(result.high)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", INTERVAL_METHODS)
 def test_no_value_has_neither(method):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        result = interval([], method, rng())
+        result = compute_interval([], method, rng())
     assert math.isnan(result.mean)
     assert result.n == 0
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", INTERVAL_METHODS)
 def test_no_columns_give_no_columns(method):
-    assert [end.shape for end in bounds(np.zeros((3, 0)), method, rng())] == [(0,)] * 3
+    assert [end.shape for end in compute_interval_bounds(np.zeros((3, 0)), method, rng())] == [
+        (0,)
+    ] * 3
 
 
 def test_an_unknown_method_names_the_known():
     with pytest.raises(ValueError, match=r"'z' is not known. Known: t, thesis, bootstrap"):
-        interval([1.0, 2.0], "z")
+        compute_interval([1.0, 2.0], "z")

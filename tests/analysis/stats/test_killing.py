@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from analysis.stats.killing import closest, killing, mean_of, sensitivity, triviality
+from parallax.analysis.stats.mutation_score import (
+    compute_mean_score,
+    compute_sensitivity,
+    evaluate_kill,
+    evaluate_triviality,
+    find_closest_value,
+)
 
 
 def runs(*successes, of=10):
@@ -18,85 +24,95 @@ def test_fisher_decides_a_pair_as_the_hypergeometric_distribution_says():
     # 10 of 10 against 5 of 10: two-sided p = 2 C(10,5) C(10,10) / C(20,15) = 504/15504 = 0.0325.
     p = 2 * hypergeom.pmf(10, 20, 15, 10)
     assert p == pytest.approx(504 / 15504) and p < 0.05
-    assert killing(runs(10), runs(5)).killed == 1
+    assert evaluate_kill(runs(10), runs(5)).killed == 1
     # 10 of 10 against 6 of 10: 2 C(10,6) / C(20,16) = 420/4845 = 0.0867.
-    assert killing(runs(10), runs(6)).killed == 0
+    assert evaluate_kill(runs(10), runs(6)).killed == 0
 
 
 def test_none_is_killed():
-    found = killing(runs(10, 9, 10), runs(10, 9, 9))
+    found = evaluate_kill(runs(10, 9, 10), runs(10, 9, 9))
     assert (found.n, found.weaker, found.killed, found.rate) == (3, 0, 0, 0.0)
     assert not found.is_killed
 
 
 def test_all_are_killed():
-    found = killing(runs(10, 10, 10), runs(0, 1, 5))
+    found = evaluate_kill(runs(10, 10, 10), runs(0, 1, 5))
     assert (found.weaker, found.killed, found.rate, found.is_killed) == (0, 3, 1.0, True)
 
 
 def test_all_originals_are_weaker():
-    found = killing(runs(0, 0), runs(10, 9))
+    found = evaluate_kill(runs(0, 0), runs(10, 9))
     assert (found.n, found.weaker, found.killed) == (2, 2, 0)
     assert math.isnan(found.rate) and not found.is_killed
-    assert math.isnan(killing(runs(0, 0), runs(10, 9), published=True).rate)
+    assert math.isnan(evaluate_kill(runs(0, 0), runs(10, 9), as_published_code=True).rate)
 
 
 def test_a_tie_at_one_half_kills():
-    found = killing(runs(10, 10, 10, 10), runs(0, 0, 10, 10))
+    found = evaluate_kill(runs(10, 10, 10, 10), runs(0, 0, 10, 10))
     assert found.rate == 0.5 and found.is_killed
     # An original that fails a little more often is left out of the half by the paper's words.
-    found = killing(runs(10, 10, 9), runs(0, 10, 10))
+    found = evaluate_kill(runs(10, 10, 9), runs(0, 10, 10))
     assert (found.weaker, found.rate, found.is_killed) == (1, 0.5, True)
 
 
 def test_the_published_code_departs():
     # Not significant, so the pair is not left out: 1 of 3, and round(1.5) = 2 are wanted.
-    found = killing(runs(10, 10, 9), runs(0, 10, 10), published=True)
+    found = evaluate_kill(runs(10, 10, 9), runs(0, 10, 10), as_published_code=True)
     assert (found.weaker, found.rate, found.is_killed) == (0, 0.33, False)
     # Nine pairs are left: round(4.5) = 4 suffice, where half of them are 4.5.
     pairs = runs(*[10] * 9), runs(*[0] * 4, *[10] * 5)
-    assert killing(*pairs, published=True).is_killed and not killing(*pairs).is_killed
+    assert (
+        evaluate_kill(*pairs, as_published_code=True).is_killed
+        and not evaluate_kill(*pairs).is_killed
+    )
     # One pair is left: round(0.5) = 0 suffice.
-    assert killing(runs(10), runs(10), published=True).is_killed
-    assert not killing(runs(10), runs(10)).is_killed
+    assert evaluate_kill(runs(10), runs(10), as_published_code=True).is_killed
+    assert not evaluate_kill(runs(10), runs(10)).is_killed
 
 
 def test_trivial_is_what_fails_nearly_everywhere_that_its_original_does_not():
     original, mutant = runs(10, 5, 0), runs(0, 0, 0)
-    found = triviality(original, mutant)
+    found = evaluate_triviality(original, mutant)
     assert (found.share, found.pairs, found.is_trivial) == (1.0, 2, True)
     # 1 of 10 and 5 of 5: the mean is (0.9 + 1) / 2 with the first mutant's single success.
-    found = triviality(runs(10, 5), runs(1, 0))
+    found = evaluate_triviality(runs(10, 5), runs(1, 0))
     assert found.share == pytest.approx(0.95) and found.is_trivial
-    assert not triviality(runs(10), runs(1)).is_trivial  # 0.9 is not more than 0.9
+    assert not evaluate_triviality(runs(10), runs(1)).is_trivial  # 0.9 is not more than 0.9
     # By the published code: 30 failures over 15 successes.
-    assert triviality(original, mutant, published=True).share == 2.0
-    nothing = triviality(runs(0), runs(3))
+    assert evaluate_triviality(original, mutant, as_published_code=True).share == 2.0
+    nothing = evaluate_triviality(runs(0), runs(3))
     assert math.isnan(nothing.share) and not nothing.is_trivial
 
 
 def test_scores_are_means_of_what_can_be_told():
-    found = mean_of([1.0, 0.5, math.nan])
+    found = compute_mean_score([1.0, 0.5, math.nan])
     assert (found.value, found.n, found.asked) == (0.75, 2, 3)
-    assert math.isnan(mean_of([math.nan]).value) and math.isnan(mean_of([]).value)
+    assert math.isnan(compute_mean_score([math.nan]).value) and math.isnan(
+        compute_mean_score([]).value
+    )
 
 
 def test_sensitivity():
-    assert sensitivity(0.5, 0.75) == pytest.approx(1 / 3)
-    assert sensitivity(0.5, 0.75, published=True) == 0.333  # the reference's own check value
-    assert sensitivity(0.9, 0.8) == 0.0 and sensitivity(0.9, 0.9) == 0.0
-    assert sensitivity(0.0, 0.4) == 1.0
-    assert math.isnan(sensitivity(0.0, 0.0)) and sensitivity(0.0, 0.0, published=True) == 0.0
-    assert math.isnan(sensitivity(math.nan, 1.0))
+    assert compute_sensitivity(0.5, 0.75) == pytest.approx(1 / 3)
+    assert (
+        compute_sensitivity(0.5, 0.75, as_published_code=True) == 0.333
+    )  # the reference's own check value
+    assert compute_sensitivity(0.9, 0.8) == 0.0 and compute_sensitivity(0.9, 0.9) == 0.0
+    assert compute_sensitivity(0.0, 0.4) == 1.0
+    assert (
+        math.isnan(compute_sensitivity(0.0, 0.0))
+        and compute_sensitivity(0.0, 0.0, as_published_code=True) == 0.0
+    )
+    assert math.isnan(compute_sensitivity(math.nan, 1.0))
 
 
 def test_the_closest_value_that_is_eligible():
-    assert closest([0.9, 0.95, 0.98], 0.99, [True, True, False]) == 1
-    assert closest([0.9], 0.99, [False]) is None
+    assert find_closest_value([0.9, 0.95, 0.98], 0.99, [True, True, False]) == 1
+    assert find_closest_value([0.9], 0.99, [False]) is None
 
 
 def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="no pairs"):
-        killing(runs(1, 2), runs(1))
+        evaluate_kill(runs(1, 2), runs(1))
     with pytest.raises(ValueError, match="shapes"):
-        triviality(runs(1), runs(1, of=9))
+        evaluate_triviality(runs(1), runs(1, of=9))

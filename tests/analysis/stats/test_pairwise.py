@@ -7,14 +7,18 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from analysis.stats import pairwise
-from analysis.stats.moments import Moments, from_thesis_interval, moments
+from parallax.analysis.stats import two_sample as pairwise
+from parallax.analysis.stats.moments import (
+    SampleMoments,
+    compute_moments,
+    moments_from_thesis_interval,
+)
 
 SAMPLES = hnp.arrays(np.float64, st.integers(2, 9), elements=st.floats(-1e4, 1e4).map(round))
 
 
 def apart(first, second):
-    return pairwise.contrast([moments(first)], [moments(second)])
+    return pairwise.compute_contrast([compute_moments(first)], [compute_moments(second)])
 
 
 @given(first=SAMPLES, second=SAMPLES)
@@ -24,8 +28,8 @@ def test_welch_equals_scipy(first, second):
         return
     item = apart(first, second)
     theirs = stats.ttest_ind(first, second, equal_var=False)
-    assert float(pairwise.two_sided_p(item)) == pytest.approx(theirs.pvalue, rel=1e-9)
-    low, high = pairwise.limits(item)
+    assert float(pairwise.compute_two_sided_p(item)) == pytest.approx(theirs.pvalue, rel=1e-9)
+    low, high = pairwise.compute_contrast_bounds(item)
     assert (float(low), float(high)) == pytest.approx(tuple(theirs.confidence_interval()))
 
 
@@ -34,7 +38,7 @@ def test_welch_equals_scipy(first, second):
 def test_equivalence_is_the_worse_of_two_one_sided_tests(first, second, margin):
     if min(np.ptp(first), np.ptp(second)) == 0:
         return
-    ours = float(pairwise.equivalence_p(apart(first, second), margin))
+    ours = float(pairwise.compute_equivalence_p(apart(first, second), margin))
     below = stats.ttest_ind(first + margin, second, equal_var=False, alternative="greater")
     above = stats.ttest_ind(first - margin, second, equal_var=False, alternative="less")
     assert ours == pytest.approx(max(below.pvalue, above.pvalue), rel=1e-6, abs=1e-12)
@@ -42,19 +46,19 @@ def test_equivalence_is_the_worse_of_two_one_sided_tests(first, second, margin):
 
 def test_constant_samples_are_surely_equal_or_surely_different():
     same, other = np.full(5, 1000.0), np.full(5, 990.0)
-    assert float(pairwise.two_sided_p(apart(same, same))) == 1
-    assert float(pairwise.equivalence_p(apart(same, same), 1.0)) == 0
-    assert float(pairwise.two_sided_p(apart(same, other))) == 0
-    assert float(pairwise.equivalence_p(apart(same, other), 5.0)) == 1
+    assert float(pairwise.compute_two_sided_p(apart(same, same))) == 1
+    assert float(pairwise.compute_equivalence_p(apart(same, same), 1.0)) == 0
+    assert float(pairwise.compute_two_sided_p(apart(same, other))) == 0
+    assert float(pairwise.compute_equivalence_p(apart(same, other), 5.0)) == 1
 
 
 def test_one_seed_gives_no_p_value():
-    assert math.isnan(float(pairwise.two_sided_p(apart(np.array([1.0]), np.arange(5.0)))))
+    assert math.isnan(float(pairwise.compute_two_sided_p(apart(np.array([1.0]), np.arange(5.0)))))
 
 
 def test_the_permutation_test_tries_every_split_of_five_and_five():
     first, second = np.arange(5.0), np.arange(5.0) + 100
-    p = pairwise.permutation_p(first, second, np.random.default_rng(0))
+    p = pairwise.compute_permutation_p(first, second, np.random.default_rng(0))
     assert p == pytest.approx(2 / math.comb(10, 5))
 
 
@@ -64,35 +68,37 @@ def test_exact_permutation_p_values_are_scipys(sizes):
         rng = np.random.default_rng(seed)
         first, second = (rng.normal(n, 1, n).round(seed % 2) for n in sizes)
         theirs = stats.permutation_test(
-            (first, second), pairwise._welch_statistic, vectorized=True, n_resamples=np.inf
+            (first, second), pairwise._compute_welch_statistic, vectorized=True, n_resamples=np.inf
         )
-        assert pairwise.permutation_p(first, second, rng) == float(theirs.pvalue)
+        assert pairwise.compute_permutation_p(first, second, rng) == float(theirs.pvalue)
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_the_permutation_test_of_constant_samples_counts_splits_like_any_other(n):
-    p = pairwise.permutation_p(np.full(n, 7.0), np.full(n, 8.0), np.random.default_rng(0))
+    p = pairwise.compute_permutation_p(np.full(n, 7.0), np.full(n, 8.0), np.random.default_rng(0))
     assert p == pytest.approx(2 / math.comb(2 * n, n))
-    same = pairwise.permutation_p(np.full(n, 7.0), np.full(n, 7.0), np.random.default_rng(0))
+    same = pairwise.compute_permutation_p(
+        np.full(n, 7.0), np.full(n, 7.0), np.random.default_rng(0)
+    )
     assert same == 1
 
 
 def test_the_permutation_test_keeps_its_level_on_skewed_returns():
     rng = np.random.default_rng(1)
     samples = rng.exponential(size=(400, 2, 4))
-    p = [pairwise.permutation_p(a, b, rng) for a, b in samples]
+    p = [pairwise.compute_permutation_p(a, b, rng) for a, b in samples]
     assert np.mean(np.array(p) < 0.05) < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 400)
 
 
 def test_holm_is_the_textbook_example_and_leaves_unknown_tests_out():
-    adjusted = pairwise.holm([0.01, np.nan, 0.04, 0.03, 0.005])
+    adjusted = pairwise.adjust_holm([0.01, np.nan, 0.04, 0.03, 0.005])
     assert adjusted[[0, 2, 3, 4]] == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert math.isnan(adjusted[1])
 
 
 @given(p=hnp.arrays(np.float64, st.integers(1, 20), elements=st.floats(0, 1)))
 def test_holm_never_makes_a_p_value_smaller_and_keeps_their_order(p):
-    adjusted = pairwise.holm(p)
+    adjusted = pairwise.adjust_holm(p)
     assert (adjusted >= p).all()
     assert (np.diff(adjusted[np.argsort(p, kind="stable")]) >= 0).all()
 
@@ -101,6 +107,6 @@ def test_the_deviation_behind_a_thesis_interval_is_recovered():
     scores = np.array([1000.0, 1000, 1000, 1000, 3])
     half = 1.96 * scores.std() / math.sqrt(5)
     assert f"{scores.mean():.1f} {half:.1f}" == "800.6 349.6"
-    found = from_thesis_interval(scores.mean(), half, 5)
+    found = moments_from_thesis_interval(scores.mean(), half, 5)
     assert float(found.sd) == pytest.approx(scores.std(ddof=1))
-    assert isinstance(found, Moments)
+    assert isinstance(found, SampleMoments)

@@ -3,8 +3,8 @@ import pytest
 from scipy import stats
 from statsmodels.stats.meta_analysis import combine_effects
 
-from analysis.stats.paired import paired
-from analysis.stats.pooling import between_variance, pool
+from parallax.analysis.stats.paired import compute_paired_difference
+from parallax.analysis.stats.pooling import estimate_between_variance, pool_differences
 
 
 def sample(seed, k=8, between=0.5):
@@ -17,8 +17,8 @@ def sample(seed, k=8, between=0.5):
 def test_mean_and_variance_between_tasks_are_those_of_statsmodels(seed):
     differences, variances = sample(seed)
     theirs = combine_effects(differences, variances, method_re="iterated", use_t=True)
-    ours = pool(differences, variances, np.full(8, 8.0))
-    assert between_variance(differences, variances) == pytest.approx(theirs.tau2, rel=1e-4)
+    ours = pool_differences(differences, variances, np.full(8, 8.0))
+    assert estimate_between_variance(differences, variances) == pytest.approx(theirs.tau2, rel=1e-4)
     assert ours.mean == pytest.approx(theirs.mean_effect_re, rel=1e-4)
     half = theirs.sd_eff_w_re_hksj * stats.t.ppf(0.975, 7)
     assert ours.high - ours.mean >= half * (1 - 1e-4)
@@ -27,7 +27,7 @@ def test_mean_and_variance_between_tasks_are_those_of_statsmodels(seed):
 def test_tasks_are_drawn_to_the_mean_the_more_the_less_is_known_of_them():
     differences, variances = sample(1, between=2.0)
     variances[0] = 100.0
-    found = pool(differences, variances, np.full(8, 1e9))
+    found = pool_differences(differences, variances, np.full(8, 1e9))
     drawn = (found.estimates - differences) / (found.mean - differences)
     assert ((drawn > 0) & (drawn < 1)).all()
     assert drawn[0] == max(drawn)
@@ -35,7 +35,7 @@ def test_tasks_are_drawn_to_the_mean_the_more_the_less_is_known_of_them():
 
 
 def test_tasks_that_agree_have_no_variance_between_them():
-    found = pool(np.full(5, 2.0), np.full(5, 1.0), np.full(5, 8.0))
+    found = pool_differences(np.full(5, 2.0), np.full(5, 1.0), np.full(5, 8.0))
     assert found.between == 0
     assert found.mean == pytest.approx(2)
     np.testing.assert_allclose(found.estimates, 2)
@@ -44,7 +44,7 @@ def test_tasks_that_agree_have_no_variance_between_them():
 @pytest.mark.parametrize(("k", "variance"), [(3, 1.0), (5, 0.0)])
 def test_what_cannot_be_pooled_is_refused(k, variance):
     with pytest.raises(ValueError, match="give 4 or more, all above 0"):
-        pool(np.zeros(k), np.full(k, variance), np.full(k, 4.0))
+        pool_differences(np.zeros(k), np.full(k, variance), np.full(k, 4.0))
 
 
 def test_the_paired_test_is_student_s():
@@ -52,11 +52,11 @@ def test_the_paired_test_is_student_s():
     first = rng.normal(size=9)
     second = first + rng.normal(0.5, 0.3, size=9)
     theirs = stats.ttest_rel(first, second)
-    ours = paired(first, second)
+    ours = compute_paired_difference(first, second)
     assert ours.p == pytest.approx(theirs.pvalue)
     low, high = theirs.confidence_interval()
     assert (ours.low, ours.high) == pytest.approx((low, high))
     assert ours.correlation == pytest.approx(stats.pearsonr(first, second).statistic)
-    assert paired(first, first).difference == 0
-    assert np.isnan(paired(first, first).p)
-    assert np.isnan(paired(first[:1], second[:1]).low)
+    assert compute_paired_difference(first, first).difference == 0
+    assert np.isnan(compute_paired_difference(first, first).p)
+    assert np.isnan(compute_paired_difference(first[:1], second[:1]).low)

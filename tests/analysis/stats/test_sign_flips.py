@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from analysis.stats.paired import paired, sign_flips
+from parallax.analysis.stats.paired import compute_paired_difference, compute_sign_flip_p
 
 
 @pytest.mark.parametrize("count", [2, 6, 10])
@@ -16,18 +16,20 @@ def test_it_is_the_share_of_all_flips_that_are_as_far_from_0(count):
     away = first - second
     flips = np.array(list(itertools.product((1, -1), repeat=count)))
     share = float((abs(flips @ away) >= abs(away.sum()) - 1e-9).mean())
-    assert sign_flips(first, second, rng) == pytest.approx(share)
+    assert compute_sign_flip_p(first, second, rng) == pytest.approx(share)
 
 
 def test_nothing_is_said_of_one_pair_or_of_equal_ones():
     rng, ones = np.random.default_rng(0), np.ones(5)
-    assert math.isnan(sign_flips(ones[:1], 2 * ones[:1], rng))
-    assert math.isnan(sign_flips(ones, ones, rng))
-    assert sign_flips(ones, 2 * ones, rng) == 2 / 2**5
+    assert math.isnan(compute_sign_flip_p(ones[:1], 2 * ones[:1], rng))
+    assert math.isnan(compute_sign_flip_p(ones, ones, rng))
+    assert compute_sign_flip_p(ones, 2 * ones, rng) == 2 / 2**5
 
 
 def test_many_pairs_are_drawn_and_give_nearly_the_paired_test():
     rng = np.random.default_rng(1)
     first, second = rng.normal(0, 1, (2, 40))
-    assert sign_flips(first, second, rng) == pytest.approx(paired(first, second).p, abs=0.03)
-    assert sign_flips(first + 3, second, rng) < 0.001
+    assert compute_sign_flip_p(first, second, rng) == pytest.approx(
+        compute_paired_difference(first, second).p, abs=0.03
+    )
+    assert compute_sign_flip_p(first + 3, second, rng) < 0.001

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from analysis.stats.intervals import welch
+from parallax.analysis.stats.intervals import compute_welch_interval
 
 VALUES = st.floats(-1e6, 1e6, allow_subnormal=False)
 SAMPLES = hnp.arrays(np.float64, st.integers(2, 12), elements=VALUES)
@@ -16,7 +16,7 @@ SAMPLES = hnp.arrays(np.float64, st.integers(2, 12), elements=VALUES)
 @given(first=SAMPLES, second=SAMPLES)
 @settings(max_examples=100, deadline=None)
 def test_welch_equals_scipy(first, second):
-    ours = welch(first, second)
+    ours = compute_welch_interval(first, second)
     if min(np.ptp(first), np.ptp(second)) < 1e-3:
         return
     with warnings.catch_warnings():
@@ -27,11 +27,11 @@ def test_welch_equals_scipy(first, second):
 
 
 def test_welch_of_identical_seeds_is_a_point():
-    result = welch(np.array([5.0, 5.0]), np.array([3.0, 3.0]))
+    result = compute_welch_interval(np.array([5.0, 5.0]), np.array([3.0, 3.0]))
     assert (result.mean, result.low, result.high) == (2, 2, 2)
 
 
 def test_welch_with_a_single_seed_has_no_interval():
-    result = welch(np.array([5.0]), np.array([3.0, 4.0]))
+    result = compute_welch_interval(np.array([5.0]), np.array([3.0, 4.0]))
     assert result.mean == 1.5
     assert math.isnan(result.low)

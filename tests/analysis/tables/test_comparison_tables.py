@@ -6,26 +6,26 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from analysis.data.load import load
-from analysis.tables.comparison import (
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.labels import format_number, split_variant
+from parallax.analysis.report.sections.comparison import (
     CSV_COLUMNS,
+    compare_frameworks,
+    comparison_to_csv,
+    comparison_to_markdown,
     make_notes,
     print_comparison,
-    to_csv,
-    to_markdown,
 )
-from analysis.verdicts.comparison import compare
-from analysis.words import number, variant_parts
 
 
 def render(results, kind, width=100):
-    loaded = load(results)
-    rows = compare(loaded, "t", np.random.default_rng(0))
+    loaded = load_runs(results)
+    rows = compare_frameworks(loaded, "t", np.random.default_rng(0))
     notes = make_notes(loaded, rows, "t")
     if kind == "csv":
-        return to_csv(rows)
+        return comparison_to_csv(rows)
     if kind == "markdown":
-        return to_markdown(loaded, rows, notes)
+        return comparison_to_markdown(loaded, rows, notes)
     file = io.StringIO()
     print_comparison(Console(file=file, width=width), loaded, rows, notes)
     return file.getvalue()
@@ -55,12 +55,12 @@ def three_frameworks(make_run, **options):
     ],
 )
 def test_numbers_have_four_digits_and_no_exponent(value, text):
-    assert number(value) == text
+    assert format_number(value) == text
 
 
 def test_commas_inside_a_value_do_not_part_a_variant():
     parts = ["steps=1", "alignment=full", "hidden_sizes=[64,64]"]
-    assert variant_parts(",".join(parts)) == parts
+    assert split_variant(",".join(parts)) == parts
 
 
 @pytest.mark.parametrize("width", [100, 80])

@@ -3,25 +3,25 @@ import io
 
 import pytest
 
-from analysis.__main__ import main
-from analysis.data.load import load
-from analysis.tables.scores import (
+from parallax.analysis.__main__ import run_analysis_command
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.report.sections.scores import (
     BEST,
     TIED,
     escape_latex,
-    score_tables,
-    to_csv,
-    to_latex,
-    to_markdown,
+    make_score_tables,
+    score_table_to_csv,
+    score_table_to_latex,
+    score_table_to_markdown,
 )
-from analysis.verdicts.options import Options
-from analysis.verdicts.study import judge_runs
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.study import judge_runs
 
 FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
 
 
 def tables_of(results, method="t"):
-    return score_tables(judge_runs(load(results), Options()), method)
+    return make_score_tables(judge_runs(load_runs(results), VerdictOptions()), method)
 
 
 def write_scores(make_run, scores, **spec):
@@ -69,11 +69,11 @@ def test_what_cannot_be_tested_is_not_called_tied(results, make_run):
 
 
 def test_formats_show_marks_and_one_decimal(marked):
-    text = to_markdown(marked)
+    text = score_table_to_markdown(marked)
     assert "**100.1 ± 2.0**" in text
     assert "*100.0 ± 0.9*" in text
     assert "| 10.0 ± 0.9" in text
-    latex = to_latex(marked)
+    latex = score_table_to_latex(marked)
     assert r"\textbf{100.1 $\pm$ 2.0}" in latex
     assert r"\textit{100.0 $\pm$ 0.9}" in latex
     assert all(rule in latex for rule in (r"\toprule", r"\midrule", r"\bottomrule"))
@@ -83,21 +83,21 @@ def test_numbers_of_runs_stand_in_the_caption_and_where_they_differ_in_the_cell(
     write_scores(make_run, {"sb3": [1.0, 2], "cleanrl": [1.0, 2], "torchrl": [1.0]})
     make_run(framework="torchrl", seed=1, status="failed")
     (table,) = tables_of(results)
-    text = to_markdown(table)
+    text = score_table_to_markdown(table)
     assert "n = 2/2/2 runs requested/completed/used unless a cell says otherwise" in text
     assert "1.0 (n 2/1/1)" in text
-    assert r"1.0\,{\scriptsize 2/1/1}" in to_latex(table)
+    assert r"1.0\,{\scriptsize 2/1/1}" in score_table_to_latex(table)
 
 
 def test_a_framework_without_a_usable_run_is_a_dash_with_its_counts(results, make_run):
     write_scores(make_run, {"sb3": [1.0, 2]})
     make_run(framework="cleanrl", status="failed")
-    text = to_markdown(tables_of(results)[0])
+    text = score_table_to_markdown(tables_of(results)[0])
     assert "- (n 1/0/0)" in text
 
 
 def test_csv_keeps_layout_and_all_digits(marked):
-    rows = list(csv.DictReader(io.StringIO(to_csv(marked))))
+    rows = list(csv.DictReader(io.StringIO(score_table_to_csv(marked))))
     assert [row["framework"] for row in rows] == list(FRAMEWORKS)
     assert float(rows[1]["Hopper-v5 mean"]) == pytest.approx(100.1, abs=1e-12)
     assert rows[1]["Hopper-v5 mark"] == BEST
@@ -108,7 +108,7 @@ def test_csv_keeps_layout_and_all_digits(marked):
 def test_eight_tasks_are_two_blocks_in_latex(results, make_run):
     for i in range(8):
         make_run(env=f"Task{i}-v4")
-    latex = to_latex(tables_of(results)[0])
+    latex = score_table_to_latex(tables_of(results)[0])
     assert latex.count(r"\begin{tabular}{llrrrr}") == 2
     assert latex.count(r"\end{tabular}") == 2
 
@@ -117,24 +117,26 @@ def test_intervals_that_are_not_symmetric_are_shown_by_their_ends(results, make_
     write_scores(make_run, {"sb3": [1.0, 2, 9]})
     (table,) = tables_of(results, "bootstrap")
     low, high = table.rows[0][2][0].low, table.rows[0][2][0].high
-    assert f"4.0 \\[{low:.1f}, {high:.1f}]" in to_markdown(table)
+    assert f"4.0 \\[{low:.1f}, {high:.1f}]" in score_table_to_markdown(table)
 
 
 def test_no_name_becomes_a_command(results, make_run):
     assert escape_latex(r"a_b&50%\x{}~") == r"a\_b\&50\%\textbackslash{}x\{\}\textasciitilde{}"
     make_run(hps="my_hps|*", env="A_B-v4")
     (table,) = tables_of(results)
-    assert r"my\_hps|*" in to_latex(table)
-    assert r"my\_hps\|\*" in to_markdown(table)
+    assert r"my\_hps|*" in score_table_to_latex(table)
+    assert r"my\_hps\|\*" in score_table_to_markdown(table)
 
 
 def test_the_command_writes_three_formats_per_algorithm(study, tmp_path, capsys):
-    assert main(["tables", str(study), "--output", str(tmp_path / "out")]) == 0
+    assert run_analysis_command(["tables", str(study), "--output", str(tmp_path / "out")]) == 0
     names = sorted(path.name for path in (tmp_path / "out").glob("scores_td3*"))
     assert names == ["scores_td3.csv", "scores_td3.md", "scores_td3.tex"]
     assert "Runs: " in capsys.readouterr().out
 
 
 def test_equal_inputs_give_equal_tables(study):
-    first, second = ([to_csv(table) for table in tables_of(study, "bca")] for _ in range(2))
+    first, second = (
+        [score_table_to_csv(table) for table in tables_of(study, "bca")] for _ in range(2)
+    )
     assert first == second

@@ -7,21 +7,25 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.__main__ import main
-from analysis.commands.published import DRAWN
-from analysis.data.published import read_table
-from analysis.data.runs import Cell
-from analysis.stats.moments import Moments
-from analysis.thesis.evidence import (
+from parallax.analysis.__main__ import run_analysis_command
+from parallax.analysis.commands.thesis import FIGURE_FAMILIES
+from parallax.analysis.data.published import read_table
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.stats.moments import SampleMoments
+from parallax.analysis.thesis.evidence import (
     SUPPORTED,
     UNNAMED,
-    all_pairs,
-    compare,
-    key_of,
+    compare_pairs,
+    key_from_group,
+    list_framework_pairs,
 )
-from analysis.thesis.page import deviations, published_page, thesis_claims
-from analysis.verdicts.options import Options
-from analysis.verdicts.study import groups_of_published, judge_published, material_of_published
+from parallax.analysis.thesis.page import judge_thesis_claims, render_deviations, render_thesis_page
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.study import (
+    group_published_scores,
+    judge_published_table,
+    results_from_published,
+)
 
 DOC = Path(__file__).parents[3] / "docs" / "published-tables.md"
 
@@ -33,23 +37,27 @@ def answers(published):
 
 @pytest.fixture(scope="module")
 def claims(published):
-    return thesis_claims(published)
+    return judge_thesis_claims(published)
 
 
 @pytest.fixture(scope="module")
 def table():
-    return {key_of(group): group for group in groups_of_published("thesis_tables")}
+    return {key_from_group(group): group for group in group_published_scores("thesis_tables")}
 
 
-@pytest.mark.parametrize("families", [DRAWN[:2], pytest.param(DRAWN, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "families", [FIGURE_FAMILIES[:2], pytest.param(FIGURE_FAMILIES, marks=pytest.mark.long)]
+)
 def test_the_page_in_docs_is_what_the_command_writes(
     families, answers, tmp_path, capsys, monkeypatch
 ):
-    known = {Options(): answers}  # judged once
-    monkeypatch.setattr("analysis.commands.published.judge_published", known.__getitem__)
-    monkeypatch.setattr("analysis.commands.published.DRAWN", families)
+    known = {VerdictOptions(): answers}  # judged once
+    monkeypatch.setattr(
+        "parallax.analysis.commands.thesis.judge_published_table", known.__getitem__
+    )
+    monkeypatch.setattr("parallax.analysis.commands.thesis.FIGURE_FAMILIES", families)
     words = ["published", "--output", str(tmp_path), "--tables", str(tmp_path), "--jobs", "1"]
-    assert main([*words, "--figures", str(tmp_path / "figures")]) == 0
+    assert run_analysis_command([*words, "--figures", str(tmp_path / "figures")]) == 0
     assert (tmp_path / DOC.name).read_text() == DOC.read_text()
     assert "288" in capsys.readouterr().out
     rows = (tmp_path / "consistency.csv").read_text().splitlines()
@@ -59,13 +67,13 @@ def test_the_page_in_docs_is_what_the_command_writes(
 
 
 def test_published_intervals_are_drawn_as_the_thesis_prints_them(answers):
-    material = material_of_published(answers)
+    material = results_from_published(answers)
     (row,) = (
         row
         for row in read_table("thesis_tables")
         if (row.algorithm, row.env, row.hps, row.framework) == ("sac", "Ant", "sb3", "torchrl")
     )
-    cell = Cell("thesis_tables", f"Ant-{row.version}", "sac", "sb3", "")
+    cell = StudyCell("thesis_tables", f"Ant-{row.version}", "sac", "sb3", "")
     found = material.finals[cell, "torchrl"]
     assert found.mean == row.mean
     assert found.high - found.mean == pytest.approx(row.spread)
@@ -73,7 +81,7 @@ def test_published_intervals_are_drawn_as_the_thesis_prints_them(answers):
 
 
 def test_another_level_is_said_on_the_page():
-    page = published_page(judge_published(Options(alpha=0.2, resamples=200)))
+    page = render_thesis_page(judge_published_table(VerdictOptions(alpha=0.2, resamples=200)))
     assert "at 20%" in page
     assert page != DOC.read_text()
 
@@ -88,20 +96,20 @@ def test_every_statement_has_a_verdict_and_a_finding(claims):
 
 
 def test_deviations_that_no_five_runs_can_have_are_counted_out(answers):
-    assert "36 of 36 cells agree" in deviations(answers.groups)[1]
+    assert "36 of 36 cells agree" in render_deviations(answers.groups)[1]
 
     def wider(group):
         item = group.moments
-        return dataclasses.replace(group, moments=Moments(item.mean, 2 * item.sd, item.n))
+        return dataclasses.replace(group, moments=SampleMoments(item.mean, 2 * item.sd, item.n))
 
     # The cells with 800.6, 838.6, 859.5 and 860.2 have more than half of what is possible.
-    assert "30 of 36 cells agree" in deviations([*map(wider, answers.groups)])[1]
+    assert "30 of 36 cells agree" in render_deviations([*map(wider, answers.groups)])[1]
 
 
 def test_comparisons_of_cells_are_welch_tests_with_holms_correction(table):
     first, second = ("ppo", "Swimmer", "sb3", "cleanrl"), ("ppo", "Swimmer", "sb3", "torchrl")
     third = ("ppo", "Swimmer", "sb3", "sb3")
-    found = compare(table, [(first, second), (first, third)])
+    found = compare_pairs(table, [(first, second), (first, third)])
     bare = []
     for pair in ((first, second), (first, third)):
         one, two = (table[key].moments for key in pair)
@@ -115,7 +123,7 @@ def test_comparisons_of_cells_are_welch_tests_with_holms_correction(table):
 
 
 def test_all_pairs_of_an_algorithm_are_96(table):
-    assert len(all_pairs(table, "td3", lambda *_: True)) == 96
+    assert len(list_framework_pairs(table, "td3", lambda *_: True)) == 96
 
 
 def test_statements_follow_the_numbers(answers, claims):
@@ -123,11 +131,11 @@ def test_statements_follow_the_numbers(answers, claims):
 
     def sharper(group):
         item = group.moments
-        return dataclasses.replace(group, moments=Moments(item.mean, item.sd / 10, item.n))
+        return dataclasses.replace(group, moments=SampleMoments(item.mean, item.sd / 10, item.n))
 
     sharp = dataclasses.replace(answers, groups=tuple(map(sharper, answers.groups)))
     before = {item.claim: item.verdict for item in claims}
-    after = {item.claim: item.verdict for item in thesis_claims(sharp)}
+    after = {item.claim: item.verdict for item in judge_thesis_claims(sharp)}
     shown = [claim for claim, verdict in after.items() if verdict == SUPPORTED]
     assert len([claim for claim in shown if before[claim] != SUPPORTED]) >= 5
     named = [claim for claim, verdict in before.items() if verdict == UNNAMED]
@@ -145,5 +153,5 @@ def test_some_differences_exist_although_none_can_be_named(answers, claims):
     sb3 = next(item for claim, item in found.items() if "stands out most" in claim)
     assert sb3.verdict == SUPPORTED
     assert "10 of 64 with Stable-Baselines3 and 0 of 32" in sb3.outcome
-    verdicts = {item.algorithm: item.verdict for item in answers.existence}
+    verdicts = {item.algorithm: item.verdict for item in answers.omnibus}
     assert set(verdicts.values()) == {UNNAMED}

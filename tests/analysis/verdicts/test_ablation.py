@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from analysis.__main__ import main
-from analysis.data.load import load
-from analysis.stats.ratio import ratio_of_means
-from analysis.verdicts.ablation import CHANGES, NO_EFFECT, UNDECIDED, ablations
-from analysis.verdicts.options import Options
+from parallax.analysis.__main__ import run_analysis_command
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.stats.paired import compute_ratio_of_means
+from parallax.analysis.verdicts.ablation import CHANGES, INCONCLUSIVE, NO_EFFECT, judge_ablations
+from parallax.analysis.verdicts.options import VerdictOptions
 
 SEEDS = 10
 # Every seed has luck of its own, which pairing takes out.
@@ -51,13 +51,13 @@ def test_a_variant_that_was_shortened_to_a_digest_is_set_beside_its_own(results,
             intervention="strong+long",
             **asked,
         )
-    (found,) = ablations(load(results), Options())
+    (found,) = judge_ablations(load_runs(results), VerdictOptions())
     assert found.cell.variant == "steps=20000,gamma=0.9"
     assert [(effect.name, effect.result.n) for effect in found.effects] == [("strong+long", 4)]
 
 
 def test_effects_and_shares_are_those_planted(study):
-    (found,) = ablations(load(study), Options())
+    (found,) = judge_ablations(load_runs(study), VerdictOptions())
     assert (found.framework, found.cell.variant) == ("sb3", "steps=20000")
     (gap,) = found.gaps
     assert gap.other == "cleanrl" and gap.result.low < GAP < gap.result.high
@@ -70,14 +70,14 @@ def test_effects_and_shares_are_those_planted(study):
         assert share.low < planted / GAP < share.high and share.is_bounded
     strong, nothing, together = found.effects
     assert (strong.verdict, together.verdict) == (CHANGES, CHANGES)
-    assert nothing.verdict in (UNDECIDED, NO_EFFECT)
+    assert nothing.verdict in (INCONCLUSIVE, NO_EFFECT)
     assert (strong.changed.requested, strong.changed.completed) == (SEEDS + 1, SEEDS)
     parts = strong.result.difference + nothing.result.difference
-    assert found.sum_of(together) == pytest.approx(parts)
+    assert found.sum_single_effects(together) == pytest.approx(parts)
 
 
 def test_the_command_tells_it_in_words_a_table_and_a_figure(study, capsys):
-    assert main(["ablation", str(study)]) == 0
+    assert run_analysis_command(["ablation", str(study)]) == 0
     said = capsys.readouterr().out
     assert "strong changes the return: " in said and "after Holm over 3" in said
     assert "10 pairs of 11 and 10 runs asked for, 10 and 10 complete" in said
@@ -91,15 +91,15 @@ def test_the_command_tells_it_in_words_a_table_and_a_figure(study, capsys):
 
 def test_without_an_intervention_the_remedy_is_told(results, make_run, capsys):
     make_run()
-    assert main(["ablation", str(results)]) == 2
+    assert run_analysis_command(["ablation", str(results)]) == 2
     assert "Train with intervention=none,NAME" in capsys.readouterr().err
 
 
 def test_a_gap_that_may_be_nothing_has_no_shares():
     rng = np.random.default_rng(0)
     effect, nothing = rng.normal(5, 1, 8), rng.normal(0, 10, 8)
-    assert not ratio_of_means(effect, nothing - nothing.mean() + 0.1).is_bounded
-    assert not ratio_of_means(effect[:2], effect[:2]).is_bounded
+    assert not compute_ratio_of_means(effect, nothing - nothing.mean() + 0.1).is_bounded
+    assert not compute_ratio_of_means(effect[:2], effect[:2]).is_bounded
 
 
 def test_intervals_of_shares_hold_the_true_share_as_often_as_they_say():
@@ -108,6 +108,6 @@ def test_intervals_of_shares_hold_the_true_share_as_often_as_they_say():
     for _ in range(1000):
         luck = rng.normal(0, 1, 8)
         gap, effect = 4 + luck + rng.normal(0, 1, 8), 2 + luck / 2 + rng.normal(0, 1, 8)
-        found = ratio_of_means(effect, gap)
+        found = compute_ratio_of_means(effect, gap)
         held += not found.is_bounded or found.low <= 0.5 <= found.high
     assert 930 <= held <= 970

@@ -3,18 +3,21 @@ import math
 import numpy as np
 import pytest
 
-from analysis.data.load import load
-from analysis.tables.comparison import make_notes
-from analysis.verdicts.comparison import compare, furthest_apart
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.report.sections.comparison import (
+    compare_frameworks,
+    find_largest_difference,
+    make_notes,
+)
 
 
 def compared(results, method="t"):
-    return compare(load(results), method, np.random.default_rng(0))
+    return compare_frameworks(load_runs(results), method, np.random.default_rng(0))
 
 
 def noted(results, method="t"):
-    loaded = load(results)
-    return make_notes(loaded, compare(loaded, method, np.random.default_rng(0)), method)
+    loaded = load_runs(results)
+    return make_notes(loaded, compare_frameworks(loaded, method, np.random.default_rng(0)), method)
 
 
 def test_the_final_score_is_the_mean_of_the_last_evaluation(results, make_run):
@@ -44,7 +47,7 @@ def test_a_framework_without_a_used_run_is_still_there(results, make_run):
         ("sb3", 1),
     ]
     assert math.isnan(row.scores[0].final.mean)
-    assert row.furthest is None
+    assert row.largest_difference is None
 
 
 @pytest.mark.parametrize("name", ["study", "env", "algorithm", "hps", "variant"])
@@ -61,7 +64,7 @@ def test_the_pair_furthest_apart_is_found_with_a_positive_difference():
         "c": np.array([4.0, 6.0]),
         "d": np.array([]),
     }
-    pair = furthest_apart(finals)
+    pair = find_largest_difference(finals)
     assert pair is not None
     assert (pair.higher, pair.lower) == ("b", "a")
     assert pair.difference.mean == 8
@@ -69,7 +72,7 @@ def test_the_pair_furthest_apart_is_found_with_a_positive_difference():
 
 
 def test_one_framework_has_nothing_to_be_apart_from():
-    assert furthest_apart({"a": np.array([1.0])}) is None
+    assert find_largest_difference({"a": np.array([1.0])}) is None
 
 
 def test_last_evaluations_at_different_steps_are_noted_once_for_all_rows(results, make_run):
@@ -78,7 +81,7 @@ def test_last_evaluations_at_different_steps_are_noted_once_for_all_rows(results
         make_run(env=env, framework="torchrl", scheduled=20_480)
         make_run(env=env, framework="cleanrl", scheduled=18_432)
     notes = noted(results)
-    assert notes.marked == (
+    assert notes.numbered_notes == (
         "The last evaluations are not at the same environment step: "
         "18,432 (cleanrl), 20,480 (sb3, torchrl).",
     )
@@ -88,7 +91,7 @@ def test_last_evaluations_at_different_steps_are_noted_once_for_all_rows(results
 def test_equal_last_steps_need_no_note(results, make_run):
     make_run(framework="sb3")
     make_run(framework="cleanrl")
-    assert noted(results).marked == ()
+    assert noted(results).numbered_notes == ()
 
 
 def test_runs_whose_settings_differ_unseen_are_noted(results, make_run):
@@ -96,7 +99,7 @@ def test_runs_whose_settings_differ_unseen_are_noted(results, make_run):
     make_run(seed=1, hyperparameters={"gamma": 0.9}, eval_episodes=5)
     notes = noted(results)
     assert len(notes.marks) == 2
-    assert "hyperparameters" not in " ".join(notes.marked)
+    assert "hyperparameters" not in " ".join(notes.numbered_notes)
     assert "judged apart: gamma 0.9 (1), 0.99 (1) (runs in brackets)." in notes.general[-1]
 
 

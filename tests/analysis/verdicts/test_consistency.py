@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.data.runs import Cell
-from analysis.stats import pairwise
-from analysis.stats.moments import moments
-from analysis.verdicts.consistency import consistency
-from analysis.verdicts.groups import Group
-from analysis.verdicts.options import Options
-from analysis.verdicts.study import groups_of_published
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.stats import two_sample as pairwise
+from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.verdicts.consistency import judge_consistency
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.study import group_published_scores
 
 REFERENCE = 2230.0  # PPO on Hopper, as the thesis read it off
 RANDOM = 17.89  # random actions on Hopper-v4
@@ -24,9 +24,9 @@ MANY = 100  # seeds that leave little room for runs that were not seen
 
 def group(framework, scores, env="Hopper-v4", algorithm="ppo", study="s"):
     scores = np.asarray(scores, dtype=np.float64)
-    cell = Cell(study, env, algorithm, "original", "")
+    cell = StudyCell(study, env, algorithm, "original", "")
     n = len(scores)
-    return Group(cell, framework, moments(scores), 0.0, scores, (), n, n, (100,))
+    return ScoreGroup(cell, framework, compute_moments(scores), 0.0, scores, (), n, n, (100,))
 
 
 def around(mean, sd, n=5):
@@ -36,7 +36,7 @@ def around(mean, sd, n=5):
 
 
 def verdict(first, second, **options):
-    (item,) = consistency([group("a", first), group("b", second)], Options(**options))
+    (item,) = judge_consistency([group("a", first), group("b", second)], VerdictOptions(**options))
     return item
 
 
@@ -78,7 +78,7 @@ def test_the_margin_is_a_share_of_the_published_score_or_else_of_the_runs():
     assert margin.size == pytest.approx(0.2 * (REFERENCE - RANDOM))
     assert verdict(one, two, margin_share=0.2, margin_of="score").margin.size == 446
     own = [group(name, around(500, 9), env="Unknown-v0") for name in "ab"]
-    (item,) = consistency(own, Options())
+    (item,) = judge_consistency(own, VerdictOptions())
     assert item.margin.size == pytest.approx(50)
     assert item.margin.source == "compared runs"
 
@@ -98,7 +98,7 @@ def test_one_seed_is_never_decided_and_no_number_is_made_up():
 
 
 def test_a_framework_without_seeds_makes_no_pair():
-    assert consistency([group("a", []), group("b", [1.0, 2.0])], Options()) == ()
+    assert judge_consistency([group("a", []), group("b", [1.0, 2.0])], VerdictOptions()) == ()
 
 
 @pytest.mark.parametrize(("family", "size"), [("setting", 3), ("algorithm", 6), ("all", 12)])
@@ -110,12 +110,12 @@ def test_holm_runs_over_the_family_that_is_named(family, size):
             ("Hopper-v4", "Walker2d-v4"), ("ppo", "td3"), "abc"
         )
     ]
-    items = consistency(groups, Options(family=family))
+    items = judge_consistency(groups, VerdictOptions(family=family))
     assert len(items) == 12
     assert {item.family_size for item in items} == {size}
     for name in {item.family for item in items}:
         own = [item for item in items if item.family == name]
-        expected = pairwise.holm([item.p_welch for item in own])
+        expected = pairwise.adjust_holm([item.p_welch for item in own])
         np.testing.assert_allclose([item.p_holm for item in own], expected)
 
 
@@ -125,7 +125,7 @@ def test_settings_are_never_mixed():
         group("b", around(9, 1), study="two"),
         group("b", around(9, 1), env="Ant-v4", study="one"),
     ]
-    assert consistency(groups, Options()) == ()
+    assert judge_consistency(groups, VerdictOptions()) == ()
 
 
 SCORES = st.lists(st.integers(-2000, 4000), min_size=2, max_size=6)
@@ -196,6 +196,8 @@ def _key(cell):
 
 
 def test_rounding_is_told_where_it_could_turn_a_verdict():
-    items = consistency(groups_of_published("thesis_tables"), Options(family="setting"))
+    items = judge_consistency(
+        group_published_scores("thesis_tables"), VerdictOptions(family="setting")
+    )
     assert any(item.rounding_matters for item in items)
     assert not all(item.rounding_matters for item in items)

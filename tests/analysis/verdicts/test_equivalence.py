@@ -7,26 +7,33 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import confint_proportions_2indep
 
-from analysis.data.runs import Cell
-from analysis.stats import proportions, unseen
-from analysis.stats.effects import equivalence_power
-from analysis.stats.moments import moments
-from analysis.verdicts.consistency import consistency
-from analysis.verdicts.equivalence import least_runs, margin_of, range_of
-from analysis.verdicts.groups import Group
-from analysis.verdicts.options import Options
-from analysis.verdicts.stopping import Looks, stopping_verdicts
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.stats import two_sample as proportions
+from parallax.analysis.stats import unobserved_failures as unseen
+from parallax.analysis.stats.effect_size_and_power import compute_equivalence_power
+from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.verdicts.consistency import judge_consistency
+from parallax.analysis.verdicts.equivalence import (
+    compute_margin,
+    compute_min_runs,
+    find_score_range,
+)
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.sequential import SequentialSchedule, judge_sequentially
 
 
 def group(framework, scores, env="InvertedPendulum-v4", algorithm="ppo"):
     scores = np.asarray(scores, dtype=np.float64)
     n = len(scores)
-    cell = Cell("s", env, algorithm, "original", "")
-    return Group(cell, framework, moments(scores), 0.0, scores, (), n, n, (100,))
+    cell = StudyCell("s", env, algorithm, "original", "")
+    return ScoreGroup(cell, framework, compute_moments(scores), 0.0, scores, (), n, n, (100,))
 
 
 def verdict(first, second, env="InvertedPendulum-v4", **options):
-    (item,) = consistency([group("a", first, env), group("b", second, env)], Options(**options))
+    (item,) = judge_consistency(
+        [group("a", first, env), group("b", second, env)], VerdictOptions(**options)
+    )
     return item
 
 
@@ -35,7 +42,7 @@ def test_runs_that_all_reach_the_top_leave_room_for_failures_until_there_are_thi
     item = verdict(np.full(n, 1000.0), np.full(n, 1000.0))
     assert item.p_tost == 0
     assert item.verdict == "undecided"
-    assert item.alike_so_far
+    assert item.is_limited_by_unobserved_failures
     # One framework may fail as often as just gives the margin, and none of n shows it.
     assert item.p_unseen == pytest.approx((1 - item.margin.size / 1000) ** n, rel=1e-6)
 
@@ -48,8 +55,8 @@ def test_thirty_runs_without_a_failure_are_equivalent_and_the_plan_says_so():
 
 @pytest.mark.parametrize("mean", [0.0, 400.0, 1000.0])
 def test_below_the_least_number_of_runs_none_are_equivalent_however_alike(mean):
-    options = Options()
-    least = least_runs((group("a", [mean] * 2), group("b", [mean] * 2)), options)
+    options = VerdictOptions()
+    least = compute_min_runs((group("a", [mean] * 2), group("b", [mean] * 2)), options)
     few = verdict(np.full(int(least) - 1, mean), np.full(int(least) - 1, mean))
     assert 10 < least <= 30 and few.verdict == "undecided" and few.p_unseen > 0.05
     assert verdict(np.full(60, mean), np.full(60, mean)).verdict == "equivalent"
@@ -57,7 +64,7 @@ def test_below_the_least_number_of_runs_none_are_equivalent_however_alike(mean):
 
 def test_no_number_of_runs_is_enough_where_no_range_is_known():
     pair = group("a", [1.0, 2.0], "Unknown-v1"), group("b", [1.0, 2.0], "Unknown-v1")
-    assert least_runs(pair, Options()) == math.inf
+    assert compute_min_runs(pair, VerdictOptions()) == math.inf
 
 
 @pytest.mark.parametrize(("rate", "n"), [(0.2, 3), (0.2, 5), (0.2, 10), (0.1, 5), (0.1, 20)])
@@ -67,7 +74,7 @@ def test_a_framework_that_sometimes_fails_is_not_equivalent_to_one_that_never_do
     for _ in range(150):
         second = np.where(rng.random(n) < rate, 5.0, 1000.0)
         pair = group("a", np.full(n, 1000.0)), group("b", second)
-        (item,) = stopping_verdicts(pair, Options(), Looks(n, n))
+        (item,) = judge_sequentially(pair, VerdictOptions(), SequentialSchedule(n, n))
         words.append(item.verdict)
     assert words.count("equivalent") / 150 <= 0.05
 
@@ -76,14 +83,16 @@ def test_the_bound_of_values_of_two_kinds_is_clopper_and_pearsons():
     sample = np.r_[np.zeros(3), np.ones(17)]
     steady = np.full(2_000, 1.0)  # as good as known
     limit = stats.beta.ppf(0.95, 4, 17)  # of the rate at which runs fail
-    assert unseen.exceeds_p(steady, sample, (0, 1), limit) == pytest.approx(0.05, abs=0.002)
+    assert unseen.compute_exceedance_p(steady, sample, (0, 1), limit) == pytest.approx(
+        0.05, abs=0.002
+    )
 
 
 def test_the_bound_is_the_same_whichever_framework_comes_first():
     rng = np.random.default_rng(0)
     first, second = rng.uniform(0, 1, 12), rng.uniform(0, 1, 7)
-    p = unseen.apart_p(first, second, (0, 1), 0.4)
-    assert p == unseen.apart_p(second, first, (0, 1), 0.4)
+    p = unseen.compute_difference_p(first, second, (0, 1), 0.4)
+    assert p == unseen.compute_difference_p(second, first, (0, 1), 0.4)
     assert 0 < p < 1
 
 
@@ -92,7 +101,9 @@ def test_the_allowance_is_the_quantile_of_what_unseen_runs_can_do():
     shares = rng.beta(1, n, (2, 1_000_000))
     for rooms in ((1000.0, 0.0), (1000.0, 500.0), (700.0, 700.0)):
         expected = np.quantile(rooms[0] * shares[0] + rooms[1] * shares[1], 1 - level)
-        assert unseen.allowance(n, level, rooms) == pytest.approx(expected, rel=0.03)
+        assert unseen.compute_unobserved_allowance(n, level, rooms) == pytest.approx(
+            expected, rel=0.03
+        )
 
 
 def test_without_a_known_range_nothing_is_equivalent_until_one_is_given():
@@ -105,11 +116,11 @@ def test_without_a_known_range_nothing_is_equivalent_until_one_is_given():
 
 
 def test_power_of_equivalence_counts_what_is_not_seen():
-    alone = equivalence_power(0.0, (10.0, 10.0), 10, 0.05, 97.4)
+    alone = compute_equivalence_power(0.0, (10.0, 10.0), 10, 0.05, 97.4)
     assert alone > 0.99
-    assert equivalence_power(0.0, (10.0, 10.0), 10, 0.05, 97.4, (1000.0, 0.0)) < 0.01
-    assert equivalence_power(0.0, (10.0, 10.0), 40, 0.05, 97.4, (1000.0, 0.0)) > 0.8
-    assert equivalence_power(0.0, (10.0, 10.0), 40, 0.05, 97.4, (np.inf, 0.0)) == 0
+    assert compute_equivalence_power(0.0, (10.0, 10.0), 10, 0.05, 97.4, (1000.0, 0.0)) < 0.01
+    assert compute_equivalence_power(0.0, (10.0, 10.0), 40, 0.05, 97.4, (1000.0, 0.0)) > 0.8
+    assert compute_equivalence_power(0.0, (10.0, 10.0), 40, 0.05, 97.4, (np.inf, 0.0)) == 0
 
 
 def test_five_runs_of_the_published_tables_show_no_equivalence(published):
@@ -126,16 +137,16 @@ def test_five_runs_of_the_published_tables_show_no_equivalence(published):
 )
 def test_a_margin_is_a_share_of_the_way_from_random_to_published(env, algorithm, size):
     pair = [group("a", [1.0, 2.0], env, algorithm)]
-    assert margin_of(pair, Options()).size == pytest.approx(size)
-    old = margin_of(pair, Options(margin_of="score"))
+    assert compute_margin(pair, VerdictOptions()).size == pytest.approx(size)
+    old = compute_margin(pair, VerdictOptions(margin_of="score"))
     assert old.size == pytest.approx(0.1 * abs(old.reference))
     assert old.zero == 0
 
 
 def test_a_range_holds_the_task_s_own_ends_and_every_run():
-    ends = range_of([group("a", [-3.0, 40.0])], Options())
+    ends = find_score_range([group("a", [-3.0, 40.0])], VerdictOptions())
     assert (ends.low, ends.high) == (-3, 1000)
-    reacher = range_of([group("a", [-5.0, -4.0], "Reacher-v4")], Options())
+    reacher = find_score_range([group("a", [-5.0, -4.0], "Reacher-v4")], VerdictOptions())
     assert (reacher.low, reacher.high) == (-42.98, 0)
 
 
@@ -160,5 +171,5 @@ def test_failed_runs_of_an_unknown_task_are_not_made_up():
 
 
 def test_no_runs_give_no_interval():
-    assert all(math.isnan(end) for end in proportions.newcombe((0, 0), (0, 3)))
-    assert math.isnan(proportions.fisher_p((0, 0), (0, 3)))
+    assert all(math.isnan(end) for end in proportions.compute_newcombe_interval((0, 0), (0, 3)))
+    assert math.isnan(proportions.compute_fisher_p((0, 0), (0, 3)))

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.data.published import read_table
-from analysis.data.runs import Cell
-from analysis.stats.moments import moments
-from analysis.verdicts.groups import Group
-from analysis.verdicts.learning import learning
-from analysis.verdicts.options import Options
+from parallax.analysis.data.published import read_table
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.vs_random import judge_vs_random
 
 (RANDOM,) = [row for row in read_table("random") if (row.env, row.version) == ("Pendulum", "v1")]
 
@@ -17,8 +17,8 @@ from analysis.verdicts.options import Options
 def group(scores, env="Pendulum-v1"):
     scores = np.asarray(scores, dtype=np.float64)
     n = len(scores)
-    cell = Cell("s", env, "ppo", "original", "")
-    return Group(cell, "sb3", moments(scores), 0.0, scores, (), n, n, (100,))
+    cell = StudyCell("s", env, "ppo", "original", "")
+    return ScoreGroup(cell, "sb3", compute_moments(scores), 0.0, scores, (), n, n, (100,))
 
 
 @pytest.mark.parametrize(
@@ -32,14 +32,16 @@ def group(scores, env="Pendulum-v1"):
     ],
 )
 def test_scores_are_held_against_random_actions(offsets, verdict):
-    (item,) = learning([group(RANDOM.mean + np.array(offsets, dtype=float))], Options())
+    (item,) = judge_vs_random(
+        [group(RANDOM.mean + np.array(offsets, dtype=float))], VerdictOptions()
+    )
     assert item.verdict == verdict and item.random is RANDOM
     assert item.difference == pytest.approx(np.mean(offsets))
 
 
 def test_the_interval_has_the_seeds_degrees_of_freedom():
     scores = np.array([-1000.0, -900.0, -1100.0, -1050.0])
-    (item,) = learning([group(scores)], Options())
+    (item,) = judge_vs_random([group(scores)], VerdictOptions())
     error = np.sqrt(scores.var(ddof=1) / 4 + RANDOM.spread**2 / RANDOM.trials)
     half = stats.t.ppf(0.975, 3) * error
     gap = scores.mean() - RANDOM.mean
@@ -48,5 +50,10 @@ def test_the_interval_has_the_seeds_degrees_of_freedom():
 
 
 def test_only_what_was_measured_on_this_version_of_the_task_counts():
-    assert learning([group([1.0, 2.0], "Pendulum-v0"), group([1.0], "Unknown-v1")], Options()) == ()
-    assert learning([group([])], Options()) == ()
+    assert (
+        judge_vs_random(
+            [group([1.0, 2.0], "Pendulum-v0"), group([1.0], "Unknown-v1")], VerdictOptions()
+        )
+        == ()
+    )
+    assert judge_vs_random([group([])], VerdictOptions()) == ()

@@ -1,16 +1,20 @@
 import numpy as np
 import pytest
 
-from analysis.data.load import load
-from analysis.verdicts.groups import groups_of_runs
-from analysis.verdicts.options import Options
-from analysis.verdicts.overall import overall, reference_scale, scales
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.verdicts.groups import group_runs
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.overall import (
+    compute_overall_scores,
+    find_scales,
+    get_reference_scale,
+)
 
-OPTIONS = Options(resamples=200)
+OPTIONS = VerdictOptions(resamples=200)
 
 
 def groups(results):
-    return groups_of_runs(load(results))
+    return group_runs(load_runs(results))
 
 
 def three_seeds(make_run, **options):
@@ -28,18 +32,18 @@ def three_seeds(make_run, **options):
 )
 @pytest.mark.parametrize("version", ["v4", "v5"])
 def test_every_task_of_the_thesis_has_a_scale_that_rises(task, version):
-    scale = reference_scale(f"{task}-{version}")
+    scale = get_reference_scale(f"{task}-{version}")
     assert scale is not None
     assert scale.zero < scale.one
 
 
 def test_random_scores_zero_and_the_best_paper_scores_one(results, make_run):
-    scale = reference_scale("Hopper-v4")
+    scale = get_reference_scale("Hopper-v4")
     assert (scale.one, scale.zero) == (3300, 17.89)
     for env in ("Hopper-v4", "Swimmer-v4"):
-        one = reference_scale(env).one
+        one = get_reference_scale(env).one
         make_run(env=env, timesteps=[1, 2], scheduled=2, returns=[[0, 0], [one, one]])
-    (found,) = overall(groups(results), OPTIONS)
+    (found,) = compute_overall_scores(groups(results), OPTIONS)
     assert found.aggregates.point[0] == pytest.approx([1, 1, 1, 0])
     assert found.tasks == ("Hopper-v4", "Swimmer-v4")
 
@@ -49,7 +53,7 @@ def test_tasks_that_cannot_go_in_are_named_with_the_reason(results, make_run):
         three_seeds(make_run, env="Hopper-v4", framework=framework)
         three_seeds(make_run, env="CartPole-v1", framework=framework)
     three_seeds(make_run, env="Ant-v4", framework="sb3")
-    (found,) = overall(groups(results), OPTIONS)
+    (found,) = compute_overall_scores(groups(results), OPTIONS)
     assert found.tasks == ("Hopper-v4",)
     assert found.left_out == ("CartPole-v1: no scale is known", "Ant-v4: no run of cleanrl")
     assert found.aggregates.names == ("cleanrl", "sb3")
@@ -58,17 +62,17 @@ def test_tasks_that_cannot_go_in_are_named_with_the_reason(results, make_run):
 
 def test_min_max_depends_on_the_runs_and_says_so(results, make_run):
     three_seeds(make_run, env="CartPole-v1", score=0)
-    scale = scales(groups(results), "min-max")["CartPole-v1"]
+    scale = find_scales(groups(results), "min-max")["CartPole-v1"]
     assert (scale.zero, scale.one) == pytest.approx((0, 200), abs=1e-3)
     assert "runs compared" in scale.source
     with pytest.raises(ValueError, match="Known: reference, min-max"):
-        scales([], "z")
+        find_scales([], "z")
 
 
 def test_equal_runs_give_equal_bits(results, make_run):
     for framework in ("sb3", "cleanrl"):
         three_seeds(make_run, env="Hopper-v4", framework=framework)
-    first, second = (overall(groups(results), OPTIONS)[0] for _ in range(2))
+    first, second = (compute_overall_scores(groups(results), OPTIONS)[0] for _ in range(2))
     for name in ("aggregates", "profiles", "improvement"):
         one, two = getattr(first, name), getattr(second, name)
         assert np.array_equal(one.low, two.low)

@@ -3,18 +3,17 @@
 import numpy as np
 import pytest
 
-from analysis.data.load import load
-from analysis.tables.verdicts import paired_row, pooled_rows
-from analysis.verdicts.options import Options
-from analysis.verdicts.paired import paired_verdicts
-from analysis.verdicts.pooling import pooled_pairs
-from analysis.verdicts.study import judge_runs
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.report.sections.overall import make_paired_row, make_pooled_rows
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.sensitivity import judge_paired_seeds, pool_pairs
+from parallax.analysis.verdicts.study import judge_runs
 
 TASKS = ("Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4", "Swimmer-v4")
 
 
 def judged(results):
-    return judge_runs(load(results), Options(resamples=50)).consistency
+    return judge_runs(load_runs(results), VerdictOptions(resamples=50)).consistency
 
 
 def test_tasks_are_pooled_as_shares_of_the_way_to_the_published_score(results, make_run):
@@ -23,8 +22,8 @@ def test_tasks_are_pooled_as_shares_of_the_way_to_the_published_score(results, m
             make_run(env=env, framework="sb3", seed=seed, score=100 + 3 * seed)
             make_run(env=env, framework="cleanrl", seed=seed, score=90 + 2 * seed)
     items = judged(results)
-    (pair,) = pooled_pairs(items)
-    rows = pooled_rows(pair)
+    (pair,) = pool_pairs(items)
+    rows = make_pooled_rows(pair)
     assert [row["env"] for row in rows] == sorted(TASKS)
     for row, item in zip(rows, pair.items, strict=True):
         way = item.margin.reference - item.margin.zero
@@ -32,8 +31,8 @@ def test_tasks_are_pooled_as_shares_of_the_way_to_the_published_score(results, m
         assert row["pooled_low"] < row["pooled"] < row["pooled_high"]
         assert row["tasks"] == 5
     assert len({row["mean_over_tasks"] for row in rows}) == 1
-    assert pooled_pairs([item for item in items if item.cell.env != "Ant-v4"])
-    assert not pooled_pairs([item for item in items if item.cell.env in TASKS[:3]])
+    assert pool_pairs([item for item in items if item.cell.env != "Ant-v4"])
+    assert not pool_pairs([item for item in items if item.cell.env in TASKS[:3]])
 
 
 def test_a_task_without_deviations_is_not_pooled(results, make_run):
@@ -42,7 +41,7 @@ def test_a_task_without_deviations_is_not_pooled(results, make_run):
             spread = 0 if env == "Ant-v4" else seed
             make_run(env=env, framework="sb3", seed=seed, score=100 + spread)
             make_run(env=env, framework="cleanrl", seed=seed, score=90 + spread)
-    (pair,) = pooled_pairs(judged(results))
+    (pair,) = pool_pairs(judged(results))
     assert "Ant-v4" not in [item.cell.env for item in pair.items]
 
 
@@ -52,16 +51,16 @@ def test_only_seeds_with_the_same_initial_states_are_paired(results, make_run):
     for seed in (1, 2, 5, 7):
         make_run(framework="cleanrl", seed=seed, score=90 + 10 * seed + 0.1 * (seed == 2))
     (item,) = judged(results)
-    (found,) = paired_verdicts([item])
+    (found,) = judge_paired_seeds([item])
     assert found.seeds == (1, 2, 5)
     assert found.result.difference == pytest.approx(-(10 - 0.1 / 3), abs=0.01)  # cleanrl is first
     assert found.result.p < 0.001 < item.p_welch
-    row = paired_row(found)
+    row = make_paired_row(found)
     assert (row["pairs"], row["seeds"], row["n_first"]) == (3, "1 2 5", 4)
     assert row["correlation"] > 0.99
     for seed in range(3):
         make_run(env="Ant-v4", framework="sb3", seed=seed, evaluation_seed=0)
         make_run(env="Ant-v4", framework="cleanrl", seed=seed, evaluation_seed=1)
     ant = [item for item in judged(results) if item.cell.env == "Ant-v4"]
-    assert paired_verdicts(ant) == ()
+    assert judge_paired_seeds(ant) == ()
     assert np.isfinite(found.result.low)

@@ -8,22 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.data.runs import Cell
-from analysis.stats import ranks
-from analysis.stats.moments import moments, stack
-from analysis.verdicts.groups import Group
-from analysis.verdicts.options import Options
-from analysis.verdicts.ranking import rankings
-from analysis.words import OWN
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.labels import LIBRARY_DEFAULTS
+from parallax.analysis.stats import ranks
+from parallax.analysis.stats.moments import compute_moments, stack_moments
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.ranking import judge_rankings
 
-QUICK = Options(resamples=2000)
+QUICK = VerdictOptions(resamples=2000)
 
 
 def group(framework, algorithm, scores, hps="original", env="Hopper-v4"):
     scores = np.asarray(scores, dtype=np.float64)
     n = len(scores)
-    cell = Cell("s", env, algorithm, hps, "")
-    return Group(cell, framework, moments(scores), 0.0, scores, (), n, n, (100,))
+    cell = StudyCell("s", env, algorithm, hps, "")
+    return ScoreGroup(cell, framework, compute_moments(scores), 0.0, scores, (), n, n, (100,))
 
 
 def around(mean, sd=10.0, n=5):
@@ -38,7 +38,7 @@ def judge(table, **options):
         for framework, row in table.items()
         for algorithm, numbers in row.items()
     ]
-    (item,) = rankings(groups, Options(resamples=2000, **options))
+    (item,) = judge_rankings(groups, VerdictOptions(resamples=2000, **options))
     return item
 
 
@@ -90,11 +90,11 @@ def test_own_defaults_take_each_frameworks_own_recipe():
         for framework, hps in itertools.product(("sb3", "cleanrl"), ("sb3", "cleanrl"))
         for algorithm, mean in (("ppo", 100), ("sac", 300 if hps == "sb3" else 50))
     ]
-    found = {item.hps: item for item in rankings(groups, QUICK)}
-    assert set(found) == {"sb3", "cleanrl", OWN}
+    found = {item.hps: item for item in judge_rankings(groups, QUICK)}
+    assert set(found) == {"sb3", "cleanrl", LIBRARY_DEFAULTS}
     assert found["sb3"].verdict == "preserved"
-    assert found[OWN].verdict == "not preserved"
-    own = {ranking.framework: ranking for ranking in found[OWN].rankings}
+    assert found[LIBRARY_DEFAULTS].verdict == "not preserved"
+    own = {ranking.framework: ranking for ranking in found[LIBRARY_DEFAULTS].rankings}
     assert {own[name].groups[0].cell.hps for name in own} == {"sb3", "cleanrl"}
     assert all(own[name].groups[0].cell.hps == name for name in own)
 
@@ -105,14 +105,14 @@ def test_a_framework_that_lacks_an_algorithm_is_named_and_left_out():
         for framework in "ab"
         for algorithm, mean in (("ppo", 1), ("sac", 2))
     ]
-    (item,) = rankings([*groups, group("c", "ppo", around(1))], QUICK)
+    (item,) = judge_rankings([*groups, group("c", "ppo", around(1))], QUICK)
     assert item.left_out == ("c (no sac)",)
     assert [ranking.framework for ranking in item.rankings] == ["a", "b"]
 
 
 def test_one_algorithm_or_one_framework_has_no_ranking():
-    assert rankings([group(name, "ppo", around(1)) for name in "ab"], QUICK) == ()
-    assert rankings([group("a", name, around(1)) for name in ("ppo", "sac")], QUICK) == ()
+    assert judge_rankings([group(name, "ppo", around(1)) for name in "ab"], QUICK) == ()
+    assert judge_rankings([group("a", name, around(1)) for name in ("ppo", "sac")], QUICK) == ()
 
 
 def test_equal_seeds_give_equal_probabilities():
@@ -131,7 +131,7 @@ def test_the_probability_of_the_same_order_is_what_resampling_gives():
         for name in "ab"
         for algorithm, values in zip(("ppo", "sac"), scores[name], strict=True)
     ]
-    (item,) = rankings(groups, Options(resamples=20_000))
+    (item,) = judge_rankings(groups, VerdictOptions(resamples=20_000))
     above = []
     for name in "ab":
         drawn = [rng.choice(row, (20_000, 6)).mean(axis=1) for row in scores[name]]
@@ -147,21 +147,25 @@ VALUES = st.lists(st.integers(0, 5), min_size=2, max_size=6)
 @settings(max_examples=100, deadline=None)
 def test_tau_b_is_scipys(data, first):
     second = data.draw(st.lists(st.integers(0, 5), min_size=len(first), max_size=len(first)))
-    ours = ranks.tau_b(*(ranks.signs_of(np.array(x, dtype=float)) for x in (first, second)))
+    ours = ranks.compute_tau_b(
+        *(ranks.compute_difference_signs(np.array(x, dtype=float)) for x in (first, second))
+    )
     theirs = stats.kendalltau(first, second, variant="b").statistic
     np.testing.assert_allclose(ours, theirs)
 
 
 @given(values=st.lists(st.integers(-5, 5), min_size=2, max_size=6))
 def test_ranks_of_bare_values_are_scipys(values):
-    signs = ranks.signs_of(np.array(values, dtype=float))
+    signs = ranks.compute_difference_signs(np.array(values, dtype=float))
     expected = stats.rankdata([-value for value in values])
-    np.testing.assert_allclose(ranks.mid_ranks(signs), expected)
+    np.testing.assert_allclose(ranks.compute_mid_ranks(signs), expected)
 
 
 def test_algorithms_are_separated_by_welchs_test_after_holm():
     samples = [around(100, 10), around(125, 10), around(130, 10)]
-    signs = ranks.separation(stack([moments(sample) for sample in samples]), 0.05)
+    signs = ranks.compute_separation_signs(
+        stack_moments([compute_moments(sample) for sample in samples]), 0.05
+    )
     p = [
         stats.ttest_ind(samples[i], samples[j], equal_var=False).pvalue
         for i, j in ((0, 1), (0, 2), (1, 2))

@@ -8,14 +8,19 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from analysis.__main__ import main
-from analysis.data import imp_paper
-from analysis.data.load import load
-from analysis.data.replayed import replayed
-from analysis.stats.normalised import human_normalised
-from analysis.stats.reached import reached
-from analysis.verdicts.options import Options
-from analysis.verdicts.replay import HARMS, HELPS, UNDECIDED, judge, word_of
+from parallax.analysis.__main__ import run_analysis_command
+from parallax.analysis.data import paper_tables as imp_paper
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.data.replay_metrics import read_replay_metrics
+from parallax.analysis.stats.curve_statistics import compute_steps_to_threshold, normalize_by_human
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.replay import (
+    HARMS,
+    HELPS,
+    INCONCLUSIVE,
+    classify_effect,
+    judge_replay,
+)
 
 SEEDS = 10
 LUCK = np.random.default_rng(1).normal(0, 300, SEEDS)
@@ -64,25 +69,25 @@ def study(results, make_run):
 
 
 def test_effects_are_those_planted_and_frameworks_are_compared(study):
-    found = judge(replayed(load(study)), Options())
+    found = judge_replay(read_replay_metrics(load_runs(study)), VerdictOptions())
     words = {}
     for item in found.effects:
         for effect in item.effects:
             planted = PLANTED[item.framework, effect.name]
             assert effect.result.low < planted < effect.result.high
             assert effect.result.n == SEEDS
-            words[item.framework, effect.name] = word_of(effect)
+            words[item.framework, effect.name] = classify_effect(effect)
     assert words == {("sb3", "per"): HELPS, ("sb3", "imp"): HELPS, ("cleanrl", "per"): HARMS}
     (pair,) = found.agreements
     assert pair.name == "per" and pair.verdict == "disagree"
     assert abs(pair.difference.difference) == pytest.approx(1000, abs=60)
-    unsure = dataclasses.replace(pair, words=(HELPS, UNDECIDED))
+    unsure = dataclasses.replace(pair, words=(HELPS, INCONCLUSIVE))
     assert unsure.verdict == "cannot be told"
 
 
 def test_errors_costs_and_gains_have_their_n(study):
-    found = judge(replayed(load(study)), Options())
-    ways = {(way.framework, way.name): way for way in found.ways}
+    found = judge_replay(read_replay_metrics(load_runs(study)), VerdictOptions())
+    ways = {(way.framework, way.name): way for way in found.strategy_results}
     imp, per = ways["sb3", "imp"], ways["sb3", "per"]
     assert [error.mean for error in imp.errors] == pytest.approx([0.4, 0.07, 0.03])
     assert {error.n for error in imp.errors} == {SEEDS}
@@ -98,11 +103,14 @@ def test_ways_of_one_name_are_told_apart_by_what_differs(results, make_run):
     for alpha in (0.6, 0.7):
         variant = f"steps=20000,replay=per,replay.alpha={alpha}"
         make_run(replay={"name": "per", "alpha": alpha, "beta": 0.4}, variant=variant)
-    assert {item.name for item in replayed(load(results))} == {"per, alpha=0.6", "per, alpha=0.7"}
+    assert {item.name for item in read_replay_metrics(load_runs(results))} == {
+        "per, alpha=0.6",
+        "per, alpha=0.7",
+    }
 
 
 def test_the_command_tells_it_in_words_tables_and_figures(study, capsys):
-    assert main(["replay", str(study)]) == 0
+    assert run_analysis_command(["replay", str(study)]) == 0
     said = capsys.readouterr().out
     assert "per: helps; +" in said and "10 pairs of seeds (11 and 10 runs asked for" in said
     assert "CleanRL and SB3 disagree (harms; helps)" in said
@@ -115,24 +123,24 @@ def test_the_command_tells_it_in_words_tables_and_figures(study, capsys):
 
 def test_without_another_replay_the_remedy_is_told(results, make_run, capsys):
     make_run()
-    assert main(["replay", str(results)]) == 2
+    assert run_analysis_command(["replay", str(results)]) == 2
     assert "every run replays uniformly. Train with replay=uniform,per" in capsys.readouterr().err
 
 
 def test_published_medians_are_not_medians_and_the_right_ones_are_told():
     rows = [
-        human_normalised(np.array(scores), *imp_paper.RANDOM_HUMAN[game])
-        for game, scores in imp_paper.ATARI.items()
+        normalize_by_human(np.array(scores), *imp_paper.ATARI_RANDOM_HUMAN[game])
+        for game, scores in imp_paper.IMP_ATARI_SCORES.items()
     ]
     table = np.array(rows)
     np.testing.assert_allclose(np.median(table, axis=0), [126.2, 146.3, 145.2], atol=0.1)
     np.testing.assert_allclose(table.mean(axis=0), [389.2, 405.9, 420.5], atol=0.1)
-    np.testing.assert_allclose(np.sort(table, axis=0)[4], imp_paper.PRINTED_MEDIANS, atol=0.4)
+    np.testing.assert_allclose(np.sort(table, axis=0)[4], imp_paper.IMP_PRINTED_MEDIANS, atol=0.4)
 
 
 def test_steps_until_a_score_count_those_who_never_reach_it():
     steps = np.array([1.0, 2.0, 3.0])
     curves = [(steps, np.array(returns)) for returns in ([0, 5, 9], [5, 0, 0], [0, 0, 0])]
-    found = reached(curves, 5.0)
+    found = compute_steps_to_threshold(curves, 5.0)
     assert (found.n, found.reached, found.median) == (3, 2, 2.0)
-    assert reached(curves[2:], 5.0).median == float("inf")
+    assert compute_steps_to_threshold(curves[2:], 5.0).median == float("inf")

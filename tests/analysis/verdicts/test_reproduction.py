@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.data.load import load
-from analysis.data.published import read_table
-from analysis.data.runs import Cell, Run, RunId
-from analysis.report.links import make_links
-from analysis.report.reproduction import reproduction
-from analysis.verdicts.groups import groups_of_runs
-from analysis.verdicts.options import Options
-from analysis.verdicts.reproduction import judge, reproduction_of_groups
-from analysis.verdicts.study import judge_runs
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.data.published import read_table
+from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
+from parallax.analysis.report.phrases import make_links
+from parallax.analysis.report.sections.reproduction import answer_reproduction
+from parallax.analysis.verdicts.groups import group_runs
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.reproduction import judge_group_reproductions, judge_reproduction
+from parallax.analysis.verdicts.study import judge_runs
 
 TARGET = next(
     row
@@ -33,7 +33,7 @@ def group_of(results, make_run):
         settings_ = {"env": "HalfCheetah-v1", "algorithm": "ppo", "hps": "original", **changes}
         for seed, score in enumerate(scores):
             make_run(seed=seed, returns=[[score, score]], timesteps=[20_480], **settings_)
-        (group,) = groups_of_runs(load(results))
+        (group,) = group_runs(load_runs(results))
         return group
 
     return make
@@ -44,7 +44,7 @@ def group_of(results, make_run):
 )
 def test_the_words_tell_which_side_we_are_on(group_of, shift, word):
     scores = TARGET.mean + shift + 100 * np.array([-1.0, -0.5, 0, 0.5, 1])
-    item = judge(group_of(scores), TARGET, Options())
+    item = judge_reproduction(group_of(scores), TARGET, VerdictOptions())
     assert (item.thesis_form, item.two_sided) == (word, word)
     assert item.difference == pytest.approx(shift, abs=1e-3)
 
@@ -52,13 +52,15 @@ def test_the_words_tell_which_side_we_are_on(group_of, shift, word):
 @pytest.mark.parametrize(("share", "early"), [(1.0, False), (0.6, False), (0.4, True)])
 def test_runs_of_less_than_half_of_the_published_steps_stop_early(group_of, share, early):
     row = dataclasses.replace(TARGET, steps=round(20_480 / share))
-    assert judge(group_of([1.0, 2.0]), row, Options()).stops_early == early
+    assert (
+        judge_reproduction(group_of([1.0, 2.0]), row, VerdictOptions()).has_stopped_early == early
+    )
 
 
 def test_the_page_makes_no_finding_of_runs_that_stop_early(group_of, results):
     group_of([1.0, 1.1, 1.2])  # far below the score after a million steps
-    verdicts = judge_runs(load(results), Options())
-    found = reproduction(verdicts, make_links(verdicts, results))
+    verdicts = judge_runs(load_runs(results), VerdictOptions())
+    found = answer_reproduction(verdicts, make_links(verdicts, results))
     assert not found.findings and "stop before half of the published steps" in found.headline.text
 
 
@@ -68,12 +70,12 @@ def test_the_thesis_form_is_its_interval(group_of):
     group = group_of(scores)
     for shift, word in ((-0.1, "similar"), (0.1, "worse")):
         row = dataclasses.replace(TARGET, mean=scores.mean() + half + shift)
-        assert judge(group, row, Options()).thesis_form == word
+        assert judge_reproduction(group, row, VerdictOptions()).thesis_form == word
 
 
 def test_without_a_published_spread_the_test_is_students(group_of):
     scores = np.array([1500.0, 1600, 1700, 1800, 1650])
-    item = judge(group_of(scores), TARGET, Options())
+    item = judge_reproduction(group_of(scores), TARGET, VerdictOptions())
     theirs = stats.ttest_1samp(scores, TARGET.mean)
     assert item.test == "one-sample t"
     assert item.p == pytest.approx(theirs.pvalue, rel=1e-6)
@@ -85,7 +87,7 @@ def test_without_a_published_spread_the_test_is_students(group_of):
 def test_with_a_published_spread_the_test_is_welchs(group_of, kind, factor):
     scores = np.array([1500.0, 1600, 1700, 1800, 1650])
     row = dataclasses.replace(PAPER, spread_kind=kind)
-    item = judge(group_of(scores), row, Options())
+    item = judge_reproduction(group_of(scores), row, VerdictOptions())
     theirs = stats.ttest_ind_from_stats(
         scores.mean(), scores.std(ddof=1), 5, row.mean, 200 * factor, 5, equal_var=False
     )
@@ -94,26 +96,28 @@ def test_with_a_published_spread_the_test_is_welchs(group_of, kind, factor):
 
 
 def test_one_seed_has_no_verdict_but_a_difference(group_of):
-    item = judge(group_of([1500.0]), TARGET, Options())
+    item = judge_reproduction(group_of([1500.0]), TARGET, VerdictOptions())
     assert (item.thesis_form, item.two_sided) == ("", "")
     assert item.difference == pytest.approx(-300)
 
 
 def test_differences_in_kind_are_said(group_of):
-    item = judge(group_of([1500.0, 1600], env="HalfCheetah-v4"), TARGET, Options())
+    item = judge_reproduction(
+        group_of([1500.0, 1600], env="HalfCheetah-v4"), TARGET, VerdictOptions()
+    )
     text = "; ".join(item.remarks)
     assert "last 100 training episodes" in text
     assert "task v1 against v4" in text
     assert "published at 1,000,000 steps; here at 20,480" in text
     same = dataclasses.replace(TARGET, statistic="last evaluation", version="v4", steps=20_480)
-    assert judge(item.group, same, Options()).remarks == ()
+    assert judge_reproduction(item.group, same, VerdictOptions()).remarks == ()
 
 
 def run_at(timesteps, returns, seed=0):
-    cell = Cell("s", "HalfCheetah-v1", "ppo", "original", "")
+    cell = StudyCell("s", "HalfCheetah-v1", "ppo", "original", "")
     results = np.array(returns, dtype=np.float64)[:, None]
     steps = np.array(timesteps)
-    return Run(RunId(cell, "sb3", seed), None, steps, results, np.ones_like(results), {})
+    return CompletedRun(RunId(cell, "sb3", seed), None, steps, results, np.ones_like(results), {})
 
 
 @given(
@@ -122,13 +126,15 @@ def run_at(timesteps, returns, seed=0):
 )
 @settings(max_examples=50, deadline=None)
 def test_the_evaluation_nearest_to_the_published_step_is_used(steps, target):
-    from analysis.stats.moments import moments
-    from analysis.verdicts.groups import Group
+    from parallax.analysis.stats.moments import compute_moments
+    from parallax.analysis.verdicts.groups import ScoreGroup
 
     run = run_at(steps, np.arange(len(steps)))
     scores = np.array([run.final_score])
-    group = Group(run.id.cell, "sb3", moments(scores), 0.0, scores, (run,), 1, 1, (steps[-1],))
-    found = group.nearest_to(target)
+    group = ScoreGroup(
+        run.id.cell, "sb3", compute_moments(scores), 0.0, scores, (run,), 1, 1, (steps[-1],)
+    )
+    found = group.score_at_step(target)
     (at,) = found.steps
     assert abs(at - target) == min(abs(step - target) for step in steps)
     assert found.scores[0] == steps.index(at)
@@ -138,7 +144,7 @@ def test_only_the_original_hyperparameters_are_held_against_the_papers(results, 
     for hps in ("original", "sb3"):
         for seed in range(3):
             make_run(env="HalfCheetah-v4", hps=hps, seed=seed, score=1800 + seed)
-    items = reproduction_of_groups(groups_of_runs(load(results)), Options())
+    items = judge_group_reproductions(group_runs(load_runs(results)), VerdictOptions())
     tables = {hps: set() for hps in ("original", "sb3")}
     for item in items:
         tables[item.group.cell.hps].add(item.published.table)
@@ -148,4 +154,4 @@ def test_only_the_original_hyperparameters_are_held_against_the_papers(results, 
 
 def test_settings_without_complete_runs_have_no_verdict(results, make_run):
     make_run(env="HalfCheetah-v4", status="failed")
-    assert judge_runs(load(results), Options()).reproduction == ()
+    assert judge_runs(load_runs(results), VerdictOptions()).reproduction == ()

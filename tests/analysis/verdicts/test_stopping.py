@@ -11,22 +11,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.data.runs import Cell
-from analysis.stats import pairwise
-from analysis.stats.moments import Moments, moments, stack
-from analysis.stats.sequential import nominal_levels, one_sided_sequential_p, sequential_p
-from analysis.verdicts.groups import Group
-from analysis.verdicts.options import Options
-from analysis.verdicts.stopping import Looks, stopping_verdicts
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.stats import two_sample as pairwise
+from parallax.analysis.stats.group_sequential import (
+    compute_nominal_levels,
+    compute_one_sided_sequential_p,
+    compute_sequential_p,
+)
+from parallax.analysis.stats.moments import SampleMoments, compute_moments, stack_moments
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.sequential import SequentialSchedule, judge_sequentially
 
 SIZES = (5, 10, 15, 20, 25, 30)
 
 
 def group(framework, scores, env="Hopper-v4"):
     scores = np.asarray(scores, dtype=np.float64)
-    cell = Cell("study", env, "ppo", "original", "")
-    return Group(
-        cell, framework, moments(scores), 0.0, scores, (), len(scores), len(scores), (100,)
+    cell = StudyCell("study", env, "ppo", "original", "")
+    return ScoreGroup(
+        cell, framework, compute_moments(scores), 0.0, scores, (), len(scores), len(scores), (100,)
     )
 
 
@@ -37,13 +41,13 @@ def brownian(repeats, looks=6, drift=0.0):
 
 
 def test_one_look_at_the_end_is_the_ordinary_test():
-    assert nominal_levels([30], 30, 0.05).item() == pytest.approx(0.05)
-    assert sequential_p([0.02], [30], 30) == pytest.approx(0.02, rel=1e-3)
+    assert compute_nominal_levels([30], 30, 0.05).item() == pytest.approx(0.05)
+    assert compute_sequential_p([0.02], [30], 30) == pytest.approx(0.02, rel=1e-3)
 
 
 def test_the_bounds_are_those_of_kim_and_demets():
     """Biometrika 74 (1987): linear spending of 5%, five looks."""
-    bounds = stats.norm.isf(nominal_levels(range(1, 6), 5, 0.05)[:, 0] / 2)
+    bounds = stats.norm.isf(compute_nominal_levels(range(1, 6), 5, 0.05)[:, 0] / 2)
     np.testing.assert_allclose(bounds, [2.58, 2.49, 2.41, 2.34, 2.28], atol=0.005)
 
 
@@ -55,27 +59,29 @@ def test_the_whole_level_is_spent_and_no_more(alpha, sizes):
     steps = np.diff([0, *sizes])
     sums = (rng.normal(size=(len(sizes), repeats)) * np.sqrt(steps)[:, None]).cumsum(axis=0)
     p = 2 * stats.norm.sf(np.abs(sums) / np.sqrt(sizes)[:, None])
-    rejected = (p < nominal_levels(sizes, 30, alpha)).any(axis=0)
+    rejected = (p < compute_nominal_levels(sizes, 30, alpha)).any(axis=0)
     error = 4 * math.sqrt(alpha / repeats)
     assert abs(rejected.mean() - alpha) < error
-    assert abs((sequential_p(p, sizes, 30) < alpha).mean() - alpha) < error
+    assert abs((compute_sequential_p(p, sizes, 30) < alpha).mean() - alpha) < error
 
 
 def test_one_sided_values_spend_the_level_too():
     p = stats.norm.sf(brownian(100_000))
-    assert abs((one_sided_sequential_p(p, SIZES, 30) < 0.05).mean() - 0.05) < 0.003
+    assert abs((compute_one_sided_sequential_p(p, SIZES, 30) < 0.05).mean() - 0.05) < 0.003
 
 
 def test_a_study_that_stops_half_way_has_spent_half():
-    p = 2 * stats.norm.sf(np.abs(brownian(200_000, looks=3)))
-    assert (sequential_p(p, SIZES[:3], 30) < 0.05).mean() == pytest.approx(0.025, abs=0.0015)
+    p = 2 * stats.norm.sf(np.abs(brownian(200_000, check_steps=3)))
+    assert (compute_sequential_p(p, SIZES[:3], 30) < 0.05).mean() == pytest.approx(
+        0.025, abs=0.0015
+    )
 
 
 @given(p=st.lists(st.floats(1e-9, 1), min_size=1, max_size=6))
 @settings(max_examples=60, deadline=None)
 def test_another_look_never_takes_a_decision_back(p):
     sizes = SIZES[: len(p)]
-    values = [float(sequential_p(p[: k + 1], sizes[: k + 1], 30)) for k in range(len(p))]
+    values = [float(compute_sequential_p(p[: k + 1], sizes[: k + 1], 30)) for k in range(len(p))]
     assert values == sorted(values, reverse=True)
     assert all(value >= min(p[: k + 1]) * 0.999 for k, value in enumerate(values))
 
@@ -83,28 +89,28 @@ def test_another_look_never_takes_a_decision_back(p):
 @pytest.mark.parametrize("sizes", [(), (0, 5), (5, 5), (10, 5), (5, 35)])
 def test_looks_that_make_no_sense_are_refused(sizes):
     with pytest.raises(ValueError, match="must grow"):
-        sequential_p(np.ones(len(sizes)), sizes, 30)
+        compute_sequential_p(np.ones(len(sizes)), sizes, 30)
 
 
 def test_looks_without_a_test_are_passed_over():
-    assert sequential_p([np.nan, 0.001], (5, 10), 30) < 0.01
-    assert np.isnan(sequential_p([np.nan, np.nan], (5, 10), 30))
+    assert compute_sequential_p([np.nan, 0.001], (5, 10), 30) < 0.01
+    assert np.isnan(compute_sequential_p([np.nan, np.nan], (5, 10), 30))
 
 
 @pytest.mark.parametrize(("batch", "most"), [(1, 30), (5, 4), (5, 12)])
 def test_a_batch_must_fit(batch, most):
     with pytest.raises(ValueError, match="multiple"):
-        Looks(batch, most)
+        SequentialSchedule(batch, most)
 
 
 def test_the_smallest_samples_freedom_is_never_too_much():
     rng = np.random.default_rng(0)
-    first = stack([moments(rng.normal(size=5)) for _ in range(3)])
-    second = stack([moments(rng.normal(size=9)) for _ in range(3)])
-    item = pairwise.contrast([first], [second])
-    careful = pairwise.with_least_freedom(item, [first, second])
-    assert careful.freedom.tolist() == [4, 4, 4]
-    assert (pairwise.two_sided_p(careful) >= pairwise.two_sided_p(item)).all()
+    first = stack_moments([compute_moments(rng.normal(size=5)) for _ in range(3)])
+    second = stack_moments([compute_moments(rng.normal(size=9)) for _ in range(3)])
+    item = pairwise.compute_contrast([first], [second])
+    careful = pairwise.use_smallest_degrees_of_freedom(item, [first, second])
+    assert careful.degrees_of_freedom.tolist() == [4, 4, 4]
+    assert (pairwise.compute_two_sided_p(careful) >= pairwise.compute_two_sided_p(item)).all()
 
 
 def test_far_tails_hold_with_unequal_deviations():
@@ -112,11 +118,14 @@ def test_far_tails_hold_with_unequal_deviations():
     rng = np.random.default_rng(0)
     values = [scale * rng.normal(size=(5, 400_000)) for scale in (1, 4)]
     n = np.full(400_000, 5.0)
-    samples = [Moments(x.mean(axis=0), x.std(axis=0, ddof=1), n) for x in values]
-    item = pairwise.contrast(samples[:1], samples[1:])
+    samples = [SampleMoments(x.mean(axis=0), x.std(axis=0, ddof=1), n) for x in values]
+    item = pairwise.compute_contrast(samples[:1], samples[1:])
     level = 0.00035
-    welch = (pairwise.two_sided_p(item) < level).mean()
-    careful = (pairwise.two_sided_p(pairwise.with_least_freedom(item, samples)) < level).mean()
+    welch = (pairwise.compute_two_sided_p(item) < level).mean()
+    careful = (
+        pairwise.compute_two_sided_p(pairwise.use_smallest_degrees_of_freedom(item, samples))
+        < level
+    ).mean()
     assert welch > 1.8 * level
     assert careful < level
 
@@ -124,12 +133,16 @@ def test_far_tails_hold_with_unequal_deviations():
 def test_a_clear_difference_is_found_early_and_a_whole_batch_is_waited_for():
     rng = np.random.default_rng(0)
     scores = {"a": 100 + rng.normal(0, 1, 12), "b": 1200 + rng.normal(0, 1, 12)}
-    (item,) = stopping_verdicts(
-        [group(name, values) for name, values in scores.items()], Options(), Looks(5, 20)
+    (item,) = judge_sequentially(
+        [group(name, values) for name, values in scores.items()],
+        VerdictOptions(),
+        SequentialSchedule(5, 20),
     )
     assert (item.verdict, item.sizes, item.next_size) == ("different", (5, 10), 0)
-    (waiting,) = stopping_verdicts(
-        [group(name, values[:4]) for name, values in scores.items()], Options(), Looks(5, 20)
+    (waiting,) = judge_sequentially(
+        [group(name, values[:4]) for name, values in scores.items()],
+        VerdictOptions(),
+        SequentialSchedule(5, 20),
     )
     assert (waiting.verdict, waiting.sizes, waiting.next_size) == ("undecided", (), 5)
 
@@ -137,12 +150,12 @@ def test_a_clear_difference_is_found_early_and_a_whole_batch_is_waited_for():
 def test_equal_frameworks_become_equivalent_or_stay_open_to_the_end():
     rng = np.random.default_rng(0)
     close = [group(name, 2000 + rng.normal(0, 10, 60)) for name in "ab"]
-    (item,) = stopping_verdicts(close, Options(), Looks(20, 60))
+    (item,) = judge_sequentially(close, VerdictOptions(), SequentialSchedule(20, 60))
     assert item.verdict == "equivalent"
-    (item,) = stopping_verdicts(close, Options(), Looks(10, 20))
+    (item,) = judge_sequentially(close, VerdictOptions(), SequentialSchedule(10, 20))
     assert item.verdict == "undecided"  # a failure rate of 14% is not excluded
     far = [group(name, 3000 + rng.normal(0, 2000, 20)) for name in "ab"]
-    (item,) = stopping_verdicts(far, Options(), Looks(5, 20))
+    (item,) = judge_sequentially(far, VerdictOptions(), SequentialSchedule(5, 20))
     assert (item.verdict, item.next_size) == ("undecided", 0)
 
 
@@ -150,10 +163,10 @@ def test_seeds_beyond_the_last_whole_batch_change_nothing():
     rng = np.random.default_rng(3)
     scores = [rng.normal(1000, 100, 9), rng.normal(1100, 100, 9)]
     some, all_ = (
-        stopping_verdicts(
+        judge_sequentially(
             [group(name, x[:n]) for name, x in zip("ab", scores, strict=True)],
-            Options(margin_share=0.01),
-            Looks(5, 30),
+            VerdictOptions(margin_share=0.01),
+            SequentialSchedule(5, 30),
         )[0]
         for n in (5, 9)
     )
@@ -167,11 +180,14 @@ def test_holms_correction_runs_over_the_family():
         for env in ("Hopper-v4", "Walker2d-v4")
         for name, shift in (("a", 0), ("b", 150), ("c", 0))
     ]
-    found = stopping_verdicts(groups, Options(), Looks(5, 30))
+    found = judge_sequentially(groups, VerdictOptions(), SequentialSchedule(5, 30))
     alone = [
-        stopping_verdicts([item.first, item.second], Options(), Looks(5, 30))[0].p for item in found
+        judge_sequentially([item.first, item.second], VerdictOptions(), SequentialSchedule(5, 30))[
+            0
+        ].p
+        for item in found
     ]
-    np.testing.assert_allclose([item.p for item in found], pairwise.holm(alone))
+    np.testing.assert_allclose([item.p for item in found], pairwise.adjust_holm(alone))
 
 
 @pytest.fixture(scope="module")
@@ -200,10 +216,12 @@ def test_the_script_makes_the_same_decisions_as_the_verdicts(script):
     rng = np.random.default_rng(5)
     first, second = rng.normal(0, 1, (2, 30, 20))
     _, item = script.tests(first, second)
-    expected = sequential_p(pairwise.two_sided_p(item), SIZES, 30)
+    expected = compute_sequential_p(pairwise.compute_two_sided_p(item), SIZES, 30)
     for i in range(20):
         pair = [group("a", first[:, i]), group("b", second[:, i])]
-        (found,) = stopping_verdicts(pair, Options(margin_share=1e-6), Looks(5, 30))
+        (found,) = judge_sequentially(
+            pair, VerdictOptions(margin_share=1e-6), SequentialSchedule(5, 30)
+        )
         assert found.p == pytest.approx(expected[i], rel=1e-9)
 
 
@@ -213,8 +231,8 @@ def test_the_error_rate_is_kept_where_looking_without_precaution_triples_it(scri
     for first, second in script.NULLS.values():
         rng = np.random.default_rng(6)
         welch, item = script.tests(first(rng, (30, repeats)), second(rng, (30, repeats)))
-        unguarded = (pairwise.two_sided_p(welch) < 0.05).any(axis=0).mean()
-        wrong = (sequential_p(pairwise.two_sided_p(item), SIZES, 30) < 0.05).mean()
+        unguarded = (pairwise.compute_two_sided_p(welch) < 0.05).any(axis=0).mean()
+        wrong = (compute_sequential_p(pairwise.compute_two_sided_p(item), SIZES, 30) < 0.05).mean()
         assert unguarded > 0.1
         assert wrong < 0.05 + 2 * math.sqrt(0.05 * 0.95 / repeats)
 
@@ -244,7 +262,7 @@ def test_where_the_level_is_not_kept_the_document_says_so(script, tables):
     rng = np.random.default_rng(7)
     first, second = (draw(rng, (30, 4000)) for draw in script.SHAPES["two-humped against steady"])
     _, item = script.tests(first, second)
-    wrong = (sequential_p(pairwise.two_sided_p(item), SIZES, 30) < 0.05).mean()
+    wrong = (compute_sequential_p(pairwise.compute_two_sided_p(item), SIZES, 30) < 0.05).mean()
     assert rates[-1] == pytest.approx(100 * wrong, abs=6)
     single = stats.ttest_ind(first[:5], second[:5], equal_var=False).pvalue < 0.05
     assert single.mean() > 0.2

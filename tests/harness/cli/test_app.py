@@ -14,11 +14,11 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 from slurm_lab import SWEEP, Lab, wait_until
 
-from harness.cli.composing import specs_of_sweep
-from harness.cli.config_groups import register
-from harness.contract.adapter import installed_adapters, load_adapter
-from harness.sweep.eta import remaining_seconds
-from harness.train.prepare import prepare
+from parallax.harness.cli.hydra_app import register_config_groups
+from parallax.harness.cli.sweep_composer import compose_sweep_specs
+from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.sweep.progress import estimate_remaining_seconds
+from parallax.harness.train.prepare import prepare_run
 
 TINY = ["hyperparameters.rollout_steps=128", "steps=256", "eval_every=128", "eval_episodes=2"]
 
@@ -63,6 +63,9 @@ def statuses(folder):
         (["--multirun", *TINY, f"study.name=a,{'b' * 300}"], "cannot be written (File name too"),
         (["--multirun", *TINY, "results_dir=a,b"], "results_dir=a,b cannot be swept"),
         (["--multirun", *TINY, "hydra.launcher.n_jobs=0"], "hydra.launcher.n_jobs=0 is no number"),
+        ([*TINY, "hydra.launcher.n_jobs=0"], "hydra.launcher.n_jobs=0 is no number of runs"),
+        (["--multirun", *TINY, "seed=range(0,0)"], "seed=range(0,0) holds no values"),
+        (["n_envs=1000000000"], "n_envs=1000000000 is too large"),
     ],
 )
 def test_bad_input_is_one_message_and_leaves_nothing(arguments, message, tmp_path):
@@ -76,7 +79,7 @@ def test_bad_input_is_one_message_and_leaves_nothing(arguments, message, tmp_pat
 def test_help_shows_groups_and_values():
     text = harness("--help").stdout
     for part in (
-        f"framework: {', '.join(sorted(installed_adapters()))}",
+        f"framework: {', '.join(sorted(find_adapter_entry_points()))}",
         "Hopper-v4",
         "gamma: 0.99",
         "eval_every:",
@@ -129,24 +132,27 @@ def test_killed_process_is_a_failed_run(tmp_path):
 
 @pytest.mark.parametrize(("study", "runs"), [("demo", 18), ("demo6", 36)])
 def test_demo_names_runs_that_all_pass_their_checks(study, runs):
-    register()
-    with hydra.initialize_config_module("harness.conf", version_base="1.3"):
+    register_config_groups()
+    with hydra.initialize_config_module("parallax.harness.conf", version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
         master = loader.load_configuration("config", [f"study={study}"], RunMode.MULTIRUN)
         swept = OmegaConf.to_container(master.hydra.sweeper.params)
         choices = {name: str(value).split(",") for name, value in swept.items()}
         assert math.prod(map(len, choices.values())) == runs
-        choices["framework"] = [f for f in choices["framework"] if f in installed_adapters()]
+        choices["framework"] = [f for f in choices["framework"] if f in find_adapter_entry_points()]
         axes = [[f"{name}={value}" for value in values] for name, values in choices.items()]
         jobs = [[f"study={study}", *job] for job in itertools.product(*axes)]
-        specs, _ = specs_of_sweep(loader, master, jobs)
+        specs, _ = compose_sweep_specs(loader, master, jobs)
     for spec in {(spec.framework, spec.algorithm): spec for spec in specs}.values():
-        prepare(spec, load_adapter(spec.framework))
+        prepare_run(spec, load_adapter(spec.framework))
 
 
 def test_remaining_time_uses_the_speed_of_the_same_kind_of_run():
     speeds = {("sb3", "ppo"): 100.0, ("sb3", "td3"): 10.0}
-    assert remaining_seconds([("sb3", "ppo", 1000)], speeds, jobs=2) == 10
-    assert remaining_seconds([("sb3", "td3", 100), ("cleanrl", "td3", 100)], speeds, jobs=2) == 10
-    assert remaining_seconds([("torchrl", "sac", 100)], speeds, jobs=2) == 10
-    assert remaining_seconds([("sb3", "ppo", 1000)], {}, jobs=2) is None
+    assert estimate_remaining_seconds([("sb3", "ppo", 1000)], speeds, jobs=2) == 10
+    assert (
+        estimate_remaining_seconds([("sb3", "td3", 100), ("cleanrl", "td3", 100)], speeds, jobs=2)
+        == 10
+    )
+    assert estimate_remaining_seconds([("torchrl", "sac", 100)], speeds, jobs=2) == 10
+    assert estimate_remaining_seconds([("sb3", "ppo", 1000)], {}, jobs=2) is None

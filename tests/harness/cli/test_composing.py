@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.cli.app import spec_from_config
-from harness.cli.composing import specs_of_sweep
-from harness.cli.config_groups import register
-from harness.contract.fields import SpecError
+from parallax.harness.cli.hydra_app import register_config_groups, spec_from_config
+from parallax.harness.cli.sweep_composer import compose_sweep_specs
+from parallax.harness.contract.fields import SpecError
 
 CONF = Path(__file__).parents[3] / "harness" / "conf"
 REFUSALS = (SpecError, HydraException, OmegaConfBaseException, ValueError)  # its own bugs too
@@ -34,11 +33,11 @@ JOBS = [
 @contextlib.contextmanager
 def sweep(folder=None, overrides=()):
     """Hydra's loader and the configuration of a sweep, from the project's files or copies."""
-    register()
+    register_config_groups()
     place = (
         hydra.initialize_config_dir(str(folder), version_base="1.3")
         if folder
-        else hydra.initialize_config_module("harness.conf", version_base="1.3")
+        else hydra.initialize_config_module("parallax.harness.conf", version_base="1.3")
     )
     with place:
         loader = GlobalHydra.instance().config_loader()
@@ -53,7 +52,7 @@ def outcome(make):
 
 
 def check(loader, master, jobs):
-    fast = outcome(lambda: specs_of_sweep(loader, master, jobs)[0])
+    fast = outcome(lambda: compose_sweep_specs(loader, master, jobs)[0])
     slow = outcome(
         lambda: [spec_from_config(loader.load_sweep_config(master, job))[0] for job in jobs]
     )
@@ -217,7 +216,7 @@ def test_the_study_of_the_thesis_is_composed_a_dozen_times(monkeypatch):
         monkeypatch.setattr(
             loader, "load_sweep_config", lambda *given: composed.append(given) or compose(*given)
         )
-        specs, _ = specs_of_sweep(loader, master, jobs)
+        specs, _ = compose_sweep_specs(loader, master, jobs)
         assert len(composed) == 12
         sample = slice(0, len(jobs), 241)
         alone = [spec_from_config(compose(master, job))[0] for job in jobs[sample]]

@@ -5,9 +5,9 @@ import os
 import pytest
 import recorded
 
-from harness.cli.free import main
-from harness.record.lease import LeaseLost, free, read_holder
-from slurm.states import assess
+from parallax.harness.cli.run_folders import run_unlock_command
+from parallax.harness.record.lock import LockLostError, read_lock_owner, unlock_folder
+from parallax.slurm.states import assess_run
 
 
 @pytest.fixture
@@ -20,33 +20,33 @@ def folder(tmp_path):
 def test_lease_of_another_machine_is_ended_and_its_owner_named(folder, tmp_path, capsys):
     lease = recorded.hold(folder, machine="elsewhere", host="node7", pid=4711, job="88_3")
     (folder / "progress.json").write_text('{"step": 5, "time": 1e300, "period": 1e300}')
-    assert assess(folder, None).state == "running"  # nobody can tell from here
-    assert main([str(tmp_path), "--yes"]) == 0
+    assert assess_run(folder, None).state == "running"  # nobody can tell from here
+    assert run_unlock_command([str(tmp_path), "--yes"]) == 0
     said = capsys.readouterr().out
     assert "process 4711 on node7 in job 88_3" in said and "never heard of" in said
-    assert read_holder(folder) is None and assess(folder, None).state == "lost"
-    with pytest.raises(LeaseLost):
+    assert read_lock_owner(folder) is None and assess_run(folder, None).state == "lost"
+    with pytest.raises(LockLostError):
         lease.write("result", lambda file: None)
 
 
 def test_living_process_of_this_machine_keeps_its_lease(folder, capsys):
     with recorded.hold(folder) as lease:
-        assert main([str(folder), "--yes"]) == 1
+        assert run_unlock_command([str(folder), "--yes"]) == 1
         assert f"kill {os.getpid()}" in capsys.readouterr().out
         lease.write("result", lambda file: None)
 
 
 def test_nothing_is_done_where_nobody_can_be_asked(folder, capsys):
     recorded.hold(folder, machine="elsewhere")
-    assert main([str(folder)]) == 2
-    assert "--yes" in capsys.readouterr().err and read_holder(folder) is not None
-    assert main([str(folder / "nowhere")]) == 2
+    assert run_unlock_command([str(folder)]) == 2
+    assert "--yes" in capsys.readouterr().err and read_lock_owner(folder) is not None
+    assert run_unlock_command([str(folder / "nowhere")]) == 2
 
 
 def test_what_a_terminal_would_act_on_is_shown_as_text(folder, tmp_path, capsys):
     recorded.hold(folder, machine="elsewhere", host="\x1b[2Jnode", pid=1)
     (tmp_path / "link").symlink_to(folder)
-    assert main([str(tmp_path), "--yes"]) == 0
+    assert run_unlock_command([str(tmp_path), "--yes"]) == 0
     said = capsys.readouterr()
     assert "\x1b" not in said.out and "\\x1b[2Jnode" in said.out
     assert "Links are not followed" in said.err
@@ -59,7 +59,7 @@ def test_nobody_answering_is_a_no(folder, monkeypatch):
     recorded.hold(folder, machine="elsewhere")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", end)
-    assert main([str(folder)]) == 1 and read_holder(folder) is not None
+    assert run_unlock_command([str(folder)]) == 1 and read_lock_owner(folder) is not None
 
 
 def test_lease_that_cannot_be_ended_keeps_no_other(folder, tmp_path, capsys, monkeypatch):
@@ -70,10 +70,10 @@ def test_lease_that_cannot_be_ended_keeps_no_other(folder, tmp_path, capsys, mon
     def free_one(place, holder):
         if place == folder:
             raise PermissionError(13, "Permission denied")
-        free(place, holder)
+        unlock_folder(place, holder)
 
-    monkeypatch.setattr("harness.cli.free.free", free_one)
-    assert main([str(tmp_path), "--yes"]) == 1
+    monkeypatch.setattr("parallax.harness.cli.run_folders.unlock_folder", free_one)
+    assert run_unlock_command([str(tmp_path), "--yes"]) == 1
     said = capsys.readouterr()
     assert "cannot be ended (Permission denied)" in said.err and "1 leases" in said.out
-    assert read_holder(folder) is not None and read_holder(other) is None
+    assert read_lock_owner(folder) is not None and read_lock_owner(other) is None

@@ -12,8 +12,8 @@ import forked
 import pytest
 from support import register
 
-from harness.cli import new_adapter
-from harness.contract.fields import SpecError
+from parallax.harness.cli import new_adapter
+from parallax.harness.contract.fields import SpecError
 
 ROOT = Path(__file__).parents[3]
 LONGEST = "a_framework_so_named"
@@ -79,11 +79,11 @@ def test_skeleton_in_a_checkout_says_what_is_missing(checkout):
     adapter, select = checkout / "adapters" / "stranger", "test_other_seed and ppo"
     recipes = checkout / "hp_configs" / "ppo"
     shutil.copy(recipes / "sb3.yaml", recipes / "stranger.yaml")
-    translation = "from adapters.sb3.translate import SETTINGS, translate\n"
+    translation = "from parallax.adapters.sb3.settings import SETTINGS, translate\n"
     (adapter / "translate.py").write_text(translation)
     (line,), _ = outcomes(tests, [checkout], select)
     assert "adapters/stranger/train.py: fill in build()" in line
-    (adapter / "train.py").write_text("from adapters.sb3.train import train\n")
+    (adapter / "train.py").write_text("from parallax.adapters.sb3.train import train\n")
     assert "1 passed" in outcomes(tests, [checkout], select)[1]
 
 
@@ -95,7 +95,9 @@ def test_skeleton_in_a_package_says_what_is_missing(tmp_path):
     lines = outcomes(project / "tests", [site, ROOT])
     check_red(*lines, "parallax_stranger", "parallax_stranger/hp_configs")
     # A framework that is half done does not keep the others from being used.
-    table = python("-m", "harness.alignment", "--hps", "sb3", path=[site, ROOT], cwd=tmp_path)
+    table = python(
+        "-m", "parallax.harness.cli.alignment", "--hps", "sb3", path=[site, ROOT], cwd=tmp_path
+    )
     assert table.returncode == 0, table.stderr
     assert "stranger refuses: parallax_stranger/settings/sac.py: fill in settings()" in table.stdout
 
@@ -119,7 +121,7 @@ def test_skeleton_is_typed(checkout):
 def test_names_that_cannot_be_are_refused(name, checkout):
     before = snapshot(checkout)
     with pytest.raises(SpecError, match=re.escape(f"NAME={name} must be")):
-        new_adapter.new_adapter(name, checkout)
+        new_adapter.create_adapter(name, checkout)
     assert snapshot(checkout) == before
 
 
@@ -131,15 +133,15 @@ def test_names_of_frameworks_and_recipes_are_taken(name, checkout, capsys):
 
 def test_a_folder_that_is_no_checkout_is_refused(tmp_path):
     with pytest.raises(SpecError, match=r"is no checkout of this project.*--package"):
-        new_adapter.new_adapter("stranger", tmp_path)
+        new_adapter.create_adapter("stranger", tmp_path)
 
 
 def test_nothing_is_overwritten(checkout):
-    new_adapter.new_adapter("stranger", checkout)
+    new_adapter.create_adapter("stranger", checkout)
     (checkout / "adapters/stranger/train.py").write_text("precious")
     before = snapshot(checkout)
     with pytest.raises(SpecError, match="exists and is left as it is"):
-        new_adapter.new_adapter("stranger", checkout)
+        new_adapter.create_adapter("stranger", checkout)
     assert snapshot(checkout) == before
 
 
@@ -153,9 +155,9 @@ def test_nothing_is_half_written(checkout, monkeypatch):
             raise OSError(28, "No space left on device", str(path))
         path.write_text("half")
 
-    monkeypatch.setattr("harness.record.files.write_atomically", full_disk)
+    monkeypatch.setattr("parallax.harness.record.files.write_atomically", full_disk)
     with pytest.raises(SpecError, match=r"cannot be written .No space left on device."):
-        new_adapter.new_adapter("stranger", checkout)
+        new_adapter.create_adapter("stranger", checkout)
     assert len(written) == 7
     assert snapshot(checkout) == before and set(checkout.rglob("*/")) == folders
 
@@ -163,7 +165,7 @@ def test_nothing_is_half_written(checkout, monkeypatch):
 def test_adapter_is_registered_and_nothing_else_in_the_project_changes(checkout):
     project = checkout / "pyproject.toml"
     before = tomllib.loads(project.read_text())
-    new_adapter.new_adapter("so_strange", checkout)
+    new_adapter.create_adapter("so_strange", checkout)
     after = tomllib.loads(project.read_text())
     entries = after["project"]["entry-points"]["parallax.adapters"]
     assert entries.pop("so_strange") == "adapters.so_strange:SoStrangeAdapter"

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from support import register
 
-from harness.cli import new_algorithm
-from harness.contract.fields import SpecError
+from parallax.harness.cli import new_algorithm
+from parallax.harness.contract.fields import SpecError
 
 ROOT = Path(__file__).parents[3]
 CODE = ("adapters", "envs", "harness", "hp_configs")
@@ -154,23 +154,25 @@ def test_only_the_table_of_algorithms_is_added_to_the_project(checkout):
     project = checkout / "pyproject.toml"
     before = tomllib.loads(project.read_text())
     for name in ("so_fresh", "other"):
-        written = new_algorithm.new_algorithm(name, checkout, "on-policy", "continuous", ["sb3"])
+        written = new_algorithm.create_algorithm(name, checkout, "on-policy", "continuous", ["sb3"])
         assert written[-1] == project
     after = tomllib.loads(project.read_text())
     assert after["project"]["entry-points"].pop("parallax.algorithms") == {
-        "so_fresh": "harness.contract.algorithms.so_fresh:SoFresh",
-        "other": "harness.contract.algorithms.other:Other",
+        "so_fresh": "parallax.harness.contract.algorithms.so_fresh:SoFresh",
+        "other": "parallax.harness.contract.algorithms.other:Other",
     }
     assert after == before
 
 
 def test_recipes_have_the_fields_and_each_value_is_still_to_do(checkout):
-    new_algorithm.new_algorithm("fresh", checkout, "off-policy", "continuous", ["sb3", "tianshou"])
+    new_algorithm.create_algorithm(
+        "fresh", checkout, "off-policy", "continuous", ["sb3", "tianshou"]
+    )
     recipes = sorted((checkout / "hp_configs" / "fresh").iterdir())
     assert [file.stem for file in recipes] == ["original", "sb3", "tianshou"]
     for file in recipes:
         values = yaml.safe_load(file.read_text())
-        assert list(values) == list(new_algorithm.FIELDS["off-policy"])
+        assert list(values) == list(new_algorithm.FAMILY_FIELDS["off-policy"])
         assert values["adam_eps"] == 1e-8 and values["bootstrap_truncation"] is True
         assert file.read_text().count("# TODO") == len(values) + 1
 
@@ -187,7 +189,7 @@ def test_recipes_have_the_fields_and_each_value_is_still_to_do(checkout):
 def test_what_cannot_be_is_refused_and_nothing_is_written(checkout, name, frameworks, message):
     before = snapshot(checkout)
     with pytest.raises(SpecError, match=re.escape(message)):
-        new_algorithm.new_algorithm(name, checkout, "off-policy", "continuous", frameworks)
+        new_algorithm.create_algorithm(name, checkout, "off-policy", "continuous", frameworks)
     assert snapshot(checkout) == before
 
 
@@ -202,5 +204,5 @@ def test_nothing_is_overwritten(checkout):
     precious.write_text("precious")
     before = snapshot(checkout)
     with pytest.raises(SpecError, match="exists and is left as it is"):
-        new_algorithm.new_algorithm("fresh", checkout, "off-policy", "continuous", ["sb3"])
+        new_algorithm.create_algorithm("fresh", checkout, "off-policy", "continuous", ["sb3"])
     assert snapshot(checkout) == before

@@ -7,7 +7,7 @@ import sys
 import forked
 import pytest
 
-from harness.cli import parallax
+from parallax.harness.cli import main as parallax
 
 HEAVY = ["hydra", "gymnasium", "mujoco", "torch", "matplotlib", "pandas", "pyarrow", "scipy"]
 
@@ -19,16 +19,16 @@ def python(*arguments):
 def test_every_command_of_the_rooms_has_a_door():
     groups = {name: forked.run(name, "--help").stdout for name in ("analysis", "slurm")}
     for name in ("compare", "figures", "plan", "published", "report", "tables", "verdicts"):
-        assert name in parallax.names() and name in groups["analysis"]
+        assert name in parallax.list_command_names() and name in groups["analysis"]
     (usage,) = [line for line in groups["slurm"].splitlines() if line.startswith("usage:")]
     commands = usage.partition("{")[2].partition("}")[0].split(",")
-    assert set(commands) <= set(parallax.names()) and "status" in commands
-    assert len(parallax.names()) == len(set(parallax.names()))
+    assert set(commands) <= set(parallax.list_command_names()) and "status" in commands
+    assert len(parallax.list_command_names()) == len(set(parallax.list_command_names()))
 
 
-@pytest.mark.parametrize("name", parallax.names())
+@pytest.mark.parametrize("name", parallax.list_command_names())
 def test_every_command_tells_its_options(name):
-    result = forked.run("harness.cli", name, "--help")
+    result = forked.run("parallax.harness.cli", name, "--help")
     assert result.returncode == 0, result.stderr
     assert name in result.stdout and result.stderr == ""
 
@@ -36,11 +36,11 @@ def test_every_command_tells_its_options(name):
 @pytest.mark.parametrize(
     "words",
     [
-        ["harness.cli"],
-        ["harness.cli", "--help"],
-        ["harness.cli", "--version"],
-        ["harness.cli", "train", "--help"],
-        ["harness.cli", "trian"],
+        ["parallax.harness.cli"],
+        ["parallax.harness.cli", "--help"],
+        ["parallax.harness.cli", "--version"],
+        ["parallax.harness.cli", "train", "--help"],
+        ["parallax.harness.cli", "trian"],
         ["harness", "--help"],
         ["harness"],
         ["analysis", "--help"],
@@ -54,9 +54,11 @@ def test_help_imports_nothing_heavy(words):
 
 
 def test_help_of_train_is_what_hydra_says():
-    ours = forked.run("harness.cli", "train", "--help").stdout
+    ours = forked.run("parallax.harness.cli", "train", "--help").stdout
     assert "gamma: 0.99" in ours
-    assert ours == forked.run("harness.cli", "train", "--help", "hydra.job.name=other").stdout
+    assert (
+        ours == forked.run("parallax.harness.cli", "train", "--help", "hydra.job.name=other").stdout
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,9 @@ def test_an_unknown_command_is_one_sentence(words, message, capsys):
     assert message in error and error.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [["harness.cli"], ["harness"], ["harness.cli", "train"]])
+@pytest.mark.parametrize(
+    "words", [["parallax.harness.cli"], ["harness"], ["parallax.harness.cli", "train"]]
+)
 def test_nothing_is_trained_without_a_word(words, tmp_path):
     result = python("-m", *words)
     assert result.returncode == 2 and "train" in result.stdout
@@ -93,17 +97,17 @@ def test_nothing_is_trained_without_a_word(words, tmp_path):
 )
 def test_shells_complete_commands_and_values(line, expected):
     asked = os.environ | {"COMP_LINE": line}
-    result = forked.run("harness.cli", "-sc", "query=bash", env=asked)
+    result = forked.run("parallax.harness.cli", "-sc", "query=bash", env=asked)
     assert result.returncode == 0, result.stderr
     assert " ".join(result.stdout.split()).startswith(expected) and (expected or not result.stdout)
 
 
 def test_completion_is_installed_by_hydra():
-    result = forked.run("harness.cli", "train", "-sc", "install=bash")
+    result = forked.run("parallax.harness.cli", "train", "-sc", "install=bash")
     assert "hydra_bash_completion" in result.stdout
 
 
 def test_former_names_of_commands_go_on():
     assert "--drift" in forked.run("harness", "probe", "--help").stdout
-    assert "--hps" in forked.run("harness.alignment", "--help").stdout
-    assert "--markdown" in forked.run("harness.appendix", "--help").stdout
+    assert "--hps" in forked.run("parallax.harness.cli.alignment", "--help").stdout
+    assert "--markdown" in forked.run("parallax.harness.cli.alignment", "--help").stdout

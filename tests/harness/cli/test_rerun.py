@@ -8,18 +8,24 @@ from pathlib import Path
 
 import forked
 import numpy as np
+import pyarrow.parquet
 import pytest
 import support
 
-from analysis.__main__ import main as analyse
-from harness.cli.rerun import compare_evaluations, compare_provenance, draw, main
-from harness.contract.fields import SpecError
-from harness.contract.interpreter import check_interpreter
-from harness.contract.run_spec import spec_to_dict
-from harness.record.files import write_json
-from harness.record.packed import SCHEMA, write_rows
-from harness.record.reading import read_run
-from harness.sweep.sweep import run_all
+from parallax.analysis.__main__ import run_analysis_command as analyse
+from parallax.harness.cli.run_reproduce import (
+    compare_evaluations,
+    compare_provenance,
+    draw_runs,
+    main,
+)
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.interpreter import check_interpreter
+from parallax.harness.contract.run_spec import spec_to_dict
+from parallax.harness.record.files import write_json
+from parallax.harness.record.packed import PACKED_SCHEMA, write_rows
+from parallax.harness.record.reading import read_run
+from parallax.harness.sweep.sweep import run_sweep
 
 PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
 
@@ -27,7 +33,7 @@ PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     spec = support.spec(hyperparameters=PPO, steps=256, eval_every=128)
-    (outcome,) = run_all([spec], tmp_path_factory.mktemp("results"), n_jobs=1)
+    (outcome,) = run_sweep([spec], tmp_path_factory.mktemp("results"), n_jobs=1)
     assert outcome.status == "completed"
     return outcome.folder
 
@@ -147,12 +153,19 @@ def test_provenance_names_what_appeared_and_vanished():
 def packed(recorded, tmp_path):
     """A file of eight complete runs and one that is not used, made without training."""
     _, content = recorded
-    row = dict.fromkeys(SCHEMA.names) | {"timesteps": [2048], "returns": [[1]], "ep_lengths": [[1]]}
+    row = dict.fromkeys(PACKED_SCHEMA.names) | {
+        "completed": True,
+        "failed": False,
+        "final_score": 1.0,
+    }
+    row |= {"timesteps": [2048], "returns": [[1, 1]], "ep_lengths": [[1, 1]], "variant": ""}
+    names = ("study", "env", "algorithm", "hps", "framework")
+    row |= {name: content["spec"][name] for name in names}
     rows = []
     for seed in range(9):
         spec = content["spec"] | {"seed": seed}
         record = json.dumps(content | {"spec": spec})
-        rows.append(row | {"folder": f"seed={seed}", "run_json": record})
+        rows.append(row | {"seed": seed, "folder": f"seed={seed}", "run_json": record})
     rows[4]["not_used_because"] = "failed"
     write_rows(rows, tmp_path / "study.parquet")
     return tmp_path / "study.parquet"
@@ -160,12 +173,22 @@ def packed(recorded, tmp_path):
 
 def test_runs_are_drawn_by_seed_from_those_that_are_used(packed):
     def names(count, seed):
-        return [run.folder.name for run in draw(packed, count, seed)]
+        return [run.folder.name for run in draw_runs(packed, count, seed)]
 
     assert names(3, 0) == names(3, 0)
     assert len({tuple(names(3, seed)) for seed in range(10)}) > 3
     assert names(8, 0) == [f"seed={seed}" for seed in range(9) if seed != 4]
-    assert all(run.evaluations.results.tolist() == [[1]] for run in draw(packed, 8, 1))
+    assert all(run.evaluations.results.tolist() == [[1, 1]] for run in draw_runs(packed, 8, 1))
+
+
+def test_rows_that_fail_a_check_are_not_drawn(packed, capsys):
+    rows = pyarrow.parquet.read_table(packed).to_pylist()
+    rows[0]["returns"] = [[float("nan"), 1.0]]
+    rows[1]["env"] = "Ant-v5"
+    write_rows(rows, packed)
+    assert len(draw_runs(packed, 6, 0)) == 6
+    assert main([str(packed), "--runs", "7"]) == 2
+    assert "holds 6 complete runs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("count", ["0", "9"])
@@ -187,7 +210,7 @@ def test_a_damaged_file_is_refused_in_one_message(packed, capsys):
 
 
 def test_lengths_of_episodes_are_compared_too(packed):
-    before, after = draw(packed, 2, 0)
+    before, after = draw_runs(packed, 2, 0)
     assert compare_evaluations(before, after) == ""
     longer = dataclasses.replace(after.evaluations, ep_lengths=after.evaluations.ep_lengths + 1)
     after = dataclasses.replace(after, evaluations=longer)
@@ -212,14 +235,14 @@ def test_another_interpreter_trains_and_everything_else_stays(second_environment
     spec = support.spec(
         hyperparameters=PPO, steps=256, eval_every=128, python=str(second_environment)
     )
-    (outcome,) = run_all([spec], tmp_path, n_jobs=1)
+    (outcome,) = run_sweep([spec], tmp_path, n_jobs=1)
     assert outcome.status == "completed", outcome.failure
     run = read_run(outcome.folder).content
     assert run["provenance"]["executable"] == str(second_environment)
-    assert [o.status for o in run_all([spec], tmp_path, n_jobs=1)] == ["skipped"]
+    assert [o.status for o in run_sweep([spec], tmp_path, n_jobs=1)] == ["skipped"]
     here = support.spec(hyperparameters=PPO, steps=256, eval_every=128)
     assert here.folder(tmp_path) == spec.folder(tmp_path)
-    assert [o.status for o in run_all([here], tmp_path, n_jobs=1)] == ["skipped"]
+    assert [o.status for o in run_sweep([here], tmp_path, n_jobs=1)] == ["skipped"]
 
 
 def test_interpreter_that_lacks_the_framework_is_refused(tmp_path):
@@ -247,9 +270,9 @@ def test_interpreter_that_lacks_the_framework_is_refused(tmp_path):
     ],
 )
 def test_program_that_is_no_python_is_refused(body, refusal, tmp_path, monkeypatch):
-    monkeypatch.setattr("harness.contract.interpreter._PROOF_SECONDS", 2.0)
+    monkeypatch.setattr("parallax.harness.contract.interpreter._PYTHON_CHECK_SECONDS", 2.0)
     # What a shell can multiply.
-    monkeypatch.setattr("harness.contract.interpreter._LARGEST_FACTOR", 2**31)
+    monkeypatch.setattr("parallax.harness.contract.interpreter._LARGEST_FACTOR", 2**31)
     program = tmp_path / "python"
     program.write_text(f"#!/bin/sh\n{body}\n")
     program.chmod(0o755)

@@ -1,15 +1,25 @@
-"""`rerun` starts nothing that a folder names before somebody has said that it may."""
+"""No command starts what a folder names before somebody has said that it may."""
 
+import dataclasses
+import importlib.metadata
 import json
+import os
+import shutil
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import support
 
-from harness.cli.rerun import main
-from harness.contract.run_spec import spec_to_dict
-from harness.record.files import visible, write_json
+from parallax.harness.cli import mutation as challenge
+from parallax.harness.cli import policy as policies
+from parallax.harness.cli.run_reproduce import main
+from parallax.harness.contract.adapter import find_adapter_entry_point
+from parallax.harness.contract.run_spec import spec_to_dict
+from parallax.harness.record.files import escape_unprintable, write_json
+from parallax.harness.train import trust
 
 
 @pytest.fixture
@@ -79,5 +89,131 @@ def reply(answer):
 
 
 def test_text_is_shown_as_it_is():
-    assert visible("größe 研究 'x' \\n") == "größe 研究 'x' \\n"
-    assert visible("a\x1b[2Jb\n\r\x9b\u202e\udc80") == r"a\x1b[2Jb\n\r\x9b\u202e\udc80"
+    assert escape_unprintable("größe 研究 'x' \\n") == "größe 研究 'x' \\n"
+    assert escape_unprintable("a\x1b[2Jb\n\r\x9b\u202e\udc80") == r"a\x1b[2Jb\n\r\x9b\u202e\udc80"
+
+
+# Every command that acts on runs of a folder
+
+TRAP = "somebodys_code"
+NAMED = {
+    "adapter": lambda content: content | {"adapter": f"{TRAP}:Adapter"},
+    "check": lambda content: with_spec(content, diagnosis=watched(f"{TRAP}:CHECK")),
+    "task": lambda content: with_spec(content, env=f"{TRAP}:Task-v0"),
+    "interpreter": lambda content: with_spec(content, python="/bin/somebodys_code"),
+}
+
+
+def with_spec(content, **changes):
+    return content | {"spec": content["spec"] | changes}
+
+
+def watched(*also):
+    return {"mode": "on", "also": list(also)}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A real run, as it was made here."""
+    ppo = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
+    spec = support.spec(hyperparameters=ppo, env="CartPole-v1", steps=128, eval_every=128)
+    return support.run(spec, tmp_path_factory.mktemp("results"))[0]
+
+
+@pytest.fixture
+def study(trained, tmp_path, monkeypatch):
+    """The same run and a mutant of it, to be changed, and a module elsewhere that leaves a mark."""
+    own = trained.parents[5]
+    copied = shutil.copytree(own, tmp_path / "results" / own.name)
+    folder = copied / trained.relative_to(own)
+    mutant = shutil.copytree(folder, folder.parents[1] / "mutant" / folder.name)
+    change(mutant, lambda content: with_spec(content, intervention="sdf-0.9"))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    set_trap(elsewhere / f"{TRAP}.py", tmp_path / "mark")
+    monkeypatch.syspath_prepend(str(elsewhere))
+    monkeypatch.setenv("PYTHONPATH", f"{elsewhere}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.delitem(sys.modules, TRAP, raising=False)
+    return folder, tmp_path / "mark"
+
+
+def set_trap(module, mark):
+    module.write_text(f"open({str(mark)!r}, 'w').close()\n")
+
+
+def change(folder, changed):
+    content = json.loads((folder / "run.json").read_text())
+    content.pop("checksum", None)
+    (folder / "run.json").write_text(json.dumps(changed(content)))
+
+
+def commands(folder, out):
+    return {
+        "evaluate": (policies.run_evaluate_command, [str(folder)]),
+        "export": (policies.run_export_command, [str(folder), "--output", str(out / "exported")]),
+        "video": (policies.run_video_command, [str(folder), "--output", str(out / "film.mp4")]),
+        "rerun": (main, [str(folder)]),
+        "challenge": (
+            challenge.run_mutation_test_command,
+            [str(folder.parents[5]), "--replay", "2"],
+        ),
+    }
+
+
+@pytest.mark.parametrize("what", NAMED)
+@pytest.mark.parametrize("command", commands(Path("/a/b/c/d/e/f/g"), Path()))
+def test_no_command_runs_what_is_not_installed_here(study, tmp_path, capsys, command, what):
+    folder, mark = study
+    change(folder, NAMED[what])
+    if what == "task":  # a pair must have one task to be a pair
+        change(folder.parents[1] / "mutant" / folder.name, NAMED[what])
+    run, words = commands(folder, tmp_path)[command]
+    assert run(words) == 2
+    told = capsys.readouterr().err
+    assert TRAP in told and "Add --trust" in told
+    assert not mark.exists() and TRAP not in sys.modules
+
+
+def test_what_is_installed_needs_no_trust(monkeypatch):
+    entry = importlib.metadata.EntryPoint("mine", f"{TRAP}:CHECK", "parallax.checks")
+    task = importlib.metadata.EntryPoint("t", "task_package.sub:register", "gymnasium.envs")
+    groups = {"parallax.checks": [entry], "gymnasium.envs": [task]}
+    monkeypatch.setattr(trust, "find_entry_points", lambda group: groups.get(group, []))
+    spec = support.spec(diagnosis=watched(f"{TRAP}:CHECK"), env="InvertedPendulum-v4")
+    mine = dataclasses.replace(spec, env="task_package.other:Task-v0")
+    own = dataclasses.replace(spec, env="parallax.envs.scripted:ParallaxScripted-v0")
+    known = [find_adapter_entry_point("sb3").value, ""]
+    assert trust.list_named_code([mine, own], known) == []
+    foreign = dataclasses.replace(spec, env="task_packages.other:Task-v0")
+    assert len(trust.list_named_code([foreign], ["parallax.adapters.sb3:load_adapter"])) == 2
+
+
+@pytest.mark.parametrize("place", ["in", "beside", "study"])
+def test_modules_that_come_with_a_run_cannot_be_imported(study, tmp_path, place):
+    folder, _ = study
+    here = {"in": folder, "beside": folder.parent, "study": folder.parents[5]}[place]
+    mark = tmp_path / "other-mark"
+    set_trap(here / "came_along.py", mark)
+    change(folder, lambda content: content | {"adapter": "came_along:Adapter"})
+    paths = {"PYTHONPATH": f"{here}{os.pathsep}{support.ROOT}"}
+    for words in (["-m", "harness"], ["-P", "-m", "harness"]):
+        command = [sys.executable, *words, "evaluate", str(folder), "--trust"]
+        ended = subprocess.run(command, cwd=here, env=os.environ | paths, capture_output=True)
+        assert ended.returncode == 1, ended.stderr
+        assert b"came_along" in ended.stdout and not mark.exists()
+
+
+def test_module_of_the_current_folder_does_not_stand_for_one_of_ours(study, tmp_path):
+    folder, _ = study
+    mark, here = tmp_path / "other-mark", folder.parents[6]
+    for name in ("msgspec", "envs", "harness", "analysis"):
+        set_trap(here / f"{name}.py", mark)
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", "harness", "evaluate", str(folder)],
+        cwd=here,
+        env=os.environ | {"PYTHONPATH": str(support.ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "the same as the run's last evaluation" in ended.stdout and not mark.exists()

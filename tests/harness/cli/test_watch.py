@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 import recorded
 
-from harness.cli.watch import main
-from harness.cli.watching import bars, look
-from harness.record.lease import Lease
+from parallax.harness.cli.run_watch import format_sparkline, main, read_snapshot
+from parallax.harness.record.lock import RunLock
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +31,7 @@ def test_an_ended_run_is_shown_once_and_as_a_page(folder, capsys, tmp_path):
     assert main([str(folder), "--html", str(page)]) == 0
     assert "completed, step" in capsys.readouterr().out
     assert "evaluation" in page.read_text() and "refresh" not in page.read_text()
-    assert look(folder).curves["evaluation"]
+    assert read_snapshot(folder).curves["evaluation"]
 
 
 def test_a_run_that_nobody_trains_is_not_waited_for(folder, capsys):
@@ -43,17 +42,17 @@ def test_a_run_that_nobody_trains_is_not_waited_for(folder, capsys):
 
 def test_a_run_goes_on_as_long_as_somebody_holds_it(folder):
     told(folder, "running")
-    with Lease.acquire(folder):
-        assert look(folder).status == "running" and look(folder).goes_on
+    with RunLock.acquire(folder):
+        assert read_snapshot(folder).status == "running" and read_snapshot(folder).is_active
 
 
 def test_no_run_and_damaged_evaluations(folder, tmp_path, capsys):
     (folder / "evaluations.npz").write_bytes(b"PK")
-    assert "evaluation" not in look(folder).curves
+    assert "evaluation" not in read_snapshot(folder).curves
     assert main([str(tmp_path / "nothing")]) == 2
     assert "is no run's folder" in capsys.readouterr().err
 
 
 def test_bars_are_high_where_the_curve_is():
-    drawn = bars(((1, 0.0), (50, 5.0), (100, 10.0), (60, float("nan"))), 100, 3)
+    drawn = format_sparkline(((1, 0.0), (50, 5.0), (100, 10.0), (60, float("nan"))), 100, 3)
     assert drawn[0] < drawn[1] < drawn[2]

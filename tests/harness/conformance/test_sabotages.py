@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from envs.scripted import NARROW_ENV_ID
-from harness.conformance import AdapterConformance
-from harness.conformance.exits import preloaded, recorded
-from harness.conformance.trainings import kept, kept_observed
-from harness.contract import adapter
+from parallax.envs.scripted import NARROW_ENV_ID
+from parallax.harness.conformance import AdapterConformance
+from parallax.harness.conformance.run_folders import make_warm_process, record_run
+from parallax.harness.conformance.trainings import observe_cached, train_cached
+from parallax.harness.contract import adapter
 
 TESTS = Path(__file__).parents[2]
 
@@ -104,12 +104,14 @@ def sabotage(monkeypatch):
 
         framework = getattr(sabotages, name).name
         entry = EntryPoint(framework, f"sabotages:{name}", adapter.ENTRY_POINT_GROUP)
-        others = adapter.installed_adapters()
-        monkeypatch.setattr(adapter, "installed_adapters", lambda: others | {framework: entry})
+        others = adapter.find_adapter_entry_points()
+        monkeypatch.setattr(
+            adapter, "find_adapter_entry_points", lambda: others | {framework: entry}
+        )
         monkeypatch.setenv("PYTHONPATH", str(TESTS))
         return framework
 
-    caches = (kept, kept_observed, recorded, preloaded)
+    caches = (train_cached, observe_cached, record_run, make_warm_process)
     for cache in caches:
         cache.cache_clear()
     yield replace

@@ -5,13 +5,19 @@ import support
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.tasks import load_task
-from harness.contract.adapter import Context, load_adapter
-from harness.contract.algorithms import ALGORITHMS, OWN, PPO, gathered
-from harness.contract.fields import SpecError, build
-from harness.contract.recipes import load_recipe, read_recipe, recipe_files, recipe_names
-from harness.contract.run_spec import DEFAULTS, spec_from_dict, spec_to_dict
-from harness.train.prepare import prepare, resolve
+from parallax.envs.tasks import load_task
+from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.algorithms import ALGORITHMS, BUILTIN_ALGORITHMS, collect_algorithms
+from parallax.harness.contract.algorithms.ppo import PPO
+from parallax.harness.contract.fields import SpecError, build_dataclass
+from parallax.harness.contract.recipes import (
+    find_recipe_files,
+    list_recipe_names,
+    load_recipe,
+    read_recipe,
+)
+from parallax.harness.contract.run_spec import RUN_DEFAULTS, spec_from_dict, spec_to_dict
+from parallax.harness.train.prepare import prepare_run, resolve_hyperparameters
 
 FURTHER = {"ppo": ["zoo"], "dqn": ["minatar", "zoo"], "ddpg": ["zoo"], "r2d2": ["cpu"]}
 PAIRS = support.pairs()
@@ -31,14 +37,14 @@ WIDE = {"continuous": "HalfCheetah-v4", "discrete": "CartPole-v1"}
 
 def test_each_framework_and_the_papers_have_recipes_in_field_order_with_sources():
     for algorithm, cls in ALGORITHMS.items():
-        assert recipe_names(algorithm) == sorted(
+        assert list_recipe_names(algorithm) == sorted(
             [*support.supported(algorithm), "original", *FURTHER.get(algorithm, [])]
         )
-        for name in recipe_names(algorithm):
+        for name in list_recipe_names(algorithm):
             load_recipe(algorithm, name)
             fields = [field.name for field in dataclasses.fields(cls)]
             assert list(read_recipe(algorithm, name)) == fields
-            lines = recipe_files(algorithm)[name].read_text().splitlines()
+            lines = find_recipe_files(algorithm)[name].read_text().splitlines()
             values = [line for line in lines if line.split(":")[0] in fields]
             assert len(values) == len(fields)
             assert all("  # " in line for line in values)
@@ -56,9 +62,9 @@ def test_every_recipe_translates_under_the_thesis_alignment(framework, algorithm
     spec = support.spec(framework, algorithm, hps, steps=10_000)
     if reason := NOT_FOR.get((hps, algorithm, framework)):
         with pytest.raises(SpecError, match=reason):
-            prepare(spec, load_adapter(framework))
+            prepare_run(spec, load_adapter(framework))
         return
-    check_nothing_is_dropped(prepare(spec, load_adapter(framework)))
+    check_nothing_is_dropped(prepare_run(spec, load_adapter(framework)))
 
 
 def check_nothing_is_dropped(prepared):
@@ -85,7 +91,7 @@ def test_every_recipe_translates_in_full_or_is_refused_with_field_and_framework(
         alignment="full",
     )
     try:
-        prepared = prepare(spec, load_adapter(framework))
+        prepared = prepare_run(spec, load_adapter(framework))
     except SpecError as error:
         assert "hyperparameters." in str(error) and f"in {framework} it is" in str(error)
     else:
@@ -96,12 +102,12 @@ def test_every_recipe_translates_in_full_or_is_refused_with_field_and_framework(
 @pytest.mark.parametrize(("framework", "algorithm"), PAIRS)
 def test_own_recipe_in_full_is_the_same_as_under_thesis(framework, algorithm):
     task = load_task(WIDE[ALGORITHMS[algorithm].actions])
-    context = Context(task, steps=10_000, seed=0)
+    context = RunContext(task, steps=10_000, seed=0)
     own = load_recipe(algorithm, framework)
     adapter = load_adapter(framework)
-    assert resolve(adapter, algorithm, own, "thesis", context) == resolve(
-        adapter, algorithm, own, "full", context
-    )
+    assert resolve_hyperparameters(
+        adapter, algorithm, own, "thesis", context
+    ) == resolve_hyperparameters(adapter, algorithm, own, "full", context)
 
 
 @pytest.mark.parametrize(
@@ -127,10 +133,10 @@ def test_bad_values_are_refused_by_name(changes, message):
     algorithm = changes.pop("algorithm", "ppo")
     with pytest.raises(SpecError, match=message):
         if algorithm == "a2c":
-            from harness.contract.run_spec import make_spec
+            from parallax.harness.contract.run_spec import make_run_spec
 
             values = spec_to_dict(support.spec()) | {"algorithm": algorithm}
-            make_spec(values, {}, {})
+            make_run_spec(values, {}, {})
         support.spec(algorithm=algorithm, hps=hps, **changes)
 
 
@@ -213,7 +219,7 @@ def test_stored_spec_that_is_damaged_is_refused_by_name(changes, message):
 def test_stored_spec_that_lacks_fields_is_refused_by_name():
     stored = spec_to_dict(support.spec())
     later = {"python", "overridden", "diagnosis", "logger", "checkpoint_every", "replay"}
-    for name in stored.keys() - DEFAULTS.keys() - later:
+    for name in stored.keys() - RUN_DEFAULTS.keys() - later:
         with pytest.raises(SpecError, match=f"spec lacks {name}"):
             spec_from_dict({key: value for key, value in stored.items() if key != name})
     for content in (None, [], "spec"):
@@ -224,7 +230,7 @@ def test_stored_spec_that_lacks_fields_is_refused_by_name():
 @given(st.dictionaries(st.text(), st.none() | st.floats() | st.text() | st.lists(st.integers())))
 def test_any_mapping_builds_or_is_refused(values):
     with pytest.raises(SpecError):
-        build(PPO, values, "hyperparameters")
+        build_dataclass(PPO, values, "hyperparameters")
 
 
 @pytest.mark.parametrize(
@@ -237,7 +243,7 @@ def test_any_mapping_builds_or_is_refused(values):
 )
 def test_an_algorithm_for_other_actions_is_refused(framework, algorithm, env, message):
     with pytest.raises(SpecError, match=f"env={env} {message}"):
-        prepare(support.spec(framework, algorithm, env=env), load_adapter(framework))
+        prepare_run(support.spec(framework, algorithm, env=env), load_adapter(framework))
 
 
 class Entry:
@@ -246,12 +252,12 @@ class Entry:
     value = "theirs:Theirs"
 
     def __init__(self, name, found):
-        self.name, self._found = name, found
+        self.name, self._printed_findings = name, found
 
     def load(self):
-        if isinstance(self._found, Exception):
-            raise self._found
-        return self._found
+        if isinstance(self._printed_findings, Exception):
+            raise self._printed_findings
+        return self._printed_findings
 
 
 def test_a_package_adds_an_algorithm_and_breaks_nothing_but_itself():
@@ -262,7 +268,7 @@ def test_a_package_adds_an_algorithm_and_breaks_nothing_but_itself():
         Entry("ppo", PPO),
         Entry("Not-A-Name", PPO),
     ]
-    usable, unusable = gathered(entries)
-    assert list(usable) == [*OWN, "theirs"]
+    usable, unusable = collect_algorithms(entries)
+    assert list(usable) == [*BUILTIN_ALGORITHMS, "theirs"]
     assert "ImportError: no such library" in unusable["broken"]
     assert set(unusable) == {"broken", "no_class", "ppo", "Not-A-Name"}

@@ -8,7 +8,12 @@ import random
 import numpy as np
 import pytest
 
-from harness.contract.capture import NotCapturedError, NotLaidInError, Reader, Writer
+from parallax.harness.contract.state_codec import (
+    StateMismatchError,
+    StateReader,
+    StateWriter,
+    UnsupportedStateError,
+)
 
 
 class Colour(enum.Enum):
@@ -41,7 +46,7 @@ class Web:
         self.counts = collections.defaultdict(int)
         self.table = {("a", 1): None, Colour.RED: np.zeros(1)}
         self.seen, self.slotted = set(), Slotted()
-        self.late, self.small, self.text = None, np.float32(0), "x"
+        self.late, self.conformance_values, self.text = None, np.float32(0), "x"
         self.objects = np.array([None, None], dtype=object)
         self.call = self.draw
 
@@ -59,7 +64,7 @@ class Web:
         self.table["new"] = slice(1, 2)
         self.seen.add(("k", 1))
         self.slotted.x = 9
-        self.late, self.small = Inner(self.memory), np.float32(2.5)
+        self.late, self.conformance_values = Inner(self.memory), np.float32(2.5)
         self.objects[1] = {"k": np.arange(2)}
         del self.text
 
@@ -67,9 +72,9 @@ class Web:
 def laid_in(web=None):
     old = web or Web()
     old.live()
-    state, new = Reader().read(old), Web()
+    state, new = StateReader().read(old), Web()
     before = new.memory, new.part, new.inner[0]
-    assert Writer().write(new, state) is new
+    assert StateWriter(types=(Inner, Colour)).write(new, state) is new
     return old, new, before
 
 
@@ -81,7 +86,7 @@ def test_everything_is_as_it_was():
     assert new.table[("a", 1)] is None and new.table[Colour.RED] == 7
     assert list(new.table) == list(old.table) and new.table["new"] == slice(1, 2)
     assert new.seen == {("k", 1)} and new.slotted.x == 9
-    assert new.small == 2.5 and isinstance(new.small, np.float32)
+    assert new.conformance_values == 2.5 and isinstance(new.conformance_values, np.float32)
     assert np.array_equal(new.objects[1]["k"], [0, 1]) and not hasattr(new, "text")
     assert new.draw() == old.draw()
     assert new.call.__self__ is new  # code, which is nobody's state
@@ -98,7 +103,7 @@ def test_arrays_that_share_now_and_did_not_then_are_kept_apart():
     old, new = Web(), Web()
     old.late, old.part = np.full(6, 5.0), np.full(2, 8.0)
     new.late = new.memory  # as where a set-up hands out its own array, and later copies
-    Writer().write(new, Reader().read(old))
+    StateWriter(types=[Inner]).write(new, StateReader().read(old))
     assert new.memory.tolist() == [0] * 6 and new.late.tolist() == [5] * 6
     assert new.part.tolist() == [8, 8]
 
@@ -106,27 +111,107 @@ def test_arrays_that_share_now_and_did_not_then_are_kept_apart():
 def test_what_cannot_be_told_is_named_by_its_path():
     web = Web()
     web.inner[1].values = {"stream": iter([1])}
-    with pytest.raises(NotCapturedError, match=r"inner\[1\].values\['stream'\] is"):
-        Reader().read(web)
+    with pytest.raises(UnsupportedStateError, match=r"inner\[1\].values\['stream'\] is"):
+        StateReader().read(web)
     web.inner[1].values = {object(): 1}
-    with pytest.raises(NotCapturedError, match="has object as keys"):
-        Reader().read(web)
+    with pytest.raises(UnsupportedStateError, match="has object as keys"):
+        StateReader().read(web)
 
 
 def test_what_does_not_fit_is_refused():
-    state = Reader().read(np.random.Generator(np.random.PCG64(0)))
-    with pytest.raises(NotLaidInError, match="is a MT19937 and was a PCG64"):
-        Writer().write(np.random.Generator(np.random.MT19937(0)), state)
-    with pytest.raises(NotLaidInError, match="which is not loaded"):
-        Writer().write(None, {"kind": "object", "class": "no.such:Thing", "attributes": {}})
+    state = StateReader().read(np.random.Generator(np.random.PCG64(0)))
+    with pytest.raises(StateMismatchError, match="is a MT19937 and was a PCG64"):
+        StateWriter().write(np.random.Generator(np.random.MT19937(0)), state)
+    with pytest.raises(StateMismatchError, match=r"no.such:Thing, which is not registered"):
+        StateWriter().write(None, {"kind": "object", "class": "no.such:Thing", "attributes": {}})
 
 
 def test_what_others_keep_is_left_alone():
     outside = Inner(np.zeros(1))
     web = Web()
     web.late = outside
-    state = Reader(outside=[outside]).read(web)
+    state = StateReader(external_objects=[outside]).read(web)
     new = Web()
     new.late = other = Inner(np.full(1, 4.0))
-    Writer().write(new, state)
+    StateWriter().write(new, state)
     assert new.late is other and other.values == 4
+
+
+def named(kind, name, **content):
+    return {"kind": kind, "class": name, **content}
+
+
+FOREIGN = {
+    "a tuple that starts a program": named(
+        "tuple", "subprocess:Popen", parts=[named("list", "builtins:list", parts=[], longest=None)]
+    ),
+    "a tuple of a function": named("tuple", "os:system", parts=["true"]),
+    "a tuple of a list": named("tuple", "builtins:list", parts=[1]),
+    "an object that removes a file": named(
+        "object", "tempfile:_TemporaryFileCloser", attributes={"name": "x"}
+    ),
+    "an object of a builtin": named("object", "builtins:memoryview", attributes={}),
+    "a dict with a constructor": named("dict", "os:_Environ", pairs=[]),
+    "a dict of an object": named("dict", "test:Web", pairs=[]),
+    "a list of a class of ours": named("list", "pathlib:Path", parts=[], longest=None),
+    "a member of no enumeration": named("enum", "os:environ", member="PATH"),
+    "a member of a dict": named("enum", "builtins:dict", member="a"),
+    "a generator that is none": {
+        "kind": "special",
+        "number": 0,
+        "state": {"bit_generator": "test"},
+    },
+    "a generator in one": {"kind": "special", "number": 1, "state": {"bit_generator": "seed"}},
+}
+
+
+@pytest.mark.parametrize("state", FOREIGN.values(), ids=FOREIGN)
+@pytest.mark.parametrize("live", [None, (), {}, Slotted()], ids=lambda live: type(live).__name__)
+def test_no_type_is_looked_up_by_its_name(state, live):
+    with pytest.raises(StateMismatchError):
+        StateWriter(types=(Inner, Colour)).write(live, state)
+    with pytest.raises(StateMismatchError):
+        StateWriter().write({"a": live}, named("dict", "builtins:dict", pairs=[["a", state]]))
+
+
+def test_no_constructor_runs(tmp_path):
+    mark = tmp_path / "mark"
+
+    class Trap(tuple):
+        def __new__(cls, *parts):
+            mark.touch()
+            return tuple.__new__(cls, parts)
+
+    live = tuple.__new__(Trap, (1,))
+    assert StateWriter().write(live, StateReader().read(live)) == (1,) and not mark.exists()
+
+
+def test_keys_of_an_enumeration_are_those_of_what_is_there_or_registered():
+    told = StateReader().read({Colour.BLUE: 1})
+    assert StateWriter().write({Colour.RED: 0}, told) == {Colour.BLUE: 1}
+    assert StateWriter(types=[Colour]).write({}, told) == {Colour.BLUE: 1}
+    with pytest.raises(StateMismatchError, match="not registered"):
+        StateWriter().write({}, told)
+
+
+def test_named_tuple_with_other_fields_is_refused():
+    Point = collections.namedtuple("Point", "x y")
+    state = StateReader().read(Point(1, 2))
+    assert StateWriter(types=[Point]).write(None, state) == Point(1, 2)
+    state["parts"].append(3)
+    with pytest.raises(StateMismatchError, match=r"has 3 parts, and .*Point 2"):
+        StateWriter(types=[Point]).write(None, state)
+
+
+def test_types_of_frameworks_that_are_in_checkpoints_by_now_are_registered():
+    torch = pytest.importorskip("torch")
+    from parallax.adapters.torch_common.state import make_checkpointable
+
+    parts = {"shape": [None], "spread": [None]}
+    filled = {"shape": [torch.Size([2])], "spread": [torch.distributions.Normal(0.0, 1.0)]}
+    make_checkpointable(parts).load_state(make_checkpointable(filled).state())
+    assert parts["shape"] == [torch.Size([2])] and parts["spread"][0].scale == 1
+    state = make_checkpointable({"x": torch.zeros(2)}).state()
+    state["x"]["state"]["type"] = "load"
+    with pytest.raises(StateMismatchError, match="'load' is no type of numbers"):
+        make_checkpointable({"x": None}).load_state(state)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import support
 
-from harness.contract.fields import SpecError
-from harness.contract.run_spec import spec_from_dict, spec_to_dict
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
 
 UNSHOWN = ["a\nb", "a\tb", "a\x1b[2J", "a\x00", "a\u202eb", "a\u200b", "a\udc80"]
 

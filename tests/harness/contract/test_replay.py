@@ -3,20 +3,20 @@
 import pytest
 import support
 
-from harness.contract.adapter import load_adapter
-from harness.contract.fields import SpecError
-from harness.contract.replay import STRATEGIES, UNIFORM, make_replay
-from harness.contract.run_spec import spec_from_dict, spec_to_dict
-from harness.train.prepare import prepare
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.replay import REPLAY_CONFIGS, UNIFORM_REPLAY, make_replay_config
+from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
+from parallax.harness.train.prepare import prepare_run
 
 
 def asked(framework="sb3", algorithm="dqn", **changes):
-    return prepare(support.spec(framework, algorithm, **changes), load_adapter(framework))
+    return prepare_run(support.spec(framework, algorithm, **changes), load_adapter(framework))
 
 
 def test_uniform_is_the_default_and_has_no_part_in_the_name():
     plain = support.spec("sb3", "dqn")
-    assert plain.replay == UNIFORM and "replay" not in plain.variant
+    assert plain.replay == UNIFORM_REPLAY and "replay" not in plain.variant
     assert plain == support.spec("sb3", "dqn", replay="uniform")
 
 
@@ -35,16 +35,16 @@ def test_name_tells_what_is_not_usual_and_the_record_all():
 def test_record_of_before_reads_as_uniform():
     old = spec_to_dict(support.spec("sb3", "dqn"))
     del old["replay"]
-    assert spec_from_dict(old).replay == UNIFORM
+    assert spec_from_dict(old).replay == UNIFORM_REPLAY
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", REPLAY_CONFIGS)
 def test_every_field_is_checked_and_has_a_default(name):
-    usual = make_replay(name)
-    assert make_replay(usual.told()) == usual
+    usual = make_replay_config(name)
+    assert make_replay_config(usual.told()) == usual
     for field in usual.told().keys() - {"name"}:
         with pytest.raises(SpecError, match=rf"replay\.{field}="):
-            make_replay({"name": name, field: [-1]})
+            make_replay_config({"name": name, field: [-1]})
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_every_field_is_checked_and_has_a_default(name):
 )
 def test_what_cannot_be_is_one_message(given, message):
     with pytest.raises(SpecError, match=message):
-        make_replay(given)
+        make_replay_config(given)
 
 
 def test_ppo_replays_nothing():

@@ -37,9 +37,9 @@ def make_package(folder):
     (package / "hp_configs" / "ppo").mkdir(parents=True)
     (folder / "pyproject.toml").write_text(PROJECT)
     (package / "__init__.py").write_text(ADAPTER)
-    from harness.contract.recipes import recipe_files
+    from parallax.harness.contract.recipes import find_recipe_files
 
-    recipe = recipe_files("ppo")["sb3"].read_text().replace("2048", "128")
+    recipe = find_recipe_files("ppo")["sb3"].read_text().replace("2048", "128")
     (package / "hp_configs" / "ppo" / "stranger.yaml").write_text(recipe)
 
 
@@ -65,7 +65,7 @@ def test_installed_package_is_a_framework_like_any_other(tmp_path):
     arguments = ["framework=stranger", "hps=stranger", "steps=256", "eval_every=128"]
     run("harness", *arguments, "eval_episodes=2", env=environment, cwd=tmp_path)
     assert list((tmp_path / "results").rglob("ppo/stranger/stranger/*/seed=0/evaluations.npz"))
-    alignment = ["harness.alignment", "--algorithm", "ppo", "--hps", "sb3"]
+    alignment = ["parallax.harness.cli.alignment", "--algorithm", "ppo", "--hps", "sb3"]
     assert "stranger" in run(*alignment, env=environment)
     refused = forked.run("harness", "framework=stranger", "algorithm=sac", env=environment)
     assert "framework=stranger has no algorithm=sac: choose ppo" in refused.stderr

@@ -9,20 +9,25 @@ from support import PROJECT, register
 from torch.nn.modules.module import _global_forward_pre_hooks
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
-from adapters.torch_common.watch import watching as watching_torch
-from harness.conformance.trainings import base_hyperparameters, observe
-from harness.contract import watchers
-from harness.contract.events import (
-    Backward,
-    Events,
-    Forward,
-    OptimizerStep,
-    OptimizerStepped,
-    TargetUpdate,
+from parallax.adapters.torch_common.watch import watch_training as watching_torch
+from parallax.harness.conformance.trainings import make_base_hyperparameters, observe_training
+from parallax.harness.contract import watchers
+from parallax.harness.contract.events import (
+    AfterOptimizerStep,
+    BeforeOptimizerStep,
+    LayerForward,
+    LossBackward,
+    TargetNetworkUpdate,
+    TrainingEvents,
 )
-from harness.contract.watchers import TargetWatch, UnwatchedError, installed_watchers, watching
+from parallax.harness.contract.watchers import (
+    NoWatcherError,
+    TargetUpdateDetector,
+    find_watcher_entry_points,
+    watch_libraries,
+)
 
-INSIDE = (Forward, Backward, OptimizerStep, OptimizerStepped)
+INSIDE = (LayerForward, LossBackward, BeforeOptimizerStep, AfterOptimizerStep)
 
 
 @pytest.fixture
@@ -54,14 +59,14 @@ def hooks():
 def test_watchers_of_this_project_are_installed():
     ours = PROJECT["entry-points"]["parallax.watchers"]
     remedy = "install this project again: make install"
-    assert installed_watchers().keys() >= ours.keys(), remedy
+    assert find_watcher_entry_points().keys() >= ours.keys(), remedy
 
 
 def test_registered_watcher_tells_in_order(registered):
-    events, told = Events(), []
+    events, told = TrainingEvents(), []
     for kind in INSIDE:
         events.subscribe(kind, told.append)
-    with watching(events):
+    with watch_libraries(events):
         layer = a_step()
     assert [type(event) for event in told] == list(INSIDE)
     forward, backward, step, _ = told
@@ -75,7 +80,7 @@ def test_registered_watcher_tells_in_order(registered):
 
 @pytest.mark.parametrize("number", range(len(INSIDE)))
 def test_only_what_somebody_wants_to_know_is_hooked_in(number):
-    events, before = Events(), hooks()
+    events, before = TrainingEvents(), hooks()
     events.subscribe(INSIDE[number], lambda event: None)
     with watching_torch(events):
         within = hooks()
@@ -84,34 +89,40 @@ def test_only_what_somebody_wants_to_know_is_hooked_in(number):
 
 
 def test_nothing_is_looked_for_where_nobody_wants_to_know(monkeypatch):
-    monkeypatch.setattr(watchers, "installed_watchers", None)
+    monkeypatch.setattr(watchers, "find_watcher_entry_points", None)
     before = hooks()
-    with watching(Events()):
+    with watch_libraries(TrainingEvents()):
         assert hooks() == before
 
 
 def test_without_a_registered_watcher_conformance_fails_and_names_the_remedy(monkeypatch):
-    monkeypatch.setattr(watchers, "installed_watchers", dict)
+    monkeypatch.setattr(watchers, "find_watcher_entry_points", dict)
     with pytest.raises(LookupError, match=r"parallax\.watchers.*make install"):
-        observe("sb3", "ppo", base_hyperparameters("sb3", "ppo"), seed=77)  # kept by no other test
+        observe_training(
+            "sb3", "ppo", make_base_hyperparameters("sb3", "ppo"), seed=77
+        )  # kept by no other test
 
 
 def test_without_a_library_that_can_be_watched_conformance_skips(monkeypatch):
-    entry = EntryPoint("no_such_library", "no_such_library:watching", watchers.GROUP)
-    monkeypatch.setattr(watchers, "installed_watchers", lambda: {entry.name: entry})
+    entry = EntryPoint(
+        "no_such_library", "no_such_library:watching", watchers.WATCHER_ENTRY_POINT_GROUP
+    )
+    monkeypatch.setattr(watchers, "find_watcher_entry_points", lambda: {entry.name: entry})
     with pytest.raises(pytest.skip.Exception, match="sb3 trains with torch, which nobody watches"):
-        observe("sb3", "ppo", base_hyperparameters("sb3", "ppo"), seed=77)
-    events = Events()
-    events.subscribe(OptimizerStep, print)
-    with pytest.raises(UnwatchedError), watching(events):
+        observe_training("sb3", "ppo", make_base_hyperparameters("sb3", "ppo"), seed=77)
+    events = TrainingEvents()
+    events.subscribe(BeforeOptimizerStep, print)
+    with pytest.raises(NoWatcherError), watch_libraries(events):
         pass
 
 
 def test_targets_that_moved_are_told_once():
-    events, moves = Events(), []
-    events.subscribe(TargetUpdate, moves.append)
+    events, moves = TrainingEvents(), []
+    events.subscribe(TargetNetworkUpdate, moves.append)
     weights = {"online": np.zeros(2), "a.target": np.zeros(2), "b.target": np.zeros(2)}
-    watch = TargetWatch(events, lambda: {name: value.copy() for name, value in weights.items()})
+    watch = TargetUpdateDetector(
+        events, lambda: {name: value.copy() for name, value in weights.items()}
+    )
     watch.look()
     weights["online"] += 1
     watch.look()

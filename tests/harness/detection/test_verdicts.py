@@ -5,16 +5,16 @@ import json
 import numpy as np
 import pytest
 
-from harness.cli.detection import main
-from harness.detection import gather
-from harness.detection.trainings import Trained
-from harness.detection.verdicts import (
+from parallax.harness.cli.mutation import run_detectors_command
+from parallax.harness.detection import summary as gather
+from parallax.harness.detection.detectors import (
     PROBES,
-    Verdict,
-    false_alarms,
-    of_findings,
-    of_returns,
-    paired_p,
+    DetectorVerdict,
+    SettingRuns,
+    compute_paired_p,
+    count_false_positives,
+    judge_findings,
+    judge_returns,
 )
 
 SEEDS = range(10)
@@ -26,23 +26,26 @@ def finding(name, step):
 
 def test_a_finding_counts_where_no_healthy_training_has_it():
     healthy = [[finding("a", 10)], [finding("b", 5)]]
-    assert not of_findings("x/y/001", [[finding("a", 1), finding("b", 1)]], healthy).found
-    said = of_findings("x/y/001", [[finding("c", 70), finding("d", 30)]], healthy)
+    assert not judge_findings("x/y/001", [[finding("a", 1), finding("b", 1)]], healthy).found
+    said = judge_findings("x/y/001", [[finding("c", 70), finding("d", 30)]], healthy)
     assert (said.found, said.by, said.step) == (True, "d", 30)
-    assert of_findings("x/y/001", [], healthy) is None
+    assert judge_findings("x/y/001", [], healthy) is None
 
 
 def test_returns_are_tested_in_pairs_of_the_first_seeds():
     plain = {seed: float(seed) for seed in SEEDS}
     worse = {seed: seed - 5.0 + 0.1 * (seed % 3) for seed in SEEDS}
-    found = of_returns("x/y/001", worse, plain, 10)
+    found = judge_returns("x/y/001", worse, plain, 10)
     assert found.found and found.trainings == 10
-    assert not of_returns("x/y/001", plain, plain, 10).found
-    assert of_returns("x/y/001", {0: 1.0}, plain, 5) is None
+    assert not judge_returns("x/y/001", plain, plain, 10).found
+    assert judge_returns("x/y/001", {0: 1.0}, plain, 5) is None
     # By hand: differences 1, 2, 3 have mean 2 and error 1/sqrt(3), so t = 3.4641 on 2 degrees.
-    p = paired_p(np.array([1.0, 2.0, 3.0]), np.zeros(3))
+    p = compute_paired_p(np.array([1.0, 2.0, 3.0]), np.zeros(3))
     assert p == pytest.approx(0.0742, abs=1e-4)
-    assert paired_p(np.ones(3), np.zeros(3)) == 0 and paired_p(np.ones(3), np.ones(3)) == 1
+    assert (
+        compute_paired_p(np.ones(3), np.zeros(3)) == 0
+        and compute_paired_p(np.ones(3), np.ones(3)) == 1
+    )
 
 
 def test_trainings_are_set_beside_those_without_the_fault():
@@ -50,23 +53,23 @@ def test_trainings_are_set_beside_those_without_the_fault():
     said = {seed: (finding("a", 3),) for seed in SEEDS}
     quiet = dict.fromkeys(SEEDS, ())
     found = {
-        ("sb3", "dqn", "none"): Trained(plain, quiet),
-        ("sb3", "dqn", "mutant-007"): Trained({s: r - s for s, r in plain.items()}, said),
-        ("sb3", "ppo", "mutant-007"): Trained(plain, quiet),  # nothing stands beside it
+        ("sb3", "dqn", "none"): SettingRuns(plain, quiet),
+        ("sb3", "dqn", "mutant-007"): SettingRuns({s: r - s for s, r in plain.items()}, said),
+        ("sb3", "ppo", "mutant-007"): SettingRuns(plain, quiet),  # nothing stands beside it
     }
-    verdicts = gather.trained(found)
+    verdicts = gather.judge_trainings(found)
     assert {verdict.mutant for verdict in verdicts} == {"sb3/dqn/007"}
     assert [v.detector for v in verdicts] == ["diagnosis", "returns, n=5", "returns, n=10"]
-    costs = [verdict.seconds for verdict in gather.trained(found, 3.0)]
+    costs = [verdict.seconds for verdict in gather.judge_trainings(found, 3.0)]
     assert costs == [3.0, 15.0, 30.0]
-    assert gather.alarms({}) == ""
-    assert gather.alarms(found).endswith(": 0 of 10 of sb3's dqn.")
+    assert gather.describe_false_positives({}) == ""
+    assert gather.describe_false_positives(found).endswith(": 0 of 10 of sb3's dqn.")
 
 
 def test_a_training_without_a_fault_counts_as_found_where_no_other_says_the_same():
     a, b = finding("a", 10), finding("b", 5)
-    assert false_alarms([[a], [a], [a, b], []]) == 1
-    assert false_alarms([[a], []]) == 1 and false_alarms([[], []]) == 0
+    assert count_false_positives([[a], [a], [a, b], []]) == 1
+    assert count_false_positives([[a], []]) == 1 and count_false_positives([[], []]) == 0
 
 
 def test_tables_tell_what_was_found_by_whom(tmp_path, capsys):
@@ -77,13 +80,13 @@ def test_tables_tell_what_was_found_by_whom(tmp_path, capsys):
     ]
     mutants, kept, tables = (tmp_path / name for name in ("m.jsonl", "c.jsonl", "t.md"))
     mutants.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert main(["--mutants", str(mutants), "--output", str(tables)]) == 0
+    assert run_detectors_command(["--mutants", str(mutants), "--output", str(tables)]) == 0
     assert "2 faults that train" in tables.read_text()
     assert "| probes | 2 | 1 (50%) | 0 | 9.0 |" in capsys.readouterr().out
-    gather.add(kept, Verdict("sb3/dqn/001", "conformance", False, "", 0, 4.0))
-    verdicts = gather.kept(mutants) + gather.checked(kept)
-    assert gather.common(verdicts) == ["sb3/dqn/001"]
-    assert "| `sb3/dqn/001` | dqn.counts | - | not asked |" in gather.by_mutant(
+    gather.append_verdict(kept, DetectorVerdict("sb3/dqn/001", "conformance", False, "", 0, 4.0))
+    verdicts = gather.read_probe_verdicts(mutants) + gather.read_verdicts(kept)
+    assert gather.find_common_mutants(verdicts) == ["sb3/dqn/001"]
+    assert "| `sb3/dqn/001` | dqn.counts | - | not asked |" in gather.format_mutant_table(
         verdicts, ["sb3/dqn/001"]
     )
     assert {verdict.detector for verdict in verdicts} == {PROBES, "conformance"}
@@ -93,5 +96,5 @@ def test_tables_tell_what_was_found_by_whom(tmp_path, capsys):
 def test_another_file_is_refused(text, tmp_path, capsys):
     file = tmp_path / "m.jsonl"
     file.write_text(text)
-    assert main(["--mutants", str(file)]) == 2
+    assert run_detectors_command(["--mutants", str(file)]) == 2
     assert "benchmarks/mutants.py" in capsys.readouterr().err

@@ -3,18 +3,33 @@
 import numpy as np
 import pytest
 
-from harness.contract.fields import SpecError
-from harness.diagnosis.check import Check
-from harness.diagnosis.checks.targets import discounted, recomputed
-from harness.diagnosis.collector import entropy, paired
-from harness.diagnosis.networks import effective_rank
-from harness.diagnosis.registry import check_thresholds, default_thresholds, own_checks
-from harness.diagnosis.regressions import Head, Regression
-from harness.diagnosis.signals import Episode, Facts, Series, Signals, fluctuation
-from harness.diagnosis.stored import Found
-from harness.probes.formulas import gae
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.diagnosis.check import DiagnosisCheck
+from parallax.harness.diagnosis.checks.reported_targets import (
+    compute_discounted_returns,
+    detect_wrong_targets,
+)
+from parallax.harness.diagnosis.environment_signals import (
+    compute_normalized_entropy,
+    pair_target_parameters,
+)
+from parallax.harness.diagnosis.minibatch_matching import HeadOutput, MatchedMinibatch, MatchedRows
+from parallax.harness.diagnosis.network_signals import compute_effective_rank
+from parallax.harness.diagnosis.registry import (
+    check_thresholds,
+    get_default_thresholds,
+    load_own_checks,
+)
+from parallax.harness.diagnosis.signals import (
+    EpisodeRecord,
+    SignalSeries,
+    TrainingFacts,
+    TrainingSignals,
+    compute_fluctuation,
+)
+from parallax.harness.formulas import compute_gae
 
-CHECKS = {check.id: check for check in own_checks()}
+CHECKS = {check.id: check for check in load_own_checks()}
 TABLE = (
     *(f"AGT_d{n}" for n in range(1, 5)),
     *(f"ENV_d{n}" for n in range(1, 4)),
@@ -28,13 +43,13 @@ TABLE = (
 
 
 def signals(step=1000, facts=None, series=(), values=None, metrics=(), episodes=()):
-    made = Signals(facts or Facts(steps=10_000, gamma=0.99))
+    made = TrainingSignals(facts or TrainingFacts(steps=10_000, gamma=0.99))
     for name, numbers in dict(series).items():
         for index, number in enumerate(numbers):
             made.step = index * step // len(numbers)
             made.add(name, number)
     for name, numbers in dict(metrics).items():
-        made.metrics[name] = Series()
+        made.metrics[name] = SignalSeries()
         for index, number in enumerate(numbers):
             made.metrics[name].add(index, number)
     made.episodes.extend(episodes)
@@ -55,8 +70,8 @@ def test_every_check_of_the_table_is_there():
     assert {f"NN_{name}" for name in NETWORKS} <= set(CHECKS)
 
 
-@pytest.mark.parametrize("check", own_checks(), ids=lambda check: check.id)
-def test_words_are_there(check: Check):
+@pytest.mark.parametrize("check", load_own_checks(), ids=lambda check: check.id)
+def test_words_are_there(check: DiagnosisCheck):
     assert check.causes and check.remedies and check.may_be_wrong and check.source
     assert check.needs
 
@@ -66,7 +81,7 @@ def episodes(count, returns=1.0, same=True, truncated=True, length=12):
     made = []
     for index in range(count):
         rows = np.zeros((10, 2)) + (0 if same else index)
-        made.append(Episode(index * 12, returns, length, truncated, rows, rows))
+        made.append(EpisodeRecord(index * 12, returns, length, truncated, rows, rows))
     return made
 
 
@@ -81,11 +96,11 @@ def given(**arrays):
 def estimates(gamma=0.9):
     known = given()
     names = ("rewards", "values", "next_values", "terminated", "ended")
-    return gae(*(known[name] for name in names), gamma, 0.8)
+    return compute_gae(*(known[name] for name in names), gamma, 0.8)
 
 
 LATE = {"step": 9500}
-HIGH = Facts(steps=10_000, gamma=0.99, reward_threshold=100.0)
+HIGH = TrainingFacts(steps=10_000, gamma=0.99, reward_threshold=100.0)
 REPLAY = {"return": [1.0], "replay_recent": [1.0] * 5}
 SAME, OWN = episodes(10), episodes(10, same=False)
 TARGETS = {"rewards": np.ones(8), "next_values": np.ones(8), "gamma": 0.9}
@@ -97,17 +112,17 @@ def regressions(kind, targets, first=False, heads=(), predictions=None, minibatc
     rows = np.arange(len(targets))
     known = {"terminated": np.zeros(len(rows), bool), "truncated": np.zeros(len(rows), bool)}
     known |= {"following": np.append(rows[1:], -1), "rewards": REWARDS} | found
-    one = Found(rows=rows, steps=rows, **known)
+    one = MatchedRows(rows=rows, steps=rows, **known)
     made = (kind, 1, first, np.asarray(targets, float), predictions, one, heads)
-    return tuple(Regression(*made) for _ in range(minibatches))
+    return tuple(MatchedMinibatch(*made) for _ in range(minibatches))
 
 
 _RNG = np.random.default_rng(3)
 REWARDS, VALUES = _RNG.normal(size=24), _RNG.normal(size=(24, 2))
-TARGET_HEAD = Head(VALUES, (1,), trained=False)
-DQN = Facts(algorithm="dqn", steps=10_000, gamma=0.9, has_targets=True, choices=2)
-PPO = Facts(gamma=0.9, has_targets=False, hyperparameters={"gae_lambda": 0.8})
-ESTIMATES = gae(
+TARGET_HEAD = HeadOutput(VALUES, (1,), trained=False)
+DQN = TrainingFacts(algorithm="dqn", steps=10_000, gamma=0.9, has_targets=True, choices=2)
+PPO = TrainingFacts(gamma=0.9, has_targets=False, hyperparameters={"gae_lambda": 0.8})
+ESTIMATES = compute_gae(
     *(REWARDS, VALUES[:, 0], np.append(VALUES[1:, 0], 0.0), np.arange(24) == 23),
     *(np.arange(24) == 23, 0.9, 0.8),
 )
@@ -148,8 +163,8 @@ FIRES = {
         },
     ),
     "AGT_d1": (
-        {"facts": Facts(target_interval=100), "series": {"target_age": [100, 400]}},
-        {"facts": Facts(target_interval=100), "series": {"target_age": [400, 100]}},
+        {"facts": TrainingFacts(target_interval=100), "series": {"target_age": [100, 400]}},
+        {"facts": TrainingFacts(target_interval=100), "series": {"target_age": [400, 100]}},
     ),
     "AGT_d1_seldom": (
         {"series": {"target_age": [100, 1200]}},
@@ -296,8 +311,8 @@ FIRES = {
         {"series": {"replay_shift": [9.0, 1.0, 1.0, 1.0, 9.0]}},
     ),
     "GAM": (
-        {"facts": Facts(gamma=1.0), "series": {"return": [1.0]}},
-        {"facts": Facts(gamma=0.999), "series": {"return": [1.0]}},
+        {"facts": TrainingFacts(gamma=1.0), "series": {"return": [1.0]}},
+        {"facts": TrainingFacts(gamma=0.999), "series": {"return": [1.0]}},
     ),
     "MET": (
         {
@@ -325,7 +340,13 @@ FIRES = {
     ),
     "RTN": (
         {"values": {"returns": given(rewards=np.ones(9), returns=np.arange(9.0))}},
-        {"values": {"returns": given(rewards=np.ones(9), returns=discounted(np.ones(9), 0.9))}},
+        {
+            "values": {
+                "returns": given(
+                    rewards=np.ones(9), returns=compute_discounted_returns(np.ones(9), 0.9)
+                )
+            }
+        },
     ),
 }
 
@@ -354,12 +375,12 @@ def minibatch(form):
 
 def test_targets_are_recomputed_and_the_fault_named():
     right = minibatch(lambda r, v, t, c: (r + 0.9 * v * ~t).astype(np.float32))
-    assert recomputed(signals(values={"targets": right}), 1e-4) is None
+    assert detect_wrong_targets(signals(values={"targets": right}), 1e-4) is None
     ignored = minibatch(lambda r, v, t, c: r + 0.9 * v)
-    seen = recomputed(signals(values={"targets": ignored}), 1e-4)
+    seen = detect_wrong_targets(signals(values={"targets": ignored}), 1e-4)
     assert seen and "as if no episode ever ended" in seen.text
     cut = minibatch(lambda r, v, t, c: r + 0.9 * v * ~(t | c))
-    assert "time limits" in recomputed(signals(values={"targets": cut}), 1e-4).text
+    assert "time limits" in detect_wrong_targets(signals(values={"targets": cut}), 1e-4).text
 
 
 @pytest.mark.parametrize(
@@ -377,7 +398,9 @@ def test_what_is_wrong_with_targets_is_named(targets, told):
 
 def test_a_trained_network_in_targets_is_told_from_the_target_network():
     one = regressions(
-        "values", REWARDS + 0.9 * VALUES.max(axis=1), heads=(Head(VALUES, (1,), trained=True),)
+        "values",
+        REWARDS + 0.9 * VALUES.max(axis=1),
+        heads=(HeadOutput(VALUES, (1,), trained=True),),
     )
     found = CHECKS["QTR_stored"].ask(signals(facts=DQN, values={"regressions": one}), 1e-4)
     assert "network that is trained" in found.text
@@ -388,14 +411,14 @@ def test_time_limits_that_count_as_ends_are_a_note_where_that_was_chosen():
     targets = REWARDS + 0.9 * VALUES.max(axis=1) * ~cut["truncated"]
     levels = []
     for choice in ({}, {"bootstrap_truncation": False}):
-        facts = Facts(gamma=0.9, has_targets=True, choices=2, hyperparameters=choice)
+        facts = TrainingFacts(gamma=0.9, has_targets=True, choices=2, hyperparameters=choice)
         made = signals(facts=facts, values=fitted(targets, **cut))
         levels.append(CHECKS["QTR_stored"].ask(made, 1e-4).level)
     assert levels == ["warning", "note"]
 
 
 def test_series_stay_small_however_long_the_run_is():
-    series = Series()
+    series = SignalSeries()
     for step in range(100_000):
         series.add(step, step)
     steps, values = series.all()
@@ -405,20 +428,23 @@ def test_series_stay_small_however_long_the_run_is():
 
 
 def test_readings():
-    assert entropy(np.array([5, 5])) == pytest.approx(1) and entropy(np.array([10, 0])) == 0
-    assert fluctuation(np.arange(10) * 3.0) == pytest.approx(0, abs=1e-9)
-    assert effective_rank(np.outer(np.arange(1, 9), np.ones(8))) == 1
-    assert effective_rank(np.eye(8)) == 8
+    assert (
+        compute_normalized_entropy(np.array([5, 5])) == pytest.approx(1)
+        and compute_normalized_entropy(np.array([10, 0])) == 0
+    )
+    assert compute_fluctuation(np.arange(10) * 3.0) == pytest.approx(0, abs=1e-9)
+    assert compute_effective_rank(np.outer(np.arange(1, 9), np.ones(8))) == 1
+    assert compute_effective_rank(np.eye(8)) == 8
     weights = {"critic.0.bias": np.zeros(2), "critic_target.0.bias": np.zeros(2)}
-    assert paired(weights) == [("critic_target.0.bias", "critic.0.bias")]
+    assert pair_target_parameters(weights) == [("critic_target.0.bias", "critic.0.bias")]
     weights = {"q_network.0.bias": np.zeros(2), "target_network.0.bias": np.zeros(2)}
-    assert paired(weights) == [("target_network.0.bias", "q_network.0.bias")]
+    assert pair_target_parameters(weights) == [("target_network.0.bias", "q_network.0.bias")]
     inner = ("policy.actor.0.bias", "policy.actor_critic.0.bias", "actor_target.0.bias")
-    assert paired(dict.fromkeys(inner, np.zeros(2))) == [(inner[2], inner[0])]
+    assert pair_target_parameters(dict.fromkeys(inner, np.zeros(2))) == [(inner[2], inner[0])]
 
 
 def test_a_threshold_of_no_check_is_refused():
-    check_thresholds(["AGT_d4"], own_checks())
+    check_thresholds(["AGT_d4"], load_own_checks())
     with pytest.raises(SpecError, match="did you mean AGT_d4"):
-        check_thresholds(["AGT_d4x"], own_checks())
-    assert default_thresholds()["AGT_d4"] == CHECKS["AGT_d4"].threshold
+        check_thresholds(["AGT_d4x"], load_own_checks())
+    assert get_default_thresholds()["AGT_d4"] == CHECKS["AGT_d4"].threshold

@@ -5,11 +5,18 @@ import pickle
 import numpy as np
 import pytest
 
-from harness.contract.events import Attached, EnvStep, Events, Metrics, Transition
-from harness.diagnosis import Check, Facts, Seen
-from harness.diagnosis.collector import CHUNK, Collector
-from harness.diagnosis.engine import Engine, default_period
-from harness.diagnosis.registry import all_checks, own_checks
+from parallax.harness.contract.events import (
+    EnvStep,
+    EnvTransition,
+    PolicyAttached,
+    ReportedMetrics,
+    TrainingEvents,
+)
+from parallax.harness.diagnosis.check import CheckResult, DiagnosisCheck
+from parallax.harness.diagnosis.engine import DiagnosisEngine, compute_default_period
+from parallax.harness.diagnosis.environment_signals import CHUNK_STEPS, EnvironmentSignalCollector
+from parallax.harness.diagnosis.registry import load_all_checks, load_own_checks
+from parallax.harness.diagnosis.signals import TrainingFacts
 
 CONTINUOUS = {"action_low": (-1.0,), "action_high": (1.0,)}
 
@@ -22,13 +29,13 @@ def walk(collector, begin, end, shape=(3,), choices=0, episode=40, n_envs=1):
         action = int(rng.integers(choices)) if choices else rng.uniform(-1, 1, 1)
         ended = step % episode == episode - 1
         seen = rng.normal(size=shape)
-        collector.transition(Transition(step % n_envs, action, seen, 1.0, ended, False))
+        collector.transition(EnvTransition(step % n_envs, action, seen, 1.0, ended, False))
         if step % 10 == 0:
-            collector.metrics(Metrics({"loss": 1.0, "entropy": 2.0}))
+            collector.metrics(ReportedMetrics({"loss": 1.0, "entropy": 2.0}))
 
 
 def test_memory_does_not_grow_with_steps():
-    collector = Collector(Facts(steps=10**6, **CONTINUOUS))
+    collector = EnvironmentSignalCollector(TrainingFacts(steps=10**6, **CONTINUOUS))
     walk(collector, 0, 20_000)
     early = len(pickle.dumps(collector.__dict__))
     walk(collector, 20_000, 60_000)
@@ -38,19 +45,19 @@ def test_memory_does_not_grow_with_steps():
 
 
 def test_images_are_noted_and_shown_as_they_are():
-    collector = Collector(Facts(choices=3))
-    walk(collector, 0, CHUNK + 40, shape=(4, 4, 2), choices=3)
+    collector = EnvironmentSignalCollector(TrainingFacts(choices=3))
+    walk(collector, 0, CHUNK_STEPS + 40, shape=(4, 4, 2), choices=3)
     shapes = []
     collector.ask(lambda seen: shapes.append(seen.shape) or np.zeros(len(seen), int), np.asarray)
     assert shapes[0][1:] == (4, 4, 2)
-    assert collector.recent().shape == (CHUNK, 32)
+    assert collector.recent().shape == (CHUNK_STEPS, 32)
 
 
 def test_episodes_of_several_copies_are_told_apart():
-    collector = Collector(Facts(choices=2, n_envs=2))
+    collector = EnvironmentSignalCollector(TrainingFacts(choices=2, n_envs=2))
     for step in range(40):
         ended = step in (18, 39)  # copies 0 and 1, after 10 and 20 steps of theirs
-        collector.transition(Transition(step % 2, 1, np.zeros(3), 1.0, ended, False))
+        collector.transition(EnvTransition(step % 2, 1, np.zeros(3), 1.0, ended, False))
     assert [(e.length, e.episode_return) for e in collector.signals.episodes] == [
         (10, 10.0),
         (20, 20.0),
@@ -59,60 +66,75 @@ def test_episodes_of_several_copies_are_told_apart():
 
 def watched(checks, steps=300, period=50):
     """What is said of a training that attaches no networks."""
-    said, events = [], Events()
-    engine = Engine(Facts(steps=steps, choices=2), checks, {}, period=period, say=said.append)
+    said, events = [], TrainingEvents()
+    engine = DiagnosisEngine(
+        TrainingFacts(steps=steps, choices=2), checks, {}, period=period, say=said.append
+    )
     engine.subscribe(events)
-    events.tell(Attached(lambda seen: np.zeros(len(seen), int), dict))
-    count, told = events.stepper(), events.teller(Transition)
+    events.tell(PolicyAttached(lambda seen: np.zeros(len(seen), int), dict))
+    count, told = events.make_step_counter(), events.get_publisher(EnvTransition)
     rng = np.random.default_rng(0)
     for step in range(steps):
         count()
-        told(Transition(0, int(rng.integers(2)), rng.normal(size=3), 1.0, step % 30 == 29, False))
+        told(
+            EnvTransition(0, int(rng.integers(2)), rng.normal(size=3), 1.0, step % 30 == 29, False)
+        )
     engine.end()
     return engine, said
 
 
 def check(name, *needs):
     words = ("causes", "remedies", "may be wrong")
-    return Check(
-        *(name, "mine", "throughout", "warning", needs, 0.0, "own", lambda s, t: Seen("It is.", 1)),
+    return DiagnosisCheck(
+        *(
+            name,
+            "mine",
+            "throughout",
+            "warning",
+            needs,
+            0.0,
+            "own",
+            lambda s, t: CheckResult("It is.", 1),
+        ),
         *words,
     )
 
 
 def test_what_cannot_be_asked_is_told_once_with_the_signal_it_lacks():
     engine, said = watched([check("MINE", "return"), check("OTHER", "lenght", "return")])
-    assert engine.unasked() == {"OTHER": ["lenght"]} == engine.report()["unasked"]
+    assert engine.list_missing_signals() == {"OTHER": ["lenght"]} == engine.report()["unasked"]
     assert len([line for line in said if "OTHER (lenght)" in line]) == 1
     assert len([line for line in said if "MINE" in line]) == 1
-    assert not engine.troubles
+    assert not engine.problems
 
 
 def test_a_class_that_cannot_be_imported_is_told_by_name():
-    checks, troubles = all_checks(["no_such_module:CHECK", "json:JSONDecoder"])
-    assert [one.id for one in checks] == [one.id for one in own_checks()]
+    checks, troubles = load_all_checks(["no_such_module:CHECK", "json:JSONDecoder"])
+    assert [one.id for one in checks] == [one.id for one in load_own_checks()]
     assert "no_such_module:CHECK" in troubles[0] and "json:JSONDecoder" in troubles[1]
 
 
 def test_looks_are_a_hundredth_of_the_run_apart_at_uneven_steps():
-    assert default_period(10**6) == 10**4 and default_period(3000) == 400
+    assert compute_default_period(10**6) == 10**4 and compute_default_period(3000) == 400
     engine, _ = watched([], steps=3000, period=100)
     assert 28 <= engine.report()["looks"] <= 32
 
 
 def test_a_policy_that_fails_is_told_once_and_asked_no_more():
-    said, events = [], Events()
-    engine = Engine(Facts(steps=300, choices=2), own_checks(), {}, period=20, say=said.append)
+    said, events = [], TrainingEvents()
+    engine = DiagnosisEngine(
+        TrainingFacts(steps=300, choices=2), load_own_checks(), {}, period=20, say=said.append
+    )
     engine.subscribe(events)
 
     def fails(seen):
         raise ValueError("on purpose")
 
-    events.tell(Attached(fails, dict))
-    count, told = events.stepper(), events.teller(Transition)
+    events.tell(PolicyAttached(fails, dict))
+    count, told = events.make_step_counter(), events.get_publisher(EnvTransition)
     for _ in range(300):
         count()
-        told(Transition(0, 1, np.zeros(3), 1.0, False, False))
+        told(EnvTransition(0, 1, np.zeros(3), 1.0, False, False))
     engine.end()
     assert len([line for line in said if "on purpose" in line]) == 1
     assert events.has_subscriber(EnvStep)
@@ -120,25 +142,25 @@ def test_a_policy_that_fails_is_told_once_and_asked_no_more():
 
 @pytest.mark.parametrize("scale", [1, 5])
 def test_actions_of_any_range_have_the_same_entropy(scale):
-    facts = Facts(action_low=(-scale,), action_high=(scale,))
-    collector = Collector(facts)
+    facts = TrainingFacts(action_low=(-scale,), action_high=(scale,))
+    collector = EnvironmentSignalCollector(facts)
     rng = np.random.default_rng(0)
-    for step in range(3 * CHUNK):
+    for step in range(3 * CHUNK_STEPS):
         collector.signals.step = step
         action = scale * rng.uniform(-1, 1, 1)
-        collector.transition(Transition(0, action, rng.normal(size=2), 0.0, False, False))
+        collector.transition(EnvTransition(0, action, rng.normal(size=2), 0.0, False, False))
     assert collector.signals.series["entropy"].latest == pytest.approx(0.98, abs=0.02)
 
 
 def test_matrices_begin_as_large_whichever_way_they_lie():
     rows = np.random.default_rng(5).normal(size=(256, 3)) / np.sqrt(3)  # units, inputs
     kernels = {"a.weight": rows, "b.kernel": rows.T, "c.kernel": np.stack([rows.T, rows.T])}
-    collector = Collector(Facts(**CONTINUOUS))
+    collector = EnvironmentSignalCollector(TrainingFacts(**CONTINUOUS))
     collector.signals.values["beginning"] = 0
     collector.weights(kernels)
     for spread, _, equal in collector.signals.values["first_weights"].values():
         assert spread == pytest.approx(1.0, abs=0.1) and not equal
-    collector = Collector(Facts(**CONTINUOUS))
+    collector = EnvironmentSignalCollector(TrainingFacts(**CONTINUOUS))
     collector.signals.values["beginning"] = 0
     collector.weights({"alike.kernel": np.tile(rows[:1].T, 4)})
     assert collector.signals.values["first_weights"]["alike.kernel"][2]

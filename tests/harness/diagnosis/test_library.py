@@ -7,8 +7,9 @@ import torch
 from faulty_programs.dqn import FAULTS, train
 from torch.optim import optimizer
 
-from harness.contract.events import TrainingError
-from harness.diagnosis import Check, Diagnosis, Seen
+from parallax.harness.contract.events import TrainingError
+from parallax.harness.diagnosis.check import CheckResult, DiagnosisCheck
+from parallax.harness.diagnosis.user_loop import Diagnosis
 
 STEPS, PERIOD = 700, 40
 
@@ -52,12 +53,14 @@ def broken(signals, threshold):
 
 
 def seen(signals, threshold):
-    return Seen("It is there.", 1.0)
+    return CheckResult("It is there.", 1.0)
 
 
 def own(name, ask):
     words = ("causes", "remedies", "may be wrong")
-    return Check(name, "mine", "throughout", "warning", ("return",), 0.0, "own", ask, *words)
+    return DiagnosisCheck(
+        name, "mine", "throughout", "warning", ("return",), 0.0, "own", ask, *words
+    )
 
 
 def test_a_check_that_raises_is_told_once_and_the_others_go_on():

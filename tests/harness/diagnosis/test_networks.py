@@ -6,17 +6,19 @@ import torch
 from torch import nn
 from torch.optim import optimizer as optimizers
 
-from harness.contract.events import Events, Forward
-from harness.contract.watchers import watching
-from harness.diagnosis import Facts, Signals
-from harness.diagnosis.networks import UPDATES, Networks
+from parallax.harness.contract.events import LayerForward, TrainingEvents
+from parallax.harness.contract.watchers import watch_libraries
+from parallax.harness.diagnosis.network_signals import WINDOW_UPDATES, NetworkSignalCollector
+from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals
 
 
 def directly(net, inputs):
     """What is told of each layer that has parameters."""
-    told, events = [], Events()
-    events.subscribe(Forward, lambda it: told.append(it.directly()) if it.places else None)
-    with watching(events):
+    told, events = [], TrainingEvents()
+    events.subscribe(
+        LayerForward, lambda it: told.append(it.is_preactivation()) if it.places else None
+    )
+    with watch_libraries(events):
         net(inputs)
     return told
 
@@ -47,16 +49,16 @@ def test_convolutions_count_behind_what_only_reshapes():
 
 def window(net, lost=()):
     """Signals after a window of updates of a small network."""
-    signals = Signals(Facts(choices=2))
-    networks = Networks(signals, lambda: np.zeros((0, 4)))
+    signals = TrainingSignals(TrainingFacts(choices=2))
+    networks = NetworkSignalCollector(signals, lambda: np.zeros((0, 4)))
     optimizer = torch.optim.SGD([*net.parameters(), *lost], lr=0.01)
 
     def read():
         return {name: p.detach().numpy().copy() for name, p in net.named_parameters()}
 
     done = []
-    networks.await_update(read, lambda: done.append(True))
-    for _ in range(1 + UPDATES):  # the first one opens the window
+    networks.await_update_window(read, lambda: done.append(True))
+    for _ in range(1 + WINDOW_UPDATES):  # the first one opens the window
         optimizer.zero_grad()
         net(
             torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
@@ -72,7 +74,7 @@ def test_a_window_leaves_nothing_hooked_in_and_makes_signals():
     torch.manual_seed(0)
     backward = torch.Tensor.backward
     signals = window(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)))
-    assert signals.series["gradient_norm"].count == signals.series["loss"].count == UPDATES
+    assert signals.series["gradient_norm"].count == signals.series["loss"].count == WINDOW_UPDATES
     assert signals.series["batch_rows"].latest == 16
     assert signals.series["linear_after_linear"].latest == 0
     assert not signals.values["unreached"] and signals.values["parameters"] == 4
@@ -84,7 +86,7 @@ def test_lost_parameters_and_dead_layers_are_told_apart():
     torch.manual_seed(0)
     lost = nn.Parameter(torch.ones(3))
     signals = window(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), [lost])
-    assert list(signals.values["unreached"].values()) == [UPDATES]
+    assert list(signals.values["unreached"].values()) == [WINDOW_UPDATES]
     dead = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     with torch.no_grad():
         dead[0].bias.fill_(-100.0)
@@ -95,7 +97,7 @@ def test_lost_parameters_and_dead_layers_are_told_apart():
 
 def examined(net):
     """Signals after the policy of a network was asked with units left out; nothing may change."""
-    signals = Signals(Facts(choices=2))
+    signals = TrainingSignals(TrainingFacts(choices=2))
     seen = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
     signals.values["probe"], before = seen.copy(), [p.detach().clone() for p in net.parameters()]
     state = torch.random.get_rng_state()
@@ -104,7 +106,7 @@ def examined(net):
         with torch.no_grad():
             return net(torch.from_numpy(observations)).argmax(1).numpy()
 
-    networks = Networks(signals, lambda: np.zeros((0, 4)))
+    networks = NetworkSignalCollector(signals, lambda: np.zeros((0, 4)))
     networks.examine(policy, np.random.default_rng(0), first=True)
     assert torch.equal(state, torch.random.get_rng_state())
     assert np.array_equal(seen, signals.values["probe"])

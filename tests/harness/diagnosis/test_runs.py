@@ -6,9 +6,9 @@ import json
 import pytest
 import support
 
-from harness.cli.diagnose import describe
-from harness.contract.run_spec import spec_from_dict, spec_to_dict
-from harness.record.diagnosis import read_diagnosis
+from parallax.harness.cli.run_folders import format_diagnosis
+from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
+from parallax.harness.record.diagnosis import read_diagnosis
 
 SMALL = {"sb3": ("ppo", {"rollout_steps": 64, "minibatch_size": 32, "epochs": 2})}
 SMALL["cleanrl"] = ("dqn", {"learning_starts": 64, "batch_size": 16, "buffer_size": 500})
@@ -38,7 +38,7 @@ def test_the_folder_tells_what_was_found(both):
     assert report["mode"] == "on" and report["looks"] >= 2 and not report["troubles"]
     assert report["asked"]["NN_gradient"] and report["asked"]["NN_weight"]
     assert read_diagnosis(on).reason == "" and "not asked for" in read_diagnosis(off).reason
-    assert "1 runs, 1 of them with a diagnosis" in describe(on, notes=True)
+    assert "1 runs, 1 of them with a diagnosis" in format_diagnosis(on, notes=True)
 
 
 def test_it_is_no_part_of_the_identity(both, tmp_path):

@@ -5,13 +5,17 @@ import dataclasses
 import pytest
 import support
 
-from harness.contract.adapter import load_adapter
-from harness.contract.fields import SpecError
-from harness.interventions import catalogue
-from harness.interventions.catalogue import chosen, for_framework, replacement
-from harness.probes.intervened import keeps
-from harness.probes.lab import Lab
-from harness.probes.registry import PROBES
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.interventions import catalogue
+from parallax.harness.interventions.catalogue import (
+    load_interventions,
+    make_replacement,
+    resolve_interventions,
+)
+from parallax.harness.probes.catalogue import PROBES
+from parallax.harness.probes.experiments import ExperimentCache
+from parallax.harness.probes.intervention_check import is_as_predicted
 from tests.hunting import FRAMEWORKS, answer, unplanted
 
 PROBE = {probe.name: probe for probe in PROBES}
@@ -25,28 +29,30 @@ ENTRIES = [
         marks=() if (framework, name) in QUICK else pytest.mark.long,
     )
     for framework in FRAMEWORKS
-    for name, item in for_framework(framework).items()
+    for name, item in load_interventions(framework).items()
     if item.answers
 ]
 
 
 @pytest.mark.parametrize(("framework", "name"), ENTRIES)
 def test_an_entry_makes_probes_answer_what_it_promises(framework, name):
-    item = for_framework(framework)[name]
+    item = load_interventions(framework)[name]
     for probe, promised in item.answers.items():
         others = {other: unplanted(other, probe) for other in FRAMEWORKS if other in str(promised)}
         before = unplanted(framework, probe)
-        with replacement([item]).made():
-            found = answer(Lab(load_adapter(framework)), probe)
-        assert not keeps(PROBE[probe], before, promised, others), f"{probe} answered so before"
-        assert keeps(PROBE[probe], found, promised, others), f"{probe}: {found}"
+        with make_replacement([item]).apply_replacement():
+            found = answer(ExperimentCache(load_adapter(framework)), probe)
+        assert not is_as_predicted(PROBE[probe], before, promised, others), (
+            f"{probe} answered so before"
+        )
+        assert is_as_predicted(PROBE[probe], found, promised, others), f"{probe}: {found}"
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_every_piece_is_in_the_installed_version_once(framework):
-    for name, item in for_framework(framework).items():
+    for name, item in load_interventions(framework).items():
         for algorithm in item.algorithms:
-            assert chosen(name, framework, algorithm) == (item,)
+            assert resolve_interventions(name, framework, algorithm) == (item,)
         assert not item.source or item.answers, f"{name} says nothing that could be checked"
 
 
@@ -67,7 +73,7 @@ def test_every_piece_is_in_the_installed_version_once(framework):
 )
 def test_what_cannot_be_made_is_one_message_before_training(text, framework, algorithm, message):
     with pytest.raises(SpecError, match=message.replace("+", r"\+")):
-        chosen(text, framework, algorithm)
+        resolve_interventions(text, framework, algorithm)
 
 
 ENTRY = """
@@ -107,20 +113,20 @@ mine:
     ],
 )
 def test_bad_entries_are_refused_with_file_entry_and_remedy(text, message, tmp_path, monkeypatch):
-    (tmp_path / catalogue.FILE).write_text(text)
-    monkeypatch.setattr(catalogue, "_package_folder", lambda framework: tmp_path)
+    (tmp_path / catalogue.INTERVENTIONS_FILE).write_text(text)
+    monkeypatch.setattr(catalogue, "_find_package_folder", lambda framework: tmp_path)
     with pytest.raises(SpecError, match=message) as caught:
-        chosen("mine", "sb3", "td3")
+        resolve_interventions("mine", "sb3", "td3")
     if "installed" not in message and "match" not in message:
         assert str(tmp_path) in str(caught.value) or "mine" in str(caught.value)
 
 
 def test_two_that_set_one_hyperparameter_are_refused(tmp_path, monkeypatch):
     both = "one: {does: Sets., set: {gamma: 1}}\ntwo: {does: Sets., set: {gamma: 0.5}}"
-    (tmp_path / catalogue.FILE).write_text(both)
-    monkeypatch.setattr(catalogue, "_package_folder", lambda framework: tmp_path)
+    (tmp_path / catalogue.INTERVENTIONS_FILE).write_text(both)
+    monkeypatch.setattr(catalogue, "_find_package_folder", lambda framework: tmp_path)
     with pytest.raises(SpecError, match="one and two both set gamma"):
-        chosen("one+two", "sb3", "td3")
+        resolve_interventions("one+two", "sb3", "td3")
 
 
 def test_it_is_a_part_of_what_a_run_is(tmp_path):

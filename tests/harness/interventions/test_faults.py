@@ -4,38 +4,45 @@ import dataclasses
 
 import pytest
 
-from harness.contract.fields import SpecError
-from harness.contract.recipes import load_recipe
-from harness.interventions.catalogue import chosen, with_settings
-from harness.interventions.faults import FAULTS, drawn, fits, names
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import load_recipe
+from parallax.harness.interventions.catalogue import apply_settings, resolve_interventions
+from parallax.harness.interventions.user_faults import (
+    FAULT_OPERATORS,
+    draw_values,
+    list_fault_names,
+    supports_algorithm,
+)
 
 ZOO = load_recipe("dqn", "zoo")
 
 
 def test_the_fifteen_of_table_two_are_there_with_the_eight_of_the_reference():
-    assert " ".join(FAULTS) == "sdf spr srs snr sls nei nrs mna mno sec snu spv sbs smr ser"
-    assert {f.id for f in FAULTS.values() if f.in_reference} == {
+    assert (
+        " ".join(FAULT_OPERATORS) == "sdf spr srs snr sls nei nrs mna mno sec snu spv sbs smr ser"
+    )
+    assert {f.id for f in FAULT_OPERATORS.values() if f.in_reference} == {
         *("sdf", "snr", "sls", "nei", "sec", "snu", "spv", "smr")
     }
 
 
 def test_values_are_drawn_as_the_reference_draws_them():
-    assert drawn(FAULTS["sdf"], 0.99, 50000, 3, seed=0) == [0.9, 0.45, 0.7]
-    assert 0.9 not in drawn(FAULTS["sdf"], 0.9, 50000, 20, seed=0)
-    every = drawn(FAULTS["sdf"], 0.99, 50000, 20, seed=0)
+    assert draw_values(FAULT_OPERATORS["sdf"], 0.99, 50000, 3, seed=0) == [0.9, 0.45, 0.7]
+    assert 0.9 not in draw_values(FAULT_OPERATORS["sdf"], 0.9, 50000, 20, seed=0)
+    every = draw_values(FAULT_OPERATORS["sdf"], 0.99, 50000, 20, seed=0)
     assert len(every) == len(set(every)) == 11  # the range has no more
 
 
 def test_shares_of_the_training_are_whole_steps():
-    starts = drawn(FAULTS["sls"], 1000, 50000, 20, seed=1)
+    starts = draw_values(FAULT_OPERATORS["sls"], 1000, 50000, 20, seed=1)
     assert set(starts) <= {250, 500, *range(2500, 27500, 2500)}
     # Half a per cent of 100 steps is less than a step: the shortest interval.
-    assert 1 in drawn(FAULTS["snu"], 10, 100, 20, seed=0)
+    assert 1 in draw_values(FAULT_OPERATORS["snu"], 10, 100, 20, seed=0)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_entropy_coefficients_are_rounded_and_not_zero(seed):
-    for value in drawn(FAULTS["sec"], 0.0, 1, 5, seed):
+    for value in draw_values(FAULT_OPERATORS["sec"], 0.0, 1, 5, seed):
         assert 0.01 <= value <= 0.2 and round(value, 2) == value
 
 
@@ -51,16 +58,18 @@ def test_entropy_coefficients_are_rounded_and_not_zero(seed):
     ],
 )
 def test_a_fault_sets_a_hyperparameter(name, algorithm, changed):
-    made = chosen(name, "sb3", algorithm)
+    made = resolve_interventions(name, "sb3", algorithm)
     base = load_recipe(algorithm, "sb3")
-    assert with_settings(base, made) == dataclasses.replace(base, **changed)
+    assert apply_settings(base, made) == dataclasses.replace(base, **changed)
     assert made[0].told()["set"] == changed
 
 
 def test_a_fault_changes_the_training_task():
-    assert chosen("nrs", "cleanrl", "td3")[0].wrap == (("envs.changed:FixedStart", {"seed": 0}),)
-    assert chosen("spr-5", "sb3", "dqn")[0].wrap[0][1] == {"every": 5}
-    assert chosen("srs-0.01", "sb3", "dqn")[0].wrap[0][1] == {"factor": 0.01}
+    assert resolve_interventions("nrs", "cleanrl", "td3")[0].wrap == (
+        ("parallax.envs.changed:FixedStart", {"seed": 0}),
+    )
+    assert resolve_interventions("spr-5", "sb3", "dqn")[0].wrap[0][1] == {"every": 5}
+    assert resolve_interventions("srs-0.01", "sb3", "dqn")[0].wrap[0][1] == {"factor": 0.01}
 
 
 @pytest.mark.parametrize(
@@ -79,14 +88,18 @@ def test_a_fault_changes_the_training_task():
 def test_what_cannot_be_made_is_one_message(name, algorithm, message):
     if message is None:
         with pytest.raises(SpecError, match="gamma"):
-            with_settings(ZOO, chosen(name, "sb3", "dqn"))
+            apply_settings(ZOO, resolve_interventions(name, "sb3", "dqn"))
         return
     with pytest.raises(SpecError, match=message):
-        chosen(name, "sb3", algorithm)
+        resolve_interventions(name, "sb3", algorithm)
 
 
 def test_a_study_has_so_many_values_of_each():
-    faults = [f for f in FAULTS.values() if fits(f, "dqn") and not f.asked and not f.why_not]
-    found = names(faults, ZOO, 50000, 2, seed=0)
+    faults = [
+        f
+        for f in FAULT_OPERATORS.values()
+        if supports_algorithm(f, "dqn") and not f.asked and not f.why_not
+    ]
+    found = list_fault_names(faults, ZOO, 50000, 2, seed=0)
     assert {"sdf-0.9", "sdf-0.45", "nrs"} <= set(found) and len(found) == len(set(found))
-    assert all(chosen(name, "sb3", "dqn") for name in found)
+    assert all(resolve_interventions(name, "sb3", "dqn") for name in found)

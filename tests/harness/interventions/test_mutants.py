@@ -4,11 +4,15 @@ import ast
 
 import pytest
 
-from harness.contract.fields import SpecError
-from harness.interventions.catalogue import chosen, replacement
-from harness.interventions.mutants import mutants
-from harness.interventions.operators import OPERATORS, Source, edits
-from harness.interventions.source import locate
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.interventions.catalogue import make_replacement, resolve_interventions
+from parallax.harness.interventions.mutants import load_mutants
+from parallax.harness.interventions.mutation_operators import (
+    MUTATION_OPERATORS,
+    ParsedSource,
+    generate_edits,
+)
+from parallax.harness.interventions.source import locate_segment
 
 CASES = {
     "swap-min-max": ("q = th.min(a, b)", {"q = th.max(a, b)"}),
@@ -47,11 +51,11 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", MUTATION_OPERATORS)
 def test_an_operator_makes_these_faults_and_no_others(operator):
     text, expected = CASES[operator]
-    source = Source(text)
-    found = [edit for edit in edits(source, source.tree.body) if edit.operator == operator]
+    source = ParsedSource(text)
+    found = [edit for edit in generate_edits(source, source.tree.body) if edit.operator == operator]
     made = {text[: edit.start] + edit.text + text[edit.end :] for edit in found}
     assert {mutated for mutated in made if ast.parse(mutated)} >= expected
     if operator != "drop-statement":
@@ -64,33 +68,33 @@ def test_an_operator_makes_these_faults_and_no_others(operator):
 
 def test_what_only_tells_or_complains_is_left_alone():
     text = 'losses.append(-x)\nassert x > 1\nif x > 1:\n    raise ValueError(x + 1)\n"""a - b"""'
-    source = Source(text)
-    assert edits(source, source.tree.body) == []
+    source = ParsedSource(text)
+    assert generate_edits(source, source.tree.body) == []
 
 
 def test_places_count_characters_where_the_tree_counts_bytes():
     text = 'x = "ä"; y = -x'
-    source = Source(text)
-    (edit,) = edits(source, source.tree.body)
+    source = ParsedSource(text)
+    (edit,) = generate_edits(source, source.tree.body)
     assert text[: edit.start] + edit.text + text[edit.end :] == 'x = "ä"; y = (x)'
 
 
 def test_mutants_are_numbered_and_each_is_found_once_in_the_installed_version():
-    found = mutants("sb3", "td3")
+    found = load_mutants("sb3", "td3")
     assert [item.number for item in found] == list(range(1, len(found) + 1))
     assert {item.operator for item in found} >= {"swap-min-max", "swap-networks", "drop-mask"}
-    assert all(locate(item.piece) for item in found)
-    assert found == mutants("sb3", "td3")
+    assert all(locate_segment(item.piece) for item in found)
+    assert found == load_mutants("sb3", "td3")
 
 
 def test_a_mutant_is_an_intervention_and_runs_in_upstreams_function():
     from stable_baselines3.td3.td3 import TD3
 
-    number = next(i for i in mutants("sb3", "td3") if i.operator == "swap-min-max")
-    (item,) = chosen(number.name, "sb3", "td3")
+    number = next(i for i in load_mutants("sb3", "td3") if i.operator == "swap-min-max")
+    (item,) = resolve_interventions(number.name, "sb3", "td3")
     assert item.told()["source"][0]["find"] == number.piece.find
     before = TD3.train.__code__
-    with replacement([item]).made():
+    with make_replacement([item]).apply_replacement():
         assert "max" in TD3.train.__code__.co_names and TD3.train.__code__ is not before
     assert TD3.train.__code__ is before
 
@@ -101,4 +105,4 @@ def test_a_mutant_is_an_intervention_and_runs_in_upstreams_function():
 )
 def test_a_number_that_is_not_there_is_one_message(name, message):
     with pytest.raises(SpecError, match=message):
-        chosen(name, "sb3", "td3")
+        resolve_interventions(name, "sb3", "td3")

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import support
 
-from harness.interventions.source import Piece, Replacement, locate
-from harness.record.reading import read_run
+from parallax.harness.interventions.source import SourceReplacement, SourceSegment, locate_segment
+from parallax.harness.record.reading import read_run
 
 SMALL = {"learning_starts": 30, "batch_size": 8, "buffer_size": 100}
 
@@ -55,8 +55,8 @@ def test_the_task_is_changed_for_training_and_not_for_evaluation(plain, tmp_path
 
 PIECES = {
     "sb3": [
-        Piece("stable_baselines3.sac.sac", "SAC.train", "critic_loss = 0.5 * sum(", ""),
-        Piece(
+        SourceSegment("stable_baselines3.sac.sac", "SAC.train", "critic_loss = 0.5 * sum(", ""),
+        SourceSegment(
             "stable_baselines3.sac.sac",
             "SAC.train",
             "self.actor.optimizer.zero_grad()\nactor_loss.backward()\n",
@@ -64,7 +64,7 @@ PIECES = {
         ),
     ],
     "cleanrl": [
-        Piece("cleanrl.sac_continuous_action", "", "qf_loss = qf1_loss + qf2_loss\n", ""),
+        SourceSegment("cleanrl.sac_continuous_action", "", "qf_loss = qf1_loss + qf2_loss\n", ""),
     ],
 }
 
@@ -72,7 +72,7 @@ PIECES = {
 @pytest.mark.parametrize("framework", PIECES)
 def test_a_piece_that_is_replaced_by_itself_changes_no_bit(framework, plain, tmp_path):
     same = [dataclasses.replace(piece, replace=piece.find) for piece in PIECES[framework]]
-    assert all(locate(piece) for piece in same)
-    with Replacement(same).made():
+    assert all(locate_segment(piece) for piece in same)
+    with SourceReplacement(same).apply_replacement():
         _, run = digest(tmp_path, framework=framework)
     assert run["weights_sha256"] == plain[framework]["weights_sha256"]

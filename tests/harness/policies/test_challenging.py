@@ -7,17 +7,29 @@ import numpy as np
 import pytest
 import support
 
-from envs.make import make_training_env
-from envs.tasks import make
-from harness.cli import challenge
-from harness.contract.fields import SpecError
-from harness.policies.challenging import Change, change_of
-from harness.policies.configurations import Played, kind_of, play, starts
-from harness.policies.generators import STRONG, WEAK, lessons, strong, weak
-from harness.policies.loading import load
-from harness.record.trace import values
+from parallax.envs.make import make_training_env
+from parallax.envs.tasks import make_task_env
+from parallax.harness.cli import mutation as challenge
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.policies.loading import load_policy
+from parallax.harness.policy_tests.challenge import (
+    STRONG_COUNT,
+    WEAK_COUNT,
+    MutantChange,
+    collect_predictor_data,
+    generate_strong_tests,
+    generate_weak_tests,
+    parse_change,
+)
+from parallax.harness.policy_tests.tasks import (
+    PlayResult,
+    collect_start_configurations,
+    find_test_task,
+    play_configurations,
+)
+from parallax.harness.record.trace import read_metric
 
-CARTPOLE, LANDER, PARKING = map(kind_of, ("CartPole-v1", "LunarLander-v3", "parking-v0"))
+CARTPOLE, LANDER, PARKING = map(find_test_task, ("CartPole-v1", "LunarLander-v3", "parking-v0"))
 
 
 def upright(observations):
@@ -33,7 +45,9 @@ def left(observations):
 def test_an_agent_that_balances_succeeds_and_one_that_does_not_loses_control():
     where = CARTPOLE.draw(np.random.default_rng(0), 5, 4)
     assert where.shape == (5, 4) and np.abs(where).max() <= 0.05
-    good, bad = (play(CARTPOLE, "CartPole-v1", policy, where) for policy in (upright, left))
+    good, bad = (
+        play_configurations(CARTPOLE, "CartPole-v1", policy, where) for policy in (upright, left)
+    )
     assert good.success.all() and (good.quality > 0).all()
     assert not bad.success.any() and (bad.quality < 0).all()
 
@@ -60,7 +74,7 @@ def test_a_replay_begins_where_episodes_of_a_training_began():
             _, _, ended, _, _ = env.step(0)
         seen.append(env.reset()[0])
     again, _ = made()
-    assert np.allclose(starts(again, CARTPOLE, [9, 9, 9]), seen)
+    assert np.allclose(collect_start_configurations(again, CARTPOLE, [9, 9, 9]), seen)
 
 
 class TestLander:
@@ -71,11 +85,11 @@ class TestLander:
         pytest.importorskip("Box2D")
 
     @staticmethod
-    def made():
-        return make("LunarLander-v3", disable_env_checker=True)
+    def apply_replacement():
+        return make_task_env("LunarLander-v3", disable_env_checker=True)
 
     def test_a_reset_is_read_and_begun_again(self):
-        env, other = self.made(), self.made()
+        env, other = self.apply_replacement(), self.apply_replacement()
         env.reset(seed=1)
         env.step(2)
         seen, _ = env.reset()  # not the first one of its generator
@@ -87,7 +101,7 @@ class TestLander:
         assert low.shape == high.shape == (9,) and low[7] < -900 and low[:7].min() >= 0
 
     def test_a_replay_begins_where_episodes_of_a_training_began(self):
-        env, again = self.made(), self.made()
+        env, again = self.apply_replacement(), self.apply_replacement()
         env.reset(seed=3)
         again.reset(seed=3)
         begun, lengths = [LANDER.read(env)], []
@@ -99,11 +113,11 @@ class TestLander:
                 lengths[-1] += 1
             env.reset()
             begun.append(LANDER.read(env))
-        assert np.array_equal(starts(again, LANDER, lengths), begun)
+        assert np.array_equal(collect_start_configurations(again, LANDER, lengths), begun)
 
     def test_a_lander_that_is_left_alone_crashes(self):
         where = LANDER.draw(np.random.default_rng(0), 2, 9)
-        fallen = play(LANDER, "LunarLander-v3", left, where)
+        fallen = play_configurations(LANDER, "LunarLander-v3", left, where)
         assert not fallen.success.any() and (fallen.quality == 0).all()
 
     def test_one_that_is_steered_well_lands(self):
@@ -111,12 +125,12 @@ class TestLander:
 
         where = LANDER.draw(np.random.default_rng(0), 3, 9)
 
-        one = self.made()
+        one = self.apply_replacement()
 
         def steered(observations):
             return [heuristic(one, observation) for observation in observations]
 
-        landed = play(LANDER, "LunarLander-v3", steered, where)
+        landed = play_configurations(LANDER, "LunarLander-v3", steered, where)
         assert landed.success.any() and (landed.quality[landed.success] > 0).all()
 
 
@@ -128,7 +142,7 @@ class TestParking:
         pytest.importorskip("highway_env")
 
     def test_a_reset_is_read_and_begun_again(self):
-        env, other = make("parking-v0"), make("parking-v0")
+        env, other = make_task_env("parking-v0"), make_task_env("parking-v0")
         seen, _ = env.reset(seed=1)
         found = PARKING.read(env)
         other.reset(seed=2)
@@ -139,7 +153,7 @@ class TestParking:
 
     def test_a_car_succeeds_in_its_bay_and_sooner_is_better(self):
         goal = np.array([3.0, 0.25, 0.0, 0.0])
-        env = make("parking-v0")
+        env = make_task_env("parking-v0")
         env.reset(seed=0)
         PARKING.begin(env, goal)
         assert PARKING.quality(env) == 1 and not PARKING.reached(env)
@@ -152,64 +166,72 @@ class TestParking:
     def test_a_car_that_stands_still_is_out_of_time(self, monkeypatch):
         brief = dataclasses.replace(PARKING, steps=4)
         where = PARKING.draw(np.random.default_rng(0), 1, 4)
-        played = play(brief, "parking-v0", lambda seen: np.zeros((len(seen), 2)), where)
+        played = play_configurations(
+            brief, "parking-v0", lambda seen: np.zeros((len(seen), 2)), where
+        )
         assert not played.success.any() and played.quality == pytest.approx([0.96])
 
 
 def test_a_humanoid_that_lets_go_falls_and_its_height_is_its_quality():
-    kind = kind_of("Humanoid-v5")
-    env = make("Humanoid-v5", disable_env_checker=True)
+    kind = find_test_task("Humanoid-v5")
+    env = make_task_env("Humanoid-v5", disable_env_checker=True)
     seen, _ = env.reset(seed=0)
     where = kind.read(env)
     assert np.allclose(kind.begin(env, where), seen) and kind.quality(env) == pytest.approx(
         0.4, 0.1
     )
-    played = play(kind, "Humanoid-v5", lambda seen: np.zeros((len(seen), 17)), where[None])
+    played = play_configurations(
+        kind, "Humanoid-v5", lambda seen: np.zeros((len(seen), 17)), where[None]
+    )
     assert not played.success[0] and played.quality[0] < 0
 
 
 def test_the_weak_generator_takes_where_originals_are_safest():
     def original(offset):
-        return lambda c: Played(c[:, 1] < offset, 1 - np.abs(c[:, 0]) / 0.05)
+        return lambda c: PlayResult(c[:, 1] < offset, 1 - np.abs(c[:, 0]) / 0.05)
 
-    chosen = weak(CARTPOLE, 4, [original(0.05), original(0.05), original(0.0)], seed=0)
-    assert len(chosen) == WEAK
+    chosen = generate_weak_tests(
+        CARTPOLE, 4, [original(0.05), original(0.05), original(0.0)], seed=0
+    )
+    assert len(chosen) == WEAK_COUNT
     every = CARTPOLE.draw(np.random.default_rng(0), 200, 4)
     assert np.abs(chosen[:, 0]).max() < np.quantile(np.abs(every[:, 0]), 0.3)
     # What looks safe and fails for half of the originals or more is not taken.
-    chosen = weak(CARTPOLE, 4, [original(0.05), original(-1)], seed=0)
+    chosen = generate_weak_tests(CARTPOLE, 4, [original(0.05), original(-1)], seed=0)
     assert len(chosen) == 0
 
     def lost(c):  # a fall, of which the quality tells
-        return Played(np.zeros(len(c), bool), -np.abs(c[:, 0]))
+        return PlayResult(np.zeros(len(c), bool), -np.abs(c[:, 0]))
 
-    chosen = weak(CARTPOLE, 4, [original(0.05), original(0.05), lost], seed=0)
-    assert len(chosen) == WEAK
+    chosen = generate_weak_tests(CARTPOLE, 4, [original(0.05), original(0.05), lost], seed=0)
+    assert len(chosen) == WEAK_COUNT
     assert np.abs(chosen[:, 0]).max() < np.quantile(np.abs(every[:, 0]), 0.3)
 
 
 def test_runs_that_nearly_always_fail_teach_nothing():
     where = [np.zeros((60, 4))] * 2
     failed = [np.ones(60, bool), np.arange(60) < 54]
-    features, lost = lessons(where, failed)
+    features, lost = collect_predictor_data(where, failed)
     assert features.shape == (60, 5) and set(features[:, -1]) == {1.0} and lost.sum() == 54
-    assert lessons(where, [np.ones(60, bool)] * 2) is None
-    assert lessons(where, [np.arange(60) < 20] * 2) is None  # 40 failures are too few
+    assert collect_predictor_data(where, [np.ones(60, bool)] * 2) is None
+    assert (
+        collect_predictor_data(where, [np.arange(60) < 20] * 2) is None
+    )  # 40 failures are too few
 
 
 def test_a_predictor_leads_the_strong_generator_to_failures(monkeypatch):
-    from harness.policies import predictor as network
-    from harness.policies.predictor import learn
+    from parallax.harness.policy_tests import failure_predictor as network
+    from parallax.harness.policy_tests.failure_predictor import train_predictor
 
     monkeypatch.setattr(network, "EPOCHS", 60)
     monkeypatch.setattr(network, "RATE", 3e-3)
     generator = np.random.default_rng(0)
     where = CARTPOLE.draw(generator, 400, 4)
     failed = where[:, 2] > 0.02
-    learned = lessons([where[:200], where[200:]], [failed[:200], failed[200:]])
-    predictor = learn(*learned, layers=2, seed=0)
-    chosen = strong(CARTPOLE, 4, predictor, number=1, seed=0)
-    assert len(chosen) == STRONG and (chosen[:, 2] > 0.02).mean() > 0.95
+    learned = collect_predictor_data([where[:200], where[200:]], [failed[:200], failed[200:]])
+    predictor = train_predictor(*learned, layers=2, seed=0)
+    chosen = generate_strong_tests(CARTPOLE, 4, predictor, number=1, seed=0)
+    assert len(chosen) == STRONG_COUNT and (chosen[:, 2] > 0.02).mean() > 0.95
     assert predictor.accuracy > 0.8
 
 
@@ -235,9 +257,14 @@ def test_a_replay_of_a_run_begins_where_its_episodes_began(framework, tmp_path, 
     folder, run = support.run(spec, tmp_path)
     assert run["status"] == "completed", run["failure"]
     monkeypatch.undo()
-    agent, (_, lengths) = load(folder), values(folder / "trace.parquet", "episode/length")
+    agent, (_, lengths) = (
+        load_policy(folder),
+        read_metric(folder / "trace.parquet", "episode/length"),
+    )
     assert len(lengths) > 5
-    assert np.array_equal(starts(agent.env, CARTPOLE, lengths), begun[: len(lengths) + 1])
+    assert np.array_equal(
+        collect_start_configurations(agent.env, CARTPOLE, lengths), begun[: len(lengths) + 1]
+    )
 
 
 @pytest.mark.long
@@ -260,14 +287,14 @@ def test_settings_side_by_side_are_played_as_one_after_another(tmp_path):
     for jobs in ("1", "2"):
         output = tmp_path / f"{jobs}.json"
         words = [str(tmp_path), "--replay", "3", "--jobs", jobs, "--output", str(output)]
-        assert challenge.main(words) == 0
+        assert challenge.run_mutation_test_command(words) == 0
         written.append(json.loads(output.read_text()))
     assert written[0] == written[1]
     assert [item["mutants"][0]["operator"] for item in written[0]["settings"]] == ["sdf", "srs"]
 
 
 def test_no_setting_at_a_time_is_refused(tmp_path, capsys):
-    assert challenge.main([str(tmp_path), "--jobs", "0"]) == 2
+    assert challenge.run_mutation_test_command([str(tmp_path), "--jobs", "0"]) == 2
     assert "--jobs 0: at least one setting" in capsys.readouterr().err
 
 
@@ -275,10 +302,12 @@ def test_tasks_that_nobody_has_described_are_refused():
     with pytest.raises(
         SpecError, match=r"env=Pendulum-v1: .* CartPole, Humanoid, Hopper, LunarLander, parking"
     ):
-        kind_of("Pendulum-v1")
-    assert kind_of("Hopper-v5").steps == 200
+        find_test_task("Pendulum-v1")
+    assert find_test_task("Hopper-v5").steps == 200
 
 
 def test_names_of_interventions_are_operators_and_values():
-    assert change_of("sdf-0.9") == Change("sdf", 0.9) and change_of("nrs") == Change("nrs")
-    assert change_of("mutant-022") == Change("mutant-022")
+    assert parse_change("sdf-0.9") == MutantChange("sdf", 0.9) and parse_change(
+        "nrs"
+    ) == MutantChange("nrs")
+    assert parse_change("mutant-022") == MutantChange("mutant-022")

@@ -10,8 +10,8 @@ import pytest
 import support
 import torch
 
-from harness.cli.policies import export
-from harness.policies import load
+from parallax.harness.cli.policy import run_export_command
+from parallax.harness.policies.loading import load_policy
 
 pytestmark = pytest.mark.long
 SMALL = {"learning_starts": 100, "batch_size": 16}
@@ -76,8 +76,10 @@ def test_exported_weights_act_alike_in_the_framework_alone(alone, tmp_path):
         eval_every=150,
     )
     folder, _ = support.run(spec, tmp_path / "results")
-    assert export([str(folder), "--output", str(tmp_path / "exported")]) == 0
+    assert run_export_command([str(folder), "--output", str(tmp_path / "exported")]) == 0
     (file,) = (tmp_path / "exported").rglob("*.pt")
     with torch.no_grad():
         actions = alone(torch.load(file)).numpy()
-    np.testing.assert_allclose(actions, load(folder).policy(OBSERVATIONS), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        actions, load_policy(folder).policy(OBSERVATIONS), rtol=1e-5, atol=1e-6
+    )

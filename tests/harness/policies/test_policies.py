@@ -15,14 +15,24 @@ import stable_baselines3
 import support
 import torch
 
-from harness.cli.policies import conditions, evaluate, export, video
-from harness.contract.fields import SpecError
-from harness.policies import load
-from harness.policies.evaluating import Conditions, evaluate_under, own_returns, same_returns
-from harness.policies.video import film, titles
-from harness.record.layout import POLICY_FILE
-from harness.record.policy import StoredPolicy, pack
-from harness.record.reading import find_damage, read_policy, read_run
+from parallax.harness.cli.policy import (
+    parse_conditions,
+    run_evaluate_command,
+    run_export_command,
+    run_video_command,
+)
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.policies.evaluation import (
+    EvaluationConditions,
+    evaluate_loaded_policy,
+    get_recorded_returns,
+    has_same_returns,
+)
+from parallax.harness.policies.loading import load_policy
+from parallax.harness.policies.video import make_titles, record_video
+from parallax.harness.record.layout import POLICY_FILE
+from parallax.harness.record.npz_files import StoredPolicy, pack_policy
+from parallax.harness.record.reading import find_damage, read_policy, read_run
 
 PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
 
@@ -56,12 +66,14 @@ def test_run_keeps_its_weights_and_the_statistics_of_observations(folder):
 
 
 def test_loaded_policy_plays_the_last_evaluation_again(folder):
-    policy = load(folder)
-    assert same_returns(evaluate_under(policy, Conditions()), own_returns(policy))
+    policy = load_policy(folder)
+    assert has_same_returns(
+        evaluate_loaded_policy(policy, EvaluationConditions()), get_recorded_returns(policy)
+    )
 
 
 def test_loaded_policy_takes_the_tasks_own_observations(folder):
-    policy = load(folder)
+    policy = load_policy(folder)
     observations = np.array([[1.0, 0.0, 8.0], [0.0, 1.0, -8.0]])
     actions = policy(observations)
     assert actions.shape == (2, 1) and actions.dtype == np.float32
@@ -75,31 +87,31 @@ def test_loading_leaves_random_states_as_they_were(folder):
     before = random.random(), np.random.random(), torch.rand(3)
     for seed in (random.seed, np.random.seed, torch.manual_seed):
         seed(5)
-    load(folder)
+    load_policy(folder)
     after = random.random(), np.random.random(), torch.rand(3)
     assert before[:2] == after[:2] and torch.equal(before[2], after[2])
 
 
 def test_other_conditions_are_other_episodes(folder):
-    policy = load(folder)
-    usual = evaluate_under(policy, Conditions())
-    more = evaluate_under(policy, Conditions(episodes=4))
+    policy = load_policy(folder)
+    usual = evaluate_loaded_policy(policy, EvaluationConditions())
+    more = evaluate_loaded_policy(policy, EvaluationConditions(episodes=4))
     assert more.returns[:2] == pytest.approx(usual.returns, rel=1e-4)
-    others = evaluate_under(policy, Conditions(seed=9))
+    others = evaluate_loaded_policy(policy, EvaluationConditions(seed=9))
     assert not np.isclose(others.returns, usual.returns).any()
-    short = evaluate_under(policy, Conditions(env={"max_episode_steps": 7}))
+    short = evaluate_loaded_policy(policy, EvaluationConditions(env={"max_episode_steps": 7}))
     assert short.lengths.tolist() == [7, 7]
-    lighter = evaluate_under(policy, Conditions(env={"g": 0.0}))
+    lighter = evaluate_loaded_policy(policy, EvaluationConditions(env={"g": 0.0}))
     assert not np.isclose(lighter.returns, usual.returns).any()
 
 
 def test_task_of_other_sizes_is_refused(tmp_path):
     spec = support.spec(hyperparameters=PPO, env="HalfCheetah-v5", steps=128, eval_every=128)
-    policy = load(support.run(spec, tmp_path)[0])
+    policy = load_policy(support.run(spec, tmp_path)[0])
     words = "env.exclude_current_positions_from_observation=False gives HalfCheetah-v5 another"
     changed = {"exclude_current_positions_from_observation": False}
     with pytest.raises(SpecError, match=words):
-        evaluate_under(policy, Conditions(env=changed))
+        evaluate_loaded_policy(policy, EvaluationConditions(env=changed))
 
 
 # What cannot be loaded
@@ -108,13 +120,13 @@ def test_task_of_other_sizes_is_refused(tmp_path):
 def test_run_from_before_policies_were_kept_says_so(tmp_path):
     old = recorded.complete_run(tmp_path)
     with pytest.raises(SpecError, match=r"made before runs kept a policy.npz: train it again"):
-        load(old)
+        load_policy(old)
 
 
 def test_run_that_is_not_complete_says_why(copy):
     recorded.edit(copy, status="failed", failure="the task broke")
     with pytest.raises(SpecError, match=r"not complete .*the task broke"):
-        load(copy)
+        load_policy(copy)
 
 
 @pytest.mark.parametrize("keep", [0, 100, -1])
@@ -122,7 +134,7 @@ def test_damaged_file_is_told_and_the_run_stays_complete(copy, keep):
     whole = (copy / POLICY_FILE).read_bytes()
     (copy / POLICY_FILE).write_bytes(whole[:keep])
     with pytest.raises(SpecError, match=r"policy.npz"):
-        load(copy)
+        load_policy(copy)
     assert read_run(copy).complete
     assert list(find_damage(copy)) == [POLICY_FILE]
 
@@ -130,30 +142,30 @@ def test_damaged_file_is_told_and_the_run_stays_complete(copy, keep):
 def test_deleted_file_is_told_and_the_run_stays_complete(copy):
     (copy / POLICY_FILE).unlink()
     with pytest.raises(SpecError, match=r"missing policy.npz"):
-        load(copy)
+        load_policy(copy)
     assert read_run(copy).complete
 
 
 def test_weights_of_another_run_are_refused(copy):
     stored = read_policy(copy)
     other = {name: array + 1 for name, array in stored.weights.items()}
-    (copy / POLICY_FILE).write_bytes(pack(StoredPolicy(other, stored.normalization)))
+    (copy / POLICY_FILE).write_bytes(pack_policy(StoredPolicy(other, stored.normalization)))
     with pytest.raises(SpecError, match=r"are not those that the run had learned"):
-        load(copy)
+        load_policy(copy)
 
 
 def test_module_that_a_folder_names_is_not_imported_unasked(copy):
     content = read_run(copy).content
     recorded.edit(copy, spec=content["spec"] | {"env": "somebodys.tasks:Task-v0"})
     with pytest.raises(SpecError, match=r"somebodys.tasks.*trust=True"):
-        load(copy)
+        load_policy(copy)
 
 
 def test_run_that_is_translated_otherwise_now_is_refused(copy):
     content = read_run(copy).content
     recorded.edit(copy, native=content["native"] | {"n_steps": 64})
     with pytest.raises(SpecError, match=r"n_steps=64 then, 128 now"):
-        load(copy)
+        load_policy(copy)
 
 
 # The commands
@@ -161,11 +173,11 @@ def test_run_that_is_translated_otherwise_now_is_refused(copy):
 
 def test_evaluate_says_that_returns_are_those_of_training(folder, tmp_path, capsys):
     table = tmp_path / "returns.csv"
-    assert evaluate([str(folder), "--output", str(table)]) == 0
+    assert run_evaluate_command([str(folder), "--output", str(table)]) == 0
     said = capsys.readouterr().out
     assert "2 of 2 episodes, the same as the run's last evaluation" in said
     rows = list(csv.DictReader(table.open()))
-    recorded_returns = own_returns(load(folder))
+    recorded_returns = get_recorded_returns(load_policy(folder))
     assert [float(row["return"]) for row in rows] == pytest.approx(recorded_returns)
     assert {row["framework"] for row in rows} == {"sb3"}
 
@@ -174,13 +186,13 @@ class ForkedWorker:
     """In the place of a process that imports everything anew, as the test above has one."""
 
     def __init__(self, command, env, **_):
-        self._command, self._environment = command[2:], env
+        self._format_command, self._environment = command[2:], env
         self.stdin, self.stdout = io.StringIO(), iter(self._answers, None)
         self.stdin.close = self._start
 
     def _start(self):
         told = self.stdin.getvalue()
-        process = forked.start(*self._command, env=self._environment, told=told)
+        process = forked.start(*self._format_command, env=self._environment, told=told)
         said, _ = process.communicate(timeout=100)
         self.returncode, self._lines = process.returncode, said.splitlines()
 
@@ -197,13 +209,13 @@ class ForkedWorker:
 @pytest.fixture
 def forked_workers(monkeypatch):
     instead = types.SimpleNamespace(Popen=ForkedWorker, PIPE=None)
-    monkeypatch.setattr("harness.policies.processes.subprocess", instead)
+    monkeypatch.setattr("parallax.harness.policies.worker.subprocess", instead)
 
 
 @pytest.mark.usefixtures("forked_workers")
 def test_evaluate_goes_on_past_runs_without_a_policy(copy, capsys):
     recorded.complete_run(copy.parents[6])
-    assert evaluate([str(copy.parents[6]), "episodes=3"]) == 1
+    assert run_evaluate_command([str(copy.parents[6]), "episodes=3"]) == 1
     said = capsys.readouterr()
     assert "3 of 3 episodes" in said.out and "the same" not in said.out
     assert "no policy: it was made before" in said.err
@@ -223,20 +235,20 @@ def test_evaluate_goes_on_past_runs_without_a_policy(copy, capsys):
 )
 def test_bad_words_are_told(word, message):
     with pytest.raises(SpecError, match=message):
-        conditions([word])
+        parse_conditions([word])
 
 
 def test_words_become_conditions():
     words = ["episodes=3", "seed=4", "env.g=1.5", "env.mode=fast"]
-    assert conditions(words) == {"episodes": 3, "seed": 4, "env": {"g": 1.5, "mode": "fast"}}
+    assert parse_conditions(words) == {"episodes": 3, "seed": 4, "env": {"g": 1.5, "mode": "fast"}}
 
 
 @pytest.mark.usefixtures("forked_workers")
 def test_exported_file_loads_in_the_framework_alone(folder, tmp_path, capsys):
-    assert export([str(folder), "--output", str(tmp_path)]) == 0
+    assert run_export_command([str(folder), "--output", str(tmp_path)]) == 0
     (file,) = tmp_path.rglob("*.*")
     assert file.name == "seed=0.zip" and str(file) in capsys.readouterr().out
-    policy, model = load(folder), stable_baselines3.PPO.load(file)
+    policy, model = load_policy(folder), stable_baselines3.PPO.load(file)
     observations = np.float32([[1.0, 0.0, 0.5], [0.0, 1.0, -0.5]])
     theirs, _ = model.predict(observations, deterministic=True)
     assert np.array_equal(theirs, policy.policy(observations))
@@ -255,9 +267,13 @@ def test_policies_are_filmed_side_by_side(tmp_path):
         support.spec("sb3", "dqn", hyperparameters=small, steps=64, eval_every=64, seed=seed)
         for seed in (0, 1)
     ]
-    policies = [load(support.run(spec, tmp_path)[0]) for spec in specs]  # their episodes are short
-    returns = film(dict(zip(("first", "second"), policies, strict=True)), file)
-    assert returns == [pytest.approx(own_returns(policy)[0], rel=1e-4) for policy in policies]
+    policies = [
+        load_policy(support.run(spec, tmp_path)[0]) for spec in specs
+    ]  # their episodes are short
+    returns = record_video(dict(zip(("first", "second"), policies, strict=True)), file)
+    assert returns == [
+        pytest.approx(get_recorded_returns(policy)[0], rel=1e-4) for policy in policies
+    ]
     film_made = imageio.get_reader(file)
     assert film_made.get_meta_data()["size"] == (1200, 440)
     assert film_made.count_frames() >= max(returns)  # a point for each step
@@ -265,11 +281,11 @@ def test_policies_are_filmed_side_by_side(tmp_path):
 
 
 def test_titles_are_as_long_as_they_must_be(folder, copy):
-    policy = load(folder)
-    assert list(titles([policy])) == ["sb3 ppo seed 0"]
-    assert len(titles([policy, load(copy)])) == 2
+    policy = load_policy(folder)
+    assert list(make_titles([policy])) == ["sb3 ppo seed 0"]
+    assert len(make_titles([policy, load_policy(copy)])) == 2
     with pytest.raises(SpecError, match="named twice"):
-        titles([policy, policy])
+        make_titles([policy, policy])
 
 
 @pytest.mark.parametrize(
@@ -281,5 +297,5 @@ def test_titles_are_as_long_as_they_must_be(folder, copy):
     ],
 )
 def test_bad_films_are_refused(folder, words, message, capsys):
-    assert video([str(folder), *words]) == 2
+    assert run_video_command([str(folder), *words]) == 2
     assert message in capsys.readouterr().err

@@ -3,26 +3,32 @@ import dataclasses
 import numpy as np
 import pytest
 
-from harness.probes.baseline import changed, changes, merged
-from harness.probes.probe import relate
-from harness.probes.registry import PROBES
-from harness.probes.results import Answer, Comparison, Report, Result, no_answer
+from parallax.harness.probes.baseline import describe_change, list_changes, merge_reports
+from parallax.harness.probes.catalogue import PROBES
+from parallax.harness.probes.probe import compare_in_probe_units
+from parallax.harness.probes.results import (
+    AnswerComparison,
+    ProbeAnswer,
+    ProbeReport,
+    ProbeResult,
+    make_missing_answer,
+)
 
-AGREES = Comparison("agrees")
+AGREES = AnswerComparison("agrees")
 
 
 def a_result(probe="sac.critic_target", quantity="in units of return", **answers):
-    return Result(probe, "sac", "?", "paper", quantity, None, answers, ())
+    return ProbeResult(probe, "sac", "?", "paper", quantity, None, answers, ())
 
 
 def answer(*numbers, kind="agrees", size=0.0, meaning=""):
     value = np.array(numbers, float)
-    return Answer(value, value, Comparison(kind, size), meaning)
+    return ProbeAnswer(value, value, AnswerComparison(kind, size), meaning)
 
 
 def report(*results):
     names = {name: ("x 1",) for result in results for name in result.answers}
-    return Report(results, names, {}, 1.0)
+    return ProbeReport(results, names, {}, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -31,11 +37,11 @@ def report(*results):
         (answer(1.0, 2.0), answer(1.0, 2.0)),
         (answer(1.0, 2.0), answer(1.0, 2.0 + 1e-4)),
         (answer(np.nan), answer(np.nan)),
-        (no_answer("it cannot"), no_answer("it cannot, in other words")),
+        (make_missing_answer("it cannot"), make_missing_answer("it cannot, in other words")),
     ],
 )
 def test_rounding_and_wording_are_no_change(before, after):
-    assert changed(a_result(), before, after) == []
+    assert describe_change(a_result(), before, after) == []
 
 
 @pytest.mark.parametrize(
@@ -43,44 +49,44 @@ def test_rounding_and_wording_are_no_change(before, after):
     [
         (answer(1.0, 2.0), answer(1.0, 2.1), "1 2 -> 2.1"),
         (answer(1.0), answer(2.0, kind="factor", size=2.0, meaning="twice"), "is twice [x 2]"),
-        (answer(1.0), no_answer("gone"), "is not measured: gone"),
+        (answer(1.0), make_missing_answer("gone"), "is not measured: gone"),
         (answer(1.0), answer(1.0, 2.0), "1 numbers -> 2"),
         (answer(1.0), answer(np.nan), "1 -> nan"),
     ],
 )
 def test_a_change_is_told_with_its_numbers(before, after, words):
-    (line,) = changed(a_result(), before, after)
+    (line,) = describe_change(a_result(), before, after)
     assert words in line
 
 
 def test_a_count_that_changes_by_one_of_many_is_a_change():
     result = a_result("sac.counts", "steps")
-    assert changed(result, answer(20000.0), answer(20001.0))
+    assert describe_change(result, answer(20000.0), answer(20001.0))
 
 
 def test_an_answer_that_is_known_to_some_percent_may_move_by_that():
     result = a_result("ppo.clip_range_annealing", "distance from 1")
-    assert changed(result, answer(0.2, 0.1), answer(0.2, 0.102)) == []
-    assert changed(result, answer(0.2, 0.1), answer(0.2, 0.15))
+    assert describe_change(result, answer(0.2, 0.1), answer(0.2, 0.102)) == []
+    assert describe_change(result, answer(0.2, 0.1), answer(0.2, 0.15))
 
 
 def test_a_small_number_beside_a_large_one_is_watched_in_its_own_unit():
     result = a_result("sac.adam_settings", "constants: eps, beta")
-    (line,) = changed(result, answer(1e-8, 0.9), answer(1e-5, 0.9))
+    (line,) = describe_change(result, answer(1e-8, 0.9), answer(1e-5, 0.9))
     assert line == "eps 1e-08 -> 1e-05"
 
 
 def test_new_and_vanished_answers_are_changes_where_they_were_asked_for():
     old = report(a_result(a=answer(1.0), b=answer(1.0)))
     new = report(a_result(a=answer(1.0), c=answer(1.0)), a_result("sac.x", a=answer(1.0)))
-    assert changes(new, old) == ["sac.critic_target, c: new", "sac.x, a: new"]
+    assert list_changes(new, old) == ["sac.critic_target, c: new", "sac.x, a: new"]
     gone = dataclasses.replace(report(a_result(b=answer(1.0))), versions={"a": (), "b": ()})
-    assert changes(gone, old) == ["sac.critic_target, a: gone"]
+    assert list_changes(gone, old) == ["sac.critic_target, a: gone"]
 
 
 def test_merging_keeps_what_was_not_asked():
     old = report(a_result(a=answer(1.0), b=answer(2.0)), a_result("sac.x", a=answer(3.0)))
-    found = merged(report(a_result(a=answer(9.0))), old)
+    found = merge_reports(report(a_result(a=answer(9.0))), old)
     assert {name: a.value[0] for name, a in found.results[0].answers.items()} == {"a": 9, "b": 2}
     assert found.results[1].answers["a"].value[0] == 3
     assert set(found.versions) == {"a", "b"}
@@ -88,12 +94,12 @@ def test_merging_keeps_what_was_not_asked():
 
 def test_merging_says_anew_who_is_alike():
     old = report(a_result(a=answer(1.0), b=answer(2.0, kind="factor", size=2.0)))
-    found = merged(report(a_result(c=answer(1.0))), old)
+    found = merge_reports(report(a_result(c=answer(1.0))), old)
     assert found.results[0].groups == (("a", "c"), ("b",))
 
 
 def test_numbers_that_neither_side_has_are_no_difference():
     probe = next(probe for probe in PROBES if probe.name == "sac.initial_biases")
     one, other = np.array([1.0, np.nan]), np.array([9.0, np.nan])
-    assert relate(probe, one, one).kind == "agrees"
-    assert relate(probe, one, other).kind == "number"
+    assert compare_in_probe_units(probe, one, one).kind == "agrees"
+    assert compare_in_probe_units(probe, one, other).kind == "number"

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from harness.probes.command import main
-from harness.probes.results import from_json
+from parallax.harness.cli.probe import main
+from parallax.harness.probes.results import report_from_dict
 
 ONE = ["--frameworks", "cleanrl", "--probe", "sac.critic_loss_factor"]
 
@@ -16,7 +16,7 @@ def stored(tmp_path_factory):
 
 
 def test_json_has_answers_and_versions(stored):
-    report = from_json(json.loads(stored.read_text()))
+    report = report_from_dict(json.loads(stored.read_text()))
     assert report.versions["cleanrl"][0] == "cleanrl 1.2.0"
     (answer,) = (result.answers["cleanrl"] for result in report.results)
     assert (answer.comparison.kind, round(answer.comparison.size, 3)) == ("factor", 2.0)
@@ -37,8 +37,8 @@ def test_json_has_the_fields_that_the_manual_names(stored):
 @pytest.fixture
 def asked(stored, monkeypatch):
     """Answers are those that were stored: what remains is what the command makes of them."""
-    report = from_json(json.loads(stored.read_text()))
-    monkeypatch.setattr("harness.probes.fleet.ask", lambda *args: report)
+    report = report_from_dict(json.loads(stored.read_text()))
+    monkeypatch.setattr("parallax.harness.probes.runner.run_probes", lambda *args: report)
 
 
 def other(stored, tmp_path):
@@ -83,7 +83,9 @@ def test_an_update_keeps_what_was_not_asked(stored, asked, tmp_path):
 def test_a_probe_that_failed_gives_code_3(stored, monkeypatch, capsys):
     content = json.loads(stored.read_text())
     content["results"][0]["answers"]["cleanrl"] |= {"failed": True, "unmeasured": "no luck"}
-    monkeypatch.setattr("harness.probes.fleet.ask", lambda *args: from_json(content))
+    monkeypatch.setattr(
+        "parallax.harness.probes.runner.run_probes", lambda *args: report_from_dict(content)
+    )
     assert main([*ONE, "--baseline", str(stored)]) == 3
     assert "failed to run: no luck" in capsys.readouterr().out
 
@@ -123,7 +125,7 @@ def test_stored_answers_can_be_shown_in_part(stored, capsys):
 
 
 def test_list_names_every_probe(capsys):
-    from harness.probes.registry import PROBES
+    from parallax.harness.probes.catalogue import PROBES
 
     assert main(["--list"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]

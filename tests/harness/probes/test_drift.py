@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import stable_baselines3
 
-from harness.probes.command import main
+from parallax.harness.cli.probe import main
 
 CHANGED = ("td3/td3.py", "noise = noise.clamp(", "noise = noise.clone() if True else noise.clamp(")
 

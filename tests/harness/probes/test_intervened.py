@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.interventions import catalogue
-from harness.probes.intervened import broken
-from harness.probes.registry import PROBES
-from harness.probes.results import from_json
+from parallax.harness.interventions import catalogue
+from parallax.harness.probes.catalogue import PROBES
+from parallax.harness.probes.intervention_check import list_wrong_predictions
+from parallax.harness.probes.results import report_from_dict
 
 ANSWERS = Path(__file__).parents[3] / "docs" / "differences.json"
 FACTOR, ORDER = "sac.critic_loss_factor", "sac.update_order"
@@ -19,7 +19,7 @@ FACTOR, ORDER = "sac.critic_loss_factor", "sac.update_order"
 @pytest.fixture(scope="module")
 def report():
     """Stored answers, with those of a changed framework that has the critic loss of CleanRL's."""
-    found = from_json(json.loads(ANSWERS.read_text()))
+    found = report_from_dict(json.loads(ANSWERS.read_text()))
     results = []
     for result in found.results:
         if result.probe in (FACTOR, ORDER):
@@ -41,13 +41,13 @@ def report():
 )
 def test_a_promise_is_kept_and_moves_an_answer(answers, complaint, report, tmp_path, monkeypatch):
     entry = f"mine: {{does: So., algorithms: [sac], set: {{gamma: 1}}, answers: {{{answers}}}}}"
-    (tmp_path / catalogue.FILE).write_text(entry)
-    monkeypatch.setattr(catalogue, "_package_folder", lambda framework: tmp_path)
+    (tmp_path / catalogue.INTERVENTIONS_FILE).write_text(entry)
+    monkeypatch.setattr(catalogue, "_find_package_folder", lambda framework: tmp_path)
     asked = [probe for probe in PROBES if probe.name in (FACTOR, ORDER)]
-    found = broken(report, "sb3", "mine", asked)
+    found = list_wrong_predictions(report, "sb3", "mine", asked)
     if complaint is None:
         assert found == []
     else:
         (said,) = found
-        assert str(tmp_path / catalogue.FILE) in said and "mine" in said
+        assert str(tmp_path / catalogue.INTERVENTIONS_FILE) in said and "mine" in said
         assert re.search(complaint, said), said

@@ -7,36 +7,44 @@ import numpy as np
 import pytest
 import yaml
 
-from harness.contract.fields import SpecError
-from harness.probes.command import main
-from harness.probes.ledger import statements, text, verdicts
-from harness.probes.registry import PROBES
-from harness.probes.results import Answer, Comparison, Result, from_json, no_answer
+from parallax.harness.cli.probe import main
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.probes.catalogue import PROBES
+from parallax.harness.probes.claims import claims as statements
+from parallax.harness.probes.claims import claims as verdicts
+from parallax.harness.probes.claims import page as text
+from parallax.harness.probes.results import (
+    AnswerComparison,
+    ProbeAnswer,
+    ProbeResult,
+    make_missing_answer,
+    report_from_dict,
+)
 
 DOCS = Path(__file__).parents[3] / "docs"
 ANSWERS = DOCS / "differences.json"
-AGREES = Comparison("agrees")
+AGREES = AnswerComparison("agrees")
 
 
 @pytest.fixture(scope="module")
 def report():
-    return from_json(json.loads(ANSWERS.read_text()))
+    return report_from_dict(json.loads(ANSWERS.read_text()))
 
 
 def result(**answers):
     groups = (("a", "b"),) if "b" in answers else (("a",),)
-    return Result("ppo.x", "ppo", "?", "paper: so", "units: one, two", None, answers, groups)
+    return ProbeResult("ppo.x", "ppo", "?", "paper: so", "units: one, two", None, answers, groups)
 
 
 def answer(*numbers, kind="agrees", size=0.0, meaning=""):
     value = np.array(numbers, float)
-    return Answer(value, value, Comparison(kind, size), meaning)
+    return ProbeAnswer(value, value, AnswerComparison(kind, size), meaning)
 
 
 def verdict(check, **answers):
     fields = {"probe": "ppo.x", "who": ("a",), **check}
-    statement = statements.Statement("s", "p", "so", (statements.Check(**fields),))
-    return verdicts.judge(statement, {"ppo.x": result(**answers)})
+    statement = statements.ImplementationClaim("s", "p", "so", (statements.ClaimCheck(**fields),))
+    return verdicts.judge_claim(statement, {"ppo.x": result(**answers)})
 
 
 @pytest.mark.parametrize(
@@ -67,16 +75,21 @@ def test_verdict_follows_the_numbers(check, word):
 
 def test_a_refutation_tells_what_was_found():
     (finding,) = verdict({"kind": "equals", "value": 0.01}, a=answer(1.0)).findings
-    assert finding.shown == "1, not 0.01"
+    assert finding.measured_text == "1, not 0.01"
 
 
-@pytest.mark.parametrize("a", [no_answer("no such option"), no_answer("broke", failed=True)])
+@pytest.mark.parametrize(
+    "a", [make_missing_answer("no such option"), make_missing_answer("broke", failed=True)]
+)
 def test_without_an_answer_there_is_no_verdict(a):
     assert verdict({"kind": "paper", "value": True}, a=a).word == "not testable"
 
 
 def test_a_refusal_by_the_adapter_decides_nothing_about_upstream():
-    assert verdict({"kind": "set", "value": False}, a=no_answer("fixed")).word == "not testable"
+    assert (
+        verdict({"kind": "set", "value": False}, a=make_missing_answer("fixed")).word
+        == "not testable"
+    )
     assert verdict({"kind": "set", "value": False}, a=answer(0.0)).word == "confirmed"
     assert verdict({"kind": "set", "value": True}, a=answer(0.0)).word == "refuted"
 
@@ -94,7 +107,7 @@ def test_malformed_statements_are_refused(tmp_path, entry, words):
     path = tmp_path / "s.yaml"
     path.write_text(yaml.safe_dump({"one": [{"place": "p", "says": "so", **entry}]}))
     with pytest.raises(SpecError, match=words):
-        statements.read(path)
+        statements.load_claims(path)
 
 
 def of_recipe(number):
@@ -102,20 +115,22 @@ def of_recipe(number):
 
 
 def test_a_recipe_decides_nothing_and_upstreams_text_does():
-    check = statements.Check("ppo.x", ("torchrl",), "equals", 1)
+    check = statements.ClaimCheck("ppo.x", ("torchrl",), "equals", 1)
     results = {"ppo.x": result(torchrl=of_recipe(1))}
 
     def word(*checks):
-        return verdicts.judge(statements.Statement("s", "p", "so", checks), results).word
+        return verdicts.judge_claim(
+            statements.ImplementationClaim("s", "p", "so", checks), results
+        ).word
 
     def reads(kind, value):
-        return statements.Check("", ("torchrl",), kind, value, file="torchrl/__init__.py")
+        return statements.ClaimCheck("", ("torchrl",), kind, value, file="torchrl/__init__.py")
 
     assert word(check) == "not testable"
     assert word(check, reads("text", "from  torchrl")) == "confirmed"
     assert word(check, reads("absent", "import torch")) == "refuted"
     assert word(check, reads("text", "no such words")) == "refuted"
-    missing = statements.Check("", ("torchrl",), "text", "x", file="torchrl/nowhere.py")
+    missing = statements.ClaimCheck("", ("torchrl",), "text", "x", file="torchrl/nowhere.py")
     assert word(missing) == "not testable"
 
 
@@ -131,31 +146,34 @@ def test_a_text_needs_a_file_and_no_probe(check, tmp_path):
     entry = {"place": "p", "says": "so", "checks": [{"who": ["sb3"], **check}]}
     path.write_text(yaml.safe_dump({"s": [entry]}))
     with pytest.raises(SpecError, match="needs a probe, or a file and its text"):
-        statements.read(path)
+        statements.load_claims(path)
 
 
 def test_every_statement_names_known_probes_and_implementations():
     known = {probe.name for probe in PROBES}
-    for statement in statements.read():
+    for statement in statements.load_claims():
         for check in statement.checks:
             assert check.file or check.probe in known, statement.says
-            assert set(check.who) <= set(text.FRAMEWORKS), statement.says
+            assert set(check.who) <= set(text.CLAIM_FRAMEWORKS), statement.says
 
 
 def test_every_box_and_footnote_is_in_the_ledger():
-    places = " ".join(statement.place for statement in statements.read())
+    places = " ".join(statement.place for statement in statements.load_claims())
     boxes = [f"Box {number}" for number in range(1, 8)]
     for place in [*boxes, "footnote 2", "footnote 3", "footnote 4", "D Table 6 **", "D Table 8 **"]:
         assert place in places
 
 
 def test_the_page_is_the_generated_one(report):
-    assert text.page(report, statements.read()) == (DOCS / "differences.md").read_text()
+    assert (
+        text.render_claims_page(report, statements.load_claims())
+        == (DOCS / "differences.md").read_text()
+    )
 
 
 def test_every_statement_has_a_verdict_and_known_errors_are_refuted(report):
     results = {found.probe: found for found in report.results}
-    words = {s.says: verdicts.judge(s, results).word for s in statements.read()}
+    words = {s.says: verdicts.judge_claim(s, results).word for s in statements.load_claims()}
     assert set(words.values()) == {"confirmed", "refuted", "not testable"}
     for says in (
         "SB3 and CleanRL scale the policy's last layer by 1.",
@@ -167,16 +185,18 @@ def test_every_statement_has_a_verdict_and_known_errors_are_refuted(report):
 
 def test_a_changed_answer_changes_the_verdict(report):
     results = {found.probe: found for found in report.results}
-    (statement,) = (s for s in statements.read() if s.says.startswith("SB3 halves"))
-    assert verdicts.judge(statement, results).word == "confirmed"
+    (statement,) = (s for s in statements.load_claims() if s.says.startswith("SB3 halves"))
+    assert verdicts.judge_claim(statement, results).word == "confirmed"
     old = results["sac.critic_loss_factor"]
     answers = {**old.answers, "sb3": old.answers["cleanrl"]}
     results["sac.critic_loss_factor"] = dataclasses.replace(old, answers=answers)
-    assert verdicts.judge(statement, results).word == "refuted"
+    assert verdicts.judge_claim(statement, results).word == "refuted"
 
 
 def test_what_no_statement_tells_of_is_listed(report):
-    found = {r.probe for r, _ in verdicts.unmentioned(report, statements.read())}
+    found = {
+        r.probe for r, _ in verdicts.list_unclaimed_differences(report, statements.load_claims())
+    }
     assert "sac.critics_seen_by_policy" in found
     assert "sac.critic_loss_factor" not in found
 

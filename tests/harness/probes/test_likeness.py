@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from harness.probes.likeness import likeness
+from parallax.harness.probes.relation import describe_relation
 
 E = np.random.default_rng(0).normal(size=24)
 FIRST = np.arange(24) < 9
@@ -28,19 +28,21 @@ FIRST = np.arange(24) < 9
     ],
 )
 def test_forms(value, words):
-    told = likeness(value, E)
+    told = describe_relation(value, E)
     assert told.startswith(words) if words else told == ""
 
 
 def test_forms_of_numbers_away_from_zero():
     far = np.abs(E) + 1
-    assert likeness(np.where(FIRST, 2, 5) * far, far) == (
+    assert describe_relation(np.where(FIRST, 2, 5) * far, far) == (
         "5 times the paper's, for 15 of 24, and 2 times"
     )
-    assert likeness(np.where(FIRST, -1, 1) * far, far) == "-1 times the paper's, for 9 of 24"
+    assert (
+        describe_relation(np.where(FIRST, -1, 1) * far, far) == "-1 times the paper's, for 9 of 24"
+    )
 
 
 def test_nothing_is_said_of_few_numbers_or_none():
-    assert likeness(E[:5] + E[1:6], E[:5]) == ""
-    assert likeness(np.full(24, np.nan), E) == ""
-    assert likeness(E[:7], E) == ""
+    assert describe_relation(E[:5] + E[1:6], E[:5]) == ""
+    assert describe_relation(np.full(24, np.nan), E) == ""
+    assert describe_relation(E[:7], E) == ""

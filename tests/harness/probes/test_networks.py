@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from harness.probes import networks
-from harness.probes.setups import ACTIONS, OBSERVATIONS
+from parallax.harness.probes import reference_networks as networks
+from parallax.harness.probes.experiment_setups import ACTION_SIZE, OBSERVATION_SIZE
 
 TORCH = {
     "ReLU": nn.ReLU(),
@@ -35,7 +35,7 @@ def torch_network(weights, network, activation, head="out"):
 
 
 def drawn(algorithm):
-    return networks.draw_weights(np.random.default_rng(3), algorithm, OBSERVATIONS, ACTIONS)
+    return networks.draw_weights(np.random.default_rng(3), algorithm, OBSERVATION_SIZE, ACTION_SIZE)
 
 
 def inputs(size):
@@ -54,23 +54,25 @@ def test_activations_are_torchs(name):
     [("ppo", "value", "out"), ("td3", "critic1", "out"), ("sac", "policy", "std")],
 )
 def test_outputs_are_torchs(algorithm, network, head):
-    weights, (_, activation) = drawn(algorithm), networks.HIDDEN[algorithm]
+    weights, (_, activation) = drawn(algorithm), networks.HIDDEN_LAYERS[algorithm]
     x = inputs(weights[f"{network}.0.weight"].shape[1])
     module = torch_network(weights, network, TORCH["tanh" if algorithm == "ppo" else "ReLU"], head)
     expected = module(torch.as_tensor(x)).detach().numpy()
-    np.testing.assert_allclose(networks.output(weights, network, x, activation, head), expected)
+    np.testing.assert_allclose(
+        networks.compute_output(weights, network, x, activation, head), expected
+    )
 
 
 def test_input_gradient_is_autograds():
     weights = drawn("td3")
-    x = torch.as_tensor(inputs(OBSERVATIONS + ACTIONS)).requires_grad_()
+    x = torch.as_tensor(inputs(OBSERVATION_SIZE + ACTION_SIZE)).requires_grad_()
     torch_network(weights, "critic1", TORCH["ReLU"])(x).sum().backward()
-    found = networks.input_gradient(weights, "critic1", x.detach().numpy())
+    found = networks.compute_input_gradient(weights, "critic1", x.detach().numpy())
     np.testing.assert_allclose(found, x.grad, atol=1e-12)
 
 
 def test_gradients_by_outputs_are_found_from_those_of_the_last_layer():
-    weights, x = drawn("ppo"), inputs(OBSERVATIONS)
+    weights, x = drawn("ppo"), inputs(OBSERVATION_SIZE)
     module = torch_network(weights, "policy", TORCH["tanh"])
     out = module(torch.as_tensor(x))
     out.retain_grad()
@@ -79,5 +81,5 @@ def test_gradients_by_outputs_are_found_from_those_of_the_last_layer():
         "policy.out.weight": module[4].weight.grad.numpy(),
         "policy.out.bias": module[4].bias.grad.numpy(),
     }
-    found = networks.output_gradient(gradients, weights, "policy", x, networks.TANH)
+    found = networks.solve_output_gradient(gradients, weights, "policy", x, networks.TANH)
     np.testing.assert_allclose(found, out.grad, atol=1e-9)

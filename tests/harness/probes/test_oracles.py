@@ -9,7 +9,7 @@ from torch.distributions.transforms import TanhTransform
 from torchrl.modules.functional import signed_hyperbolic, signed_parabolic
 from torchrl.objectives.value.functional import generalized_advantage_estimate
 
-from harness.probes import formulas
+from parallax.harness import formulas
 
 ROWS, ACTIONS = 40, 3
 
@@ -27,7 +27,7 @@ def gaussian(generator):
 def test_log_probability_of_a_gaussian_is_scipys(generator):
     x, mean, std = gaussian(generator)
     expected = stats.norm(mean, std).logpdf(x).sum(axis=1)
-    np.testing.assert_allclose(formulas.normal_log_prob(x, mean, std), expected)
+    np.testing.assert_allclose(formulas.compute_normal_log_prob(x, mean, std), expected)
 
 
 @pytest.mark.parametrize("half", [1.0, 0.4, 3.0])
@@ -38,19 +38,21 @@ def test_log_probability_of_a_squashed_action_is_torchs(generator, half):
     squashed = TransformedDistribution(Normal(mean, std), steps)
     action = steps[1](steps[0](x))
     expected = squashed.log_prob(action).sum(dim=1)
-    found = formulas.squashed_log_prob(x.numpy(), mean.numpy(), std.numpy(), half)
+    found = formulas.compute_squashed_log_prob(x.numpy(), mean.numpy(), std.numpy(), half)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_squashed_density_integrates_to_one():
     x = np.linspace(-14, 14, 40_001)[:, None]
-    density = np.exp(formulas.squashed_log_prob(x, np.full_like(x, 0.3), np.full_like(x, 0.8), 2.0))
+    density = np.exp(
+        formulas.compute_squashed_log_prob(x, np.full_like(x, 0.3), np.full_like(x, 0.8), 2.0)
+    )
     total = np.trapezoid(density, 2 * np.tanh(x[:, 0]))
     assert total == pytest.approx(1, abs=1e-5)
 
 
 def test_targets_by_hand():
-    target = formulas.td_target(
+    target = formulas.compute_td_target(
         np.array([1.0, 1.0]), np.array([0.0, 1.0]), 0.5, np.array([4.0, 4.0])
     )
     np.testing.assert_allclose(target, [3.0, 1.0])
@@ -58,14 +60,16 @@ def test_targets_by_hand():
 
 def test_soft_value_by_hand():
     values = np.array([[1.0, 5.0], [2.0, 3.0]])
-    soft = formulas.soft_value(values, np.array([-1.0, 2.0]), 0.5)
+    soft = formulas.compute_soft_value(values, np.array([-1.0, 2.0]), 0.5)
     np.testing.assert_allclose(soft, [1.5, 2.0])
 
 
 def test_smoothed_action_by_hand():
     # Half the range is 2: the noise is 0.8, cut to 0.6, and the second sum is cut at 3.
     mean, noise = np.array([[0.0], [2.9]]), np.array([[2.0], [2.0]])
-    action = formulas.smoothed_action(mean, noise, 0.2, 0.3, np.array([-1.0]), np.array([3.0]))
+    action = formulas.compute_smoothed_action(
+        mean, noise, 0.2, 0.3, np.array([-1.0]), np.array([3.0])
+    )
     np.testing.assert_allclose(action, [[0.6], [3.0]])
 
 
@@ -78,7 +82,9 @@ def test_advantages_are_torchrls(generator):
         for array in (values, following, rewards, ended, terminated)
     ]
     expected, targets = generalized_advantage_estimate(0.97, 0.9, *columns)
-    found = formulas.gae(rewards, values, following, terminated * 1.0, ended * 1.0, 0.97, 0.9)
+    found = formulas.compute_gae(
+        rewards, values, following, terminated * 1.0, ended * 1.0, 0.97, 0.9
+    )
     np.testing.assert_allclose(
         found, expected.numpy().ravel(), rtol=1e-5, atol=1e-6
     )  # TorchRL keeps gamma in float32
@@ -89,7 +95,7 @@ def test_advantages_are_torchrls(generator):
 
 def test_advantages_by_hand():
     # Deltas are 1 + 0.5 * 2 - 1 = 1 and, where the task ends, 1 - 1 = 0.
-    found = formulas.gae(
+    found = formulas.compute_gae(
         np.ones(3),
         np.ones(3),
         np.full(3, 2.0),
@@ -103,7 +109,7 @@ def test_advantages_by_hand():
 
 def test_standardised_advantages_are_scipys(generator):
     x = generator.normal(size=ROWS)
-    np.testing.assert_allclose(formulas.standardised(x), stats.zscore(x), rtol=1e-6)
+    np.testing.assert_allclose(formulas.standardize_advantages(x), stats.zscore(x), rtol=1e-6)
 
 
 def test_surrogate_slope_is_autograds(generator):
@@ -111,7 +117,7 @@ def test_surrogate_slope_is_autograds(generator):
     log_ratio = torch.as_tensor(0.4 * generator.normal(size=ROWS)).requires_grad_()
     ratio, weight = log_ratio.exp(), torch.as_tensor(advantages)
     torch.min(weight * ratio, weight * ratio.clamp(1 - clip, 1 + clip)).sum().backward()
-    found = formulas.surrogate_slope(advantages, ratio.detach().numpy(), clip)
+    found = formulas.compute_surrogate_slope(advantages, ratio.detach().numpy(), clip)
     np.testing.assert_allclose(found, log_ratio.grad, atol=1e-12)
     assert 0 < np.count_nonzero(found == 0) < ROWS
 
@@ -122,7 +128,7 @@ def test_clipped_value_slope_is_autograds(generator):
     before, goal = torch.as_tensor(old), torch.as_tensor(returns)
     clipped = before + (values - before).clamp(-clip, clip)
     torch.max((values - goal) ** 2, (clipped - goal) ** 2).sum().backward()
-    found = formulas.clipped_value_slope(values.detach().numpy(), old, returns, clip)
+    found = formulas.compute_clipped_value_slope(values.detach().numpy(), old, returns, clip)
     np.testing.assert_allclose(found, values.grad, atol=1e-12)
     assert 0 < np.count_nonzero(found == 0) < ROWS
 
@@ -130,19 +136,21 @@ def test_clipped_value_slope_is_autograds(generator):
 def test_entropy_of_a_gaussian_is_torchs():
     log_std = np.array([-0.5, 0.0, 1.2])
     distribution = Independent(Normal(torch.zeros(3), torch.exp(torch.as_tensor(log_std))), 1)
-    assert formulas.gaussian_entropy(log_std) == pytest.approx(distribution.entropy().item())
+    assert formulas.compute_gaussian_entropy(log_std) == pytest.approx(
+        distribution.entropy().item()
+    )
 
 
 def test_divergence_estimate_approaches_scipys_entropy(generator):
     old, new = np.array([0.2, 0.5, 0.3]), np.array([0.3, 0.4, 0.3])
     drawn = generator.choice(3, size=400_000, p=old)
     log_ratio = np.log(new / old)[drawn]
-    assert formulas.kl_estimate(log_ratio) == pytest.approx(stats.entropy(old, new), rel=0.02)
+    assert formulas.estimate_kl(log_ratio) == pytest.approx(stats.entropy(old, new), rel=0.02)
 
 
 def test_adam_steps_are_torchs(generator):
     weights = torch.zeros(ROWS, dtype=torch.float64, requires_grad=True)
-    optimizer, adam = torch.optim.Adam([weights], lr=0.01, eps=1e-5), formulas.Adam()
+    optimizer, adam = torch.optim.Adam([weights], lr=0.01, eps=1e-5), formulas.ReferenceAdam()
     for _ in range(5):
         gradient = generator.normal(size=ROWS) * 10.0 ** generator.integers(-9, 2, size=ROWS)
         before = weights.detach().numpy().copy()
@@ -158,27 +166,29 @@ def test_rescaling_is_torchrls(generator, epsilon):
     h, inverse = (
         f(torch.as_tensor(x), epsilon).numpy() for f in (signed_hyperbolic, signed_parabolic)
     )
-    np.testing.assert_allclose(formulas.rescaled(x, epsilon), h, rtol=1e-9)
-    np.testing.assert_allclose(formulas.restored(x, epsilon), inverse, rtol=1e-6)
+    np.testing.assert_allclose(formulas.rescale_values(x, epsilon), h, rtol=1e-9)
+    np.testing.assert_allclose(formulas.invert_rescaling(x, epsilon), inverse, rtol=1e-6)
 
 
 def test_targets_of_several_rewards_by_hand():
     rewards, following = np.array([1.0, 2.0, 4.0]), np.array([200.0, 300.0, 400.0])
     # 1 + 2/2 + 300/4; 2 + 4/2 + 400/4; only one reward is left: 4 + 400/2.
-    found = formulas.n_step_target(rewards, following, False, 0.5, 2)
+    found = formulas.compute_n_step_targets(rewards, following, False, 0.5, 2)
     np.testing.assert_allclose(found, [77, 104, 204])
-    found = formulas.n_step_target(rewards, following, True, 0.5, 2)
+    found = formulas.compute_n_step_targets(rewards, following, True, 0.5, 2)
     np.testing.assert_allclose(found, [77, 4, 4])
 
 
 def test_priority_weights_and_shares_by_hand():
     # 0.9 * 3 + 0.1 * 2
-    assert formulas.sequence_priority(np.array([1.0, -3.0, 2.0]), 0.9) == pytest.approx(2.9)
+    assert formulas.compute_sequence_priority(np.array([1.0, -3.0, 2.0]), 0.9) == pytest.approx(2.9)
     # 1 / (4 * 0.25) and 1 / (4 * 0.5), over the larger.
-    weights = formulas.importance_weights(np.array([0.25, 0.5]), 4, 0.5)
+    weights = formulas.compute_importance_weights(np.array([0.25, 0.5]), 4, 0.5)
     np.testing.assert_allclose(weights, [1, 0.5**0.5])
-    np.testing.assert_allclose(formulas.actor_epsilons(0.4, 7.0, 3), [0.4, 0.4**4.5, 0.4**8])
-    values = formulas.duelling_values(np.array([[5.0]]), np.array([[1.0, 3.0]]))
+    np.testing.assert_allclose(
+        formulas.compute_actor_epsilons(0.4, 7.0, 3), [0.4, 0.4**4.5, 0.4**8]
+    )
+    values = formulas.compute_dueling_values(np.array([[5.0]]), np.array([[1.0, 3.0]]))
     np.testing.assert_allclose(values, [[4.0, 6.0]])
 
 
@@ -193,7 +203,7 @@ def test_memory_is_torchs(generator):
     inputs, state = generator.normal(size=(ROWS, ACTIONS)), np.zeros((2, 5))
     shown = []
     for row in inputs:
-        state = formulas.lstm(row, *state, weights)
+        state = formulas.compute_lstm_step(row, *state, weights)
         shown.append(state[0])
     expected = layer(torch.as_tensor(inputs))[0].detach().numpy()
     np.testing.assert_allclose(shown, expected, atol=1e-12)

@@ -4,25 +4,26 @@ import numpy as np
 import pytest
 import torch
 
-from adapters.torchrl import r2d2, recurrent, sequences
-from harness.contract.adapter import load_adapter
-from harness.probes.lab import Lab
-from harness.probes.probe import put
-from harness.probes.r2d2 import PROBES
-from harness.probes.results import AGREES
-from harness.replay.proportional import Proportional
+from parallax.adapters.torchrl import r2d2, recurrent
+from parallax.adapters.torchrl import recurrent as sequences
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.probes.catalogue import R2D2_PROBES
+from parallax.harness.probes.experiments import ExperimentCache
+from parallax.harness.probes.probe import run_probe
+from parallax.harness.probes.results import AGREES
+from parallax.harness.replay.prioritized import ProportionalStrategy
 
-BY_NAME = {probe.name.partition(".")[2]: probe for probe in PROBES}
+BY_NAME = {probe.name.partition(".")[2]: probe for probe in R2D2_PROBES}
 QUICK = ("n_step_target", "last_steps_target", "burn_in_gradient", "counts", "sequences")
 
 
 def answer(lab, name):
-    return put(BY_NAME[name], {"torchrl": lab}).answers["torchrl"]
+    return run_probe(BY_NAME[name], {"torchrl": lab}).answers["torchrl"]
 
 
 @pytest.fixture(scope="module")
 def lab():
-    return Lab(load_adapter("torchrl"))
+    return ExperimentCache(load_adapter("torchrl"))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_no_probe_fires_on_other_numbers(other_lab, name):
 
 @pytest.fixture(scope="module")
 def other_lab():
-    return Lab(load_adapter("torchrl"), seed=5)
+    return ExperimentCache(load_adapter("torchrl"), seed=5)
 
 
 class Through:
@@ -57,7 +58,7 @@ class Through:
         burnt, rest = whole[..., : self._steps], whole[..., self._steps :].clone()
         for module in self._parts:
             burnt = module(burnt)
-        for name in sequences.STATE:
+        for name in sequences.STATE_KEYS:
             first = burnt["next"][..., -1:][name]
             rest[name] = torch.cat([first, rest[name][..., 1:, :, :]], dim=1)
         return rest
@@ -68,7 +69,7 @@ class Skipped(Through):
 
     def __call__(self, whole):
         rest = whole[..., self._steps :].clone()
-        for name in sequences.STATE:
+        for name in sequences.STATE_KEYS:
             rest[name][:, 0] = whole[name][:, 0]
         return rest
 
@@ -106,7 +107,7 @@ PLANTS = {
         torch.nn.utils, "clip_grad_norm_", lambda parameters, norm: None
     ),
     "dueling_head": lambda m: m.setattr(
-        recurrent.Dueling, "forward", lambda self, x: self.value(x) + self.advantage(x)
+        recurrent.DuelingHead, "forward", lambda self, x: self.value(x) + self.advantage(x)
     ),
     "burn_in_of_stored_state": lambda m: m.setattr(r2d2, "BurnInTransform", Skipped),
     "burn_in_of_zero_state": lambda m: m.setattr(r2d2, "BurnInTransform", Skipped),
@@ -116,7 +117,7 @@ PLANTS = {
         m, r2d2, "sequence_errors", lambda f: lambda e, length, share: f(e, length, 0.5)
     ),
     "importance_weights": lambda m: m.setattr(
-        Proportional, "_weights", lambda self, likely: np.ones(len(likely))
+        ProportionalStrategy, "_weights", lambda self, likely: np.ones(len(likely))
     ),
     "counts": lambda m: wrapped(
         m,
@@ -128,12 +129,17 @@ PLANTS = {
         ),
     ),
     "actor_refresh": lambda m: wrapped(
-        m, r2d2.Lag, "refresh", lambda f: lambda self, c, steps, every: f(self, c, steps, 2 * every)
+        m,
+        r2d2.ActorLag,
+        "refresh",
+        lambda f: lambda self, c, steps, every: f(self, c, steps, 2 * every),
     ),
     "sequences": lambda m: wrapped(
         m, sequences, "Cut", lambda f: lambda length, period, burn: f(length, period + 1, burn)
     ),
-    "exploration": lambda m: m.setattr(r2d2, "epsilons", lambda base, exponent, n: [base] * n),
+    "exploration": lambda m: m.setattr(
+        r2d2, "compute_actor_epsilons", lambda base, exponent, n: [base] * n
+    ),
     "optimizer_step": lambda m: wrapped(
         m,
         *(torch.optim, "Adam"),
@@ -159,11 +165,12 @@ def test_each_probe_has_a_fault_to_find():
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in QUICK_PLANTS else pytest.mark.long) for n in PLANTS]
+    "name",
+    [pytest.param(n, marks=() if n in QUICK_PLANTS else pytest.mark.long) for n in PLANTS],
 )
 def test_fault_is_found(monkeypatch, name):
     PLANTS[name](monkeypatch)
-    found = answer(Lab(load_adapter("torchrl")), name)
+    found = answer(ExperimentCache(load_adapter("torchrl")), name)
     assert not found.unmeasured and found.comparison.kind != AGREES
     assert found.meaning == NAMED.get(name, found.meaning) != ""
 

@@ -3,34 +3,44 @@ import json
 import numpy as np
 import pytest
 
-from harness.probes.probe import Probe, alike, compare
-from harness.probes.results import Answer, Axis, Comparison, Report, Result, from_json, to_json
+from parallax.harness.probes.probe import Probe, compare_arrays, group_answers
+from parallax.harness.probes.results import (
+    AnswerAxis,
+    AnswerComparison,
+    ProbeAnswer,
+    ProbeReport,
+    ProbeResult,
+    report_from_dict,
+    report_to_dict,
+)
 
 
 def a_report():
-    answer = Answer(np.array([1.0, np.nan]), np.array([1.0, 2.0]), Comparison("factor", 2.0), "x")
-    result = Result(
+    answer = ProbeAnswer(
+        np.array([1.0, np.nan]), np.array([1.0, 2.0]), AnswerComparison("factor", 2.0), "x"
+    )
+    result = ProbeResult(
         probe="sac.std_map",
         algorithm="sac",
         question="?",
         citation="paper",
         quantity="units",
-        axis=Axis("input", np.array([0.0, 1.0])),
+        axis=AnswerAxis("input", np.array([0.0, 1.0])),
         answers={"a": answer},
         groups=(("a",),),
     )
-    return Report((result,), {"a": ("a 1.0",)}, {"b": "its adapter has no probing part"}, 1.5)
+    return ProbeReport((result,), {"a": ("a 1.0",)}, {"b": "its adapter has no probing part"}, 1.5)
 
 
 def test_json_round_trip_keeps_everything():
     report = a_report()
-    text = json.dumps(to_json(report), allow_nan=False)
-    assert to_json(from_json(json.loads(text))) == to_json(report)
+    text = json.dumps(report_to_dict(report), allow_nan=False)
+    assert report_to_dict(report_from_dict(json.loads(text))) == report_to_dict(report)
 
 
 def test_another_schema_is_refused():
     with pytest.raises(ValueError, match="schema 99"):
-        from_json({"schema": 99})
+        report_from_dict({"schema": 99})
 
 
 @pytest.mark.parametrize(
@@ -46,18 +56,18 @@ def test_another_schema_is_refused():
     ],
 )
 def test_comparison_names_the_relation(value, kind, size):
-    found = compare(np.array(value), np.array([1.0, 2.0, -3.0]), 1e-4)
+    found = compare_arrays(np.array(value), np.array([1.0, 2.0, -3.0]), 1e-4)
     assert (found.kind, pytest.approx(found.size)) == (kind, size)
 
 
 def test_counts_differ_by_whole_numbers():
-    found = compare(np.array([5.0, 7.0]), np.array([5.0, 9.0]), 0.5, counts=True)
-    assert found == Comparison("count", -2.0)
+    found = compare_arrays(np.array([5.0, 7.0]), np.array([5.0, 9.0]), 0.5, counts=True)
+    assert found == AnswerComparison("count", -2.0)
 
 
 def test_rounding_is_no_difference():
     expected = np.array([1.0, 2.0, -3.0])
-    assert compare(expected * (1 + 1e-5), expected, 1e-4).kind == "agrees"
+    assert compare_arrays(expected * (1 + 1e-5), expected, 1e-4).kind == "agrees"
 
 
 def test_groups_hold_those_that_agree():
@@ -65,7 +75,9 @@ def test_groups_hold_those_that_agree():
     expected = np.array([3.0, 5.0])
     values = {"a": [3.0, 6.0], "b": [3.0, 7.0], "c": [3.0, 7.0], "d": [3.0, 5.0]}
     answers = {
-        name: Answer(np.array(value), expected, compare(np.array(value), expected, 1e-4), "")
+        name: ProbeAnswer(
+            np.array(value), expected, compare_arrays(np.array(value), expected, 1e-4), ""
+        )
         for name, value in values.items()
     }
-    assert alike(probe, answers) == (("b", "c"), ("a",), ("d",))
+    assert group_answers(probe, answers) == (("b", "c"), ("a",), ("d",))

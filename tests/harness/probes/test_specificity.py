@@ -3,11 +3,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from harness.contract.adapter import load_adapter
-from harness.probes import setups
-from harness.probes.lab import Experiment, Lab
-from harness.probes.ppo import trainings as ppo
-from harness.probes.td3 import trainings as td3
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.probes import experiment_setups as setups
+from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment
+from parallax.harness.probes.ppo import experiments as ppo
+from parallax.harness.probes.td3 import experiments as td3
 from tests.hunting import ALGORITHMS, FRAMEWORKS, answer, core, steady, unplanted
 
 PAIRS = [(framework, algorithm) for framework in FRAMEWORKS for algorithm in ALGORITHMS]
@@ -24,7 +24,7 @@ CUTTING = ("sb3", "cleanrl", "torchrl")
     [pytest.param(*pair, marks=() if pair in QUICK_PAIRS else pytest.mark.long) for pair in PAIRS],
 )
 def test_an_implementation_does_not_differ_from_itself(framework, algorithm):
-    again = Lab(load_adapter(framework))
+    again = ExperimentCache(load_adapter(framework))
     for name in core(algorithm):
         first = unplanted(framework, name)
         np.testing.assert_array_equal(answer(again, name).value, first.value)
@@ -40,25 +40,27 @@ def seeds():
 def test_no_probe_fires_on_other_numbers(seed):
     # Each seed for one implementation; tests/hunting.py asks all of them on all seeds.
     framework, algorithm = PAIRS[seed % len(PAIRS)]
-    lab = Lab(load_adapter(framework), seed)
+    lab = ExperimentCache(load_adapter(framework), seed)
     for name in core(algorithm):
         assert steady(name, unplanted(framework, name), answer(lab, name)), name
 
 
 def test_targets_of_uncut_actions_are_named_whatever_the_numbers():
-    lab = Lab(load_adapter("tianshou"), seed=7)
+    lab = ExperimentCache(load_adapter("tianshou"), seed=7)
     for part in ("critic_target", "target_weights"):
         assert "beyond the bounds are not cut" in answer(lab, f"td3.{part}").meaning
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_copy_with_transplanted_weights_learns_the_same(framework):
-    original = td3.update(Lab(load_adapter(framework)))
+    original = td3.run_update(ExperimentCache(load_adapter(framework)))
     experiment = original.experiment
     weights = original.record.final
     one, other = (
-        Lab(load_adapter(framework)).run(
-            Experiment("copy", "td3", experiment.dictation, experiment.changes, weights, seed=seed)
+        ExperimentCache(load_adapter(framework)).run(
+            ProbeExperiment(
+                "copy", "td3", experiment.scripted_data, experiment.changes, weights, seed=seed
+            )
         )
         for seed in (0, 1)
     )
@@ -68,24 +70,26 @@ def test_a_copy_with_transplanted_weights_learns_the_same(framework):
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_weights_that_are_written_are_read_back(framework):
-    lab = Lab(load_adapter(framework))
-    run = ppo.wide(lab)
-    for name, array in setups.weights(lab, "ppo").items():
+    lab = ExperimentCache(load_adapter(framework))
+    run = ppo.run_wide_bounds(lab)
+    for name, array in setups.make_weights(lab, "ppo").items():
         np.testing.assert_allclose(run.record.steps[0].before[name], array, rtol=1e-6)
 
 
 def same_eps(lab):
-    experiment = td3.update(lab).experiment
+    experiment = td3.run_update(lab).experiment
     changes = {**experiment.changes, "adam_eps": 1e-8}
     # Minibatches that do not turn: frameworks hold more or fewer transitions at their first update.
-    world = dataclasses.replace(experiment.dictation, turning=False)
+    world = dataclasses.replace(experiment.scripted_data, rotates_draws=False)
     changed = {"name": "same epsilon", "changes": changes, "dictation": world}
     return lab.run(dataclasses.replace(experiment, **changed))
 
 
 def test_implementations_that_agree_have_the_same_gradients():
     # The critics' first step, and the policy's, which follows two of the critics.
-    first, *others = (same_eps(Lab(load_adapter(name))).record.steps for name in CUTTING)
+    first, *others = (
+        same_eps(ExperimentCache(load_adapter(name))).record.steps for name in CUTTING
+    )
     for number, rounding in ((0, 1e-5), (2, 2e-3)):
         for other in others:
             assert other[number].networks == first[number].networks
@@ -97,8 +101,8 @@ def test_implementations_that_agree_have_the_same_gradients():
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_both_ways_of_dictating_give_the_same_numbers(framework):
     # Lines of upstream's are told by the first training of an algorithm only, which is slower.
-    lab = Lab(load_adapter(framework))
-    telling = td3.update(lab)
+    lab = ExperimentCache(load_adapter(framework))
+    telling = td3.run_update(lab)
     silent = lab.run(dataclasses.replace(telling.experiment, name="again"))
     assert telling.record.places and not silent.record.places
     for name, array in telling.record.final.items():

@@ -5,20 +5,27 @@ import itertools
 import pytest
 
 from benchmarks.twins import FORMS, FRAMEWORKS
-from harness.cli.twins import _verdict, main
-from harness.interventions.catalogue import chosen
-from harness.probes import telling
-from harness.probes.pages.growth import figure
-from harness.probes.twins import Distance, How, Siblings, Side, Twins, compare
+from parallax.harness.cli.lockstep import _format_verdict, main
+from parallax.harness.interventions.catalogue import resolve_interventions
+from parallax.harness.lockstep.comparison import (
+    LockstepOptions,
+    LockstepResult,
+    LockstepSide,
+    LockstepTrainings,
+    WeightDistance,
+    compare_implementations,
+)
+from parallax.harness.lockstep.figure import render_distance_figure
+from parallax.harness.probes import catalogue as telling
 
 
 def side(framework, algorithm, change="none"):
-    return Side(framework, chosen(change, framework, algorithm))
+    return LockstepSide(framework, resolve_interventions(change, framework, algorithm))
 
 
 def test_two_frameworks_are_equal_once_what_differs_is_taken_away():
     changed = side("sb3", "ppo", "half-value-loss")
-    found = compare(changed, side("cleanrl", "ppo"), "ppo", 8)
+    found = compare_implementations(changed, side("cleanrl", "ppo"), "ppo", 8)
     assert found.parted is None and [d.apart for d in found.distances] == [0.0, 0.0]
     assert all(0 < d.rounding < 1e-5 for d in found.distances)
 
@@ -27,8 +34,10 @@ def test_two_frameworks_are_equal_once_what_differs_is_taken_away():
 def test_every_algorithm_has_twins(algorithm):
     names = ("sb3", "cleanrl")
     sides = [side(name, algorithm, FORMS[algorithm].get(name, "none")) for name in names]
-    found = compare(*sides, algorithm, 2, how=How(double=True, shared=True))
-    assert found.alike and found.distances[-1].apart < 1e-13
+    found = compare_implementations(
+        *sides, algorithm, 2, options=LockstepOptions(double=True, shared=True)
+    )
+    assert found.is_equal and found.distances[-1].apart < 1e-13
 
 
 def test_what_they_do_counts_though_they_learn_the_same(capsys):
@@ -44,7 +53,7 @@ def test_what_they_do_counts_though_they_learn_the_same(capsys):
 
 
 def test_they_part_where_it_is_left(capsys, monkeypatch):
-    monkeypatch.setattr(telling, "APART", ("value_loss_factor", "log_prob"))
+    monkeypatch.setattr(telling, "LOCKSTEP_PROBES", ("value_loss_factor", "log_prob"))
     assert main(["--frameworks", "sb3,cleanrl", "--algorithm", "ppo", "--until", "4"]) == 1
     said = capsys.readouterr().out
     assert "Never equal; at update 4 the value is" in said
@@ -53,25 +62,36 @@ def test_they_part_where_it_is_left(capsys, monkeypatch):
 
 
 def test_weights_behind_an_update_are_those_of_a_training_that_ends_there():
-    siblings = Siblings([side("sb3", "ppo")], "ppo", How())
+    siblings = LockstepTrainings([side("sb3", "ppo")], "ppo", LockstepOptions())
     whole, short = siblings.weights(0, [4, 8]), siblings.weights(0, [4])
     assert all((whole[4][name] == array).all() for name, array in short[4].items())
     assert any((whole[8][name] != array).any() for name, array in short[4].items())
 
 
 def test_equality_says_little_where_copies_are_far_apart():
-    near, far = (Twins(Side("a"), Side("b"), "td3", tuple(of)) for of in (_grown(1e-9), _grown()))
-    assert _verdict(near) == "Equal to rounding over 10 updates, no further apart than the copies."
-    assert "From update 10 on that says little: copies" in _verdict(far)
+    near, far = (
+        LockstepResult(LockstepSide("a"), LockstepSide("b"), "td3", tuple(of))
+        for of in (_grown(1e-9), _grown())
+    )
+    assert (
+        _format_verdict(near)
+        == "Equal to rounding over 10 updates, no further apart than the copies."
+    )
+    assert "From update 10 on that says little: copies" in _format_verdict(far)
 
 
 def _grown(rounding=1e-3):
-    return [Distance(1, 1e-12, "policy", 1e-12), Distance(10, rounding, "policy", rounding)]
+    return [
+        WeightDistance(1, 1e-12, "policy", 1e-12),
+        WeightDistance(10, rounding, "policy", rounding),
+    ]
 
 
 def test_growth_is_drawn_beside_that_of_rounding():
-    distances = (Distance(1, 0.0, "value", 1e-7), Distance(10, 1e-3, "value", 1e-6))
-    drawn = figure(Twins(Side("sb3"), Side("cleanrl"), "ppo", distances))
+    distances = (WeightDistance(1, 0.0, "value", 1e-7), WeightDistance(10, 1e-3, "value", 1e-6))
+    drawn = render_distance_figure(
+        LockstepResult(LockstepSide("sb3"), LockstepSide("cleanrl"), "ppo", distances)
+    )
     for words in ("updates of ppo", "sb3, last bit changed", "sb3 and cleanrl", "still rounding"):
         assert words in drawn
 
@@ -82,7 +102,9 @@ def test_all_frameworks_are_equal_to_the_last_bits_in_a_common_form(algorithm):
     # Stable-Baselines3's PPO keeps its rollouts in float32.
     names = [name for name in FRAMEWORKS if (name, algorithm) != ("sb3", "ppo")]
     sides = [side(name, algorithm, FORMS[algorithm].get(name, "none")) for name in names]
-    siblings = Siblings(sides, algorithm, How(double=True, shared=algorithm != "ppo"))
+    siblings = LockstepTrainings(
+        sides, algorithm, LockstepOptions(double=True, shared=algorithm != "ppo")
+    )
     for one, other in itertools.combinations(range(len(sides)), 2):
         last = siblings.distances(one, other, [4, 8])[-1]
         assert last.is_rounding and last.apart < 1e-11, (sides[one], sides[other], last)
@@ -92,9 +114,11 @@ def test_all_frameworks_are_equal_to_the_last_bits_in_a_common_form(algorithm):
 @pytest.mark.long
 def test_a_pair_stays_equal_over_2000_updates():
     sides = (side("sb3", "dqn", "squared-loss"), side("cleanrl", "dqn"))
-    found = compare(*sides, "dqn", 2000, how=How(double=True, shared=True))
+    found = compare_implementations(
+        *sides, "dqn", 2000, options=LockstepOptions(double=True, shared=True)
+    )
     assert [item.updates for item in found.distances][-1] == 2000 and found.parted is None
-    assert all(item.within_copies for item in found.distances)
+    assert all(item.is_within_perturbation for item in found.distances)
     assert 0 < found.distances[-1].rounding < 1e-8
 
 

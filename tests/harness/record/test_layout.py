@@ -5,9 +5,9 @@ import os
 import pytest
 import recorded
 
-from analysis.data.load import load
-from harness.record.layout import Place, find_runs, place_of
-from slurm.states import survey
+from parallax.analysis.data.load import load_runs
+from parallax.harness.record.layout import RunPath, find_runs, parse_run_path
+from parallax.slurm.states import survey_runs
 
 
 @pytest.fixture
@@ -34,15 +34,15 @@ def test_everyone_sees_the_same_runs(results):
     found = find_runs(results)
     assert sorted(names(found.runs)) == ["seed=0", "seed=10", "seed=2", "seed=7", "seed=8"]
     assert sorted(names(found.links)) == ["again", "loop"]
-    assert "Links are not followed" in found.passed_over()
-    assert {run.folder for run in survey(results)[0]} == set(found.runs)
-    assert {item.path for item in load(results).folders} == set(found.runs)
+    assert "Links are not followed" in found.describe_skipped_links()
+    assert {run.folder for run in survey_runs(results)[0]} == set(found.runs)
+    assert {item.path for item in load_runs(results).folders} == set(found.runs)
 
 
 def test_link_that_is_named_is_where_one_looks(results, tmp_path):
     (tmp_path / "link").symlink_to(results)
     assert len(find_runs(tmp_path / "link").runs) == 3
-    assert load(tmp_path / "link").used == 3
+    assert load_runs(tmp_path / "link").used == 3
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may list every folder")
@@ -52,15 +52,15 @@ def test_folder_that_may_not_be_listed_is_told(results):
 
 
 def test_path_and_place_are_inverse(results):
-    place = Place("s", "E-v0", "ppo", "h", "sb3", "steps=3", 7)
-    assert place_of(place.below(results)) == place
-    spaced = Place("s", "Space/E-v0", "ppo", "h", "sb3", "steps=3", 7)
-    assert place_of(spaced.below(results)) == spaced
-    assert len(spaced.below(results).parts) == len(place.below(results).parts)
-    assert place_of(results / "seed=3").seed == 3
+    place = RunPath("s", "E-v0", "ppo", "h", "sb3", "steps=3", 7)
+    assert parse_run_path(place.to_folder(results)) == place
+    spaced = RunPath("s", "Space/E-v0", "ppo", "h", "sb3", "steps=3", 7)
+    assert parse_run_path(spaced.to_folder(results)) == spaced
+    assert len(spaced.to_folder(results).parts) == len(place.to_folder(results).parts)
+    assert parse_run_path(results / "seed=3").seed == 3
 
 
 def test_study_is_named_by_the_folder_it_lies_in(results):
     (results / "test").rename(results / "renamed")
-    assert {run.study for run in survey(results)[0]} == {"renamed"}
-    assert {run.id.cell.study for run in load(results).runs} == {"renamed"}
+    assert {run.study for run in survey_runs(results)[0]} == {"renamed"}
+    assert {run.id.cell.study for run in load_runs(results).runs} == {"renamed"}

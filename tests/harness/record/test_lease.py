@@ -13,8 +13,15 @@ import time
 import pytest
 import recorded
 
-from harness.record.files import json_writer
-from harness.record.lease import FolderGone, Lease, LeaseHeld, LeaseLost, read_holder, watch
+from parallax.harness.record.files import make_json_writer
+from parallax.harness.record.lock import (
+    FolderDeletedError,
+    LockHeldError,
+    LockLostError,
+    RunLock,
+    read_lock_owner,
+    watch_heartbeats,
+)
 
 # Holds the lease of the folder in its argument and writes again and again.
 HOLDER = """
@@ -78,8 +85,8 @@ def text(content):
 
 def test_living_holder_keeps_its_run(start, tmp_path):
     process = start(WRITE_ON)
-    with pytest.raises(LeaseHeld, match=f"process {process.pid} on "):
-        Lease.acquire(tmp_path)
+    with pytest.raises(LockHeldError, match=f"process {process.pid} on "):
+        RunLock.acquire(tmp_path)
     assert process.poll() is None
 
 
@@ -88,15 +95,15 @@ def test_dead_holder_is_succeeded_at_once(start, tmp_path):
     process.kill()  # not yet waited for: a zombie counts as dead
     time.sleep(0.2)
     began = time.monotonic()
-    with Lease.acquire(tmp_path) as lease:
+    with RunLock.acquire(tmp_path) as lease:
         lease.write("result", text(b"new"))
     assert time.monotonic() - began < 2
-    assert read_holder(tmp_path) is None
+    assert read_lock_owner(tmp_path) is None
 
 
 def test_restarted_job_takes_over_and_its_forerunner_ends_itself(start, restarted, tmp_path):
     process = start(WRITE_ON, **FIRST)
-    with Lease.acquire(tmp_path) as lease:
+    with RunLock.acquire(tmp_path) as lease:
         # It was given the time to notice, so that two never train at once.
         assert process.wait(timeout=1) == 75
         assert "taken this run over" in process.stderr.read()
@@ -106,15 +113,15 @@ def test_restarted_job_takes_over_and_its_forerunner_ends_itself(start, restarte
 
 def test_forerunner_that_is_restarted_less_often_gives_way(start, restarted, tmp_path, monkeypatch):
     start(WRITE_ON, **FIRST | {"PARALLAX_RESTART": "2"})
-    with pytest.raises(LeaseHeld, match="job 7_0"):
-        Lease.acquire(tmp_path)
+    with pytest.raises(LockHeldError, match="job 7_0"):
+        RunLock.acquire(tmp_path)
 
 
 def test_write_that_was_under_way_never_lands(start, restarted, tmp_path):
     process = start(STALL, **FIRST)
     assert process.stdout.readline() == "writing\n"
     process.send_signal(signal.SIGSTOP)  # as on a machine that hangs
-    with Lease.acquire(tmp_path) as lease:
+    with RunLock.acquire(tmp_path) as lease:
         lease.write("result", text(b"new"))
         before = sorted(path.name for path in tmp_path.iterdir())
         process.send_signal(signal.SIGCONT)
@@ -126,17 +133,17 @@ def test_write_that_was_under_way_never_lands(start, restarted, tmp_path):
 
 def test_stale_lease_changes_nothing(restarted, tmp_path, monkeypatch):
     monkeypatch.setenv("PARALLAX_RESTART", "0")
-    old = Lease.acquire(tmp_path)
+    old = RunLock.acquire(tmp_path)
     monkeypatch.setenv("PARALLAX_RESTART", "1")
-    monkeypatch.setattr("harness.record.lease._wait_for_end", lambda holder, folder: None)
-    with Lease.acquire(tmp_path) as new:
+    monkeypatch.setattr("parallax.harness.record.lock._wait_for_end", lambda holder, folder: None)
+    with RunLock.acquire(tmp_path) as new:
         new.write("result", text(b"new"))
         for stale in (
             lambda: old.write("result", text(b"old")),
             lambda: old.remove("result"),
             lambda: old.move("result", "elsewhere"),
         ):
-            with pytest.raises(LeaseLost):
+            with pytest.raises(LockLostError):
                 stale()
         with old:
             pass  # giving back what is no longer one's own
@@ -182,11 +189,11 @@ except LeaseHeld:
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
     """A lease of another machine, which is watched for two seconds."""
-    monkeypatch.setattr("harness.record.lease._SLACK", 2.0)
-    lease = Lease.acquire(tmp_path)
+    monkeypatch.setattr("parallax.harness.record.lock._SLACK", 2.0)
+    lease = RunLock.acquire(tmp_path)
     (owner,) = tmp_path.glob(".lease/*/owner.json")
     owner.write_text(json.dumps(json.loads(owner.read_text()) | {"machine": "elsewhere"}))
-    lease.write("progress.json", json_writer({"step": 1, "time": 0.0, "period": 0.1}))
+    lease.write("progress.json", make_json_writer({"step": 1, "time": 0.0, "period": 0.1}))
     return lease
 
 
@@ -197,8 +204,8 @@ CLOCKS = {"right": 0.0, "slow": -HOUR, "fast": HOUR, "far": 9e11}
 @pytest.mark.parametrize("clock", CLOCKS.values(), ids=CLOCKS)
 def test_no_clock_lets_a_silent_holder_keep_a_run(elsewhere, tmp_path, clock):
     beat = {"step": 1, "time": time.time() + clock, "period": 0.1}
-    elsewhere.write("progress.json", json_writer(beat))
-    with Lease.acquire(tmp_path), pytest.raises(LeaseLost):
+    elsewhere.write("progress.json", make_json_writer(beat))
+    with RunLock.acquire(tmp_path), pytest.raises(LockLostError):
         elsewhere.write("result", text(b"old"))
 
 
@@ -209,15 +216,15 @@ def test_no_clock_lets_a_living_holder_lose_a_run(elsewhere, tmp_path, clock):
     def beat():
         for step in itertools.count():
             now = {"step": step, "time": clock, "period": 0.1}  # a clock that stands still
-            elsewhere.write("progress.json", json_writer(now))
+            elsewhere.write("progress.json", make_json_writer(now))
             if over.wait(0.1):
                 return
 
     thread = threading.Thread(target=beat)
     thread.start()
     try:
-        with pytest.raises(LeaseHeld):
-            Lease.acquire(tmp_path)
+        with pytest.raises(LockHeldError):
+            RunLock.acquire(tmp_path)
     finally:
         over.set()
         thread.join()
@@ -225,7 +232,7 @@ def test_no_clock_lets_a_living_holder_lose_a_run(elsewhere, tmp_path, clock):
 
 
 def test_holders_elsewhere_are_watched_all_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("harness.record.lease._SLACK", 1.0)
+    monkeypatch.setattr("parallax.harness.record.lock._SLACK", 1.0)
     folders = [tmp_path / str(number) for number in range(4)]
     for folder in folders:
         folder.mkdir()
@@ -233,20 +240,20 @@ def test_holders_elsewhere_are_watched_all_at_once(tmp_path, monkeypatch):
         (folder / "progress.json").write_text('{"step": 1, "time": 1.0, "period": 0.1}')
     said = []
     began = time.monotonic()
-    silent, alive = watch(folders, said.append)
+    silent, alive = watch_heartbeats(folders, said.append)
     assert time.monotonic() - began < 3
     assert (len(silent), alive) == (4, {}) and "4 run folders are held" in said[0]
     for folder in folders:
-        with Lease.acquire(folder, silent):
+        with RunLock.acquire(folder, silent):
             pass
 
 
 def test_folder_that_is_deleted_is_no_lost_lease(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
-    lease = Lease.acquire(folder)
+    lease = RunLock.acquire(folder)
     shutil.rmtree(folder)
-    with pytest.raises(FolderGone):
+    with pytest.raises(FolderDeletedError):
         lease.write("result", text(b"new"))
 
 
@@ -254,7 +261,7 @@ def test_disk_error_is_not_mistaken_for_a_lost_lease(tmp_path):
     def fill(file):
         raise OSError(28, "No space left on device")
 
-    with Lease.acquire(tmp_path) as lease:
+    with RunLock.acquire(tmp_path) as lease:
         with pytest.raises(OSError, match="No space left"):
             lease.write("result", fill)
         lease.write("result", text(b"new"))

@@ -15,15 +15,15 @@ import pytest
 import recorded
 import support
 
-from harness.contract.adapter import load_adapter
-from harness.contract.fields import SpecError
-from harness.contract.run_spec import DEFAULTS, spec_from_dict
-from harness.record import reading
-from harness.record.layout import find_runs
-from harness.record.reading import find_damage, read_run
-from harness.record.run_json import Spec
-from harness.sweep.folders import initialize
-from harness.train.prepare import prepare
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.run_spec import RUN_DEFAULTS, spec_from_dict
+from parallax.harness.record import reading
+from parallax.harness.record.layout import find_runs
+from parallax.harness.record.reading import find_damage, read_run
+from parallax.harness.record.run_json import RecordedSpec
+from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.train.prepare import prepare_run
 
 SCHEMA_1 = Path(__file__).parents[2] / "data" / "schema_1" / "results"
 STATUSES = {"failures": "failed", "interrupted": "interrupted", "pending": "pending"}
@@ -58,11 +58,11 @@ def test_complete_runs_of_schema_1_are_skipped_at_the_same_path():
     # As the harness of today asks for them, without a word of how they were asked for.
     for folder in find_runs(SCHEMA_1 / "plain").runs:
         spec = spec_from_dict(read_run(folder).spec)
-        prepared = prepare(spec, load_adapter(spec.framework))
-        assert not initialize(prepared, spec.folder(SCHEMA_1))
+        prepared = prepare_run(spec, load_adapter(spec.framework))
+        assert not initialize_run(prepared, spec.folder(SCHEMA_1))
 
 
-@pytest.mark.parametrize("field", [*DEFAULTS, "python", "overridden"])
+@pytest.mark.parametrize("field", [*RUN_DEFAULTS, "python", "overridden"])
 def test_record_from_before_a_field_existed_means_its_default(field, folder):
     before = spec_from_dict(read_run(folder).spec)
     spec = json.loads((folder / "run.json").read_text())["spec"]
@@ -70,31 +70,31 @@ def test_record_from_before_a_field_existed_means_its_default(field, folder):
     recorded.edit(folder, spec=spec)
     found = read_run(folder)
     assert found.complete, found.reason
-    default = {**DEFAULTS, "python": None, "overridden": ()}[field]
+    default = {**RUN_DEFAULTS, "python": None, "overridden": ()}[field]
     assert spec_from_dict(found.spec) == dataclasses.replace(before, **{field: default})
 
 
 def test_defaults_of_the_record_are_those_of_the_spec():
     defaults = dict(
         zip(
-            Spec.__struct_fields__[-len(Spec.__struct_defaults__) :],
-            Spec.__struct_defaults__,
+            RecordedSpec.__struct_fields__[-len(RecordedSpec.__struct_defaults__) :],
+            RecordedSpec.__struct_defaults__,
             strict=True,
         )
     )
-    assert {name: defaults[name] for name in DEFAULTS} == DEFAULTS
+    assert {name: defaults[name] for name in RUN_DEFAULTS} == RUN_DEFAULTS
 
 
 def test_hyperparameter_that_came_later_has_its_value_from_before():
-    from harness.contract.fields import bounded, build
+    from parallax.harness.contract.fields import bounded_field, build_dataclass
 
     @dataclasses.dataclass(frozen=True)
     class Later:
-        gamma: float = bounded(minimum=0)
-        n_step: int = bounded(minimum=1, before=1)
+        gamma: float = bounded_field(minimum=0)
+        n_step: int = bounded_field(minimum=1, legacy_value=1)
 
-    assert build(Later, {"gamma": 0.9}, "hyperparameters") == Later(0.9, 1)
-    assert build(Later, {"gamma": 0.9, "n_step": 3}, "hyperparameters") == Later(0.9, 3)
+    assert build_dataclass(Later, {"gamma": 0.9}, "hyperparameters") == Later(0.9, 1)
+    assert build_dataclass(Later, {"gamma": 0.9, "n_step": 3}, "hyperparameters") == Later(0.9, 3)
 
 
 def test_record_of_a_later_version_is_told_and_never_overwritten(folder):
@@ -104,7 +104,7 @@ def test_record_of_a_later_version_is_told_and_never_overwritten(folder):
     spec = support.spec(steps=6144, eval_every=2048)
     before = (folder / "run.json").read_bytes()
     with pytest.raises(SpecError, match="schema=3"):
-        initialize(prepare(spec, load_adapter("sb3")), folder)
+        initialize_run(prepare_run(spec, load_adapter("sb3")), folder)
     assert (folder / "run.json").read_bytes() == before
 
 
@@ -222,7 +222,7 @@ def test_reformatted_record_is_the_same_record(folder):
 
 
 def test_loader_needs_neither_frameworks_nor_tasks():
-    code = "import harness.record.reading, sys; print(*sys.modules)"
+    code = "import parallax.harness.record.reading, sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
     assert not {"gymnasium", "mujoco", "torch", "pyarrow", "hydra"} & set(loaded.split())
 

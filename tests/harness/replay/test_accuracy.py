@@ -3,9 +3,13 @@
 import numpy as np
 import pytest
 
-from harness.replay.account import Account
-from harness.replay.accuracy import LOOKS, Looks, compare
-from harness.replay.making import make_strategy
+from parallax.harness.replay.replayer import (
+    COMPARISONS_PER_RUN,
+    ComparisonSchedule,
+    ReplayTimers,
+    compare_probabilities,
+    make_replay_strategy,
+)
 from tests.harness.replay.plain_tree import PlainTree
 
 REAL = np.array([2.0, 4.0, 6.0, 8.0])
@@ -13,14 +17,14 @@ REAL = np.array([2.0, 4.0, 6.0, 8.0])
 
 def filled(name, **fields):
     usual = {"alpha": 1.0, "epsilon": 0.0}
-    made = make_strategy({"name": name, **usual, **fields}, 4, 100, PlainTree)
+    made = make_replay_strategy({"name": name, **usual, **fields}, 4, 100, PlainTree)
     made.add(4)
     made.update(np.arange(4), np.array([1.0, 2.0, 3.0, 4.0]))
     return made
 
 
 def compared(made, real=REAL):
-    return compare(made, lambda places: real[places], np.random.default_rng(0))
+    return compare_probabilities(made, lambda places: real[places], np.random.default_rng(0))
 
 
 def test_priorities_that_all_grew_alike_are_known():
@@ -57,25 +61,25 @@ def test_ranks_and_zero_priorities_are_not_compared():
 
 def test_looking_changes_nothing():
     made = filled("imp", sweep_every=4)
-    before = made.errors.copy(), made.probabilities(np.arange(4)), made.added
+    before = made.errors.copy(), made.compute_probabilities(np.arange(4)), made.added
     compared(made)
-    after = made.errors, made.probabilities(np.arange(4)), made.added
+    after = made.errors, made.compute_probabilities(np.arange(4)), made.added
     for one, other in zip(before, after, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 def test_looks_are_at_the_middle_of_equal_parts():
-    looks, made = Looks(0, 3000), filled("per")
+    looks, made = ComparisonSchedule(0, 3000), filled("per")
     at = []
     for added in range(0, 3001, 10):
-        if looks.due(added):
+        if looks.is_due(added):
             made.added = added
             looks.look(made, lambda places: REAL[places])
             at.append(added)
-    assert at == list(range(50, 3000, 100)) and len(at) == LOOKS
+    assert at == list(range(50, 3000, 100)) and len(at) == COMPARISONS_PER_RUN
 
 
-class Ticking(Account):
+class Ticking(ReplayTimers):
     """An account whose clock is set by hand."""
 
     now = 0.0
@@ -87,11 +91,11 @@ class Ticking(Account):
 def test_learning_is_from_the_minibatch_to_the_last_step_without_priorities():
     account = Ticking()
     Ticking.now = 10.0
-    account.in_hand()
+    account.start_learning()
     Ticking.now = 12.0
     started = account.clock()
     Ticking.now = 15.0
-    account.spent("priorities", started)
+    account.add_seconds("priorities", started)
     Ticking.now = 16.0
     account.stepped()  # the critic's
     Ticking.now = 18.0

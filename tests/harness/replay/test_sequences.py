@@ -3,13 +3,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.replay.sequences import (
-    discrepancy,
-    epsilons,
-    n_step_returns,
-    rescaled,
-    restored,
-    sequence_errors,
+from parallax.harness.replay.sequences import (
+    compute_actor_epsilons,
+    compute_n_step_returns,
+    compute_q_discrepancy,
+    compute_sequence_errors,
+    invert_rescaling,
+    rescale_values,
 )
 
 EPSILON = 1e-3
@@ -17,19 +17,27 @@ EPSILON = 1e-3
 
 def test_rescaling_by_hand():
     # sqrt(4) - 1 + 0.003; sqrt(100) - 1 + 0.099; odd.
-    assert rescaled([3.0, 99.0, -3.0, 0.0], EPSILON) == pytest.approx([1.003, 9.099, -1.003, 0])
-    assert restored([1.003, 9.099, -1.003, 0.0], EPSILON) == pytest.approx([3, 99, -3, 0], abs=1e-9)
+    assert rescale_values([3.0, 99.0, -3.0, 0.0], EPSILON) == pytest.approx(
+        [1.003, 9.099, -1.003, 0]
+    )
+    assert invert_rescaling([1.003, 9.099, -1.003, 0.0], EPSILON) == pytest.approx(
+        [3, 99, -3, 0], abs=1e-9
+    )
 
 
 @given(st.floats(-1e6, 1e6), st.sampled_from([1e-3, 1e-2, 1.0]))
 def test_restored_is_the_inverse(value, epsilon):
-    assert restored(rescaled(value, epsilon), epsilon) == pytest.approx(value, rel=1e-6, abs=1e-6)
+    assert invert_rescaling(rescale_values(value, epsilon), epsilon) == pytest.approx(
+        value, rel=1e-6, abs=1e-6
+    )
 
 
 def returns(ended, length=3, n=2):
     rewards = np.array([[1.0, 2.0, 4.0]])
     values = np.array([[100.0, 200.0, 300.0, 400.0]])
-    return n_step_returns(rewards, values, np.array([length]), np.array([ended]), gamma=0.5, n=n)[0]
+    return compute_n_step_returns(
+        rewards, values, np.array([length]), np.array([ended]), gamma=0.5, n=n
+    )[0]
 
 
 def test_targets_by_hand():
@@ -57,24 +65,24 @@ def test_one_step_targets_are_the_usual_ones():
 def test_priority_by_hand():
     errors = np.array([[1.0, -3.0, 2.0], [4.0, 0.0, 99.0]])
     # 0.9 * 3 + 0.1 * 2; the last error of the second is behind its end: 0.9 * 4 + 0.1 * 2.
-    assert sequence_errors(errors, np.array([3, 2]), 0.9) == pytest.approx([2.9, 3.8])
-    assert sequence_errors(errors, np.array([3, 2]), 0.0) == pytest.approx([2, 2])
-    assert sequence_errors(errors, np.array([3, 2]), 1.0) == pytest.approx([3, 4])
+    assert compute_sequence_errors(errors, np.array([3, 2]), 0.9) == pytest.approx([2.9, 3.8])
+    assert compute_sequence_errors(errors, np.array([3, 2]), 0.0) == pytest.approx([2, 2])
+    assert compute_sequence_errors(errors, np.array([3, 2]), 1.0) == pytest.approx([3, 4])
 
 
 def test_discrepancy_by_hand():
     unrolled = np.array([[[1.0, 2.0], [3.0, -10.0], [1e9, 1e9]]])
-    found = discrepancy(unrolled, np.array([[0.0, -6.0]]), np.array([1]), np.array([2]))
+    found = compute_q_discrepancy(unrolled, np.array([[0.0, -6.0]]), np.array([1]), np.array([2]))
     # Of (3, 4) by the largest value inside, 3; that of the padding and of -10 do not count.
     assert found == pytest.approx([5 / 3])
 
 
 def test_discrepancy_of_the_same_state_is_none():
     unrolled = np.array([[[-1.0, -2.0]]])
-    assert discrepancy(unrolled, unrolled[:, 0], np.array([0]), np.array([1])) == [0]
+    assert compute_q_discrepancy(unrolled, unrolled[:, 0], np.array([0]), np.array([1])) == [0]
 
 
 def test_shares_of_random_actions():
     # Horgan et al. 2018: from base to base^8.
-    assert epsilons(0.4, 7.0, 3) == pytest.approx([0.4, 0.4**4.5, 0.4**8])
-    assert epsilons(0.4, 7.0, 1) == pytest.approx([0.4**4.5])
+    assert compute_actor_epsilons(0.4, 7.0, 3) == pytest.approx([0.4, 0.4**4.5, 0.4**8])
+    assert compute_actor_epsilons(0.4, 7.0, 1) == pytest.approx([0.4**4.5])

@@ -4,21 +4,20 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from harness.contract.events import TrainingError
-from harness.contract.replay import STRATEGIES, make_replay
-from harness.replay import making
-from harness.replay.making import joined, make_strategy
-from harness.replay.proportional import importance_weights
-from harness.replay.rank import ranks
+from parallax.harness.contract.events import TrainingError
+from parallax.harness.contract.replay import REPLAY_CONFIGS, make_replay_config
+from parallax.harness.replay import replayer as making
+from parallax.harness.replay.prioritized import compute_importance_weights, compute_ranks
+from parallax.harness.replay.replayer import make_replay_strategy, reduce_critic_errors
 from tests.harness.replay.plain_tree import PlainTree
 
-NAMES = [name for name in STRATEGIES if name != "uniform"]
+NAMES = [name for name in REPLAY_CONFIGS if name != "uniform"]
 DRAWS = 60_000
 ERRORS = np.array([0.0, 0.1, 0.5, 1.0, 2.0, 4.0, 4.0, 8.0])
 
 
 def strategy(name="per", capacity=8, steps=1000, **fields):
-    return make_strategy({"name": name, **fields}, capacity, steps, PlainTree)
+    return make_replay_strategy({"name": name, **fields}, capacity, steps, PlainTree)
 
 
 def filled(name="per", errors=ERRORS, **fields):
@@ -55,12 +54,12 @@ def test_rank_frequencies_follow_alpha():
 
 def test_rank_between_sortings_is_that_which_a_new_error_would_have_had():
     np.testing.assert_array_equal(
-        ranks(np.array([9.0, 4.0, 3.0, -1.0]), np.array([0.0, 2.0, 4.0, 8.0])), [1, 2, 3, 5]
+        compute_ranks(np.array([9.0, 4.0, 3.0, -1.0]), np.array([0.0, 2.0, 4.0, 8.0])), [1, 2, 3, 5]
     )
     made = filled("rank", sort_every=2, alpha=1.0)
     draw(made, 1)
     made.update(np.array([0]), np.array([100.0]))
-    found = made.probabilities(np.arange(8))
+    found = made.compute_probabilities(np.arange(8))
     assert found[0] == found.max()
 
 
@@ -97,13 +96,13 @@ def test_beta_rises_linearly_and_stays():
 def test_priorities_after_an_update_and_of_what_is_new():
     made = strategy(alpha=1.0, epsilon=0.5, capacity=4)
     made.add(2)
-    np.testing.assert_allclose(made.probabilities(np.arange(2)), [0.5, 0.5])
+    np.testing.assert_allclose(made.compute_probabilities(np.arange(2)), [0.5, 0.5])
     made.update(np.array([0, 1]), np.array([-3.0, 0.5]))
-    np.testing.assert_allclose(made.probabilities(np.arange(2)), [3.5 / 4.5, 1 / 4.5])
+    np.testing.assert_allclose(made.compute_probabilities(np.arange(2)), [3.5 / 4.5, 1 / 4.5])
     made.add(1)  # as large as the largest so far
-    np.testing.assert_allclose(made.probabilities(np.arange(3)), [3.5 / 8, 1 / 8, 3.5 / 8])
+    np.testing.assert_allclose(made.compute_probabilities(np.arange(3)), [3.5 / 8, 1 / 8, 3.5 / 8])
     made.update(np.array([1, 1]), np.array([9.0, 1.5]))  # of the same one twice, the last counts
-    np.testing.assert_allclose(made.probabilities(np.arange(3)), [3.5 / 9, 2 / 9, 3.5 / 9])
+    np.testing.assert_allclose(made.compute_probabilities(np.arange(3)), [3.5 / 9, 2 / 9, 3.5 / 9])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -138,7 +137,7 @@ def test_all_priorities_zero(name):
     if name != "rank":  # whose ranks are not equal where errors are
         assert chisquare(np.bincount(indices, minlength=8)).pvalue > 1e-3
         np.testing.assert_array_equal(weights, 1.0)
-    told = made.corrected(indices, weights, np.zeros(len(indices)))
+    told = made.correct_weights(indices, weights, np.zeros(len(indices)))
     assert np.isfinite(told).all()
 
 
@@ -146,10 +145,10 @@ def test_all_priorities_zero(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_errors_that_are_no_numbers_are_refused(name, bad):
     made = filled(name)
-    before = made.probabilities(np.arange(8))
+    before = made.compute_probabilities(np.arange(8))
     with pytest.raises(TrainingError, match=f"replay={name}: 1 of 2 .* the critic has diverged"):
         made.update(np.array([0, 1]), np.array([1.0, bad]))
-    np.testing.assert_array_equal(made.probabilities(np.arange(8)), before)
+    np.testing.assert_array_equal(made.compute_probabilities(np.arange(8)), before)
 
 
 def test_nothing_can_be_drawn_from_nothing():
@@ -162,22 +161,22 @@ def test_nothing_can_be_drawn_from_nothing():
 def test_same_numbers_same_draws():
     first, second = draw(filled(), 50), draw(filled(), 50)
     np.testing.assert_array_equal(first[0], second[0])
-    assert making.generator(3).random() == making.generator(3).random()
-    assert making.generator(3).random() != making.generator(4).random()
+    assert making.make_sampling_generator(3).random() == making.make_sampling_generator(3).random()
+    assert making.make_sampling_generator(3).random() != making.make_sampling_generator(4).random()
 
 
 def test_errors_of_several_critics():
     errors = np.array([[1.0, -4.0], [-3.0, 2.0]])
-    assert joined(errors, "mean").tolist() == [2.0, 3.0]
-    assert joined(errors, "max").tolist() == [3.0, 4.0]
-    assert joined(errors, "first").tolist() == [1.0, 4.0]
-    assert joined(errors, "net").tolist() == [1.0, 1.0]
+    assert reduce_critic_errors(errors, "mean").tolist() == [2.0, 3.0]
+    assert reduce_critic_errors(errors, "max").tolist() == [3.0, 4.0]
+    assert reduce_critic_errors(errors, "first").tolist() == [1.0, 4.0]
+    assert reduce_critic_errors(errors, "net").tolist() == [1.0, 1.0]
 
 
 def test_weights_of_equal_probabilities_are_one():
-    assert importance_weights(np.full(3, 0.25), 4, 0.7, "none").tolist() == [1.0] * 3
+    assert compute_importance_weights(np.full(3, 0.25), 4, 0.7, "none").tolist() == [1.0] * 3
 
 
 def test_uniform_needs_no_strategy():
     with pytest.raises(ValueError, match="replay=uniform needs no strategy"):
-        make_strategy(make_replay("uniform"), 8, 1, PlainTree)
+        make_replay_strategy(make_replay_config("uniform"), 8, 1, PlainTree)

@@ -3,21 +3,21 @@
 import pytest
 import support
 
-from harness.contract.fields import SpecError
-from harness.record.reading import read_run
-from harness.sweep.allocator import allocator_variables
-from harness.sweep.sweep import run_all
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.record.reading import read_run
+from parallax.harness.sweep.memory_allocator import get_allocator_variables
+from parallax.harness.sweep.sweep import run_sweep
 
 
 def is_there():
     try:
-        return bool(allocator_variables("malloc", "tcmalloc"))
+        return bool(get_allocator_variables("malloc", "tcmalloc"))
     except SpecError:
         return False
 
 
 def test_none_changes_nothing():
-    assert allocator_variables("malloc", "none") == {}
+    assert get_allocator_variables("malloc", "none") == {}
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_none_changes_nothing():
 )
 def test_what_cannot_be_had_is_refused_with_the_remedy(value, words):
     with pytest.raises(SpecError, match=words):
-        allocator_variables("malloc", value)
+        get_allocator_variables("malloc", value)
 
 
 @pytest.mark.long
@@ -42,7 +42,7 @@ def test_results_are_the_same_with_another_allocator(tmp_path):
         for seed in (0, 1)  # two, so that they are forked
     ]
     runs = [
-        [read_run(o.folder, with_evaluations=True) for o in run_all(specs, tmp_path / m, 1, m)]
+        [read_run(o.folder, with_evaluations=True) for o in run_sweep(specs, tmp_path / m, 1, m)]
         for m in ("none", "tcmalloc")
     ]
     for plain, other in zip(*runs, strict=True):

@@ -4,18 +4,18 @@ import pytest
 import recorded
 import support
 
-from harness.contract.adapter import load_adapter
-from harness.contract.fields import SpecError
-from harness.contract.run_spec import spec_from_dict
-from harness.record.files import write_json
-from harness.record.lease import Lease
-from harness.record.reading import read_run
-from harness.sweep.folders import initialize_all
-from harness.train.prepare import prepare
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.run_spec import spec_from_dict
+from parallax.harness.record.files import write_json
+from parallax.harness.record.lock import RunLock
+from parallax.harness.record.reading import read_run
+from parallax.harness.sweep.folders import initialize_runs
+from parallax.harness.train.prepare import prepare_run
 
 
 def runs(results, *specs):
-    return [(spec.folder(results), prepare(spec, load_adapter("sb3"))) for spec in specs]
+    return [(spec.folder(results), prepare_run(spec, load_adapter("sb3"))) for spec in specs]
 
 
 def contents(folder):
@@ -28,7 +28,7 @@ def too_long():
 
 def test_all_folders_are_pending(tmp_path):
     asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
-    assert initialize_all(asked) == (dict(asked), {})
+    assert initialize_runs(asked) == (dict(asked), {})
     assert [read_run(folder).content["status"] for folder, _ in asked] == ["pending", "pending"]
 
 
@@ -36,8 +36,8 @@ def test_run_under_way_is_told_and_left_alone(tmp_path):
     asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
     held = asked[0][0]
     held.mkdir(parents=True)
-    with Lease.acquire(held):
-        pending, others = initialize_all(asked)
+    with RunLock.acquire(held):
+        pending, others = initialize_runs(asked)
     assert list(pending) == [asked[1][0]]
     assert list(others) == [held] and "is running it" in others[held]
     assert not (held / "run.json").exists()
@@ -48,19 +48,19 @@ def test_nothing_is_left_where_a_folder_cannot_be_made(first, tmp_path):
     specs = [support.spec(seed=0), support.spec(seed=1)]
     specs.insert(0 if first else 2, too_long())
     with pytest.raises(SpecError, match="cannot be written"):
-        initialize_all(runs(tmp_path / "results", *specs))
+        initialize_runs(runs(tmp_path / "results", *specs))
     assert not (tmp_path / "results").exists()
 
 
 def test_earlier_attempt_is_put_back_where_another_folder_cannot_be_made(tmp_path):
     asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
-    initialize_all(asked)
+    initialize_runs(asked)
     failed = asked[0][0]
     recorded.edit(failed, status="failed", failure="x")
     before = contents(tmp_path)
     for _ in range(2):
         with pytest.raises(SpecError, match="cannot be written"):
-            initialize_all([*asked, *runs(tmp_path, too_long())])
+            initialize_runs([*asked, *runs(tmp_path, too_long())])
         assert contents(tmp_path) == before
 
 
@@ -69,7 +69,7 @@ def test_damaged_record_is_replaced(content, tmp_path):
     ((folder, run),) = runs(tmp_path, support.spec())
     folder.mkdir(parents=True)
     write_json(folder / "run.json", content)
-    assert initialize_all([(folder, run)]) == ({folder: run}, {})
+    assert initialize_runs([(folder, run)]) == ({folder: run}, {})
     assert read_run(folder).content["status"] == "pending"
 
 
@@ -80,29 +80,29 @@ def test_what_killed_processes_left_beside_a_complete_run_goes_and_nothing_else(
     for name in (".log-12345678", ".reserve", "progress.json"):
         (folder / name).write_bytes(b"")
     (folder / ".lease").mkdir()
-    again = prepare(spec_from_dict(read_run(folder).spec), load_adapter("sb3"))
-    assert initialize_all([(folder, again)]) == ({}, {folder: None})
+    again = prepare_run(spec_from_dict(read_run(folder).spec), load_adapter("sb3"))
+    assert initialize_runs([(folder, again)]) == ({}, {folder: None})
     after = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
     assert after == before
 
 
 def test_what_a_living_process_needs_is_left_beside_a_complete_run(tmp_path):
     folder = recorded.complete_run(tmp_path)
-    again = prepare(spec_from_dict(read_run(folder).spec), load_adapter("sb3"))
-    with Lease.acquire(folder):
+    again = prepare_run(spec_from_dict(read_run(folder).spec), load_adapter("sb3"))
+    with RunLock.acquire(folder):
         (folder / "progress.json").write_bytes(b"")
         before = contents(folder)
-        assert initialize_all([(folder, again)]) == ({}, {folder: None})
+        assert initialize_runs([(folder, again)]) == ({}, {folder: None})
         assert contents(folder) == before
 
 
 def test_run_of_other_settings_takes_nothing_along(tmp_path):
     asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
-    initialize_all(asked[1:])
+    initialize_runs(asked[1:])
     path = asked[1][0] / "run.json"
     run = read_run(asked[1][0]).content
     write_json(path, run | {"spec": run["spec"] | {"steps": 7}})
     before = contents(tmp_path)
     with pytest.raises(SpecError, match="holds a run with other settings"):
-        initialize_all(asked)
+        initialize_runs(asked)
     assert contents(tmp_path) == before

@@ -2,14 +2,14 @@
 
 import recorded
 
-from harness.contract.adapter import adapter_code, find_adapter
-from harness.record.reading import read_run
-from harness.sweep.other_code import remark
+from parallax.harness.contract.adapter import describe_adapter_code, find_adapter_entry_point
+from parallax.harness.record.reading import read_run
+from parallax.harness.sweep.folders import describe_code_drift
 
 
 def made_by(results, files, seed=0):
     folder = recorded.complete_run(results, seed=seed)
-    code = adapter_code(find_adapter("sb3").value)
+    code = describe_adapter_code(find_adapter_entry_point("sb3").value)
     recorded.edit(folder, provenance={"adapter": {**code, "files": files(code["files"])}})
     assert read_run(folder).complete
     return folder
@@ -18,7 +18,7 @@ def made_by(results, files, seed=0):
 def test_runs_of_the_installed_code_and_older_runs_need_no_remark(tmp_path):
     same = made_by(tmp_path, dict)
     older = recorded.complete_run(tmp_path, seed=1)
-    assert remark([same, older]) == ""
+    assert describe_code_drift([same, older]) == ""
 
 
 def test_changed_new_and_gone_files_are_named_with_folder_and_remedy(tmp_path):
@@ -29,7 +29,7 @@ def test_changed_new_and_gone_files_are_named_with_folder_and_remedy(tmp_path):
         }
 
     folders = [made_by(tmp_path, earlier, seed) for seed in range(4)]
-    text = remark([*folders, made_by(tmp_path, dict, 4)])
+    text = describe_code_drift([*folders, made_by(tmp_path, dict, 4)])
     assert text.startswith("4 complete runs were made by other code")
     assert "sb3/__init__.py, sb3/gone.py, sb3/train.py" in text
     assert str(folders[0]) in text and "and 1 more" in text
@@ -37,6 +37,6 @@ def test_changed_new_and_gone_files_are_named_with_folder_and_remedy(tmp_path):
 
 
 def test_an_adapter_of_this_project_names_its_files_and_no_requirements():
-    code = adapter_code(find_adapter("torchrl").value)
+    code = describe_adapter_code(find_adapter_entry_point("torchrl").value)
     assert code["distribution"] == "parallax-rl" and code["requires"] == []
     assert {"__init__.py", "train.py", "translate.py"} <= set(code["files"])

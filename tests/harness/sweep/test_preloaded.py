@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import forked
@@ -11,14 +12,15 @@ import support
 from processes import adopting, descendants
 from slurm_lab import SWEEP, Lab, wait_until
 
-from harness.contract.adapter import load_adapter
-from harness.record.reading import read_run
-from harness.sweep import preloaded as module
-from harness.sweep.folders import initialize
-from harness.sweep.preloaded import Preloaded
-from harness.sweep.process import RunProcess
-from harness.train.prepare import prepare
-from harness.train.stopping import SIGNALS
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.record.checkpoints import find_last_checkpoint
+from parallax.harness.record.reading import read_run
+from parallax.harness.sweep import forked_process as module
+from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.sweep.forked_process import ForkServerPool
+from parallax.harness.sweep.run_process import RunProcess, _lifeline
+from parallax.harness.train.prepare import prepare_run
+from parallax.harness.train.stop_signals import STOP_SIGNALS
 
 KEYS = ["ppo-0", "ppo-1"]
 SMALL = {
@@ -35,7 +37,7 @@ def a_spec(framework, algorithm, seed):
 
 def run(spec, results_dir, preloaded=None):
     folder = spec.folder(results_dir)
-    initialize(prepare(spec, load_adapter(spec.framework)), folder)
+    initialize_run(prepare_run(spec, load_adapter(spec.framework)), folder)
     process = RunProcess(spec, folder, preloaded)
     process._process.wait()
     return process, folder
@@ -61,9 +63,9 @@ CASES = [
 def test_run_is_the_same_in_a_fork(framework, algorithm, tmp_path):
     spec, other = (a_spec(framework, algorithm, seed) for seed in (3, 4))
     _, plain = run(spec, tmp_path / "plain")
-    with Preloaded([spec, other]) as preloaded:
+    with ForkServerPool([spec, other]) as preloaded:
         process, copied = run(spec, tmp_path / "forked", preloaded)
-        assert isinstance(process._process, module.Fork)
+        assert isinstance(process._process, module.ForkedProcess)
     assert process.outcome().status == "completed", process.outcome().failure
     one, two = (read_run(folder).content for folder in (plain, copied))
     assert one["weights_sha256"] == two["weights_sha256"]
@@ -81,7 +83,7 @@ def lab(tmp_path):
     forked.ready()
     with adopting():
         lab = Lab(tmp_path)
-        lab.others = set(descendants())
+        lab.other_answers = set(descendants())
         yield lab
 
 
@@ -96,7 +98,7 @@ def sweep(lab):
 
 def server():
     """The process that has forked the others."""
-    servers = {pid for pid, line in descendants().items() if "harness.forkserver" in line}
+    servers = {pid for pid, line in descendants().items() if "parallax.harness.forkserver" in line}
     (found,) = (pid for pid in servers if descendants(pid))
     return found
 
@@ -108,23 +110,52 @@ def test_child_has_a_session_files_and_an_end_of_its_own(sweep, lab):
         files = [str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()]
         assert files.count("/dev/null") >= 1 and not [f for f in files if "socket" in f]
         assert len([name for name in files if name.endswith("log.txt")]) == 2
-    for number in SIGNALS:  # which a batch system sends to all processes of a job
+    for number in STOP_SIGNALS:  # which a batch system sends to all processes of a job
         os.kill(server(), number)
     os.kill(lab.record(KEYS[0])["pid"], signal.SIGKILL)
     lab.order("go", KEYS[1])
     said, _ = sweep.communicate(timeout=60)
     assert "killed by SIGKILL" in said and "1 completed, 1 failed" in said
-    assert not descendants().keys() - lab.others
+    assert not descendants().keys() - lab.other_answers
 
 
-def test_runs_go_on_without_their_server_and_without_their_launcher(sweep, lab):
+def test_runs_go_on_without_their_server_and_not_without_their_sweep(sweep, lab):
     os.kill(server(), signal.SIGKILL)
     lab.order("go", KEYS[0])
     wait_until(lambda: read_run(lab.folder(KEYS[0])).complete)
     sweep.kill()
     sweep.communicate(timeout=60)
-    lab.order("go", KEYS[1])
-    wait_until(lambda: read_run(lab.folder(KEYS[1])).complete)
+    wait_until(lambda: not descendants().keys() - lab.other_answers, patience=15)
+    record = lab.record(KEYS[1])
+    assert (record["status"], record["stopped_by"]) == ("interrupted", "sweep")
+    assert "or was killed" in record["failure"]
+
+
+@pytest.mark.parametrize("count", [1, 2], ids=["own process", "forked"])
+def test_killed_sweep_leaves_runs_that_can_be_resumed_and_no_process(lab, count):
+    lab.environment["STANDIN_RESUMES"] = "yes"
+    keys = KEYS[:count]
+    seeds = ",".join(key[-1] for key in keys)
+    asked = ["algorithm=ppo", f"seed={seeds}", "checkpoint_every=1000"]
+    where = f"results_dir={lab.results}"
+    process = lab.start("harness", "--multirun", *SWEEP, where, *asked, merged=True)
+    wait_until(lambda: all(lab.beats(key) for key in keys))
+    process.kill()
+    process.communicate(timeout=60)
+    time.sleep(1)  # until they have heard of it
+    lab.order("go", *keys)  # to the next place where a state can be kept
+    wait_until(lambda: not descendants().keys() - lab.other_answers, patience=15)
+    for key in keys:
+        assert lab.record(key)["status"] == "interrupted"
+        assert find_last_checkpoint(lab.folder(key)).step == 21
+    assert f"{count} completed" in lab.sweep(*asked)
+    assert all(lab.record(key)["resumed_from"] == 21 for key in keys)
+
+
+def test_runs_of_a_job_follow_the_signals_of_the_job_only(monkeypatch):
+    assert _lifeline() is not None
+    monkeypatch.setenv("PARALLAX_JOB", "7_1")
+    assert _lifeline() is None
 
 
 def test_end_that_nobody_could_tell_is_said_to_be_so(sweep, lab):
@@ -150,7 +181,7 @@ def test_no_server_forks_beside_a_thread(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "load_adapter", lambda name: WithThread())
     specs = [support.spec(seed=seed) for seed in (0, 1)]
     paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    with Preloaded(specs) as preloaded, (tmp_path / "log").open("wb") as log:
+    with ForkServerPool(specs) as preloaded, (tmp_path / "log").open("wb") as log:
         environment = os.environ | {"PYTHONPATH": paths}
         assert preloaded.start(specs[0], environment, [str(tmp_path)], log) is None
 
@@ -158,6 +189,6 @@ def test_no_server_forks_beside_a_thread(tmp_path, monkeypatch):
 def test_other_interpreters_and_single_runs_have_processes_of_their_own(tmp_path):
     specs = [support.spec(seed=seed, python=sys.executable) for seed in (0, 1)]
     specs.append(support.spec(seed=2))
-    with Preloaded(specs) as preloaded, (tmp_path / "log").open("wb") as log:
+    with ForkServerPool(specs) as preloaded, (tmp_path / "log").open("wb") as log:
         for spec in specs:
             assert preloaded.start(spec, os.environ, [str(tmp_path)], log) is None

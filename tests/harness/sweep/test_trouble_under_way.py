@@ -12,13 +12,13 @@ import recorded
 import support
 from slurm_lab import SWEEP, Lab, wait_until
 
-from harness import worker
-from harness.contract.adapter import load_adapter
-from harness.record.lease import EXIT_COMPLETE
-from harness.record.reading import read_run
-from harness.sweep.folders import initialize
-from harness.train.prepare import prepare
-from harness.train.stopping import SWEEP_ENDED
+from parallax.harness import worker
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.record.lock import EXIT_COMPLETE
+from parallax.harness.record.reading import read_run
+from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.train.prepare import prepare_run
+from parallax.harness.train.stop_signals import SWEEP_FAILED_SIGNAL
 
 KEYS = [f"ppo-{seed}" for seed in range(4)]
 
@@ -100,7 +100,7 @@ def test_what_happens_to_a_run_while_it_trains_is_its_own_affair(lab):
     remove(lab.folder(removed))
     make_a_file(lab.folder(replaced))
     truncate(lab.folder(cut))
-    os.kill(lab.record(ended)["pid"], SWEEP_ENDED)
+    os.kill(lab.record(ended)["pid"], SWEEP_FAILED_SIGNAL)
     lab.order("go", cut)  # the heartbeats of the first two notice; they need no order
     said, _ = sweep.communicate(timeout=120)
     assert sweep.returncode == 1 and "Traceback" not in said, said
@@ -117,7 +117,7 @@ def test_worker_of_a_complete_run_touches_nothing(tmp_path):
     folder = recorded.complete_run(tmp_path)
     before = files(folder)
     (folder / ".log-12345678").touch()  # its own, which nobody would remove after it
-    code = [sys.executable, "-m", "harness.worker", str(folder), ".log-12345678"]
+    code = [sys.executable, "-m", "parallax.harness.worker", str(folder), ".log-12345678"]
     assert subprocess.run(code).returncode == EXIT_COMPLETE
     assert files(folder) == before
 
@@ -125,7 +125,7 @@ def test_worker_of_a_complete_run_touches_nothing(tmp_path):
 def test_run_is_not_trained_with_other_settings_than_it_records(tmp_path, monkeypatch):
     spec = support.spec()
     folder = spec.folder(tmp_path)
-    initialize(prepare(spec, load_adapter("sb3")), folder)
+    initialize_run(prepare_run(spec, load_adapter("sb3")), folder)
     run = json.loads((folder / "run.json").read_text())
     recorded.edit(folder, native=run["native"] | {"n_steps": 7})
     monkeypatch.setattr(signal, "signal", lambda *arguments: None)

@@ -1,26 +1,32 @@
 """A run that ended early goes on from what it kept, and says from where and why."""
 
 import dataclasses
+import hashlib
 import json
 import os
 import signal
 
+import msgspec
 import numpy as np
 import pytest
 import support
 
-from envs.scripted import ENV_ID
-from harness.contract.adapter import Resumable, load_adapter
-from harness.contract.capture import NotLaidInError, Reader, Writer
-from harness.contract.fields import SpecError
-from harness.contract.run_spec import CHECKPOINT_EVERY, spec_from_dict, spec_to_dict
-from harness.record.folder import RunFolder
-from harness.record.lease import Lease
-from harness.record.reading import read_run
-from harness.sweep.folders import initialize
-from harness.train import stopping
-from harness.train.prepare import prepare
-from harness.train.run import execute
+from parallax.envs.scripted import ENV_ID
+from parallax.harness.contract.adapter import Checkpointable, load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.run_spec import (
+    DEFAULT_CHECKPOINT_MINUTES,
+    spec_from_dict,
+    spec_to_dict,
+)
+from parallax.harness.contract.state_codec import StateMismatchError, StateReader, StateWriter
+from parallax.harness.record.folder import RunFolder
+from parallax.harness.record.lock import RunLock
+from parallax.harness.record.reading import read_run
+from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.train import stop_signals as stopping
+from parallax.harness.train.prepare import prepare_run
+from parallax.harness.train.run import execute_run
 
 STEPS, ROUND = 96, 8
 OFTEN = 1e-9  # minutes: every boundary
@@ -30,18 +36,18 @@ class Wanderer:
     """Learns nothing with its own and numpy's generator; may have an accident at some step."""
 
     def __init__(self, accident=None, at=0, hands_out=True, fits=lambda state: True):
-        self.accident, self.at, self.hands_out, self.fits = accident, at, hands_out, fits
+        self.accident, self.at, self.has_checkpointable, self.fits = accident, at, hands_out, fits
 
     def sources(self, algorithm):
         return {}
 
     def state(self):
-        return Reader().read(self.learner)
+        return StateReader().read(self.learner)
 
-    def lay_in(self, state):
+    def load_state(self, state):
         if not self.fits(state):
-            raise NotLaidInError("on purpose")
-        Writer().write(self.learner, state)
+            raise StateMismatchError("on purpose")
+        StateWriter().write(self.learner, state)
 
     def train(self, algorithm, native, context, make_env, monitor):
         np.random.seed(context.seed)
@@ -54,10 +60,10 @@ class Wanderer:
             lambda observations: np.tanh(observations @ self.learner["weights"]),
             lambda: {"w": self.learner["weights"].copy()},
             None,
-            Resumable(self.state, self.lay_in) if self.hands_out else None,
+            Checkpointable(self.state, self.load_state) if self.has_checkpointable else None,
         )
         while self.learner["taken"] < context.steps:
-            monitor.boundary()
+            monitor.safe_point()
             for _ in range(ROUND):
                 if self.learner["taken"] == self.at and self.accident:
                     self.accident()
@@ -76,15 +82,15 @@ class Wanderer:
 
 def a_run(tmp_path, every=OFTEN, **changes):
     spec = support.spec(env=ENV_ID, steps=STEPS, eval_every=20, checkpoint_every=every, **changes)
-    prepared = prepare(spec, load_adapter("sb3"))
+    prepared = prepare_run(spec, load_adapter("sb3"))
     native = dataclasses.replace(prepared.native, total_steps=STEPS)
     return dataclasses.replace(prepared, native=native), tmp_path / "run"
 
 
 def go(prepared, folder, **wanderer):
-    initialize(prepared, folder)
-    with Lease.acquire(folder) as lease:
-        execute(prepared, Wanderer(**wanderer), RunFolder(lease))
+    initialize_run(prepared, folder)
+    with RunLock.acquire(folder) as lease:
+        execute_run(prepared, Wanderer(**wanderer), RunFolder(lease))
     return read_run(folder).content
 
 
@@ -139,6 +145,31 @@ def newest(folder):
     return max(int(file.stem) for file in (folder / "checkpoint").glob("*.state"))
 
 
+def alter(folder, number, change):
+    """Changes the state in a checkpoint, whose checksum then is that of what it holds."""
+    file = folder / "checkpoint" / f"{number}.state"
+    content = msgspec.msgpack.decode(file.read_bytes()[32:])
+    change(content["state"])
+    raw = msgspec.msgpack.encode(content)
+    file.write_bytes(hashlib.sha256(raw).digest() + raw)
+
+
+def popen(state, words):
+    """Puts a tuple of a foreign type into the first state in `state` that is laid into objects."""
+    started = {"kind": "tuple", "class": "subprocess:Popen", "parts": list(words)}
+
+    def replace(value):
+        for item in value.values() if isinstance(value, dict) else value:
+            if isinstance(item, dict) and item.get("kind") == "dict" and item["pairs"]:
+                item["pairs"][0][1] = started
+                return True
+            if isinstance(item, dict | list) and replace(item):
+                return True
+        return False
+
+    assert replace(state)
+
+
 @pytest.mark.parametrize("wrappers", ["none"], scope="module", indirect=True)
 class TestOddStarts:
     def test_damaged_checkpoint_is_refused_and_the_one_before_taken(self, undisturbed, tmp_path):
@@ -165,11 +196,21 @@ class TestOddStarts:
         assert content["resumed_from"] == 40 and result(folder) == undisturbed
         assert "does not fit (on purpose)" in content["resumption"][0]
 
+    def test_type_of_a_checkpoint_that_nobody_registered_is_not_made(self, undisturbed, tmp_path):
+        prepared, folder = a_run(tmp_path)
+        go(prepared, folder, accident=fail, at=50)
+        mark = tmp_path / "mark"
+        alter(folder, newest(folder), lambda state: popen(state, ["touch", str(mark)]))
+        content = go(prepared, folder)
+        assert not mark.exists()
+        assert content["resumed_from"] == 40 and result(folder) == undisturbed
+        assert "subprocess:Popen, which is not registered" in content["resumption"][0]
+
     def test_other_versions_and_settings_are_refused_by_name(
         self, undisturbed, tmp_path, monkeypatch
     ):
         prepared, folder = a_run(tmp_path)
-        version = "harness.train.checkpointing._version"
+        version = "parallax.harness.train.checkpointing._get_package_version"
         with monkeypatch.context() as patch:
             patch.setattr(version, lambda name: "0.1" if name == "numpy" else "1")
             go(prepared, folder, accident=fail, at=50)
@@ -180,7 +221,7 @@ class TestOddStarts:
         assert "packages: numpy was 0.1 and is 1" in content["resumption"][0]
 
     def test_full_disk_lets_the_training_go_on(self, undisturbed, tmp_path, monkeypatch):
-        write = Lease.write
+        write = RunLock.write
 
         def full(self, name, content):
             if name.startswith("checkpoint/") and not name.startswith("checkpoint/1."):
@@ -188,7 +229,7 @@ class TestOddStarts:
             write(self, name, content)
 
         prepared, folder = a_run(tmp_path)
-        monkeypatch.setattr(Lease, "write", full)
+        monkeypatch.setattr(RunLock, "write", full)
         go(prepared, folder, accident=fail, at=50)
         content = read_run(folder).content
         assert "At step 16 no checkpoint could be written (No space" in content["resumption"][0]
@@ -204,15 +245,15 @@ class TestOddStarts:
 
     def test_adapter_without_the_part_says_that_it_begins_anew(self, undisturbed, tmp_path):
         prepared, folder = a_run(tmp_path)
-        go(prepared, folder, accident=fail, at=50, hands_out=False)
+        go(prepared, folder, accident=fail, at=50, has_checkpointable=False)
         assert not (folder / "checkpoint").exists()
-        content = go(prepared, folder, hands_out=False)
+        content = go(prepared, folder, has_checkpointable=False)
         assert content["resumed_from"] is None and result(folder) == undisturbed
         assert "adapter of sb3 does not hand out its state" in content["resumption"][0]
 
     def test_stop_waits_for_a_checkpoint(self, undisturbed, tmp_path):
         prepared, folder = a_run(tmp_path, every=1000)
-        before = {number: signal.getsignal(number) for number in stopping.SIGNALS}
+        before = {number: signal.getsignal(number) for number in stopping.STOP_SIGNALS}
         stopping.stop_on_signals()
         try:
             with pytest.raises(KeyboardInterrupt):
@@ -231,7 +272,7 @@ def test_minutes_between_checkpoints_are_checked_and_identify_nothing():
     assert spec_from_dict(spec_to_dict(other)).checkpoint_every == 2.5
     old = spec_to_dict(one)
     del old["checkpoint_every"]
-    assert spec_from_dict(old).checkpoint_every == CHECKPOINT_EVERY
+    assert spec_from_dict(old).checkpoint_every == DEFAULT_CHECKPOINT_MINUTES
     for wrong in (-1, "often", None, True, float("nan"), float("inf")):
         with pytest.raises(SpecError, match=r"checkpoint_every=.* must be a number of minutes"):
             support.spec(checkpoint_every=wrong)

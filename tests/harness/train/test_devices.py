@@ -3,11 +3,11 @@
 import pytest
 import support
 
-from adapters.torch_common import devices
-from harness.contract.adapter import load_adapter
-from harness.contract.fields import SpecError
-from harness.contract.run_spec import spec_from_dict, spec_to_dict
-from harness.train.prepare import prepare
+from parallax.adapters.torch_common import devices
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
+from parallax.harness.train.prepare import prepare_run
 
 OFFERING = support.frameworks("sb3", "cleanrl", "tianshou", "skrl")
 
@@ -17,7 +17,7 @@ def machine(monkeypatch):
     """Has so many devices of each kind; nothing is trained on them."""
 
     def has(count):
-        monkeypatch.setattr(devices, "counted", lambda kind: count)
+        monkeypatch.setattr(devices, "count_devices", lambda kind: count)
 
     return has
 
@@ -28,14 +28,16 @@ def test_gpu_is_refused_where_there_is_none_and_taken_where_there_is(framework, 
     adapter = load_adapter(framework)
     machine(0)
     with pytest.raises(SpecError, match=r"device=cuda .*no cuda device.* Use device=cpu"):
-        prepare(spec, adapter)
-    assert prepare(spec, adapter, here=False).context.device == "cuda"  # another machine trains
+        prepare_run(spec, adapter)
+    assert (
+        prepare_run(spec, adapter, on_this_machine=False).context.device == "cuda"
+    )  # another machine trains
     machine(1)
-    assert prepare(spec, adapter).context.device == "cuda"
+    assert prepare_run(spec, adapter).context.device == "cuda"
     with pytest.raises(SpecError, match="device=cuda:1 "):
-        prepare(support.spec(framework, "td3", device="cuda:1"), adapter)
+        prepare_run(support.spec(framework, "td3", device="cuda:1"), adapter)
     with pytest.raises(SpecError, match=r"device=tpu .*Use"):
-        prepare(support.spec(framework, "td3", device="tpu"), adapter)
+        prepare_run(support.spec(framework, "td3", device="tpu"), adapter)
 
 
 def test_the_framework_is_told(machine):
@@ -43,12 +45,12 @@ def test_the_framework_is_told(machine):
     told = {"sb3": ("device", "cuda"), "cleanrl": ("cuda", True)}
     for framework, (name, value) in told.items():
         spec = support.spec(framework, "td3", device="cuda")
-        assert prepare(spec, load_adapter(framework)).native.settings[name] == value
+        assert prepare_run(spec, load_adapter(framework)).native.settings[name] == value
 
 
 def test_framework_that_offers_none_says_so():
     with pytest.raises(SpecError, match=r"device=cuda .*torchrl.*CPU only. Use device=cpu"):
-        prepare(support.spec("torchrl", "td3", device="cuda"), load_adapter("torchrl"))
+        prepare_run(support.spec("torchrl", "td3", device="cuda"), load_adapter("torchrl"))
 
 
 def test_device_is_part_of_the_path_unless_it_is_the_cpu():

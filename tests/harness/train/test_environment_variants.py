@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import support
 
-from envs.make import make_training_env, share_statistics
-from harness.contract.adapter import load_adapter
-from harness.contract.fields import SpecError
-from harness.record.reading import read_run
-from harness.train.prepare import prepare
+from parallax.envs.make import make_training_env, share_statistics
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.record.reading import read_run
+from parallax.harness.train.prepare import prepare_run
 
 PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
 WITH_COPIES = ("sb3", "cleanrl", "torchrl", "tianshou")
@@ -51,25 +51,25 @@ def test_off_policy_counts_transitions_of_all_copies(framework, algorithm, tmp_p
 def test_scripts_with_one_environment_refuse_more(algorithm):
     spec = support.spec("cleanrl", algorithm, n_envs=2)
     with pytest.raises(SpecError, match=r"n_envs=2: cleanrl's scripts with a replay buffer"):
-        prepare(spec, load_adapter("cleanrl"))
+        prepare_run(spec, load_adapter("cleanrl"))
 
 
 @pytest.mark.parametrize("framework", support.frameworks(*WITH_COPIES))
 def test_copies_must_share_a_rollout_evenly(framework):
     spec = support.spec(framework, hyperparameters=PPO, n_envs=3)
     with pytest.raises(SpecError, match=r"rollout_steps=128: .*n_envs=3"):
-        prepare(spec, load_adapter(framework))
+        prepare_run(spec, load_adapter(framework))
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "td3"])
 def test_framework_that_stores_resets_refuses_copies(algorithm):
     with pytest.raises(SpecError, match=r"n_envs=2: skrl stores steps .*Use n_envs=1"):
-        prepare(support.spec("skrl", algorithm, n_envs=2), load_adapter("skrl"))
+        prepare_run(support.spec("skrl", algorithm, n_envs=2), load_adapter("skrl"))
 
 
 def test_default_ratio_of_stable_baselines3_is_one_round_a_vector_step():
     for n_envs in (1, 4):
-        prepared = prepare(support.spec("sb3", "td3", n_envs=n_envs), load_adapter("sb3"))
+        prepared = prepare_run(support.spec("sb3", "td3", n_envs=n_envs), load_adapter("sb3"))
         assert prepared.hyperparameters.env_steps_per_round == n_envs
         assert prepared.native.settings["train_freq"] == 1
 

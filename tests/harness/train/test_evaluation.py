@@ -12,16 +12,16 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from envs.lockstep import make_lockstep
-from envs.make import frozen_normalizer, make_training_env
-from envs.tasks import make
-from harness.train.evaluation import evaluate
+from parallax.envs.batched_env import make_batched_env
+from parallax.envs.make import make_frozen_normalizer, make_training_env
+from parallax.envs.tasks import make_task_env
+from parallax.harness.train.evaluation import evaluate_greedy_policy
 
 FIRST_SEED = 40
 
 
 def ppo(env_id):
-    model = PPO("MlpPolicy", make(env_id), n_steps=256, n_epochs=2, seed=3, device="cpu")
+    model = PPO("MlpPolicy", make_task_env(env_id), n_steps=256, n_epochs=2, seed=3, device="cpu")
     return model.learn(256)
 
 
@@ -30,7 +30,7 @@ def greedy(model):
 
 
 def stable_baselines3(model, env_id, episodes, copies):
-    envs = DummyVecEnv([lambda: Monitor(make(env_id))] * copies)
+    envs = DummyVecEnv([lambda: Monitor(make_task_env(env_id))] * copies)
     envs.seed(FIRST_SEED)
     return evaluate_policy(model, envs, episodes, return_episode_rewards=True)
 
@@ -38,8 +38,8 @@ def stable_baselines3(model, env_id, episodes, copies):
 @pytest.mark.parametrize("env_id", ["InvertedPendulum-v4", "Hopper-v4", "Humanoid-v4"])
 def test_returns_are_those_of_stable_baselines3(env_id):
     model, n = ppo(env_id), 8
-    evaluation = evaluate(
-        greedy(model), make_lockstep(env_id, n), range(FIRST_SEED, FIRST_SEED + n)
+    evaluation = evaluate_greedy_policy(
+        greedy(model), make_batched_env(env_id, n), range(FIRST_SEED, FIRST_SEED + n)
     )
     # SB3 lists episodes as they end; its monitor rounds returns to six places.
     ours = zip(evaluation.returns.round(6), evaluation.lengths, strict=True)
@@ -50,7 +50,9 @@ def test_returns_are_those_of_stable_baselines3(env_id):
 @pytest.mark.parametrize("env_id", ["InvertedPendulum-v4", "Hopper-v4"])
 def test_batch_size_changes_no_more_than_rounding(env_id):
     model = ppo(env_id)
-    evaluation = evaluate(greedy(model), make_lockstep(env_id, 5), [FIRST_SEED] * 5)
+    evaluation = evaluate_greedy_policy(
+        greedy(model), make_batched_env(env_id, 5), [FIRST_SEED] * 5
+    )
     returns, lengths = stable_baselines3(model, env_id, 1, 1)
     assert (evaluation.lengths == lengths).all()
     np.testing.assert_allclose(evaluation.returns, returns[0], rtol=1e-4)
@@ -67,22 +69,22 @@ def test_normalization_is_applied_before_the_cast_to_float32():
     env.reset(seed=0)
     for _ in range(20):
         env.step(np.zeros(3, np.float32))
-    normalize, shown = frozen_normalizer(env), []
+    normalize, shown = make_frozen_normalizer(env), []
 
     def policy(observations):
         shown.append(observations)
         return np.zeros((len(observations), 3), np.float32)
 
-    evaluate(policy, make_lockstep("Hopper-v4", 3), [1, 2, 3], normalize)
-    first = np.stack([make("Hopper-v4").reset(seed=seed)[0] for seed in (1, 2, 3)])
+    evaluate_greedy_policy(policy, make_batched_env("Hopper-v4", 3), [1, 2, 3], normalize)
+    first = np.stack([make_task_env("Hopper-v4").reset(seed=seed)[0] for seed in (1, 2, 3)])
     assert (shown[0] == normalize(first).astype(np.float32)).all()
     assert {(batch.shape, batch.dtype.name) for batch in shown} == {((3, 11), "float32")}
 
 
 def test_same_seeds_give_the_same_returns():
-    env = make_lockstep("Hopper-v4", 4)
+    env = make_batched_env("Hopper-v4", 4)
     first, again, other = (
-        evaluate(lambda o: np.tanh(o[:, :3]), env, seeds)
+        evaluate_greedy_policy(lambda o: np.tanh(o[:, :3]), env, seeds)
         for seeds in ([1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 5])
     )
     assert (first.returns == again.returns).all()
@@ -97,14 +99,14 @@ def test_no_global_random_state_is_touched(env_id):
         return keys.tolist(), rest, random.getstate(), torch.get_rng_state().tolist()
 
     before = states()
-    size = make(env_id).action_space.shape[0]
-    evaluate(lambda o: np.tanh(o[:, :size]), make_lockstep(env_id, 2), [1, 2])
+    size = make_task_env(env_id).action_space.shape[0]
+    evaluate_greedy_policy(lambda o: np.tanh(o[:, :size]), make_batched_env(env_id, 2), [1, 2])
     assert states() == before
 
 
 def test_evaluation_imports_no_framework():
     code = (
-        "import sys, harness.train.evaluation, harness.train.monitor;"
+        "import sys, parallax.harness.train.evaluation, parallax.harness.train.monitor;"
         "print([m for m in ('torch', 'stable_baselines3') if m in sys.modules])"
     )
     output = subprocess.check_output([sys.executable, "-c", code], text=True)

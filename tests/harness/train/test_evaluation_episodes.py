@@ -4,8 +4,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from envs.lockstep import make_lockstep
-from harness.train.evaluation import evaluate
+from parallax.envs.batched_env import make_batched_env
+from parallax.harness.train.evaluation import evaluate_greedy_policy
 
 
 class Countdown(gymnasium.Env):
@@ -34,7 +34,7 @@ class Countdown(gymnasium.Env):
 def countdown(monkeypatch):
     monkeypatch.setattr(gymnasium.envs.registration, "registry", {})
     gymnasium.register("Countdown-v0", entry_point=Countdown, max_episode_steps=6)
-    return lambda n: make_lockstep("Countdown-v0", n)
+    return lambda n: make_batched_env("Countdown-v0", n)
 
 
 def constant(value):
@@ -42,7 +42,7 @@ def constant(value):
 
 
 def test_every_episode_is_played_to_its_end_and_no_further(countdown):
-    evaluation = evaluate(constant(2.0), countdown(4), [1, 5, 9, 3])
+    evaluation = evaluate_greedy_policy(constant(2.0), countdown(4), [1, 5, 9, 3])
     # The third reaches the time limit.
     assert evaluation.lengths.tolist() == [1, 5, 6, 3]
     assert evaluation.returns.tolist() == [2.0, 10.0, 12.0, 6.0]
@@ -56,7 +56,7 @@ def test_policy_sees_all_rows_until_the_last_episode_ends(countdown):
         batches.append(observations[:, 0].tolist())
         return constant(0.0)(observations)
 
-    evaluate(policy, countdown(3), [1, 2, 4])
+    evaluate_greedy_policy(policy, countdown(3), [1, 2, 4])
     assert batches == [[1, 2, 4], [0, 1, 3], [0, 0, 2], [0, 0, 1]]
 
 
@@ -76,7 +76,7 @@ def test_number_that_is_not_finite_ends_the_episode_with_nan(countdown, bad, ste
             actions[1] = bad
         return actions
 
-    evaluation = evaluate(policy, countdown(3), [3, 4, 5])
+    evaluation = evaluate_greedy_policy(policy, countdown(3), [3, 4, 5])
     assert np.isnan(evaluation.returns).tolist() == [False, True, False]
     assert evaluation.returns[[0, 2]].tolist() == [3.0, 5.0]
     assert evaluation.lengths.tolist() == [3, steps, 5]
@@ -84,7 +84,7 @@ def test_number_that_is_not_finite_ends_the_episode_with_nan(countdown, bad, ste
 
 
 def test_observations_that_never_are_finite_end_at_once(countdown):
-    evaluation = evaluate(constant(1.0), countdown(2), [3, np.inf])
+    evaluation = evaluate_greedy_policy(constant(1.0), countdown(2), [3, np.inf])
     assert evaluation.lengths.tolist() == [3, 0]
     assert np.isnan(evaluation.returns).tolist() == [False, True]
 
@@ -94,20 +94,20 @@ def test_observation_too_large_for_float32_is_not_hidden(countdown):
         return np.where(observations == 4, 1e300, observations)
 
     with pytest.warns(RuntimeWarning, match="overflow"):
-        evaluation = evaluate(constant(1.0), countdown(2), [3, 5], enlarge)
+        evaluation = evaluate_greedy_policy(constant(1.0), countdown(2), [3, 5], enlarge)
     assert np.isnan(evaluation.returns).tolist() == [False, True]
     assert evaluation.lengths.tolist() == [3, 1]
 
 
 def test_actions_reach_the_task_as_the_policy_returns_them(countdown):
-    evaluation = evaluate(constant(1e6), countdown(1), [2])
+    evaluation = evaluate_greedy_policy(constant(1e6), countdown(1), [2])
     assert evaluation.returns.tolist() == [2e6]
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 1), (3, 2)])
 def test_actions_of_another_shape_are_refused(countdown, shape):
     with pytest.raises(ValueError, match="shape"):
-        evaluate(lambda _: np.zeros(shape, np.float32), countdown(3), [3, 4, 5])
+        evaluate_greedy_policy(lambda _: np.zeros(shape, np.float32), countdown(3), [3, 4, 5])
 
 
 class Rememberer:
@@ -128,16 +128,16 @@ class Rememberer:
                 seen.append(observations[:, 0].copy())
                 return (seen[0] > 0).astype(np.int64)
 
-            def rewarded(self, rewards):
+            def observe_rewards(self, rewards):
                 policy.rewards.append(rewards.copy())
 
         return Player()
 
 
 def test_policies_that_remember_begin_each_evaluation_with_nothing_remembered():
-    policy, env = Rememberer(), make_lockstep("MemoryChain-4-v0", 6)
+    policy, env = Rememberer(), make_batched_env("MemoryChain-4-v0", 6)
     for first in (0, 6):
-        evaluation = evaluate(policy, env, range(first, first + 6))
+        evaluation = evaluate_greedy_policy(policy, env, range(first, first + 6))
         assert evaluation.returns.tolist() == [1.0] * 6
     assert policy.begun == 2
     assert np.sum(policy.rewards[:4], axis=0).tolist() == [1.0] * 6

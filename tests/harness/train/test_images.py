@@ -7,16 +7,21 @@ import numpy as np
 import pytest
 import support
 
-from envs.tasks import load_task, make
-from harness.conformance.resuming import check_killed_run
-from harness.contract.adapter import Context, load_adapter
-from harness.contract.fields import SpecError
-from harness.contract.recipes import load_recipe
-from harness.policies.evaluating import Conditions, evaluate_under, own_returns, same_returns
-from harness.policies.loading import load
-from harness.record.layout import find_runs
-from harness.record.reading import read_run
-from harness.train.prepare import prepare
+from parallax.envs.tasks import load_task, make_task_env
+from parallax.harness.conformance.resuming import check_killed_run
+from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import load_recipe
+from parallax.harness.policies.evaluation import (
+    EvaluationConditions,
+    evaluate_loaded_policy,
+    get_recorded_returns,
+    has_same_returns,
+)
+from parallax.harness.policies.loading import load_policy
+from parallax.harness.record.layout import find_runs
+from parallax.harness.record.reading import read_run
+from parallax.harness.train.prepare import prepare_run
 
 pytest.importorskip("minatar")
 ENV = "MinAtar/Breakout-v1"
@@ -47,8 +52,10 @@ def test_run_is_complete_and_its_policy_plays_again(framework, tmp_path):
     assert folder.relative_to(tmp_path).parts[1] == "MinAtar~Breakout-v1"
     reading = read_run(folder)
     assert reading.complete and reading.place.env == ENV
-    policy = load(folder)
-    assert same_returns(evaluate_under(policy, Conditions()), own_returns(policy))
+    policy = load_policy(folder)
+    assert has_same_returns(
+        evaluate_loaded_policy(policy, EvaluationConditions()), get_recorded_returns(policy)
+    )
     actions = policy(np.zeros((2, *load_task(ENV).image)))
     assert actions.dtype == np.int64 and actions.shape == (2,)
 
@@ -65,7 +72,7 @@ print(*DQN.load(sys.argv[1]).predict(image, deterministic=True)[0])
 
 def test_exported_policy_of_sb3_loads_without_this_project(tmp_path):
     folder, _ = support.run(spec("sb3"), tmp_path / "results")
-    policy = load(folder)
+    policy = load_policy(folder)
     policy.save(tmp_path / "policy.zip")
     shown = np.random.default_rng(0).integers(0, 2, (9, *load_task(ENV).image)).astype(np.float32)
     np.save(tmp_path / "shown.npy", shown)
@@ -81,8 +88,10 @@ def test_game_of_atari_is_trained_on_and_its_policy_plays_again(framework, tmp_p
         spec(framework, env=ATARI, eval_every=160, eval_episodes=1), tmp_path
     )
     assert content["status"] == "completed", content["failure"]
-    policy = load(folder)
-    assert same_returns(evaluate_under(policy, Conditions()), own_returns(policy))
+    policy = load_policy(folder)
+    assert has_same_returns(
+        evaluate_loaded_policy(policy, EvaluationConditions()), get_recorded_returns(policy)
+    )
 
 
 @pytest.mark.long
@@ -98,20 +107,22 @@ def test_network_is_that_of_the_paper_on_the_game(framework, env):
     if env == ATARI:
         pytest.importorskip("ale_py")
     width = {"hidden_sizes": [512 if env == ATARI else 128]}
-    prepared = prepare(spec(framework, SMALL | width, env=env), load_adapter(framework))
+    prepared = prepare_run(spec(framework, SMALL | width, env=env), load_adapter(framework))
     task, native = prepared.context.task, prepared.native
     if framework == "sb3":
-        from adapters.sb3.train import build
+        from parallax.adapters.sb3.train import build_model
 
-        network = build("dqn", native, prepared.context, lambda: make(env)).policy.q_net
+        network = build_model(
+            "dqn", native, prepared.context, lambda: make_task_env(env)
+        ).policy.q_net
     elif framework == "tianshou":
-        from adapters.tianshou.build import build
+        from parallax.adapters.tianshou.algorithms import build_algorithm
 
-        network = build("dqn", native.settings, task).policy.model
+        network = build_algorithm("dqn", native.settings, task).policy.model
     else:
-        from adapters.torchrl.dqn import build
+        from parallax.adapters.torchrl.dqn import build_components
 
-        network = build(native.settings, task).actor
+        network = build_components(native.settings, task).actor
     shapes = {tuple(value.shape) for value in network.parameters()}
     assert shapes == NETWORKS[env]
 
@@ -132,20 +143,22 @@ def test_what_cannot_be_is_refused_by_name():
     ]
     for asked, message in refusals:
         with pytest.raises(SpecError, match=message) as refusal:
-            prepare(asked, load_adapter(asked.framework))
+            prepare_run(asked, load_adapter(asked.framework))
         assert asked.env in str(refusal.value)
     with pytest.raises(SpecError, match="shows images, and PPO takes none"):
-        load_recipe("ppo", "sb3").on_task(load_task(ENV))
+        load_recipe("ppo", "sb3").resolve_for_task(load_task(ENV))
 
 
 def test_dueling_heads_stand_on_convolutions():
     pytest.importorskip("tianshou")
-    from adapters.tianshou.build import build
+    from parallax.adapters.tianshou.algorithms import build_algorithm
 
     recipe = dataclasses.replace(load_recipe("dqn", "minatar"), dueling=True, conv_filters=(4,))
-    context = Context(load_task(ENV), 1000, 0)
+    context = RunContext(load_task(ENV), 1000, 0)
     settings = load_adapter("tianshou").translate("dqn", recipe, context).settings
-    shapes = {tuple(v.shape) for v in build("dqn", settings, context.task).policy.parameters()}
+    shapes = {
+        tuple(v.shape) for v in build_algorithm("dqn", settings, context.task).policy.parameters()
+    }
     assert {(4, 4, 3, 3), (128, 256), (3, 128), (1, 128)} <= shapes
 
 
@@ -153,4 +166,4 @@ def test_bytes_are_not_normalized_twice():
     pytest.importorskip("ale_py")
     asked = spec("torchrl", env=ATARI, wrappers="normalized")
     with pytest.raises(SpecError, match=r"wrappers=normalized .* divide by 255"):
-        prepare(asked, load_adapter("torchrl"))
+        prepare_run(asked, load_adapter("torchrl"))

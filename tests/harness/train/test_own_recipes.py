@@ -3,10 +3,10 @@
 import pytest
 import support
 
-from harness.contract.adapter import Context, load_adapter
-from harness.contract.algorithms import ALGORITHMS
-from harness.contract.recipes import load_recipe
-from harness.train.prepare import prepare
+from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.recipes import load_recipe
+from parallax.harness.train.prepare import prepare_run
 
 ENVS = {
     "continuous": ("InvertedPendulum-v4", "Humanoid-v4", "Hopper-v4"),  # bounds of 3, 0.4 and 1
@@ -22,7 +22,7 @@ def test_own_recipe_gives_own_defaults(framework, alignment):
     pairs = [(name, env) for name, kind in having.items() for env in ENVS[kind.actions]]
     for algorithm, env in pairs:
         asked = support.spec(framework, algorithm, env=env, alignment=alignment, steps=10_000)
-        prepared = prepare(asked, adapter)
-        context = Context(prepared.context.task, 10_000, 0)
-        own = adapter.own_defaults(algorithm, load_recipe(algorithm, framework), context)
+        prepared = prepare_run(asked, adapter)
+        context = RunContext(prepared.context.task, 10_000, 0)
+        own = adapter.get_library_defaults(algorithm, load_recipe(algorithm, framework), context)
         assert prepared.native.settings == adapter.translate(algorithm, own, context).settings

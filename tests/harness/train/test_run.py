@@ -8,20 +8,24 @@ import pandas as pd
 import pytest
 import support
 
-from harness.contract.adapter import Context, load_adapter
-from harness.contract.events import Evaluation, Events, OptimizerStep
-from harness.contract.fields import SpecError
-from harness.policies.evaluating import Conditions, evaluate_under, own_returns, same_returns
-from harness.policies.loading import load
-from harness.record.folder import RunFolder
-from harness.record.lease import Lease
-from harness.record.policy import StoredPolicy
-from harness.record.reading import read_run
-from harness.sweep.folders import initialize
-from harness.train.keeping import Best
-from harness.train.monitor import TrainingMonitor
-from harness.train.prepare import Prepared, prepare
-from harness.train.run import execute
+from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.events import BeforeOptimizerStep, EvaluationResult, TrainingEvents
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.policies.evaluation import (
+    EvaluationConditions,
+    evaluate_loaded_policy,
+    get_recorded_returns,
+    has_same_returns,
+)
+from parallax.harness.policies.loading import load_policy
+from parallax.harness.record.folder import RunFolder
+from parallax.harness.record.lock import RunLock
+from parallax.harness.record.npz_files import StoredPolicy
+from parallax.harness.record.reading import read_run
+from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.train.monitor import BestPolicy, TrainingMonitor
+from parallax.harness.train.prepare import PreparedRun, prepare_run
+from parallax.harness.train.run import execute_run
 
 PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
 
@@ -83,12 +87,12 @@ def test_who_watches_a_run_from_inside_changes_nothing(tmp_path, monkeypatch):
     class Watched(TrainingMonitor):
         def __init__(self, *arguments):
             super().__init__(*arguments)
-            self.events.subscribe(OptimizerStep, lambda step: seen.append(self.steps))
+            self.events.subscribe(BeforeOptimizerStep, lambda step: seen.append(self.steps))
 
     support.register(tmp_path / "site", support.PROJECT["entry-points"])
     monkeypatch.syspath_prepend(tmp_path / "site")
     _, alone = support.run(small(), tmp_path / "alone")
-    monkeypatch.setattr("harness.train.run.TrainingMonitor", Watched)
+    monkeypatch.setattr("parallax.harness.train.run.TrainingMonitor", Watched)
     _, watched = support.run(small(), tmp_path / "watched")
     assert seen == [128, 128, 256, 256]  # two minibatches of each rollout
     assert watched["weights_sha256"] == alone["weights_sha256"]
@@ -98,26 +102,28 @@ def test_the_policy_of_the_best_evaluation_can_be_kept(tmp_path):
     changes = {"steps": 512, "eval_every": 128}
     _, last = support.run(small(**changes), tmp_path)
     folder, best = support.run(small(**changes, keep="best"), tmp_path)
-    policy = load(folder)
+    policy = load_policy(folder)
     assert "keep=best" in folder.parent.name.split(",")
     means = policy.evaluations.results.mean(axis=1)
     # The latest of those that are equal.
     assert best["kept"] == policy.evaluation == len(means) - 1 - np.argmax(means[::-1])
-    assert same_returns(evaluate_under(policy, Conditions()), own_returns(policy))
+    assert has_same_returns(
+        evaluate_loaded_policy(policy, EvaluationConditions()), get_recorded_returns(policy)
+    )
     assert "kept" not in last
     assert (best["weights_sha256"] == last["weights_sha256"]) == (best["kept"] == len(means) - 1)
 
 
 def test_what_is_best_goes_through_a_checkpoint():
-    events, learned = Events(), [StoredPolicy({"w": np.array(float(n))}) for n in range(4)]
-    one = Best(events, lambda: learned[one.state()["count"]])
+    events, learned = TrainingEvents(), [StoredPolicy({"w": np.array(float(n))}) for n in range(4)]
+    one = BestPolicy(events, lambda: learned[one.state()["count"]])
     for mean in (1.0, 3.0):
-        events.tell(Evaluation(np.array([mean, mean]), np.array([1, 1])))
-    later = Events()
-    other = Best(later, lambda: learned[other.state()["count"]])
-    other.lay_in(one.state())
+        events.tell(EvaluationResult(np.array([mean, mean]), np.array([1, 1])))
+    later = TrainingEvents()
+    other = BestPolicy(later, lambda: learned[other.state()["count"]])
+    other.load_state(one.state())
     for mean, best in ((2.0, 1), (3.0, 3)):
-        later.tell(Evaluation(np.array([mean]), np.array([1])))
+        later.tell(EvaluationResult(np.array([mean]), np.array([1])))
         assert other.evaluation == best == other.policy.weights["w"]
 
 
@@ -132,10 +138,10 @@ def test_seed_decides_the_weights(tmp_path):
 def test_complete_run_is_not_run_again(tmp_path):
     spec = small()
     folder, _ = support.run(spec, tmp_path)
-    prepared = prepare(spec, load_adapter("sb3"))
-    assert not initialize(prepared, folder)
+    prepared = prepare_run(spec, load_adapter("sb3"))
+    assert not initialize_run(prepared, folder)
     (folder / "evaluations.npz").write_bytes(b"broken")
-    assert initialize(prepared, folder)
+    assert initialize_run(prepared, folder)
     assert read_run(folder).content["status"] == "pending"
 
 
@@ -144,7 +150,7 @@ def test_folder_of_another_run_is_never_overwritten(tmp_path):
     folder, run = support.run(spec, tmp_path)
     (folder / "run.json").write_text(json.dumps(run | {"spec": run["spec"] | {"steps": 7}}))
     with pytest.raises(SpecError, match="holds a run with other settings"):
-        initialize(prepare(spec, load_adapter("sb3")), folder)
+        initialize_run(prepare_run(spec, load_adapter("sb3")), folder)
 
 
 class Broken:
@@ -169,15 +175,17 @@ class Broken:
 
 def run_broken(act, tmp_path, scheduled=150):
     spec = small()
-    real = prepare(spec, load_adapter("sb3"))
+    real = prepare_run(spec, load_adapter("sb3"))
     native = dataclasses.replace(real.native, total_steps=scheduled)
-    prepared = Prepared(spec, Context(real.context.task, 150, 0), real.hyperparameters, native)
+    prepared = PreparedRun(
+        spec, RunContext(real.context.task, 150, 0), real.hyperparameters, native
+    )
     folder = tmp_path / "run"
-    initialize(prepared, folder)
+    initialize_run(prepared, folder)
 
     def go():
-        with Lease.acquire(folder) as lease:
-            return execute(prepared, Broken(act), RunFolder(lease))
+        with RunLock.acquire(folder) as lease:
+            return execute_run(prepared, Broken(act), RunFolder(lease))
 
     return folder, go
 
@@ -228,7 +236,7 @@ def test_steps_that_were_not_scheduled_are_a_failure(tmp_path):
 
 
 def test_failed_write_leaves_the_old_file(tmp_path):
-    from harness.record.files import write_atomically
+    from parallax.harness.record.files import write_atomically
 
     path = tmp_path / "file"
     path.write_text("old")

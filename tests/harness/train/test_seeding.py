@@ -1,7 +1,7 @@
 """Initial states depend on study, task, seed and evaluation, and on nothing else."""
 
-from envs.lockstep import make_lockstep
-from harness.train.evaluation import episode_seeds
+from parallax.envs.batched_env import make_batched_env
+from parallax.harness.train.evaluation import compute_episode_seeds
 
 
 def test_each_choice_leads_to_other_initial_states():
@@ -13,16 +13,23 @@ def test_each_choice_leads_to_other_initial_states():
         {"seed": 1},
         {"evaluation": 1},
     ]
-    env, states = make_lockstep("Hopper-v4", 30), []
+    env, states = make_batched_env("Hopper-v4", 30), []
     for change in changes:
-        states.extend(map(tuple, env.reset(episode_seeds(**base | change, episodes=30))))
+        states.extend(map(tuple, env.reset(compute_episode_seeds(**base | change, episodes=30))))
     assert len(set(states)) == 30 * len(changes)
 
 
 def test_episode_seeds_never_change():
     # Published studies must stay repeatable with later versions and on other machines.
-    assert episode_seeds(0, "HalfCheetah-v4", 3, 7, 3) == [3190408898, 413036484, 3207928423]
+    assert compute_episode_seeds(0, "HalfCheetah-v4", 3, 7, 3) == [
+        3190408898,
+        413036484,
+        3207928423,
+    ]
 
 
 def test_fewer_episodes_are_the_first_of_more():
-    assert episode_seeds(5, "Ant-v4", 1, 2, 4) == episode_seeds(5, "Ant-v4", 1, 2, 30)[:4]
+    assert (
+        compute_episode_seeds(5, "Ant-v4", 1, 2, 4)
+        == compute_episode_seeds(5, "Ant-v4", 1, 2, 30)[:4]
+    )

@@ -6,9 +6,15 @@ import signal
 
 import pytest
 
-from harness.record.batch_job import BatchJob
-from harness.train.checkpointing import seconds_between
-from harness.train.stopping import GRACE, Stopped, StopRequest, patience, stop_on_signals
+from parallax.harness.record.lock_owner import BatchJob
+from parallax.harness.train.checkpointing import compute_checkpoint_interval
+from parallax.harness.train.stop_signals import (
+    GRACE_SECONDS,
+    RunInterrupt,
+    StopRequest,
+    compute_grace_seconds,
+    stop_on_signals,
+)
 
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -20,8 +26,8 @@ def listening(monkeypatch):
     stop_on_signals()
     request = StopRequest()
     try:
-        with request.listening():
-            request.may_wait()
+        with request.defer_stop_signals():
+            request.allow_waiting()
             yield request
     finally:
         for number, handler in before.items():
@@ -37,17 +43,23 @@ def test_warnings_that_come_twice_are_one(listening):
 
 def test_second_order_to_end_is_obeyed_at_once(listening):
     os.kill(os.getpid(), signal.SIGUSR2)
-    with pytest.raises(Stopped):
+    with pytest.raises(RunInterrupt):
         os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_patience_leaves_time_to_write_and_to_come_back(monkeypatch):
     monkeypatch.delenv("PARALLAX_JOB", raising=False)
-    assert patience(signal.SIGTERM) == patience(signal.SIGUSR2) == GRACE
+    assert (
+        compute_grace_seconds(signal.SIGTERM)
+        == compute_grace_seconds(signal.SIGUSR2)
+        == GRACE_SECONDS
+    )
     for name in ("JOB", "RESTART", "LIMIT", "NOTICE"):
         monkeypatch.setenv(f"PARALLAX_{name}", "0")
-    BatchJob("7", limit_from=0.0, notice=120).announce()
-    assert patience(signal.SIGUSR2) == 40 and patience(signal.SIGTERM) == 10
+    BatchJob("7", limit_from=0.0, notice=120).export_to_environment()
+    assert (
+        compute_grace_seconds(signal.SIGUSR2) == 40 and compute_grace_seconds(signal.SIGTERM) == 10
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,4 +76,4 @@ def test_patience_leaves_time_to_write_and_to_come_back(monkeypatch):
     ],
 )
 def test_limit_shorter_than_the_interval_makes_it_shorter(every, job, seconds):
-    assert seconds_between(every, job, now=1000) == pytest.approx(seconds)
+    assert compute_checkpoint_interval(every, job, now=1000) == pytest.approx(seconds)

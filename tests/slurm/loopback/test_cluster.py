@@ -3,8 +3,8 @@
 import subprocess
 import time
 
-from slurm.loopback.cluster import Cluster
-from slurm.loopback.daemons import descendants, is_running, read_pid, socket_owners
+from tests.slurm_cluster.cluster import SlurmCluster
+from tests.slurm_cluster.daemons import find_descendants, find_socket_owners, is_running, read_pid
 
 
 def ask(cluster, *command):
@@ -28,11 +28,11 @@ def test_jobs_run_on_every_node(cluster):
 def test_controller_and_node_survive_being_killed(cluster):
     ask(cluster, "sbatch", "--wrap=sleep 1000", "--output=/dev/null", "--nodelist=n1")
     wait_until(lambda: ask(cluster, "squeue", "--noheader", "--format=%T").strip() == "RUNNING")
-    wait_until(lambda: socket_owners(cluster.layout.spool / "n1"))
+    wait_until(lambda: find_socket_owners(cluster.layout.spool / "n1"))
     cluster.kill_controller()
     cluster.start_controller()
     wait_until(lambda: ask(cluster, "squeue", "--noheader", "--format=%T").strip() == "RUNNING")
-    running = descendants(socket_owners(cluster.layout.spool / "n1"))
+    running = find_descendants(find_socket_owners(cluster.layout.spool / "n1"))
     assert any(map(is_running, running))
     cluster.kill_node("n1", steps=True)
     wait_until(lambda: not any(map(is_running, running)), patience=10)
@@ -41,12 +41,12 @@ def test_controller_and_node_survive_being_killed(cluster):
 
 
 def test_nothing_is_left_after_the_end(scratch):
-    with Cluster(scratch, nodes=1) as cluster:
+    with SlurmCluster(scratch, nodes=1) as cluster:
         ask(cluster, "sbatch", "--wrap=sleep 1000", "--output=/dev/null")
 
         def of_it():
             daemons = {int(path.read_text()) for path in cluster.layout.run.glob("*.pid")}
-            return daemons | descendants(socket_owners(cluster.layout.spool))
+            return daemons | find_descendants(find_socket_owners(cluster.layout.spool))
 
         wait_until(lambda: len(of_it()) >= 5)  # the job's own come last
         pids = of_it()

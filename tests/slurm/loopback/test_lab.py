@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from slurm_lab import wait_until
 
-from slurm.__main__ import main
-from slurm.loopback.daemons import is_running
+from parallax.slurm.commands import main
+from tests.slurm_cluster.daemons import is_running
 
 LAB = [sys.executable, "-m", "slurm", "lab"]
 
@@ -78,7 +78,7 @@ def test_command_is_told_when_the_lab_is(open_lab, scratch):
 
 def test_missing_slurm_is_told_with_the_packages(monkeypatch, capsys, tmp_path):
     missing = ({}, ["munged", "slurmctld"])
-    monkeypatch.setattr("slurm.loopback.lab.find_programs", lambda accounting: missing)
+    monkeypatch.setattr("tests.slurm_cluster.session.find_programs", lambda accounting: missing)
     assert main(["lab"]) == 2
     told = capsys.readouterr().err
     assert "munged, slurmctld cannot be found" in told
@@ -89,7 +89,7 @@ def test_missing_slurm_is_told_with_the_packages(monkeypatch, capsys, tmp_path):
 
 def test_folder_that_cannot_be_used_is_told(monkeypatch, capsys, tmp_path):
     (tmp_path / "slurm.conf").write_text("ClusterName=theirs\n")
-    monkeypatch.setattr("slurm.loopback.lab.find_programs", lambda accounting: ({}, []))
+    monkeypatch.setattr("tests.slurm_cluster.session.find_programs", lambda accounting: ({}, []))
     assert main(["lab", "--folder", str(tmp_path)]) == 2
     assert "holds something else" in capsys.readouterr().err
     assert (tmp_path / "slurm.conf").read_text() == "ClusterName=theirs\n"

@@ -1,0 +1,221 @@
+"""Runs a CleanRL script as `__main__` with facades for what it imports.
+
+The script's text is executed unchanged, with a seam at the head of its loop. Its own `__import__`
+gives it the facades; the modules of the process stay as they are.
+"""
+
+import argparse
+import ast
+import builtins
+import copy
+import importlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import CodeType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from parallax.adapters.cleanrl.facades import make_gym_facade, make_gymnasium_facade
+from parallax.adapters.cleanrl.scripts import read_script
+from parallax.adapters.torch_common.prioritized_buffer import ReplaySamples
+from parallax.adapters.torch_common.state import TORCH_CODECS, TYPES
+from parallax.harness.contract.adapter import Checkpointable, MakeEnv, Monitor
+from parallax.harness.contract.state_codec import (
+    State,
+    StateMismatchError,
+    StateReader,
+    StateWriter,
+)
+from parallax.harness.contract.upstream_code import rewrite_source
+
+HOOK_NAME = "__seam__"
+"""What the script's loop calls, among the script's builtins."""
+
+_ARGUMENTS, _RUN_NAME = "args", "run_name"
+"""Global names of what a script was started with: settings must be those of now, and where it
+writes files is never taken from a checkpoint."""
+
+_BATCHES = "stable_baselines3.common.type_aliases"
+"""Where the scripts' buffer has the type of its batches from."""
+
+_MISSING: Any = object()
+
+
+def compile_script(source: str, path: str) -> CodeType:
+    """The script with the seam at the head of its loop.
+
+    Raises:
+        ValueError: It does not have one loop at the top level of what it does as `__main__`.
+    """
+    tree = ast.parse(source, path)
+    mains = [node for node in tree.body if isinstance(node, ast.If)]
+    loops = [node for main in mains for node in main.body if isinstance(node, ast.For)]
+    if len(loops) != 1:
+        raise ValueError(f"{path} has {len(loops)} loops at its top level, and needs one")
+    numbers = loops[0].iter
+    called = ast.Call(ast.Name(HOOK_NAME, ast.Load()), [numbers], [])
+    loops[0].iter = ast.fix_missing_locations(ast.copy_location(called, numbers))
+    return compile(tree, path, "exec")
+
+
+class CheckpointHook:
+    """Hands a loop its numbers, and tells what goes on from one of them."""
+
+    def __init__(
+        self,
+        names: dict[str, Any],
+        boundary: Callable[[], None],
+        outside: Callable[[], Collection[Any]],
+    ) -> None:
+        """Has handed out nothing yet.
+
+        Args:
+            names: The script's global names, which it fills.
+            boundary: Called before each number; may ask for the state, or lay one in.
+            outside: Objects that somebody else keeps, such as the environments.
+        """
+        self._names, self._boundary, self._outside = names, boundary, outside
+        self._at = 0
+
+    def __call__(self, numbers: Sequence[int]) -> Iterator[int]:
+        """The numbers from the first one that is due."""
+        self._at = 0
+        while self._at < len(numbers):
+            self._boundary()
+            yield numbers[self._at]
+            self._at += 1
+
+    def make_checkpointable(self) -> Checkpointable:
+        """How the training goes on."""
+        return Checkpointable(self._state, self._load_state)
+
+    def _state(self) -> State:
+        reader = StateReader(TORCH_CODECS, self._outside())
+        own = {name: value for name, value in self._names.items() if not name.startswith("__")}
+        return {"at": self._at, "names": {name: reader.read(own[name], name) for name in own}}
+
+    def _load_state(self, state: State) -> None:
+        writer = StateWriter(TORCH_CODECS, (*TYPES, ReplaySamples, _batch_type()))
+        arguments = copy.deepcopy(self._names.get(_ARGUMENTS))
+        for name, told in state["names"].items():
+            if name.startswith("__"):
+                raise StateMismatchError(f"{name} is no name of the script's own")
+            found = writer.write(self._names.get(name, _MISSING), told, name)
+            if found is _MISSING:
+                raise StateMismatchError(f"{name} is not there and cannot be made again")
+            if name == _ARGUMENTS and found != arguments:
+                raise StateMismatchError("the script's arguments are not those of the run")
+            if name != _RUN_NAME:
+                self._names[name] = found
+        self._at = state["at"]
+
+
+def _batch_type() -> type[Any]:
+    """Return the type of the batches that the scripts' buffer, Stable-Baselines3's, draws."""
+    found: type[Any] = importlib.import_module(_BATCHES).ReplayBufferSamples
+    return found
+
+
+METRICS = {
+    "charts/learning_rate": "learning_rate",
+    "losses/policy_loss": "loss/policy",
+    "losses/actor_loss": "loss/policy",
+    "losses/value_loss": "loss/value",
+    "losses/qf_loss": "loss/critic",
+    "losses/td_loss": "loss/critic",
+    "losses/q_values": "q/mean",
+    "losses/alpha_loss": "loss/temperature",
+    "losses/alpha": "temperature",
+    "losses/entropy": "policy/entropy",
+    "losses/approx_kl": "policy/approx_kl",
+    "losses/clipfrac": "policy/clip_fraction",
+    "losses/explained_variance": "value/explained_variance",
+    "losses/qf1_values": "q/mean",
+}
+"""Names in the script's SummaryWriter to those of the trace."""
+
+
+def load_script(algorithm: str) -> CodeType:
+    """The compiled script.
+
+    Raises:
+        SpecError: It is missing or not the version that was tested.
+    """
+    path, source = read_script(algorithm)
+    return compile_script(rewrite_source(f"cleanrl.{path.stem}", source), str(path))
+
+
+def run_script(
+    code: CodeType,
+    arguments: Sequence[str],
+    make_env: MakeEnv,
+    monitor: Monitor,
+    namespace: dict[str, Any],
+    seam: CheckpointHook,
+    instead: Mapping[str, Any],
+) -> None:
+    """Executes the script to its end.
+
+    Args:
+        code: The compiled script.
+        arguments: Its command line.
+        make_env: Makes the environment that the script trains on.
+        monitor: Receives what the script writes to its SummaryWriter.
+        namespace: Empty; becomes the script's global names, networks included.
+        seam: Hands the script's loop its numbers.
+        instead: What else stands for modules that the script imports, by their names.
+    """
+    facades = {
+        **instead,
+        "argparse": _make_argparse_facade(arguments),
+        "gym": make_gym_facade(make_env),
+        "gymnasium": make_gymnasium_facade(make_env),
+        "torch.utils.tensorboard": _make_tensorboard_facade(monitor),
+    }
+    deterministic = torch.backends.cudnn.deterministic
+    namespace.update(
+        __name__="__main__",
+        __file__=code.co_filename,
+        __builtins__={**_make_builtins(facades), HOOK_NAME: seam},
+    )
+    try:
+        exec(code, namespace)
+    finally:
+        torch.backends.cudnn.deterministic = deterministic
+
+
+def _make_builtins(facades: Mapping[str, Any]) -> dict[str, Any]:
+    def import_(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name in facades:
+            return facades[name]
+        return builtins.__import__(name, *args, **kwargs)
+
+    return {**vars(builtins), "__import__": import_}
+
+
+def _make_argparse_facade(arguments: Sequence[str]) -> SimpleNamespace:
+    class ArgumentParser(argparse.ArgumentParser):
+        def parse_args(self) -> argparse.Namespace:  # type: ignore[override]
+            return super().parse_args(list(arguments))
+
+    return SimpleNamespace(ArgumentParser=ArgumentParser)
+
+
+def _make_tensorboard_facade(monitor: Monitor) -> SimpleNamespace:
+    class SummaryWriter:
+        """Hands the script's losses to the monitor; writes no files."""
+
+        def __init__(self, log_dir: str) -> None:
+            pass
+
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            if name in METRICS:
+                monitor.record({METRICS[name]: float(value)})
+
+        def add_text(self, name: str, text: str) -> None:
+            pass
+
+        def close(self) -> None:
+            pass
+
+    return SimpleNamespace(SummaryWriter=SummaryWriter)

@@ -1,0 +1,373 @@
+"""CleanRL's scripts, a module per algorithm.
+
+Each names the SCRIPT in cleanrl 1.2.0 and the hash of its bytes, and the script's global names of
+the NETWORKS that it trains; `settings(t, hp, context)` makes its command line, and
+`greedy(names, observations, context)` acts as its policy without noise.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.algorithms.base import OffPolicy
+from parallax.harness.contract.algorithms.ddpg import DDPG
+from parallax.harness.contract.algorithms.dqn import DQN
+from parallax.harness.contract.algorithms.ppo import PPO
+from parallax.harness.contract.algorithms.sac import SAC
+from parallax.harness.contract.algorithms.td3 import TD3
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.translation import (
+    AlgorithmSettings,
+    ConfigTranslator,
+    NativeConfig,
+)
+
+BUFFER_SETTING = "ReplayBuffer"
+"""Setting that is no argument of the script: what stands for the class of its buffer."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScriptSettings(AlgorithmSettings):
+    """How one of CleanRL's scripts is configured and read.
+
+    Attributes:
+        script: Name of the script in cleanrl 1.2.0, and the sha256 of its bytes.
+        networks: The script's global names of the networks that it trains.
+        predict_actions: Acts as the script's policy without noise: takes the script's global
+            names, observations and the `RunContext`.
+    """
+
+    script: tuple[str, str]
+    networks: tuple[str, ...]
+    predict_actions: Callable[[Mapping[str, Any], Any, RunContext], Any]
+
+
+def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
+    """Set the options that every run has: the seed, and what the context asks for."""
+    translation.set_extra_options(
+        **{
+            "env-id": context.task.env_id,
+            "seed": context.seed,
+            "total-timesteps": context.steps,
+            "cuda": context.device == "cuda",
+        }
+    )
+    if not context.replay.is_uniform:
+        told = {**context.replay.told(), "steps": context.steps, "seed": context.seed}
+        translation.set_extra_options(**{BUFFER_SETTING: {"StrategicBuffer": told}})
+
+
+def make_script_arguments(native: NativeConfig) -> list[str]:
+    """The settings as a command line; an argument whose value is None is left out."""
+    pairs = [
+        (f"--{name}", value)
+        for name, value in native.settings.items()
+        if value is not None and name != BUFFER_SETTING
+    ]
+    return [text for name, value in pairs for text in (name, str(value))]
+
+
+def translate_off_policy_fields(t: ConfigTranslator, hp: OffPolicy, context: RunContext) -> None:
+    """Claims what the scripts of TD3, SAC and DDPG have in common."""
+    t.set_option("batch_size", "batch-size")
+    t.set_option("buffer_size", "buffer-size")
+    t.set_option("learning_starts", "learning-starts", note="first update two steps later")
+    t.set_option("tau", "tau")
+    t.set_option("gamma", "gamma")
+    require_single_env(context)
+    t.declare_constant("env_steps_per_round", 1)
+    t.declare_constant("gradient_steps_per_round", 1)
+    t.declare_constant("adam_eps", 1e-8)
+    t.declare_constant("hidden_sizes", (256, 256))
+    t.declare_constant("bootstrap_truncation", True)
+
+
+def require_single_env(context: RunContext) -> None:
+    """Refuses several copies of the environment.
+
+    Raises:
+        SpecError: There are several.
+    """
+    if context.n_envs != 1:
+        raise SpecError(
+            f"n_envs={context.n_envs}: cleanrl's scripts with a replay buffer have one "
+            "environment. Use n_envs=1, or ppo."
+        )
+
+
+def finish_off_policy(
+    t: ConfigTranslator, hp: OffPolicy, context: RunContext, **counts: int
+) -> NativeConfig:
+    """The native settings, with the counts in which the script deviates.
+
+    The script's counter is one behind the transitions, and updates once it is above
+    learning-starts.
+    """
+    cadence = hp.cadence(context.steps, hp.learning_starts + 2)
+    return t.finish(context.steps, update_schedule=dataclasses.replace(cadence, **counts))
+
+
+def count_delayed_updates(hp: OffPolicy, context: RunContext, frequency: int) -> int:
+    """How often something happens that waits for a multiple of its frequency in that counter."""
+    return (context.steps - 1) // frequency - hp.learning_starts // frequency
+
+
+PPO_SCRIPT = (
+    "ppo_continuous_action.py",
+    "2b946196c16231f54051d211e74f5ed807e2194d56bd9cf79db0a5b08fd792e3",
+)
+PPO_NETWORKS = ("agent",)
+
+
+def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
+    """Arguments of PPO's script."""
+    t.set_option("learning_rate", "learning-rate")
+    t.set_option("learning_rate_schedule", "anneal-lr", hp.learning_rate_schedule == "linear")
+    t.set_extra_options(**{"num-envs": context.n_envs})
+    t.set_option("rollout_steps", "num-steps", hp.rollout_steps // context.n_envs, "times num-envs")
+    if hp.rollout_steps % context.n_envs:
+        t.reject_value("rollout_steps", f"a multiple of n_envs={context.n_envs}")
+    t.set_option("minibatch_size", "num-minibatches", hp.rollout_steps // hp.minibatch_size)
+    if hp.rollout_steps % hp.minibatch_size:
+        t.reject_value(
+            "minibatch_size",
+            f"a count of minibatches: it must divide rollout_steps={hp.rollout_steps}",
+        )
+    t.set_option("epochs", "update-epochs")
+    t.set_option("gamma", "gamma")
+    t.set_option("gae_lambda", "gae-lambda")
+    t.set_option("clip_range", "clip-coef")
+    t.declare_constant("clip_range_schedule", "constant")
+    t.set_option("value_clip_range", "clip-vloss", hp.value_clip_range is not None)
+    if hp.value_clip_range not in (None, hp.clip_range):
+        t.reject_value("value_clip_range", f"null or equal to clip_range={hp.clip_range}")
+    t.set_option("normalize_advantage", "norm-adv")
+    t.set_option("ent_coef", "ent-coef")
+    t.set_option("vf_coef", "vf-coef", note="times a further 1/2 in the script's value loss")
+    t.set_option(
+        "max_grad_norm", "max-grad-norm", _convert_max_norm(hp.max_grad_norm), note="inf is off"
+    )
+    t.set_option("target_kl", "target-kl")
+    t.declare_constant("adam_eps", 1e-5)
+    t.declare_constant("hidden_sizes", (64, 64))
+    t.declare_constant("bootstrap_truncation", False)
+    updates = context.steps // hp.rollout_steps
+    if updates == 0:
+        raise SpecError(
+            f"steps={context.steps} is less than one rollout, and cleanrl trains on whole rollouts "
+            f"only: ask for at least rollout_steps={hp.rollout_steps}."
+        )
+    return t.finish(updates * hp.rollout_steps)
+
+
+def predict_actions_ppo(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
+    """The mean, bounded as the script bounds actions."""
+    low = np.array(context.task.action_low, dtype=np.float32)
+    high = np.array(context.task.action_high, dtype=np.float32)
+    return np.clip(names["agent"].actor_mean(observations).cpu().numpy(), low, high)
+
+
+def _convert_max_norm(max_grad_norm: float | None) -> Any:
+    return math.inf if max_grad_norm is None else max_grad_norm
+
+
+TD3_SCRIPT = (
+    "td3_continuous_action.py",
+    "9526b31093901336e97859c89ef72aba53a911224a319d46db877cec8b8eee9b",
+)
+TD3_NETWORKS = ("actor", "qf1", "qf2", "target_actor", "qf1_target", "qf2_target")
+
+
+def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
+    """Arguments of TD3's script."""
+    t.set_option("policy_learning_rate", "learning-rate")
+    t.declare_tied("critic_learning_rate", hp.policy_learning_rate, "one learning-rate for both")
+    t.set_option("exploration_noise", "exploration-noise", note="times half the action range")
+    t.set_option("policy_delay", "policy-frequency")
+    t.set_option("target_policy_noise", "policy-noise", note="times half the action range")
+    t.set_option("target_noise_clip", "noise-clip", note="times half the action range")
+    translate_off_policy_fields(t, hp, context)
+    delayed = count_delayed_updates(hp, context, hp.policy_delay)
+    return finish_off_policy(t, hp, context, policy_updates=delayed, target_updates=delayed)
+
+
+def predict_actions_td3(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
+    """The actor's own actions."""
+    return names["actor"](observations).cpu().numpy()
+
+
+SAC_SCRIPT = (
+    "sac_continuous_action.py",
+    "02df7cfef19d728542403718484b75cfc833cafcc1be1dc34c4e8de112b32027",
+)
+SAC_NETWORKS = ("actor", "qf1", "qf2", "qf1_target", "qf2_target")
+
+
+def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeConfig:
+    """Arguments of SAC's script."""
+    t.set_option("policy_learning_rate", "policy-lr")
+    t.set_option("critic_learning_rate", "q-lr")
+    t.declare_tied("temperature_learning_rate", hp.critic_learning_rate, "shares q-lr")
+    t.set_option("policy_delay", "policy-frequency", note="made up for by as many steps at once")
+    t.set_option("target_update_interval", "target-network-frequency")
+    t.declare_constant("initial_temperature", 1.0, "autotune starts at log_alpha = 0")
+    t.declare_constant("target_entropy", None, "minus the number of actions")
+    translate_off_policy_fields(t, hp, context)
+    return finish_off_policy(
+        t,
+        hp,
+        context,
+        policy_updates=count_delayed_updates(hp, context, hp.policy_delay) * hp.policy_delay,
+        target_updates=count_delayed_updates(hp, context, hp.target_update_interval),
+    )
+
+
+def predict_actions_sac(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
+    """The squashed mean; `get_action` would draw random numbers even for it."""
+    actor = names["actor"]
+    mean, _ = actor(observations)
+    return (mean.tanh() * actor.action_scale + actor.action_bias).cpu().numpy()
+
+
+DDPG_SCRIPT = (
+    "ddpg_continuous_action.py",
+    "23fd0b93981096aaef39c971798f26040821f0d7dfd7d6a5ed2370aca9429386",
+)
+DDPG_NETWORKS = ("actor", "qf1", "target_actor", "qf1_target")
+
+
+def couple_defaults_ddpg(defaults: DDPG, context: RunContext) -> DDPG:
+    """Policy and critic share one learning-rate."""
+    return dataclasses.replace(defaults, critic_learning_rate=defaults.policy_learning_rate)
+
+
+def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
+    """Arguments of DDPG's script."""
+    t.set_option("policy_learning_rate", "learning-rate")
+    t.declare_tied("critic_learning_rate", hp.policy_learning_rate, "one learning-rate for both")
+    t.declare_constant("policy_weight_decay", 0.0)
+    t.declare_constant("critic_weight_decay", 0.0)
+    t.declare_constant("exploration_noise_kind", "gaussian")
+    t.set_option("exploration_noise", "exploration-noise", note="times half the action range")
+    t.set_option("policy_delay", "policy-frequency")
+    translate_off_policy_fields(t, hp, context)
+    delayed = count_delayed_updates(hp, context, hp.policy_delay)
+    return finish_off_policy(t, hp, context, policy_updates=delayed, target_updates=delayed)
+
+
+def predict_actions_ddpg(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
+    """The actor's own actions."""
+    return names["actor"](observations).cpu().numpy()
+
+
+DQN_SCRIPT = (
+    "dqn.py",
+    "342a5d372d49a56224420912a7d0fa618b453b80ab29aeb94ddaaf6a3dcbaaf9",
+)
+DQN_NETWORKS = ("q_network", "target_network")
+
+
+def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
+    """Arguments of DQN's script."""
+    t.set_option("learning_rate", "learning-rate")
+    t.set_option("batch_size", "batch-size")
+    t.set_option("buffer_size", "buffer-size")
+    note = "actions before it follow the schedule, too"
+    t.set_option("learning_starts", "learning-starts", note=note)
+    t.set_option("tau", "tau")
+    t.set_option("gamma", "gamma")
+    require_single_env(context)
+    t.set_option("env_steps_per_round", "train-frequency")
+    t.declare_constant("gradient_steps_per_round", 1)
+    t.set_option("target_update_interval", "target-network-frequency")
+    t.set_option("exploration_initial", "start-e")
+    t.set_option("exploration_final", "end-e")
+    note = "as a share of the run's steps"
+    share = hp.exploration_steps / context.steps
+    t.set_option("exploration_steps", "exploration-fraction", share, note)
+    t.declare_constant("double_q", False)
+    t.declare_constant("dueling", False)
+    t.declare_constant("huber_delta", None)
+    t.declare_constant("max_grad_norm", None)
+    t.declare_constant("adam_eps", 1e-8)
+    t.declare_constant("hidden_sizes", (120, 84))
+    _refuse_images(t, context)
+    t.declare_constant("bootstrap_truncation", True)
+    return finish_off_policy(t, hp, context, **_count_dqn_updates(hp, context))
+
+
+def _refuse_images(t: ConfigTranslator, context: RunContext) -> None:
+    t.declare_constant("conv_filters", None, "the script's network is its own")
+    if context.task.image:
+        raise SpecError(
+            f"env={context.task.env_id} shows images, for which framework=cleanrl has no script: "
+            "dqn.py builds linear layers for flat observations, and dqn_atari.py plays Atari's "
+            "emulator, asks it for lives and meanings of actions, and resizes frames to 84 by 84. "
+            "Use framework=sb3, torchrl or tianshou, or another task."
+        )
+
+
+def _count_dqn_updates(hp: DQN, context: RunContext) -> dict[str, int]:
+    """Updates and target updates wait for a multiple of their frequency."""
+    every, interval = hp.env_steps_per_round, hp.target_update_interval
+    updates = range(_next_multiple(hp.learning_starts, every), context.steps, every)
+    if hp.tau < 1:  # the target never arrives
+        moves = count_delayed_updates(hp, context, interval) if updates else 0
+    else:
+        after = {-(-update // interval) * interval for update in updates}
+        moves = sum(move < context.steps for move in after)
+    return {
+        "random_steps": 0,
+        "first_update": _next_multiple(hp.learning_starts, every) + 1,
+        "gradient_steps": len(updates),
+        "policy_updates": len(updates),
+        "target_updates": moves,
+    }
+
+
+def _next_multiple(step: int, every: int) -> int:
+    return (step // every + 1) * every
+
+
+def predict_actions_dqn(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
+    """The action of the highest value."""
+    return names["q_network"](observations).argmax(dim=1).cpu().numpy()
+
+
+ALGORITHMS: Mapping[str, ScriptSettings] = {
+    "ppo": ScriptSettings(
+        translate_ppo,
+        script=PPO_SCRIPT,
+        networks=PPO_NETWORKS,
+        predict_actions=predict_actions_ppo,
+    ),
+    "td3": ScriptSettings(
+        translate_td3,
+        script=TD3_SCRIPT,
+        networks=TD3_NETWORKS,
+        predict_actions=predict_actions_td3,
+    ),
+    "sac": ScriptSettings(
+        translate_sac,
+        script=SAC_SCRIPT,
+        networks=SAC_NETWORKS,
+        predict_actions=predict_actions_sac,
+    ),
+    "ddpg": ScriptSettings(
+        translate_ddpg,
+        couple_defaults=couple_defaults_ddpg,
+        script=DDPG_SCRIPT,
+        networks=DDPG_NETWORKS,
+        predict_actions=predict_actions_ddpg,
+    ),
+    "dqn": ScriptSettings(
+        translate_dqn,
+        script=DQN_SCRIPT,
+        networks=DQN_NETWORKS,
+        predict_actions=predict_actions_dqn,
+    ),
+}

@@ -1,0 +1,92 @@
+"""JAX's random numbers, dictated where they are asked for.
+
+Keys make no difference: numbers come from the dictation in the order of the environment's steps, as
+those of other libraries do. What is compiled asks for them anew each time that it is called.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import io_callback
+from numpy.typing import NDArray
+
+from parallax.adapters.jax_common.eager_execution import is_traced
+from parallax.harness.contract.probing.scripted_env import ScriptedWorld
+from parallax.harness.contract.probing.scripted_rng import RotatingPermutations
+
+DrawFunction = Callable[..., NDArray[Any]]
+
+
+@contextlib.contextmanager
+def script_jax_rng(world: ScriptedWorld) -> Iterator[None]:
+    """Replaces what is drawn by `jax.random` once training has begun; puts it back afterwards.
+
+    What is compiled within must be called there only.
+    """
+    draws = _ScriptedDraws(world).known
+    originals = {name: getattr(jax.random, name) for name in draws}
+    try:
+        for name, draw in draws.items():
+            setattr(jax.random, name, _script_after_start(world, draw, originals[name]))
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(jax.random, name, original)
+
+
+class _ScriptedDraws:
+    # What stands for functions of `jax.random`, with their signatures but for the key; in NumPy,
+    # since what is compiled must not call JAX.
+    def __init__(self, world: ScriptedWorld) -> None:
+        self._world, self._turns = world, RotatingPermutations(world)
+        self.known: dict[str, DrawFunction] = {
+            "normal": self._normal,
+            "uniform": self._uniform,
+            "randint": self._randint,
+            "permutation": self._permutation,
+        }
+
+    def _normal(self, shape: Any = (), dtype: Any = float, **_: Any) -> NDArray[Any]:
+        return self._numbers("normal", tuple(shape))
+
+    def _uniform(
+        self, shape: Any = (), dtype: Any = float, minval: Any = 0.0, maxval: Any = 1.0, **_: Any
+    ) -> NDArray[Any]:
+        return np.asarray(minval + (maxval - minval) * self._numbers("uniform", tuple(shape)))
+
+    def _randint(
+        self, shape: Any, minval: Any, maxval: Any, dtype: Any = int, **_: Any
+    ) -> NDArray[Any]:
+        drawn = self._world.draw_integers(int(minval), int(maxval), int(np.prod(shape)))
+        return drawn.reshape(shape)
+
+    def _permutation(self, x: Any, axis: int = 0, **_: Any) -> NDArray[Any]:
+        if not np.ndim(x):
+            return self._turns.next(int(x))
+        return np.take(np.asarray(x), self._turns.next(np.shape(x)[axis]), axis)
+
+    def _numbers(self, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        # Distributions of several dimensions may be drawn with these in front of the rows.
+        size = len(self._world.scripted_data.low)
+        turned = len(shape) > 1 and shape[-1] != size == shape[-2]
+        laid = (*shape[:-2], shape[-1], shape[-2]) if turned else shape
+        numbers = self._world.numbers(kind, int(np.prod(shape))).reshape(laid)
+        return numbers.swapaxes(-1, -2) if turned else numbers
+
+
+def _script_after_start(
+    world: ScriptedWorld, draw: DrawFunction, original: Callable[..., Any]
+) -> Callable[..., Any]:
+    def call(key: Any, *args: Any, **kwargs: Any) -> Any:
+        if not world.started:
+            return original(key, *args, **kwargs)
+        like = jax.eval_shape(lambda key: original(key, *args, **kwargs), key)
+        if is_traced(key):
+            return io_callback(lambda: draw(*args, **kwargs).astype(like.dtype), like)
+        return jnp.asarray(draw(*args, **kwargs), like.dtype)
+
+    return call

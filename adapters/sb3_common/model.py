@@ -1,0 +1,111 @@
+"""Settings that are plain data to the keyword arguments of SB3's classes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from stable_baselines3.common import utils
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import KVWriter
+from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
+
+from parallax.harness.contract.adapter import Monitor
+
+
+def resolve_arguments(
+    settings: Mapping[str, Any], action_size: int, classes: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Keyword arguments: dotted names become nested, descriptions become objects.
+
+    Args:
+        settings: By name; `{class name: its arguments}` describes an object.
+        action_size: Dimensions of actions, which noise has.
+        classes: What further names stand for, without arguments.
+    """
+    arguments: dict[str, Any] = {}
+    for name, value in settings.items():
+        *parents, leaf = name.split(".")
+        target = arguments
+        for parent in parents:
+            target = target.setdefault(parent, {})
+        target[leaf] = _make_object(value, action_size, classes or {})
+    return arguments
+
+
+def _make_object(value: Any, action_size: int, classes: Mapping[str, Any]) -> Any:
+    match value:
+        case {"LinearSchedule": arguments}:
+            # Older releases have it as a function only.
+            linear = getattr(utils, "LinearSchedule", None) or utils.get_linear_fn
+            return linear(*arguments)
+        case {"NormalActionNoise": sigma}:
+            return NormalActionNoise(np.zeros(action_size), sigma * np.ones(action_size))
+        case {"OrnsteinUhlenbeckActionNoise": sigma}:
+            return OrnsteinUhlenbeckActionNoise(np.zeros(action_size), sigma * np.ones(action_size))
+    if isinstance(value, dict) and value.keys() <= classes.keys() and value:
+        return classes[next(iter(value))]
+    return value
+
+
+def read_stored_data(algorithm: str, model: Any) -> Mapping[str, NDArray[Any]]:
+    """The rollout, or the filled part of the replay buffer."""
+    if algorithm == "ppo":
+        buffer = model.rollout_buffer
+        rows = buffer.buffer_size * buffer.n_envs
+        names = {"returns", "values", "advantages", "log_probs", "rewards"}
+        arrays = {name: getattr(buffer, name).reshape(rows) for name in names}
+        for name in ("observations", "actions"):
+            arrays[name] = getattr(buffer, name).reshape(rows, -1)
+        return {name: np.array(array, dtype=float) for name, array in arrays.items()}
+    buffer = model.replay_buffer
+    size = buffer.size()
+    return {
+        "observations": buffer.observations[:size, 0].astype(float),
+        "actions": buffer.actions[:size, 0].astype(float),
+        "rewards": buffer.rewards[:size, 0].astype(float),
+        "next_observations": buffer.next_observations[:size, 0].astype(float),
+        "terminated": (buffer.dones * (1 - buffer.timeouts))[:size, 0].astype(float),
+    }
+
+
+class MonitorWriter(KVWriter):
+    """An SB3 log output that hands what is logged to the monitor."""
+
+    def __init__(self, monitor: Monitor, names: Mapping[str, str]) -> None:
+        """Logs nothing yet.
+
+        Args:
+            monitor: Who is told.
+            names: SB3's names of logged values to those of the trace.
+        """
+        self._monitor, self._names = monitor, names
+
+    def write(
+        self, key_values: dict[str, Any], key_excluded: dict[str, Any], step: int = 0
+    ) -> None:
+        """Passes on the values that have a name in the trace."""
+        names = self._names
+        known = {names[key]: float(key_values[key]) for key in key_values if key in names}
+        if "train/loss" in key_values and "train/value_loss" not in key_values:  # of DQN
+            known["loss/critic"] = float(key_values["train/loss"])
+        if "train/entropy_loss" in key_values:  # SB3 logs minus the entropy
+            known["policy/entropy"] = -float(key_values["train/entropy_loss"])
+        self._monitor.record(known)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class SafePointCallback(BaseCallback):
+    """Tells the monitor of the head of SB3's loop: all steps so far are learned from."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__()
+        self._monitor = monitor
+
+    def _on_rollout_start(self) -> None:
+        self._monitor.safe_point()
+
+    def _on_step(self) -> bool:
+        return True

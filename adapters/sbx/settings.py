@@ -1,0 +1,198 @@
+"""Unified hyperparameters to the arguments of sbx's classes, a module per algorithm.
+
+Each has `settings(t, hp, context)`; `own_defaults(defaults, context)` where sbx couples values.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from parallax.adapters.sb3_common.settings import (
+    compute_first_update,
+    compute_total_steps,
+    divide_among_envs,
+    finish_off_policy,
+    scale_cycle_to_envs,
+    translate_action_noise,
+    translate_adam_eps,
+    translate_network_sizes,
+    translate_replay_fields,
+)
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.algorithms.base import OffPolicy
+from parallax.harness.contract.algorithms.ddpg import DDPG
+from parallax.harness.contract.algorithms.dqn import DQN
+from parallax.harness.contract.algorithms.ppo import PPO
+from parallax.harness.contract.algorithms.sac import SAC
+from parallax.harness.contract.algorithms.td3 import TD3
+from parallax.harness.contract.translation import (
+    AlgorithmSettings,
+    ConfigTranslator,
+    NativeConfig,
+)
+
+
+def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
+    """Set the options that every run has: the seed, and what the context asks for."""
+    translation.set_extra_options(seed=context.seed)
+
+
+def translate_off_policy(
+    t: ConfigTranslator, hp: OffPolicy, context: RunContext, **counts: int
+) -> NativeConfig:
+    """What all algorithms with a replay buffer share, but for sizes; finishes the translation.
+
+    Args:
+        t: The translation.
+        hp: Hyperparameters.
+        context: The run.
+        counts: Parts of the cadence that are otherwise in sbx.
+    """
+    translate_replay_fields(t, hp, context)
+    translate_adam_eps(t)
+    return finish_off_policy(t, hp, context, **counts)
+
+
+def count_critic_steps(hp: OffPolicy, context: RunContext) -> int:
+    """Gradient steps of critics in the whole run."""
+    return hp.cadence(compute_total_steps(hp, context), compute_first_update(hp)).gradient_steps
+
+
+def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
+    """Arguments of `sbx.PPO`."""
+    rate = _make_schedule(hp.learning_rate, hp.learning_rate_schedule)
+    t.set_option("learning_rate", "learning_rate", rate)
+    t.share_option("learning_rate_schedule", "learning_rate")
+    steps_each = divide_among_envs(t, "rollout_steps", hp.rollout_steps, context.n_envs)
+    t.set_option("rollout_steps", "n_steps", steps_each, note="per copy of the environment")
+    t.set_option("minibatch_size", "batch_size")
+    t.set_option("epochs", "n_epochs")
+    t.set_option("gamma", "gamma")
+    t.set_option("gae_lambda", "gae_lambda")
+    t.set_option("clip_range", "clip_range", _make_schedule(hp.clip_range, hp.clip_range_schedule))
+    t.share_option("clip_range_schedule", "clip_range")
+    t.declare_constant("value_clip_range", None, "sbx takes clip_range_vf and does not use it")
+    t.set_option("normalize_advantage", "normalize_advantage")
+    t.set_option("ent_coef", "ent_coef")
+    t.set_option("vf_coef", "vf_coef")
+    norm = math.inf if hp.max_grad_norm is None else hp.max_grad_norm
+    note = "inf is off; of policy and value network apart"
+    t.set_option("max_grad_norm", "max_grad_norm", norm, note)
+    t.declare_constant("target_kl", None, "sbx's target_kl steers the learning rate instead")
+    t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
+    t.declare_constant("bootstrap_truncation", True)
+    for field in ("rollout_steps", "minibatch_size"):
+        if hp.normalize_advantage and getattr(hp, field) < 2:
+            t.reject_value(field, "at least 2 wherever advantages are normalised")
+    translate_network_sizes(t)
+    rollouts = math.ceil(context.steps / hp.rollout_steps)
+    return t.finish(rollouts * hp.rollout_steps)
+
+
+def _make_schedule(start: float, schedule: str) -> Any:
+    return start if schedule == "constant" else {"LinearSchedule": [start, 0.0, 1.0]}
+
+
+couple_defaults_td3 = scale_cycle_to_envs
+
+
+def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
+    """Arguments of `sbx.TD3`."""
+    t.set_option("policy_learning_rate", "learning_rate")
+    t.set_option("critic_learning_rate", "qf_learning_rate")
+    translate_action_noise(t, "gaussian", hp.exploration_noise)
+    t.set_option("policy_delay", "policy_delay", note="of the policy; targets move at each step")
+    t.set_option("target_policy_noise", "target_policy_noise")
+    t.set_option("target_noise_clip", "target_noise_clip")
+    translate_network_sizes(t)
+    return translate_off_policy(t, hp, context, target_updates=count_critic_steps(hp, context))
+
+
+def couple_defaults_sac(defaults: SAC, context: RunContext) -> SAC:
+    """The temperature learns at the policy's rate."""
+    tied = dataclasses.replace(defaults, temperature_learning_rate=defaults.policy_learning_rate)
+    return scale_cycle_to_envs(tied, context)
+
+
+def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeConfig:
+    """Arguments of `sbx.SAC`."""
+    t.set_option("policy_learning_rate", "learning_rate")
+    t.set_option("critic_learning_rate", "qf_learning_rate")
+    rate = hp.policy_learning_rate
+    t.declare_tied("temperature_learning_rate", rate, "the learning_rate of the policy")
+    t.set_option("policy_delay", "policy_delay", note="of policy and temperature")
+    t.declare_constant("target_update_interval", 1)
+    initial = "auto" if hp.initial_temperature == 1 else f"auto_{hp.initial_temperature}"
+    t.set_option("initial_temperature", "ent_coef", initial)
+    entropy = "auto" if hp.target_entropy is None else hp.target_entropy
+    t.set_option("target_entropy", "target_entropy", entropy)
+    translate_network_sizes(t)
+    return translate_off_policy(t, hp, context)
+
+
+couple_defaults_ddpg = scale_cycle_to_envs
+
+
+def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
+    """Arguments of `sbx.DDPG`."""
+    t.set_option("policy_learning_rate", "learning_rate")
+    t.set_option("critic_learning_rate", "qf_learning_rate")
+    for field in ("policy_weight_decay", "critic_weight_decay"):
+        t.declare_constant(field, 0.0, "optax.adam has none")
+    translate_action_noise(t, hp.exploration_noise_kind, hp.exploration_noise)
+    t.share_option("exploration_noise_kind", "action_noise")
+    t.declare_constant("policy_delay", 1)
+    translate_network_sizes(t)
+    return translate_off_policy(t, hp, context)
+
+
+couple_defaults_dqn = scale_cycle_to_envs
+
+
+def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
+    """Arguments of `sbx.DQN`."""
+    t.set_option("learning_rate", "learning_rate")
+    t.set_option("target_update_interval", "target_update_interval")
+    if hp.target_update_interval % context.n_envs:
+        t.reject_value(
+            "target_update_interval",
+            f"counted per copy of the environment: n_envs={context.n_envs} must divide it",
+        )
+    t.set_option("exploration_initial", "exploration_initial_eps")
+    t.set_option("exploration_final", "exploration_final_eps")
+    note = "as a share of the run's steps"
+    share = hp.exploration_steps / context.steps
+    t.set_option("exploration_steps", "exploration_fraction", share, note)
+    t.declare_constant("double_q", False)
+    t.declare_constant("dueling", False)
+    t.declare_constant("huber_delta", 1.0)
+    t.declare_constant("max_grad_norm", None, "gradients are not clipped")
+    t.set_option(
+        "hidden_sizes",
+        "policy_kwargs.net_arch",
+        list(hp.hidden_sizes),
+        note="two layers of one width: sbx reads the first number alone",
+    )
+    if len(hp.hidden_sizes) != 2 or len(set(hp.hidden_sizes)) > 1:
+        t.reject_value("hidden_sizes", "two layers of one width, such as [64,64]")
+    return translate_off_policy(t, hp, context, target_updates=_count_target_updates(hp, context))
+
+
+def _count_target_updates(hp: DQN, context: RunContext) -> int:
+    """How often a target moves: at multiples of the interval, if there was an update since."""
+    every, interval = hp.env_steps_per_round, hp.target_update_interval
+    total, first = compute_total_steps(hp, context), compute_first_update(hp)
+    if hp.tau < 1:  # it never arrives
+        return max(0, total // interval - first // interval)
+    moves = {update // interval + 1 for update in range(first, total + 1, every)}
+    return sum(move * interval <= total for move in moves)
+
+
+ALGORITHMS: Mapping[str, AlgorithmSettings] = {
+    "ppo": AlgorithmSettings(translate_ppo),
+    "td3": AlgorithmSettings(translate_td3, couple_defaults_td3),
+    "sac": AlgorithmSettings(translate_sac, couple_defaults_sac),
+    "ddpg": AlgorithmSettings(translate_ddpg, couple_defaults_ddpg),
+    "dqn": AlgorithmSettings(translate_dqn, couple_defaults_dqn),
+}

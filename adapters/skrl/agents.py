@@ -1,0 +1,296 @@
+"""Which of skrl's agents trains, with which options and models: a module per algorithm.
+
+Each has `parts(settings, spaces)`.
+"""
+
+import copy
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import torch
+from skrl.agents.torch import Agent
+from skrl.agents.torch.ddpg import DDPG, DDPG_CFG
+from skrl.agents.torch.ddqn import DDQN, DDQN_CFG
+from skrl.agents.torch.dqn import DQN, DQN_CFG
+from skrl.agents.torch.ppo import PPO, PPO_CFG
+from skrl.agents.torch.sac import SAC, SAC_CFG
+from skrl.agents.torch.td3 import TD3, TD3_CFG
+from skrl.memories.torch import RandomMemory
+from skrl.models.torch import DeterministicMixin, GaussianMixin, Model
+from skrl.resources.noises.torch import GaussianNoise, OrnsteinUhlenbeckNoise
+
+ModelInputs = Mapping[str, Any]
+ModelOutputs = tuple[torch.Tensor, dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelSpaces:
+    """What models are made for.
+
+    Attributes:
+        observation: Of the task.
+        action: Of the task, with a generator of its own.
+        device: Where parameters lie.
+    """
+
+    observation: gymnasium.Space[Any]
+    action: gymnasium.Space[Any]
+    device: str
+
+    @classmethod
+    def of(cls, env: Any, seed: int, device: str) -> "ModelSpaces":
+        """Those of an environment of skrl's; random actions come from `seed`."""
+        action = copy.deepcopy(env.action_space)
+        action.seed(seed)
+        return cls(env.observation_space, action, device)
+
+    @property
+    def model_arguments(self) -> dict[str, Any]:
+        """What skrl's models and agents are told, by name."""
+        return {
+            "observation_space": self.observation,
+            "state_space": None,
+            "action_space": self.action,
+            "device": self.device,
+        }
+
+
+def build_mlp(inputs: int, hidden: Sequence[int], outputs: int) -> torch.nn.Sequential:
+    """A network of the examples'."""
+    made: list[torch.nn.Module] = []
+    for width in hidden:
+        made += [torch.nn.Linear(inputs, width), torch.nn.ReLU()]
+        inputs = width
+    return torch.nn.Sequential(*made, torch.nn.Linear(inputs, outputs))
+
+
+class RandomActionModel(Model):
+    """A model whose random actions are drawn one after the other."""
+
+    def random_act(self, inputs: ModelInputs, *, role: str = "") -> ModelOutputs:
+        """Actions drawn uniformly, as many as there are observations."""
+        count = inputs["observations"].shape[0]
+        drawn = [torch.as_tensor(self.action_space.sample()).reshape(-1) for _ in range(count)]
+        return torch.stack(drawn).to(self.device), {}
+
+
+class BoundedActionModel(RandomActionModel):
+    """A model with actions between the bounds, by tanh."""
+
+    def scale(self, spaces: ModelSpaces) -> None:
+        """Keeps the range of the actions."""
+        box: Any = spaces.action
+        low, high = (torch.as_tensor(bound, device=spaces.device) for bound in (box.low, box.high))
+        self.register_buffer("middle", (high + low) / 2, persistent=False)
+        self.register_buffer("reach", (high - low) / 2, persistent=False)
+
+    def within(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Any numbers to actions."""
+        scaled: torch.Tensor = self.middle + self.reach * torch.tanh(outputs)
+        return scaled
+
+
+class DeterministicActor(DeterministicMixin, BoundedActionModel):
+    """One action for each observation."""
+
+    def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
+        Model.__init__(self, **spaces.model_arguments)
+        DeterministicMixin.__init__(self)
+        self.scale(spaces)
+        self.net = build_mlp(self.num_observations, hidden, self.num_actions)
+
+    def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
+        """Actions float32[N, actions]."""
+        return self.within(self.net(inputs["observations"])), {}
+
+
+class GaussianActor(GaussianMixin, BoundedActionModel):
+    """A mean within the bounds, and a deviation that is the same for all observations."""
+
+    def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
+        Model.__init__(self, **spaces.model_arguments)
+        GaussianMixin.__init__(self)
+        self.scale(spaces)
+        self.net = build_mlp(self.num_observations, hidden, self.num_actions)
+        self.log_std_parameter = torch.nn.Parameter(torch.zeros(self.num_actions))
+
+    def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
+        """Means float32[N, actions]."""
+        mean = self.within(self.net(inputs["observations"]))
+        return mean, {"log_std": self.log_std_parameter}
+
+
+class ValueModel(DeterministicMixin, Model):
+    """The value of an observation."""
+
+    def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
+        Model.__init__(self, **spaces.model_arguments)
+        DeterministicMixin.__init__(self)
+        self.net = build_mlp(self.num_observations, hidden, 1)
+
+    def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
+        """Values float32[N, 1]."""
+        return self.net(inputs["observations"]), {}
+
+
+class CriticModel(DeterministicMixin, Model):
+    """The value of an observation and an action."""
+
+    def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
+        Model.__init__(self, **spaces.model_arguments)
+        DeterministicMixin.__init__(self)
+        self.net = build_mlp(self.num_observations + self.num_actions, hidden, 1)
+
+    def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
+        """Values float32[N, 1]."""
+        pairs = torch.cat([inputs["observations"], inputs["taken_actions"]], dim=1)
+        return self.net(pairs), {}
+
+
+class QValueModel(DeterministicMixin, RandomActionModel):
+    """The values of all choices."""
+
+    def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
+        Model.__init__(self, **spaces.model_arguments)
+        DeterministicMixin.__init__(self)
+        self.net = build_mlp(self.num_observations, hidden, self.num_actions)
+
+    def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
+        """Values float32[N, choices]."""
+        return self.net(inputs["observations"]), {}
+
+
+NativeSettings = Mapping[str, Any]
+
+CLASSES_BY_NAME = {
+    "GaussianNoise": GaussianNoise,
+    "OrnsteinUhlenbeckNoise": OrnsteinUhlenbeckNoise,
+    "LinearLR": torch.optim.lr_scheduler.LinearLR,
+}
+"""What settings name."""
+NO_LOGGING = {"write_interval": 0, "checkpoint_interval": 0}
+"""No files beside the run's own."""
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentParts:
+    """What an algorithm trains with.
+
+    Attributes:
+        agent: skrl's class.
+        cfg: That of its options.
+        models: By the roles that the agent knows, in the order of the examples.
+    """
+
+    agent: type[Agent]
+    cfg: type[Any]
+    models: dict[str, Any]
+
+
+def build_agent(
+    algorithm: str,
+    settings: NativeSettings,
+    spaces: ModelSpaces,
+    probe_models: Mapping[str, Any] | None = None,
+) -> Agent:
+    """The agent that settings describe, with a memory for one environment.
+
+    Args:
+        algorithm: Name.
+        settings: Native ones.
+        spaces: Of the task.
+        probe_models: Models in the place of the recipe's own, by role.
+    """
+    parts: AgentParts = _PART_MAKERS[algorithm](settings, spaces)
+    models = {**parts.models, **(probe_models or {})}
+    start = settings.get("Model.init_parameters")
+    for model in models.values():
+        if start:
+            model.init_parameters(**start)
+    told = select_options(settings, f"{algorithm.upper()}_CFG")
+    agent: Agent = parts.agent(
+        models=models,
+        memory=RandomMemory(device=spaces.device, **select_options(settings, "RandomMemory")),
+        cfg=parts.cfg(
+            experiment=dict(NO_LOGGING), **{n: _make_argument(n, v) for n, v in told.items()}
+        ),
+        **spaces.model_arguments,
+    )
+    return agent
+
+
+def select_options(settings: NativeSettings, component: str) -> dict[str, Any]:
+    """Arguments of one component, by name."""
+    parts = {name: name.partition(".") for name in settings}
+    return {part[2]: settings[name] for name, part in parts.items() if part[0] == component}
+
+
+def _make_argument(name: str, value: Any) -> Any:
+    if name == "exploration_scheduler" and value is not None:
+        return make_linear_epsilon(*value)
+    return CLASSES_BY_NAME[value] if isinstance(value, str) else value
+
+
+def make_linear_epsilon(initial: float, final: float, steps: int) -> Any:
+    """A share of random actions that falls linearly, as skrl asks for it."""
+
+    def share(timestep: int, timesteps: int) -> float:
+        return initial + (final - initial) * min(timestep / steps, 1.0)
+
+    return share
+
+
+def make_ppo_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
+    """The agent's class and its models."""
+    hidden = settings["models.hidden_sizes"]
+    models = {"policy": GaussianActor(spaces, hidden), "value": ValueModel(spaces, hidden)}
+    return AgentParts(PPO, PPO_CFG, models)
+
+
+def make_td3_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
+    """The agent's class and its models."""
+    hidden = settings["models.hidden_sizes"]
+    models = {role: DeterministicActor(spaces, hidden) for role in ("policy", "target_policy")}
+    critics = ("critic_1", "critic_2", "target_critic_1", "target_critic_2")
+    models |= {role: CriticModel(spaces, hidden) for role in critics}
+    return AgentParts(TD3, TD3_CFG, models)
+
+
+def make_sac_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
+    """The agent's class and its models."""
+    hidden = settings["models.hidden_sizes"]
+    critics = ("critic_1", "critic_2", "target_critic_1", "target_critic_2")
+    models = {"policy": GaussianActor(spaces, hidden)}
+    models |= {role: CriticModel(spaces, hidden) for role in critics}
+    return AgentParts(SAC, SAC_CFG, models)
+
+
+def make_ddpg_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
+    """The agent's class and its models."""
+    hidden = settings["models.hidden_sizes"]
+    models = {role: DeterministicActor(spaces, hidden) for role in ("policy", "target_policy")}
+    models |= {role: CriticModel(spaces, hidden) for role in ("critic", "target_critic")}
+    return AgentParts(DDPG, DDPG_CFG, models)
+
+
+DQN_AGENTS = {"DQN": (DQN, DQN_CFG), "DDQN": (DDQN, DDQN_CFG)}
+
+
+def make_dqn_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
+    """The agent's class and its models."""
+    hidden = settings["models.hidden_sizes"]
+    roles = ("q_network", "target_q_network")
+    return AgentParts(
+        *DQN_AGENTS[settings["agent"]], {role: QValueModel(spaces, hidden) for role in roles}
+    )
+
+
+_PART_MAKERS = {
+    "ppo": make_ppo_parts,
+    "td3": make_td3_parts,
+    "sac": make_sac_parts,
+    "ddpg": make_ddpg_parts,
+    "dqn": make_dqn_parts,
+}

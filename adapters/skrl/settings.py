@@ -1,0 +1,289 @@
+"""Unified hyperparameters to the arguments of skrl's classes, a module per algorithm.
+
+Each has `settings(t, hp, context)`; `parallax.adapters.skrl.agents.<algorithm>` builds what they describe.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.algorithms.base import OffPolicy
+from parallax.harness.contract.algorithms.ddpg import DDPG
+from parallax.harness.contract.algorithms.dqn import DQN
+from parallax.harness.contract.algorithms.ppo import PPO
+from parallax.harness.contract.algorithms.sac import SAC
+from parallax.harness.contract.algorithms.td3 import TD3
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.translation import (
+    AlgorithmSettings,
+    ConfigTranslator,
+    NativeConfig,
+)
+
+
+def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
+    """Set the options that every run has: the seed, and what the context asks for."""
+    if context.n_envs != 1:
+        # With gymnasium's vectors a step that only resets is stored as a transition.
+        why = "skrl stores steps of several environments that only reset. Use n_envs=1."
+        raise SpecError(f"n_envs={context.n_envs}: {why}")
+    translation.set_extra_options(seed=context.seed)
+
+
+NORMAL_INIT = {"method_name": "normal_", "mean": 0.0, "std": 0.1}
+"""How the examples with a replay buffer draw all parameters, biases too."""
+ACTION_UNITS_NOTE = "in units of the action"
+
+
+def disable_other_options(t: ConfigTranslator, cfg: str, *off: str) -> None:
+    """Sets the options of `cfg` that no hyperparameter stands for, and `off` ones to None."""
+    fixed = {
+        **dict.fromkeys(("observation_preprocessor", "state_preprocessor", "rewards_shaper")),
+        **dict.fromkeys(off),
+        "mixed_precision": False,
+    }
+    t.set_extra_options(**{f"{cfg}.{name}": value for name, value in fixed.items()})
+
+
+def translate_networks(t: ConfigTranslator) -> None:
+    """Sizes of the networks, and the constant of their optimisers."""
+    t.set_option("hidden_sizes", "models.hidden_sizes", list(t.value("hidden_sizes")))
+    t.declare_constant("adam_eps", 1e-8, "torch.optim.Adam's own; no option")
+
+
+def translate_off_policy_fields(t: ConfigTranslator, hp: OffPolicy, cfg: str) -> None:
+    """What all algorithms with a replay buffer share; `cfg` is the class of their options."""
+    t.set_option("batch_size", f"{cfg}.batch_size", note="fewer while fewer are stored")
+    t.set_option("buffer_size", "RandomMemory.memory_size")
+    # Steps are counted from 0, and the first update comes after the step of that number.
+    first = max(hp.learning_starts - 1, 0)
+    t.set_option("learning_starts", f"{cfg}.learning_starts", first, "counted from 0")
+    t.set_extra_options(
+        **{f"{cfg}.random_timesteps": hp.learning_starts, "RandomMemory.replacement": False}
+    )
+    t.set_extra_options(**{"Model.init_parameters": NORMAL_INIT})
+    t.set_option("tau", f"{cfg}.polyak")
+    t.set_option("gamma", f"{cfg}.discount_factor")
+    t.set_option("gradient_steps_per_round", f"{cfg}.gradient_steps")
+    t.declare_constant("bootstrap_truncation", True, "the memory keeps what was terminated only")
+    translate_networks(t)
+
+
+def translate_actor_critic_fields(
+    t: ConfigTranslator, hp: OffPolicy, cfg: str, *rates: str
+) -> None:
+    """The same with a policy of its own; `rates` are the step sizes in upstream's order."""
+    translate_off_policy_fields(t, hp, cfg)
+    option = f"{cfg}.learning_rate"
+    told = ", ".join(rate.removesuffix("_learning_rate") for rate in rates)
+    t.set_option(rates[0], option, [t.value(rate) for rate in rates], told)
+    for rate in rates[1:]:
+        t.share_option(rate, option)
+    t.declare_constant("env_steps_per_round", 1, "the agents update after each step")
+    t.set_extra_options(**{f"{cfg}.grad_norm_clip": 0})
+    disable_other_options(t, cfg, "learning_rate_scheduler")
+
+
+def compute_half_range(t: ConfigTranslator, context: RunContext, field: str) -> float:
+    """What a share of half the action range is in units of the action."""
+    task = context.task
+    halves = {(high - low) / 2 for low, high in zip(task.action_low, task.action_high, strict=True)}
+    if len(halves) > 1 and t.value(field):
+        t.reject_value(field, "one deviation for all actions, and their ranges differ: use 0")
+    return max(halves)
+
+
+def translate_gaussian_noise(
+    t: ConfigTranslator, hp: TD3 | DDPG, context: RunContext, cfg: str
+) -> None:
+    """Gaussian noise that does not fade."""
+    std = hp.exploration_noise * compute_half_range(t, context, "exploration_noise")
+    kwargs = {"mean": 0.0, "std": std}
+    t.set_option("exploration_noise", f"{cfg}.exploration_noise_kwargs", kwargs, ACTION_UNITS_NOTE)
+    t.set_extra_options(**{f"{cfg}.exploration_noise": "GaussianNoise" if std else None})
+    t.set_extra_options(**{f"{cfg}.exploration_scheduler": None})
+
+
+def finish_off_policy(
+    t: ConfigTranslator, hp: OffPolicy | DQN, context: RunContext
+) -> NativeConfig:
+    """The native settings of a run of as many steps as were asked for."""
+    return t.finish(context.steps, update_schedule=hp.cadence(context.steps))
+
+
+PPO_CFG_NAME = "PPO_CFG"
+
+
+def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
+    """Arguments of `skrl.agents.torch.ppo.PPO_CFG` and what its agent is put together with."""
+    t.set_option("learning_rate", f"{PPO_CFG_NAME}.learning_rate")
+    _translate_schedule(t, hp, context)
+    t.set_option("rollout_steps", f"{PPO_CFG_NAME}.rollouts")
+    t.set_extra_options(
+        **{"RandomMemory.memory_size": hp.rollout_steps, "RandomMemory.replacement": False}
+    )
+    t.set_option(
+        "minibatch_size", f"{PPO_CFG_NAME}.mini_batches", hp.rollout_steps // hp.minibatch_size
+    )
+    if hp.rollout_steps % hp.minibatch_size:
+        why = f"a number of equal minibatches: it must divide rollout_steps={hp.rollout_steps}"
+        t.reject_value("minibatch_size", why)
+    t.set_option("epochs", f"{PPO_CFG_NAME}.learning_epochs")
+    t.set_option("gamma", f"{PPO_CFG_NAME}.discount_factor")
+    t.set_option("gae_lambda", f"{PPO_CFG_NAME}.gae_lambda")
+    t.set_option("clip_range", f"{PPO_CFG_NAME}.ratio_clip")
+    t.declare_constant("clip_range_schedule", "constant")
+    clip, note = hp.value_clip_range or 0, "the clipped prediction alone; 0 is off"
+    t.set_option("value_clip_range", f"{PPO_CFG_NAME}.value_clip", clip, note)
+    t.declare_constant("normalize_advantage", True, "over the whole rollout")
+    t.set_option("ent_coef", f"{PPO_CFG_NAME}.entropy_loss_scale")
+    t.set_option("vf_coef", f"{PPO_CFG_NAME}.value_loss_scale", note="times the mean squared error")
+    t.set_option(
+        "max_grad_norm", f"{PPO_CFG_NAME}.grad_norm_clip", hp.max_grad_norm or 0, "0 is off"
+    )
+    note = "ends this epoch, and not those after it; 0 is off"
+    t.set_option("target_kl", f"{PPO_CFG_NAME}.kl_threshold", hp.target_kl or 0, note)
+    note = "time_limit_bootstrap; without it advantages go on into the next episode"
+    t.declare_constant("bootstrap_truncation", True, note)
+    t.set_extra_options(**{f"{PPO_CFG_NAME}.time_limit_bootstrap": True})
+    disable_other_options(t, PPO_CFG_NAME, "value_preprocessor")
+    translate_networks(t)
+    return t.finish(context.steps)
+
+
+def _translate_schedule(t: ConfigTranslator, hp: PPO, context: RunContext) -> None:
+    epochs = max(context.steps // hp.rollout_steps, 1) * hp.epochs
+    linear = hp.learning_rate_schedule == "linear"
+    option = f"{PPO_CFG_NAME}.learning_rate_scheduler"
+    note = "lowered after each epoch" if linear else ""
+    t.set_option("learning_rate_schedule", option, "LinearLR" if linear else None, note)
+    to_zero = {"start_factor": 1.0, "end_factor": 0.0, "total_iters": epochs}
+    t.set_extra_options(
+        **{f"{PPO_CFG_NAME}.learning_rate_scheduler_kwargs": to_zero if linear else {}}
+    )
+
+
+TD3_CFG_NAME = "TD3_CFG"
+
+
+def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
+    """Arguments of `skrl.agents.torch.td3.TD3_CFG` and what its agent is put together with."""
+    translate_gaussian_noise(t, hp, context, TD3_CFG_NAME)
+    t.set_option("policy_delay", f"{TD3_CFG_NAME}.policy_delay")
+    smoothing = f"{TD3_CFG_NAME}.smooth_regularization"
+    std = hp.target_policy_noise * compute_half_range(t, context, "target_policy_noise")
+    kwargs = {"mean": 0.0, "std": std}
+    t.set_option("target_policy_noise", f"{smoothing}_noise_kwargs", kwargs, ACTION_UNITS_NOTE)
+    t.set_extra_options(**{f"{smoothing}_noise": "GaussianNoise" if std else None})
+    clip = hp.target_noise_clip * compute_half_range(t, context, "target_noise_clip")
+    t.set_option("target_noise_clip", f"{smoothing}_clip", clip, ACTION_UNITS_NOTE)
+    translate_actor_critic_fields(
+        t, hp, TD3_CFG_NAME, "policy_learning_rate", "critic_learning_rate"
+    )
+    return finish_off_policy(t, hp, context)
+
+
+SAC_CFG_NAME = "SAC_CFG"
+
+
+def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeConfig:
+    """Arguments of `skrl.agents.torch.sac.SAC_CFG` and what its agent is put together with."""
+    t.declare_constant("policy_delay", 1)
+    t.declare_constant("target_update_interval", 1)
+    t.set_option("initial_temperature", f"{SAC_CFG_NAME}.initial_entropy_value")
+    entropy = -context.task.action_size if hp.target_entropy is None else hp.target_entropy
+    note = "of actions in their own units, before the bounds"
+    t.set_option("target_entropy", f"{SAC_CFG_NAME}.target_entropy", float(entropy), note)
+    t.set_extra_options(**{f"{SAC_CFG_NAME}.learn_entropy": True})
+    rates = ("policy_learning_rate", "critic_learning_rate", "temperature_learning_rate")
+    translate_actor_critic_fields(t, hp, SAC_CFG_NAME, *rates)
+    return finish_off_policy(t, hp, context)
+
+
+DDPG_CFG_NAME = "DDPG_CFG"
+OU_THETA, OU_TIME_STEP = 0.15, 0.01
+"""Of the schema's process; skrl's takes steps of 1, so its options take the step in."""
+
+
+def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
+    """Arguments of `skrl.agents.torch.ddpg.DDPG_CFG` and what its agent is put together with."""
+    if hp.exploration_noise_kind == "gaussian":
+        translate_gaussian_noise(t, hp, context, DDPG_CFG_NAME)
+    else:
+        _translate_ou_noise(t, hp, context)
+    t.share_option("exploration_noise_kind", f"{DDPG_CFG_NAME}.exploration_noise")
+    for field in ("policy_weight_decay", "critic_weight_decay"):
+        t.declare_constant(field, 0.0, "torch.optim.Adam's own; no option")
+    t.declare_constant("policy_delay", 1)
+    translate_actor_critic_fields(
+        t, hp, DDPG_CFG_NAME, "policy_learning_rate", "critic_learning_rate"
+    )
+    return finish_off_policy(t, hp, context)
+
+
+def _translate_ou_noise(t: ConfigTranslator, hp: DDPG, context: RunContext) -> None:
+    sigma = hp.exploration_noise * compute_half_range(t, context, "exploration_noise")
+    kwargs = {
+        "theta": OU_THETA * OU_TIME_STEP,
+        "sigma": sigma * OU_TIME_STEP**0.5,
+        "base_scale": 1.0,
+    }
+    note = f"{ACTION_UNITS_NOTE}; it goes on over the ends of episodes"
+    t.set_option("exploration_noise", f"{DDPG_CFG_NAME}.exploration_noise_kwargs", kwargs, note)
+    t.set_extra_options(
+        **{f"{DDPG_CFG_NAME}.exploration_noise": "OrnsteinUhlenbeckNoise" if sigma else None}
+    )
+    t.set_extra_options(**{f"{DDPG_CFG_NAME}.exploration_scheduler": None})
+
+
+DQN_CFG_NAME = "DQN_CFG"
+
+
+def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
+    """Arguments of `skrl.agents.torch.dqn.DQN_CFG`, or of its twin for double Q-learning."""
+    t.set_option("learning_rate", f"{DQN_CFG_NAME}.learning_rate")
+    t.set_option("double_q", "agent", "DDQN" if hp.double_q else "DQN", "an agent of its own")
+    t.set_option(
+        "env_steps_per_round", f"{DQN_CFG_NAME}.update_interval", note="from the first step on"
+    )
+    interval = hp.target_interval_in_updates()
+    t.set_option(
+        "target_update_interval", f"{DQN_CFG_NAME}.target_update_interval", interval, "in updates"
+    )
+    if interval is None:
+        t.reject_value(
+            "target_update_interval",
+            "a number of gradient steps: there are "
+            f"{hp.gradient_steps_per_round} in {hp.env_steps_per_round} environment steps",
+        )
+    scheduler = f"{DQN_CFG_NAME}.exploration_scheduler"
+    falling = [hp.exploration_initial, hp.exploration_final, hp.exploration_steps]
+    t.set_option("exploration_initial", scheduler, falling, "a function made of these")
+    t.share_option("exploration_final", scheduler)
+    t.share_option("exploration_steps", scheduler)
+    t.declare_constant("dueling", False)
+    t.declare_constant("huber_delta", None, "the mean squared error")
+    t.declare_constant("max_grad_norm", None)
+    translate_off_policy_fields(t, hp, DQN_CFG_NAME)
+    disable_other_options(t, DQN_CFG_NAME, "learning_rate_scheduler")
+    first = _compute_first_update(hp)
+    cadence = hp.cadence(context.steps, first_update=first)
+    moves = cadence.gradient_steps // (interval or 1)
+    return t.finish(
+        context.steps, update_schedule=dataclasses.replace(cadence, target_updates=moves)
+    )
+
+
+def _compute_first_update(hp: DQN) -> int:
+    # Updates come after steps whose number, counted from 0, the interval divides.
+    every, earliest = hp.env_steps_per_round, max(hp.learning_starts - 1, 0)
+    return -(-earliest // every) * every + 1
+
+
+ALGORITHMS: Mapping[str, AlgorithmSettings] = {
+    "ppo": AlgorithmSettings(translate_ppo),
+    "td3": AlgorithmSettings(translate_td3),
+    "sac": AlgorithmSettings(translate_sac),
+    "ddpg": AlgorithmSettings(translate_ddpg),
+    "dqn": AlgorithmSettings(translate_dqn),
+}

@@ -1,0 +1,248 @@
+"""Tianshou's algorithms with networks as in its examples."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from tianshou.algorithm import DDPG, DQN, PPO, SAC, TD3, Algorithm
+from tianshou.algorithm.modelfree.ddpg import ContinuousDeterministicPolicy
+from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
+from tianshou.algorithm.modelfree.reinforce import ProbabilisticActorPolicy
+from tianshou.algorithm.modelfree.sac import AutoAlpha, SACPolicy
+from tianshou.algorithm.optim import AdamOptimizerFactory, LRSchedulerFactoryLinear
+from tianshou.exploration import GaussianNoise, OUNoise
+from tianshou.utils.net.common import ActionReprNetWithVectorOutput, Net
+from tianshou.utils.net.continuous import (
+    ContinuousActorDeterministic,
+    ContinuousActorProbabilistic,
+    ContinuousCritic,
+)
+from torch import nn
+from torch.distributions import Distribution, Independent, Normal
+
+from parallax.adapters.torch_common.image_encoder import build_convolutions, count_features
+from parallax.envs.tasks import Task
+from parallax.harness.contract.adapter import load_package_module
+
+NativeSettings = Mapping[str, Any]
+
+
+def make_action_space(task: Task) -> gymnasium.spaces.Box:
+    """The space of a task's actions."""
+    low, high = (np.array(limit, np.float32) for limit in (task.action_low, task.action_high))
+    return gymnasium.spaces.Box(low, high)
+
+
+def select_options(settings: NativeSettings, component: str) -> dict[str, Any]:
+    """Arguments of one component, by name."""
+    parts = {name: name.partition(".") for name in settings}
+    return {part[2]: settings[name] for name, part in parts.items() if part[0] == component}
+
+
+def make_adam(settings: NativeSettings, of: str = "") -> AdamOptimizerFactory:
+    """The optimiser of one of several networks, named in brackets, or of all."""
+    shared = select_options(settings, "AdamOptimizerFactory")
+    return AdamOptimizerFactory(**shared | select_options(settings, f"AdamOptimizerFactory{of}"))
+
+
+def build_critics(settings: NativeSettings, task: Task, number: int) -> list[ContinuousCritic]:
+    """Values of an observation and an action, all bodies made before all heads."""
+    sizes = {"state_shape": task.observation_size, "action_shape": task.action_size}
+    nets = [Net(**sizes, concat=True, **select_options(settings, "Net")) for _ in range(number)]
+    return [ContinuousCritic(preprocess_net=net) for net in nets]
+
+
+def build_twin_critics(settings: NativeSettings, task: Task) -> dict[str, Any]:
+    """Arguments of an algorithm with two critics and a policy."""
+    first, second = build_critics(settings, task, 2)
+    optimizer = make_adam(settings, "(critic)")
+    return {
+        "policy_optim": make_adam(settings, "(policy)"),
+        "critic": first,
+        "critic_optim": optimizer,
+        "critic2": second,
+        "critic2_optim": optimizer,
+    }
+
+
+def build_algorithm(algorithm: str, settings: NativeSettings, task: Task) -> Algorithm[Any, Any]:
+    """The algorithm that settings describe; draws its weights from torch's generator."""
+    if algorithm in _BUILDERS:
+        return _BUILDERS[algorithm](settings, task)
+    module = load_package_module(algorithm, "tianshou_algorithm")
+    model: Algorithm[Any, Any] = module.build_algorithm(settings, task)  # type: ignore[union-attr]
+    return model
+
+
+class ConvolutionalQNetwork(ActionReprNetWithVectorOutput[Any]):
+    """Convolutions in front of Tianshou's network of linear layers."""
+
+    def __init__(
+        self, image: Sequence[int], filters: Sequence[int], values: Net, brightest: int = 1
+    ) -> None:
+        """Draws the weights of the convolutions from torch's generator.
+
+        Args:
+            image: Channels, height and width.
+            filters: Of each convolution.
+            values: From features to what an action is chosen by.
+            brightest: What an image's numbers go up to.
+        """
+        super().__init__(values.output_dim)
+        self.layers, self.values = build_convolutions(image, filters, brightest), values
+
+    def forward(self, obs: Any, state: Any = None, info: Any = None) -> tuple[torch.Tensor, Any]:
+        """As `Net.forward`, for observations [N, channels, height, width]."""
+        images = torch.as_tensor(obs, dtype=torch.float32)
+        values: tuple[torch.Tensor, Any] = self.values(self.layers(images), state, info)
+        return values
+
+
+def build_ppo(settings: NativeSettings, task: Task) -> PPO:
+    """The algorithm that settings describe."""
+    hidden = {**select_options(settings, "Net"), "activation": nn.Tanh}
+    body = Net(state_shape=task.observation_size, **hidden)
+    actor = ContinuousActorProbabilistic(
+        preprocess_net=body, action_shape=task.action_size, unbounded=True
+    )
+    critic = ContinuousCritic(preprocess_net=Net(state_shape=task.observation_size, **hidden))
+    _initialize_networks(actor, critic)
+    with warnings.catch_warnings():
+        # Tianshou takes every actor for a bounded one whose max_action is 1, the default.
+        warnings.filterwarnings("ignore", message="action_scaling and action_bound_method")
+        policy = ProbabilisticActorPolicy(
+            actor=actor,
+            dist_fn=_make_gaussian,
+            deterministic_eval=True,
+            action_space=make_action_space(task),
+        )
+    optimizer = make_adam(settings)
+    schedule = settings["with_lr_scheduler_factory"]
+    if schedule is not None:
+        factory = LRSchedulerFactoryLinear(*schedule["LRSchedulerFactoryLinear"])
+        optimizer.with_lr_scheduler_factory(factory)
+    return PPO(policy=policy, critic=critic, optim=optimizer, **select_options(settings, "PPO"))
+
+
+def _make_gaussian(parameters: tuple[torch.Tensor, torch.Tensor]) -> Distribution:
+    return Independent(Normal(*parameters), 1)
+
+
+def _initialize_networks(actor: ContinuousActorProbabilistic, critic: ContinuousCritic) -> None:
+    nn.init.constant_(actor.sigma_param, -0.5)
+    for layer in _find_linear_layers([actor, critic]):
+        nn.init.orthogonal_(layer.weight, gain=np.sqrt(2))
+        nn.init.zeros_(layer.bias)
+    for layer in _find_linear_layers([actor.mu]):
+        layer.weight.data.mul_(0.01)
+
+
+def _find_linear_layers(modules: Sequence[nn.Module]) -> list[nn.Linear]:
+    return [part for m in modules for part in m.modules() if isinstance(part, nn.Linear)]
+
+
+def build_td3(settings: NativeSettings, task: Task) -> TD3:
+    """The algorithm that settings describe."""
+    body = Net(state_shape=task.observation_size, **select_options(settings, "Net"))
+    actor = ContinuousActorDeterministic(preprocess_net=body, action_shape=task.action_size)
+    critics = build_twin_critics(settings, task)
+    noise = GaussianNoise(**select_options(settings, "GaussianNoise"))
+    policy = ContinuousDeterministicPolicy(
+        actor=actor, exploration_noise=noise, action_space=make_action_space(task)
+    )
+    return TD3(policy=policy, **critics, **select_options(settings, "TD3"))
+
+
+def build_sac(settings: NativeSettings, task: Task) -> SAC[Any]:
+    """The algorithm that settings describe."""
+    body = Net(state_shape=task.observation_size, **select_options(settings, "Net"))
+    actor = ContinuousActorProbabilistic(
+        preprocess_net=body, action_shape=task.action_size, unbounded=True, conditioned_sigma=True
+    )
+    critics = build_twin_critics(settings, task)
+    rate = settings["AdamOptimizerFactory(alpha).lr"]
+    alpha = AutoAlpha(**select_options(settings, "AutoAlpha"), optim=AdamOptimizerFactory(lr=rate))
+    policy = SACPolicy(actor=actor, action_space=make_action_space(task))
+    return SAC(policy=policy, alpha=alpha, **critics, **select_options(settings, "SAC"))
+
+
+def build_ddpg(settings: NativeSettings, task: Task) -> DDPG:
+    """The algorithm that settings describe."""
+    body = Net(state_shape=task.observation_size, **select_options(settings, "Net"))
+    actor = ContinuousActorDeterministic(preprocess_net=body, action_shape=task.action_size)
+    (critic,) = build_critics(settings, task, 1)
+    gaussian = select_options(settings, "GaussianNoise")
+    noise = (
+        GaussianNoise(**gaussian) if gaussian else OUNoise(**select_options(settings, "OUNoise"))
+    )
+    policy = ContinuousDeterministicPolicy(
+        actor=actor, exploration_noise=noise, action_space=make_action_space(task)
+    )
+    return DDPG(
+        policy=policy,
+        policy_optim=make_adam(settings, "(policy)"),
+        critic=critic,
+        critic_optim=make_adam(settings, "(critic)"),
+        **select_options(settings, "DDPG"),
+    )
+
+
+DQNPolicy = DiscreteQLearningPolicy[Any]
+
+
+def build_dqn(settings: NativeSettings, task: Task) -> DQN[DQNPolicy]:
+    """The algorithm that settings describe."""
+    policy = DiscreteQLearningPolicy(
+        model=_build_q_network(settings, task),
+        action_space=gymnasium.spaces.Discrete(task.choices),
+        **select_options(settings, "DiscreteQLearningPolicy"),
+    )
+    return DQN(policy=policy, optim=make_adam(settings), **select_options(settings, "DQN"))
+
+
+def _build_q_network(settings: NativeSettings, task: Task) -> Net | ConvolutionalQNetwork:
+    filters = select_options(settings, "Convolutions").get("filters")
+    if filters is None:
+        return _build_value_layers(settings, task.observation_size, task.choices)
+    values = _build_value_layers(settings, count_features(task.image, filters), task.choices)
+    return ConvolutionalQNetwork(task.image, filters, values, task.brightest)
+
+
+def _build_value_layers(settings: NativeSettings, inputs: int, choices: int) -> Net:
+    arguments = select_options(settings, "Net")
+    sizes, heads = arguments["hidden_sizes"], None
+    if arguments.pop("dueling_param"):
+        *sizes, last = sizes
+        heads = tuple({"hidden_sizes": [last]} for _ in range(2))
+    return Net(
+        state_shape=inputs,
+        action_shape=choices,
+        hidden_sizes=sizes,
+        dueling_param=heads,
+    )
+
+
+def make_epsilon_schedule(
+    model: DQN[DQNPolicy], settings: NativeSettings
+) -> Callable[[int, int], None]:
+    """What the trainer calls before it collects: lowers the share of random actions linearly."""
+    schedule = select_options(settings, "training_fn")
+    initial, fall = schedule["initial"], schedule["initial"] - schedule["final"]
+
+    def lower(epoch: int, trained_steps: int) -> None:
+        gone = min(1.0, (schedule["taken"] + trained_steps) / schedule["steps"])
+        model.policy.set_eps_training(initial - gone * fall)
+
+    return lower
+
+
+_BUILDERS: Mapping[str, Callable[[NativeSettings, Task], Algorithm[Any, Any]]] = {
+    "ppo": build_ppo,
+    "td3": build_td3,
+    "sac": build_sac,
+    "ddpg": build_ddpg,
+    "dqn": build_dqn,
+}

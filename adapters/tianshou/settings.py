@@ -1,0 +1,258 @@
+"""Unified hyperparameters to the arguments of Tianshou's classes, a module per algorithm.
+
+Each has `settings(t, hp, context)`; `own_defaults(defaults, context)` where Tianshou counts
+otherwise. `parallax.adapters.tianshou.<algorithm>` builds what they describe.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.algorithms.base import OffPolicy, UpdateSchedule
+from parallax.harness.contract.algorithms.ddpg import DDPG
+from parallax.harness.contract.algorithms.dqn import DQN
+from parallax.harness.contract.algorithms.ppo import PPO
+from parallax.harness.contract.algorithms.sac import SAC
+from parallax.harness.contract.algorithms.td3 import TD3
+from parallax.harness.contract.translation import (
+    AlgorithmSettings,
+    ConfigTranslator,
+    NativeConfig,
+)
+
+
+def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
+    """Set the options that every run has: the seed, and what the context asks for."""
+    translation.set_extra_options(
+        **{"seed": context.seed, "ReplayBuffer.random_seed": context.seed}
+    )
+    if not context.replay.is_uniform:
+        translation.set_extra_options(PrioritizedReplayBuffer=context.replay.told())
+
+
+Defaults = TypeVar("Defaults", bound=OffPolicy)
+
+
+def translate_off_policy_fields(
+    t: ConfigTranslator, hp: OffPolicy, context: RunContext, name: str
+) -> None:
+    """What all algorithms with a replay buffer share; `name` is that of Tianshou's class."""
+    t.set_option("batch_size", "OffPolicyTrainerParams.batch_size")
+    note = "shared out among copies of the environment" if context.n_envs > 1 else ""
+    t.set_option("buffer_size", "ReplayBuffer.size", note=note)
+    frames = hp.env_steps_per_round
+    warm_up, _ = count_steps(hp, context)
+    note = f"first update after step {warm_up + frames}"
+    t.set_option("learning_starts", "Collector.collect.n_step", warm_up, note)
+    t.set_option("gamma", f"{name}.gamma")
+    require_divisible_by_envs(t, "env_steps_per_round", frames, context)
+    t.set_option("env_steps_per_round", "OffPolicyTrainerParams.collection_step_num_env_steps")
+    per_step = "OffPolicyTrainerParams.update_step_num_gradient_steps_per_sample"
+    t.set_option("gradient_steps_per_round", per_step, hp.gradient_steps_per_round / frames)
+    translate_networks(t)
+
+
+def translate_actor_critic_fields(
+    t: ConfigTranslator, hp: OffPolicy, context: RunContext, name: str
+) -> None:
+    """The same with a policy of its own and targets that move by tau."""
+    t.set_option("policy_learning_rate", "AdamOptimizerFactory(policy).lr")
+    t.set_option("critic_learning_rate", "AdamOptimizerFactory(critic).lr")
+    t.set_option("tau", f"{name}.tau")
+    translate_off_policy_fields(t, hp, context, name)
+
+
+def finish_off_policy(
+    t: ConfigTranslator, hp: OffPolicy, context: RunContext, **counts: int
+) -> NativeConfig:
+    """The native settings, with the counts in which Tianshou deviates."""
+    _, total = count_steps(hp, context)
+    cadence = dataclasses.replace(make_update_schedule(hp, context), **counts)
+    trained = total - cadence.random_steps
+    return finish_translation(t, "OffPolicyTrainerParams", trained, cadence.random_steps, cadence)
+
+
+def make_update_schedule(hp: OffPolicy, context: RunContext) -> UpdateSchedule:
+    """The first update comes a round after the warm-up."""
+    warm_up, total = count_steps(hp, context)
+    cadence = hp.cadence(total, first_update=warm_up + hp.env_steps_per_round)
+    return dataclasses.replace(cadence, random_steps=warm_up)
+
+
+def count_steps(hp: OffPolicy, context: RunContext) -> tuple[int, int]:
+    """Steps of the warm-up, and of all, after rounding to whole rounds."""
+    warm_up = math.ceil(min(hp.learning_starts, context.steps) / context.n_envs) * context.n_envs
+    rounds = math.ceil(max(context.steps - warm_up, 0) / hp.env_steps_per_round)
+    return warm_up, warm_up + rounds * hp.env_steps_per_round
+
+
+def translate_networks(t: ConfigTranslator) -> None:
+    """Sizes of the networks, and the constant of their optimisers."""
+    t.set_option("adam_eps", "AdamOptimizerFactory.eps")
+    t.set_option("hidden_sizes", "Net.hidden_sizes", list(t.value("hidden_sizes")))
+    t.declare_constant("bootstrap_truncation", True)
+
+
+def require_divisible_by_envs(
+    t: ConfigTranslator, field: str, transitions: int, context: RunContext
+) -> None:
+    """Refuses what copies of the environment do not divide."""
+    if transitions % context.n_envs:
+        t.reject_value(field, f"collected over all copies: n_envs={context.n_envs} must divide it")
+
+
+def finish_translation(
+    t: ConfigTranslator, params: str, trained: int, warm_up: int, cadence: UpdateSchedule
+) -> NativeConfig:
+    """The native settings of one epoch that is the whole run."""
+    t.set_extra_options(**{f"{params}.max_epochs": 1, f"{params}.epoch_num_steps": trained})
+    return t.finish(warm_up + trained, framework_steps=trained, update_schedule=cadence)
+
+
+def scale_cycle_to_envs(defaults: Defaults, context: RunContext) -> Defaults:
+    """A round is one step of every copy, with as many updates as transitions."""
+    changes: dict[str, Any] = {
+        "env_steps_per_round": defaults.env_steps_per_round * context.n_envs,
+        "gradient_steps_per_round": defaults.gradient_steps_per_round * context.n_envs,
+    }
+    return dataclasses.replace(defaults, **changes)
+
+
+def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
+    """Arguments of `tianshou.algorithm.PPO` and what it is put together with."""
+    total = math.ceil(context.steps / hp.rollout_steps) * hp.rollout_steps
+    t.set_option("learning_rate", "AdamOptimizerFactory.lr")
+    linear = hp.learning_rate_schedule == "linear"
+    factory = {"LRSchedulerFactoryLinear": [1, total, hp.rollout_steps]} if linear else None
+    note = "lowered after each rollout" if linear else ""
+    t.set_option("learning_rate_schedule", "with_lr_scheduler_factory", factory, note)
+    require_divisible_by_envs(t, "rollout_steps", hp.rollout_steps, context)
+    t.set_option("rollout_steps", "OnPolicyTrainerParams.collection_step_num_env_steps")
+    t.set_option("minibatch_size", "OnPolicyTrainerParams.batch_size")
+    if hp.rollout_steps % hp.minibatch_size:
+        reason = "the last minibatch takes the remainder too, so it must divide"
+        t.reject_value(
+            "minibatch_size", f"a size that varies: {reason} rollout_steps={hp.rollout_steps}"
+        )
+    note = "advantages are computed anew in each"
+    t.set_option("epochs", "OnPolicyTrainerParams.update_step_num_repetitions", note=note)
+    t.set_option("gamma", "PPO.gamma")
+    t.set_option("gae_lambda", "PPO.gae_lambda")
+    t.set_option("clip_range", "PPO.eps_clip")
+    t.declare_constant("clip_range_schedule", "constant")
+    clips = hp.value_clip_range is not None
+    note = "around the predictions at the start of an epoch" if clips else ""
+    t.set_option("value_clip_range", "PPO.value_clip", clips, note)
+    if hp.value_clip_range not in (None, hp.clip_range):
+        t.reject_value("value_clip_range", f"null or equal to clip_range={hp.clip_range}")
+    t.set_option("normalize_advantage", "PPO.advantage_normalization", note="per minibatch")
+    t.set_option("ent_coef", "PPO.ent_coef")
+    t.set_option("vf_coef", "PPO.vf_coef", note="times the mean squared error")
+    t.set_option("max_grad_norm", "PPO.max_grad_norm")
+    t.declare_constant("target_kl", None, "no early end of the epochs")
+    t.set_extra_options(**{"PPO.recompute_advantage": True, "ReplayBuffer.size": hp.rollout_steps})
+    translate_networks(t)
+    return finish_translation(t, "OnPolicyTrainerParams", total, 0, hp.cadence(total))
+
+
+couple_defaults_td3 = scale_cycle_to_envs
+
+
+def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
+    """Arguments of `tianshou.algorithm.TD3` and what it is put together with."""
+    t.set_option("exploration_noise", "GaussianNoise.sigma", note="stored actions are not cut")
+    t.set_option("policy_delay", "TD3.update_actor_freq", note="counted from the first update on")
+    t.set_option("target_policy_noise", "TD3.policy_noise", note="target actions are not cut")
+    t.set_option("target_noise_clip", "TD3.noise_clip")
+    if hp.target_noise_clip == 0 and hp.target_policy_noise:
+        t.reject_value(
+            "target_noise_clip", "no clipping at all: use target_policy_noise=0 for no noise"
+        )
+    translate_actor_critic_fields(t, hp, context, "TD3")
+    # The first update counts as number 0, and has the policy in it.
+    delayed = math.ceil(make_update_schedule(hp, context).gradient_steps / hp.policy_delay)
+    return finish_off_policy(t, hp, context, policy_updates=delayed, target_updates=delayed)
+
+
+couple_defaults_sac = scale_cycle_to_envs
+
+
+def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeConfig:
+    """Arguments of `tianshou.algorithm.SAC` and what it is put together with."""
+    t.set_option("temperature_learning_rate", "AdamOptimizerFactory(alpha).lr")
+    t.declare_constant("policy_delay", 1)
+    t.declare_constant("target_update_interval", 1)
+    log_alpha = math.log(hp.initial_temperature)
+    t.set_option("initial_temperature", "AutoAlpha.log_alpha", log_alpha, note="its logarithm")
+    entropy = -context.task.action_size if hp.target_entropy is None else hp.target_entropy
+    note = "of actions scaled to +-1"
+    t.set_option("target_entropy", "AutoAlpha.target_entropy", float(entropy), note)
+    translate_actor_critic_fields(t, hp, context, "SAC")
+    return finish_off_policy(t, hp, context)
+
+
+couple_defaults_ddpg = scale_cycle_to_envs
+NOISE_CLASSES = {"gaussian": "GaussianNoise", "ornstein-uhlenbeck": "OUNoise"}
+
+
+def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
+    """Arguments of `tianshou.algorithm.DDPG` and what it is put together with."""
+    name = f"{NOISE_CLASSES[hp.exploration_noise_kind]}.sigma"
+    t.set_option("exploration_noise", name, note="stored actions are not cut")
+    t.share_option("exploration_noise_kind", name)
+    t.set_option("policy_weight_decay", "AdamOptimizerFactory(policy).weight_decay")
+    t.set_option("critic_weight_decay", "AdamOptimizerFactory(critic).weight_decay")
+    t.declare_constant("policy_delay", 1)
+    translate_actor_critic_fields(t, hp, context, "DDPG")
+    return finish_off_policy(t, hp, context)
+
+
+couple_defaults_dqn = scale_cycle_to_envs
+
+
+def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
+    """Arguments of `tianshou.algorithm.DQN` and what it is put together with."""
+    t.set_option("learning_rate", "AdamOptimizerFactory.lr")
+    t.declare_constant("tau", 1.0)
+    interval = hp.target_interval_in_updates()
+    note = "in gradient steps; before the update"
+    t.set_option("target_update_interval", "DQN.target_update_freq", interval, note)
+    if interval is None:
+        t.reject_value(
+            "target_update_interval",
+            "a number of gradient steps: there are "
+            f"{hp.gradient_steps_per_round} in {hp.env_steps_per_round} environment steps",
+        )
+    t.set_option("exploration_initial", "DiscreteQLearningPolicy.eps_training")
+    note = "through training_fn, as upstream's Atari example"
+    t.emulate_option("exploration_final", "training_fn.final", note=note)
+    t.emulate_option("exploration_steps", "training_fn.steps", note=note)
+    t.set_extra_options(**{"training_fn.initial": hp.exploration_initial})
+    t.set_extra_options(**{"training_fn.taken": count_steps(hp, context)[0]})
+    t.set_option("double_q", "DQN.is_double")
+    t.set_option(
+        "dueling", "Net.dueling_param", hp.dueling, note="heads with the last layer's size"
+    )
+    t.set_option("huber_delta", "DQN.huber_loss_delta")
+    if hp.huber_delta is not None and not context.replay.is_uniform:
+        asked = f"replay={context.replay.name}"
+        t.reject_value(
+            "huber_delta", f"a loss that leaves importance weights out: {asked} needs null"
+        )
+    t.declare_constant("max_grad_norm", None)
+    t.set_conv_filters("Convolutions.filters", context.task, "in a network of one's own")
+    translate_off_policy_fields(t, hp, context, "DQN")
+    updates = make_update_schedule(hp, context).gradient_steps
+    moves = max(updates - 1, 0) // (interval or 1)
+    return finish_off_policy(t, hp, context, target_updates=moves)
+
+
+ALGORITHMS: Mapping[str, AlgorithmSettings] = {
+    "ppo": AlgorithmSettings(translate_ppo),
+    "td3": AlgorithmSettings(translate_td3, couple_defaults_td3),
+    "sac": AlgorithmSettings(translate_sac, couple_defaults_sac),
+    "ddpg": AlgorithmSettings(translate_ddpg, couple_defaults_ddpg),
+    "dqn": AlgorithmSettings(translate_dqn, couple_defaults_dqn),
+}

@@ -1,0 +1,276 @@
+"""Torch's random numbers, dictated below Python.
+
+So it does not matter which function a framework draws them with. There are two ways: kernels that
+stand for torch's own, which cost nothing where nothing is drawn; and a mode that sees each
+operation, which also tells where losses were made and what coins were compared with, and takes a
+third of the time.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from parallax.harness.contract.probing.recorder import find_upstream_line
+from parallax.harness.contract.probing.scripted_env import ScriptedWorld
+from parallax.harness.contract.probing.scripted_rng import COMPARISONS, RotatingPermutations
+
+
+class ScalarOrigins:
+    """Which lines made the single numbers that losses are summed from."""
+
+    def __init__(self) -> None:
+        self._lines: dict[int, str] = {}
+
+    def note(self, result: Any, arguments: tuple[Any, ...]) -> None:
+        """An operation made `result`; sums that no framework forms are those of their parts."""
+        if not isinstance(result, torch.Tensor) or result.dim() != 0:
+            return
+        try:
+            line = find_upstream_line() or "; ".join(
+                dict.fromkeys(
+                    self._lines[a.data_ptr()]
+                    for a in arguments
+                    if isinstance(a, torch.Tensor) and a.data_ptr() in self._lines
+                )
+            )
+            if line:
+                self._lines[result.data_ptr()] = line
+        except RuntimeError:  # within vmap a tensor has no place of its own
+            return
+
+    def line(self, place: int) -> str:
+        """Where the number at a place was made; empty where that is not known."""
+        return self._lines.get(place, "")
+
+
+SCRIPTED_OPERATIONS = frozenset(
+    [
+        "normal_",
+        "uniform_",
+        "randn",
+        "randn_like",
+        "normal",
+        "rand",
+        "rand_like",
+        "randint",
+        "randperm",
+    ]
+)
+"""Operations that are dictated."""
+
+
+class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Takes torch's random numbers from the dictation; see `parallax.harness.contract.probing.scripted_rng.script_numpy_rng`."""
+
+    def __init__(self, world: ScriptedWorld) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.scalars = ScalarOrigins()
+        self.drawn: dict[str, str] = {}
+        self._world, self._turns = world, RotatingPermutations(world)
+        self._names: dict[Any, str] = {}
+        self._backward: Any = None
+        self._coins: Any = None
+
+    def start(self) -> None:
+        """Dictates from here on: the world says so itself."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and the guard takes half of the time
+
+    def __enter__(self) -> Self:
+        """Dictates within; gradients are computed without, as they draw nothing."""
+        self._backward = backward = torch.autograd.backward
+
+        def plainly(*args: Any, **kwargs: Any) -> Any:
+            with _disable_current_modes():
+                return backward(*args, **kwargs)
+
+        setattr(torch.autograd, "backward", plainly)  # noqa: B010
+        return super().__enter__()  # type: ignore[no-any-return,no-untyped-call]
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Puts everything back."""
+        setattr(torch.autograd, "backward", self._backward)  # noqa: B010
+        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs one operation of torch, or what stands for it."""
+        kwargs = kwargs or {}
+        name = self._names.get(func)
+        if name is None:
+            name = self._names[func] = func.overloadpacket.__name__
+        if self._coins is not None and name in COMPARISONS:
+            self._compare(*args)
+        if name not in SCRIPTED_OPERATIONS or not self._world.started:
+            result = func(*args, **kwargs)
+            self.scalars.note(result, args)
+            return result
+        self._note_draw(name, args)
+        if name in ("normal_", "uniform_"):
+            first = args[1] if len(args) > 1 else 0.0
+            second = args[2] if len(args) > 2 else 1.0
+            numbers = self._numbers(name, args[0])
+            scale = second if name == "normal_" else second - first
+            return args[0].copy_(first + scale * numbers)
+        result = func(*args, **kwargs)
+        if name in ("randn", "randn_like"):
+            result.copy_(self._numbers("normal_", result))
+        elif name == "normal":
+            mean, std = args[:2]
+            result.copy_(mean + std * self._numbers("normal_", result))
+        elif self._world.scripted_data.choices and name == "rand":
+            result.fill_(self._world.scripted_data.exploration_draw)
+            self._coins = result
+        elif name in ("rand", "rand_like"):
+            result.copy_(self._numbers("uniform_", result))
+        elif name == "randint":
+            low, high = (0, args[0]) if isinstance(args[1], list | tuple) else args[:2]
+            drawn = self._world.draw_integers(low, high, result.numel())
+            result.copy_(torch.as_tensor(drawn).reshape(result.shape))
+        elif name == "randperm":
+            result.copy_(torch.as_tensor(self._turns.next(args[0])))
+        return result
+
+    def _note_draw(self, name: str, args: Any) -> None:
+        # Where noise of single actions and minibatches come from.
+        single = sum(
+            a.numel() == len(self._world.scripted_data.low) for a in args[:1] if _is_tensor(a)
+        )
+        if name in ("randperm", "randint") or (name.startswith("normal") and single):
+            what = "action drawn" if name.startswith("normal") else "minibatch drawn"
+            self.drawn[what] = find_upstream_line()
+
+    def _compare(self, one: Any, other: Any) -> None:
+        # Torch may hand on the coins as another tensor on the same numbers.
+        if isinstance(one, torch.Tensor) and one.data_ptr() == self._coins.data_ptr():
+            # Several actors may have a share each.
+            several = isinstance(other, torch.Tensor) and other.numel() > 1
+            for threshold in other.reshape(-1).tolist() if several else [float(other)]:
+                self._world.compared(threshold)
+
+    def _numbers(self, kind: str, like: torch.Tensor) -> torch.Tensor:
+        return _make_scripted_numbers(self._world, kind, like)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _make_scripted_numbers(world: ScriptedWorld, kind: str, like: torch.Tensor) -> torch.Tensor:
+    # What stands for standard normal numbers, or uniform ones, of the shape of a tensor.
+    numbers = world.numbers(kind.removesuffix("_"), like.numel())
+    return torch.as_tensor(numbers, dtype=like.dtype).reshape(like.shape)
+
+
+class ScriptedRngKernels:
+    """Takes torch's random numbers from the dictation, where no coins are tossed for choices.
+
+    Torch makes `randn` and the like of `normal_`, and `rand` of `uniform_`.
+    """
+
+    def __init__(self, world: ScriptedWorld) -> None:
+        self.scalars = ScalarOrigins()
+        self.drawn: dict[str, str] = {}
+        self._world, self._turns = world, RotatingPermutations(world)
+        self._library: Any = None
+
+    def start(self) -> None:
+        """Dictates from here on; what networks begin with is upstream's own."""
+        library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+        self._library = library
+        kernels = {
+            self._normal: ("normal_",),
+            self._normal_around: (
+                "normal.Tensor_Tensor",
+                "normal.Tensor_float",
+                "normal.float_Tensor",
+            ),
+            self._uniform: ("uniform_",),
+            self._randint: ("randint", "randint.generator"),
+            self._randint_from: ("randint.low", "randint.low_generator"),
+            self._randperm: ("randperm", "randperm.generator"),
+        }
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that they stand for torch's is meant
+            for kernel, overloads in kernels.items():
+                for overload in overloads:
+                    library.impl(overload, kernel, "CPU")
+
+    def __enter__(self) -> Self:
+        """Puts torch's own back at the end."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Puts torch's own back."""
+        if self._library is not None:
+            self._library._destroy()
+            self._library = None
+
+    def _normal(
+        self, into: torch.Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None
+    ) -> torch.Tensor:
+        return into.copy_(mean + std * _make_scripted_numbers(self._world, "normal_", into))
+
+    def _normal_around(self, mean: Any, std: Any, *, generator: Any = None) -> torch.Tensor:
+        like: torch.Tensor = mean + 0 * std
+        drawn: torch.Tensor = mean + std * _make_scripted_numbers(self._world, "normal_", like)
+        return drawn
+
+    def _uniform(
+        self, into: torch.Tensor, low: float = 0.0, high: float = 1.0, *, generator: Any = None
+    ) -> torch.Tensor:
+        return into.copy_(
+            low + (high - low) * _make_scripted_numbers(self._world, "uniform_", into)
+        )
+
+    def _randint(self, high: int, size: Sequence[int], *rest: Any, **options: Any) -> torch.Tensor:
+        return self._randint_from(0, high, size, *rest, **options)
+
+    def _randint_from(
+        self, low: int, high: int, size: Sequence[int], *rest: Any, **options: Any
+    ) -> torch.Tensor:
+        drawn = self._world.draw_integers(low, high, int(np.prod(size)))
+        return _tensor_from_integers(drawn.reshape(tuple(size)), options)
+
+    def _randperm(self, count: int, *rest: Any, **options: Any) -> torch.Tensor:
+        return _tensor_from_integers(self._turns.next(count), options)
+
+
+def _tensor_from_integers(numbers: NDArray[np.int64], options: Mapping[str, Any]) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=options.get("dtype") or torch.int64)
+
+
+class ScriptedRngPause:
+    """Lets optimisers step without the dictation, which they do not need and which is slow."""
+
+    def __init__(self) -> None:
+        self._pause = contextlib.ExitStack()
+
+    def begin(self, event: object) -> None:
+        """An optimiser is about to step."""
+        self._pause.enter_context(_disable_current_modes())
+
+    def end(self, event: object) -> None:
+        """It has."""
+        self._pause.close()
+
+    @contextlib.contextmanager
+    def resume_on_exit(self) -> Iterator[None]:
+        """Dictates again at the end, whatever happened."""
+        try:
+            yield
+        finally:
+            self._pause.close()

@@ -1,0 +1,319 @@
+"""Unified hyperparameters to the arguments of TorchRL's components, a module per algorithm.
+
+Each has `settings(t, hp, context)`; `own_defaults(defaults, context)` where upstream's script
+couples values. `parallax.adapters.torchrl.<algorithm>` trains with them.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
+from parallax.envs.tasks import Task
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.algorithms.base import OffPolicy
+from parallax.harness.contract.algorithms.ddpg import DDPG
+from parallax.harness.contract.algorithms.dqn import DQN
+from parallax.harness.contract.algorithms.ppo import PPO
+from parallax.harness.contract.algorithms.r2d2 import R2D2
+from parallax.harness.contract.algorithms.sac import SAC
+from parallax.harness.contract.algorithms.td3 import TD3
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.translation import (
+    AlgorithmSettings,
+    ConfigTranslator,
+    NativeConfig,
+)
+
+
+def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
+    """Set the options that every run has: the seed, and what the context asks for."""
+    translation.set_extra_options(seed=context.seed)
+    if not context.replay.is_uniform:
+        told = {**context.replay.told(), "steps": context.steps, "seed": context.seed}
+        translation.set_extra_options(**{"ReplayBuffer.sampler": {"StrategicSampler": told}})
+
+
+def translate_off_policy(
+    t: ConfigTranslator,
+    hp: OffPolicy,
+    context: RunContext,
+    learning_starts_name: str = "Collector.init_random_frames",
+    **counts: int,
+) -> NativeConfig:
+    """What all algorithms with a replay buffer share; finishes the translation.
+
+    Args:
+        t: The translation.
+        hp: Hyperparameters.
+        context: The run.
+        learning_starts_name: What `learning_starts` is called; the usual one lets actions be random meanwhile.
+        counts: Parts of the cadence that are otherwise in TorchRL.
+    """
+    t.set_option("batch_size", "TensorDictReplayBuffer.batch_size")
+    t.set_option("buffer_size", "LazyTensorStorage.max_size")
+    frames = hp.env_steps_per_round
+    starts = math.ceil(hp.learning_starts / frames) * frames
+    note = f"first update after step {max(starts, frames)}"
+    if starts != hp.learning_starts:
+        note = f"up to a whole number of rounds of {frames}; {note}"
+    t.set_option("learning_starts", learning_starts_name, starts, note)
+    t.set_option("gamma", "make_value_estimator.gamma")
+    t.set_option("env_steps_per_round", "Collector.frames_per_batch")
+    note = "upstream's script: frames_per_batch times utd_ratio"
+    t.set_option("gradient_steps_per_round", "script.num_updates", note=note)
+    t.set_option("adam_eps", "Adam.eps")
+    t.set_option("hidden_sizes", "MLP.num_cells", list(t.value("hidden_sizes")))
+    t.declare_constant("bootstrap_truncation", True)
+    total = round_up_to_batches(t, "env_steps_per_round", frames, context)
+    counts = {"random_steps": min(starts, total), **counts}
+    cadence = dataclasses.replace(hp.cadence(total), **counts)
+    return t.finish(total, update_schedule=cadence)
+
+
+def translate_soft_targets(t: ConfigTranslator) -> None:
+    """Targets that move by tau with each update."""
+    kept = 1 - t.value("tau")
+    t.set_option("tau", "SoftUpdate.eps", kept, note="weight of the old target, 1 - tau")
+
+
+def translate_to_action_units(
+    t: ConfigTranslator, context: RunContext, field: str, name: str
+) -> None:
+    """A share of half the action range, in action units as in TorchRL."""
+    half = compute_half_range(context.task)
+    t.set_option(field, name, t.value(field) * (1.0 if half is None else half), "in action units")
+    if half is None:
+        t.reject_value(field, "one number in action units: all dimensions need the same range")
+
+
+def compute_half_range(task: Task) -> float | None:
+    """Half the action range in action units; None where dimensions differ in it."""
+    bounds = zip(task.action_low, task.action_high, strict=True)
+    halves = {(high - low) / 2 for low, high in bounds}
+    return halves.pop() if len(halves) == 1 else None
+
+
+def round_up_to_batches(
+    t: ConfigTranslator, field: str, frames_per_batch: int, context: RunContext
+) -> int:
+    """Transitions of the whole run, rounded up to whole batches."""
+    if frames_per_batch % context.n_envs:
+        t.reject_value(field, f"collected over all copies: n_envs={context.n_envs} must divide it")
+    total = math.ceil(context.steps / frames_per_batch) * frames_per_batch
+    t.set_extra_options(**{"Collector.total_frames": total})
+    return total
+
+
+def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
+    """Arguments of the components of PPO's recipe."""
+    t.set_option("learning_rate", "Adam.lr")
+    linear = hp.learning_rate_schedule == "linear"
+    t.set_option("learning_rate_schedule", "script.anneal_lr", linear, note="at each minibatch")
+    t.set_option("rollout_steps", "Collector.frames_per_batch")
+    uneven = hp.rollout_steps % hp.minibatch_size
+    note = "each epoch's last minibatch is smaller" if uneven else ""
+    t.set_option("minibatch_size", "TensorDictReplayBuffer.batch_size", note=note)
+    t.set_option("epochs", "script.ppo_epochs", note="advantages are computed anew in each")
+    t.set_option("gamma", "GAE.gamma")
+    t.set_option("gae_lambda", "GAE.lmbda")
+    if hp.gamma * hp.gae_lambda < 1e-7:
+        field = "gamma" if hp.gamma < hp.gae_lambda else "gae_lambda"
+        t.reject_value(
+            field, "too small for its vectorised advantages: gamma gae_lambda is 1e-7 or more"
+        )
+    t.set_option("clip_range", "ClipPPOLoss.clip_epsilon")
+    linear = hp.clip_range_schedule == "linear"
+    note = "at each minibatch, also with a constant learning rate" if linear else ""
+    t.set_option("clip_range_schedule", "script.anneal_clip_epsilon", linear, note)
+    note = "around the predictions at the start of an epoch" if hp.value_clip_range else ""
+    t.set_option("value_clip_range", "ClipPPOLoss.clip_value", note=note)
+    t.set_option("normalize_advantage", "ClipPPOLoss.normalize_advantage", note="per minibatch")
+    t.set_option("ent_coef", "ClipPPOLoss.entropy_coeff")
+    t.set_option("vf_coef", "ClipPPOLoss.critic_coeff", note="times the mean squared error")
+    note = "torch's, over all parameters; upstream's script does not clip"
+    t.emulate_option("max_grad_norm", "clip_grad_norm_.max_norm", note=note)
+    t.declare_constant("target_kl", None, "no early end of the epochs")
+    t.set_option("adam_eps", "Adam.eps")
+    t.set_option("hidden_sizes", "MLP.num_cells", list(hp.hidden_sizes))
+    t.declare_constant("bootstrap_truncation", True)
+    # The script's schedules end with the last whole rollout; what is collected rounds up.
+    t.set_extra_options(**{"script.total_frames": context.steps})
+    return t.finish(round_up_to_batches(t, "rollout_steps", hp.rollout_steps, context))
+
+
+TD3_NOISE_NAMES = {
+    "exploration_noise": "AdditiveGaussianModule.std",
+    "target_policy_noise": "TD3Loss.policy_noise",
+    "target_noise_clip": "TD3Loss.noise_clip",
+}
+
+
+def couple_defaults_td3(defaults: TD3, context: RunContext) -> TD3:
+    """Noises are in action units: on a wider action range the same is a smaller share of it."""
+    half = compute_half_range(context.task)
+    if half is None:
+        return defaults
+    shares = {field: getattr(defaults, field) / half for field in TD3_NOISE_NAMES}
+    return dataclasses.replace(defaults, **shares)
+
+
+def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
+    """Arguments of the components of TD3's recipe."""
+    t.set_option("policy_learning_rate", "Adam(actor).lr")
+    t.set_option("critic_learning_rate", "Adam(critic).lr")
+    for field, name in TD3_NOISE_NAMES.items():
+        translate_to_action_units(t, context, field, name)
+    t.set_option("policy_delay", "script.policy_update_delay")
+    translate_soft_targets(t)
+    return translate_off_policy(t, hp, context)
+
+
+def couple_defaults_sac(defaults: SAC, context: RunContext) -> SAC:
+    """The script has one learning rate for its networks; the temperature's is a constant."""
+    return dataclasses.replace(defaults, critic_learning_rate=defaults.policy_learning_rate)
+
+
+def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeConfig:
+    """Arguments of the components of SAC's recipe."""
+    t.set_option("policy_learning_rate", "Adam(actor).lr")
+    t.set_option("critic_learning_rate", "Adam(critic).lr")
+    t.set_option("temperature_learning_rate", "Adam(alpha).lr")
+    t.declare_constant("policy_delay", 1)
+    t.declare_constant("target_update_interval", 1)
+    t.set_option("initial_temperature", "SACLoss.alpha_init")
+    entropy = "auto" if hp.target_entropy is None else hp.target_entropy
+    t.set_option(
+        "target_entropy", "SACLoss.target_entropy", entropy, note="of actions in own units"
+    )
+    translate_soft_targets(t)
+    return translate_off_policy(t, hp, context)
+
+
+DDPG_NOISE_NAMES = {
+    "gaussian": "AdditiveGaussianModule.std",
+    "ornstein-uhlenbeck": "OrnsteinUhlenbeckProcessModule.sigma",
+}
+
+
+def couple_defaults_ddpg(defaults: DDPG, context: RunContext) -> DDPG:
+    """Noise is in action units: on a wider action range the same is a smaller share of it."""
+    half = compute_half_range(context.task)
+    if half is None:
+        return defaults
+    return dataclasses.replace(defaults, exploration_noise=defaults.exploration_noise / half)
+
+
+def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
+    """Arguments of the components of DDPG's recipe."""
+    t.set_option("policy_learning_rate", "Adam(actor).lr")
+    t.set_option("critic_learning_rate", "Adam(critic).lr")
+    t.set_option("policy_weight_decay", "Adam(actor).weight_decay")
+    t.set_option("critic_weight_decay", "Adam(critic).weight_decay")
+    name = DDPG_NOISE_NAMES[hp.exploration_noise_kind]
+    translate_to_action_units(t, context, "exploration_noise", name)
+    process = hp.exploration_noise_kind == "ornstein-uhlenbeck"
+    note = "shrinks to a tenth over the first 1,000,000 steps" if process else ""
+    t.share_option("exploration_noise_kind", name, note)
+    t.declare_constant("policy_delay", 1)
+    translate_soft_targets(t)
+    return translate_off_policy(t, hp, context)
+
+
+LOSS_FUNCTIONS = {None: "l2", 1.0: "smooth_l1"}
+
+
+def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
+    """Arguments of the components of DQN's recipe."""
+    t.set_option("learning_rate", "Adam.lr")
+    t.declare_constant("tau", 1.0)
+    interval = hp.target_interval_in_updates()
+    # HardUpdate copies at one call more than its interval.
+    native = (interval or 1) - 1
+    note = "in gradient steps, one less than there are between copies"
+    name = "HardUpdate.value_network_update_interval"
+    t.set_option("target_update_interval", name, native, note)
+    if interval is None:
+        t.reject_value(
+            "target_update_interval",
+            "a number of gradient steps: there are "
+            f"{hp.gradient_steps_per_round} in {hp.env_steps_per_round} environment steps",
+        )
+    t.set_option("exploration_initial", "EGreedyModule.eps_init")
+    t.set_option("exploration_final", "EGreedyModule.eps_end")
+    note = "lowered after each batch of the collector"
+    t.set_option("exploration_steps", "EGreedyModule.annealing_num_steps", note=note)
+    if hp.exploration_final > hp.exploration_initial:
+        t.reject_value("exploration_final", "at most exploration_initial")
+    t.set_option("double_q", "DQNLoss.double_dqn")
+    t.declare_constant("dueling", False)
+    t.set_option("huber_delta", "DQNLoss.loss_function", LOSS_FUNCTIONS.get(hp.huber_delta))
+    if hp.huber_delta not in LOSS_FUNCTIONS:
+        t.reject_value("huber_delta", "null or 1.0")
+    note = "torch's, over all parameters; upstream's script does not clip"
+    t.emulate_option("max_grad_norm", "clip_grad_norm_.max_norm", note=note)
+    t.set_conv_filters("ConvNet.num_cells", context.task)
+    updates = hp.cadence(context.steps).gradient_steps
+    return translate_off_policy(t, hp, context, target_updates=updates // (interval or 1))
+
+
+R2D2_NOTE = "this adapter's loop; TorchRL ships no R2D2"
+
+
+def translate_r2d2(t: ConfigTranslator, hp: R2D2, context: RunContext) -> NativeConfig:
+    """Arguments of TorchRL's components, and of the loop around them.
+
+    Raises:
+        SpecError: A value cannot be honoured, or the sum tree is not installed.
+    """
+    if missing := explain_missing_sum_tree():
+        raise SpecError(f"framework=torchrl algorithm=r2d2: {missing}.")
+    t.set_option("learning_rate", "Adam.lr")
+    t.declare_constant("tau", 1.0)
+    interval = hp.target_interval_in_updates()
+    # HardUpdate copies at one call more than its interval.
+    note = "in gradient steps, one less than there are between copies"
+    name = "HardUpdate.value_network_update_interval"
+    t.set_option("target_update_interval", name, (interval or 1) - 1, note)
+    if interval is None:
+        t.reject_value(
+            "target_update_interval",
+            "a number of gradient steps: there are "
+            f"{hp.gradient_steps_per_round} in {hp.env_steps_per_round} environment steps",
+        )
+    t.set_option("value_rescaling", "signed_hyperbolic.epsilon")
+    t.set_option("lstm_size", "LSTMModule.hidden_size")
+    for field in ("burn_in", "head_sizes", *_R2D2_LOOP_FIELDS):
+        native = list(hp.head_sizes) if field == "head_sizes" else t.value(field)
+        t.emulate_option(field, _R2D2_NAMES.get(field, f"loop.{field}"), native, R2D2_NOTE)
+    note = "torch's, over all parameters"
+    t.emulate_option("max_grad_norm", "clip_grad_norm_.max_norm", note=note)
+    first = hp.sequence_length * context.n_envs
+    if hp.learning_starts < first:
+        t.reject_value(
+            "learning_starts",
+            f"at least sequence_length times n_envs, {first}: there is no sequence before",
+        )
+    updates = hp.cadence(context.steps).gradient_steps
+    counts = {"random_steps": 0, "target_updates": updates // (interval or 1)}
+    return translate_off_policy(
+        t, hp, context, learning_starts_name="loop.learning_starts", **counts
+    )
+
+
+_R2D2_NAMES = {"burn_in": "BurnInTransform.burn_in", "head_sizes": "MLP.head.num_cells"}
+_R2D2_LOOP_FIELDS = (
+    *("n_step", "sequence_length", "overlap", "stored_state", "last_step_inputs"),
+    *("priority_exponent", "importance_exponent", "max_error_share"),
+    *("epsilon_base", "epsilon_exponent", "actor_refresh", "double_q", "dueling"),
+)
+
+
+ALGORITHMS: Mapping[str, AlgorithmSettings] = {
+    "ppo": AlgorithmSettings(translate_ppo),
+    "td3": AlgorithmSettings(translate_td3, couple_defaults_td3),
+    "sac": AlgorithmSettings(translate_sac, couple_defaults_sac),
+    "ddpg": AlgorithmSettings(translate_ddpg, couple_defaults_ddpg),
+    "dqn": AlgorithmSettings(translate_dqn),
+    "r2d2": AlgorithmSettings(translate_r2d2),
+}

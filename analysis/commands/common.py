@@ -1,0 +1,219 @@
+"""What all commands do alike: options of verdicts, reading results, the output folder, printing."""
+
+import argparse
+import collections
+import contextlib
+import io
+import math
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import track
+
+from parallax.analysis.data.load import combine_runs, read_runs
+from parallax.analysis.data.runs import LoadedRuns, RunCollection
+from parallax.analysis.verdicts.options import FAMILIES, MARGINS, VerdictOptions
+from parallax.harness.record.files import UnusableError
+from parallax.harness.record.layout import ANALYSIS_FOLDER
+
+_MAX_CONSOLE_WIDTH = 100  # columns
+_MOST_REASONS = 5
+RESULTS_HELP = "results folder, study, a folder in it, or a file of packed runs"
+T = TypeVar("T")
+
+
+class CommandError(Exception):
+    """One plain message for the user; the command ends with status 2."""
+
+
+def read_results(results: Path) -> RunCollection:
+    """Reads all runs under a folder, or in a file of packed runs.
+
+    Raises:
+        CommandError: There is no such folder or file, or no runs in it.
+    """
+    if not results.exists():
+        raise CommandError(f"{results}: no such folder. Give a results folder or a study in it.")
+    try:
+        found = read_runs(results)
+    except UnusableError as error:
+        raise CommandError(f"{results}: {error}.") from error
+    if not found.runs and not found.excluded:
+        raise CommandError(
+            f"{results}: no runs found, that is no folder named seed=<n> or holding a "
+            "run.json. Give a results folder or a study in it."
+        )
+    return found
+
+
+def load_results(results: Path) -> LoadedRuns:
+    """The same, judged together.
+
+    Raises:
+        CommandError: There is no such folder or file, or no runs in it.
+    """
+    return combine_runs(read_results(results))
+
+
+def format_unused(loaded: LoadedRuns) -> list[str]:
+    """Returns one line for each reason for which runs are not used, with their number."""
+    reasons = collections.Counter(item.reason for item in loaded.excluded)
+    lines = [
+        f"Not used: {count} of {loaded.requested} runs: {reason}"
+        for reason, count in reasons.most_common(_MOST_REASONS)
+    ]
+    if len(reasons) > _MOST_REASONS:
+        lines.append(
+            f"Not used for {len(reasons) - _MOST_REASONS} more reasons: parallax compare "
+            f"{loaded.root} lists every run."
+        )
+    return lines
+
+
+def get_analysis_folder(results: Path) -> Path:
+    """Where what is made of results goes, unless said otherwise."""
+    if results.is_file():
+        return results.with_name(f"{results.stem}-{ANALYSIS_FOLDER}")
+    return results / ANALYSIS_FOLDER
+
+
+@contextlib.contextmanager
+def open_output_folder(output: Path) -> Iterator[None]:
+    """Makes the output folder; turns failures to write into one message.
+
+    Raises:
+        CommandError: The folder cannot be made or written to.
+    """
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise CommandError(
+            f"{output}: cannot be written: {error.strerror}. Choose another --output."
+        ) from error
+
+
+def track_progress(items: Iterable[T], total: int) -> Iterable[T]:
+    """Passes items on and shows on standard error, if it is a terminal, how many are done."""
+    return track(items, "Drawing", total, console=Console(stderr=True), transient=True)
+
+
+def make_console() -> Console:
+    """A console as wide as the terminal, 100 columns at most."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # where a terminal lacks a character
+    return Console(
+        width=min(_MAX_CONSOLE_WIDTH, shutil.get_terminal_size((_MAX_CONSOLE_WIDTH, 24)).columns)
+    )
+
+
+def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares which runs are meant and where what is made of them goes."""
+    parser.add_argument("results", type=Path, help=RESULTS_HELP)
+    parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
+
+
+def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares them with the defaults of `Options`."""
+    default = VerdictOptions()
+    parser.add_argument(
+        "--alpha",
+        type=float,
+        default=default.alpha,
+        help="level of the tests (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--margin",
+        type=float,
+        default=default.margin_share,
+        help="margin of equivalence, as a share of the way from random actions to the published "
+        "score (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--margin-of",
+        choices=MARGINS,
+        default=default.margin_of,
+        help="score: the margin is a share of the published score itself (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--failed-below",
+        type=float,
+        default=default.failed_share,
+        help="a run fails that ends below this share of the same way (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--range",
+        action="append",
+        default=[],
+        metavar="TASK=LOW:HIGH",
+        help="between what scores runs of a task end, where nothing is published; may be repeated",
+    )
+    parser.add_argument(
+        "--family",
+        choices=FAMILIES,
+        default=default.family,
+        help="what Holm's correction runs over (default: all pairs of an %(default)s)",
+    )
+    parser.add_argument(
+        "--power",
+        type=float,
+        default=default.power,
+        help="power asked of further seeds (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--rng-seed",
+        type=int,
+        default=default.seed,
+        help="seed of resampling (default: %(default)s)",
+    )
+
+
+def make_options(arguments: argparse.Namespace) -> VerdictOptions:
+    """The options given.
+
+    Raises:
+        CommandError: A value is out of its range.
+    """
+    for name, low, high in (
+        ("alpha", 0, 0.5),
+        ("margin", 0, 10),
+        ("power", 0, 1),
+        ("failed-below", 0, 1),
+    ):
+        value = getattr(arguments, name.replace("-", "_"))
+        if not low < value < high:
+            raise CommandError(f"--{name}={value}: give a number above {low} and below {high}.")
+    return VerdictOptions(
+        alpha=arguments.alpha,
+        margin_share=arguments.margin,
+        family=arguments.family,
+        power=arguments.power,
+        seed=arguments.rng_seed,
+        margin_of=arguments.margin_of,
+        failed_share=arguments.failed_below,
+        ranges=tuple(_parse_range(text) for text in arguments.range),
+    )
+
+
+def _parse_range(text: str) -> tuple[str, float, float]:
+    """A task and the ends of its scores.
+
+    Raises:
+        CommandError: It is not TASK=LOW:HIGH.
+    """
+    env, _, ends = text.partition("=")
+    low, _, high = ends.partition(":")
+    try:
+        found = float(low), float(high)
+    except ValueError:
+        found = math.nan, math.nan
+    if not env or not (math.isfinite(found[0]) and found[0] < found[1] < math.inf):
+        raise CommandError(
+            f"--range={text}: give a task, its least and its largest score, such as "
+            "--range Pendulum-v1=-1600:0."
+        )
+    return env, *found

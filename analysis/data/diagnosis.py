@@ -1,0 +1,142 @@
+"""What the diagnosis found in runs while they trained, gathered over run folders."""
+
+import collections
+import dataclasses
+from collections.abc import Sequence
+
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
+from parallax.harness.record.diagnosis import FINDING_LEVELS, read_diagnosis
+from parallax.harness.record.files import escape_unprintable
+
+LISTED_LEVELS = FINDING_LEVELS[:2]
+"""Levels that are told one by one; notes are counted."""
+
+_NOT_REQUESTED = "it was not asked for"
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckSummary:
+    """What one check found in the runs of one framework, algorithm and task.
+
+    Attributes:
+        level: `error` or `warning`.
+        check: Its id.
+        name: What it finds, in words.
+        framework: Framework.
+        algorithm: Algorithm.
+        task: Task.
+        runs: Runs it was found in.
+        watched: Runs of these that have a diagnosis.
+        first_step: The earliest environment step at which it was found.
+        seen: What was seen then.
+        remedies: What to do.
+        cells: Settings of the runs it was found in.
+    """
+
+    level: str
+    check: str
+    name: str
+    framework: str
+    algorithm: str
+    task: str
+    runs: int
+    watched: int
+    first_step: int
+    seen: str
+    remedies: str
+    cells: tuple[StudyCell, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class DiagnosisSummary:
+    """All of them.
+
+    Attributes:
+        folders: Run folders looked at.
+        watched: Those that have a diagnosis, also of runs that are not used.
+        touched: Of these, runs with at least one finding, by level.
+        unread: Why a diagnosis cannot be read, each reason with the number of runs.
+        findings: Errors first, then by check, framework, algorithm and task.
+        notes: How often which check left a note.
+    """
+
+    folders: int
+    watched: int
+    runs_with_findings: dict[str, int]
+    unread: tuple[tuple[str, int], ...]
+    findings: tuple[CheckSummary, ...]
+    notes: tuple[tuple[str, int], ...]
+
+
+def read_diagnosis_summary(loaded: LoadedRuns) -> DiagnosisSummary:
+    """Reads `diagnosis.json` of every run folder; what is damaged is counted with its reason."""
+    groups: dict[tuple[str, ...], list[tuple[StudyCell, tuple[dict[str, object], ...]]]] = {}
+    unread: collections.Counter[str] = collections.Counter()
+    notes: collections.Counter[str] = collections.Counter()
+    touched: collections.Counter[str] = collections.Counter()
+    for item in loaded.folders:
+        read = read_diagnosis(item.path)
+        if read.reason:
+            unread[read.reason] += read.reason != _NOT_REQUESTED
+            continue
+        groups.setdefault(_get_setting_key(item), []).append((item.id.cell, read.findings))
+        touched.update({str(finding["level"]) for finding in read.findings})
+        notes.update(str(f["id"]) for f in read.findings if f["level"] not in LISTED_LEVELS)
+    findings = [
+        finding for setting, runs in groups.items() for finding in _summarize_checks(setting, runs)
+    ]
+    return DiagnosisSummary(
+        folders=len(loaded.folders),
+        watched=sum(map(len, groups.values())),
+        runs_with_findings={level: touched[level] for level in FINDING_LEVELS},
+        unread=tuple(sorted((escape_unprintable(reason), n) for reason, n in unread.items() if n)),
+        findings=tuple(sorted(findings, key=_get_sort_key)),
+        notes=tuple(sorted((escape_unprintable(name), count) for name, count in notes.items())),
+    )
+
+
+def _get_sort_key(finding: CheckSummary) -> tuple[object, ...]:
+    where = finding.framework, finding.algorithm, finding.task
+    return (LISTED_LEVELS.index(finding.level), finding.check, *where)
+
+
+def _get_setting_key(item: CompletedRun | ExcludedRun) -> tuple[str, ...]:
+    return item.id.framework, item.id.cell.algorithm, item.id.cell.env
+
+
+def _summarize_checks(
+    setting: tuple[str, ...], runs: Sequence[tuple[StudyCell, tuple[dict[str, object], ...]]]
+) -> list[CheckSummary]:
+    """Of the runs of one framework, algorithm and task."""
+    hits: dict[tuple[str, str], list[tuple[StudyCell, dict[str, object]]]] = {}
+    for cell, found in runs:
+        for finding in found:
+            if finding["level"] in LISTED_LEVELS:
+                key = str(finding["level"]), str(finding["id"])
+                hits.setdefault(key, []).append((cell, finding))
+    framework, algorithm, task = setting
+    made = []
+    for (level, check), members in hits.items():
+        first = min((finding for _, finding in members), key=_get_first_step)
+        made.append(
+            CheckSummary(
+                level=level,
+                check=escape_unprintable(check),
+                name=escape_unprintable(str(first["name"])),
+                framework=framework,
+                algorithm=algorithm,
+                task=task,
+                runs=len(members),
+                watched=len(runs),
+                first_step=_get_first_step(first),
+                seen=escape_unprintable(str(first["seen"])),
+                remedies=escape_unprintable(str(first["remedies"])),
+                cells=tuple(sorted({cell for cell, _ in members})),
+            )
+        )
+    return made
+
+
+def _get_first_step(finding: dict[str, object]) -> int:
+    step = finding["first_step"]
+    return step if isinstance(step, int) else 0

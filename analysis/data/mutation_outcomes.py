@@ -1,0 +1,130 @@
+"""What agents did in the configurations of test generators, as `parallax challenge` wrote it."""
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+OUTCOMES_FILE = "mutation.json"
+SCHEMA = 1
+TEST_GENERATORS = ("replay", "weak", "strong")
+
+SuccessFlag = Annotated[int, msgspec.Meta(ge=0, le=1)]
+PairSuccesses = list[NDArray[np.bool_]]
+"""Successes of one agent of each pair, bool[tests]."""
+
+
+class OutcomesError(Exception):
+    """The file is missing, or not what `parallax challenge` writes."""
+
+
+class GeneratorResults(msgspec.Struct, frozen=True):
+    """One generator's tests of all pairs.
+
+    Attributes:
+        original: Successes of the originals, a list per pair.
+        mutant: Successes of the mutants.
+        why_not: Why there are none; empty where there are.
+        predictor_accuracy: Of the strong generator's predictor, on what it did not learn from.
+    """
+
+    original: list[list[SuccessFlag]] = []
+    mutant: list[list[SuccessFlag]] = []
+    why_not: str = ""
+    predictor_accuracy: float = math.nan
+
+    @property
+    def pairs(self) -> tuple[PairSuccesses, PairSuccesses]:
+        """As arrays."""
+        return _rows_to_arrays(self.original), _rows_to_arrays(self.mutant)
+
+
+class MutantResults(msgspec.Struct, frozen=True):
+    """One mutant configuration.
+
+    Attributes:
+        operator: Its operator.
+        value: That it has; None where it has none.
+        original_value: That of the originals; None where that is no number.
+        trained: Seeds of complete mutants.
+        seeds: Seeds of pairs.
+        tests: By generator.
+    """
+
+    operator: str
+    value: float | None
+    original_value: float | None
+    trained: list[int]
+    seeds: list[int]
+    tests: dict[str, GeneratorResults]
+
+
+class MutationSetting(msgspec.Struct, frozen=True):
+    """Originals of one setting and their mutants.
+
+    Attributes:
+        env: Task.
+        algorithm: Algorithm.
+        hps: Recipe of the originals.
+        framework: Whose code trains.
+        originals: Their seeds.
+        steps: They were trained for.
+        mutants: All configurations.
+    """
+
+    env: str
+    algorithm: str
+    hps: str
+    framework: str
+    originals: list[int]
+    steps: int
+    mutants: list[MutantResults]
+
+
+class _OutcomesFile(msgspec.Struct, frozen=True):
+    schema: int
+    settings: list[MutationSetting]
+    replay: int = 0
+    seed: int = 0
+
+
+def read_outcomes(path: Path) -> list[MutationSetting]:
+    """The settings in a file, or in a study's folder.
+
+    Raises:
+        OutcomesError: Says what is wrong and what to do.
+    """
+    file = path / OUTCOMES_FILE if path.is_dir() else path
+    try:
+        content = msgspec.json.decode(file.read_bytes(), type=_OutcomesFile)
+    except FileNotFoundError:
+        raise OutcomesError(
+            f"{file}: there is no such file; parallax challenge {path} writes it."
+        ) from None
+    except (msgspec.MsgspecError, OSError, UnicodeDecodeError) as error:
+        raise OutcomesError(f"{file} is not what parallax challenge writes: {error}") from error
+    if content.schema != SCHEMA:
+        raise OutcomesError(f"{file} has schema {content.schema}; this version reads {SCHEMA}.")
+    for setting in content.settings:
+        for mutant in setting.mutants:
+            _check_mutant(file, mutant)
+    return content.settings
+
+
+def _check_mutant(file: Path, mutant: MutantResults) -> None:
+    for name, tests in mutant.tests.items():
+        lengths = {len(mutant.seeds) if tests.why_not == "" else 0}
+        if {len(tests.original), len(tests.mutant)} != lengths:
+            raise OutcomesError(
+                f"{file}: {mutant.operator} {mutant.value}: {name} has {len(tests.original)} "
+                f"originals and {len(tests.mutant)} mutants of {len(mutant.seeds)} pairs."
+            )
+        if any(not row for row in (*tests.original, *tests.mutant)):
+            raise OutcomesError(f"{file}: {mutant.operator} {mutant.value}: {name} has no tests.")
+
+
+def _rows_to_arrays(rows: Any) -> PairSuccesses:
+    return [np.array(row, bool) for row in rows]

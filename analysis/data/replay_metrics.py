@@ -1,0 +1,186 @@
+"""How runs replayed: by which strategy, how well it knew the priorities, and what it cost."""
+
+import collections
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
+from parallax.harness.record.files import UnusableError
+from parallax.harness.record.layout import TRACE_FILE
+from parallax.harness.record.reading import read_run
+from parallax.harness.record.trace import read_metric
+
+UNIFORM = "uniform"
+MAPE = "replay/mape"
+_IGNORED_FIELDS = ("replay", "seed", "study", "framework")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ReplayMetrics:
+    """One run folder.
+
+    Attributes:
+        item: The run, or why it is not used.
+        cell: The setting, whose variant does not tell the way of replaying.
+        name: The way of replaying, with those values in which runs of one name differ.
+        looks: Environment steps at which predicted priorities were compared, int64[k].
+        errors: Mean absolute relative error of the probabilities then, float64[k].
+        costs: CPU seconds by what they went to, and `minibatches`; empty where not recorded.
+        unread: Why there are no looks where there should be; empty where there are.
+    """
+
+    item: CompletedRun | ExcludedRun
+    cell: StudyCell
+    name: str
+    check_steps: NDArray[np.int64]
+    errors: NDArray[np.float64]
+    costs: Mapping[str, float]
+    unread: str = ""
+
+
+def read_replay_metrics(loaded: LoadedRuns) -> tuple[ReplayMetrics, ...]:
+    """All run folders, in their order."""
+    specs = [dict(read_run(item.path).spec) for item in loaded.folders]
+    told = [_strategy(spec) for spec in specs]
+    names = _name_strategies(told)
+    variants = _find_shared_variants(loaded.folders, specs, names)
+    return tuple(
+        _read_run_metrics(item, dataclasses.replace(item.id.cell, variant=variant), name)
+        for item, variant, name in zip(loaded.folders, variants, names, strict=True)
+    )
+
+
+def _strategy(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the replay strategy that a record names; an unnamed one is called `?`."""
+    told = dict(spec.get("replay") or {"name": UNIFORM})
+    return {**told, "name": str(told.get("name", "?"))}
+
+
+def _read_run_metrics(
+    item: CompletedRun | ExcludedRun, cell: StudyCell, name: str
+) -> ReplayMetrics:
+    looks, errors, unread = np.zeros(0, np.int64), np.zeros(0), ""
+    costs: Mapping[str, float] = {}
+    if isinstance(item, CompletedRun) and name != UNIFORM:
+        try:
+            looks, errors = read_metric(item.path / TRACE_FILE, MAPE)
+        except UnusableError as error:
+            unread = str(error)
+        record = read_run(item.path).record
+        costs = record.timings.parts.get("replay", {}) if record else {}
+    return ReplayMetrics(item, cell, name, looks, errors, costs, unread)
+
+
+def _name_strategies(told: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The strategies' names; of several of one name also the fields in which they differ."""
+    kinds: dict[str, set[str]] = collections.defaultdict(set)
+    for one in told:
+        kinds[one["name"]].add(json.dumps(one, sort_keys=True))
+    differing = {
+        name: [
+            key
+            for key in sorted(set().union(*map(json.loads, texts)))
+            if len({json.dumps(json.loads(text).get(key)) for text in texts}) > 1
+        ]
+        for name, texts in kinds.items()
+    }
+    return [
+        ", ".join([one["name"], *(f"{key}={one.get(key)}" for key in differing[one["name"]])])
+        for one in told
+    ]
+
+
+def _find_shared_variants(
+    items: Sequence[CompletedRun | ExcludedRun],
+    specs: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+) -> list[str]:
+    """A variant for each folder that is the same for all ways of replaying.
+
+    It is that of uniform replay where there is one, since long names are cut to a hash.
+    """
+    keys = [_serialize_shared_settings(spec) for spec in specs]
+    best: dict[str, tuple[bool, str]] = {}
+    for item, key, name in zip(items, keys, names, strict=True):
+        parts = [p for p in item.id.cell.variant.split(",") if not p.startswith("replay")]
+        candidate = (name != UNIFORM, ",".join(parts))
+        best[key] = min(best.get(key, candidate), candidate)
+    return [best[key][1] for key in keys]
+
+
+def _serialize_shared_settings(spec: Mapping[str, Any]) -> str:
+    kept = {name: value for name, value in spec.items() if name not in _IGNORED_FIELDS}
+    return json.dumps(kept, sort_keys=True, default=str)
+
+
+SEQUENCE_POSITIONS = ("first", "last")
+"""Steps of a sequence that discrepancies are told of."""
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class RecurrentStateStrategy:
+    """How a sequence's recurrent state is found.
+
+    Attributes:
+        stored_state: Whether it starts from the one that the actor had; else from zeros.
+        burn_in: Steps that bring it up to date.
+    """
+
+    stored_state: bool
+    burn_in: int
+
+    @property
+    def title(self) -> str:
+        """In words."""
+        return f"{'stored' if self.stored_state else 'zero'} state, burn-in {self.burn_in}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RunStaleness:
+    """What one run recorded.
+
+    Attributes:
+        run: The run.
+        strategy: Its hyperparameters.
+        recorded: Of each place the environment steps, int64[n], and discrepancies, float64[n].
+    """
+
+    run: CompletedRun
+    strategy: RecurrentStateStrategy
+    discrepancies: dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]]
+
+
+def read_staleness(runs: Sequence[CompletedRun]) -> tuple[list[RunStaleness], list[CompletedRun]]:
+    """What runs recorded of it, and those that recorded nothing.
+
+    Args:
+        runs: Complete runs of any algorithm.
+    """
+    from parallax.harness.record import trace  # pyarrow takes half a second to load
+
+    found, without = [], []
+    for run in runs:
+        held = run.effective_hyperparameters
+        if not {"stored_state", "burn_in"} <= held.keys():
+            without.append(run)
+            continue
+        file = run.path / TRACE_FILE
+        try:
+            told = {
+                place: trace.read_metric(file, f"discrepancy/{place}")
+                for place in SEQUENCE_POSITIONS
+            }
+        except UnusableError:
+            without.append(run)
+            continue
+        if not any(len(steps) for steps, _ in told.values()):
+            without.append(run)
+            continue
+        strategy = RecurrentStateStrategy(bool(held["stored_state"]), int(held["burn_in"]))
+        found.append(RunStaleness(run, strategy, told))
+    return found, without

@@ -1,0 +1,144 @@
+"""Makes names and values from runs harmless in Markdown and CSV: once, where a text is finished.
+
+Whoever writes a run folder or a packed file chooses names of studies, tasks and settings, and these
+stand on pages and in tables. HTML is escaped by the template's autoescaping, and LaTeX by
+`parallax.analysis.report.sections.scores.escape_latex`.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+
+from tabulate import tabulate
+
+from parallax.harness.record.files import escape_unprintable
+
+# The only tags that pages of ours have.
+_TAGS = ("<details>", "</details>", "<summary>", "</summary>")
+_FENCE = "```"
+_TICKS = re.compile(r"`+")
+_BACKTICKS = re.compile(r"\\.|`+")
+_HTML = re.compile(r"\\.|<(?=[A-Za-z/!?])")
+# A link or picture, and where links of ours lead: to files beside the page, and to its sections.
+_LINK = re.compile(r"\\.|\]\((?P<ours>(?!//)[\w#./~%+,=@-]+\))?")
+_DEFINITION = re.compile(r"^(\s*)\[(?=[^\]]*\]:)", re.MULTILINE)
+_PIPE = re.compile(r"\\.|\|")
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:inf|nan)")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def finish_markdown(text: str) -> str:
+    """Escapes raw HTML and links that lead elsewhere, in a whole page that is finished.
+
+    Code stays as it is: nothing in it is taken for HTML. Tags that pages of ours have
+    (`<details>`, `<summary>`) stay, and so do links to files beside the page and to its sections.
+
+    Args:
+        text: The page; blocks of code are fenced.
+    """
+    parts: list[str] = []
+    code: list[str] | None = None
+    plain_lines: list[str] = []
+    for line in text.split("\n"):
+        if code is None and line.startswith(_FENCE):
+            parts.append(_escape_lines(plain_lines))
+            plain_lines, code = [], [line]
+        elif code is not None:
+            code.append(line)
+            if line == _FENCE:
+                parts.append("\n".join(code))
+                code = None
+        else:
+            plain_lines.append(line)
+    if code is not None:  # a block without an end: it is none of ours
+        plain_lines = code
+    parts.append(_escape_lines(plain_lines))
+    return "\n".join(part for i, part in enumerate(parts) if part or i or len(parts) == 1)
+
+
+def _escape_lines(lines: Sequence[str]) -> str:
+    return "\n".join(_escape_line(line) for line in lines)
+
+
+def _escape_line(line: str) -> str:
+    """Escapes one line; spans of code end with it, and with the cell of a table."""
+    if not line.startswith("|"):
+        return _escape_spans(line)
+    cells, start = [], 0
+    for found in _PIPE.finditer(line):
+        if found[0] == "|":
+            cells += [_escape_spans(line[start : found.start()]), "|"]
+            start = found.end()
+    return "".join([*cells, _escape_spans(line[start:])])
+
+
+def _escape_spans(text: str) -> str:
+    """Escapes what is not between backticks; as many open a span of code as close it."""
+    done, at, start = [], 0, 0
+    while opening := _BACKTICKS.search(text, at):
+        at = opening.end()
+        if opening[0].startswith("\\"):
+            continue
+        # Inside code a backslash escapes nothing.
+        closings = (one for one in _TICKS.finditer(text, at) if one[0] == opening[0])
+        if closing := next(closings, None):
+            done += [_escape_text(text[start : opening.start()])]
+            done += [text[opening.start() : closing.end()]]
+            at = start = closing.end()
+    return "".join([*done, _escape_text(text[start:])])
+
+
+def _escape_text(text: str) -> str:
+    def tag(found: re.Match[str]) -> str:
+        ours = found[0] != "<" or text.startswith(_TAGS, found.start())
+        return found[0] if ours else "&lt;"
+
+    def link(found: re.Match[str]) -> str:
+        ours = found[0].startswith("\\") or found["ours"]
+        return found[0] if ours else "\\" + found[0]
+
+    escaped = _HTML.sub(tag, text)
+    return _DEFINITION.sub(r"\1\\[", _LINK.sub(link, escaped))
+
+
+def format_table(rows: Iterable[Sequence[object]], heads: Sequence[str]) -> str:
+    """Formats a table in Markdown: no cell can end its column or its line.
+
+    Args:
+        rows: Cells, in Markdown.
+        heads: Headings, in Markdown.
+    """
+    cells = [[_escape_cell(cell) for cell in row] for row in rows]
+    titles = [_escape_cell(head) for head in heads]
+    return tabulate(cells, titles, tablefmt="pipe", disable_numparse=True)
+
+
+def _escape_cell(cell: object) -> str:
+    if cell is None:
+        return ""
+    return _PIPE.sub(
+        lambda found: r"\|" if found[0] == "|" else found[0], escape_unprintable(str(cell))
+    )
+
+
+def format_csv(rows: Iterable[Sequence[object]]) -> str:
+    """Formats rows as CSV; text that a spreadsheet would take for a formula begins with `'`.
+
+    Args:
+        rows: The heading and the rows; numbers, also as text, stay as they are.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for row in rows:
+        writer.writerow([_escape_formula(cell) for cell in row])
+    return text.getvalue()
+
+
+def _escape_formula(cell: object) -> object:
+    if not isinstance(cell, str):
+        return cell
+    cell = escape_unprintable(cell)
+    if cell.startswith(_FORMULA) and cell != "-" and not _NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell

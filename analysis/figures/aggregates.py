@@ -1,0 +1,372 @@
+"""All tasks in one figure.
+
+Performance profiles (the share of runs above each normalised score), and median, interquartile
+mean, mean and optimality gap with intervals.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
+from parallax.analysis.figures.panels import (
+    PanelMargins,
+    align_last_tick_label,
+    compute_axis_limits,
+    draw_curve,
+    draw_legend,
+    make_panel_grid,
+    set_step_ticks,
+)
+from parallax.analysis.figures.style import (
+    PAGE_WIDTH,
+    SMALL_FONT,
+    get_framework_styles,
+    get_paper_rc_settings,
+)
+from parallax.analysis.labels import (
+    format_range,
+    get_label,
+    get_recipe_label,
+    make_file_name,
+    sort_recipes,
+)
+from parallax.analysis.stats.aggregates import (
+    AGGREGATE_NAMES,
+    AggregateScores,
+    ImprovementProbability,
+    PerformanceProfiles,
+    SampleEfficiency,
+)
+from parallax.analysis.verdicts.overall import OverallScores
+from parallax.analysis.verdicts.study import StudyResults
+
+NO_DATA = "no set of hyperparameters has a task with a scale that all frameworks have a run in"
+
+
+def make_profile_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
+    """One figure per algorithm, with a panel for each set of hyperparameters."""
+    return make_figure_specs_by_setting(
+        material, _make_profile_figure_spec, MissingFigure("profiles", NO_DATA)
+    )
+
+
+def make_figure_specs_by_setting(
+    material: StudyResults,
+    draw: Callable[[StudyResults, str, str, str, list[OverallScores]], FigureSpec],
+    nothing: MissingFigure,
+    holds: Callable[[OverallScores], object] = bool,
+) -> list[FigureSpec | MissingFigure]:
+    """One figure for each study, algorithm and variant.
+
+    Args:
+        material: Holds the aggregates.
+        draw: Makes a figure of a study, algorithm and variant, and its aggregates.
+        nothing: What there is in place of figures where there are none.
+        holds: Whether there is anything to draw of an aggregate.
+    """
+    found = [
+        (setting, [item for item in items if holds(item)])
+        for setting, items in group_by_setting(material)
+    ]
+    return [draw(material, *setting, items) for setting, items in found if items] or [nothing]
+
+
+def group_by_setting(
+    material: StudyResults,
+) -> list[tuple[tuple[str, str, str], list[OverallScores]]]:
+    """Aggregates of each study, algorithm and variant, by hyperparameters."""
+    found = []
+    for setting in material.settings:
+        items = {
+            item.hps: item
+            for item in material.overall
+            if (item.study, item.algorithm, item.variant) == setting
+        }
+        if items:
+            found.append((setting, [items[hps] for hps in sort_recipes(items)]))
+    return found
+
+
+def list_aggregate_cells(items: list[OverallScores]) -> tuple[StudyCell, ...]:
+    """The settings that went into aggregates."""
+    return tuple(
+        StudyCell(item.study, env, item.algorithm, item.hps, item.variant)
+        for item in items
+        for env in item.tasks
+    )
+
+
+def describe_scale(items: list[OverallScores]) -> str:
+    """What went in, and what counts as 0 and 1, for captions."""
+    tasks = {len(item.tasks) for item in items}
+    out = sorted({text for item in items for text in item.left_out})
+    text = (
+        f"Scores are normalised per task: 0 is random actions, 1 the best score of the original "
+        f"papers. Tasks: {format_range(tasks)}"
+    )
+    text += f" (left out: {'; '.join(out)})" if out else ""
+    sizes = {n for item in items for seeds in item.aggregates.seeds for n in seeds}
+    return f"{text}. n = {format_range(sizes)} runs used per task and framework."
+
+
+def _make_profile_figure_spec(
+    material: StudyResults, study: str, algorithm: str, variant: str, items: list[OverallScores]
+) -> FigureSpec:
+    title = f"Performance profiles of {get_label(algorithm)}"
+    resamples = items[0].profiles.resamples
+    caption = (
+        f"{title} ({material.context(study, variant)}). Share of runs with a final score above a "
+        f"threshold, tasks weighted equally. Bands: pointwise 95% intervals, bootstrap stratified "
+        f"over tasks, {resamples:,} resamples. {describe_scale(items)}"
+    )
+    panels = tuple((get_recipe_label(item.hps), item.profiles) for item in items)
+    name = make_file_name("profiles", algorithm, *material.suffix(study, variant, algorithm))
+    return FigureSpec(
+        name,
+        title,
+        caption,
+        list_aggregate_cells(items),
+        functools.partial(draw_profile_figure, panels),
+    )
+
+
+def draw_profile_figure(panels: tuple[tuple[str, PerformanceProfiles], ...]) -> Figure:
+    """Draws one panel per set of hyperparameters."""
+    styles = get_framework_styles(name for _, item in panels for name in item.names)
+    margins = PanelMargins(left=0.5, top=0.42, bottom=0.36)
+    width = max(3.4, margins.left + (PAGE_WIDTH - margins.left) * len(panels) / 4)
+    with matplotlib.rc_context(get_paper_rc_settings()):
+        figure, axes = make_panel_grid(1, len(panels), width, 1.5, margins, True, True)
+        draw_legend(figure, styles)
+        for axis, (title, item) in zip(axes[0], panels, strict=True):
+            axis.set_title(title)
+            for i, name in enumerate(item.names):
+                look = styles[name]
+                band = (item.thresholds, item.low[i], item.high[i])
+                axis.fill_between(*band, color=look.color, alpha=0.15, linewidth=0)
+                axis.plot(
+                    item.thresholds,
+                    item.share[i],
+                    color=look.color,
+                    linestyle=look.line,
+                    linewidth=1.2,
+                    marker=look.marker,
+                    markersize=2.5,
+                    markevery=(3 * i, 12),
+                )
+            axis.set_xlim(*find_threshold_range([item for _, item in panels]))
+            axis.set_ylim(0, 1.02)
+            axis.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+        axes[0, 0].set_ylabel("share of runs above")
+        figure.text(0.53, 0.06 / figure.get_figheight(), "normalised score", ha="center")
+    return figure
+
+
+def find_threshold_range(items: Sequence[PerformanceProfiles]) -> tuple[float, float]:
+    """The thresholds between which any profile falls, with one more on either side."""
+    thresholds = items[0].thresholds
+    falls = np.zeros(len(thresholds), dtype=bool)
+    for item in items:
+        falls |= ((item.high > 0) & (item.low < 1)).any(axis=0)
+    at = np.flatnonzero(falls)
+    if not len(at):
+        return float(thresholds[0]), float(thresholds[-1])
+    first, last = max(0, at[0] - 1), min(len(thresholds) - 1, at[-1] + 1)
+    return float(thresholds[first]), float(thresholds[last])
+
+
+_AGGREGATE_TITLES = {
+    "median": "median",
+    "iqm": "interquartile mean",
+    "mean": "mean",
+    "optimality_gap": "optimality gap\n(lower is better)",
+}
+
+
+def make_aggregate_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
+    """One figure per algorithm."""
+    return make_figure_specs_by_setting(
+        material, _make_aggregate_figure_spec, MissingFigure("aggregates", NO_DATA)
+    )
+
+
+def _make_aggregate_figure_spec(
+    material: StudyResults, study: str, algorithm: str, variant: str, items: list[OverallScores]
+) -> FigureSpec:
+    title = f"Scores of {get_label(algorithm)} over all tasks"
+    resamples = items[0].aggregates.resamples
+    caption = (
+        f"{title} ({material.context(study, variant)}). Points: aggregates of normalised final "
+        f"scores; of the optimality gap, lower is better. Lines: 95% intervals, percentile "
+        f"bootstrap stratified over tasks, {resamples:,} resamples. {describe_scale(items)}"
+    )
+    rows = tuple((get_recipe_label(item.hps), item.aggregates) for item in items)
+    name = make_file_name("aggregates", algorithm, *material.suffix(study, variant, algorithm))
+    return FigureSpec(
+        name,
+        title,
+        caption,
+        list_aggregate_cells(items),
+        functools.partial(draw_aggregate_figure, rows),
+    )
+
+
+def draw_aggregate_figure(rows: tuple[tuple[str, AggregateScores], ...]) -> Figure:
+    """Draws one panel per aggregate."""
+    styles = get_framework_styles(name for _, item in rows for name in item.names)
+    margins = PanelMargins(left=0.95, top=0.54, bottom=0.36)
+    with matplotlib.rc_context(get_paper_rc_settings()):
+        height = 0.15 + 0.13 * len(styles) * len(rows)
+        figure, axes = make_panel_grid(
+            1, len(AGGREGATE_NAMES), PAGE_WIDTH, height, margins, False, True
+        )
+        draw_legend(figure, styles)
+        step = 0.8 / len(styles)
+        for k, (axis, aggregate) in enumerate(zip(axes[0], AGGREGATE_NAMES, strict=True)):
+            axis.set_title(_AGGREGATE_TITLES[aggregate])
+            for i, (_, item) in enumerate(rows):
+                for j, name in enumerate(item.names):
+                    look = styles[name]
+                    at = i - 0.4 + step * (list(styles).index(name) + 0.5)
+                    ends = [item.low[j, k], item.high[j, k]]
+                    axis.plot(ends, [at, at], color=look.color, linewidth=1.2)
+                    axis.plot(
+                        item.point[j, k], at, color=look.color, marker=look.marker, markersize=3
+                    )
+            for edge in range(1, len(rows)):
+                axis.axhline(edge - 0.5, color="0.85", linewidth=0.5)
+            axis.grid(axis="y", visible=False)
+            axis.locator_params(axis="x", nbins=4)
+        axes[0, 0].set_yticks(range(len(rows)), [text for text, _ in rows])
+        axes[0, 0].set_ylim(len(rows) - 0.5, -0.5)
+        figure.text(0.55, 0.06 / figure.get_figheight(), "normalised score", ha="center")
+    return figure
+
+
+EfficiencyPanels = tuple[tuple[str, SampleEfficiency], ...]  # title and curves
+
+
+def make_efficiency_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
+    """One figure per algorithm, with a panel for each set of hyperparameters."""
+    nothing = MissingFigure("efficiency", f"{NO_DATA}, at steps that all runs share")
+    return make_figure_specs_by_setting(
+        material, _make_efficiency_figure_spec, nothing, lambda item: item.efficiency.curves
+    )
+
+
+def _make_efficiency_figure_spec(
+    material: StudyResults, study: str, algorithm: str, variant: str, items: list[OverallScores]
+) -> FigureSpec:
+    title = f"Sample efficiency of {get_label(algorithm)}"
+    caption = (
+        f"{title} ({material.context(study, variant)}): interquartile mean of normalised scores "
+        "over all tasks, over environment steps, at no more than 30 of the evaluations that all "
+        "runs share. Bands: pointwise 95% intervals, percentile bootstrap of whole runs stratified "
+        f"over tasks, {items[0].efficiency.resamples:,} resamples. {describe_scale(items)}"
+    )
+    lacking = sorted(
+        f"{get_label(name)} under {get_recipe_label(item.hps)}"
+        for item in items
+        for name in set(item.aggregates.names) - set(item.efficiency.curves)
+    )
+    if lacking:
+        caption += f" Not drawn, as their runs share no evaluation: {', '.join(lacking)}."
+    panels = tuple((get_recipe_label(item.hps), item.efficiency) for item in items)
+    name = make_file_name("efficiency", algorithm, *material.suffix(study, variant, algorithm))
+    return FigureSpec(
+        name,
+        title,
+        caption,
+        list_aggregate_cells(items),
+        functools.partial(draw_efficiency_figure, panels),
+    )
+
+
+def draw_efficiency_figure(panels: EfficiencyPanels) -> Figure:
+    """Draws one panel per set of hyperparameters."""
+    curves = [curve for _, item in panels for curve in item.curves.values()]
+    styles = get_framework_styles(name for _, item in panels for name in item.curves)
+    margins = PanelMargins(left=0.5, top=0.42, bottom=0.36)
+    width = max(3.4, margins.left + (PAGE_WIDTH - margins.left) * len(panels) / 4)
+    ends = np.concatenate([end for curve in curves for end in (curve.low, curve.high)])
+    low, high, _ = compute_axis_limits(np.concatenate([curve.point for curve in curves]), ends)
+    with matplotlib.rc_context(get_paper_rc_settings()):
+        figure, axes = make_panel_grid(1, len(panels), width, 1.5, margins, True, True)
+        draw_legend(figure, styles)
+        for axis, (title, item) in zip(axes[0], panels, strict=True):
+            axis.set_title(title)
+            for name, curve in item.curves.items():
+                band, marks = (curve.low, curve.high), (2 * list(styles).index(name), 6)
+                draw_curve(axis, styles[name], curve.steps, curve.point, band, 1.2, marks)
+        set_step_ticks(axes[0, 0], max(float(curve.steps[-1]) for curve in curves))
+        for axis in axes[-1]:
+            align_last_tick_label(axis)
+        axes[0, 0].set_ylim(low, high)
+        axes[0, 0].yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        axes[0, 0].set_ylabel("normalised score")
+        figure.text(0.53, 0.06 / figure.get_figheight(), "environment steps", ha="center")
+    return figure
+
+
+ImprovementPanels = tuple[tuple[str, ImprovementProbability], ...]  # title and chances
+
+
+def make_improvement_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
+    """One figure per algorithm, with a panel for each set of hyperparameters."""
+    nothing = MissingFigure("improvement", f"{NO_DATA}, or there is one framework")
+    return make_figure_specs_by_setting(
+        material, _make_improvement_figure_spec, nothing, lambda item: item.improvement.pairs
+    )
+
+
+def _make_improvement_figure_spec(
+    material: StudyResults, study: str, algorithm: str, variant: str, items: list[OverallScores]
+) -> FigureSpec:
+    title = f"Probability of improvement, {get_label(algorithm)}"
+    caption = (
+        f"{title} ({material.context(study, variant)}): chance that a run of the first framework "
+        "scores higher than one of the second in the same task, ties half, averaged over tasks. "
+        "At 0.5 neither does. Lines: 95% intervals, percentile bootstrap stratified over tasks, "
+        f"{items[0].improvement.resamples:,} resamples. {describe_scale(items)}"
+    )
+    panels = tuple((get_recipe_label(item.hps), item.improvement) for item in items)
+    name = make_file_name("improvement", algorithm, *material.suffix(study, variant, algorithm))
+    return FigureSpec(
+        name,
+        title,
+        caption,
+        list_aggregate_cells(items),
+        functools.partial(draw_improvement_figure, panels),
+    )
+
+
+def draw_improvement_figure(panels: ImprovementPanels) -> Figure:
+    """Draws one panel per set of hyperparameters, a row per pair of frameworks."""
+    pairs = list(dict.fromkeys(pair for _, item in panels for pair in item.pairs))
+    margins = PanelMargins(left=1.2, top=0.24, bottom=0.36)
+    width = margins.left + (PAGE_WIDTH - margins.left) * max(2, len(panels)) / 4
+    with matplotlib.rc_context(get_paper_rc_settings()):
+        height = 0.1 + 0.22 * len(pairs)
+        figure, axes = make_panel_grid(1, len(panels), width, height, margins, True, True)
+        for axis, (title, item) in zip(axes[0], panels, strict=True):
+            axis.set_title(title)
+            axis.axvline(0.5, color="0.3", linewidth=0.8)
+            for i, pair in enumerate(item.pairs):
+                at, color = pairs.index(pair), "0.25"
+                axis.plot([item.low[i], item.high[i]], [at, at], color=color, linewidth=1.2)
+                axis.plot(item.point[i], at, color=color, marker="o", markersize=3.5)
+            axis.grid(axis="y", visible=False)
+        axes[0, 0].set_xlim(-0.03, 1.03)
+        axes[0, 0].set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+        axes[0, 0].set_ylim(len(pairs) - 0.5, -0.5)
+        names = [f"{get_label(first)} over {get_label(second)}" for first, second in pairs]
+        axes[0, 0].set_yticks(range(len(pairs)), names, fontsize=SMALL_FONT)
+        text = "chance that a run of the first scores higher"
+        figure.text(0.55, 0.06 / figure.get_figheight(), text, ha="center")
+    return figure

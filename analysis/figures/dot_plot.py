@@ -1,0 +1,141 @@
+"""Final scores across: a dot per seed, the mean of them, and its interval.
+
+An arrow stands where an interval leaves the frame, and numbers of runs stand beside all of them.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.markers import CARETLEFT, CARETRIGHT
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from parallax.analysis.figures.panels import CurveLine, compute_axis_limits, format_return
+from parallax.analysis.figures.style import SMALL_FONT, SeriesStyle
+
+DotRow = tuple[float, CurveLine]  # height and what is drawn there
+
+_HEADROOM = 1.5  # share of the data's range that intervals may add on either side
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoreAxisLimits:
+    """What an axis of final scores shows.
+
+    Attributes:
+        low: Where intervals are cut off at the left.
+        high: Where they are cut off at the right.
+        edge: End of the axis; from `high` to here there is room for numbers of runs.
+    """
+
+    low: float
+    high: float
+    edge: float
+
+
+def compute_score_axis_limits(
+    lines: Sequence[CurveLine], usual: int, more: Sequence[float] = ()
+) -> ScoreAxisLimits:
+    """A frame that holds all seeds and means, and intervals unless they are very wide.
+
+    Args:
+        lines: At least one.
+        usual: Number of runs that needs no words.
+        more: Other values shown beside them.
+    """
+    ends = [end for line in lines for end in (line.final.low, line.final.high)]
+    seeds = np.concatenate([line.scores for line in lines])
+    data = np.array([*(line.final.mean for line in lines), *seeds, *more])
+    low, high, _ = compute_axis_limits(data, np.array(ends), _HEADROOM)
+    longest = max(
+        (len(_format_size(line)) for line in lines if _has_unusual_size(line, usual)), default=0
+    )
+    room = (0.04 + 0.03 * longest) * (high - low) if longest else 0.0
+    return ScoreAxisLimits(low, high, high + room)
+
+
+def draw_score_dots(
+    axis: Axes,
+    spots: Sequence[DotRow],
+    styles: Mapping[str, SeriesStyle],
+    frame: ScoreAxisLimits,
+    usual: int,
+) -> None:
+    """Draws final scores, each at its height.
+
+    Args:
+        axis: Where to.
+        spots: Heights and scores.
+        styles: Looks by name.
+        frame: What the axis shows.
+        usual: Number of runs that needs no words.
+    """
+    axis.set_xlim(frame.low, frame.edge)
+    axis.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_return(value)))
+    for height, line in spots:
+        look = styles[line.name]
+        _draw_interval(axis, height, line, look, frame)
+        axis.plot(
+            line.scores,
+            np.full(len(line.scores), height),
+            linestyle="none",
+            marker="o",
+            markersize=2.2,
+            markerfacecolor="white",
+            markeredgecolor=look.color,
+            markeredgewidth=0.5,
+            zorder=3,
+        )
+        axis.plot(
+            line.final.mean,
+            height,
+            color=look.color,
+            marker=look.marker,
+            markersize=3.6,
+            markeredgecolor="white",
+            markeredgewidth=0.4,
+            zorder=4,
+        )
+        if _has_unusual_size(line, usual):
+            _annotate_size(axis, height, line)
+
+
+def _draw_interval(
+    axis: Axes, height: float, line: CurveLine, look: SeriesStyle, frame: ScoreAxisLimits
+) -> None:
+    low, high = line.final.low, line.final.high
+    if not np.isfinite(low):
+        return
+    ends = [max(low, frame.low), min(high, frame.high)]
+    axis.plot(ends, [height] * 2, color=look.color, linewidth=1.1, zorder=2)
+    for end, cut, marker in (
+        (frame.low, low < frame.low, CARETLEFT),
+        (frame.high, high > frame.high, CARETRIGHT),
+    ):
+        if cut:
+            axis.plot(
+                end, height, color=look.color, marker=marker, markersize=4, clip_on=False, zorder=4
+            )
+
+
+def _annotate_size(axis: Axes, height: float, line: CurveLine) -> None:
+    axis.text(
+        0.99,
+        height,
+        _format_size(line),
+        transform=axis.get_yaxis_transform(),
+        ha="right",
+        va="center",
+        fontsize=SMALL_FONT - 1,
+        color="0.25",
+    )
+
+
+def _has_unusual_size(line: CurveLine, usual: int) -> bool:
+    return line.size != (usual, usual)
+
+
+def _format_size(line: CurveLine) -> str:
+    return f"{line.size[0]}/{line.size[1]}"

@@ -1,0 +1,196 @@
+"""The analysis' vocabulary: names and labels, numbers as people read them, names of files.
+
+Worded once for terminal, file, figure and page.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
+from parallax.analysis.stats.intervals import ConfidenceInterval
+from parallax.analysis.stats.ranks import SameOrderChance
+
+MISSING = "-"
+LIBRARY_DEFAULTS = "own defaults"
+
+_LABELS = {
+    "cleanrl": "CleanRL",
+    "sb3": "SB3",
+    "torchrl": "TorchRL",
+    "tianshou": "Tianshou",
+    "skrl": "skrl",
+    "sbx": "sbx",
+    "ppo": "PPO",
+    "td3": "TD3",
+    "sac": "SAC",
+    "dqn": "DQN",
+    "r2d2": "R2D2",
+    "ddpg": "DDPG",
+}
+
+# How each kind of interval is computed.
+INTERVAL_FORMULAS = {
+    "t": "mean ± t(0.975, n-1)·s/√n",
+    "thesis": "mean ± 1.96·population deviation/√n",
+    "bootstrap": "2.5% and 97.5% percentiles of 10,000 bootstrap means",
+    "bca": "percentiles of 10,000 bootstrap means, corrected for bias and skewness",
+}
+
+
+def format_number(value: float) -> str:
+    """A value with four significant digits, whole above 999, never in scientific notation.
+
+    More than six decimals are cut off; NaN is shown as a dash.
+    """
+    if math.isnan(value):
+        return MISSING
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    mantissa = f"{value:.3e}"
+    rounded, exponent = float(mantissa), int(mantissa.partition("e")[2])
+    if exponent >= 3:
+        return f"{value:.0f}"
+    text = f"{rounded:.{min(6, 3 - exponent)}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
+
+
+def escape_markdown(text: str) -> str:
+    """Text in which nothing is taken for Markdown."""
+    for sign in "\\`*_|<[":
+        text = text.replace(sign, f"\\{sign}")
+    return text
+
+
+def format_steps(value: int) -> str:
+    """A count of environment steps, such as 18,432."""
+    return f"{value:,}"
+
+
+def format_interval_bounds(interval: ConfidenceInterval) -> str:
+    """The ends of an interval, or why there are none."""
+    if not math.isnan(interval.low):
+        return f"[{format_number(interval.low)}, {format_number(interval.high)}]"
+    return "n = 1, no interval"
+
+
+def format_seeds_needed(value: float) -> str:
+    """Seeds that are needed; a dash where that is not known."""
+    if math.isnan(value):
+        return MISSING
+    return f"{value:.0f}" if math.isfinite(value) else "> 1,000"
+
+
+def format_order_probability(same_order: float, chance: SameOrderChance) -> str:
+    """A probability of the same order, and what it is where all algorithms tie."""
+    ends = f"{chance.low:.2f} to {chance.high:.2f}"
+    return f"{same_order:.2f} (if all tied: {chance.mean:.2f} on average, {ends} in 95%)"
+
+
+def make_file_name(*parts: str) -> str:
+    """Parts joined to a name that is safe in any file system; empty parts are left out."""
+    return "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", part).strip("-") for part in parts if part)
+
+
+def make_file_suffix(
+    cells: Iterable[StudyCell], study: str, variant: str, algorithm: str | None = None
+) -> tuple[str, str]:
+    """Study and variant as far as they are needed to tell files apart.
+
+    Args:
+        cells: All settings that there are.
+        study: Of the file.
+        variant: Of the file.
+        algorithm: Of the file; None where it holds all.
+
+    Returns:
+        The study, empty if there is but one, and what stands in this variant and not in all
+        variants of the algorithm.
+    """
+    known = list(cells)
+    own = [c for c in known if c.study == study and algorithm in (None, c.algorithm)]
+    apart = set(split_variant(variant)) - set(find_common_parts(own))
+    several = len({cell.study for cell in known}) > 1
+    return study if several else "", ",".join(sorted(apart))
+
+
+def get_recipe_order(name: str) -> tuple[int, str]:
+    """Sorts sets of hyperparameters as the thesis does, others by name behind them."""
+    order = ("sb3", "cleanrl", "torchrl", "tianshou", "skrl", "sbx", "original")
+    return (order.index(name) if name in order else len(order), name)
+
+
+def sort_recipes(names: Iterable[str]) -> tuple[str, ...]:
+    """Sets of hyperparameters in the thesis' order, others by name behind them."""
+    return tuple(
+        sorted(set(names), key=lambda name: (name == LIBRARY_DEFAULTS, get_recipe_order(name)))
+    )
+
+
+def get_recipe_label(name: str) -> str:
+    """What a set of hyperparameters is called in figures."""
+    if name == LIBRARY_DEFAULTS:
+        return LIBRARY_DEFAULTS
+    known = {"original": "original papers", "zoo": "RL Baselines3 Zoo"}
+    return known.get(name, f"{get_label(name)} defaults")
+
+
+def wrap_task_name(text: str, width: int = 14) -> str:
+    """A task's name in lines of at most `width` characters, broken before capitals.
+
+    Further lines of the text stay as they are.
+    """
+    env, *rest = text.split("\n")
+    lines = [""]
+    for word in re.findall(r"[A-Z]?[^A-Z]+|[A-Z]+", env):
+        if lines[-1] and len(lines[-1]) + len(word) > width:
+            lines.append("")
+        lines[-1] += word
+    return "\n".join([*lines, *rest])
+
+
+def format_run_counts(loaded: LoadedRuns) -> str:
+    """How many runs there are, honest about what the number cannot know."""
+    links = len(loaded.links)
+    passed_over = f" {links} links to folders were not followed." if links else ""
+    return (
+        f"Runs: {loaded.requested} requested (folders found), {loaded.completed} completed, "
+        f"{loaded.used} used. A seed that was never started leaves no folder, unless pending, "
+        f"and is not counted.{passed_over}"
+    )
+
+
+def find_common_parts(cells: Sequence[StudyCell]) -> list[str]:
+    """The settings that stand in every variant."""
+    variants = [split_variant(cell.variant) for cell in cells]
+    return [part for part in variants[0] if all(part in variant for variant in variants)]
+
+
+def find_own_parts(cell: StudyCell, cells: Sequence[StudyCell]) -> list[str]:
+    """The settings in a variant that `find_common_parts` leaves out."""
+    common = find_common_parts(cells)
+    return [part for part in split_variant(cell.variant) if part not in common]
+
+
+def split_variant(variant: str) -> list[str]:
+    """The settings in a variant; commas inside a value do not part it."""
+    return re.split(r",(?=\w+=)", variant)
+
+
+def shorten_run_path(item: CompletedRun | ExcludedRun, loaded: LoadedRuns) -> str:
+    """Where a folder is, as short as possible."""
+    relative = str(item.path.relative_to(loaded.root))
+    return item.path.name if relative == "." else relative
+
+
+def format_range(values: Iterable[int]) -> str:
+    """The smallest and the largest of some numbers; empty where there are none."""
+    found = sorted(set(values))
+    if not found:
+        return ""
+    return " to ".join(map(str, dict.fromkeys((found[0], found[-1]))))
+
+
+def get_label(name: str) -> str:
+    """What a framework or an algorithm is called in figures."""
+    return _LABELS.get(name, name)

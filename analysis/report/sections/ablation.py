@@ -1,0 +1,502 @@
+"""What causes differences of a study, as far as runs with one thing changed tell."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from parallax.analysis.data.published import get_return_bounds
+from parallax.analysis.data.runs import CompletedRun, LoadedRuns, StudyCell
+from parallax.analysis.escaping import format_table
+from parallax.analysis.figures.ablation import make_ablation_figure_spec
+from parallax.analysis.figures.figure_spec import FigureSpec
+from parallax.analysis.labels import escape_markdown, format_number, get_label
+from parallax.analysis.report.document import make_setting_columns, make_size_columns
+from parallax.analysis.report.phrases import format_count, format_p_value
+from parallax.analysis.report.render_csv import TableRow
+from parallax.analysis.report.sections.consistency import format_setting_with_recipe
+from parallax.analysis.stats.paired import MeanRatio, PairedDifference
+from parallax.analysis.verdicts.ablation import (
+    CHANGES,
+    INCONCLUSIVE,
+    JOINT_SEPARATOR,
+    NO_EFFECT,
+    TOO_FEW_PAIRS,
+    AblationVerdict,
+    FrameworkGap,
+    InterventionEffect,
+    judge_ablations,
+)
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
+
+ABLATION_HEADING = "What causes differences, as far as ablations tell"
+ABLATION_ANCHOR = ABLATION_HEADING.lower().replace(",", "").replace(" ", "-")
+EXPLANATIONS_HEADING = "What causes some of the differences, by ablation"
+ABLATION_TERMS = (
+    "A framework is changed in what is named and in nothing else, and runs of equal seeds with and "
+    "without the change are compared by Student's paired test, with Holm's correction over the "
+    "changes of a framework's algorithm in one file. *No effect* is equivalent within the margin. "
+    "Shares of a gap have Fieller's interval. Beside it stands the p-value by sign flips, which "
+    "assumes no normal distribution and is corrected too; no verdict hangs on it. Several changes "
+    "made together are one: it does not tell what each contributes. Which were tried is a choice "
+    "that nothing here corrects for: where it was made after runs of the study had been seen, and "
+    "these are among the runs compared, effects come out too large on average. No more is said of "
+    "differences that nobody tried."
+)
+
+
+StudyRuns = Mapping[tuple[str, str, str, str, str, int | None], CompletedRun]
+
+
+@dataclasses.dataclass(frozen=True)
+class AblationRow:
+    """One change, or several made together, as a page tells it.
+
+    Attributes:
+        parts: Name of each change, and what it is; that is empty where no record tells.
+        effect: On the final return, with its interval.
+        shares: Of the gap to each other framework, with intervals.
+        p: Corrected p-value, and that by sign flips, corrected too.
+        verdict: Its verdict in words.
+        runs: Runs with it that were requested, completed and used, and pairs of seeds.
+        added_up: What the parts do one by one, added up; empty where that is not known.
+        alone: Of several, whether one does it alone, in words; empty where that is not known.
+    """
+
+    parts: tuple[tuple[str, str], ...]
+    effect: str
+    shares: tuple[str, ...]
+    p: tuple[str, str]
+    verdict: str
+    runs: str
+    sum_of_parts: str
+    single_effects_remark: str
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class AblationReport:
+    """What changes of one framework did in one setting.
+
+    Attributes:
+        source: The file, as seen from where the command runs.
+        item: The verdicts.
+        where: Framework, algorithm, task, recipe and steps.
+        in_study: Whether the study has the setting.
+        base: Runs of the framework as it is, and of others; how many of them the study has.
+        changes: A row for each change.
+    """
+
+    source: str
+    item: AblationVerdict
+    where: str
+    in_study: bool
+    base: str
+    changes: tuple[AblationRow, ...]
+
+    @property
+    def figure_spec(self) -> FigureSpec:
+        """The figure of the setting."""
+        return make_ablation_figure_spec(self.item)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The setting and the framework, whatever the study was called."""
+        return (*_get_setting_key(self.item.cell), self.item.framework)
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Heads of the table."""
+        others = (f"share of the gap to {get_label(gap.other)}" for gap in self.item.gaps)
+        first = ("change", "effect on the final return", *others)
+        return (*first, "corrected p", "by sign flips", "verdict", "runs")
+
+    @property
+    def texts(self) -> tuple[tuple[str, str], ...]:
+        """What each change is, by its name."""
+        return tuple(sorted({part for change in self.changes for part in change.parts}))
+
+
+def make_ablation_reports(
+    source: str, loaded: LoadedRuns, options: VerdictOptions, study: LoadedRuns
+) -> tuple[AblationReport, ...]:
+    """What a file of packed runs tells of changes, setting by setting.
+
+    Args:
+        source: The file, as seen from where the command runs.
+        loaded: Its runs.
+        options: Level, margin and ranges.
+        study: The runs whose differences are to be explained.
+    """
+    found = judge_ablations(loaded, options)
+    cells = [item.cell for item in found]
+    theirs = {
+        (*_get_setting_key(run.id.cell), run.id.framework, run.id.seed): run for run in study.runs
+    }
+    return tuple(
+        AblationReport(
+            source,
+            item,
+            f"{get_label(item.framework)}'s {format_setting_with_recipe(item.cell, [item.effects[0].plain], cells)}",
+            any(key[:4] == _get_setting_key(item.cell) for key in theirs),
+            _describe_baseline(item, theirs),
+            tuple(_make_ablation_row(effect, item) for effect in item.effects),
+        )
+        for item in found
+    )
+
+
+def _get_setting_key(cell: StudyCell) -> tuple[str, str, str, str]:
+    return cell.env, cell.algorithm, cell.hps, cell.variant
+
+
+def _describe_baseline(item: AblationVerdict, theirs: StudyRuns) -> str:
+    own = item.effects[0].plain
+    sizes = f"{own.requested}/{own.completed}/{own.n}"
+    told = [
+        f"As it is: {format_number(float(own.moments.mean))}, {sizes} runs requested/completed/used"
+        f"{_format_same_runs(own, theirs)}{_format_runs_at_maximum(own)}."
+    ]
+    told += [
+        f"{get_label(gap.other)} as it is lies {_format_effect_size(gap.result)} from it, "
+        f"n = {format_count(gap.result.n, 'pair')}{_format_same_runs(gap.group, theirs)}{_format_runs_at_maximum(gap.group)}."
+        for gap in item.gaps
+    ]
+    tests = item.effects[0].family_size
+    return " ".join([*told, f"Tests corrected together: {tests}. {item.cell.variant}."])
+
+
+def _format_same_runs(group: ScoreGroup, theirs: StudyRuns) -> str:
+    """How many runs are those of the study, to the last bit of their evaluations."""
+    count = sum(
+        (other := theirs.get((*_get_setting_key(run.id.cell), run.id.framework, run.id.seed)))
+        is not None
+        and np.array_equal(other.results, run.results)
+        for run in group.runs
+    )
+    return f", {count} of them in the study too" if count else ""
+
+
+def _format_runs_at_maximum(group: ScoreGroup) -> str:
+    """How many runs end at the most that the task allows, where some do."""
+    most = get_return_bounds(group.cell.env)[1]
+    count = sum(run.final_score == most for run in group.runs)
+    return f", {count} at {format_number(most)}, the most that the task allows" if count else ""
+
+
+def _make_ablation_row(effect: InterventionEffect, item: AblationVerdict) -> AblationRow:
+    names = effect.name.split(JOINT_SEPARATOR)
+    total = item.sum_single_effects(effect) if len(names) > 1 else None
+    return AblationRow(
+        tuple((name, _find_description(name, effect)) for name in names),
+        _format_effect_size(effect.result),
+        tuple(_format_share(effect.shares.get(gap.other), effect) for gap in item.gaps),
+        (_format_bare_p_value(effect.p_holm), _format_bare_p_value(effect.p_flips_holm)),
+        _format_effect_verdict(effect),
+        f"{effect.changed.requested}/{effect.changed.completed}/{effect.changed.n}, "
+        f"{format_count(effect.result.n, 'pair')}{_format_runs_at_maximum(effect.changed)}",
+        "" if total is None else f"{total:+.4g}",
+        _describe_single_effects(names, item) if len(names) > 1 else "",
+    )
+
+
+def _describe_single_effects(names: Sequence[str], item: AblationVerdict) -> str:
+    known = {single.name: single.verdict for single in item.single_effects}
+    if not all(name in known for name in names):
+        return ""
+    decided = sum(known[name] == CHANGES for name in names)
+    return f", of which {decided or 'none'} {'is' if decided < 2 else 'are'} decided alone"
+
+
+def _find_description(name: str, effect: InterventionEffect) -> str:
+    """What a change is, by the record of the first run with it; empty where none tells."""
+    for run in effect.changed.runs:
+        told = msgspec.json.decode(run.record or "{}").get("interventions", {}).get(name)
+        if told:
+            return " ".join(str(told["does"]).split())
+    return ""
+
+
+def _format_effect_verdict(effect: InterventionEffect) -> str:
+    if effect.result.low == effect.result.high == 0:
+        return "never came to bear"
+    margin, far = effect.pair.margin.size, max(abs(effect.result.low), abs(effect.result.high))
+    if effect.verdict == NO_EFFECT:
+        return f"{NO_EFFECT} beyond {format_number(margin)}"
+    if effect.verdict == CHANGES and far < margin:
+        return f"{CHANGES}, by less than the margin of {format_number(margin)}"
+    if effect.verdict == INCONCLUSIVE and effect.pair.is_limited_by_unobserved_failures:
+        return f"{INCONCLUSIVE}; no effect beyond {format_number(margin)} but for runs not seen"
+    return effect.verdict
+
+
+def _format_bare_p_value(value: float) -> str:
+    return format_p_value(value).removeprefix("p = ").removeprefix("p ")
+
+
+def _format_effect_size(result: PairedDifference) -> str:
+    sign = "+" if result.difference > 0 else ""
+    ends = f" [{format_number(result.low)}, {format_number(result.high)}]" if result.n > 1 else ""
+    return f"{sign}{format_number(result.difference)}{ends}"
+
+
+def _format_share(share: MeanRatio | None, effect: InterventionEffect) -> str:
+    if share is None or not share.is_bounded:
+        return "cannot be told"
+    fewer = f", {format_count(share.n, 'pair')}" if share.n != effect.result.n else ""
+    return f"{share.share:.0%} [{share.low:.0%}, {share.high:.0%}]{fewer}"
+
+
+def find_explanations(found: Sequence[AblationReport]) -> tuple[tuple[str, AblationRow], ...]:
+    """Changes that explain a part of a gap in the study, gaps with the largest share first.
+
+    That is, their effect is decided and the whole interval of its share is above 0. Of each gap
+    that one which explains most, and of changes of one thing that which explains most.
+
+    Args:
+        found: All settings.
+
+    Returns:
+        What each does in words, and the change.
+    """
+    best = [
+        [
+            (
+                effect.shares[gap.other].share,
+                _format_explanation(one.where, effect, gap, change),
+                change,
+            )
+            for effect, change in _select_largest_shares(one, gap)
+        ]
+        for one in found
+        if one.in_study
+        for gap in one.item.gaps
+    ]
+    of_gaps = sorted(filter(None, best), key=lambda of: -max(share for share, _, _ in of))
+    return tuple((words, change) for of in of_gaps for _, words, change in of)
+
+
+def _select_largest_shares(
+    one: AblationReport, gap: FrameworkGap
+) -> list[tuple[InterventionEffect, AblationRow]]:
+    own = [
+        (share.share, effect, change)
+        for effect, change in zip(one.item.effects, one.changes, strict=True)
+        if effect.verdict == CHANGES
+        and (share := effect.shares.get(gap.other)) is not None
+        and share.is_bounded
+        and share.low > 0
+    ]
+    singles = [found for found in own if len(found[2].parts) == 1]
+    picked = [max(group, key=lambda found: found[0]) for group in (own, singles) if group]
+    return [(effect, change) for _, effect, change in dict.fromkeys(picked)]
+
+
+def _format_explanation(
+    where: str, effect: InterventionEffect, gap: FrameworkGap, change: AblationRow
+) -> str:
+    share = _format_share(effect.shares[gap.other], effect)
+    return (
+        f"{where}: final return {change.effect}, which is {share} of the gap to "
+        f"{get_label(gap.other)} of {_format_effect_size(gap.result)}, n = {format_count(effect.result.n, 'pair')}, "
+        f"corrected {format_p_value(effect.p_holm)} ({_format_bare_p_value(effect.p_flips_holm)} by sign flips), with"
+    )
+
+
+def render_explanations(found: Sequence[AblationReport], page: str = "") -> str:
+    """These changes as a list in Markdown; empty where there are none.
+
+    Args:
+        found: All settings.
+        page: Address of the page that has the section; empty on the page itself.
+    """
+    lines = [
+        f"- {escape_markdown(words)} {_join_names(change)}{change.single_effects_remark}. {_format_descriptions(change.parts)}".rstrip()
+        for words, change in find_explanations(found)
+    ]
+    head = f"{EXPLANATIONS_HEADING} ([how, with which runs, and what was tried in vain]({page}#{ABLATION_ANCHOR})):"
+    return "\n".join([head, "", *lines]) if lines else ""
+
+
+def _join_names(change: AblationRow) -> str:
+    """Names of changes, such as `a`, `b` and `c` together."""
+    *others, last = (f"`{name}`" for name, _ in change.parts)
+    return f"{', '.join(others)} and {last} together" if others else last
+
+
+def _format_descriptions(parts: Sequence[tuple[str, str]]) -> str:
+    """What one or two changes are; more are left to the section."""
+    if len(parts) > 2:
+        return ""
+    lead = len(parts) > 1
+    return " ".join(
+        (f"`{name}`: " if lead else "") + escape_markdown(does) for name, does in parts if does
+    )
+
+
+def render_ablation_report(one: AblationReport, picture: Sequence[str]) -> list[str]:
+    """The section of one setting in Markdown.
+
+    Args:
+        one: The setting.
+        picture: Its figure and caption, in Markdown.
+    """
+    told = "\n".join(f"- `{name}`: {escape_markdown(does)}" for name, does in one.texts if does)
+    rows = [
+        [_format_row_names(change), *map(escape_markdown, list_row_values(change))]
+        for change in one.changes
+    ]
+    table = format_table(rows, one.heads)
+    strange = "" if one.in_study else "The study has no runs in this setting."
+    source = f"From `{one.source}`, which `parallax ablation` reads too."
+    return [f"### {one.where}", strange, escape_markdown(one.base), told, table, *picture, source]
+
+
+def list_row_values(change: AblationRow) -> tuple[str, ...]:
+    """A row of the table, without the names."""
+    return (change.effect, *change.shares, *change.p, change.verdict, change.runs)
+
+
+def _format_row_names(change: AblationRow) -> str:
+    names = ", ".join(f"`{name}`" for name, _ in change.parts)
+    return names + format_joint_remark(change)
+
+
+def format_joint_remark(change: AblationRow) -> str:
+    """What stands behind the names of changes that were made together."""
+    if len(change.parts) == 1:
+        return ""
+    return ", together" + (
+        f" (one by one they add up to {change.sum_of_parts})" if change.sum_of_parts else ""
+    )
+
+
+def make_ablation_rows(item: AblationVerdict) -> list[TableRow]:
+    """One row per effect and other framework; one per effect where there is no other."""
+    others = [gap.other for gap in item.gaps] or [""]
+    gaps = {gap.other: gap for gap in item.gaps}
+    return [
+        {
+            **make_setting_columns(item.cell),
+            "framework": item.framework,
+            "intervention": effect.name,
+            "verdict": effect.verdict,
+            **make_size_columns("changed", effect.changed),
+            **make_size_columns("plain", effect.plain),
+            "pairs": effect.result.n,
+            "seeds": " ".join(map(str, effect.seeds)),
+            "effect": effect.result.difference,
+            "low": effect.result.low,
+            "high": effect.result.high,
+            "p_paired": effect.result.p,
+            "p_holm": effect.p_holm,
+            "family_size": effect.family_size,
+            "p_sign_flips": effect.p_flips,
+            "p_sign_flips_holm": effect.p_flips_holm,
+            "margin": effect.pair.margin.size,
+            **_make_failed_columns(effect),
+            "sum_of_parts": item.sum_single_effects(effect) if effect in item.joint_effects else "",
+            "other": other,
+            **_make_gap_columns(gaps.get(other)),
+            **_make_share_columns(effect.shares.get(other)),
+        }
+        for effect in item.effects
+        for other in others
+    ]
+
+
+def _make_failed_columns(effect: InterventionEffect) -> TableRow:
+    failed = (*effect.pair.failures.failed, "", "")  # nothing where no scale is known
+    return {"failed_changed": failed[0], "failed_plain": failed[1]}
+
+
+def _make_gap_columns(gap: FrameworkGap | None) -> TableRow:
+    names = ("gap", "gap_low", "gap_high", "gap_p", "gap_pairs")
+    if gap is None:
+        return dict.fromkeys(names, "")
+    found = gap.result
+    return dict(
+        zip(names, (found.difference, found.low, found.high, found.p, found.n), strict=True)
+    )
+
+
+def _make_share_columns(share: MeanRatio | None) -> TableRow:
+    names = ("share", "share_low", "share_high", "share_pairs")
+    if share is None:
+        return dict.fromkeys(names, "")
+    return dict(zip(names, (share.share, share.low, share.high, share.n), strict=True))
+
+
+def format_ablation(item: AblationVerdict) -> list[str]:
+    """What was found in one setting, in words, with every n."""
+    cell = item.cell
+    head = (
+        f"{get_label(item.framework)}, {get_label(cell.algorithm)}, {cell.env}, "
+        f"hyperparameters {cell.hps}, {cell.variant}:"
+    )
+    lines = [head]
+    for gap in item.gaps:
+        lines.append(
+            f"  {get_label(gap.other)} as it is lies {_format_difference(gap.result)} from it "
+            f"({gap.result.n} pairs of seeds)."
+        )
+    for effect in item.effects:
+        lines.append(f"  {_format_effect(effect)}")
+        if effect in item.joint_effects and (total := item.sum_single_effects(effect)) is not None:
+            lines.append(f"    Its parts alone add up to {total:+.4g}.")
+        lines += [
+            f"    {_format_gap_share(other, share)}" for other, share in effect.shares.items()
+        ]
+    return lines
+
+
+def _format_effect(effect: InterventionEffect) -> str:
+    size = f"{_format_difference(effect.result)}, {_format_counts(effect)}"
+    if effect.verdict == CHANGES:
+        p = f"p = {effect.p_holm:.2g} after Holm over {effect.family_size}"
+        return f"{effect.name} changes the return: {size}; {p}."
+    if effect.verdict == NO_EFFECT:
+        margin = f"{effect.pair.margin.size:.4g}"
+        return f"{effect.name} has no effect beyond the margin of {margin}: {size}."
+    if effect.verdict == TOO_FEW_PAIRS:
+        return f"{effect.name}: too few pairs of seeds to tell ({_format_counts(effect)})."
+    if effect.result.low == effect.result.high == 0:
+        return (
+            f"{effect.name} changed no return: it never came to bear in {_format_counts(effect)}."
+        )
+    return f"{effect.name}: undecided, {size}."
+
+
+def _format_counts(effect: InterventionEffect) -> str:
+    changed, plain = effect.changed, effect.plain
+    return (
+        f"{effect.result.n} pairs of {changed.requested} and {plain.requested} runs asked for, "
+        f"{changed.completed} and {plain.completed} complete"
+    )
+
+
+def _format_gap_share(other: str, share: MeanRatio) -> str:
+    if not share.is_bounded:
+        return (
+            f"No share of the gap to {get_label(other)} can be told: over {share.n} seeds the gap may "
+            "as well be 0."
+        )
+    return (
+        f"Of the gap to {get_label(other)} it is {share.share:.0%} "
+        f"({share.low:.0%} to {share.high:.0%}, {share.n} seeds)."
+    )
+
+
+def _format_difference(result: PairedDifference) -> str:
+    if math.isnan(result.low):
+        return f"{result.difference:+.4g}"
+    return f"{result.difference:+.4g} ({result.low:+.4g} to {result.high:+.4g})"
+
+
+def summarize_ablations(items: Sequence[AblationVerdict]) -> str:
+    """How many effects of which verdict."""
+    words = [effect.verdict for item in items for effect in item.effects]
+    parts = [f"{words.count(word)} {word}" for word in dict.fromkeys(words)]
+    return f"{len(words)} effects in {len(items)} settings: {', '.join(parts)}."

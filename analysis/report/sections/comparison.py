@@ -1,0 +1,407 @@
+"""The comparison in the terminal, as CSV and as Markdown, and what to know beside it."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from parallax.analysis.data.runs import CompletedRun, LoadedRuns, StudyCell, find_missing_seeds
+from parallax.analysis.escaping import finish_markdown, format_csv, format_table
+from parallax.analysis.labels import (
+    INTERVAL_FORMULAS,
+    MISSING,
+    find_common_parts,
+    find_own_parts,
+    format_interval_bounds,
+    format_number,
+    format_run_counts,
+    format_steps,
+    shorten_run_path,
+)
+from parallax.analysis.stats.intervals import (
+    ConfidenceInterval,
+    compute_interval,
+    compute_thesis_coverage,
+    compute_welch_interval,
+)
+from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell, group_runs
+
+
+@dataclasses.dataclass(frozen=True)
+class FrameworkScore:
+    """How one framework did in one setting.
+
+    Attributes:
+        group: The framework's runs in the setting.
+        final: Their final score over seeds, in units of return.
+    """
+
+    group: ScoreGroup
+    final: ConfidenceInterval
+
+
+@dataclasses.dataclass(frozen=True)
+class LargestDifference:
+    """The two frameworks whose means are furthest apart.
+
+    Attributes:
+        higher: The framework with the higher mean.
+        lower: The other.
+        difference: Higher minus lower mean, with Welch's interval for this pair.
+    """
+
+    higher: str
+    lower: str
+    difference: ConfidenceInterval
+
+
+@dataclasses.dataclass(frozen=True)
+class SettingComparison:
+    """All frameworks in one setting.
+
+    Attributes:
+        cell: The setting.
+        scores: One per framework, by name.
+        furthest: None if fewer than two frameworks have a run that is used.
+    """
+
+    cell: StudyCell
+    scores: tuple[FrameworkScore, ...]
+    largest_difference: LargestDifference | None
+
+
+def compare_frameworks(
+    loaded: LoadedRuns, method: str, rng: np.random.Generator
+) -> tuple[SettingComparison, ...]:
+    """One comparison per setting that has a folder, whether or not its runs are used.
+
+    Args:
+        loaded: What was found.
+        method: One of `parallax.analysis.stats.intervals.INTERVAL_METHODS`, for the frameworks' own intervals.
+        rng: Source of bootstrap resamples.
+    """
+    cells = group_by_cell(group_runs(loaded))
+    return tuple(_compare_cell(cell, groups, method, rng) for cell, groups in cells.items())
+
+
+def find_largest_difference(finals: Mapping[str, FloatArray]) -> LargestDifference | None:
+    """The pair of frameworks with the largest difference of means.
+
+    The interval belongs to this pair alone: it is not widened for the pair having been
+    chosen because it differs most.
+
+    Args:
+        finals: float[n] final scores by framework; empty ones are passed over.
+    """
+    present = {name: values for name, values in sorted(finals.items()) if len(values)}
+    if len(present) < 2:
+        return None
+    higher, lower = max(
+        itertools.permutations(present, 2),
+        key=lambda pair: present[pair[0]].mean() - present[pair[1]].mean(),
+    )
+    return LargestDifference(higher, lower, compute_welch_interval(present[higher], present[lower]))
+
+
+def _compare_cell(
+    cell: StudyCell, groups: Sequence[ScoreGroup], method: str, rng: np.random.Generator
+) -> SettingComparison:
+    finals = {group.framework: group.scores for group in groups if group.scores is not None}
+    scores = tuple(
+        FrameworkScore(g, compute_interval(finals[g.framework], method, rng)) for g in groups
+    )
+    return SettingComparison(cell, scores, find_largest_difference(finals))
+
+
+# These may differ between runs that are compared.
+_IGNORED_SETTINGS = {"framework", "seed"}
+
+
+@dataclasses.dataclass(frozen=True)
+class ComparisonNotes:
+    """Remarks on a table.
+
+    Attributes:
+        general: Remarks on all rows.
+        marked: Remarks on single rows; the first is number 1.
+        marks: Numbers of the remarks that apply to a setting.
+    """
+
+    general: tuple[str, ...]
+    numbered_notes: tuple[str, ...]
+    note_numbers: Mapping[StudyCell, tuple[int, ...]]
+
+
+def make_notes(
+    loaded: LoadedRuns, comparisons: Sequence[SettingComparison], method: str
+) -> ComparisonNotes:
+    """All remarks on a table of comparisons."""
+    found: dict[str, list[StudyCell]] = {}
+    for row in comparisons:
+        runs = [run for run in loaded.runs if run.id.cell == row.cell]
+        for text in (*_note_different_ends(row), *_note_different_settings(runs)):
+            found.setdefault(text, []).append(row.cell)
+    marks = {
+        row.cell: tuple(i for i, cells in enumerate(found.values(), 1) if row.cell in cells)
+        for row in comparisons
+    }
+    general = (*_list_general_notes(comparisons, method), *(f"{text}." for text in loaded.parted))
+    return ComparisonNotes(general, tuple(found), marks)
+
+
+def _list_general_notes(comparisons: Sequence[SettingComparison], method: str) -> list[str]:
+    sizes = sorted(
+        {score.group.n for row in comparisons for score in row.scores if score.group.n > 1}
+    )
+    notes = [
+        "A seed's final score is the mean return over the episodes of its last evaluation. "
+        "Shown: mean over seeds, 95% interval, n = used/requested.",
+        f"Interval: {method}, {INTERVAL_FORMULAS[method]}.",
+        "Furthest apart: the largest difference between two means, with Welch's 95% interval "
+        "for that pair. The pair was picked for being largest; its interval does not allow for it.",
+    ]
+    if method == "thesis" and sizes:
+        shares = ", ".join(f"{compute_thesis_coverage(n):.1%} at n = {n}" for n in sizes)
+        notes[1] += f" On normal data it holds the true mean less often than 95%: {shares}."
+    if method in ("bootstrap", "bca") and sizes and sizes[0] < 10:
+        notes[1] += f" It is too narrow at few seeds (here n = {sizes[0]})."
+    if sizes and sizes[0] == 2:
+        notes.append(_warn_of_two_seeds(method))
+    return notes
+
+
+def _warn_of_two_seeds(method: str) -> str:
+    wide = {
+        "t": "t intervals are huge (± 12.7 s/√2)",
+        "thesis": "intervals are far too narrow",
+        "bootstrap": "intervals span the two seeds and hold the true mean half the time",
+        "bca": "intervals span the two seeds and hold the true mean half the time",
+    }[method]
+    return (
+        f"With n = 2, {wide}, and a difference between frameworks must be enormous to stand "
+        "out: run more seeds before reading anything into these numbers."
+    )
+
+
+def _note_different_ends(row: SettingComparison) -> list[str]:
+    names: dict[tuple[int, ...], list[str]] = {}
+    for score in row.scores:
+        if score.group.n:
+            names.setdefault(score.group.steps, []).append(score.group.framework)
+    if len(names) < 2 and all(len(ends) == 1 for ends in names):
+        return []
+    ends = ", ".join(
+        f"{' or '.join(map(format_steps, at))} ({', '.join(names[at])})" for at in sorted(names)
+    )
+    return [f"The last evaluations are not at the same environment step: {ends}."]
+
+
+def _note_different_settings(runs: Sequence[CompletedRun]) -> list[str]:
+    flat = [_flatten_mapping(run.spec) for run in runs]
+    names = sorted({name for spec in flat for name in spec} - _IGNORED_SETTINGS)
+    differ = [name for name in names if len({repr(spec.get(name)) for spec in flat}) > 1]
+    if not differ:
+        return []
+    return [f"The runs differ in more than framework and seed: {', '.join(differ)} in run.json."]
+
+
+def _flatten_mapping(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in spec.items():
+        if isinstance(value, Mapping):
+            flat |= _flatten_mapping(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def list_compared_frameworks(comparisons: Sequence[SettingComparison]) -> list[str]:
+    """Every framework that appears, sorted."""
+    return sorted({score.group.framework for row in comparisons for score in row.scores})
+
+
+def format_title(cells: Sequence[StudyCell]) -> str:
+    """Heading with what all settings have in common of study and variant."""
+    studies = {cell.study for cell in cells}
+    parts = [f"study {study}" for study in studies] if len(studies) == 1 else []
+    parts += find_common_parts(cells)
+    return f"Final score ({', '.join(parts)})" if parts else "Final score"
+
+
+def format_setting_lines(cell: StudyCell, cells: Sequence[StudyCell], marks: str) -> list[str]:
+    """A setting in a few short lines, without what `title` says already.
+
+    Args:
+        cell: The setting.
+        cells: All settings shown beside it.
+        marks: Numbers of the remarks on it.
+    """
+    lines = [cell.env, f"{cell.algorithm}, {cell.hps}{marks}"]
+    if len({other.study for other in cells}) > 1:
+        lines.append(f"study {cell.study}")
+    return lines + find_own_parts(cell, cells)
+
+
+def format_score_lines(row: SettingComparison, framework: str) -> list[str]:
+    """Mean, interval and n of one framework."""
+    score = next((score for score in row.scores if score.group.framework == framework), None)
+    if score is None:
+        return [MISSING]
+    if score.group.n == 0:
+        return ["no run used", _format_size(score)]
+    return [
+        format_number(score.final.mean),
+        format_interval_bounds(score.final),
+        _format_size(score),
+    ]
+
+
+def format_furthest_lines(furthest: LargestDifference | None) -> list[str]:
+    """Difference, interval and names of the pair."""
+    if furthest is None:
+        return [MISSING]
+    gap = furthest.difference
+    return [
+        format_number(gap.mean),
+        format_interval_bounds(gap),
+        f"({furthest.higher} - {furthest.lower})",
+    ]
+
+
+def format_note_marks(row: SettingComparison, notes: ComparisonNotes) -> str:
+    """Numbers of the remarks on a row, to stand behind its label."""
+    return "".join(f" [{mark}]" for mark in notes.note_numbers[row.cell])
+
+
+def format_note_lines(notes: ComparisonNotes) -> list[str]:
+    """All remarks, the numbered ones first."""
+    return [f"[{i}] {text}" for i, text in enumerate(notes.numbered_notes, 1)] + list(notes.general)
+
+
+def _format_size(score: FrameworkScore) -> str:
+    return f"(n={score.group.n}/{score.group.requested})"
+
+
+_SETTING_COLUMNS = ("study", "env", "algorithm", "hps", "variant")
+_NUMBER_COLUMNS = (
+    "mean",
+    "low",
+    "high",
+    "method",
+    "n_requested",
+    "n_completed",
+    "n_used",
+    "last_step",
+)
+_NO_FOLDER_HEADING = "No folder, though another framework has the seed"
+CSV_COLUMNS = (*_SETTING_COLUMNS, "framework", *_NUMBER_COLUMNS)
+
+
+def print_comparison(
+    console: Console,
+    loaded: LoadedRuns,
+    comparisons: Sequence[SettingComparison],
+    notes: ComparisonNotes,
+) -> None:
+    """Prints the table, its notes and the runs that are not used."""
+    cells = [row.cell for row in comparisons]
+    names = list_compared_frameworks(comparisons)
+    table = Table(
+        title=Text(format_title(cells), style="bold"), box=box.SIMPLE_HEAD, show_lines=True
+    )
+    for heading in ("setting", *names, "furthest apart"):
+        table.add_column(Text(heading), overflow="fold")
+    for row in comparisons:
+        setting = "\n".join(format_setting_lines(row.cell, cells, format_note_marks(row, notes)))
+        scores = ["\n".join(format_score_lines(row, name)) for name in names]
+        table.add_row(
+            *map(Text, (setting, *scores, "\n".join(format_furthest_lines(row.largest_difference))))
+        )
+    console.print(table)
+    for line in (*format_note_lines(notes), format_run_counts(loaded)):
+        console.print(Text(line))
+    if loaded.excluded:
+        console.print(Text(f"\nRuns not used: {len(loaded.excluded)}", style="bold"))
+        items = [f"{shorten_run_path(item, loaded)}: {item.reason}" for item in loaded.excluded]
+        console.print(_make_bullet_grid(items))
+    absent = [str(item) for item in find_missing_seeds(loaded)]
+    if absent:
+        console.print(Text(f"\n{_NO_FOLDER_HEADING}:", style="bold"))
+        console.print(_make_bullet_grid(absent))
+    console.print()
+
+
+def comparison_to_csv(comparisons: Sequence[SettingComparison]) -> str:
+    """One line per setting and framework; unknown numbers are empty.
+
+    Where seeds of one framework ended at different steps, last_step lists them.
+    """
+    lines: list[Sequence[object]] = [CSV_COLUMNS]
+    for row in comparisons:
+        setting = [getattr(row.cell, name) for name in _SETTING_COLUMNS]
+        for score in row.scores:
+            final = score.final
+            values = (final.mean, final.low, final.high)
+            numbers = ["" if math.isnan(value) else repr(value) for value in values]
+            sizes = (score.group.requested, score.group.completed, score.group.n)
+            last = ";".join(map(str, score.group.steps))
+            lines.append([*setting, score.group.framework, *numbers, final.method, *sizes, last])
+    return format_csv(lines)
+
+
+def comparison_to_markdown(
+    loaded: LoadedRuns, comparisons: Sequence[SettingComparison], notes: ComparisonNotes
+) -> str:
+    """The table, its notes and the runs that are not used."""
+    cells = [row.cell for row in comparisons]
+    names = list_compared_frameworks(comparisons)
+    rows = [
+        [
+            ", ".join(format_setting_lines(row.cell, cells, format_note_marks(row, notes))),
+            *(" ".join(format_score_lines(row, name)) for name in names),
+            " ".join(format_furthest_lines(row.largest_difference)),
+        ]
+        for row in comparisons
+    ]
+    escaped = [[_escape_markdown(text) for text in row] for row in rows]
+    headings = [_escape_markdown(text) for text in ("setting", *names, "furthest apart")]
+    table = format_table(escaped, headings)
+    parts = [
+        f"# {_escape_markdown(format_title(cells))}",
+        table,
+        *map(_escape_markdown, format_note_lines(notes)),
+        format_run_counts(loaded),
+    ]
+    if loaded.excluded:
+        lines = [
+            f"- `{shorten_run_path(item, loaded).replace('`', '')}`: {_escape_markdown(item.reason)}"
+            for item in loaded.excluded
+        ]
+        parts += [f"## Runs not used: {len(lines)}", "\n".join(lines)]
+    absent = [f"- {_escape_markdown(str(item))}" for item in find_missing_seeds(loaded)]
+    if absent:
+        parts += [f"## {_NO_FOLDER_HEADING}", "\n".join(absent)]
+    return finish_markdown("\n\n".join(parts) + "\n")
+
+
+def _make_bullet_grid(lines: Sequence[str]) -> Table:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column()
+    grid.add_column(overflow="fold")
+    for line in lines:
+        grid.add_row("-", Text(line))
+    return grid
+
+
+def _escape_markdown(text: str) -> str:
+    for char in "\\|<*_`[":
+        text = text.replace(char, f"\\{char}")
+    return text

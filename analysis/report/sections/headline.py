@@ -1,0 +1,127 @@
+"""Three findings of a study, picked by a rule and never by hand."""
+
+from collections.abc import Sequence
+
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.labels import format_range
+from parallax.analysis.report.phrases import format_count
+from parallax.analysis.report.sections import hyperparameters, vs_random
+from parallax.analysis.report.sections.consistency import (
+    describe_pair,
+    format_setting_with_recipe,
+    format_size_range,
+    select_main_pairs,
+)
+from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
+from parallax.analysis.verdicts.equivalence import compute_min_runs
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.study import StudyVerdicts
+
+SELECTION_RULE = (
+    "They are picked by a rule: of all pairs of frameworks in one setting, the largest difference "
+    "that is decided; the pair whose interval stays closest to 0, of those that are equivalent if "
+    "there are any, and of two that are above random actions by more than a margin if there are "
+    "any; and of the undecided pairs, that with the widest interval. How large, close or wide "
+    "something is, is counted in its setting's margins of equivalence, since returns of different "
+    "tasks cannot be compared."
+)
+
+HeadlineFinding = tuple[str, PairVerdict | None]  # how its sentence begins, and what it is about
+
+
+def select_headline_findings(verdicts: StudyVerdicts) -> tuple[str, ...]:
+    """The findings, in Markdown.
+
+    Args:
+        verdicts: Those of the study.
+
+    Returns:
+        Three sentences; none where no pair has an interval.
+    """
+    pairs = [item for item in select_main_pairs(verdicts) if item.high - item.low >= 0]
+    if not pairs:
+        return ()
+    cells = [item.cell for item in pairs]
+    return tuple(
+        f"**{head}.**" if item is None else f"**{head}:** {_format_finding(item, cells, verdicts)}"
+        for head, item in (
+            _find_largest_difference(pairs),
+            _find_closest_pair(pairs, verdicts),
+            _find_widest_interval(pairs),
+        )
+    )
+
+
+def _find_largest_difference(pairs: Sequence[PairVerdict]) -> HeadlineFinding:
+    own = [item for item in pairs if item.verdict == DIFFERENT]
+    found = max(own or pairs, key=lambda item: _divide_by_margin(item, abs(item.difference)))
+    if own:
+        return (
+            f"The largest of {len(own)} decided differences, of {_format_pair_count(pairs)}",
+            found,
+        )
+    return f"No difference is decided in {_format_pair_count(pairs)}; the largest, undecided", found
+
+
+def _find_closest_pair(pairs: Sequence[PairVerdict], verdicts: StudyVerdicts) -> HeadlineFinding:
+    own = [item for item in pairs if item.verdict == EQUIVALENT]
+    better = [
+        item for item in own or pairs if vs_random.is_clearly_above_random(item, verdicts.learning)
+    ]
+    found = min(
+        better or own or pairs,
+        key=lambda item: _divide_by_margin(item, max(abs(item.low), abs(item.high))),
+    )
+    share = f"{verdicts.options.margin_share:.0%}"
+    if own:
+        return (
+            f"{len(own)} of {_format_pair_count(pairs)} are equivalent within {share}, the closest",
+            found,
+        )
+    but = _explain_unreachable_equivalence(pairs, verdicts.options)
+    head = f"None of {_format_pair_count(pairs)} is shown to be equivalent within {share}{but}; the closest"
+    return head, found
+
+
+def _explain_unreachable_equivalence(pairs: Sequence[PairVerdict], options: VerdictOptions) -> str:
+    """Why pairs could not be equivalent, however alike, in brackets; empty if they could."""
+    blind = sum(not item.range.known for item in pairs)
+    least = [
+        (item, compute_min_runs((item.first, item.second), options))
+        for item in pairs
+        if item.range.known
+    ]
+    small = sorted(need for item, need in least if min(item.first.n, item.second.n) < need)
+    told = [f"{blind} cannot be, since no range is known"] if blind else []
+    if small:
+        told.append(
+            f"{len(small)} of them could not be, however alike: runs that were not seen leave too "
+            f"much open below some {format_range(map(int, small))} runs each, by setting, and below more "
+            "with the correction"
+        )
+    return f" ({'; '.join(told)})" if told else ""
+
+
+def _find_widest_interval(pairs: Sequence[PairVerdict]) -> HeadlineFinding:
+    own = [item for item in pairs if item.verdict == INCONCLUSIVE]
+    if not own:
+        return (
+            f"None of {_format_pair_count(pairs)} is undecided, by n = {format_size_range(pairs)}",
+            None,
+        )
+    found = max(own, key=lambda item: _divide_by_margin(item, item.high - item.low))
+    return f"{len(own)} of {_format_pair_count(pairs)} are undecided, the widest", found
+
+
+def _format_pair_count(pairs: Sequence[PairVerdict]) -> str:
+    return format_count(len(pairs), "pair")
+
+
+def _divide_by_margin(item: PairVerdict, value: float) -> float:
+    return value / item.margin.size if item.margin.size else 0.0
+
+
+def _format_finding(item: PairVerdict, cells: Sequence[StudyCell], verdicts: StudyVerdicts) -> str:
+    where = format_setting_with_recipe(item.cell, [item.first, item.second], cells)
+    unlike = hyperparameters.describe_pair_differences(item.first.runs, item.second.runs)
+    return f"{where}: {describe_pair(item)}{vs_random.remark_on_pair(item, verdicts.learning)}{unlike}."

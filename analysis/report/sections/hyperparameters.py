@@ -1,0 +1,266 @@
+"""Which hyperparameters all frameworks of a setting were held to, and which are each one's own."""
+
+import collections
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from parallax.analysis.data.runs import CompletedRun
+from parallax.analysis.escaping import format_table
+from parallax.analysis.labels import LIBRARY_DEFAULTS, escape_markdown, format_range, get_label
+from parallax.analysis.report.phrases import describe_recipe, format_count
+from parallax.analysis.verdicts.groups import to_library_defaults_cell
+
+HYPERPARAMETERS_HEADING = "What is held alike, and what is not"
+HYPERPARAMETERS_ANCHOR = HYPERPARAMETERS_HEADING.lower().replace(",", "").replace(" ", "-")
+ValuesByFramework = dict[str, dict[str, list[str]]]
+SettingKey = tuple[str, str, str]  # algorithm, recipe, variant
+_COUNT_PHRASES = {
+    "gradient_steps": "gradient steps made",
+    "policy_updates": "updates of the policy",
+    "target_updates": "updates of the target",
+}
+_MIN_COUNT_DIFFERENCE = (
+    0.02  # counts that differ by less differ in when learning starts or ends only
+)
+
+
+def describe_differences(runs: Sequence[CompletedRun], has_ablations: bool) -> str:
+    """A sentence about what differs between the runs of a setting.
+
+    Args:
+        runs: All runs.
+        has_ablations: Whether ablations are told of that explain something.
+    """
+    own = "the framework and the seed"
+    if describe_unequal_recipes(runs):
+        own = (
+            "the framework, those hyperparameters that not every framework exposes, which stay at "
+            "each one's default even where a framework could take the recipe's value "
+            f"([listed](#{HYPERPARAMETERS_ANCHOR}), beside the recipe's; each heading has how many of the recipe's "
+            "values are held), and the seed"
+        )
+    silent = "comparisons alone do not say what in a framework makes a difference"
+    but = ", only the ablations below do, for some" if has_ablations else ""
+    return f"What differs between the runs of a setting is {own}; {silent}{but}."
+
+
+def describe_unequal_recipes(runs: Sequence[CompletedRun]) -> str:
+    """Of which algorithms hyperparameters differ that should not, in a sentence; else empty."""
+    counts = [
+        f"{len(_select_unequal(of))} of {len(of)} of {get_label(algorithm)} under {describe_recipe(hps)}"
+        for (algorithm, hps, _), of in _group_values_by_setting(runs).items()
+        if _select_unequal(of) and hps != LIBRARY_DEFAULTS
+    ]
+    if not counts:
+        return ""
+    return (
+        "Hyperparameters that not every framework exposes stay at each one's default: "
+        f"{', '.join(counts)}."
+    )
+
+
+def describe_pair_differences(first: Sequence[CompletedRun], second: Sequence[CompletedRun]) -> str:
+    """What differs between two frameworks, in words; empty where nothing does.
+
+    That is which hyperparameters, and what their runs did in other numbers.
+    """
+    of: ValuesByFramework = {}
+    for run in (*first, *second):
+        _add_run_values(of, run)
+    unlike, text = _select_unequal(of), ""
+    if unlike:
+        verb = "differs" if len(unlike) == 1 else "differ"
+        fields = ", ".join(f"`{field}`" for field in unlike)
+        text = f"; {len(unlike)} of {format_count(len(of), 'hyperparameter')} {verb} ({fields})"
+    counted = [
+        f"{words}: {', '.join(f'{get_label(name)} {format_range(told)}' for name, told in by_name.items())}"
+        for words, by_name in _count_updates([*first, *second]).items()
+        if len(by_name) == 2 and _is_count_different(*by_name.values())
+    ]
+    return text + "".join(f"; {words}" for words in counted)
+
+
+def _is_count_different(first: Sequence[int], second: Sequence[int]) -> bool:
+    least, most = sorted((sum(first) / len(first), sum(second) / len(second)))
+    return most - least > _MIN_COUNT_DIFFERENCE * most
+
+
+def describe_recipe_coverage(groups: Iterable[Sequence[CompletedRun]]) -> str:
+    """How many of a recipe's values groups of runs are held to; empty where it is all of them.
+
+    Of a framework's own defaults it is all; some have other units than what is held.
+
+    Args:
+        groups: Runs of one framework each, under one recipe.
+    """
+    counts, total = [], 0
+    for runs in groups:
+        told = [
+            (run.effective_hyperparameters, run.spec.get("hyperparameters"))
+            for run in runs
+            if run.id.cell.hps != run.id.framework
+        ]
+        shares = [
+            sum(
+                _format_value(held[field]) == _format_value(asked[field])
+                for field in held
+                if field in asked
+            )
+            for held, asked in told
+            if held and asked
+        ]
+        counts += shares
+        total = max([total, *(len(held) for held, asked in told if held and asked)])
+    if not counts or min(counts) == total:
+        return ""
+    return f" ({format_range(counts)} of {total} held)"
+
+
+def describe_equal_hyperparameters(runs: Sequence[CompletedRun]) -> str:
+    """How many hyperparameters of some runs are alike, in a sentence; empty where none are told."""
+    of: ValuesByFramework = {}
+    for run in runs:
+        _add_run_values(of, run)
+    if not of:
+        return ""
+    return f" {len(of) - len(_select_unequal(of))} of {len(of)} hyperparameters are [alike](#{HYPERPARAMETERS_ANCHOR})."
+
+
+def describe_common_overrides(runs: Sequence[CompletedRun]) -> str:
+    """What the study sets although frameworks are under their own defaults; empty if nothing."""
+    own = [run for run in runs if run.id.cell.hps == run.id.framework]
+    fields = sorted({field for run in own for field in run.spec.get("overridden", ())})
+    names = ", ".join(f"`{field}`" for field in fields)
+    return f", but for what the study sets itself in some of these runs: {names}" if fields else ""
+
+
+def render_hyperparameter_differences(runs: Sequence[CompletedRun]) -> list[str]:
+    """For each algorithm and set of hyperparameters what differs, as tables."""
+    blocks = []
+    settings, made = _group_values_by_setting(runs), _count_updates_by_setting(runs)
+    named = collections.Counter((algorithm, hps) for algorithm, hps, _ in settings)
+    for (algorithm, hps, variant), of in settings.items():
+        unlike = _select_unequal(of)
+        frameworks = _list_frameworks(of)
+        name = f"**{get_label(algorithm)} under {describe_recipe(hps)}**"
+        name += f" ({escape_markdown(variant)})" if named[algorithm, hps] > 1 else ""
+        asked = _find_recipe_values(runs, (algorithm, hps, variant))
+        alike = ", ".join(
+            _format_equal_field(field, of[field], asked) for field in of if field not in unlike
+        )
+        count = format_count(len(frameworks), "framework")
+        blocks.append(f"{name}, {count}: {len(of) - len(unlike)} of {len(of)} alike: {alike}.")
+        rows = [
+            [
+                f"`{field}`",
+                *([escape_markdown(asked.get(field, "-"))] if asked else []),
+                *(escape_markdown(" or ".join(values.get(f, ["-"]))) for f in frameworks),
+            ]
+            for field, values in unlike.items()
+        ]
+        counted = made.get((algorithm, hps, variant), {})
+        rows += [
+            [
+                name,
+                *([""] if asked else []),
+                *(format_range(values.get(f, [])) or "-" for f in frameworks),
+            ]
+            for name, values in counted.items()
+            if len({tuple(sorted(set(told))) for told in values.values()}) > 1
+        ]
+        if rows:
+            heads = ["each one's own", *(["recipe"] if asked else []), *map(get_label, frameworks)]
+            blocks.append(format_table(rows, heads))
+    return blocks
+
+
+def _find_recipe_values(runs: Sequence[CompletedRun], setting: SettingKey) -> dict[str, str]:
+    """What a recipe asks for, by field; empty where each framework has its own."""
+    asked = [
+        run.spec.get("hyperparameters") or {}
+        for run in runs
+        if (run.id.cell.algorithm, run.id.cell.hps, run.id.cell.variant) == setting
+    ]
+    if setting[1] == LIBRARY_DEFAULTS or not asked:
+        return {}
+    return {field: _format_value(value) for field, value in asked[0].items()}
+
+
+def _format_equal_field(
+    field: str, values: Mapping[str, Sequence[str]], asked: Mapping[str, str]
+) -> str:
+    """A field that is alike, and its value where the recipe has another."""
+    own = next(iter(values.values()))
+    if field not in asked or list(own) == [asked[field]]:
+        return f"`{field}`"
+    return f"`{field}` (but {escape_markdown(' or '.join(own))}, recipe {escape_markdown(asked[field])})"
+
+
+def _count_updates_by_setting(
+    runs: Sequence[CompletedRun],
+) -> dict[SettingKey, dict[str, dict[str, list[int]]]]:
+    """By setting, what was counted and framework: how often each run did it."""
+    found: dict[SettingKey, list[CompletedRun]] = {}
+    for run in runs:
+        cell = run.id.cell
+        for hps in {cell.hps, to_library_defaults_cell(cell, run.id.framework).hps}:
+            found.setdefault((cell.algorithm, hps, cell.variant), []).append(run)
+    return {setting: _count_updates(own) for setting, own in found.items()}
+
+
+def _count_updates(runs: Sequence[CompletedRun]) -> dict[str, dict[str, list[int]]]:
+    """By what was counted and framework: how often each run did it.
+
+    Without updates of the policy where each gradient step is one, or where there is no policy.
+    """
+    of: dict[str, dict[str, list[int]]] = {}
+    for run in runs:
+        told = msgspec.json.decode(run.record or "{}").get("cadence") or {}
+        for key, words in _COUNT_PHRASES.items():
+            if told.get(key):
+                of.setdefault(words, {}).setdefault(run.id.framework, []).append(told[key])
+    if of.get(_COUNT_PHRASES["policy_updates"]) == of.get(_COUNT_PHRASES["gradient_steps"]):
+        of.pop(_COUNT_PHRASES["policy_updates"], None)
+    return of
+
+
+def _group_values_by_setting(runs: Sequence[CompletedRun]) -> dict[SettingKey, ValuesByFramework]:
+    """By algorithm, recipe and variant: field, framework, and all values that it was held to.
+
+    Only where there are several frameworks; each one's own defaults are a recipe too.
+    """
+    found: dict[SettingKey, ValuesByFramework] = {}
+    for run in sorted(runs, key=lambda run: (run.id.cell, run.id.framework)):
+        cell = run.id.cell
+        for hps in {cell.hps, to_library_defaults_cell(cell, run.id.framework).hps}:
+            _add_run_values(found.setdefault((cell.algorithm, hps, cell.variant), {}), run)
+    order = sorted(found, key=lambda key: (key[0], key[1] == LIBRARY_DEFAULTS, key))
+    return {key: found[key] for key in order if len(_list_frameworks(found[key])) > 1}
+
+
+def _add_run_values(of: ValuesByFramework, run: CompletedRun) -> None:
+    for field, value in run.effective_hyperparameters.items():
+        values = of.setdefault(field, {}).setdefault(run.id.framework, [])
+        if _format_value(value) not in values:
+            values.append(_format_value(value))
+
+
+def _list_frameworks(of: ValuesByFramework) -> list[str]:
+    return sorted({name for values in of.values() for name in values})
+
+
+def _select_unequal(of: ValuesByFramework) -> ValuesByFramework:
+    return {
+        field: values
+        for field, values in of.items()
+        if len({tuple(sorted(told)) for told in values.values()}) > 1
+    }
+
+
+def _format_value(value: Any) -> str:
+    if value is None:
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value).strip('[]"')

@@ -1,0 +1,338 @@
+"""Ranking on the page: do frameworks rank the algorithms alike?"""
+
+import collections
+import itertools
+import math
+from collections.abc import Sequence
+
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.escaping import format_table
+from parallax.analysis.labels import (
+    LIBRARY_DEFAULTS,
+    format_number,
+    format_order_probability,
+    format_range,
+    format_seeds_needed,
+    get_label,
+    get_recipe_label,
+    sort_recipes,
+)
+from parallax.analysis.report.document import (
+    ReportSection,
+    SortableTable,
+    TableCell,
+    list_setting_columns,
+    make_number_cell,
+)
+from parallax.analysis.report.phrases import (
+    LinkedSentence,
+    QuestionAnswer,
+    RunLinks,
+    describe_group_sizes,
+    describe_recipe,
+    format_count,
+    format_verdict_counts,
+    make_answer,
+)
+from parallax.analysis.report.render_csv import TableRow
+from parallax.analysis.stats.ranks import SameOrderChance
+from parallax.analysis.verdicts.ranking import (
+    INCONCLUSIVE,
+    MAGNITUDE_CHANGED,
+    NOT_PRESERVED,
+    PRESERVED,
+    AlgorithmRanking,
+    RankingVerdict,
+    RankPair,
+)
+from parallax.analysis.verdicts.ranking import INCONCLUSIVE as OPEN
+from parallax.analysis.verdicts.study import StudyVerdicts
+
+
+def answer_ranking(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
+    """Do frameworks rank the algorithms alike?"""
+    items = verdicts.rankings
+    question = "Do frameworks rank the algorithms alike?"
+    if not items:
+        text = "No two frameworks ran the same two algorithms in the same setting."
+        return QuestionAnswer("ranking", question, LinkedSentence(text, ()), (), (), 0)
+    order = (PRESERVED, MAGNITUDE_CHANGED, NOT_PRESERVED, INCONCLUSIVE)
+    aside = [item for item in items if not verdicts.is_main_ranking(item)]
+    main = [item for item in items if verdicts.is_main_ranking(item)]
+    items, aside = (tuple(main), aside) if main else (items, [])
+    head = (
+        f"Of {format_count(len(items), 'ranking')}, one per task and configuration: "
+        f"{format_verdict_counts([item.verdict for item in items], order)}. A ranking counts as its "
+        "worst pair of frameworks. "
+        f"{describe_group_sizes(g for item in items for one in item.rankings for g in one.groups)}"
+    )
+    parts = []
+    for hps in sorted(
+        {item.hps for item in items}, key=lambda name: (name == LIBRARY_DEFAULTS, name)
+    ):
+        own = [item for item in items if item.hps == hps]
+        text = f"Under {describe_recipe(hps)}: {format_verdict_counts([i.verdict for i in own], order)}."
+        parts.append(
+            LinkedSentence(text, _link_rankings(own, links), "t-ranking", get_recipe_label(hps))
+        )
+    for variant in sorted({item.variant for item in aside}):
+        own = [item for item in aside if item.variant == variant]
+        text = f"Apart from these, with {variant}: "
+        text += f"{format_verdict_counts([i.verdict for i in own], order)}."
+        parts.append(LinkedSentence(text, _link_rankings(own, links), "t-ranking", variant))
+    several = len({(item.study, item.variant) for item in items}) > 1
+    broken = [item for item in items if item.verdict == NOT_PRESERVED]
+    broken.sort(key=lambda item: (item.same_order, item.env, item.hps))
+    causes: dict[tuple[str, str, str], list[RankingVerdict]] = {}
+    for item in broken:  # the same task under several configurations has one cause, it may be
+        causes.setdefault((item.study, item.variant, item.env), []).append(item)
+    findings = [_describe_finding(own, several, links) for own in causes.values()]
+    headline = LinkedSentence(head, _link_rankings(items, links), "t-ranking")
+    return make_answer("ranking", question, headline, parts, findings)
+
+
+def _link_rankings(items: Sequence[RankingVerdict], links: RunLinks) -> tuple[int, ...]:
+    return links.of(g for item in items for ranked in item.rankings for g in ranked.groups)
+
+
+def _describe_finding(
+    items: Sequence[RankingVerdict], several: bool, links: RunLinks
+) -> LinkedSentence:
+    """One task, under one or several configurations."""
+    one = items[0]
+    runs = describe_group_sizes(
+        group for item in items for ranked in item.rankings for group in ranked.groups
+    )
+    if len(items) == 1:
+        ranks = "; ".join(
+            f"{get_label(ranked.framework)}: {_format_algorithm_order(ranked, one)}"
+            for ranked in one.rankings
+        )
+        text = (
+            f"{_format_ranking_setting(one, several)}: {one.verdict}. "
+            f"In opposite order: {', '.join(_list_reversed_pairs(one))}. Ranks: {ranks}. "
+            "Probability that no two means are in opposite orders: "
+            f"{format_order_probability(one.same_order, one.chance)}. {runs}"
+        )
+        return LinkedSentence(
+            text, _link_rankings(items, links), "t-ranking", get_recipe_label(one.hps)
+        )
+    found = collections.Counter(words for item in items for words in _list_reversed_pairs(item))
+    opposite = ", ".join(f"{words} ({found[words]} of {len(items)})" for words in sorted(found))
+    known = sort_recipes(item.hps for item in items)
+    under = "; ".join(describe_recipe(hps) for hps in known)
+    chances = [item.same_order for item in items]
+    text = (
+        f"{one.env}{_format_study_and_variant(one, several)}: {one.verdict} under {len(items)} configurations "
+        f"({under}). In opposite order: {opposite}. Probability that no two means are in opposite "
+        f"orders: {min(chances):.2f} to {max(chances):.2f} (if all tied: {one.chance.mean:.2f} on "
+        f"average). {runs}"
+    )
+    return LinkedSentence(text, _link_rankings(items, links), "t-ranking", one.env)
+
+
+def _list_reversed_pairs(item: RankingVerdict) -> list[str]:
+    return [
+        f"{get_label(first)} and {get_label(second)} between {get_label(pair.first)} and {get_label(pair.second)}"
+        for pair in item.pairs
+        for first, second in pair.reversed_pairs
+    ]
+
+
+def _format_ranking_setting(item: RankingVerdict, several: bool) -> str:
+    return f"{item.env} under {describe_recipe(item.hps)}{_format_study_and_variant(item, several)}"
+
+
+def _format_study_and_variant(item: RankingVerdict, several: bool) -> str:
+    own = f" (study {item.study}{', ' * bool(item.variant)}{item.variant})"
+    return own if several else ""
+
+
+def _format_algorithm_order(ranked: AlgorithmRanking, item: RankingVerdict) -> str:
+    """Algorithms with their ranks, the best first."""
+    pairs = sorted(zip(ranked.ranks, item.algorithms, strict=True))
+    return ", ".join(f"{get_label(name)} {rank:g}" for rank, name in pairs)
+
+
+def make_ranking_table(verdicts: StudyVerdicts, links: RunLinks) -> SortableTable:
+    """One row per pair of frameworks in a task and configuration."""
+    items = verdicts.rankings
+    heads = list_setting_columns([_cell_from_ranking(item) for item in items])
+    heads = [head for head in heads if head[0] != "algorithm"]
+    columns = [(name, False) for name, _ in heads]
+    columns += [("first", False), ("second", False), ("verdict", False)]
+    columns += [("ranks in first", False), ("ranks in second", False)]
+    columns += [(name, True) for name in ("tau-b", "tau-b of means")]
+    columns += [("P(same order)", True), ("if all tied", True), ("seeds needed", True)]
+    columns += [("opposite", False), ("gap changed", False)]
+    rows = tuple(
+        (
+            (
+                *(TableCell(get(_cell_from_ranking(item))) for _, get in heads),
+                *_make_rank_cells(item, pair),
+            ),
+            links.of(
+                group
+                for ranked in item.rankings
+                if ranked.framework in (pair.first, pair.second)
+                for group in ranked.groups
+            ),
+        )
+        for item in items
+        for pair in item.pairs
+    )
+    return SortableTable("t-ranking", "Every pair of rankings", tuple(columns), rows)
+
+
+def _cell_from_ranking(item: RankingVerdict) -> StudyCell:
+    return StudyCell(item.study, item.env, "", get_recipe_label(item.hps), item.variant)
+
+
+def _make_rank_cells(item: RankingVerdict, pair: RankPair) -> list[TableCell]:
+    ranks = {
+        ranked.framework: ", ".join(
+            f"{name} {rank:g}" for name, rank in zip(item.algorithms, ranked.ranks, strict=True)
+        )
+        for ranked in item.rankings
+    }
+    return [
+        TableCell(pair.first),
+        TableCell(pair.second),
+        TableCell(pair.verdict, kind=pair.verdict),
+        TableCell(ranks[pair.first]),
+        TableCell(ranks[pair.second]),
+        *map(make_number_cell, (pair.tau_b, pair.tau_b_means, pair.same_order, pair.chance.mean)),
+        make_number_cell(pair.seeds_needed, format_seeds_needed(pair.seeds_needed)),
+        TableCell("; ".join(" and ".join(names) for names in pair.reversed_pairs)),
+        TableCell("; ".join(" and ".join(names) for names in pair.changed_gaps)),
+    ]
+
+
+def make_ranking_sections(verdicts: StudyVerdicts) -> tuple[ReportSection, ...]:
+    """A section for each task and configuration in which algorithms can be ranked."""
+    main = [item for item in verdicts.rankings if verdicts.is_main_ranking(item)]
+    return tuple(
+        ReportSection(
+            f"{item.env}, {describe_recipe(item.hps)}: {', '.join(map(get_label, item.algorithms))}",
+            _render_ranking(item),
+        )
+        for item in main or verdicts.rankings
+    )
+
+
+def describe_unranked(verdicts: StudyVerdicts) -> str:
+    """A sentence on algorithms that stand in no ranking; empty where there are none."""
+    ranked = {name for item in verdicts.rankings for name in item.algorithms}
+    others = sorted({group.cell.algorithm for group in verdicts.groups if group.n} - ranked)
+    if not others:
+        return ""
+    names = ", ".join(map(get_label, others))
+    return (
+        f"In no ranking: {names}. Algorithms are ranked where two frameworks ran the same two of "
+        "them on the same task, for the same steps and with hyperparameters of the same name."
+    )
+
+
+_MIN_RUNS_FOR_BOOTSTRAP = 10  # runs per mean; of fewer a bootstrap's means lie too close together
+_RANKING_PHRASES = {
+    PRESERVED: "The ranking holds",
+    MAGNITUDE_CHANGED: "No reversal is shown, but distances differ",
+    NOT_PRESERVED: "The ranking does not hold",
+    OPEN: "Whether the ranking holds is undecided",
+}
+
+
+def _render_ranking(item: RankingVerdict) -> tuple[str, ...]:
+    counts = format_verdict_counts(
+        [pair.verdict for pair in item.pairs], (PRESERVED, MAGNITUDE_CHANGED, NOT_PRESERVED, OPEN)
+    )
+    groups = [group for ranked in item.rankings for group in ranked.groups]
+    alike = sum(pair.tau_b_means == 1 for pair in item.pairs)
+    text = (
+        f"{_RANKING_PHRASES[item.verdict]}, by the worst of {format_count(len(item.pairs), 'pair')} of frameworks: "
+        f"{counts}; means alone are in the same order in {alike}; "
+        f"n = {format_range(group.n for group in groups)} runs per mean."
+    )
+    if min(group.n for group in groups) >= _MIN_RUNS_FOR_BOOTSTRAP:
+        text += (
+            " Probability that no two means are in opposite orders, by the bootstrap: "
+            f"{format_order_probability(item.same_order, item.chance)}."
+        )
+    two = list(itertools.combinations(range(len(item.algorithms)), 2))
+    heads = [
+        f"{get_label(item.algorithms[i])} less {get_label(item.algorithms[j])}" for i, j in two
+    ]
+    rows = [
+        [
+            get_label(one.framework),
+            *(_format_gap(one, *pair) for pair in two),
+            _format_ranks(one, item),
+        ]
+        for one in item.rankings
+    ]
+    table = format_table(rows, ["framework", *heads, "ranks"])
+    note = "Differences of means with 95% intervals; bold: separated after correction."
+    left = f" Left out: {'; '.join(item.left_out)}." if item.left_out else ""
+    return text, table, note + left
+
+
+def _format_gap(ranked: AlgorithmRanking, i: int, j: int) -> str:
+    gap, low, high = ranked.gap(i, j)
+    text = (
+        format_number(gap)
+        if math.isnan(low)
+        else f"{format_number(gap)} \\[{format_number(low)}, {format_number(high)}]"
+    )
+    return f"**{text}**" if ranked.signs[i, j] else text
+
+
+def _format_ranks(ranked: AlgorithmRanking, item: RankingVerdict) -> str:
+    found = sorted(zip(ranked.ranks, item.algorithms, strict=True))
+    return ", ".join(f"{get_label(name)} {rank:g}" for rank, name in found)
+
+
+def make_ranking_rows(item: RankingVerdict) -> list[TableRow]:
+    """One row per pair of frameworks."""
+    ranks = {
+        ranking.framework: " ".join(
+            f"{name}={rank:g}" for name, rank in zip(item.algorithms, ranking.ranks, strict=True)
+        )
+        for ranking in item.rankings
+    }
+    return [
+        {
+            "study": item.study,
+            "env": item.env,
+            "hps": item.hps,
+            "variant": item.variant,
+            "first": pair.first,
+            "second": pair.second,
+            "verdict": pair.verdict,
+            "first_ranks": ranks[pair.first],
+            "second_ranks": ranks[pair.second],
+            "tau_b": pair.tau_b,
+            "tau_b_means": pair.tau_b_means,
+            "same_order": pair.same_order,
+            **_make_chance_columns("same_order", pair.chance),
+            "reversed": _format_framework_pairs(pair.reversed_pairs),
+            "changed_gaps": _format_framework_pairs(pair.changed_gaps),
+            "all_frameworks": item.verdict,
+            "all_same_order": item.same_order,
+            **_make_chance_columns("all_same_order", item.chance),
+            "seeds_needed": pair.seeds_needed,
+            "left_out": "; ".join(item.left_out),
+        }
+        for pair in item.pairs
+    ]
+
+
+def _make_chance_columns(name: str, chance: SameOrderChance) -> TableRow:
+    return {
+        f"{name}_if_tied": chance.mean,
+        f"{name}_if_tied_low": chance.low,
+        f"{name}_if_tied_high": chance.high,
+    }
+
+
+def _format_framework_pairs(pairs: Sequence[tuple[str, str]]) -> str:
+    return "; ".join(f"{first} and {second}" for first, second in pairs)

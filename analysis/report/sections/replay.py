@@ -1,0 +1,331 @@
+"""Ways of replaying, as rows and as sentences."""
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from parallax.analysis.data import paper_tables
+from parallax.analysis.data.replay_metrics import SEQUENCE_POSITIONS
+from parallax.analysis.labels import format_number, get_label
+from parallax.analysis.report.document import make_setting_columns, make_size_columns
+from parallax.analysis.report.render_csv import TableRow
+from parallax.analysis.stats.curve_statistics import StepsToThreshold
+from parallax.analysis.stats.intervals import ConfidenceInterval
+from parallax.analysis.stats.paired import MeanRatio
+from parallax.analysis.verdicts.ablation import AblationVerdict, InterventionEffect
+from parallax.analysis.verdicts.replay import (
+    COST_PARTS,
+    INCONCLUSIVE,
+    FrameworkAgreement,
+    HumanScores,
+    ReplayStrategyResult,
+    ReplayVerdicts,
+    StalenessSetting,
+    classify_effect,
+)
+
+
+def make_strategy_rows(study: ReplayVerdicts) -> list[TableRow]:
+    """A row for each way of replaying: scores, errors of priorities, costs, n beside each."""
+    return [_make_strategy_row(way) for way in study.strategy_results]
+
+
+def make_effect_rows(study: ReplayVerdicts) -> list[TableRow]:
+    """A row for each way of replaying beside uniform replay."""
+    return [
+        {
+            **make_setting_columns(item.cell),
+            "framework": item.framework,
+            "replay": effect.name,
+            "does": classify_effect(effect),
+            **make_size_columns("replayed", effect.changed),
+            **make_size_columns("uniform", effect.plain),
+            "pairs": effect.result.n,
+            "difference": effect.result.difference,
+            "low": effect.result.low,
+            "high": effect.result.high,
+            "p_paired": effect.result.p,
+            "p_holm": effect.p_holm,
+            "family_size": effect.family_size,
+            "margin": effect.pair.margin.size,
+        }
+        for item in study.effects
+        for effect in item.effects
+    ]
+
+
+def format_replay_study(study: ReplayVerdicts) -> list[str]:
+    """What was found, with every n."""
+    lines = ["Does prioritised replay help?"]
+    for item in study.effects:
+        lines += [f"  {_format_setting(item)}"] + [
+            f"    {_format_effect(effect)}" for effect in item.effects
+        ]
+    lines += ["", "Do the frameworks agree?"]
+    lines += [f"  {_format_agreement(item)}" for item in study.agreements] or [
+        "  It takes two frameworks with runs of uniform and another replay."
+    ]
+    lines += [
+        "",
+        *_format_errors(study),
+        "",
+        *_format_costs(study),
+        "",
+        *_format_scores(study),
+        "",
+        *_format_human_scores(study),
+    ]
+    return lines
+
+
+def _make_strategy_row(way: ReplayStrategyResult) -> TableRow:
+    row: TableRow = {
+        **make_setting_columns(way.cell),
+        "framework": way.framework,
+        "replay": way.name,
+    }
+    row |= make_size_columns("final", way.group)
+    for number_, stage in enumerate(way.stages, 1):
+        row |= _make_interval_columns(f"score_{number_}", stage)
+    for number_, error in enumerate(way.errors, 1):
+        row |= _make_interval_columns(f"mape_{number_}", error, 100.0)
+    for part in COST_PARTS:
+        row |= _make_interval_columns(f"{part}_us", way.seconds[part], 1e6)
+    row |= _make_interval_columns("sweeps_us", way.sweeps, 1e6)
+    used, gain = way.utilisation or StepsToThreshold(0, 0, math.nan), way.gain
+    row |= {"steps_to_uniform": used.median, "reached": used.reached, "asked": used.n}
+    found = gain or MeanRatio(0, math.nan, math.nan, math.nan)
+    names = ("gain_over_per", "gain_low", "gain_high", "gain_pairs")
+    return row | dict(zip(names, (found.share, found.low, found.high, found.n), strict=True))
+
+
+def _make_interval_columns(name: str, found: ConfidenceInterval, unit: float = 1.0) -> TableRow:
+    ends = (found.mean * unit, found.low * unit, found.high * unit)
+    return dict(
+        zip((name, f"{name}_low", f"{name}_high", f"{name}_n"), (*ends, found.n), strict=True)
+    )
+
+
+def _format_setting(item: AblationVerdict | ReplayStrategyResult) -> str:
+    cell = item.cell
+    return (
+        f"{get_label(item.framework)}, {get_label(cell.algorithm)}, {cell.env} ({cell.study}, "
+        f"hyperparameters {cell.hps}, {cell.variant}):"
+    )
+
+
+def _format_effect(effect: InterventionEffect) -> str:
+    found, word = effect.result, classify_effect(effect)
+    p = "" if math.isnan(effect.p_holm) else f", p = {effect.p_holm:.2g} after Holm"
+    return (
+        f"{effect.name}: {word}; {_format_signed(found.difference)}{_format_interval(found.low, found.high)} over "
+        f"{found.n} pairs of seeds ({effect.changed.requested} and {effect.plain.requested} runs "
+        f"asked for, {effect.changed.completed} and {effect.plain.completed} complete){p}, "
+        f"{effect.family_size} tests; margin {format_number(effect.pair.margin.size)}."
+    )
+
+
+def _format_agreement(item: FrameworkAgreement) -> str:
+    first, second = (get_label(name) for name in item.frameworks)
+    told = (
+        f"{first} and {second} {item.verdict}"
+        if INCONCLUSIVE not in item.words
+        else f"whether {first} and {second} agree cannot be told"
+    )
+    gap = item.difference
+    return (
+        f"{item.name}, {get_label(item.algorithm)}, {item.env}: {told} ({item.words[0]}; "
+        f"{item.words[1]}); effects differ by {_format_signed(gap.difference)}{_format_interval(gap.low, gap.high)} "
+        f"over {gap.n} pairs of seeds."
+    )
+
+
+def _group_lines(
+    ways: Sequence[ReplayStrategyResult], tell: Callable[[ReplayStrategyResult], Iterator[str]]
+) -> Iterator[str]:
+    """Lines of all ways, each setting named once; ways without complete runs are told as such."""
+    for place, members in itertools.groupby(ways, _format_setting):
+        yield f"  {place}"
+        for way in members:
+            if way.group.n:
+                yield from (f"    {line}" for line in tell(way))
+            else:
+                yield f"    {way.name}: none of {way.group.requested} runs is complete"
+
+
+def _format_errors(study: ReplayVerdicts) -> Iterator[str]:
+    yield "Error of predicted priorities (MAPE, %) in each third of training, 95% intervals:"
+    known = [way for way in study.strategy_results if any(error.n for error in way.errors)]
+    yield from _group_lines(known, _format_error_line)
+    for name, values in paper_tables.IMP_MAPE.items():
+        cells = "; ".join(f"{value:g}" for value in values)
+        yield f"  published ({paper_tables.IMP_SOURCE}, table 3; Atari's Pong, DDQN) {name}: {cells}"
+
+
+def _format_error_line(way: ReplayStrategyResult) -> Iterator[str]:
+    yield f"{way.name}: {'; '.join(_format_mean_with_n(error, 100.0) for error in way.errors)}"
+
+
+def _format_costs(study: ReplayVerdicts) -> Iterator[str]:
+    yield (
+        "CPU microseconds of a minibatch: sampling, priorities, learning; all, as a multiple of "
+        "per's; sweeps besides:"
+    )
+    known = [way for way in study.strategy_results if way.seconds["sampling"].n]
+    yield from _group_lines(known, functools.partial(_format_cost_line, study))
+    per_paper = paper_tables.IMP_SECONDS["per"][0]
+    for name, (total, *rest) in paper_tables.IMP_SECONDS.items():
+        parts = "; ".join(format_number(1e6 * value) for value in rest)
+        yield (
+            f"  published ({paper_tables.IMP_SOURCE}, table 4; Atari, DDQN) {name}: {parts}; "
+            f"{format_number(1e6 * total)}, {total / per_paper:.2f}"
+        )
+
+
+def _format_cost_line(study: ReplayVerdicts, way: ReplayStrategyResult) -> Iterator[str]:
+    parts = "; ".join(_format_mean_with_n(way.seconds[part], 1e6) for part in COST_PARTS)
+    per = _find_strategy(study, way, "per")
+    ratio = f"{way.total / per.total:.2f}" if per and per.total > 0 else "-"
+    sweeps = format_number(way.sweeps.mean * 1e6)
+    yield f"{way.name}: {parts}; {format_number(way.total * 1e6)}, {ratio}; sweeps {sweeps}"
+
+
+def _format_scores(study: ReplayVerdicts) -> Iterator[str]:
+    yield (
+        "Mean return after each third, 95% intervals; steps until the final mean of uniform "
+        "replay (median; how many got there); gain over per:"
+    )
+    yield from _group_lines(study.strategy_results, _format_score_lines)
+
+
+def _format_score_lines(way: ReplayStrategyResult) -> Iterator[str]:
+    stages = "; ".join(_format_mean_with_n(stage) for stage in way.stages)
+    used = "-"
+    if way.utilisation:
+        median = way.utilisation.median
+        told = f"{median:,.0f}" if math.isfinite(median) else "not reached by half"
+        used = f"{told} ({way.utilisation.reached} of {way.utilisation.n})"
+    yield f"{way.name}: {stages}; {used}; {_format_gain(way.gain)}"
+    yield from _format_published_score(way)
+
+
+def _format_published_score(way: ReplayStrategyResult) -> Iterator[str]:
+    game = paper_tables.game_from_env(way.cell.env)
+    if (
+        way.cell.algorithm != paper_tables.IMP_MUJOCO_ALGORITHM
+        or game not in paper_tables.IMP_MUJOCO_SCORES
+    ):
+        return
+    if way.name not in paper_tables.IMP_STRATEGIES:
+        return
+    random, *scores = paper_tables.IMP_MUJOCO_SCORES[game]
+    score = scores[paper_tables.IMP_STRATEGIES.index(way.name)]
+    gain = ""
+    if way.name == "imp":
+        gain = f", gain over per {(scores[2] - scores[1]) / abs(scores[1]):.1%}"
+    yield (
+        f"  published ({paper_tables.IMP_SOURCE}, table 8; {game}-v1, trained until it converged): "
+        f"{score:g}{gain}; random play {random:g}"
+    )
+
+
+def _format_gain(gain: MeanRatio | None) -> str:
+    if gain is None:
+        return "-"
+    if not gain.is_bounded:
+        return f"{gain.share:+.1%} (no interval has ends, {gain.n} pairs)"
+    return f"{gain.share:+.1%} ({gain.low:+.1%} to {gain.high:+.1%}, {gain.n} pairs)"
+
+
+def _format_human_scores(study: ReplayVerdicts) -> Iterator[str]:
+    yield "Human-normalised scores over Atari's games, %: median, mean:"
+    yield from (f"  {_format_human_line(item)}" for item in study.human)
+    printed = " / ".join(f"{value:g}" for value in paper_tables.IMP_PRINTED_MEDIANS)
+    yield (
+        f"  The paper prints medians of {printed}, which are the fifth of ten values each; a "
+        "median is the mean of the fifth and sixth, and by it per is ahead of imp."
+    )
+
+
+def _format_human_line(item: HumanScores) -> str:
+    return (
+        f"{get_label(item.framework)}, {item.name}: {item.median:.1f}, {item.mean:.1f} "
+        f"({item.games} games)"
+    )
+
+
+def _find_strategy(
+    study: ReplayVerdicts, way: ReplayStrategyResult, name: str
+) -> ReplayStrategyResult | None:
+    same = (
+        other
+        for other in study.strategy_results
+        if (other.cell, other.framework, other.name) == (way.cell, way.framework, name)
+    )
+    return next(same, None)
+
+
+def _format_mean_with_n(found: ConfidenceInterval, unit: float = 1.0) -> str:
+    ends = _format_interval(found.low * unit, found.high * unit)
+    return f"{format_number(found.mean * unit)}{ends} n={found.n}"
+
+
+def _format_interval(low: float, high: float) -> str:
+    return "" if math.isnan(low) else f" ({format_number(low)} to {format_number(high)})"
+
+
+def _format_signed(value: float) -> str:
+    return format_number(value) if math.isnan(value) or value < 0 else f"+{format_number(value)}"
+
+
+def summarize_replay(study: ReplayVerdicts, effects: Sequence[AblationVerdict]) -> str:
+    """How many effects of which kind."""
+    words = [classify_effect(effect) for item in effects for effect in item.effects]
+    parts = [f"{words.count(word)} {word}" for word in dict.fromkeys(words)]
+    return f"{len(words)} comparisons with uniform replay: {', '.join(parts) or 'none'}."
+
+
+def format_staleness_lines(setting: StalenessSetting) -> Iterator[str]:
+    """A head, and a line for each strategy."""
+    cell = setting.cell
+    yield (
+        f"{setting.framework} {cell.algorithm} {cell.env} {cell.hps} {cell.variant}: Q-value "
+        "discrepancy, mean over training with its 95% interval"
+    )
+    for item in setting.strategies:
+        places = "; ".join(
+            f"{place} step {_format_discrepancy(item.overall[place])}"
+            for place in SEQUENCE_POSITIONS
+        )
+        score = f"final return {_format_discrepancy(item.score)}"
+        yield f"  {item.strategy.title}: {places}; {score}; {len(item.seeds)} runs"
+
+
+def _format_discrepancy(value: ConfidenceInterval) -> str:
+    around = f" [{value.low:.3g}, {value.high:.3g}]" if value.n > 1 else ""
+    return f"{value.mean:.3g}{around} (n={value.n})"
+
+
+def make_staleness_rows(setting: StalenessSetting) -> list[TableRow]:
+    """A row for each strategy, place and stage; stage 0 is the whole training."""
+    return [
+        {
+            **make_setting_columns(setting.cell),
+            "framework": setting.framework,
+            "stored_state": item.strategy.stored_state,
+            "burn_in": item.strategy.burn_in,
+            "place": place,
+            "stage": number,
+            **_make_discrepancy_columns("discrepancy", value),
+            **_make_discrepancy_columns("final_return", item.score),
+        }
+        for item in setting.strategies
+        for place in SEQUENCE_POSITIONS
+        for number, value in enumerate((item.overall[place], *item.stages[place]))
+    ]
+
+
+def _make_discrepancy_columns(name: str, value: ConfidenceInterval) -> TableRow:
+    told = {"": value.mean, "_low": value.low, "_high": value.high, "_n": value.n}
+    return {f"{name}{end}": number for end, number in told.items()}

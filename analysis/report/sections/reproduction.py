@@ -1,0 +1,228 @@
+"""Reproduction on the page: do the frameworks reach the published scores?"""
+
+from collections.abc import Sequence
+
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.labels import format_number, get_label
+from parallax.analysis.report.document import (
+    SortableTable,
+    TableCell,
+    format_list,
+    list_setting_columns,
+    make_number_cell,
+    make_p_value_cell,
+    make_setting_columns,
+    make_size_columns,
+    make_sizes_cell,
+)
+from parallax.analysis.report.phrases import (
+    LinkedSentence,
+    QuestionAnswer,
+    RunLinks,
+    describe_group_sizes,
+    format_count,
+    format_p_value,
+    format_setting,
+    format_verdict_counts,
+    group_by_variant,
+    make_answer,
+)
+from parallax.analysis.report.render_csv import TableRow
+from parallax.analysis.report.sections.consistency import format_setting_with_recipe
+from parallax.analysis.verdicts.reproduction import BETTER, SIMILAR, WORSE, ReproductionVerdict
+from parallax.analysis.verdicts.study import StudyVerdicts
+
+TARGETS_TABLE = "thesis_targets"
+_VERDICT_ORDER = (WORSE, SIMILAR, BETTER)
+
+
+def answer_reproduction(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
+    """Do the frameworks reach the published scores?"""
+    items = [item for item in verdicts.reproduction if item.published.table == TARGETS_TABLE]
+    question = "Do they reach what the original papers report?"
+    if not items:
+        text = "No run can be held against a score read off the original papers: that takes the "
+        text += "hyperparameters called original on one of their tasks."
+        return QuestionAnswer("reproduction", question, LinkedSentence(text, ()), (), (), 0)
+    cells = [item.group.cell for item in items]
+    aside = [
+        item for item in items if item.two_sided and not verdicts.is_main_variant(item.group.cell)
+    ]
+    main = [item for item in items if verdicts.is_main_variant(item.group.cell)]
+    items, aside = (main, aside) if main else (items, [])
+    tested = [item for item in items if item.two_sided]
+    head = _format_headline(items, tested, verdicts.options.alpha)
+    parts = []
+    for algorithm in sorted({item.group.cell.algorithm for item in tested}):
+        own = [item for item in tested if item.group.cell.algorithm == algorithm]
+        text = f"{get_label(algorithm)}: {format_verdict_counts([item.two_sided for item in own], _VERDICT_ORDER)}."
+        groups = links.of(item.group for item in own)
+        parts.append(LinkedSentence(text, groups, "t-reproduction", "read-off"))
+    for words, own in group_by_variant(aside, cells, lambda item: item.group.cell):
+        text = f"Apart from these, {words}: "
+        text += f"{format_verdict_counts([item.two_sided for item in own], _VERDICT_ORDER)}."
+        groups = links.of(item.group for item in own)
+        parts.append(LinkedSentence(text, groups, "t-reproduction", "read-off"))
+    clear = sorted(
+        (item for item in tested if item.two_sided != SIMILAR and not item.has_stopped_early),
+        key=lambda i: i.p,
+    )
+    findings = [_describe_finding(item, cells, links) for item in clear]
+    groups = links.of(item.group for item in items)
+    headline = LinkedSentence(head, groups, "t-reproduction", "read-off")
+    return make_answer("reproduction", question, headline, parts, findings)
+
+
+def _format_headline(
+    items: Sequence[ReproductionVerdict], tested: Sequence[ReproductionVerdict], alpha: float
+) -> str:
+    head = (
+        f"Of {format_count(len(tested), 'comparison')} with scores of the original papers, by a "
+        f"two-sided test at {alpha:.0%} without correction: "
+        f"{format_verdict_counts([item.two_sided for item in tested], _VERDICT_ORDER)}. In the thesis' form: "
+        f"{format_verdict_counts([item.thesis_form for item in tested], _VERDICT_ORDER)}. Similar means that no "
+        "difference was shown."
+    )
+    if tested:
+        head += f" {describe_group_sizes(item.group for item in tested)}"
+    odd = sum(bool(item.remarks) for item in tested)
+    if odd:
+        share = "all" if odd == len(tested) else str(odd)
+        head += (
+            f" In {share} of them the two numbers are not of one kind: another statistic, task "
+            "version or number of steps, as the table says."
+        )
+    early = sum(item.has_stopped_early for item in tested)
+    if early:
+        head += (
+            f" {early} of them stop before half of the published steps: there, worse says that "
+            "training had not come as far, and nothing of what it would reach."
+        )
+    if len(tested) < len(items):
+        head += f" {len(items) - len(tested)} more cannot be tested: fewer than two seeds."
+    return head
+
+
+def _describe_finding(
+    item: ReproductionVerdict, cells: Sequence[StudyCell], links: RunLinks
+) -> LinkedSentence:
+    cell, row = item.group.cell, item.published
+    text = (
+        f"{format_setting(cell, cells)}: {get_label(item.group.framework)} is "
+        f"{item.two_sided}, {format_number(float(item.group.moments.mean))} against {format_number(row.mean)} "
+        f"(n = {item.group.n}, {format_p_value(item.p)})."
+    )
+    return LinkedSentence(text, links.of([item.group]), "t-reproduction", "read-off")
+
+
+def make_reproduction_table(verdicts: StudyVerdicts, links: RunLinks) -> SortableTable:
+    """One row per framework and published number."""
+    items = verdicts.reproduction
+    heads = list_setting_columns([item.group.cell for item in items])
+    columns = [(name, False) for name, _ in heads]
+    columns += [("framework", False), ("two-sided", False), ("thesis' form", False)]
+    columns += [("ours", True), ("published", True), ("difference", True), ("p", True)]
+    columns += [("n", True), ("published by", False), ("remarks", False)]
+    rows = tuple(
+        (
+            (*(TableCell(get(item.group.cell)) for _, get in heads), *_make_published_cells(item)),
+            links.of([item.group]),
+        )
+        for item in items
+    )
+    return SortableTable("t-reproduction", "Every published number", tuple(columns), rows)
+
+
+def _make_published_cells(item: ReproductionVerdict) -> list[TableCell]:
+    row = item.published
+    source = "read-off of the original paper" if row.table == TARGETS_TABLE else row.table
+    return [
+        TableCell(item.group.framework),
+        TableCell(item.two_sided or "-", kind=item.two_sided),
+        TableCell(item.thesis_form or "-", kind=item.thesis_form),
+        make_number_cell(float(item.group.moments.mean)),
+        make_number_cell(row.mean),
+        make_number_cell(item.difference),
+        make_p_value_cell(item.p),
+        make_sizes_cell(item.group),
+        TableCell(source),
+        TableCell("; ".join(item.remarks)),
+    ]
+
+
+def describe_published(verdicts: StudyVerdicts) -> tuple[str, ...]:
+    """What can be held against published numbers, and of how many numbers that cannot be said."""
+    groups = [group for group in verdicts.groups if group.n]
+    items = verdicts.reproduction
+    comparable = [item for item in items if not item.remarks]
+    blocks = []
+    if comparable:
+        tested = sorted(comparable, key=lambda item: (item.group.cell, item.group.framework))
+        head = f"Of one kind with a published number: {format_count(len(tested), 'comparison')}"
+        blocks.append(format_list(head, [_compare_with_published(item) for item in tested]))
+    others = [item for item in items if item.remarks]
+    if others:
+        lead = "Nothing comparable is published. " * (not comparable)
+        blocks.append(
+            f"{lead}{format_count(len(others), 'comparison')} with published numbers of another kind "
+            f"stand in tables/reproduction.csv, each with what is another: {_count_kinds_of_difference(others)}. The "
+            "tests in that file take both numbers as if they were of one kind; nothing here rests "
+            "on them."
+        )
+    bare = sorted(
+        {(group.cell.algorithm, group.cell.env) for group in groups}
+        - {(item.group.cell.algorithm, item.group.cell.env) for item in items}
+    )
+    if bare:
+        names = ", ".join(f"{get_label(algorithm)} on {env}" for algorithm, env in bare)
+        blocks.append(f"Parallax has no published number for {names} under a recipe of these runs.")
+    return tuple(blocks)
+
+
+def _compare_with_published(item: ReproductionVerdict) -> str:
+    group, cell = item.group, item.group.cell
+    return (
+        f"{format_setting_with_recipe(cell, [group], [cell])}: {get_label(group.framework)} is "
+        f"{item.two_sided or 'not tested'}, "
+        f"{format_number(float(group.moments.mean))} against {format_number(item.published.mean)} "
+        f"({item.published.source}), difference {format_number(item.difference)}, 95% interval "
+        f"[{format_number(item.low)}, {format_number(item.high)}], n = {group.n}"
+    )
+
+
+def _count_kinds_of_difference(items: Sequence[ReproductionVerdict]) -> str:
+    """How many of the numbers differ in what."""
+    kinds = {"another statistic": "published: ", "another version of the task": "task "}
+    kinds["another format_number of steps"] = "published at "
+    counts = {
+        words: sum(any(remark.startswith(lead) for remark in item.remarks) for item in items)
+        for words, lead in kinds.items()
+    }
+    return ", ".join(f"{words} in {count}" for words, count in counts.items() if count)
+
+
+def make_reproduction_row(item: ReproductionVerdict) -> TableRow:
+    """One framework against one published number."""
+    row = item.published
+    return {
+        **make_setting_columns(item.group.cell),
+        "framework": item.group.framework,
+        "thesis_form": item.thesis_form,
+        "two_sided": item.two_sided,
+        **make_size_columns("ours", item.group),
+        "published_mean": row.mean,
+        "published_spread": row.spread,
+        "published_spread_kind": row.spread_kind,
+        "published_trials": row.trials or "",
+        "published_statistic": row.statistic,
+        "published_steps": row.steps,
+        "published_version": row.version,
+        "table": row.table,
+        "source": row.source,
+        "test": item.test,
+        "difference": item.difference,
+        "low": item.low,
+        "high": item.high,
+        "p": item.p,
+        "remarks": "; ".join(item.remarks),
+    }

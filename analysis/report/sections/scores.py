@@ -1,0 +1,301 @@
+"""Final scores in the layout of the thesis' Tables 9 to 11: one table per algorithm.
+
+The best are marked, and those tied with them; as Markdown, CSV and LaTeX.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.escaping import finish_markdown, format_csv, format_table
+from parallax.analysis.labels import (
+    INTERVAL_FORMULAS,
+    MISSING,
+    get_recipe_order,
+    make_file_name,
+    make_file_suffix,
+)
+from parallax.analysis.stats.intervals import compute_interval
+from parallax.analysis.verdicts.consistency import PairVerdict
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.study import StudyVerdicts
+
+BEST, TIED = "best", "tied"
+Sizes = tuple[int, int, int]  # runs requested, completed, used
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoreCell:
+    """One framework in one setting.
+
+    Attributes:
+        mean: Mean over seeds of the final score; NaN without a run.
+        low: Lower end of the interval; NaN below two runs.
+        high: Upper end.
+        sizes: Runs requested, completed and used.
+        mark: `best`, `tied` or empty.
+        key: Setting and framework.
+    """
+
+    mean: float
+    low: float
+    high: float
+    sizes: Sizes
+    mark: str
+    key: tuple[StudyCell, str]
+
+
+def make_score_cells(
+    verdicts: StudyVerdicts, method: str, rng: np.random.Generator
+) -> dict[tuple[StudyCell, str], ScoreCell]:
+    """Every group as a cell, with the best and those tied with it marked."""
+    groups: dict[StudyCell, list[ScoreGroup]] = {}
+    for group in verdicts.groups:
+        groups.setdefault(group.cell, []).append(group)
+    pairs = {
+        (item.cell, frozenset((item.first.framework, item.second.framework))): item
+        for item in verdicts.consistency
+    }
+    return {
+        (cell, group.framework): _make_score_cell(group, mark, method, rng)
+        for cell, members in groups.items()
+        for group, mark in _mark_best_and_tied(members, pairs)
+    }
+
+
+def _mark_best_and_tied(
+    members: list[ScoreGroup], verdicts: Mapping[tuple[StudyCell, frozenset[str]], PairVerdict]
+) -> list[tuple[ScoreGroup, str]]:
+    scored = [group for group in members if group.n]
+    if len(scored) < 2:
+        return [(group, "") for group in members]
+    top = max(scored, key=lambda group: float(group.moments.mean))
+    found = []
+    for group in members:
+        item = verdicts.get((group.cell, frozenset((top.framework, group.framework))))
+        best = bool(group.n) and float(group.moments.mean) == float(top.moments.mean)
+        tied = item is not None and not math.isnan(item.p_holm) and not item.detectable
+        found.append((group, BEST if best else TIED if tied else ""))
+    return found
+
+
+def _make_score_cell(
+    group: ScoreGroup, mark: str, method: str, rng: np.random.Generator
+) -> ScoreCell:
+    scores = np.zeros(0) if group.scores is None else group.scores
+    found = compute_interval(scores, method, rng)
+    sizes = (group.requested, group.completed, group.n)
+    key = (group.cell, group.framework)
+    return ScoreCell(found.mean, found.low, found.high, sizes, mark, key)
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoreTable:
+    """The frameworks under all sets of hyperparameters, on all tasks.
+
+    Attributes:
+        name: Name of its files, without ending.
+        title: Heading.
+        tasks: Columns.
+        rows: Hyperparameters, framework, and one cell per task; None where nothing was run.
+        sizes: The most frequent numbers of runs; cells say where theirs differ.
+        method: Method of the intervals.
+        caption: What it shows and what marks mean.
+    """
+
+    name: str
+    title: str
+    tasks: tuple[str, ...]
+    rows: tuple[tuple[str, str, tuple[ScoreCell | None, ...]], ...]
+    sizes: Sizes
+    method: str
+    caption: str
+
+
+def make_score_tables(verdicts: StudyVerdicts, method: str = "t") -> tuple[ScoreTable, ...]:
+    """A table for each study, algorithm and variant.
+
+    Args:
+        verdicts: Groups, and the verdicts that say which of them are tied.
+        method: One of `parallax.analysis.stats.intervals.INTERVAL_METHODS`.
+    """
+    rng = np.random.default_rng(verdicts.options.seed)
+    cells = make_score_cells(verdicts, method, rng)
+    keys = sorted({(cell.study, cell.algorithm, cell.variant) for cell, _ in cells})
+    return tuple(_make_score_table(*key, cells, verdicts, method) for key in keys)
+
+
+def _make_score_table(
+    study: str,
+    algorithm: str,
+    variant: str,
+    cells: Mapping[tuple[StudyCell, str], ScoreCell],
+    verdicts: StudyVerdicts,
+    method: str,
+) -> ScoreTable:
+    own = {
+        key: cell
+        for key, cell in cells.items()
+        if (key[0].study, key[0].algorithm, key[0].variant) == (study, algorithm, variant)
+    }
+    tasks = tuple(sorted({cell.env for cell, _ in own}))
+    table = {(cell.hps, framework, cell.env): item for (cell, framework), item in own.items()}
+    heads = sorted({(get_recipe_order(cell.hps), framework) for cell, framework in own})
+    rows = tuple(
+        (hps, framework, tuple(table.get((hps, framework, env)) for env in tasks))
+        for (_, hps), framework in heads
+    )
+    counts = [cell.sizes for cell in own.values()]
+    sizes = max(sorted(set(counts), reverse=True), key=counts.count)
+    shown = [group for group in verdicts.groups if (group.cell, group.framework) in own]
+    steps = sorted({step for group in shown for step in group.steps})
+    apart = make_file_suffix((cell for cell, _ in cells), study, variant, algorithm)
+    name = make_file_name("scores", algorithm, *apart)
+    title = ", ".join(part for part in (algorithm.upper(), *apart) if part)
+    caption = _format_caption(algorithm.upper(), study, variant, steps, sizes, verdicts, method)
+    return ScoreTable(name, title, tasks, rows, sizes, method, caption)
+
+
+def _format_caption(
+    algorithm: str,
+    study: str,
+    variant: str,
+    steps: list[int],
+    sizes: Sizes,
+    verdicts: StudyVerdicts,
+    method: str,
+) -> str:
+    at = " to ".join(f"{step:,}" for step in dict.fromkeys((steps[0], steps[-1]))) if steps else "-"
+    return (
+        f"Final scores of {algorithm} (study {study}{', ' * bool(variant)}{variant}): mean over "
+        f"seeds of the mean return of the last evaluation, at {at} steps, with 95% interval "
+        f"({method}: {INTERVAL_FORMULAS[method]}). HPS: hyperparameters; FW: framework. Bold: best mean "
+        "under the same hyperparameters. Italic: tied with it, that is not different at "
+        f"{verdicts.options.alpha:.0%} by Welch's test after Holm's correction and a permutation "
+        f"test, which does not show equality. n = {'/'.join(map(str, sizes))} runs "
+        "requested/completed/used unless a cell says otherwise."
+    )
+
+
+_SYMMETRIC_METHODS = ("t", "thesis")
+_TASKS_PER_BLOCK = 4  # tasks beside each other in LaTeX, as in the thesis
+_CSV_FIELDS = ("mean", "low", "high", "mark", "n_requested", "n_completed", "n_used")
+_LATEX_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "·": r"$\cdot$",
+    "√": r"$\surd$",
+    **{char: f"\\{char}" for char in "&%$#_{}"},
+}
+
+
+def format_score(cell: ScoreCell | None, table: ScoreTable) -> str:
+    """Mean and interval; also the numbers of runs where they are not the table's."""
+    if cell is None:
+        return MISSING
+    sizes = "" if cell.sizes == table.sizes else f" (n {'/'.join(map(str, cell.sizes))})"
+    return format_score_without_sizes(cell, table.method) + sizes
+
+
+def format_score_without_sizes(cell: ScoreCell, method: str) -> str:
+    """Mean and interval with one decimal, as the thesis prints them."""
+    if math.isnan(cell.mean):
+        return MISSING
+    mean = _format_decimal(cell.mean)
+    if math.isnan(cell.low):
+        return mean
+    if method in _SYMMETRIC_METHODS:
+        return f"{mean} ± {_format_decimal(cell.high - cell.mean)}"
+    return f"{mean} [{_format_decimal(cell.low)}, {_format_decimal(cell.high)}]"
+
+
+def score_table_to_markdown(table: ScoreTable) -> str:
+    """A Markdown table with its caption."""
+    rows = []
+    for hps, framework, cells in table.rows:
+        texts = [_format_markdown_cell(cell, table) for cell in cells]
+        rows.append([_escape_markdown(hps), _escape_markdown(framework), *texts])
+    heads = ["HPS", "FW", *(_escape_markdown(task) for task in table.tasks)]
+    body = format_table(rows, heads)
+    return finish_markdown(f"{body}\n\n{_escape_markdown(table.caption)}\n")
+
+
+def score_table_to_csv(table: ScoreTable) -> str:
+    """One line per row of the table, seven columns per task, all digits."""
+    heads = [f"{task} {field}" for task in table.tasks for field in _CSV_FIELDS]
+    lines: list[list[object]] = [["hps", "framework", *heads, "interval"]]
+    for hps, framework, cells in table.rows:
+        values = [value for cell in cells for value in _list_csv_values(cell)]
+        lines.append([hps, framework, *values, table.method])
+    return format_csv(lines)
+
+
+def score_table_to_latex(table: ScoreTable) -> str:
+    """A table for the package booktabs, with at most four tasks beside each other."""
+    blocks = [
+        table.tasks[i : i + _TASKS_PER_BLOCK] for i in range(0, len(table.tasks), _TASKS_PER_BLOCK)
+    ]
+    lines = [r"% \usepackage{booktabs}", r"\begin{table}", r"\centering\small"]
+    lines.append(r"\setlength{\tabcolsep}{4pt}")
+    for number, tasks in enumerate(blocks):
+        lines += [r"\par\medskip"] if number else []
+        lines += _format_latex_block(table, tasks, number * _TASKS_PER_BLOCK)
+    lines.append(rf"\caption{{{escape_latex(table.caption)}}}")
+    lines.append(rf"\label{{tab:{re.sub('[^A-Za-z0-9-]+', '-', table.name)}}}")
+    return "\n".join([*lines, r"\end{table}"]) + "\n"
+
+
+def escape_latex(text: str) -> str:
+    """Text in which LaTeX finds no commands."""
+    return "".join(_LATEX_ESCAPES.get(char, char) for char in text)
+
+
+def _format_latex_block(table: ScoreTable, tasks: tuple[str, ...], start: int) -> list[str]:
+    heads = " & ".join(["HPS", "FW", *map(escape_latex, tasks)])
+    lines = [rf"\begin{{tabular}}{{ll{'r' * len(tasks)}}}", r"\toprule", rf"{heads} \\"]
+    before = None
+    for hps, framework, cells in table.rows:
+        lines += [r"\midrule"] if hps != before else []
+        texts = [_format_latex_cell(cell, table) for cell in cells[start : start + len(tasks)]]
+        lines.append(" & ".join([escape_latex(hps), escape_latex(framework), *texts]) + r" \\")
+        before = hps
+    return [*lines, r"\bottomrule", r"\end{tabular}"]
+
+
+def _format_latex_cell(cell: ScoreCell | None, table: ScoreTable) -> str:
+    text = escape_latex(format_score(cell, table))
+    # Beside four columns of scores there is no room for more than small numbers of runs.
+    text = re.sub(r" \(n ([0-9/]+)\)$", r"\\,{\\scriptsize \1}", text)
+    if text.startswith("-") and text != MISSING:
+        text = f"${text[0]}${text[1:]}"
+    commands = {BEST: "textbf", TIED: "textit"}
+    mark = cell.mark if cell else ""
+    return rf"\{commands[mark]}{{{text}}}" if mark else text
+
+
+def _format_markdown_cell(cell: ScoreCell | None, table: ScoreTable) -> str:
+    text = _escape_markdown(format_score(cell, table))
+    around = {BEST: "**", TIED: "*"}.get(cell.mark if cell else "", "")
+    return f"{around}{text}{around}"
+
+
+def _list_csv_values(cell: ScoreCell | None) -> list[object]:
+    if cell is None:
+        return [""] * len(_CSV_FIELDS)
+    numbers = ["" if math.isnan(v) else repr(v) for v in (cell.mean, cell.low, cell.high)]
+    return [*numbers, cell.mark, *cell.sizes]
+
+
+def _format_decimal(value: float) -> str:
+    text = f"{value:.1f}"
+    return "0.0" if text == "-0.0" else text
+
+
+def _escape_markdown(text: str) -> str:
+    return re.sub(r"([\\|<*_`\[])", r"\\\1", text)

@@ -1,0 +1,277 @@
+"""Effect sizes with intervals, and how many seeds would decide a comparison.
+
+Hedges' g and the probability of improvement; power takes the measured means and deviations for
+the true ones.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special, stats
+
+from parallax.analysis.stats.moments import FloatArray, SampleMoments
+from parallax.analysis.stats.unobserved_failures import compute_unobserved_allowance
+
+_Z_975 = 1.959963984540054  # 97.5% quantile of the normal distribution
+
+
+def compute_hedges_g(
+    first: SampleMoments, second: SampleMoments
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Difference in pooled standard deviations, corrected for small samples, with its interval.
+
+    Correction and variance after Hedges (1981) and Hedges and Olkin (1985); the interval uses
+    Student's t quantile in place of the normal one.
+
+    Args:
+        first: Moments of n values each.
+        second: Moments of m values each, of the same shape.
+
+    Returns:
+        g, low and high, each float[...]; infinite where both samples are constant and differ,
+        NaN where either has fewer than two values.
+    """
+    n, m = first.n, second.n
+    freedom = n + m - 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pooled = np.sqrt(((n - 1) * first.sd**2 + (m - 1) * second.sd**2) / freedom)
+        gap = first.mean - second.mean
+        # Rounding must not make an effect out of equal constants.
+        d = np.where((pooled == 0) & (gap == 0), 0.0, gap / pooled)
+        correction = np.exp(
+            special.gammaln(freedom / 2)
+            - special.gammaln((freedom - 1) / 2)
+            - np.log(freedom / 2) / 2
+        )
+        g = correction * d
+        variance = (n + m) / (n * m) + g**2 / (2 * (n + m))
+        half = stats.t.ppf(0.975, freedom) * np.sqrt(variance)
+        low, high = np.where(np.isinf(g), g, g - half), np.where(np.isinf(g), g, g + half)
+    return np.asarray(g), low, high
+
+
+def improvement_from_samples(first: FloatArray, second: FloatArray) -> float:
+    """Share of pairs in which the first value is larger, equal ones counting half.
+
+    That is the Mann-Whitney statistic divided by n m.
+
+    Args:
+        first: float[n], n at least 1.
+        second: float[m], m at least 1.
+    """
+    above = np.sign(np.subtract.outer(first, second))
+    return float((above.mean() + 1) / 2)
+
+
+def improvement_from_moments(first: SampleMoments, second: SampleMoments) -> FloatArray:
+    """Chance that a value of the first is larger, for normal values."""
+    spread = np.sqrt(first.sd**2 + second.sd**2)
+    gap = first.mean - second.mean
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where((spread == 0) & (gap == 0), 0.0, gap / spread)
+    return np.asarray(stats.norm.cdf(ratio))
+
+
+def compute_improvement_interval(
+    theta: ArrayLike, n: ArrayLike, m: ArrayLike
+) -> tuple[FloatArray, FloatArray]:
+    """The 95% interval for a probability of improvement.
+
+    Newcombe's method 5 (Statistics in Medicine 25, 2006, 559-573): the ends are where the
+    estimate is 1.96 standard errors away, with the error that belongs to the end. It does
+    not shrink to a point where one sample lies wholly above the other.
+
+    Args:
+        theta: float[...], estimates in [0, 1].
+        n: float[...], size of the first sample, at least 2.
+        m: float[...], size of the second.
+
+    Returns:
+        low and high, each float[...].
+    """
+    estimate, n, m = (np.asarray(item, dtype=np.float64) for item in (theta, n, m))
+    return _solve_newcombe_end(estimate, n, m, 0.0), _solve_newcombe_end(estimate, n, m, 1.0)
+
+
+def _solve_newcombe_end(
+    estimate: FloatArray, n: FloatArray, m: FloatArray, outer: float
+) -> FloatArray:
+    inside, outside = estimate.copy(), np.full(estimate.shape, outer)
+    inner_size = (n + m) / 2 - 1
+    for _ in range(60):
+        middle = (inside + outside) / 2
+        bend = (1 - middle) / (2 - middle) + middle / (1 + middle)
+        variance = middle * (1 - middle) * (1 + inner_size * bend) / (n * m)
+        near = (middle - estimate) ** 2 <= _Z_975**2 * variance
+        inside, outside = np.where(near, middle, inside), np.where(near, outside, middle)
+    return np.where(np.isnan(estimate), np.nan, (inside + outside) / 2)
+
+
+DEFAULT_POWER = 0.8
+MAX_SEEDS = 1000
+MIN_PERMUTATION_SEEDS = 4  # of 8 values there are 70 splits, of 6 only 20
+
+
+def compute_difference_power(
+    gap: ArrayLike, sds: tuple[ArrayLike, ArrayLike], n: ArrayLike, alpha: ArrayLike
+) -> FloatArray:
+    """Chance that Welch's two-sided test finds a true difference.
+
+    From the noncentral t distribution with Satterthwaite's degrees of freedom.
+
+    Args:
+        gap: float[...], true difference of means.
+        sds: The two true standard deviations, each float[...].
+        n: float[...], seeds per framework, at least 2.
+        alpha: float[...], level of the test.
+    """
+    error, freedom = _compute_standard_error(sds, n)
+    critical = stats.t.isf(np.asarray(alpha) / 2, freedom)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shift = np.abs(gap) / error
+    shift = np.minimum(shift, 30.0)  # beyond that, scipy's series are slow and the power is 1
+    # scipy gives NaN for the far tail on the other side where that is next to nothing.
+    wrong_side = np.nan_to_num(stats.nct.cdf(-critical, freedom, shift))
+    power = stats.nct.sf(critical, freedom, shift) + wrong_side
+    power = np.where(shift > critical + 8, 1.0, power)
+    return np.where(error == 0, np.asarray(gap) != 0, power).astype(np.float64)
+
+
+def compute_equivalence_power(
+    gap: ArrayLike,
+    sds: tuple[ArrayLike, ArrayLike],
+    n: ArrayLike,
+    alpha: ArrayLike,
+    margin: ArrayLike,
+    rooms: tuple[ArrayLike, ArrayLike] = (0.0, 0.0),
+) -> FloatArray:
+    """Chance that a true difference is shown to be within the margin.
+
+    By two one-sided tests, and whatever runs that were not seen are like (`stats.unseen`).
+
+    Args:
+        gap: float[...], true difference of means.
+        sds: The two true standard deviations, each float[...].
+        n: float[...], seeds per framework, at least 2.
+        alpha: float[...], level of the test.
+        margin: float[...], largest difference that counts as none.
+        rooms: How far an unseen run can lie from each mean, float[...] each; infinite where
+            nothing is known, 0 for two one-sided tests alone.
+    """
+    error, freedom = _compute_standard_error(sds, n)
+    known = np.isfinite(rooms[0]) & np.isfinite(rooms[1])
+    lower, upper = (np.where(known, room, 0.0) for room in rooms)
+    hidden = compute_unobserved_allowance(n, alpha, (lower, upper))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        critical = np.where(error == 0, 0.0, stats.t.isf(np.asarray(alpha), freedom) * error)
+        # Quantiles of independent parts add up about as their squares do.
+        critical = np.maximum(critical, np.hypot(hidden, stats.norm.isf(alpha) * error))
+        # Seen from the nearer end; the chance to miss the farther one is taken off.
+        near = (np.asarray(margin) - np.abs(gap) - critical) / error
+        far = (np.asarray(margin) + np.abs(gap) - critical) / error
+    power = np.maximum(0.0, stats.t.cdf(near, freedom) + stats.t.cdf(far, freedom) - 1)
+    sure = np.abs(gap) + critical < np.asarray(margin)
+    return np.where(known, np.where(error == 0, sure, power), 0.0).astype(np.float64)
+
+
+def estimate_seeds_needed(
+    gap: FloatArray,
+    sds: tuple[FloatArray, FloatArray],
+    alpha: FloatArray,
+    margin: FloatArray,
+    power: float = DEFAULT_POWER,
+    rooms: tuple[ArrayLike, ArrayLike] = (0.0, 0.0),
+    grid: FloatArray | None = None,
+) -> FloatArray:
+    """Seeds per framework after which a verdict, either way, is likely.
+
+    Args:
+        gap: float[k], differences of means.
+        sds: The two standard deviations, each float[k].
+        alpha: float[k], levels of the tests.
+        margin: float[k], margins of equivalence.
+        power: Chance of a verdict asked for.
+        rooms: How far an unseen run can lie from each mean, float[k] each.
+        grid: Sizes to choose from, increasing; every one up to 50, then in steps, if None.
+
+    Returns:
+        float[k], whole numbers up to `MAX_SEEDS`; infinite where more are needed, NaN
+        where a deviation is not known.
+    """
+    sizes = _make_size_grid() if grid is None else grid
+    shape = (len(sizes), 1)
+    n = sizes.reshape(shape)
+    # With fewer seeds, no permutation test of two samples is significant at 5%.
+    found = np.where(n < MIN_PERMUTATION_SEEDS, 0.0, compute_difference_power(gap, sds, n, alpha))
+    chance = np.maximum(found, compute_equivalence_power(gap, sds, n, alpha, margin, rooms))
+    enough = chance >= power
+    needed = np.where(enough.any(axis=0), sizes[enough.argmax(axis=0)], np.inf)
+    unknown = np.isnan(gap) | np.isnan(sds[0]) | np.isnan(sds[1])
+    return np.where(unknown, np.nan, needed)
+
+
+def estimate_seed_range(
+    pair: tuple[SampleMoments, SampleMoments],
+    alpha: float,
+    margin: float,
+    rng: np.random.Generator,
+    power: float = DEFAULT_POWER,
+    rooms: tuple[float, float] = (0.0, 0.0),
+) -> tuple[float, float]:
+    """Between which numbers of seeds the need lies in four cases of five, as far as runs can tell.
+
+    Means and deviations are drawn as they may truly be, given normal samples of these sizes, and
+    the need is taken for each of them.
+
+    Args:
+        pair: What was measured of the two frameworks, one number each.
+        alpha: Level of the tests.
+        margin: Margin of equivalence.
+        rng: Source of the draws.
+        power: Chance of a verdict asked for.
+        rooms: How far an unseen run can lie from each mean.
+
+    Returns:
+        Low and high end; infinite above `MAX_SEEDS`, NaN where a deviation is not known.
+    """
+    means, sds, sizes = ([float(getattr(x, name)) for x in pair] for name in ("mean", "sd", "n"))
+    if not np.isfinite([*means, *sds]).all() or min(sizes) < 2:
+        return float("nan"), float("nan")
+    drawn = [
+        sd * np.sqrt((n - 1) / rng.chisquare(n - 1, _DRAWS))
+        for sd, n in zip(sds, sizes, strict=True)
+    ]
+    error = np.sqrt(sum(sd**2 / n for sd, n in zip(drawn, sizes, strict=True)))
+    gaps = means[0] - means[1] + error * rng.standard_normal(_DRAWS)
+    same = np.full(_DRAWS, 1.0)
+    needed = estimate_seeds_needed(
+        gaps,
+        (drawn[0], drawn[1]),
+        same * alpha,
+        same * margin,
+        power,
+        (same * rooms[0], same * rooms[1]),
+        _COARSE_GRID,
+    )
+    low, high = np.quantile(needed, _SEED_RANGE_QUANTILES, method="inverted_cdf")
+    return float(low), float(high)
+
+
+_SEED_RANGE_QUANTILES = (0.1, 0.9)
+_DRAWS = 200
+_COARSE_GRID = np.unique(np.round(np.geomspace(2, MAX_SEEDS, 60)))
+
+
+def _make_size_grid() -> FloatArray:
+    """Every size up to 50, then steps of about 3%, rounded up: more is not known anyway."""
+    coarse = np.unique(np.ceil(np.geomspace(50, MAX_SEEDS, 100)))
+    return np.concatenate([np.arange(2.0, 50.0), coarse])
+
+
+def _compute_standard_error(
+    sds: tuple[ArrayLike, ArrayLike], n: ArrayLike
+) -> tuple[FloatArray, FloatArray]:
+    first, second = (np.asarray(sd, dtype=np.float64) ** 2 / np.asarray(n) for sd in sds)
+    total = first + second
+    with np.errstate(divide="ignore", invalid="ignore"):
+        freedom = (np.asarray(n) - 1) * total**2 / (first**2 + second**2)
+    return np.sqrt(total), np.where(total == 0, np.inf, freedom)

@@ -1,0 +1,184 @@
+"""Which mutants a set of test environments kills, by the definitions of muPRL.
+
+A mutant configuration, such as a discount of 0.9, is trained n times, in pairs with n originals
+that had the same seeds. A test generator gives each pair environment configurations; what counts is
+in how many of them an agent succeeds. The definitions are those of the paper (Thomas et al.,
+"muPRL: a mutation testing pipeline for deep reinforcement learning based on real faults", sections
+IV-B and V); its code departs from them in places, which `published` asks for.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import fisher_exact
+
+SuccessFlags = NDArray[np.bool_]
+PairSuccesses = Sequence[SuccessFlags]
+"""Successes of one agent of each pair, bool[tests]; pairs may have unequal numbers of tests."""
+
+ALPHA = 0.05
+"""Level of the test on one pair."""
+TRIVIAL_SHARE = 0.9
+"""Share of failures, where the original succeeds, from which a mutant is trivial."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class KillResult:
+    """What a test generator does to one mutant configuration.
+
+    Attributes:
+        n: Pairs.
+        weaker: Pairs that are left out, since the original fails more often than its mutant; by
+            the published code only those in which that is significant.
+        killed: Pairs of the others that are told apart.
+        rate: `killed` over the pairs that are not left out; not a number where all are.
+        is_killed: Whether at least half of them are told apart.
+    """
+
+    n: int
+    weaker: int
+    killed: int
+    rate: float
+    is_killed: bool
+
+
+def evaluate_kill(
+    original: PairSuccesses, mutant: PairSuccesses, *, as_published_code: bool = False
+) -> KillResult:
+    """Fisher's exact test on each pair, and whether the mutant configuration is killed.
+
+    Args:
+        original: Successes. Tests need not be the same as the mutant's.
+        mutant: Successes.
+        as_published_code: As the published code has it: pairs count as weaker where the test says so; at
+            least `round((n - w) / 2)` pairs must be killed, halves rounded to even; the rate has
+            two decimals.
+
+    Raises:
+        ValueError: There are not as many mutants as originals.
+    """
+    if len(original) != len(mutant):
+        raise ValueError(f"{len(original)} originals and {len(mutant)} mutants are no pairs")
+    p = np.array([_compute_pair_p(*pair) for pair in zip(original, mutant, strict=True)])
+    # Tests are equally many where the paper counts failures; shares are the same then.
+    weaker = np.array([o.mean() < m.mean() for o, m in zip(original, mutant, strict=True)], bool)
+    if as_published_code:
+        weaker &= p < ALPHA
+    n, w = len(original), int(weaker.sum())
+    killed = int(((p < ALPHA) & ~weaker).sum())
+    left = n - w
+    if not left:
+        return KillResult(n, w, killed, math.nan, False)
+    rate = killed / left
+    if as_published_code:
+        return KillResult(n, w, killed, round(rate, 2), killed >= round(left / 2))
+    return KillResult(n, w, killed, rate, rate >= 0.5)
+
+
+def _compute_pair_p(original: SuccessFlags, mutant: SuccessFlags) -> float:
+    table = [[one.sum(), (~one).sum()] for one in (original, mutant)]
+    return float(fisher_exact(table).pvalue)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrivialityResult:
+    """How often a mutant fails where its original does not.
+
+    Attributes:
+        share: Mean over pairs; not a number where no original ever succeeds.
+        pairs: Pairs whose original succeeds at least once, which the mean is over.
+        is_trivial: Whether it is more than 90%.
+    """
+
+    share: float
+    pairs: int
+    is_trivial: bool
+
+
+def evaluate_triviality(
+    original: PairSuccesses, mutant: PairSuccesses, *, as_published_code: bool = False
+) -> TrivialityResult:
+    """From the replay of the original's training configurations.
+
+    Args:
+        original: Successes.
+        mutant: Successes in the same configurations.
+        as_published_code: As the published code has it: all failures of mutants over all successes of
+            originals, with two decimals, in place of the mean of the pairs' shares.
+
+    Raises:
+        ValueError: Replays of a pair differ in length.
+    """
+    shares, successes, failures = list[float](), 0, 0
+    for one, other in zip(original, mutant, strict=True):
+        if one.shape != other.shape:
+            raise ValueError(f"replays of a pair have shapes {one.shape} and {other.shape}")
+        successes, failures = successes + int(one.sum()), failures + int((~other).sum())
+        if one.any():
+            shares.append(float((one & ~other).sum() / one.sum()))
+    pairs = len(shares)
+    if not pairs:
+        return TrivialityResult(math.nan, 0, False)
+    share = round(failures / successes, 2) if as_published_code else float(np.mean(shares))
+    return TrivialityResult(share, pairs, share > TRIVIAL_SHARE)
+
+
+@dataclasses.dataclass(frozen=True)
+class MeanScore:
+    """A mean over what can be told.
+
+    Attributes:
+        value: Not a number where nothing can.
+        n: Values that it is over.
+        asked: Values that there might have been.
+    """
+
+    value: float
+    n: int
+    asked: int
+
+
+def compute_mean_score(values: Sequence[float]) -> MeanScore:
+    """The mean of those values that are numbers.
+
+    Args:
+        values: Killing rates of an operator's configurations, or mutation scores of operators
+            (the paper's eq. 1).
+    """
+    known = [value for value in values if not math.isnan(value)]
+    mean = float(np.mean(known)) if known else math.nan
+    return MeanScore(mean, len(known), len(values))
+
+
+def compute_sensitivity(weak: float, strong: float, *, as_published_code: bool = False) -> float:
+    """How much more the strong test generator kills, as a share (the paper's eq. 2).
+
+    Args:
+        weak: Mutation score of the weak test generator.
+        strong: That of the strong one.
+        as_published_code: As the published code has it: 0 also where both are 0; three decimals.
+
+    Returns:
+        0 where the weak one kills more; not a number where a score is none or both are 0.
+    """
+    if math.isnan(weak) or math.isnan(strong):
+        return math.nan
+    if strong <= weak:
+        return math.nan if strong == weak == 0 and not as_published_code else 0.0
+    share = (strong - weak) / strong
+    return round(share, 3) if as_published_code else share
+
+
+def find_closest_value(
+    values: Sequence[float], original: float, eligible: Sequence[bool]
+) -> int | None:
+    """Which eligible value is closest to the original's; the first of several; None for none."""
+    distances = [
+        (abs(value - original), number)
+        for number, (value, fits) in enumerate(zip(values, eligible, strict=True))
+        if fits
+    ]
+    return min(distances)[1] if distances else None

@@ -1,0 +1,225 @@
+"""Tests for two samples: Welch, two one-sided tests, permutation, and Holm's correction."""
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from parallax.analysis.stats.moments import FloatArray, SampleMoments
+
+IndexArray = NDArray[np.intp]
+
+# Up to 8 + 8 values every split is tried; beyond that this many are drawn.
+MAX_SPLITS = 12_870
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MeanContrast:
+    """A combination of means, such as a difference, with its standard error.
+
+    Attributes:
+        difference: float[...], in units of return.
+        error: float[...], standard error; NaN where a sample has fewer than two values.
+        freedom: float[...], degrees of freedom after Welch and Satterthwaite.
+    """
+
+    difference: FloatArray
+    error: FloatArray
+    degrees_of_freedom: FloatArray
+
+
+def compute_contrast(plus: Sequence[SampleMoments], minus: Sequence[SampleMoments]) -> MeanContrast:
+    """Sum of some means less the sum of others, without assuming equal variances.
+
+    Degrees of freedom after Welch (1947) and Satterthwaite (1946).
+
+    Args:
+        plus: Moments of equal shape whose means are added.
+        minus: Moments whose means are subtracted.
+    """
+    parts = [(item.squared_error, item.n) for item in (*plus, *minus)]
+    difference = sum(item.mean for item in plus) - sum(item.mean for item in minus)
+    total = np.asarray(sum(part for part, _ in parts), dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Shares instead of squares: the smallest variances would underflow.
+        freedom = 1 / np.asarray(sum((part / total) ** 2 / (n - 1) for part, n in parts))
+    freedom = np.where(total == 0, np.inf, freedom)
+    return MeanContrast(np.asarray(difference, dtype=np.float64), np.sqrt(total), freedom)
+
+
+def use_smallest_degrees_of_freedom(
+    item: MeanContrast, samples: Sequence[SampleMoments]
+) -> MeanContrast:
+    """The same with the degrees of freedom of the smallest sample.
+
+    Welch's approximation rejects too often far out in the tails when deviations are very unequal:
+    with 5 + 5 seeds and deviations 1 and 4, 2.5 times as often as it should at a level of 0.00035.
+    This choice never does (Mickey and Brown, Annals of Mathematical Statistics 37, 1966).
+
+    Args:
+        item: A difference of two means.
+        samples: Both samples.
+    """
+    least = np.minimum.reduce([sample.n for sample in samples]) - 1
+    freedom = np.where(np.isinf(item.degrees_of_freedom), np.inf, least)
+    return dataclasses.replace(item, degrees_of_freedom=np.broadcast_to(freedom, item.error.shape))
+
+
+def compute_two_sided_p(item: MeanContrast) -> FloatArray:
+    """float[...], p-values of "no difference" (Welch's test for two samples)."""
+    return np.asarray(
+        2 * stats.t.sf(np.abs(_divide_safely(item.difference, item.error)), item.degrees_of_freedom)
+    )
+
+
+def compute_equivalence_p(item: MeanContrast, margin: ArrayLike) -> FloatArray:
+    """float[...], p-values of two one-sided tests of "differs by the margin or more".
+
+    Small values speak for a difference within the margin (Schuirmann 1987).
+
+    Args:
+        item: The difference.
+        margin: float[...], above 0, in units of return.
+    """
+    room = np.asarray(margin, dtype=np.float64) - np.abs(item.difference)
+    return np.asarray(stats.t.sf(_divide_safely(room, item.error), item.degrees_of_freedom))
+
+
+def compute_contrast_bounds(
+    item: MeanContrast, level: float = 0.95
+) -> tuple[FloatArray, FloatArray]:
+    """Ends of the two-sided interval for the difference, each float[...]."""
+    half = stats.t.ppf((1 + level) / 2, item.degrees_of_freedom) * item.error
+    return np.asarray(item.difference - half), np.asarray(item.difference + half)
+
+
+def compute_permutation_p(first: FloatArray, second: FloatArray, rng: np.random.Generator) -> float:
+    """Two-sided p-value of a permutation test with Welch's statistic.
+
+    All splits are tried up to 8 + 8 values, then 12,870 random ones. Its smallest value
+    with 5 + 5 seeds is 2 / 252.
+
+    Args:
+        first: float[n], n at least 2.
+        second: float[m], m at least 2.
+        rng: Source of the random splits.
+    """
+    n, m = len(first), len(second)
+    if min(n, m) < 2:
+        return float("nan")
+    if math.comb(n + m, n) <= MAX_SPLITS:
+        return _compute_exact_permutation_p(first, second)
+    result = stats.permutation_test(
+        (first, second), _compute_welch_statistic, vectorized=True, n_resamples=MAX_SPLITS, rng=rng
+    )
+    return float(result.pvalue)
+
+
+def _compute_exact_permutation_p(first: FloatArray, second: FloatArray) -> float:
+    """What scipy's `permutation_test` gives, which makes all splits anew for each pair."""
+    one, two = _enumerate_splits(len(first), len(second))
+    both = np.concatenate([first, second])
+    observed = _compute_welch_statistic(first, second, axis=-1)
+    null = _compute_welch_statistic(both[one], both[two], axis=-1)
+    near = 100 * np.finfo(np.float64).eps * np.abs(observed)
+    tails = (null <= observed + near).mean(), (null >= observed - near).mean()
+    return min(1.0, 2 * float(min(tails)))
+
+
+@functools.cache
+def _enumerate_splits(n: int, m: int) -> tuple[IndexArray, IndexArray]:
+    """Places of n values in each split of n + m, and those of the others."""
+    one = np.array(list(itertools.combinations(range(n + m), n)))
+    taken = np.zeros((len(one), n + m), dtype=bool)
+    np.put_along_axis(taken, one, True, axis=1)
+    return one, np.nonzero(~taken)[1].reshape(len(one), m)
+
+
+def adjust_holm(p_values: ArrayLike) -> FloatArray:
+    """Holm's (1979) adjusted p-values of one family.
+
+    Args:
+        p_values: float[m]; NaN marks tests that could not be made, and stays out.
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    adjusted = np.full(p.shape, np.nan)
+    known = np.flatnonzero(~np.isnan(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    factors = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(p[order] * factors))
+    return adjusted
+
+
+def _compute_welch_statistic(first: FloatArray, second: FloatArray, axis: int) -> FloatArray:
+    n, m = first.shape[axis], second.shape[axis]
+    difference = first.mean(axis=axis) - second.mean(axis=axis)
+    squared = first.var(axis=axis, ddof=1) / n + second.var(axis=axis, ddof=1) / m
+    # Splits with rounding noise in place of a deviation must rank as the exact ones do.
+    scale = np.abs(difference) + np.abs(first).max(axis=axis) + np.abs(second).max(axis=axis)
+    noise = 1e-12 * scale
+    clean = np.where(np.abs(difference) <= noise, 0.0, difference)
+    ratio = _divide_safely(clean, np.where(squared <= noise**2, 0.0, np.sqrt(squared)))
+    return np.clip(ratio, -1e100, 1e100)  # scipy cannot compare infinite statistics
+
+
+def _divide_safely(value: FloatArray, error: FloatArray) -> FloatArray:
+    """The ratio, where nothing by nothing is 0 and something by nothing is infinite."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.divide(value, error)
+    return np.where((np.asarray(error) == 0) & (np.asarray(value) == 0), 0.0, ratio)
+
+
+_Z_975 = 1.959963984540054  # 97.5% quantile of the normal distribution
+
+
+def compute_fisher_p(failed: tuple[int, int], sizes: tuple[int, int]) -> float:
+    """Two-sided p-value of Fisher's exact test of "both fail alike".
+
+    Args:
+        failed: How many of each sample failed.
+        sizes: How many there are of each; NaN comes of an empty sample.
+    """
+    if min(sizes) < 1:
+        return math.nan
+    table = [[count, size - count] for count, size in zip(failed, sizes, strict=True)]
+    return float(stats.fisher_exact(table).pvalue)
+
+
+def compute_wilson_interval(failed: int, size: int) -> tuple[float, float]:
+    """Wilson's (1927) 95% interval of one share.
+
+    Args:
+        failed: How many failed.
+        size: Of how many, at least 1.
+    """
+    share, square = failed / size, _Z_975**2
+    half = _Z_975 * math.sqrt(share * (1 - share) / size + square / (4 * size**2))
+    middle = share + square / (2 * size)
+    low, high = ((middle + side * half) / (1 + square / size) for side in (-1, 1))
+    return max(0.0, low), min(1.0, high)
+
+
+def compute_newcombe_interval(
+    failed: tuple[int, int], sizes: tuple[int, int]
+) -> tuple[float, float]:
+    """The 95% interval for the first share less the second.
+
+    Newcombe's method 10 (Statistics in Medicine 17, 1998, 873-890), made of both Wilson intervals.
+
+    Args:
+        failed: How many of each sample failed.
+        sizes: How many there are of each; NaN comes of an empty sample.
+    """
+    if min(sizes) < 1:
+        return math.nan, math.nan
+    one, two = (count / size for count, size in zip(failed, sizes, strict=True))
+    (low_one, high_one), (low_two, high_two) = map(compute_wilson_interval, failed, sizes)
+    return (
+        one - two - math.hypot(one - low_one, high_two - two),
+        one - two + math.hypot(high_one - one, two - low_two),
+    )

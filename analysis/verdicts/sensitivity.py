@@ -1,0 +1,148 @@
+"""Frameworks compared seed by seed, where seeds were evaluated from the same initial states."""
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from parallax.analysis.data.runs import CompletedRun, StudyCell
+from parallax.analysis.stats.moments import stack_moments
+from parallax.analysis.stats.paired import PairedDifference, compute_paired_difference
+from parallax.analysis.stats.pooling import MIN_TASKS, PooledDifferences, pool_differences
+from parallax.analysis.stats.two_sample import adjust_holm, compute_contrast
+from parallax.analysis.verdicts.consistency import PairVerdict
+
+MIN_PAIRS = 2  # pairs
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PairedVerdict:
+    """Two frameworks in one setting, over the seeds that both have.
+
+    Attributes:
+        item: The verdict, which does not pair.
+        seeds: Seeds that went in.
+        result: The paired test.
+        p_holm: Its p-value, corrected over the pairs of the verdict's family that have one.
+    """
+
+    item: PairVerdict
+    seeds: tuple[int, ...]
+    result: PairedDifference
+    p_holm: float
+
+
+def judge_paired_seeds(items: Sequence[PairVerdict]) -> tuple[PairedVerdict, ...]:
+    """Pairs runs of equal seeds whose last evaluations began in the same initial states.
+
+    These follow from the task, the seed, the study's `evaluation_seed`, the number of the
+    evaluation and that of its episodes.
+
+    Args:
+        items: Verdicts on pairs; those without two such seeds are left out.
+    """
+    found: dict[str, list[tuple[PairVerdict, tuple[int, ...], PairedDifference]]] = {}
+    for item in items:
+        first, second = (
+            _index_by_initial_states(group.runs) for group in (item.first, item.second)
+        )
+        shared = sorted(set(first) & set(second))
+        if len(shared) >= MIN_PAIRS:
+            one, two = (
+                np.array([runs[key].final_score for key in shared]) for runs in (first, second)
+            )
+            entry = item, tuple(key[0] for key in shared), compute_paired_difference(one, two)
+            found.setdefault(item.family, []).append(entry)
+    judged = {
+        id(item): PairedVerdict(item, seeds, result, float(p))
+        for family in found.values()
+        for (item, seeds, result), p in zip(
+            family, adjust_holm([result.p for _, _, result in family]), strict=True
+        )
+    }
+    return tuple(judged[id(item)] for item in items if id(item) in judged)
+
+
+def _index_by_initial_states(
+    runs: Sequence[CompletedRun],
+) -> dict[tuple[int, int, int, int], CompletedRun]:
+    """Runs by what their last evaluation's initial states follow from."""
+    return {
+        (run.id.seed, int(run.spec["evaluation_seed"]), len(run.timesteps), run.results.shape[1]): (
+            run
+        )
+        for run in runs
+        if run.id.seed is not None and isinstance(run.spec.get("evaluation_seed"), int)
+    }
+
+
+PooledPairKey = tuple[
+    str, str, str, str, str, str
+]  # study, algorithm, variant, hps, both frameworks
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PooledPair:
+    """Two frameworks under one set of hyperparameters.
+
+    Attributes:
+        items: The verdict in each task that went in.
+        scales: Units of return that are 1 here: the way that margins are a share of.
+        pooled: Differences, first minus second, in these units.
+        p_holm: P-value of "the mean over tasks is 0", corrected over the pairs of the algorithm
+            in this study and variant.
+    """
+
+    items: tuple[PairVerdict, ...]
+    scales: tuple[float, ...]
+    pooled: PooledDifferences
+    p_holm: float
+
+    @property
+    def cell(self) -> StudyCell:
+        """The setting, without a task."""
+        return dataclasses.replace(self.items[0].cell, env="")
+
+
+def pool_pairs(items: Sequence[PairVerdict]) -> tuple[PooledPair, ...]:
+    """Pools every pair of frameworks over the tasks of an algorithm and set of hyperparameters.
+
+    Tasks without a deviation on either side, or with one seed, do not go in; where fewer than
+    four are left, nothing is pooled.
+
+    Args:
+        items: Verdicts on pairs.
+    """
+    found: dict[PooledPairKey, list[PairVerdict]] = collections.defaultdict(list)
+    for item in items:
+        cell, pair = item.cell, (item.first.framework, item.second.framework)
+        if _get_variance(item) > 0 and item.margin.reference != item.margin.zero:
+            found[cell.study, cell.algorithm, cell.variant, cell.hps, *pair].append(item)
+    whole = [(key, found[key]) for key in sorted(found) if len(found[key]) >= MIN_TASKS]
+    pairs: list[PooledPair] = []
+    for _, members in itertools.groupby(whole, key=lambda entry: entry[0][:3]):
+        family = [(own, *_pool_tasks(own)) for _, own in members]
+        corrected = adjust_holm([pooled.p for _, _, pooled in family])
+        pairs += [
+            PooledPair(tuple(own), scales, pooled, float(p))
+            for (own, scales, pooled), p in zip(family, corrected, strict=True)
+        ]
+    return tuple(pairs)
+
+
+def _pool_tasks(items: Sequence[PairVerdict]) -> tuple[tuple[float, ...], PooledDifferences]:
+    scales = np.array([abs(item.margin.reference - item.margin.zero) for item in items])
+    differences = np.array([item.difference for item in items]) / scales
+    variances = np.array([_get_variance(item) for item in items]) / scales**2
+    freedom = compute_contrast(
+        [stack_moments([item.first.moments for item in items])],
+        [stack_moments([item.second.moments for item in items])],
+    ).degrees_of_freedom
+    return tuple(map(float, scales)), pool_differences(differences, variances, freedom)
+
+
+def _get_variance(item: PairVerdict) -> float:
+    """Squared error of a difference; NaN with one seed."""
+    return float(item.first.moments.squared_error + item.second.moments.squared_error)

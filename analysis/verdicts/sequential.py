@@ -1,0 +1,169 @@
+"""Verdicts on consistency that may be taken after every batch of seeds."""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from parallax.analysis.stats import two_sample
+from parallax.analysis.stats.group_sequential import (
+    compute_one_sided_sequential_p,
+    compute_sequential_p,
+)
+from parallax.analysis.stats.moments import FloatArray, compute_moments, stack_moments
+from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, name_family
+from parallax.analysis.verdicts.equivalence import compute_margin, compute_unobserved_p
+from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell
+from parallax.analysis.verdicts.options import VerdictOptions
+
+GroupPair = tuple[ScoreGroup, ScoreGroup]
+
+
+@dataclasses.dataclass(frozen=True)
+class SequentialSchedule:
+    """When one looks, fixed before the first seed.
+
+    Attributes:
+        batch: Seeds per framework between two looks, at least 2.
+        most: Seeds per framework after which a pair stays undecided; a multiple of `batch`.
+    """
+
+    batch: int
+    most: int
+
+    def __post_init__(self) -> None:
+        if self.batch < 2 or self.most < self.batch or self.most % self.batch:
+            raise ValueError(
+                f"batch={self.batch} and most={self.most}: give a batch of at least 2 seeds, and "
+                "a multiple of it as the most."
+            )
+
+    def sizes(self, n: int) -> tuple[int, ...]:
+        """Seeds at each look that n seeds allow."""
+        return tuple(range(self.batch, min(n, self.most) + 1, self.batch))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SequentialVerdict:
+    """Two frameworks in one setting, after the looks so far.
+
+    Attributes:
+        first: A framework, with all its seeds.
+        second: The other.
+        verdict: `different`, `equivalent` or `undecided`; it holds whenever one stops.
+        sizes: Seeds per framework at each look so far; the rest waits for the next look.
+        p: Group-sequential p-value of "no difference" after Holm's correction over the family.
+        p_equivalence: The same for "differs by the margin or more".
+        p_permutation: Group-sequential p-value of the permutation test; NaN where not needed.
+        family: What was corrected over.
+        next_size: Seeds per framework at the next look; 0 where decided or at the end.
+    """
+
+    first: ScoreGroup
+    second: ScoreGroup
+    verdict: str
+    sizes: tuple[int, ...]
+    p: float
+    p_equivalence: float
+    p_permutation: float
+    family: str
+    next_size: int
+
+
+def judge_sequentially(
+    groups: Sequence[ScoreGroup], options: VerdictOptions, looks: SequentialSchedule
+) -> tuple[SequentialVerdict, ...]:
+    """A verdict for every pair of frameworks in every setting.
+
+    The rule stands in docs/statistics.md. Far tails are needed, where Welch's degrees of freedom
+    are too many: those of the smaller sample are used. Each look takes the first seeds by number.
+
+    Args:
+        groups: Final scores of runs.
+        options: Level, margin, family and seed of the permutations.
+        looks: When one looks.
+    """
+    pairs = [
+        pair
+        for members in group_by_cell(group for group in groups if group.scores is not None).values()
+        for pair in itertools.combinations(members, 2)
+    ]
+    families = [name_family(first.cell, options.family) for first, _ in pairs]
+    verdicts: dict[int, SequentialVerdict] = {}
+    for name in sorted(set(families)):
+        members = [i for i, family in enumerate(families) if family == name]
+        found = _judge_sequential_family([pairs[i] for i in members], name, options, looks)
+        verdicts.update(zip(members, found, strict=True))
+    return tuple(verdicts[i] for i in range(len(pairs)))
+
+
+def _judge_sequential_family(
+    pairs: Sequence[GroupPair], family: str, options: VerdictOptions, looks: SequentialSchedule
+) -> list[SequentialVerdict]:
+    sizes = [looks.sizes(min(first.n, second.n)) for first, second in pairs]
+    bare = np.array(
+        [
+            _compute_p_values(pair, size, options, looks)
+            for pair, size in zip(pairs, sizes, strict=True)
+        ]
+    )
+    corrected = np.array([two_sample.adjust_holm(column) for column in bare.T]).T
+    verdicts = []
+    for pair, size, (p, p_equivalence) in zip(pairs, sizes, corrected, strict=True):
+        permutation = (
+            _compute_permutation_p(pair, size, options, looks) if p < options.alpha else np.nan
+        )
+        word = INCONCLUSIVE
+        if p_equivalence < options.alpha:
+            word = EQUIVALENT
+        elif permutation < options.alpha:
+            word = DIFFERENT
+        next_size = (size[-1] if size else 0) + looks.batch
+        if word != INCONCLUSIVE or next_size > looks.most:
+            next_size = 0
+        verdicts.append(
+            SequentialVerdict(
+                *pair, word, size, float(p), float(p_equivalence), permutation, family, next_size
+            )
+        )
+    return verdicts
+
+
+def _compute_p_values(
+    pair: GroupPair, sizes: Sequence[int], options: VerdictOptions, looks: SequentialSchedule
+) -> tuple[float, float]:
+    if not sizes:
+        return float("nan"), float("nan")
+    samples = [
+        stack_moments([compute_moments(part) for part in _select_scores_at_checks(group, sizes)])
+        for group in pair
+    ]
+    item = two_sample.use_smallest_degrees_of_freedom(
+        two_sample.compute_contrast(samples[:1], samples[1:]), samples
+    )
+    alike = np.maximum(
+        two_sample.compute_equivalence_p(item, compute_margin(pair, options).size),
+        [compute_unobserved_p(pair, options, size) for size in sizes],
+    )
+    return (
+        float(compute_sequential_p(two_sample.compute_two_sided_p(item), sizes, looks.most)),
+        float(compute_one_sided_sequential_p(alike, sizes, looks.most)),
+    )
+
+
+def _compute_permutation_p(
+    pair: GroupPair, sizes: Sequence[int], options: VerdictOptions, looks: SequentialSchedule
+) -> float:
+    p = [
+        two_sample.compute_permutation_p(first, second, np.random.default_rng(options.seed))
+        for first, second in zip(
+            *(_select_scores_at_checks(group, sizes) for group in pair), strict=True
+        )
+    ]
+    return float(compute_sequential_p(np.array(p), sizes, looks.most))
+
+
+def _select_scores_at_checks(group: ScoreGroup, sizes: Sequence[int]) -> list[FloatArray]:
+    assert group.scores is not None
+    return [group.scores[:size] for size in sizes]

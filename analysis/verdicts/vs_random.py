@@ -1,0 +1,79 @@
+"""Is what was trained better than random actions?
+
+Frameworks that have all learned nothing score alike, which says nothing of how they learn.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from parallax.analysis.data.published import PublishedScore, read_table, split_version
+from parallax.analysis.stats.moments import SampleMoments
+from parallax.analysis.stats.two_sample import (
+    compute_contrast,
+    compute_contrast_bounds,
+    compute_two_sided_p,
+    use_smallest_degrees_of_freedom,
+)
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
+
+BETTER_THAN_RANDOM, NOT_SHOWN, WORSE_THAN_RANDOM = "above random", "not shown", "below random"
+NOT_TESTED = "not tested"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RandomVerdict:
+    """One framework in one setting against random actions.
+
+    Attributes:
+        group: The framework's final scores.
+        random: Random actions on the same version of the task.
+        verdict: `above random` or `below random` where the difference is significant, otherwise
+            `not shown`; `not tested` with one seed.
+        difference: Mean of the scores less that of random actions, in units of return.
+        low: Lower end of its 95% interval; NaN with one seed.
+        high: Upper end.
+        p: p-value of "no difference", one by one, by Welch's test with the degrees of freedom of
+            the smaller sample.
+    """
+
+    group: ScoreGroup
+    random: PublishedScore
+    verdict: str
+    difference: float
+    low: float
+    high: float
+    p: float
+
+
+def judge_vs_random(
+    groups: Iterable[ScoreGroup], options: VerdictOptions
+) -> tuple[RandomVerdict, ...]:
+    """A verdict on every group with a run, where random actions were measured on its task.
+
+    Args:
+        groups: Final scores per setting and framework.
+        options: Level of the tests.
+    """
+    known = {(row.env, row.version): row for row in read_table("random")}
+    found = [(group, known.get(split_version(group.cell.env))) for group in groups if group.n]
+    return tuple(
+        _judge_group_vs_random(group, row, options) for group, row in found if row is not None
+    )
+
+
+def _judge_group_vs_random(
+    group: ScoreGroup, random: PublishedScore, options: VerdictOptions
+) -> RandomVerdict:
+    values = (np.float64(value) for value in (random.mean, random.spread, random.trials))
+    samples = group.moments, SampleMoments(*values)  # type: ignore[arg-type]
+    item = use_smallest_degrees_of_freedom(compute_contrast(samples[:1], samples[1:]), samples)
+    low, high = map(float, compute_contrast_bounds(item))
+    p, difference = float(compute_two_sided_p(item)), float(item.difference)
+    verdict = NOT_TESTED if math.isnan(p) else NOT_SHOWN
+    if p < options.alpha:
+        verdict = BETTER_THAN_RANDOM if difference > 0 else WORSE_THAN_RANDOM
+    return RandomVerdict(group, random, verdict, difference, low, high, p)

@@ -1,0 +1,250 @@
+"""The tasks that can be stepped without their Gymnasium classes.
+
+Each one is shown by a test to agree with Gymnasium bit for bit.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import mujoco
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Flags = NDArray[np.bool_]
+SimulationState = Mapping[str, NDArray[np.float64]]
+"""What a task looks at in its simulation, by name, each float64[N, size]."""
+StepOutcome = tuple[NDArray[np.float64], NDArray[np.float64], Flags]
+"""Observations float64[N, observations], rewards float64[N], terminated bool[N]."""
+
+
+def compute_runner_outcome(
+    before: SimulationState,
+    after: SimulationState,
+    actions: Array,
+    dt: float,
+    *,
+    hidden: int,
+    effort: float,
+) -> StepOutcome:
+    """HalfCheetah and Swimmer: forward speed minus effort, without an early end.
+
+    The first `hidden` positions are not observed.
+    """
+    rewards = _compute_speed(before["qpos"], after["qpos"], dt) - _compute_effort(actions, effort)
+    return _build_observations(after, hidden), rewards, np.zeros(len(actions), np.bool_)
+
+
+def compute_walker_outcome(
+    before: SimulationState,
+    after: SimulationState,
+    actions: Array,
+    dt: float,
+    *,
+    healthy: Callable[[SimulationState], Flags],
+    fallen_bonus: float,
+) -> StepOutcome:
+    """Hopper and Walker2d: as `run`, plus 1 while healthy; a fall ends the episode."""
+    upright = healthy(after)
+    bonus = np.where(upright, 1.0, fallen_bonus)
+    rewards = (
+        _compute_speed(before["qpos"], after["qpos"], dt) + bonus - _compute_effort(actions, 1e-3)
+    )
+    return _build_observations(after, hidden=1, speed_limit=10), rewards, ~upright
+
+
+def is_hopper_healthy(state: SimulationState) -> Flags:
+    """Above 0.7 m, upright within 0.2 rad, and nothing beyond 100."""
+    height, angle = state["qpos"][:, 1], state["qpos"][:, 2]
+    rest = np.concatenate([state["qpos"][:, 2:], state["qvel"]], axis=1)
+    bounded: Flags = (np.abs(rest) < 100).all(axis=1)
+    return bounded & (height > 0.7) & (height < np.inf) & (np.abs(angle) < 0.2)
+
+
+def is_walker_healthy(state: SimulationState) -> Flags:
+    """Between 0.8 and 2 m, upright within 1 rad."""
+    height, angle = state["qpos"][:, 1], state["qpos"][:, 2]
+    return (height > 0.8) & (height < 2.0) & (np.abs(angle) < 1.0)
+
+
+def compute_ant_outcome(
+    before: SimulationState, after: SimulationState, actions: Array, dt: float, *, contact: bool
+) -> StepOutcome:
+    """Ant: the torso's speed plus 1 minus effort; `contact` adds contact forces (v5)."""
+    observations = _build_observations(after, hidden=2)
+    height = after["qpos"][:, 2]
+    finite = np.isfinite(after["qpos"]).all(axis=1) & np.isfinite(after["qvel"]).all(axis=1)
+    upright = finite & (height >= 0.2) & (height <= 1.0)
+    bonus, costs = np.ones(len(actions)), _compute_effort(actions, 0.5)
+    if contact:
+        forces = np.clip(after["contact"], -1.0, 1.0)
+        bonus, costs = np.where(upright, 1.0, 0.0), costs + _compute_effort(forces, 5e-4)
+        observations = np.concatenate([observations, forces[:, 6:]], axis=1)  # not the world's
+    return (
+        observations,
+        _compute_speed(before["torso"], after["torso"], dt) + bonus - costs,
+        ~upright,
+    )
+
+
+def compute_pendulum_outcome(
+    before: SimulationState,
+    after: SimulationState,
+    actions: Array,
+    dt: float,
+    *,
+    fallen_bonus: float,
+) -> StepOutcome:
+    """InvertedPendulum: 1 while the pole stands within 0.2 rad."""
+    observations = _build_observations(after, hidden=0)
+    fallen = ~np.isfinite(observations).all(axis=1) | (np.abs(observations[:, 1]) > 0.2)
+    return observations, np.where(fallen, fallen_bonus, 1.0), fallen
+
+
+def compute_double_pendulum_outcome(
+    before: SimulationState,
+    after: SimulationState,
+    actions: Array,
+    dt: float,
+    *,
+    fallen_bonus: float,
+    constraints: int,
+) -> StepOutcome:
+    """InvertedDoublePendulum: 10 minus distance and swing, while the tip is above 1 m."""
+    angles = np.ascontiguousarray(after["qpos"][:, 1:])
+    speeds = np.clip(after["qvel"], -10, 10)
+    forces = np.clip(after["constraint"], -10, 10)[:, :constraints]
+    fallen = after["tip"][:, 2] <= 1
+    # One number at a time, as Gymnasium: an array's square can differ in the last digit.
+    distance = np.array([0.01 * x**2 + (y - 2) ** 2 for x, _, y in after["tip"]])
+    swing = np.array([1e-3 * v**2 + 5e-3 * w**2 for _, v, w in after["qvel"]])
+    rewards = np.where(fallen, fallen_bonus, 10.0) - distance - swing
+    parts = [after["qpos"][:, :1], np.sin(angles), np.cos(angles), speeds, forces]
+    return np.concatenate(parts, axis=1), rewards, fallen
+
+
+def compute_reacher_outcome(
+    before: SimulationState, after: SimulationState, actions: Array, dt: float, *, lagging: bool
+) -> StepOutcome:
+    """Reacher: minus distance to the target and effort; `lagging` pays the old distance (v4)."""
+    gap = after["tip"] - after["target"]
+    paid = before["tip"] - before["target"] if lagging else gap
+    # vecdot adds up as the norm of a single vector does; a norm along an axis does not.
+    rewards = -np.sqrt(np.vecdot(paid, paid)) - _compute_effort(actions, 1.0)
+    angles = np.ascontiguousarray(after["qpos"][:, :2])
+    positions, speeds = after["qpos"][:, 2:], after["qvel"][:, :2]
+    parts = [np.cos(angles), np.sin(angles), positions, speeds, gap if lagging else gap[:, :2]]
+    return np.concatenate(parts, axis=1), rewards, np.zeros(len(actions), np.bool_)
+
+
+def _compute_speed(before: Array, after: Array, dt: float) -> Array:
+    return (after[:, 0] - before[:, 0]) / dt
+
+
+def _compute_effort(values: Array, weight: float) -> Array:
+    effort: Array = weight * np.square(values).sum(axis=1)
+    return effort
+
+
+def _build_observations(
+    state: SimulationState, hidden: int, speed_limit: float | None = None
+) -> Array:
+    speeds = state["qvel"]
+    if speed_limit is not None:
+        speeds = np.clip(speeds, -speed_limit, speed_limit)
+    return np.concatenate([state["qpos"][:, hidden:], speeds], axis=1)
+
+
+Views = Mapping[str, NDArray[np.float64]]
+
+
+def _view_nothing(_: mujoco.MjData) -> Views:
+    return {}
+
+
+def _view_pole_tip(data: mujoco.MjData) -> Views:
+    return {"tip": data.site_xpos[0], "constraint": data.qfrc_constraint}
+
+
+def _view_fingertip(data: mujoco.MjData) -> Views:
+    tip, target = (data.xpos[data.body(name).id] for name in ("fingertip", "target"))
+    return {"tip": tip, "target": target}
+
+
+def _view_torso(data: mujoco.MjData) -> Views:
+    # Body positions lag behind qpos by one physics step; Gymnasium takes the speed from them.
+    return {"torso": data.xpos[data.body("torso").id]}
+
+
+def _view_torso_and_contact(data: mujoco.MjData) -> Views:
+    return {**_view_torso(data), "contact": data.cfrc_ext.reshape(-1)}
+
+
+@dataclasses.dataclass(frozen=True)
+class MujocoTask:
+    """One task without its Gymnasium class.
+
+    Attributes:
+        outcome: What a step leads to, from the state before and after it, the actions and
+            the seconds per step.
+        extras: What the outcome looks at besides positions and velocities, as views of a
+            simulation's memory, each of one dimension.
+        contact_forces: Whether `cfrc_ext` is looked at, which MuJoCo computes on demand only.
+    """
+
+    outcome: Callable[[SimulationState, SimulationState, NDArray[Any], float], StepOutcome]
+    extras: Callable[[mujoco.MjData], Views] = _view_nothing
+    contact_forces: bool = False
+
+
+def find_mujoco_task(spec: EnvSpec | None) -> MujocoTask | None:
+    """The task behind `spec`, if it is in the table and made as Gymnasium registers it."""
+    if spec is None or spec.kwargs or spec.additional_wrappers:
+        return None
+    return MUJOCO_TASKS.get(spec.entry_point) if isinstance(spec.entry_point, str) else None
+
+
+def _make_mujoco_tasks() -> dict[str, MujocoTask]:
+    """Every task's version 4 and version 5, by Gymnasium's module and class."""
+    cheetah = MujocoTask(partial(compute_runner_outcome, hidden=1, effort=0.1))
+    swimmer = MujocoTask(partial(compute_runner_outcome, hidden=2, effort=1e-4))
+    hop = partial(compute_walker_outcome, healthy=is_hopper_healthy)
+    walk = partial(compute_walker_outcome, healthy=is_walker_healthy)
+    stand, swing = compute_pendulum_outcome, compute_double_pendulum_outcome
+    reach, crawl = compute_reacher_outcome, compute_ant_outcome
+    versions = {
+        ("half_cheetah", "HalfCheetahEnv"): (cheetah, cheetah),
+        ("swimmer", "SwimmerEnv"): (swimmer, swimmer),
+        # Version 4 pays the bonus for the step of the fall as well.
+        ("hopper", "HopperEnv"): [MujocoTask(partial(hop, fallen_bonus=b)) for b in (1.0, 0.0)],
+        ("walker2d", "Walker2dEnv"): [
+            MujocoTask(partial(walk, fallen_bonus=b)) for b in (1.0, 0.0)
+        ],
+        ("inverted_pendulum", "InvertedPendulumEnv"): [
+            MujocoTask(partial(stand, fallen_bonus=b)) for b in (1.0, 0.0)
+        ],
+        ("inverted_double_pendulum", "InvertedDoublePendulumEnv"): [
+            MujocoTask(partial(swing, fallen_bonus=b, constraints=n), _view_pole_tip)
+            for b, n in ((10.0, 3), (0.0, 1))
+        ],
+        ("reacher", "ReacherEnv"): [
+            MujocoTask(partial(reach, lagging=lagging), _view_fingertip)
+            for lagging in (True, False)
+        ],
+        ("ant", "AntEnv"): (
+            MujocoTask(partial(crawl, contact=False), _view_torso),
+            MujocoTask(partial(crawl, contact=True), _view_torso_and_contact, contact_forces=True),
+        ),
+    }
+    return {
+        f"gymnasium.envs.mujoco.{module}_v{version}:{name}": task
+        for (module, name), tasks in versions.items()
+        for version, task in zip((4, 5), tasks, strict=True)
+    }
+
+
+MUJOCO_TASKS: Mapping[str, MujocoTask] = _make_mujoco_tasks()
+"""Tasks by the entry point under which Gymnasium registers them."""

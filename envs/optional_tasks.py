@@ -1,0 +1,138 @@
+"""Tasks from packages that not everybody has installed."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.wrappers import FlattenObservation
+from numpy.typing import NDArray
+
+
+@contextlib.contextmanager
+def explain_missing_extra(extra: str) -> Iterator[None]:
+    """Has an import that fails say how to install what it lacks.
+
+    Args:
+        extra: Of this project, which brings the package.
+
+    Raises:
+        ModuleNotFoundError: The package is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{error}. pip install 'parallax-rl[{extra}]' brings it"
+        ) from error
+
+
+MINATAR_NAMESPACE = "MinAtar/"
+_PIXELS = 24  # per cell of a picture
+
+
+def register_minatar(env_id: str) -> None:
+    """Registers the games, if `env_id` is one.
+
+    Raises:
+        ModuleNotFoundError: The package is not installed.
+    """
+    if not is_minatar_game(env_id) or env_id in gymnasium.registry:
+        return
+    with explain_missing_extra("minatar"):
+        from minatar.gym import register_envs
+    register_envs()
+
+
+def is_minatar_game(env_id: str) -> bool:
+    """Whether Gymnasium's name is that of a game of MinAtar."""
+    return env_id.startswith(MINATAR_NAMESPACE)
+
+
+class UpscaledRendering(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Draws a game as other tasks are drawn: upstream gives one cell per pixel, from 0 to 1."""
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """A picture, uint8[height, width, 3]; None where nothing is drawn."""
+        cells: Any = self.env.render()
+        if self.render_mode != "rgb_array":
+            return None
+        colours = np.round(255 * np.asarray(cells)).astype(np.uint8)
+        return colours.repeat(_PIXELS, axis=0).repeat(_PIXELS, axis=1)
+
+
+class ActionMemoryReset(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Starts every episode with no action before it.
+
+    A game repeats the action before with probability 0.1, and upstream remembers it over the end
+    of an episode: what an evaluation shows would depend on the one before.
+    """
+
+    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode."""
+        game: Any = self.unwrapped
+        game.game.last_action = 0
+        return self.env.reset(**arguments)
+
+
+PARKING_ENV_ID = "parking-v0"
+
+
+def register_parking(env_id: str) -> None:
+    """Registers the task, if `env_id` is it.
+
+    Raises:
+        ModuleNotFoundError: The package is not installed.
+    """
+    if env_id != PARKING_ENV_ID or env_id in gymnasium.registry:
+        return
+    with explain_missing_extra("parking"):
+        import highway_env  # noqa: F401
+
+
+def flatten_observations(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """Shows goal achieved, goal desired and observation side by side, float64[18]."""
+    return FlattenObservation(env)
+
+
+POPGYM_PREFIX = "popgym-"
+
+
+def register_popgym(env_id: str) -> None:
+    """Registers the tasks, if `env_id` is one.
+
+    Raises:
+        ModuleNotFoundError: The package is not installed.
+    """
+    if not is_popgym(env_id) or env_id in gymnasium.registry:
+        return
+    with explain_missing_extra("popgym"):
+        import popgym  # noqa: F401  registers them
+
+
+def is_popgym(env_id: str) -> bool:
+    """Whether Gymnasium's name is that of one of these tasks."""
+    return env_id.startswith(POPGYM_PREFIX)
+
+
+def has_categorical_observations(space: spaces.Space[Any]) -> bool:
+    """Whether observations are numbers of kinds: one, several, or several parts of such."""
+    if isinstance(space, spaces.Tuple):
+        return all(has_categorical_observations(part) for part in space.spaces)
+    return isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
+
+
+class OneHotObservations(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Shows each number of a kind as zeros and a one, float32[all kinds together]."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        """Wraps a task whose observations are numbers of kinds."""
+        super().__init__(env)
+        self._kinds = env.observation_space
+        self.observation_space = spaces.Box(0.0, 1.0, (spaces.flatdim(self._kinds),), np.float32)
+
+    def observation(self, observation: Any) -> NDArray[np.float32]:
+        """An observation as networks take it."""
+        return np.asarray(spaces.flatten(self._kinds, observation), np.float32)

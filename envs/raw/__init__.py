@@ -1,1 +1,0 @@
-"""MuJoCo tasks without their Gymnasium classes, for many copies at once."""

@@ -1,0 +1,231 @@
+"""Trains finished runs again from their own record, and compares evaluations and weights.
+
+One run of a folder, or runs drawn at random from a file of packed runs.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from parallax.harness.contract.fields import SpecError, report_error
+from parallax.harness.contract.interpreter import forbid_imports_from
+from parallax.harness.contract.run_spec import RunSpec, spec_from_dict
+from parallax.harness.record.files import UnusableError
+from parallax.harness.record.layout import PACKED_SUFFIX, RUN_FILE
+from parallax.harness.record.reading import RunReading, read_run
+from parallax.harness.sweep.run_process import RunOutcome
+from parallax.harness.sweep.sweep import run_sweep
+from parallax.harness.train.trust import list_named_code, require_trust
+
+_PROVENANCE_GROUPS = ("packages", "sources", "threads", "commit")
+_DEFAULT_RUN_COUNT = 5
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Command line.
+
+    Returns:
+        0 when evaluations and weights are identical, 1 when not, 2 for bad input.
+    """
+    parser = argparse.ArgumentParser(prog="python -m harness rerun", description=__doc__)
+    parser.add_argument(
+        "folder", type=Path, help="folder of a complete run, or a file of packed runs"
+    )
+    parser.add_argument(
+        "--runs",
+        type=int,
+        help=f"runs drawn from a file of packed runs (default: {_DEFAULT_RUN_COUNT})",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the drawing (default: 0)")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time (default: 1)")
+    parser.add_argument("--keep", type=Path, help="keep the new runs below this folder")
+    parser.add_argument(
+        "--trust", action="store_true", help="runs what the folder or file names without asking"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        chosen = _select_runs(options.folder, options.runs, options.seed)
+        if options.keep:
+            return reproduce_runs(
+                options.folder, chosen, options.keep, options.jobs, trust=options.trust
+            )
+        with tempfile.TemporaryDirectory(prefix="parallax-rerun-") as scratch:
+            place = Path(scratch)
+            return reproduce_runs(options.folder, chosen, place, options.jobs, trust=options.trust)
+    except (SpecError, KeyboardInterrupt) as error:
+        return report_error(error)
+
+
+def _select_runs(place: Path, count: int | None, seed: int) -> list[RunReading]:
+    """The runs to make again.
+
+    Raises:
+        SpecError: There are none, or not as many as are asked for.
+    """
+    if _is_packed(place):
+        return draw_runs(place, _DEFAULT_RUN_COUNT if count is None else count, seed)
+    if count not in (None, 1):
+        raise SpecError(
+            f"--runs={count} draws from a file of packed runs, and {place} is none: leave it away."
+        )
+    before = read_run(place, with_evaluations=True)
+    if not before.complete:
+        raise SpecError(f"{place} holds no complete run to compare with ({before.reason}).")
+    return [before]
+
+
+def _is_packed(place: Path) -> bool:
+    return place.suffix == PACKED_SUFFIX and place.is_file()
+
+
+def draw_runs(file: Path, count: int, seed: int) -> list[RunReading]:
+    """Draws complete runs from a file of packed runs, each as likely as any other.
+
+    Args:
+        file: The file.
+        count: How many.
+        seed: Of the drawing: the same file, count and seed give the same runs.
+
+    Raises:
+        SpecError: The file cannot be read or has fewer runs with a record.
+    """
+    # Loaded here: a run folder is made again without it.
+    from parallax.harness.record.packed import judge_row, read_rows
+
+    try:
+        judged = [
+            judge_row(row, file)
+            for row in read_rows(file)
+            if row["not_used_because"] is None and row["run_json"] is not None
+        ]
+    except UnusableError as error:
+        raise SpecError(f"{file}: {error}.") from error
+    known = [reading for reading in judged if reading.complete]
+    if not 1 <= count <= len(known):
+        refused = [reading for reading in judged if not reading.complete]
+        why = f" {len(refused)} others cannot be used ({refused[0].reason})." if refused else ""
+        raise SpecError(
+            f"--runs={count}: {file} holds {len(known)} complete runs with a record of their "
+            f"own.{why} Ask for at least one of them, and no more than there are."
+        )
+    chosen = np.random.default_rng(seed).choice(len(known), count, replace=False)
+    return [known[i] for i in sorted(chosen)]
+
+
+def reproduce_runs(
+    source: Path,
+    chosen: Sequence[RunReading],
+    results_dir: Path,
+    jobs: int = 1,
+    *,
+    trust: bool = False,
+) -> int:
+    """Makes runs again below `results_dir` and prints what came out.
+
+    Args:
+        source: Folder or file that they come from.
+        chosen: Complete runs, with their evaluations.
+        results_dir: Where the new runs go.
+        jobs: Runs at a time.
+        trust: Whether code that the source names may run without asking.
+
+    Raises:
+        SpecError: A record cannot be compared with, a new run would not be made, or the source
+            names code that nobody has trusted.
+    """
+    specs = [_spec_from_reading(before) for before in chosen]
+    for target in (spec.folder(results_dir) for spec in specs):
+        if read_run(target).complete:
+            raise SpecError(
+                f"--keep {results_dir}: {target} holds a complete run already, so that none would "
+                "be made. Name another folder, or leave --keep away."
+            )
+    adapters = [before.content.get("adapter", "") for before in chosen]
+    require_trust(source, list_named_code(specs, adapters), trust=trust)
+    forbid_imports_from(before.folder for before in chosen)
+    outcomes = run_sweep(specs, results_dir, n_jobs=jobs)
+    several = _is_packed(source)
+    same = 0
+    for before, outcome in zip(chosen, outcomes, strict=True):
+        if several:
+            print(f"\n{before.folder.relative_to(source)}")
+        same += _compare_run(before, outcome)
+    if several:
+        print(f"\n{same} of {len(chosen)} runs are identical.")
+    return 0 if same == len(chosen) else 1
+
+
+def _compare_run(before: RunReading, outcome: RunOutcome) -> bool:
+    """Says how a new run compares; whether evaluations and weights are identical."""
+    if outcome.status != "completed":
+        reason = outcome.failure or outcome.status
+        print(f"The new run did not complete: {reason}", file=sys.stderr)
+        return False
+    after = read_run(outcome.folder, with_evaluations=True)
+    differ = compare_evaluations(before, after)
+    weights = before.content["weights_sha256"] == after.content["weights_sha256"]
+    print(f"Evaluations: {differ or 'identical'}")
+    print(f"Weights:     {'identical' if weights else 'different'}")
+    differences = compare_provenance(before.content["provenance"], after.content["provenance"])
+    print("Software and machine: " + ("the same" if not differences else "different"))
+    for name, (old, new) in differences.items():
+        print(f"  {name}: {old} then, {new} now")
+    return weights and not differ
+
+
+def _spec_from_reading(run: RunReading) -> RunSpec:
+    """The spec of a recorded run that has all that a comparison needs."""
+    try:
+        spec = spec_from_dict(run.spec)
+        for name in ("weights_sha256", "provenance"):
+            if run.content.get(name) is None:
+                raise SpecError(f"{name} is missing.")
+    except SpecError as error:
+        raise SpecError(
+            f"{run.folder / RUN_FILE} cannot be compared with: {error} "
+            "Name a folder as it was recorded."
+        ) from error
+    return spec
+
+
+def compare_evaluations(before: RunReading, after: RunReading) -> str:
+    """How the evaluations of two complete runs differ, in words; empty where they do not."""
+    old, new = before.evaluations, after.evaluations
+    assert old is not None and new is not None
+    if old.timesteps.tolist() != new.timesteps.tolist():
+        return "made at different steps"
+    if old.results.shape != new.results.shape:
+        return "of different numbers of episodes"
+    returns, lengths = old.results != new.results, old.ep_lengths != new.ep_lengths
+    different = (returns | lengths).any(axis=1)
+    if not different.any():
+        return ""
+    first = int(old.timesteps[different.argmax()])
+    gap = float(np.abs(old.results.mean(axis=1) - new.results.mean(axis=1)).max())
+    what = f"mean returns by up to {gap:.4g}" if returns.any() else "in lengths of episodes only"
+    return f"{different.sum()} of {len(different)} differ, from step {first} on; {what}"
+
+
+def compare_provenance(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> dict[str, tuple[Any, Any]]:
+    """What differs in software and machine, by name: the value then and the value now."""
+    old, new = _flatten_provenance(before), _flatten_provenance(after)
+    return {
+        name: (old.get(name, "absent"), new.get(name, "absent"))
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    }
+
+
+def _flatten_provenance(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    relevant = ("python", "platform", "processor")
+    flat = {name: provenance.get(name) for name in relevant}
+    for group in _PROVENANCE_GROUPS:
+        flat |= {f"{group} {name}": value for name, value in provenance.get(group, {}).items()}
+    return flat

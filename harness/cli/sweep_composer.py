@@ -1,0 +1,363 @@
+"""From a sweep's overrides to its runs, with few compositions by Hydra, each 50 ms of CPU.
+
+Most runs of a sweep differ in framework, task and seed only. Where it is certain that Hydra would
+do nothing else with these words than write the name or number into the configuration, that is
+done here; in doubt Hydra composes the run. What certain means is in `SharedComposition`.
+"""
+
+import functools
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.object_type import ObjectType
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.plugins.config_source import ConfigResult
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.progress import track
+
+from parallax.harness.cli.hydra_app import list_group_options, read_group_option, spec_from_values
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.run_spec import RunSpec
+
+SUBSTITUTED_GROUPS = ("framework", "env")
+SEED_KEY = "seed"
+# What is written without Hydra: all of it, else seeds only, else nothing.
+_SUBSTITUTION_LEVELS = ((*SUBSTITUTED_GROUPS, SEED_KEY), (SEED_KEY,), ())
+_NUMBER_PATTERN = re.compile(r"0|[1-9]\d*")
+_PLAIN_REFERENCE_PATTERN = re.compile(r"\$\{\.*(?!hydra\b)[A-Za-z_]\w*(\.[\w?]+)*\}")
+
+PlainChoices = Mapping[str, str]
+JobOverrides = Sequence[str]
+
+
+class NeedsHydraError(Exception):
+    """Hydra may do more with a word than to write it down."""
+
+
+class SweepComposer:
+    """The values of runs by their overrides, as Hydra would compose each of them."""
+
+    def __init__(
+        self, loader: ConfigLoader, config: DictConfig, jobs: Iterable[JobOverrides]
+    ) -> None:
+        """Notes which runs can share a composition.
+
+        Args:
+            loader: Hydra's.
+            config: Configuration of the sweep itself.
+            jobs: Overrides of every run.
+        """
+        self._hydra = HydraLoader(loader, config)
+        self._names = {group: set(list_group_options()[group]) for group in SUBSTITUTED_GROUPS}
+        self._alike: list[dict[Any, list[PlainChoices]]] = []
+        self._shared: list[dict[Any, SharedComposition | None]] = [{} for _ in _SUBSTITUTION_LEVELS]
+        jobs = list(jobs)
+        for words in _SUBSTITUTION_LEVELS:
+            alike: dict[Any, list[PlainChoices]] = {}
+            for job in jobs:
+                rest, choices = self._split_job(job, words)
+                alike.setdefault((rest, tuple(choices)), []).append(choices)
+            self._alike.append(alike)
+
+    def values(self, job: JobOverrides) -> Mapping[str, Any]:
+        """The resolved configuration of one run, perhaps without Hydra's own part.
+
+        Raises:
+            HydraException: A configuration does not exist.
+        """
+        for level, words in enumerate(_SUBSTITUTION_LEVELS):
+            rest, choices = self._split_job(job, words)
+            key = rest, tuple(choices)
+            alike, shared = self._alike[level][key], self._shared[level]
+            if len(alike) < 2:
+                continue
+            if key not in shared:
+                try:
+                    shared[key] = SharedComposition(self._hydra, rest, alike)
+                except NeedsHydraError:
+                    shared[key] = None
+            found = shared[key]
+            if found is not None:
+                return found.values(choices)
+        return _resolve_values(self._hydra.compose(job))
+
+    def _split_job(
+        self, job: JobOverrides, words: Sequence[str]
+    ) -> tuple[tuple[str, ...], PlainChoices]:
+        """What is left to Hydra, and what is written here by name."""
+        named: dict[str, list[str]] = {}
+        for override in job:
+            named.setdefault(_get_root_name(override), []).append(override)
+        choices = {}
+        for word in words:
+            if len(named.get(word, ())) == 1:
+                name, _, value = named[word][0].partition("=")
+                plain = (
+                    _NUMBER_PATTERN.fullmatch(value)
+                    if word == SEED_KEY
+                    else value in self._names[word]
+                )
+                if name == word and plain:
+                    choices[word] = value
+        return tuple(
+            override for override in job if _get_root_name(override) not in choices
+        ), choices
+
+
+class SharedComposition:
+    """One composition for runs that differ in plain choices only.
+
+    Hydra merges a fixed list of files in a fixed order and applies overrides. A choice changes
+    nothing but its own name if the option holds nothing else, no list of defaults refers to the
+    choice, no other file and no override writes to the same place, and no value is taken from
+    Hydra's record of the choices.
+    """
+
+    def __init__(
+        self, hydra: "HydraLoader", rest: JobOverrides, alike: Sequence[PlainChoices]
+    ) -> None:
+        """Composes with the first choices.
+
+        Raises:
+            Doubt: One of these conditions may not hold.
+            HydraException: A configuration does not exist.
+        """
+        first = alike[0]
+        composed = hydra.compose([*rest, *_format_overrides(first)])
+        for group in SUBSTITUTED_GROUPS:
+            if group in first:
+                hydra.check(composed, group, {choices[group] for choices in alike}, rest)
+        self._config = _remove_hydra_config(composed)
+        references = list(_iterate_references(_to_unresolved_values(self._config)))
+        if not all(map(_is_plain, references)):
+            raise NeedsHydraError
+        self._constant = not references
+        self._values: Any = _resolve_values(self._config) if self._constant else None
+
+    def values(self, choices: PlainChoices) -> Mapping[str, Any]:
+        """The resolved configuration with these choices."""
+        if not self._constant:
+            self._write_choices(choices)
+            return _resolve_values(self._config)
+        values = dict(self._values)
+        for word, choice in choices.items():
+            values[word] = int(choice) if word == SEED_KEY else {**values[word], "name": choice}
+        return values
+
+    def _write_choices(self, choices: PlainChoices) -> None:
+        for word, choice in choices.items():
+            if word == SEED_KEY:
+                self._config.seed = int(choice)
+            else:
+                self._config[word].name = choice
+
+
+class HydraLoader:
+    """What is asked of Hydra's loader in one sweep."""
+
+    def __init__(self, loader: ConfigLoader, config: DictConfig) -> None:
+        self._loader = loader
+        self._config = config
+
+    def compose(self, job: JobOverrides) -> DictConfig:
+        """One run, Hydra's own part included."""
+        return self._loader.load_sweep_config(self._config, list(job))
+
+    def check(
+        self, composed: DictConfig, group: str, names: Iterable[str], rest: JobOverrides
+    ) -> None:
+        """Raises `NeedsHydraError` where a choice from a group may change more than its own name."""
+        used = composed.hydra.runtime.config_sources
+        known = [(source.provider, source.path) for source in self._loader.get_sources()]
+        if [(source.provider, source.path) for source in used] != known:
+            raise NeedsHydraError  # hydra.searchpath names files that are not looked at here
+        if any(group in _split_words(override.partition("=")[0]) for override in rest):
+            raise NeedsHydraError
+        if any(
+            self._options.get(f"{group}/{name}") != read_group_option(group, name) for name in names
+        ):
+            raise NeedsHydraError
+        if group in self._groups_written_elsewhere:
+            raise NeedsHydraError
+
+    @functools.cached_property
+    def _options(self) -> dict[str, Any]:
+        """What the options of the groups hold, where it goes below the group's own name."""
+        return {
+            path: _to_unresolved_values(found.config)
+            for path, found in self._files.items()
+            if (group := path.partition("/")[0]) in SUBSTITUTED_GROUPS
+            and found.header.get("package") in (None, group)
+        }
+
+    @functools.cached_property
+    def _groups_written_elsewhere(self) -> set[str]:
+        """Groups whose place some other file writes to, or whose choice it refers to."""
+        touched: set[str] = set()
+        for path, found in self._files.items():
+            package, content = found.header.get("package"), _to_unresolved_values(found.config)
+            if not isinstance(content, dict) or path in self._options:
+                continue
+            place = (package or path.rpartition("/")[0].replace("/", ".")).split(".")
+            place = place[place[0] == "_global_" :]
+            touched |= set(place[:1]) if place[:1] not in ([], [""]) else set(content)
+            for entry in content.get("defaults") or ():
+                touched |= _find_mentioned_groups(entry)
+        return touched
+
+    @functools.cached_property
+    def _files(self) -> dict[str, ConfigResult]:
+        """Every file and stored configuration by its path; the first of each name counts."""
+        files: dict[str, ConfigResult] = {}
+        for source in self._loader.get_sources():
+            folders = [""]
+            for folder in folders:
+                if source.is_group(folder) or not folder:
+                    inside = f"{folder}/" if folder else ""
+                    groups = source.list(folder, ObjectType.GROUP)
+                    folders += [f"{inside}{name}" for name in groups]
+                    for name in source.list(folder, ObjectType.CONFIG):
+                        if f"{inside}{name}" not in files:
+                            files[f"{inside}{name}"] = source.load_config(f"{inside}{name}")
+        return files
+
+
+def _find_mentioned_groups(default: Any) -> set[str]:
+    """The groups that an entry of a list of defaults mentions other than by choosing from it."""
+    if not isinstance(default, dict):
+        return _split_words(str(default))
+    mentioned: set[str] = set()
+    for key, value in default.items():
+        group = str(key).rpartition(" ")[2].lstrip("/")
+        mentioned |= set() if group in SUBSTITUTED_GROUPS else _split_words(group)
+        mentioned |= _split_words(str(value)) if "${" in str(value) else set()
+    return mentioned
+
+
+def _split_words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text))
+
+
+def _get_root_name(override: str) -> str:
+    """The first name that an override writes to, such as `env` in `+env@task.name=x`."""
+    return re.split(r"[.@:/\[]", override.partition("=")[0].strip().lstrip("+~"))[0].strip()
+
+
+def _format_overrides(choices: PlainChoices) -> list[str]:
+    return [f"{word}={choice}" for word, choice in choices.items()]
+
+
+def _remove_hydra_config(config: DictConfig) -> DictConfig:
+    return OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+
+
+def _to_unresolved_values(config: Any) -> Any:
+    return OmegaConf.to_container(config, resolve=False)
+
+
+def _resolve_values(config: DictConfig) -> dict[str, Any]:
+    values: Any = OmegaConf.to_container(config, resolve=True)
+    return dict(values)
+
+
+def _iterate_references(raw: Any) -> Iterator[str]:
+    """Every text that refers to other values."""
+    if isinstance(raw, dict):
+        for pair in raw.items():
+            yield from _iterate_references(list(pair))
+    elif isinstance(raw, list):
+        for item in raw:
+            yield from _iterate_references(item)
+    elif isinstance(raw, str) and "${" in raw:
+        yield raw
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text refers to places outside Hydra's own part only."""
+    count = 1
+    while count:
+        text, count = _PLAIN_REFERENCE_PATTERN.subn("?", text)
+    return "${" not in text
+
+
+_MIN_JOBS_FOR_PROGRESS = 100
+
+
+def compose_sweep_specs(
+    loader: ConfigLoader, config: DictConfig, job_overrides: Sequence[Sequence[str]]
+) -> tuple[list[RunSpec], Path]:
+    """The runs of a sweep, checked, and the folder for their results.
+
+    Args:
+        loader: Hydra's.
+        config: Configuration of the sweep itself.
+        job_overrides: Overrides of each run.
+
+    Raises:
+        SpecError: A value cannot be used.
+        HydraException: A configuration does not exist.
+    """
+    composer = SweepComposer(loader, config, job_overrides)
+    pairs = [
+        spec_from_values(composer.values(overrides))
+        for overrides in track(
+            job_overrides,
+            "Reading the sweep",
+            console=Console(stderr=True),
+            transient=True,
+            disable=len(job_overrides) < _MIN_JOBS_FOR_PROGRESS,
+        )
+    ]
+    places = {str(place): place for _, place in pairs}
+    if len(places) > 1:
+        raise SpecError(
+            f"results_dir={','.join(places)} cannot be swept: all runs of a sweep go below one "
+            "folder. Give one value, and sweep study.name if runs must be kept apart."
+        )
+    return [spec for spec, _ in pairs], pairs[0][1]
+
+
+class SweepLauncher(Launcher):
+    """Hydra's launcher interface on a function of all runs."""
+
+    def __init__(self) -> None:
+        self._context: HydraContext | None = None
+        self._config: DictConfig | None = None
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        """Keeps what `launch` needs; the task function is not used."""
+        self._context = hydra_context
+        self._config = config
+
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> Sequence[JobReturn]:
+        """Composes every run and hands them over.
+
+        Raises:
+            SpecError: A run cannot be carried out as asked; nothing was started.
+            RunsFailed: Some runs did not complete, or were not queued.
+        """
+        # Hydra imports every plugin at start-up; the harness is needed only here.
+        assert self._context is not None and self._config is not None
+        specs, results_dir = compose_sweep_specs(
+            self._context.config_loader, self._config, job_overrides
+        )
+        self.launch_runs(specs, results_dir)
+        return [
+            JobReturn(overrides=list(overrides), status=JobStatus.COMPLETED)
+            for overrides in job_overrides
+        ]
+
+    @abstractmethod
+    def launch_runs(self, specs: "Sequence[RunSpec]", results_dir: Path) -> None:
+        """Runs or queues them."""

@@ -1,0 +1,259 @@
+"""What a run leaves behind, in a process of its own and after accidents."""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parallax.envs.scripted import DISCRETE_FAULT_ENV_IDS, FAULT_ENV_IDS, FAULT_STEP
+from parallax.harness.conformance.trainings import (
+    STEPS,
+    get_scripted_task,
+    make_base_hyperparameters,
+    train_algorithm,
+)
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.interpreter import add_project_to_path
+from parallax.harness.contract.run_spec import RUN_DEFAULTS, make_run_spec
+from parallax.harness.policies.evaluation import (
+    EvaluationConditions,
+    evaluate_loaded_policy,
+    get_recorded_returns,
+    has_same_returns,
+)
+from parallax.harness.policies.loading import NotLoadableError, load_policy
+from parallax.harness.record.folder import RunFolder
+from parallax.harness.record.lock import RunLock
+from parallax.harness.record.reading import read_run
+from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.sweep.forked_process import ForkServerPool
+from parallax.harness.sweep.run_process import RunOutcome, RunProcess
+from parallax.harness.train.prepare import PreparedRun, prepare_run
+from parallax.harness.train.run import execute_run
+
+ALLOWED_FILES = {"run.json", "evaluations.npz", "trace.parquet", "policy.npz", "log.txt"}
+ALLOWED_FILES |= {"diagnosis.json"}
+# A disk of its own for one process and its children; no rights are needed for that.
+_SMALL_DISK_COMMAND = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec")
+_SMALL_DISK_SCRIPT = "mount -t tmpfs -o size=512k none {folder}; cd {folder}; "
+
+
+class RunFolderConformance:
+    """Run folders after success, errors, divergence, Ctrl-C and a full disk."""
+
+    framework: str
+
+    def test_recorded_run_in_a_fresh_process_ends_in_the_same_weights(self, algorithm: str) -> None:
+        """Evaluation, recording, diagnosis and whatever this process did before change nothing."""
+        done = record_run(self.framework, algorithm)
+        reading = read_run(done.folder)
+        run = reading.content
+        assert done.outcome.status == "completed", done.outcome.failure
+        bare = train_algorithm(self.framework, algorithm, done.prepared.hyperparameters)
+        assert run["weights_sha256"] == bare.digest
+        assert reading.complete, reading.reason
+        assert {file.name for file in done.folder.iterdir()} <= ALLOWED_FILES
+
+    def test_diagnosis_watches_the_run(self, algorithm: str) -> None:
+        """It looks at environment, policy and networks, and nothing of it fails."""
+        done = record_run(self.framework, algorithm)
+        assert done.outcome.status == "completed", done.outcome.failure
+        report = json.loads((done.folder / "diagnosis.json").read_text())
+        assert not report["troubles"]
+        wanted = {"return", "weight_size", "gradient_norm", "shift_round"}
+        assert wanted <= report["signals"].keys()
+        assert report["asked"]["NN_gradient"] and report["asked"]["NN_weight"]
+
+    def test_learned_policy_plays_its_last_evaluation_again(self, algorithm: str) -> None:
+        """What a run kept, laid into the framework's own networks, acts as it did."""
+        done = record_run(self.framework, algorithm)
+        assert read_run(done.folder).complete, done.outcome.failure
+        try:
+            policy = load_policy(done.folder)
+        except NotLoadableError as reason:
+            pytest.skip(str(reason))
+        assert has_same_returns(
+            evaluate_loaded_policy(policy, EvaluationConditions()), get_recorded_returns(policy)
+        )
+
+    @pytest.mark.parametrize("fault", ["raises", "nan"])
+    def test_accident_in_the_task_leaves_a_failed_run_that_says_so(
+        self, algorithm: str, fault: str, tmp_path: Path
+    ) -> None:
+        """An exception is told in its own words; observations of nan are never a result."""
+        folder = tmp_path / "run"
+        prepared = _initialize_run(
+            self.framework, algorithm, _get_faulty_env_id(algorithm, fault), folder
+        )
+        status = _execute_run(prepared, folder)
+        run = _check_run_folder(folder, "failed")
+        assert status == "failed"
+        if fault == "raises":
+            assert f"the task broke at step {FAULT_STEP}" in run["failure"]
+
+    def test_ctrl_c_leaves_an_interrupted_run(self, algorithm: str, tmp_path: Path) -> None:
+        """A signal in the middle of a step is not swallowed by upstream."""
+        folder = tmp_path / "run"
+        prepared = _initialize_run(
+            self.framework, algorithm, _get_faulty_env_id(algorithm, "interrupts"), folder
+        )
+        with pytest.raises(KeyboardInterrupt):
+            _execute_run(prepared, folder)
+        run = _check_run_folder(folder, "interrupted")
+        assert run["steps"]["taken"] == FAULT_STEP
+
+    def test_full_disk_leaves_a_failed_run_that_says_so(self, tmp_path: Path) -> None:
+        """The status still fits on a disk on which nothing else does."""
+        probe = [*_SMALL_DISK_COMMAND, _SMALL_DISK_SCRIPT.format(folder=tmp_path)]
+        if not shutil.which("unshare") or subprocess.run(probe, capture_output=True).returncode:
+            pytest.skip("this system lets no process mount a small disk for itself")
+        algorithm = next(a for a in ALGORITHMS if load_adapter(self.framework).supports(a))
+        run, disk = tmp_path / "run", tmp_path / "disk"
+        disk.mkdir()
+        _initialize_run(self.framework, algorithm, _get_faulty_env_id(algorithm, "fills"), run)
+        script = (
+            _SMALL_DISK_SCRIPT.format(folder=disk)
+            + f"cp {run}/run.json .; {sys.executable} -m parallax.harness.worker . >log.txt 2>&1 || true; "
+            f"rm filler; cp -a . {run}"
+        )
+        done = subprocess.run(
+            [*_SMALL_DISK_COMMAND, script],
+            env=add_project_to_path(dict(os.environ)),
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        failure = _check_run_folder(run, "failed")["failure"]
+        assert "No space left on device" in failure
+
+
+def _get_faulty_env_id(algorithm: str, fault: str) -> str:
+    discrete = ALGORITHMS[algorithm].actions == "discrete"
+    return (DISCRETE_FAULT_ENV_IDS if discrete else FAULT_ENV_IDS)[fault]
+
+
+@dataclasses.dataclass(frozen=True)
+class _RecordedRun:
+    """A run that was made once, in a process of its own, for all who look at it."""
+
+    scratch: tempfile.TemporaryDirectory[str]  # removed with this
+    prepared: PreparedRun
+    outcome: RunOutcome
+
+    @property
+    def folder(self) -> Path:
+        return self.outcome.folder
+
+
+@functools.lru_cache(maxsize=16)
+def record_run(framework: str, algorithm: str, env_id: str | None = None) -> _RecordedRun:
+    """A run as a sweep makes it; results are kept for the next who asks.
+
+    Args:
+        framework: Name of the adapter.
+        algorithm: Name of the algorithm.
+        env_id: The scripted task; unless given, the one whose actions are of the algorithm's kind.
+    """
+    scratch = tempfile.TemporaryDirectory()
+    folder = Path(scratch.name) / "run"
+    watched = {"diagnosis": {"mode": "on", "period": 16}}
+    task = env_id or get_scripted_task(algorithm)
+    prepared = _initialize_run(framework, algorithm, task, folder, **watched)
+    process = RunProcess(prepared.spec, folder, make_warm_process(framework))
+    outcome = process.outcome()
+    _check_no_processes_left(read_run(folder).content["pid"])
+    return _RecordedRun(scratch, prepared, outcome)
+
+
+@functools.lru_cache(maxsize=4)
+def make_warm_process(framework: str) -> ForkServerPool:
+    """What starts a run of each algorithm in a process that only shares imports with others."""
+    adapter = load_adapter(framework)
+    supported = [name for name in ALGORITHMS if adapter.supports(name)]
+    specs = []
+    for name in supported:
+        with contextlib.suppress(Exception):  # its own tests say what is the matter
+            specs.append(_prepare_short_run(framework, name, get_scripted_task(name)).spec)
+    return ForkServerPool(specs)
+
+
+def _initialize_run(
+    framework: str, algorithm: str, env_id: str, folder: Path, **asked: Any
+) -> PreparedRun:
+    """A pending run of the base hyperparameters in `folder`."""
+    prepared = _prepare_short_run(framework, algorithm, env_id, **asked)
+    initialize_run(prepared, folder)
+    return prepared
+
+
+def _prepare_short_run(framework: str, algorithm: str, env_id: str, **asked: Any) -> PreparedRun:
+    usual = {"env": env_id, "steps": STEPS, "eval_every": 32}
+    return prepare_scripted_run(framework, algorithm, **usual | asked)
+
+
+def prepare_scripted_run(framework: str, algorithm: str, **asked: Any) -> PreparedRun:
+    """A run of the base hyperparameters on a scripted task.
+
+    Args:
+        framework: Name of the adapter.
+        algorithm: Name of the algorithm.
+        asked: Further values of its spec.
+    """
+    base = dataclasses.asdict(make_base_hyperparameters(framework, algorithm))
+    usual = {
+        "study": "conformance",
+        "framework": framework,
+        "algorithm": algorithm,
+        "env": get_scripted_task(algorithm),
+        "hps": framework,
+        "seed": 0,
+        "alignment": "full",
+        "eval_episodes": 2,
+    }
+    return prepare_run(
+        make_run_spec(RUN_DEFAULTS | usual | asked, base, base), load_adapter(framework)
+    )
+
+
+def _execute_run(prepared: PreparedRun, folder: Path) -> str:
+    with RunLock.acquire(folder) as lease:
+        return execute_run(prepared, load_adapter(prepared.spec.framework), RunFolder(lease))
+
+
+def _check_no_processes_left(session: int) -> None:
+    deadline = time.monotonic() + 5
+    while left := _list_session_processes(session):
+        assert time.monotonic() < deadline, f"processes {left} are left"
+        time.sleep(0.1)
+
+
+def _list_session_processes(session: int) -> list[int]:
+    """Process ids, from /proc; none on systems without it."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            state, _, _, of_session = stat.read_text().rpartition(")")[2].split()[:4]
+            if int(of_session) == session and state != "Z":
+                found.append(int(stat.parent.name))
+    return found
+
+
+def _check_run_folder(folder: Path, status: str) -> dict[str, Any]:
+    """One status and a reason, and no file too many."""
+    run = dict(read_run(folder).content)
+    assert run["status"] == status, run["failure"]
+    assert run["failure"], "nothing says what happened"
+    assert run["steps"]["taken"] >= FAULT_STEP
+    assert {file.name for file in folder.iterdir()} <= ALLOWED_FILES
+    return run

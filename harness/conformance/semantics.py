@@ -1,0 +1,209 @@
+"""Hyperparameters mean what they say, and rewards, actions and targets are what they should be."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parallax.envs.scripted import NARROW_ENV_ID
+from parallax.envs.tasks import load_task
+from parallax.harness.conformance.trainings import (
+    get_scripted_task,
+    make_base_hyperparameters,
+    observe_training,
+    replace_hyperparameter,
+    train_algorithm,
+)
+from parallax.harness.contract.adapter import Weights, load_adapter
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.probes.catalogue import PROBES
+from parallax.harness.probes.experiments import ExperimentCache
+from parallax.harness.probes.probe import UnmeasuredError
+from parallax.harness.probes.td3.experiments import run_target_smoothing
+
+_HUGE_BOUND = 1e9
+_REWARD_SCALE = 1e3
+_ODD_BATCH_SIZE = 23
+_TINY_DISCOUNT = 1e-3  # some frameworks cannot compute with 0
+_MIN_RANDOM_ACTIONS = 64
+
+
+class SemanticsConformance:
+    """What a wrong number would not show in counts or seeds."""
+
+    framework: str
+
+    def test_lambda_has_no_effect_without_gamma(self, algorithm: str) -> None:
+        """Advantages are sums with weights (gamma lambda)^k: a swap shows where gamma is small."""
+        base = make_base_hyperparameters(self.framework, algorithm)
+        if not hasattr(base, "gae_lambda"):
+            pytest.skip(f"{algorithm} has no gae_lambda")
+        by_lambda = self._measure_weight_difference(
+            algorithm, ({"gamma": _TINY_DISCOUNT, "gae_lambda": x} for x in (0.9, 0.5))
+        )
+        by_gamma = self._measure_weight_difference(
+            algorithm, ({"gamma": x, "gae_lambda": _TINY_DISCOUNT} for x in (0.9, 0.5))
+        )
+        assert by_lambda < 0.3 * by_gamma, (
+            f"weights change by {by_lambda:.2g} with gae_lambda where gamma is {_TINY_DISCOUNT}, and by "
+            f"{by_gamma:.2g} with gamma where gae_lambda is"
+        )
+
+    @pytest.mark.parametrize("bound", ["max_grad_norm", "value_clip_range", "target_kl"])
+    def test_null_is_a_huge_bound(self, algorithm: str, bound: str) -> None:
+        """Weights are the same to the last bit without a bound and with one nothing meets."""
+        base = make_base_hyperparameters(self.framework, algorithm)
+        unbounded, bounded = (
+            replace_hyperparameter(self.framework, algorithm, base, bound, value)
+            for value in (None, _HUGE_BOUND)
+        )
+        if unbounded is None or bounded is None:
+            pytest.skip(f"{self.framework}'s {algorithm} does not take {bound} both ways")
+        none, huge = (train_algorithm(self.framework, algorithm, hp) for hp in (unbounded, bounded))
+        if bound == "value_clip_range":  # its arithmetic rounds, even where nothing is cut
+            for name, value in none.weights.items():
+                assert huge.weights[name] == pytest.approx(value, rel=1e-2, abs=1e-3), name
+        else:
+            assert none.digest == huge.digest, f"{bound}=null is not {bound}={_HUGE_BOUND:g}"
+
+    def test_rewards_are_not_scaled(self, algorithm: str) -> None:
+        """Without gamma, a thousandfold reward gives a loss of about its square.
+
+        Where losses are linear in large errors it is of about the scale itself.
+        """
+        hp = self._make_hyperparameters(
+            algorithm, gamma=_TINY_DISCOUNT, gae_lambda=_TINY_DISCOUNT, vf_coef=1.0
+        )
+        losses = observe_training(self.framework, algorithm, hp, reward_scale=_REWARD_SCALE).losses
+        assert losses, "nothing was differentiated"
+        linear = getattr(hp, "huber_delta", None) is not None
+        share = max(np.abs(losses)) / (_REWARD_SCALE if linear else _REWARD_SCALE**2)
+        # Rewards of the task are near 0.3; losses have factors of 1/2 to 2.
+        assert 0.005 < share < 2, f"losses are {share:.2g} times what the rewards' scale makes"
+
+    def test_targets_start_equal_to_their_networks(self, off_policy_algorithm: str) -> None:
+        """Each target has the numbers of an online network before the first update."""
+        base = make_base_hyperparameters(self.framework, off_policy_algorithm)
+        weights = observe_training(self.framework, off_policy_algorithm, base).initial_weights
+        targets = {name: value for name, value in weights.items() if "target" in name}
+        assert targets, "there are no targets"
+        online = [value for name, value in weights.items() if name not in targets]
+        for name, value in targets.items():
+            assert any(np.array_equal(value, other) for other in online), f"{name} is no copy"
+
+    def test_random_actions_are_distinct_and_spread(self, off_policy_algorithm: str) -> None:
+        """The warm-up draws each action anew, uniformly between the bounds."""
+        _skip_discrete_actions(off_policy_algorithm)
+        base = make_base_hyperparameters(self.framework, off_policy_algorithm)
+        count = getattr(base, "learning_starts", 0)
+        actions = train_algorithm(self.framework, off_policy_algorithm, base).actions[:count]
+        assert len(actions) >= _MIN_RANDOM_ACTIONS, (
+            f"only {len(actions)} steps of warm-up could be had"
+        )
+        distinct = len(np.unique(actions, axis=0))
+        assert distinct > 0.9 * len(actions), f"{distinct} of {len(actions)} actions are distinct"
+        task = load_task(get_scripted_task(off_policy_algorithm))
+        shares = (actions - task.action_low) / (np.array(task.action_high) - task.action_low)
+        assert np.abs(shares.mean(axis=0) - 0.5).max() < 0.15, "random actions lie on one side"
+        # Uniform numbers have a deviation of 0.29 of their range.
+        assert np.abs(shares.std(axis=0) - 0.29).max() < 0.1, "random actions are not uniform"
+
+    def test_actions_scatter_about_the_greedy_one(self, algorithm: str) -> None:
+        """The median of what exploration adds is near 0."""
+        _skip_discrete_actions(algorithm)
+        base = make_base_hyperparameters(self.framework, algorithm)
+        trained = train_algorithm(self.framework, algorithm, base, ask=True)
+        added = trained.noise[getattr(base, "learning_starts", 0) + 4 :]
+        off = np.abs(np.median(added, axis=0)).max()
+        assert off < 0.3, f"actions lie {off:.2f} of half the range beside the greedy one"
+
+    def test_actions_reach_the_bounds(self, algorithm: str) -> None:
+        """Those of training on a narrow range, and those of a greedy policy far away."""
+        _skip_discrete_actions(algorithm)
+        base = make_base_hyperparameters(self.framework, algorithm)
+        trained = train_algorithm(self.framework, algorithm, base, env_id=NARROW_ENV_ID)
+        task = load_task(NARROW_ENV_ID)
+        low, high = task.action_low[0], task.action_high[0]
+        reached = [float(trained.actions.min()) / low, float(trained.actions.max()) / high]
+        assert min(reached) > 0.95, f"training goes to {reached} of the bounds"
+        if ALGORITHMS[algorithm].family == "off-policy":
+            # Networks of a few units may lean to one side; there they must reach the bound.
+            greedy = float(np.abs(trained.far).max()) / high
+            assert greedy > 0.95, f"the greedy policy goes to {greedy:.2f} of the bounds far away"
+
+    def test_minibatches_have_the_size_asked_for(self, algorithm: str) -> None:
+        """A layer sees as many rows as were asked for before the first update."""
+        base = make_base_hyperparameters(self.framework, algorithm)
+        field = "batch_size" if hasattr(base, "batch_size") else "minibatch_size"
+        sizes = (_ODD_BATCH_SIZE, 32) if field == "batch_size" else (32,)
+        for size in sizes:
+            hp = replace_hyperparameter(self.framework, algorithm, base, field, size)
+            if hp is not None:
+                rows = observe_training(self.framework, algorithm, hp).rows
+                assert size in rows, f"{field}={size}: layers saw {sorted(rows)} rows"
+                return
+        pytest.fail(f"{field} takes none of {sizes}")
+
+    def test_normalising_wrappers_change_what_is_learned(self, algorithm: str) -> None:
+        """`wrappers=normalized` reaches what the framework trains on."""
+        base = make_base_hyperparameters(self.framework, algorithm)
+        plain, normalised = (
+            train_algorithm(self.framework, algorithm, base, wrappers=wrappers).digest
+            for wrappers in ("none", "normalized")
+        )
+        assert plain != normalised, "wrappers=normalized changes nothing"
+
+    def _measure_weight_difference(
+        self, algorithm: str, settings: Iterable[dict[str, float]]
+    ) -> float:
+        one, other = (self._train_weights(algorithm, **values) for values in settings)
+        return max(float(np.abs(one[name] - other[name]).max()) for name in one)
+
+    def _train_weights(self, algorithm: str, **values: float) -> Weights:
+        return train_algorithm(
+            self.framework, algorithm, self._make_hyperparameters(algorithm, **values)
+        ).weights
+
+    def _make_hyperparameters(self, algorithm: str, **values: float) -> Any:
+        hp = make_base_hyperparameters(self.framework, algorithm)
+        for field, value in values.items():
+            hp = replace_hyperparameter(self.framework, algorithm, hp, field, value) or hp
+        return hp
+
+
+def _skip_discrete_actions(algorithm: str) -> None:
+    if ALGORITHMS[algorithm].actions == "discrete":
+        pytest.skip("its actions are choices")
+
+
+_NOISE_PROBES = {
+    "target_policy_noise": "td3.target_noise_scale",
+    "target_noise_clip": "td3.target_noise_clip",
+}
+
+
+class TargetNoiseConformance:
+    """What no training shows from outside: noise that only targets see."""
+
+    framework: str
+
+    @pytest.mark.parametrize("noise", _NOISE_PROBES)
+    def test_target_noise_is_a_share_of_half_the_range(self, noise: str) -> None:
+        """Where actions range from -1 to 3, it is as large, and cut there, as was told."""
+        adapter = load_adapter(self.framework)
+        algorithm = _NOISE_PROBES[noise].partition(".")[0]
+        if not adapter.supports(algorithm):
+            pytest.skip(f"{self.framework} has no {algorithm}, which alone has noise in targets")
+        if not adapter.is_probeable:
+            pytest.skip(f"{self.framework} cannot be probed: {noise} was not checked")
+        lab = ExperimentCache(adapter)
+        (probe,) = (probe for probe in PROBES if probe.name == _NOISE_PROBES[noise])
+        try:
+            measured = float(probe.measure(lab).value[0])
+        except UnmeasuredError as reason:
+            pytest.skip(f"{noise} was not checked: {reason}")
+        told = getattr(run_target_smoothing(lab, 0).hyperparameters, noise)
+        assert measured == pytest.approx(told, rel=1e-3), (
+            f"{noise}: {measured:.3g} of half the range where {told:g} was told"
+        )

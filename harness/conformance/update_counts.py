@@ -1,0 +1,167 @@
+"""A run takes the steps and makes the updates that it announces."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from parallax.harness.conformance.trainings import (
+    get_scripted_task,
+    make_base_hyperparameters,
+    observe_training,
+    replace_hyperparameter,
+    train_algorithm,
+    translate_hyperparameters,
+)
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.algorithms.base import Hyperparameters, OffPolicy, UpdateSchedule
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.run_spec import RUN_DEFAULTS, make_run_spec
+from parallax.harness.contract.translation import NativeConfig
+from parallax.harness.train.prepare import prepare_run
+
+
+class UpdateCountConformance:
+    """Counts from outside are the counts announced, and those are what the schema defines."""
+
+    framework: str
+
+    def test_steps_taken_are_the_steps_reported(self, algorithm: str) -> None:
+        """For several budgets the environment is stepped `native.total_steps` times."""
+        base = make_base_hyperparameters(self.framework, algorithm)
+        for steps in (128, 130, 191):
+            trained = train_algorithm(self.framework, algorithm, base, steps=steps)
+            assert trained.steps == trained.scheduled, f"asked for {steps}"
+
+    def test_steps_of_all_copies_are_counted(self, algorithm: str) -> None:
+        """With two environments too; or `n_envs` is refused by name."""
+        base = make_base_hyperparameters(self.framework, algorithm)
+        try:
+            trained = train_algorithm(self.framework, algorithm, base, steps=128, n_envs=2)
+        except SpecError as error:
+            assert "n_envs=2" in str(error) and self.framework in str(error)
+            return
+        taken, announced = trained.steps, trained.scheduled
+        assert taken == announced, f"{announced} transitions announced, {taken} taken"
+        distinct = len(np.unique(trained.starts, axis=0))
+        assert distinct == 2, "both copies start with the same random state"
+        asked_or_rounded_up = 128 <= taken < 256
+        assert asked_or_rounded_up, f"128 transitions asked for, {taken} taken"
+
+    def test_updates_are_as_many_as_announced(self, algorithm: str) -> None:
+        """Random steps, and gradient steps and target updates, counted from outside."""
+        for field, hp in _list_variants(self.framework, algorithm):
+            announced = translate_hyperparameters(self.framework, algorithm, hp).cadence
+            counted = observe_training(self.framework, algorithm, hp).cadence
+            assert counted == announced, f"with {field or 'the base hyperparameters'}"
+
+    def test_what_is_announced_is_what_the_schema_defines(self, algorithm: str) -> None:
+        """But for a step or two that a framework is off, which it declares.
+
+        Targets may move at every step of the critics where the policy learns at some only, if the
+        note on `policy_delay` says so.
+        """
+        for _, hp in _list_variants(self.framework, algorithm):
+            native = translate_hyperparameters(self.framework, algorithm, hp)
+            defined = hp.cadence(native.total_steps)
+            for name, most in _compute_tolerances(hp, defined).items():
+                off = getattr(native.cadence, name) - getattr(defined, name)
+                if name == "target_updates" and _moves_targets_at_every_step(native):
+                    off = native.cadence.target_updates - native.cadence.gradient_steps
+                assert abs(off) <= most, f"{name}: off by {off}"
+
+
+def _moves_targets_at_every_step(native: NativeConfig) -> bool:
+    notes = [row.note for row in native.alignment if row.field == "policy_delay"]
+    return any("targets move at each step" in note for note in notes)
+
+
+def _list_variants(framework: str, algorithm: str) -> list[tuple[str, Hyperparameters]]:
+    """The base hyperparameters, and each that is a count changed where it can be."""
+    base = make_base_hyperparameters(framework, algorithm)
+    variants = [("", base)]
+    for field, value in (
+        ("epochs", 2),
+        ("minibatch_size", 24),
+        ("learning_starts", 33),
+        ("policy_delay", 3),
+        ("target_update_interval", 2),
+        ("gradient_steps_per_round", 4),
+        ("env_steps_per_round", 4),
+    ):
+        changed = replace_hyperparameter(framework, algorithm, base, field, value)
+        if changed is not None and changed != base:
+            variants.append((f"{field}={value}", changed))
+    return variants
+
+
+def _compute_tolerances(hp: Hyperparameters, defined: UpdateSchedule) -> dict[str, float]:
+    if not isinstance(hp, OffPolicy):
+        return dict.fromkeys((field.name for field in dataclasses.fields(UpdateSchedule)), 0)
+    rounds = 2 * hp.gradient_steps_per_round
+    # Some explore along their schedule from the first step on.
+    random_steps = hp.learning_starts if hp.actions == "discrete" else hp.env_steps_per_round
+    return {
+        "random_steps": random_steps,
+        "first_update": 2 * hp.env_steps_per_round,
+        "gradient_steps": rounds,
+        # A framework may make up for a delay with as many steps at once.
+        "policy_updates": rounds
+        + defined.policy_updates * (getattr(hp, "policy_delay", 1) - 1)
+        + 1,
+        "target_updates": rounds + 1,
+    }
+
+
+DEVICE = "cuda"
+
+
+class DeviceConformance:
+    """Short trainings on a GPU; skipped, with the reason, where there is none."""
+
+    framework: str
+
+    def test_training_on_a_gpu_takes_its_steps_within_bounds(self, algorithm: str) -> None:
+        """Steps as announced, numbers that are finite, and policies that answer in numpy."""
+        _skip_where_refused(self.framework, algorithm)
+        base = make_base_hyperparameters(self.framework, algorithm)
+        trained = train_algorithm(self.framework, algorithm, base, device=DEVICE)
+        assert trained.steps == trained.scheduled
+        for name, value in trained.weights.items():
+            assert np.isfinite(value).all(), name
+        on_cpu = train_algorithm(self.framework, algorithm, base)
+        assert {n: v.shape for n, v in trained.weights.items()} == {
+            n: v.shape for n, v in on_cpu.weights.items()
+        }
+        assert trained.greedy.shape == on_cpu.greedy.shape
+        assert trained.greedy.dtype == on_cpu.greedy.dtype
+        if ALGORITHMS[algorithm].actions == "continuous":
+            assert np.abs(trained.actions).max() <= 3 and np.abs(trained.greedy).max() <= 3
+
+    def test_updates_on_a_gpu_are_as_many_as_announced(self, algorithm: str) -> None:
+        """Where networks compute changes no count."""
+        _skip_where_refused(self.framework, algorithm)
+        base = make_base_hyperparameters(self.framework, algorithm)
+        announced = translate_hyperparameters(
+            self.framework, algorithm, base, device=DEVICE
+        ).cadence
+        assert observe_training(self.framework, algorithm, base, device=DEVICE).cadence == announced
+
+    def test_device_that_is_not_there_is_refused(self, algorithm: str) -> None:
+        """Before training, by name, with the remedy."""
+        device = f"{DEVICE}:99"
+        recipe = {"env": get_scripted_task(algorithm), "hps": self.framework, "seed": 0, "steps": 1}
+        asked = {"study": "conformance", "framework": self.framework, "algorithm": algorithm}
+        values = RUN_DEFAULTS | recipe | asked | {"eval_every": 1, "device": device}
+        base = dataclasses.asdict(make_base_hyperparameters(self.framework, algorithm))
+        with pytest.raises(SpecError) as caught:
+            prepare_run(make_run_spec(values, base, base), load_adapter(self.framework))
+        assert f"device={device}" in str(caught.value) and "Use " in str(caught.value)
+
+
+def _skip_where_refused(framework: str, algorithm: str) -> None:
+    adapter = load_adapter(framework)
+    reason = adapter.why_unsupported_device(algorithm, DEVICE, True)
+    if reason:
+        pytest.skip(f"device={DEVICE}: {reason}")

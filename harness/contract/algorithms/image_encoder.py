@@ -1,0 +1,50 @@
+"""What `conv_filters` stands for: convolutions without a border, whose kernels follow the image."""
+
+from collections.abc import Sequence
+
+SMALL_FILTERS = (16,)
+"""Of MinAtar's own agents (Young and Tian 2019, arXiv:1903.03176)."""
+LARGE_FILTERS = (32, 64, 64)
+"""Of Atari's (Mnih et al. 2015, Nature 518)."""
+LARGE_IMAGE_SIDE = 36
+"""From this side on an image is a large one: the smallest of which three convolutions leave one."""
+
+
+def compute_kernels(image: Sequence[int], filters: Sequence[int]) -> list[tuple[int, int]]:
+    """Side and step of each convolution's kernel.
+
+    3 by 3 in steps of 1. Those of a large image are the 8 by 8 in steps of 4, and 4 by 4 in steps
+    of 2, of Mnih et al. (2015) first.
+
+    Args:
+        image: Channels, height and width.
+        filters: Of each convolution.
+    """
+    first = [(8, 4), (4, 2)] if is_large_image(image) else []
+    return [*first, *[(3, 1)] * len(filters)][: len(filters)]
+
+
+def compute_feature_map_sizes(
+    image: Sequence[int], filters: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Height and width of the image and after each convolution; none above 0 where nothing is left.
+
+    Args:
+        image: Channels, height and width.
+        filters: Of each convolution.
+    """
+    found = [(image[1], image[2])]
+    for side, step in compute_kernels(image, filters):
+        height, width = found[-1]
+        found.append(((height - side) // step + 1, (width - side) // step + 1))
+    return found
+
+
+def choose_default_filters(image: Sequence[int]) -> tuple[int, ...]:
+    """The papers' choice."""
+    return LARGE_FILTERS if is_large_image(image) else SMALL_FILTERS
+
+
+def is_large_image(image: Sequence[int]) -> bool:
+    """Whether an image is as large as those of Atari's games, rather than as MinAtar's."""
+    return min(image[1:]) >= LARGE_IMAGE_SIDE

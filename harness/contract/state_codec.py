@@ -1,0 +1,490 @@
+"""Objects to plain values, and plain values laid into objects of the same making again.
+
+What a training consists of is a web of objects that its set-up makes anew in every process: arrays
+that others hold a view of, generators, counters, lists. A `Reader` walks through it and writes down
+what can change, as nested plain values and arrays; a `StateWriter` walks through the web that a later
+set-up has made and gives every array, in place, the numbers of then. Functions, classes and modules
+belong to the code and stay as they are.
+
+A state is data from a file and may come from anybody. The types it names are therefore never looked
+up: an object is made only of a type that was registered (`TYPES`, and those that an adapter hands
+to its `StateWriter`), or of the type of the object that the set-up has made at the same place. No
+constructor of another type runs.
+"""
+
+import collections
+import dataclasses
+import enum
+import functools
+import logging
+import random
+import threading
+import types
+import weakref
+from collections.abc import Callable, Collection, Sequence
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+State = Any
+"""None, bool, int, float, str, bytes, an array, or a list or dict (by str) of such."""
+
+_KIND = "kind"
+_ABSENT: Any = object()
+_PLAIN_TYPES = (type(None), bool, int, float, str, bytes)
+_LOCK_TYPES = (type(threading.Lock()), type(threading.RLock()), threading.local)
+_CODE_TYPES: tuple[type[Any], ...] = (
+    *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type),
+    *(types.MethodWrapperType, types.WrapperDescriptorType, types.GenericAlias, np.dtype, np.ufunc),
+    *(functools.partial, weakref.ref, property, logging.Logger, PurePath, *_LOCK_TYPES),
+)
+
+
+TYPES: tuple[type[Any], ...] = (
+    *(dict, list, tuple, set, frozenset, collections.deque, collections.OrderedDict),
+    *(collections.defaultdict, collections.Counter, types.SimpleNamespace),
+)
+"""Types of which every `StateWriter` makes objects; adapters register those of their framework."""
+
+_BASES: dict[str, tuple[type[Any], ...]] = {
+    "dict": (dict,),
+    "list": (list, collections.deque),
+    "set": (set, frozenset),
+    "tuple": (tuple,),
+    "enum": (enum.Enum,),
+    "object": (object,),
+}
+"""What an object must be to hold a state of a kind."""
+
+_BIT_GENERATORS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        *(np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937),
+        *(np.random.Philox, np.random.SFC64),
+    )
+}
+
+
+class UnsupportedStateError(TypeError):
+    """Something whose state nobody knows how to tell."""
+
+
+class StateMismatchError(ValueError):
+    """A state that does not fit what it is to be laid into."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectCodec:
+    """How objects of a type are told, where walking through them would not do.
+
+    Attributes:
+        type: The type; its subclasses are told in the same way.
+        read: Tells an object; what lies in it is told by the second argument.
+        write: Puts a state into the object that is there, or makes one where there is none
+            (None), and returns it; what lies in it is put there by the third argument.
+    """
+
+    type: type[Any]
+    read: Callable[[Any, Callable[[Any], State]], State]
+    write: Callable[[Any, State, Callable[[Any, State], Any]], Any]
+
+
+def make_stateless_codec(of: type[Any]) -> ObjectCodec:
+    """A kind of objects that belong to the code: nothing of them is kept."""
+    return ObjectCodec(of, lambda value, read: None, lambda live, state, write: live)
+
+
+class StateReader:
+    """Tells objects. What two places share is told once, and shared again when it is laid in."""
+
+    def __init__(
+        self, codecs: Sequence[ObjectCodec] = (), external_objects: Collection[Any] = ()
+    ) -> None:
+        """Knows nothing yet.
+
+        Args:
+            codecs: What is told otherwise than by walking through it; the first that fits.
+            external_objects: Objects that somebody else keeps.
+        """
+        self._kinds = (*codecs, *RNG_CODECS)
+        self._outside = {id(value) for value in external_objects}
+        self._seen: dict[int, int] = {}
+        self._referenced_objects: list[Any] = []  # so that no id is used twice
+
+    def read(self, value: Any, path: str = "") -> State:
+        """The state of an object.
+
+        Raises:
+            NotCapturedError: Nobody knows how; `path` leads to what it is about.
+        """
+        if type(value) in _PLAIN_TYPES:
+            return value
+        if id(value) in self._outside or isinstance(value, _CODE_TYPES) or type(value) is object:
+            return {_KIND: "code"}
+        if isinstance(value, enum.Enum):
+            return {_KIND: "enum", "class": _format_class_name(type(value)), "member": value.name}
+        if isinstance(value, np.generic):
+            return {_KIND: "number", "value": np.asarray(value)}
+        if isinstance(value, tuple):
+            return self._read_tuple(value, path)
+        if isinstance(value, slice | range):
+            parts = [value.start, value.stop, value.step]
+            return {_KIND: type(value).__name__, "parts": [self.read(part) for part in parts]}
+        if id(value) in self._seen:
+            return {_KIND: "seen", "number": self._seen[id(value)]}
+        self._seen[id(value)] = len(self._referenced_objects)
+        self._referenced_objects.append(value)
+        return self._read_new_object(value, path)
+
+    def _read_tuple(self, value: tuple[Any, ...], path: str) -> State:
+        parts = [self.read(part, f"{path}[{i}]") for i, part in enumerate(value)]
+        return {_KIND: "tuple", "class": _format_class_name(type(value)), "parts": parts}
+
+    def _read_new_object(self, value: Any, path: str) -> State:
+        for number, kind in enumerate(self._kinds):
+            if isinstance(value, kind.type):
+                told = kind.read(value, lambda part: self.read(part, f"{path}.*"))
+                return {_KIND: "special", "number": number, "state": told}
+        if isinstance(value, np.ndarray):
+            return self._read_array(value, path)
+        told = {"class": _format_class_name(type(value))}
+        if isinstance(value, dict):
+            pairs = [
+                [_encode_key(key, path), self.read(item, f"{path}[{key!r}]")]
+                for key, item in value.items()
+            ]
+            return {_KIND: "dict", **told, "pairs": pairs}
+        if isinstance(value, list | collections.deque):
+            parts = [self.read(part, f"{path}[{i}]") for i, part in enumerate(value)]
+            longest = getattr(value, "maxlen", None)
+            return {_KIND: "list", **told, "parts": parts, "longest": longest}
+        if isinstance(value, set | frozenset):
+            return {_KIND: "set", **told, "parts": [_encode_key(part, path) for part in value]}
+        names = get_attributes(value)
+        if not (names or hasattr(value, "__dict__") or hasattr(value, "__slots__")):
+            raise UnsupportedStateError(
+                f"{path.lstrip('.') or 'it'} is a {_format_class_name(type(value))}, whose state cannot be told"
+            )
+        parts_by_name = {name: self.read(part, f"{path}.{name}") for name, part in names.items()}
+        return {_KIND: "object", **told, "attributes": parts_by_name}
+
+    def _read_array(self, value: np.ndarray[Any, Any], path: str) -> State:
+        if value.dtype.hasobject:
+            parts = [self.read(part, f"{path}[{i}]") for i, part in enumerate(value.ravel())]
+            return {_KIND: "objects", "shape": list(value.shape), "parts": parts}
+        return {_KIND: "array", "value": value, "memory": get_memory_address(value)}
+
+
+class StateWriter:
+    """Lays states into objects; must be asked for the same roots in the same order as the reader.
+
+    An object that is there is used again, if it is of the class of then. An array that shares its
+    memory with another one is used again only if it shared it then.
+    """
+
+    def __init__(
+        self, codecs: Sequence[ObjectCodec] = (), types: Collection[type[Any]] = ()
+    ) -> None:
+        """Starts without objects.
+
+        Args:
+            codecs: Those of the reader.
+            types: Types of which objects may be made where the set-up has none of them yet,
+                besides `TYPES`.
+        """
+        self._kinds = (*codecs, *RNG_CODECS)
+        self._types = {_format_class_name(kind): kind for kind in (*TYPES, *types)}
+        self._done: list[Any] = []
+        self._used: set[int] = set()
+        self._memory: dict[int, int] = {}
+
+    def write(self, live: Any, state: State, path: str = "") -> Any:
+        """Lays a state into what is there, and returns what is to stand in its place.
+
+        Raises:
+            NotLaidInError: It does not fit; what is there may have been changed in part.
+        """
+        if not isinstance(state, dict):
+            return state
+        kind = state[_KIND]
+        if kind == "code":
+            return live
+        if kind == "enum":
+            return self._find_type(state, live, path)[state["member"]]
+        if kind == "number":
+            return state["value"][()]
+        if kind == "tuple":
+            return self._write_tuple(live, state, path)
+        if kind in ("slice", "range"):
+            return (slice if kind == "slice" else range)(*state["parts"])
+        if kind == "seen":
+            return self._done[state["number"]]
+        number = len(self._done)
+        self._done.append(None)
+        model = live
+        if id(live) in self._used:
+            live = None  # it stands for something else already
+        found = self._write_new_object(live, model, state, number, path)
+        self._register_object(number, found)
+        return found
+
+    def _register_object(self, number: int, value: Any) -> Any:
+        self._done[number] = value
+        self._used.add(id(value))
+        return value
+
+    def _write_tuple(self, live: Any, state: State, path: str) -> Any:
+        before = live if isinstance(live, tuple) else ()
+        parts = [
+            self.write(before[i] if i < len(before) else None, part, f"{path}[{i}]")
+            for i, part in enumerate(state["parts"])
+        ]
+        found = self._find_type(state, live, path)
+        names = getattr(found, "_fields", parts)
+        if len(names) != len(parts):
+            raise StateMismatchError(
+                f"{path} has {len(parts)} parts, and {_format_class_name(found)} {len(names)}"
+            )
+        if names is parts and self._types.get(state["class"]) is found:
+            made: Any = found
+            return made(parts)  # such as PyTorch's sizes, which only their own class makes
+        return tuple.__new__(found, parts)
+
+    def _find_type(self, state: State, live: Any, path: str) -> Any:
+        """Return the type that a state names: a registered one, or that of the live object.
+
+        Raises:
+            NotLaidInError: It is neither, or cannot hold a state of this kind.
+        """
+        name, kind = state["class"], state[_KIND]
+        found = type(live) if _format_class_name(type(live)) == name else self._types.get(name)
+        if found is None or not issubclass(found, _BASES[kind]):
+            raise StateMismatchError(
+                f"{path} is of the type {name}, which is not registered for a state of the kind "
+                f"{kind}, and the set-up has made none there"
+            )
+        return found
+
+    def _write_new_object(self, live: Any, model: Any, state: State, number: int, path: str) -> Any:
+        kind = state[_KIND]
+        if kind == "special":
+            known = self._kinds[state["number"]]
+            fitting = live if isinstance(live, known.type) else None
+            inner = lambda part, told: self.write(part, told, f"{path}.*")  # noqa: E731
+            return known.write(fitting, state["state"], inner)
+        if kind == "array":
+            return self._write_array(live, state)
+        if kind == "objects":
+            array = np.empty(len(state["parts"]), object)
+            self._register_object(number, array)
+            array[:] = [self.write(None, part, path) for part in state["parts"]]
+            return array.reshape(state["shape"])
+        target = self._get_or_create_target(live, model, state, path)
+        self._register_object(number, target)
+        if kind == "dict":
+            keys = [self._unkey(key, target, path) for key, _ in state["pairs"]]
+            laid = {
+                key: self.write(dict.get(target, key), item, f"{path}[{key!r}]")
+                for key, (_, item) in zip(keys, state["pairs"], strict=True)
+            }
+            target.clear()
+            target.update(laid)
+        elif kind == "list":
+            before = list(target)
+            parts = [
+                self.write(before[i] if i < len(before) else None, part, f"{path}[{i}]")
+                for i, part in enumerate(state["parts"])
+            ]
+            target.clear()
+            target.extend(parts)
+        elif kind == "set":
+            parts = [self._unkey(part, target, path) for part in state["parts"]]
+            if isinstance(target, frozenset):
+                return frozenset(parts)
+            target.clear()
+            target.update(parts)
+        else:
+            self._write_attributes(target, state["get_attributes"], path)
+        return target
+
+    def _get_or_create_target(self, live: Any, model: Any, state: State, path: str) -> Any:
+        """What is there, or a new object of the class."""
+        found = self._find_type(state, model, path)
+        if type(live) is found:
+            return live
+        if found is collections.deque:
+            return collections.deque(maxlen=state["longest"])
+        return found.__new__(found)
+
+    def _unkey(self, key: State, owner: Collection[Any], path: str) -> Any:
+        if not isinstance(key, dict):
+            return key
+        if key[_KIND] == "tuple":
+            return tuple(self._unkey(part, owner, path) for part in key["parts"])
+        if key[_KIND] == "number":
+            return key["value"][()]
+        like = next(
+            (other for other in owner if _format_class_name(type(other)) == key["class"]), None
+        )
+        return self._find_type(key, like, path)[key["member"]]
+
+    def _write_array(self, live: Any, state: State) -> Any:
+        value, memory = state["value"], state["memory"]
+        fits = (
+            isinstance(live, np.ndarray)
+            and live.dtype == value.dtype
+            and live.shape == value.shape
+            and live.flags.writeable
+        )
+        if fits and (not live.size or self.can_reuse_memory(get_memory_address(live), memory)):
+            live[...] = value
+            return live
+        return np.array(value)
+
+    def can_reuse_memory(self, place: int, memory: int) -> bool:
+        """Whether numbers that lay in `memory` may be put into what lies at `place` now."""
+        return self._memory.setdefault(place, memory) == memory
+
+    def _write_attributes(self, target: Any, told: dict[str, State], path: str) -> None:
+        before = get_attributes(target)
+        for name in before.keys() - told.keys():
+            object.__delattr__(target, name)
+        for name, state in told.items():
+            live = before.get(name, _ABSENT)
+            if live is _ABSENT and isinstance(state, dict) and state[_KIND] == "code":
+                if hasattr(type(target), name):
+                    continue  # it is made again when it is asked for
+                raise StateMismatchError(f"{path}.{name} is not there and cannot be made again")
+            found = self.write(None if live is _ABSENT else live, state, f"{path}.{name}")
+            if found is not live:
+                _set_attribute(target, name, found)
+
+
+def get_attributes(value: Any) -> dict[str, Any]:
+    """What an object holds by name, whatever it answers when it is asked."""
+    try:
+        found = dict(object.__getattribute__(value, "__dict__"))
+    except AttributeError:
+        found = {}
+    for owner in type(value).__mro__:
+        slots = owner.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__"):
+                try:
+                    found[name] = object.__getattribute__(value, name)
+                except AttributeError:
+                    continue
+    return found
+
+
+def get_memory_address(array: np.ndarray[Any, Any]) -> int:
+    """Where the memory begins that an array is a view of."""
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    return int(owner.__array_interface__["data"][0])
+
+
+def _set_attribute(target: Any, name: str, value: Any) -> None:
+    own = getattr(target, "__dict__", None)
+    if isinstance(own, dict) and name not in dir(type(target)):
+        own[name] = value
+    else:
+        try:
+            object.__setattr__(target, name, value)
+        except AttributeError:
+            own[name] = value  # type: ignore[index]  # such as a property of the same name
+
+
+def _format_class_name(kind: type[Any]) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _encode_key(key: Any, path: str) -> State:
+    if type(key) in _PLAIN_TYPES:
+        return key
+    if isinstance(key, tuple):
+        return {_KIND: "tuple", "parts": [_encode_key(part, path) for part in key]}
+    if isinstance(key, enum.Enum):
+        return {_KIND: "enum", "class": _format_class_name(type(key)), "member": key.name}
+    if isinstance(key, np.generic):
+        return {_KIND: "number", "value": np.asarray(key)}
+    raise UnsupportedStateError(f"{path.lstrip('.')} has {type(key).__name__} as keys")
+
+
+def _read_numpy_generator(generator: np.random.Generator, read: Callable[[Any], State]) -> State:
+    return read_bit_generator(generator.bit_generator)
+
+
+def _write_numpy_generator(live: Any, state: State, write: Callable[[Any, State], Any]) -> Any:
+    if live is None:
+        live = np.random.Generator(_make_bit_generator(state))
+    write_bit_generator(live.bit_generator, state)
+    return live
+
+
+def read_bit_generator(bits: Any) -> State:
+    """The state of a bit generator of numpy's."""
+    return bits.state
+
+
+def write_bit_generator(bits: Any, state: State) -> None:
+    """Gives a bit generator of numpy's a state.
+
+    Raises:
+        NotLaidInError: It is of another kind.
+    """
+    if type(bits).__name__ != state["bit_generator"]:
+        raise StateMismatchError(
+            f"a generator is a {type(bits).__name__} and was a {state['bit_generator']}"
+        )
+    bits.state = state
+
+
+def _read_random_state(legacy: np.random.RandomState, read: Callable[[Any], State]) -> State:
+    return legacy.get_state(legacy=False)
+
+
+def _write_random_state(live: Any, state: State, write: Callable[[Any, State], Any]) -> Any:
+    live = np.random.RandomState() if live is None else live
+    live.set_state(state)
+    return live
+
+
+def _read_python_random(generator: random.Random, read: Callable[[Any], State]) -> State:
+    return read(generator.getstate())
+
+
+def _write_python_random(live: Any, state: State, write: Callable[[Any, State], Any]) -> Any:
+    live = random.Random() if live is None else live
+    live.setstate(write(None, state))
+    return live
+
+
+def _write_or_create_bit_generator(
+    live: Any, state: State, write: Callable[[Any, State], Any]
+) -> Any:
+    live = _make_bit_generator(state) if live is None else live
+    write_bit_generator(live, state)
+    return live
+
+
+def _make_bit_generator(state: State) -> Any:
+    name = state["bit_generator"]
+    if name not in _BIT_GENERATORS:
+        raise StateMismatchError(f"{name!r} is no bit generator of numpy's")
+    return _BIT_GENERATORS[name]()
+
+
+RNG_CODECS = (
+    ObjectCodec(
+        np.random.BitGenerator,
+        lambda bits, read: read_bit_generator(bits),
+        _write_or_create_bit_generator,
+    ),
+    ObjectCodec(np.random.Generator, _read_numpy_generator, _write_numpy_generator),
+    ObjectCodec(np.random.RandomState, _read_random_state, _write_random_state),
+    ObjectCodec(random.Random, _read_python_random, _write_python_random),
+)
+"""Random generators of Python and numpy."""

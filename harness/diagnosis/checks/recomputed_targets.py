@@ -1,0 +1,347 @@
+"""Targets, returns and advantages of running code, held against what the environment told.
+
+A watcher tells what predictions are held against in a loss; its rows are found again among the last
+transitions. Networks that are asked just before say what follows is worth.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.diagnosis.check import (
+    ERROR,
+    NOTE,
+    THROUGHOUT,
+    WARNING,
+    CheckResult,
+    DiagnosisCheck,
+)
+from parallax.harness.diagnosis.minibatch_matching import MatchedMinibatch
+from parallax.harness.diagnosis.signals import Array, TrainingFacts, TrainingSignals
+from parallax.harness.formulas import compute_td_target
+
+_MIN_COUNT = 3
+_MIN_ROWS = 12
+_GAMMA_TOLERANCE = 0.003
+_MAX_TARGET_VALUE, _DOUBLE_Q_VALUE, _MIN_CRITIC_VALUE, _SINGLE_CRITIC_VALUE = (
+    "the largest value of the target network",
+    "the target's value of the choice of the network that is trained",
+    "the smaller value of two critics",
+    "the critic's value",
+)
+
+
+def detect_wrong_matched_targets(signals: TrainingSignals, threshold: float) -> CheckResult | None:
+    """Whether targets are rewards plus discounted values of what follows, none where tasks end."""
+    told = [one for one in signals.values["regressions"] if one.kind == "values"]
+    if not _has_bootstrapped_targets(signals.facts, told):
+        return None
+    return (
+        _detect_wrong_ends(told, threshold)
+        or _detect_truncation_as_end(told, signals.facts, threshold)
+        or _detect_wrong_target_weights(told, signals.facts, threshold)
+    )
+
+
+def _has_bootstrapped_targets(facts: TrainingFacts, told: Sequence[MatchedMinibatch]) -> bool:
+    known = facts.has_targets
+    return known if known is not None else any(one.heads for one in told)
+
+
+def _concatenate_column(told: Sequence[MatchedMinibatch], read: Any) -> Array:
+    return np.concatenate([np.asarray(read(one), float) for one in told])
+
+
+def _detect_wrong_ends(told: Sequence[MatchedMinibatch], threshold: float) -> CheckResult | None:
+    ended = (
+        _concatenate_column(told, lambda one: one.found.terminated).astype(bool)
+        if told
+        else np.zeros(0)
+    )
+    if ended.sum() < _MIN_COUNT:
+        return None
+    target, reward = (
+        _concatenate_column(told, read) for read in (lambda o: o.targets, lambda o: o.found.rewards)
+    )
+    scale = max(float(np.abs(target).max()), 1e-6)
+    none = np.ones(int(ended.sum()))
+    right = compute_td_target(reward[ended], none, 1.0, none)
+    wrong = np.abs(target[ended] - right) > 10 * threshold * scale
+    if wrong.mean() <= 0.5 or _is_scaled_reward(target[ended], right, 10 * threshold * scale):
+        return None
+    return CheckResult(
+        f"{wrong.sum()} of {wrong.size} targets of transitions that ended the task are not their "
+        "reward: they are computed as if something followed.",
+        float(np.abs(target[ended] - right).max() / scale),
+    )
+
+
+def _is_scaled_reward(target: Array, reward: Array, tolerance: float) -> bool:
+    """Whether targets are rewards times one number."""
+    square = float(np.dot(reward, reward))
+    weight = float(np.dot(reward, target)) / square if square else 0.0
+    return bool(np.abs(target - weight * reward).max() <= tolerance)
+
+
+def _detect_truncation_as_end(
+    told: Sequence[MatchedMinibatch], facts: TrainingFacts, threshold: float
+) -> CheckResult | None:
+    cut = _concatenate_column(told, lambda one: one.found.truncated).astype(bool)
+    if cut.sum() < _MIN_COUNT:
+        return None
+    target, reward = (
+        _concatenate_column(told, read) for read in (lambda o: o.targets, lambda o: o.found.rewards)
+    )
+    scale = max(float(np.abs(target).max()), 1e-6)
+    if (np.abs(target[cut] - reward[cut]) > threshold * scale).any():
+        return None
+    by_choice = facts.hyperparameters.get("bootstrap_truncation") is False
+    return CheckResult(
+        f"{cut.sum()} targets of transitions that a time limit cut off are their reward: limits "
+        "are taken for ends of the task.",
+        float(cut.sum()),
+        NOTE if by_choice else WARNING,
+    )
+
+
+def _detect_wrong_target_weights(
+    told: Sequence[MatchedMinibatch], facts: TrainingFacts, threshold: float
+) -> CheckResult | None:
+    """Fits targets to rewards and values; exact fits by other numbers than the formula's tell."""
+    gamma = facts.gamma
+    if gamma is None or _has_hyperparameter(facts, "target_entropy"):
+        return None  # the next action's entropy is in the target, and nobody tells it
+    fits = [fit for one in told if (fit := _fit_targets(one, facts, gamma, threshold))]
+    wrong = [fit for fit in fits if fit[0]]
+    if len(wrong) < _MIN_COUNT or len(wrong) <= len(fits) / 2:
+        return None
+    name, is_right, reward, value = wrong[-1][1:]
+    return CheckResult(
+        f"Targets of {len(wrong)} of {len(fits)} minibatches are {reward:.4g} times the reward "
+        f"plus {value:.4g} times {name} (gamma is {gamma:g}).",
+        value,
+        WARNING if abs(value - gamma) < _GAMMA_TOLERANCE and is_right else None,
+    )
+
+
+def _has_hyperparameter(facts: TrainingFacts, hyperparameter: str) -> bool:
+    # Those of a run, or of the algorithm that a loop of one's own says it is.
+    known = ALGORITHMS.get(facts.algorithm)
+    fields = dataclasses.fields(known) if known else ()
+    return hyperparameter in facts.hyperparameters or hyperparameter in {f.name for f in fields}
+
+
+def _fit_targets(
+    one: MatchedMinibatch, facts: TrainingFacts, gamma: float, threshold: float
+) -> tuple[bool, str, bool, float, float] | None:
+    """Whether it is wrong, the value's name, if that is right, and both weights."""
+    goes_on = ~(one.found.terminated | one.found.truncated)
+    target, reward = one.targets[goes_on], one.found.rewards[goes_on]
+    if len(target) < _MIN_ROWS:
+        return None
+    scale = max(float(np.abs(target).max()), 1e-6)
+    explained = None
+    for name, right, values in _iterate_next_values(one, facts):
+        value = values[goes_on]
+        if np.ptp(value) < 1e-2 * scale:
+            continue
+        columns = np.stack([reward, value], axis=1)
+        weights = np.linalg.lstsq(columns, target, rcond=None)[0]
+        if np.abs(columns @ weights - target).max() > 10 * threshold * scale:
+            continue
+        fine = right and abs(weights[1] - gamma) < _GAMMA_TOLERANCE
+        fine &= abs(weights[0] - 1) < 0.02 or not reward.any()
+        told = not fine, name, right, float(weights[0]), float(weights[1])
+        explained = explained or told
+        if fine:
+            return told
+    return explained
+
+
+def _iterate_next_values(
+    one: MatchedMinibatch, facts: TrainingFacts
+) -> Iterator[tuple[str, bool, Array]]:
+    """What values of what follows may have been taken, and whether it is right to."""
+    heads = one.heads
+    if facts.choices:
+        for head in heads:
+            name = (
+                "the largest value of the network that is trained"
+                if head.trained
+                else _MAX_TARGET_VALUE
+            )
+            yield name, not head.trained, head.outputs.max(axis=1)
+        for value, choice in itertools.permutations(heads, 2):
+            chosen = choice.outputs.argmax(axis=1)[:, None]
+            right = not value.trained and choice.trained
+            name = _DOUBLE_Q_VALUE if right else "the value of another network's choice"
+            yield name, right, np.take_along_axis(value.outputs, chosen, axis=1)[:, 0]
+        return
+    twins = _has_hyperparameter(facts, "target_policy_noise")
+    single = [head for head in heads if head.outputs.shape[1] == 1]
+    for head in single:
+        name = "the value of a critic that is trained" if head.trained else _SINGLE_CRITIC_VALUE
+        yield name, not twins and not head.trained, head.outputs[:, 0]
+    for one_head, other in itertools.combinations(single, 2):
+        both = np.concatenate([one_head.outputs, other.outputs], axis=1)
+        online = one_head.trained or other.trained
+        yield _MIN_CRITIC_VALUE, twins and not online, both.min(axis=1)
+        yield "the larger value of two critics", False, both.max(axis=1)
+        yield "the mean of two critics", False, both.mean(axis=1)
+
+
+def detect_wrong_matched_returns(signals: TrainingSignals, threshold: float) -> CheckResult | None:
+    """Whether what values are fitted to obeys the recursion of lambda returns."""
+    facts, told = signals.facts, signals.values["regressions"]
+    lam, gamma = facts.hyperparameters.get("gae_lambda"), facts.gamma
+    values = [one for one in told if one.kind == "values"]
+    if lam is None or gamma is None or _has_bootstrapped_targets(facts, values):
+        return None
+    rows = [_collect_recursion_rows(values, window) for window in {one.window for one in values}]
+    left, reward, value, following, ended = (
+        np.concatenate(column) for column in zip(*rows, strict=True)
+    )
+    if len(left) < _MIN_ROWS:
+        return None
+    scale = max(float(np.abs(left).max()), 1e-6)
+    goes_on = 1 - ended
+    forms: Mapping[str, Array] = {
+        "": reward + goes_on * gamma * ((1 - lam) * value + lam * following),
+        "without the discount factor": reward + goes_on * ((1 - lam) * value + lam * following),
+        "with gae_lambda=1": reward + goes_on * gamma * following,
+        "with gae_lambda=0": reward + goes_on * gamma * value,
+        "as if no episode ever ended": reward + gamma * ((1 - lam) * value + lam * following),
+        "with half of the reward": reward / 2
+        + goes_on * gamma * ((1 - lam) * value + lam * following),
+        "with twice the reward": 2 * reward
+        + goes_on * gamma * ((1 - lam) * value + lam * following),
+        "with the reward taken away": -reward
+        + goes_on * gamma * ((1 - lam) * value + lam * following),
+    }
+    off = {name: np.abs(left - form) > 10 * threshold * scale for name, form in forms.items()}
+    on, at_ends = off[""][ended == 0], off[""][ended == 1]
+    if not _is_mostly_wrong(on, _MIN_ROWS) and not _is_mostly_wrong(at_ends, _MIN_COUNT):
+        return None
+    names = [name for name, wrong in off.items() if name and wrong.mean() < 0.1]
+    how = f"; they are what one gets {names[0]}" if names else ""
+    return CheckResult(
+        f"{off[''].sum()} of {len(left)} returns are not reward + gamma * ((1 - lambda) * next "
+        f"value + lambda * next return){how}.",
+        float(np.abs(left - forms[""]).max() / scale),
+    )
+
+
+def _is_mostly_wrong(wrong: Array, few: int) -> bool:
+    return len(wrong) >= few and bool(wrong.mean() > 0.5)
+
+
+def _collect_recursion_rows(values: Sequence[MatchedMinibatch], window: int) -> tuple[Array, ...]:
+    """Return, reward, next value, next return and end, of steps whose next one is known."""
+    worth: dict[int, float] = {}
+    returned: dict[int, tuple[float, float, int, bool, bool]] = {}
+    for one in (one for one in values if one.window == window):
+        found = one.found
+        for row, step in enumerate(found.steps):
+            if one.first and one.predictions is not None:
+                worth.setdefault(int(step), float(one.predictions[row]))
+            entry = float(one.targets[row]), float(found.rewards[row]), int(found.following[row])
+            flags = bool(found.terminated[row]), bool(found.truncated[row])
+            returned.setdefault(int(step), (*entry, *flags))
+    rows = []
+    for target, reward, following, terminated, truncated in returned.values():
+        if terminated:
+            rows.append((target, reward, 0.0, 0.0, 1.0))
+        elif not truncated and following in worth and following in returned:
+            rows.append((target, reward, worth[following], returned[following][0], 0.0))
+    return tuple(np.array(rows, float).reshape(-1, 5).T)
+
+
+def detect_wrong_matched_advantages(
+    signals: TrainingSignals, threshold: float
+) -> CheckResult | None:
+    """Whether advantages are returns minus values, of any scale and offset."""
+    told = signals.values["regressions"]
+    firsts = [one for one in told if one.first]
+    wrong, asked = [], 0
+    for one in (one for one in firsts if one.kind == "advantages"):
+        for other in (o for o in firsts if o.kind == "values" and o.window == one.window):
+            same = len(one.targets) == len(other.targets) >= _MIN_ROWS
+            if not same or other.predictions is None:
+                continue
+            if not np.array_equal(one.found.steps, other.found.steps):
+                continue
+            right = other.targets - other.predictions
+            asked += 1
+            wrong.append(1 - abs(float(np.corrcoef(right, one.targets)[0, 1])))
+    off = [distance for distance in wrong if distance > 10 * threshold]
+    if asked < 2 or len(off) <= asked / 2:
+        return None
+    return CheckResult(
+        f"In {len(off)} of {asked} minibatches advantages are not returns minus values, whatever "
+        f"their scale: their correlation is {1 - max(off):.3f}.",
+        max(off),
+    )
+
+
+def _why_no_bootstrapped_targets(facts: TrainingFacts) -> str:
+    if facts.normalized:
+        return "the learner sees other numbers than the task's (wrappers)"
+    return "" if facts.has_targets is not False else "values are fitted to returns"
+
+
+def _why_no_lambda_returns(facts: TrainingFacts) -> str:
+    if facts.normalized:
+        return "the learner sees other numbers than the task's (wrappers)"
+    return "" if facts.has_targets is not True else "values are fitted to bootstrapped targets"
+
+
+CHECKS = (
+    DiagnosisCheck(
+        "QTR_stored",
+        "targets are not what was stored says",
+        THROUGHOUT,
+        ERROR,
+        ("regressions",),
+        1e-4,
+        "own: relative tolerance, ten times it for sums in single precision",
+        detect_wrong_matched_targets,
+        "the factor for ends of the task, the discount, or the target network is left out or "
+        "mixed up; rewards are scaled.",
+        "targets = reward + gamma * next value * (1 - terminated), by the target network.",
+        "rewards that are scaled or shaped on purpose; returns of several steps.",
+        _why_no_bootstrapped_targets,
+    ),
+    DiagnosisCheck(
+        "RTN_stored",
+        "returns are not what was stored says",
+        THROUGHOUT,
+        ERROR,
+        ("regressions",),
+        1e-4,
+        "own: relative tolerance, ten times it for sums in single precision",
+        detect_wrong_matched_returns,
+        "ends of episodes, discount, lambda or the values of what follows are mixed up.",
+        "return = reward + gamma * ((1 - lambda) * next value + lambda * next return).",
+        "rewards or returns that are scaled on purpose.",
+        _why_no_lambda_returns,
+    ),
+    DiagnosisCheck(
+        "ADV_stored",
+        "advantages are not returns minus values",
+        THROUGHOUT,
+        ERROR,
+        ("regressions",),
+        1e-4,
+        "own: distance of the correlation from 1, ten times it for sums in single precision",
+        detect_wrong_matched_advantages,
+        "the baseline is missing, or advantages and returns come from different estimates.",
+        "advantage = return - value, standardised or as it is.",
+        "advantages that are cut or weighted on purpose.",
+        _why_no_lambda_returns,
+    ),
+)
+"""What is asked of what networks are fitted to, where the library tells."""

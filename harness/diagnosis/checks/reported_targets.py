@@ -1,0 +1,195 @@
+"""Targets, advantages and returns, recomputed by the formulas from what a program tells of them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from parallax.harness.diagnosis.check import ERROR, THROUGHOUT, WARNING, CheckResult, DiagnosisCheck
+from parallax.harness.diagnosis.signals import Array, TrainingSignals
+from parallax.harness.formulas import compute_gae, compute_td_target, standardize_advantages
+
+_FAULTY_TARGET_FORMULAS: tuple[tuple[str, Callable[..., Any]], ...] = (
+    ("as if no episode ever ended", lambda r, g, v, t, c: r + g * v),
+    ("without the discount factor", lambda r, g, v, t, c: r + v * (1 - t)),
+    ("without the value of what follows", lambda r, g, v, t, c: r + 0 * v),
+    ("with time limits taken for ends", lambda r, g, v, t, c: r + g * v * (1 - np.maximum(t, c))),
+)
+
+
+def detect_wrong_targets(signals: TrainingSignals, threshold: float) -> CheckResult | None:
+    """Whether targets are reward plus discounted value of what follows, none where tasks end."""
+    given = signals.values["targets"]
+    reward, value = np.asarray(given["rewards"], float), np.asarray(given["next_values"], float)
+    ended, cut = np.asarray(given["terminated"], float), np.asarray(given["truncated"], float)
+    target, gamma = np.asarray(given["targets"], float), float(given["gamma"])
+    variants = {
+        name: form(reward, gamma, value, ended, cut) for name, form in _FAULTY_TARGET_FORMULAS
+    }
+    return _compare_with_formula(
+        "targets", target, compute_td_target(reward, ended, gamma, value), variants, threshold
+    )
+
+
+def detect_missing_ends(signals: TrainingSignals, threshold: float) -> CheckResult | None:
+    """Whether what is learned from has next to no ends, though the task's episodes do end."""
+    told, ends = signals.values["targets_told"]
+    wanted = told * signals.values["ended_by_task"] / max(signals.step, 1)
+    if wanted < 25 or ends > threshold * wanted:
+        return None
+    return CheckResult(
+        f"{ends:.0f} of {told:.0f} transitions that targets were computed for are ends of "
+        f"episodes, and about {wanted:.0f} should be.",
+        ends / wanted,
+    )
+
+
+def detect_wrong_advantages(signals: TrainingSignals, threshold: float) -> CheckResult | None:
+    """Whether advantages are generalised advantage estimates, standardised or as they are."""
+    given = signals.values["detect_wrong_advantages"]
+    reward, value, following = given["rewards"], given["values"], given["next_values"]
+    ended, cut = given["terminated"], given["ended"]
+    gamma, lam, told = given["gamma"], given["gae_lambda"], given["detect_wrong_advantages"]
+    right = compute_gae(reward, value, following, ended, cut, gamma, lam)
+    if _is_close(told, standardize_advantages(right), threshold):
+        return None
+    none = np.zeros_like(ended)
+    variants = {
+        "as if no episode ever ended": compute_gae(
+            reward, value, following, none, none, gamma, lam
+        ),
+        "with time limits taken for ends": compute_gae(
+            reward, value, following, cut, cut, gamma, lam
+        ),
+        "without the discount factor": compute_gae(reward, value, following, ended, cut, 1.0, lam),
+        "with gae_lambda=1": compute_gae(reward, value, following, ended, cut, gamma, 1.0),
+        "with gae_lambda=0": compute_gae(reward, value, following, ended, cut, gamma, 0.0),
+        "with the values of the states left instead of those reached": compute_gae(
+            reward, value, value, ended, cut, gamma, lam
+        ),
+    }
+    return _compare_with_formula("advantages", told, right, variants, threshold)
+
+
+def detect_wrong_returns(signals: TrainingSignals, threshold: float) -> CheckResult | None:
+    """Whether returns of an episode are sums of what follows, discounted; any scale and offset."""
+    given = signals.values["detect_wrong_returns"]
+    reward, gamma, told = given["rewards"], given["gamma"], given["detect_wrong_returns"]
+    right = compute_discounted_returns(reward, gamma)
+    if _is_close(_remove_scale(told), _remove_scale(right), threshold):
+        return None
+    steps = np.arange(len(reward))
+    powers = gamma**steps
+    if _is_close(_remove_scale(told), _remove_scale(powers * right), threshold):
+        return None  # discounted from the episode's begin, as the theorem has it
+    variants = {
+        "without the discount factor": compute_discounted_returns(reward, 1.0),
+        "from the reward of each step alone": reward,
+        "from what came before instead of what follows": compute_discounted_returns(
+            reward[::-1], gamma
+        )[::-1],
+        "as discounted rewards that are not summed up": powers * reward,
+        "as sums from the episode's begin": np.cumsum(powers * reward),
+        "with the discount running backwards": np.cumsum((powers[::-1] * reward)[::-1])[::-1],
+        "as one number for the whole episode": np.full_like(reward, (powers * reward).sum()),
+        "in reversed order": right[::-1],
+    }
+    variants = {name: _remove_scale(form) for name, form in variants.items()}
+    return _compare_with_formula(
+        "returns", _remove_scale(told), _remove_scale(right), variants, threshold
+    )
+
+
+def compute_discounted_returns(rewards: Array, gamma: float) -> Array:
+    """Sums of the rewards from each step on, each step weighing gamma less; float[steps]."""
+    sums, following = np.zeros(len(rewards)), 0.0
+    for step in reversed(range(len(rewards))):
+        following = rewards[step] + gamma * following
+        sums[step] = following
+    return sums
+
+
+def _remove_scale(values: Array) -> Array:
+    """Without scale and offset, where they have any spread."""
+    spread = float(values.std())
+    return (values - values.mean()) / spread if spread > 1e-9 else np.zeros_like(values)
+
+
+def _is_close(one: Array, other: Array, tolerance: float) -> bool:
+    scale = max(float(np.abs(other).max(initial=0.0)), 1e-6)
+    return float(np.abs(one - other).max(initial=0.0)) <= tolerance * scale
+
+
+def _compare_with_formula(
+    what: str, told: Array, right: Array, variants: Mapping[str, Array], threshold: float
+) -> CheckResult | None:
+    scale = max(float(np.abs(right).max(initial=0.0)), 1e-6)
+    error = float(np.abs(told - right).max(initial=0.0)) / scale
+    if error <= threshold:
+        return None
+    names = [name for name, form in variants.items() if _is_close(told, form, threshold)]
+    how = f"; they are what one gets {names[0]}" if names else ""
+    wrong = int((np.abs(told - right) > threshold * scale).sum())
+    return CheckResult(
+        f"{wrong} of {told.size} {what} differ from the formula, by up to {error:.2g} of their "
+        f"size{how}.",
+        error,
+    )
+
+
+CHECKS = (
+    DiagnosisCheck(
+        "QTR_d1",
+        "targets are computed wrongly",
+        THROUGHOUT,
+        ERROR,
+        ("targets",),
+        1e-4,
+        "own: relative tolerance; RLExplorer compares bit by bit and takes time limits for ends",
+        detect_wrong_targets,
+        "ends of episodes, discount or next values are left out or mixed up.",
+        "targets = reward + gamma * next value * (1 - terminated); keep terminated in the buffer.",
+        "n-step returns and entropy terms, which must be in next_values.",
+    ),
+    DiagnosisCheck(
+        "QTR_ends",
+        "ends of episodes are not learned from",
+        THROUGHOUT,
+        WARNING,
+        ("beginning", "targets_told", "ended_by_task"),
+        0.1,
+        "own: share of the ends that a uniform replay would hold, where it would hold 25",
+        detect_missing_ends,
+        "the last transition of an episode is not stored, or stored as if it went on.",
+        "store every transition, with terminated as the environment told it.",
+        "a replay that leaves ends out on purpose.",
+    ),
+    DiagnosisCheck(
+        "ADV",
+        "advantages are computed wrongly",
+        THROUGHOUT,
+        ERROR,
+        ("advantages",),
+        1e-4,
+        "own: relative tolerance",
+        detect_wrong_advantages,
+        "ends of episodes, discount, lambda or the values of what follows are mixed up.",
+        "delta = reward + gamma * next value * (1 - terminated) - value, summed up backwards with "
+        "gamma * gae_lambda until the episode ends.",
+        "other estimates than generalised ones.",
+    ),
+    DiagnosisCheck(
+        "RTN",
+        "returns are computed wrongly",
+        THROUGHOUT,
+        ERROR,
+        ("returns",),
+        1e-4,
+        "own: relative tolerance, after scale and offset are taken out of both",
+        detect_wrong_returns,
+        "the discounted sum runs the wrong way, or is none.",
+        "from the last step back: return = reward + gamma * return of the step after.",
+        "returns that hold more than rewards, such as a baseline of each state.",
+    ),
+)
+"""What is asked of targets, advantages and returns, where a program tells them."""

@@ -1,0 +1,309 @@
+"""The diagnosis for anyone's training loop: no adapter, no run folder.
+
+diagnosis = Diagnosis(steps=20_000, gamma=0.99)
+env = diagnosis.wrap(env)
+diagnosis.watch(policy=greedy, networks={"q": q, "q_target": target})
+...
+diagnosis.metrics(exploration=epsilon)
+diagnosis.targets(rewards, next_values, terminated, targets)
+diagnosis.finish()
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from parallax.harness.contract.events import (
+    EnvTransition,
+    PolicyAttached,
+    ReportedMetrics,
+    TrainingError,
+    TrainingEvents,
+)
+from parallax.harness.contract.watchers import watch_libraries
+from parallax.harness.diagnosis.check import CheckFinding, DiagnosisCheck
+from parallax.harness.diagnosis.engine import DiagnosisEngine
+from parallax.harness.diagnosis.registry import check_thresholds, load_all_checks
+from parallax.harness.diagnosis.signals import TrainingFacts
+
+_MAX_REPORTED_ROWS = 4096
+
+
+class Diagnosis:
+    """Watches one training of a program of your own.
+
+    It draws no random number and changes nothing that it is shown. Only optimisers of libraries
+    that have a watcher (PyTorch) are seen.
+    """
+
+    def __init__(
+        self,
+        *,
+        steps: int | None = None,
+        gamma: float | None = None,
+        target_interval: int | None = None,
+        tau: float | None = None,
+        learning_starts: int = 0,
+        replays: bool | None = None,
+        thresholds: Mapping[str, float] | None = None,
+        also: Sequence[DiagnosisCheck] = (),
+        period: int | None = None,
+        strict: bool = False,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        """Does not watch yet.
+
+        Args:
+            steps: Environment steps in all; without it nothing is asked of the last fifth.
+            gamma: Discount factor.
+            target_interval: Environment steps between target updates.
+            tau: Weight of the main network in a target update.
+            learning_starts: Environment steps before the first update.
+            replays: Whether minibatches are drawn from stored transitions; say no for an
+                on-policy algorithm, so that nothing is asked of a replay.
+            thresholds: By a check's id, where it is not the default.
+            also: Checks of your own.
+            period: Environment steps between looks; a hundredth of `steps` and 200
+                at least, 500 where `steps` is not said.
+            strict: Whether a finding at error level raises `TrainingError` in `env.step`.
+            say: Told each finding, once.
+
+        Raises:
+            SpecError: A threshold is that of no check.
+        """
+        found, troubles = load_all_checks()
+        self._checks = [*found, *also]
+        self._thresholds = dict(thresholds or {})
+        check_thresholds(list(self._thresholds), self._checks)
+        self._known = {
+            "steps": steps,
+            "gamma": gamma,
+            "target_interval": target_interval,
+            "tau": tau,
+            "learning_starts": learning_starts,
+            "replays": replays,
+        }
+        self._options: dict[str, Any] = {"strict": strict, "period": period, "say": say}
+        self._troubles, self._events = troubles, TrainingEvents()
+        self._engine: DiagnosisEngine | None = None
+        self._watching = contextlib.ExitStack()
+        self._told: Callable[[ReportedMetrics], None] | None = None
+
+    @property
+    def findings(self) -> tuple[CheckFinding, ...]:
+        """What was found by now, in order."""
+        return tuple(self._require_engine().findings.values())
+
+    def wrap(self, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+        """The environment, watched. Wrap the one that the agent steps; one per diagnosis."""
+        if self._engine is not None:
+            raise RuntimeError("this diagnosis has an environment already: make one for each.")
+        spec = env.spec
+        facts = TrainingFacts(
+            **self._known,  # type: ignore[arg-type]
+            **_describe_spaces(env),
+            reward_threshold=spec.reward_threshold if spec else None,
+            time_limit=(spec.max_episode_steps if spec else None) or 0,
+        )
+        self._engine = DiagnosisEngine(facts, self._checks, self._thresholds, **self._options)
+        for trouble in self._troubles:
+            self._engine.report_problem(trouble)
+        self._engine.subscribe(self._events)
+        self._told = self._events.get_publisher(ReportedMetrics)
+        self._watching.enter_context(watch_libraries(self._events))
+        return _DiagnosedEnv(env, self._events, self._watching.close)
+
+    def watch(
+        self,
+        *,
+        policy: Callable[[Any], Any] | None = None,
+        networks: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Tells of the networks.
+
+        Args:
+            policy: Greedy actions for observations float32[N, ...]; must draw no random number
+                and use the network that is trained.
+            networks: Modules by name; names of target networks contain `target`.
+        """
+        self._require_engine()
+        given = dict(networks or {})
+        self._events.tell(
+            PolicyAttached(
+                policy or (lambda observations: np.zeros((0,))),
+                lambda: {
+                    f"{name}.{parameter}": value.detach().cpu().numpy().copy()
+                    for name, module in given.items()
+                    for parameter, value in module.named_parameters()
+                },
+            )
+        )
+        if policy is None:
+            self._require_engine().drop_policy()
+
+    def metrics(self, **values: float) -> None:
+        """Tells of values, such as `exploration` (the share of random actions) or a loss."""
+        self._require_engine()
+        if self._told:
+            self._told(ReportedMetrics(values))
+
+    def targets(
+        self,
+        rewards: Any,
+        next_values: Any,
+        terminated: Any,
+        targets: Any,
+        truncated: Any = None,
+    ) -> None:
+        """Has targets recomputed: reward + gamma * next value * (1 - terminated).
+
+        Args:
+            rewards: As they are in the minibatch, [N].
+            next_values: Of the next states, before discounting, [N].
+            terminated: Whether the task ended, time limits not included, [N].
+            targets: That you computed, [N].
+            truncated: Whether a time limit was reached, [N].
+
+        Raises:
+            ValueError: They are not of one length, or `gamma` was not said.
+        """
+        engine = self._require_engine()
+        if engine.signals.facts.gamma is None:
+            raise ValueError("say gamma to have targets recomputed: Diagnosis(gamma=...).")
+        arrays = {
+            "rewards": _to_flat_array(rewards),
+            "next_values": _to_flat_array(next_values),
+            "terminated": _to_flat_array(terminated),
+            "targets": _to_flat_array(targets),
+        }
+        arrays["truncated"] = (
+            np.zeros_like(arrays["rewards"]) if truncated is None else _to_flat_array(truncated)
+        )
+        sizes = {name: len(array) for name, array in arrays.items()}
+        if len(set(sizes.values())) > 1:
+            raise ValueError(f"targets have lengths {sizes}: give one number per transition.")
+        values = engine.signals.values
+        rows = len(arrays["rewards"])
+        values["targets"] = arrays | {"gamma": engine.signals.facts.gamma, "rows": rows}
+        told, ends = values.get("targets_told", (0, 0.0))
+        values["targets_told"] = told + rows, ends + float(arrays["terminated"].sum())
+
+    def returns(self, rewards: Any, returns: Any) -> None:
+        """Has the discounted returns of one whole episode recomputed, up to scale and offset.
+
+        Args:
+            rewards: Of its steps in order, [steps].
+            returns: That you computed, [steps].
+
+        Raises:
+            ValueError: They are not of one length, or `gamma` was not said.
+        """
+        told = {"rewards": _to_flat_array(rewards), "returns": _to_flat_array(returns)}
+        self._tell("returns", told, {})
+
+    def advantages(
+        self,
+        rewards: Any,
+        values: Any,
+        next_values: Any,
+        terminated: Any,
+        ended: Any,
+        advantages: Any,
+        gae_lambda: float,
+    ) -> None:
+        """Has generalised advantage estimates recomputed, standardised or as they are.
+
+        Args:
+            rewards: Of successive steps of one environment, [steps].
+            values: Of the states before each step, [steps].
+            next_values: Of the states after each step, before any reset, [steps].
+            terminated: Whether the task ended, time limits not included, [steps].
+            ended: Whether the episode ended in any way, [steps].
+            advantages: That you computed, [steps].
+            gae_lambda: Weight of longer sums.
+
+        Raises:
+            ValueError: They are not of one length, or `gamma` was not said.
+        """
+        told = {
+            "rewards": _to_flat_array(rewards),
+            "values": _to_flat_array(values),
+            "next_values": _to_flat_array(next_values),
+            "terminated": _to_flat_array(terminated),
+            "ended": _to_flat_array(ended),
+            "advantages": _to_flat_array(advantages),
+        }
+        self._tell("advantages", told, {"gae_lambda": gae_lambda})
+
+    def _tell(self, name: str, arrays: dict[str, Any], more: dict[str, Any]) -> None:
+        signals = self._require_engine().signals
+        if signals.facts.gamma is None:
+            raise ValueError(f"say gamma to have {name} recomputed: Diagnosis(gamma=...).")
+        sizes = {key: len(array) for key, array in arrays.items()}
+        if len(set(sizes.values())) > 1:
+            raise ValueError(f"{name} have lengths {sizes}: give one number per step.")
+        signals.values[name] = arrays | more | {"gamma": signals.facts.gamma}
+
+    def report(self) -> dict[str, Any]:
+        """What `diagnosis.json` of a run has: findings, what was asked, last values."""
+        return self._require_engine().report()
+
+    def finish(self) -> tuple[CheckFinding, ...]:
+        """Looks a last time and leaves nothing hooked in."""
+        engine = self._require_engine()
+        engine.signals.step = self._events.steps
+        try:
+            engine.end()
+        finally:
+            self._watching.close()
+        return self.findings
+
+    def _require_engine(self) -> DiagnosisEngine:
+        if self._engine is None:
+            raise RuntimeError("call diagnosis.wrap(env) first.")
+        return self._engine
+
+
+class _DiagnosedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], events: TrainingEvents, leave: Callable[[], None]
+    ) -> None:
+        super().__init__(env)
+        self._leave = leave
+        self._count = events.make_step_counter()
+        self._tell = events.get_publisher(EnvTransition)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        try:
+            self._count()
+        except TrainingError:  # strict: nothing stays hooked in
+            self._leave()
+            raise
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        if self._tell:
+            told = EnvTransition(0, action, observation, reward, terminated, truncated)
+            self._tell(told)
+        return observation, reward, terminated, truncated, info
+
+
+def _describe_spaces(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
+    actions, seen = env.action_space, env.observation_space
+    known: dict[str, Any] = {}
+    if isinstance(seen, gymnasium.spaces.Box):
+        known |= {"observation_low": seen.low.ravel(), "observation_high": seen.high.ravel()}
+    if isinstance(actions, gymnasium.spaces.Discrete):
+        return known | {"choices": int(actions.n)}
+    if isinstance(actions, gymnasium.spaces.Box):
+        low, high = (
+            tuple(float(x) for x in bound.ravel()) for bound in (actions.low, actions.high)
+        )
+        return known | {"action_low": low, "action_high": high}
+    raise ValueError(f"actions {actions} are neither a Box nor Discrete: they cannot be watched.")
+
+
+def _to_flat_array(values: Any) -> Any:
+    values = values.detach().cpu().numpy() if hasattr(values, "detach") else np.asarray(values)
+    return np.array(values, float).reshape(-1)[:_MAX_REPORTED_ROWS]

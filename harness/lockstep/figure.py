@@ -1,0 +1,85 @@
+"""How far twins get apart with updates, and how far rounding takes two copies of one, as SVG."""
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from parallax.harness.lockstep.comparison import LockstepResult, WeightDistance
+from parallax.harness.probes.figures import COLORS, PAPER_COLOR, SIZE, STYLE
+
+MIN_PLOTTED_DISTANCE = 1e-17
+"""What stands for no difference at all, which has no place on a logarithmic axis."""
+_DISTANCE_LABEL = "largest difference of a weight,\nas a share of the largest weight"
+
+
+def render_distance_figure(found: LockstepResult) -> str:
+    """Both distances over the updates, on logarithmic axes, and what still counts as rounding."""
+    settings: Any = STYLE
+    with mpl.rc_context(settings):
+        drawn = Figure(figsize=SIZE, layout="constrained")
+        ax = drawn.subplots()
+        first = found.first.label
+        _plot_rounding(ax, found.distances, f"{first}, last bit changed")
+        _plot_distance(ax, found.distances, f"{first} and {found.second.label}", COLORS[0])
+        ax.set_xlabel(f"updates of {found.algorithm}")
+        ax.set_ylabel(_DISTANCE_LABEL)
+        ax.legend(fontsize=6, loc="best")
+        return _figure_to_svg(drawn)
+
+
+def render_distance_panels(found: Mapping[str, Mapping[str, Sequence[WeightDistance]]]) -> str:
+    """A panel per algorithm with the distances of several pairs, beside those of copies.
+
+    Args:
+        found: By algorithm and name of the pair; the copies of the first pair are drawn.
+    """
+    names = dict.fromkeys(name for pairs in found.values() for name in pairs)
+    colors = {name: COLORS[number % len(COLORS)] for number, name in enumerate(names)}
+    settings: Any = STYLE
+    with mpl.rc_context(settings):
+        drawn = Figure(figsize=(2.2 * len(found), 2.6), layout="constrained")
+        axes = drawn.subplots(1, len(found), sharey=True, squeeze=False)[0]
+        for ax, (algorithm, pairs) in zip(axes, found.items(), strict=True):
+            _plot_rounding(ax, next(iter(pairs.values())), "copies, one bit apart")
+            for name, distances in pairs.items():
+                _plot_distance(ax, distances, name, colors[name])
+            ax.set_title(algorithm)
+            ax.set_xlabel("updates")
+        axes[0].set_ylabel(_DISTANCE_LABEL)
+        handles = {
+            label: handle
+            for ax in axes
+            for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
+        }
+        drawn.legend(
+            handles.values(), handles.keys(), fontsize=6, loc="outside lower center", ncols=5
+        )
+        return _figure_to_svg(drawn)
+
+
+def _plot_rounding(ax: Any, distances: Sequence[WeightDistance], label: str) -> None:
+    updates = [item.updates for item in distances]
+    ax.loglog(
+        updates,
+        [item.allowed_difference for item in distances],
+        ":",
+        color=PAPER_COLOR,
+        label="still rounding",
+    )
+    copies = [max(item.rounding, MIN_PLOTTED_DISTANCE) for item in distances]
+    ax.loglog(updates, copies, "--", color="black", label=label)
+
+
+def _plot_distance(ax: Any, distances: Sequence[WeightDistance], label: str, color: str) -> None:
+    apart = [max(item.apart, MIN_PLOTTED_DISTANCE) for item in distances]
+    updates = [item.updates for item in distances]
+    ax.loglog(updates, apart, "o-", color=color, markersize=3, label=label)
+
+
+def _figure_to_svg(drawn: Figure) -> str:
+    text = io.StringIO()
+    drawn.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()

@@ -1,0 +1,197 @@
+"""The first place at which two trainings of one algorithm part, update by update."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.protocol import OptimizerStepRecord
+from parallax.harness.contract.probing.scripted_env import TERMINATED
+from parallax.harness.probes.experiments import ProbeRun
+from parallax.harness.probes.measurements import find_minibatch
+from parallax.harness.probes.probe import UnmeasuredError
+
+ROUNDING_FLOAT32 = 1e-4
+"""Differences, as a share of the largest number, that float32 makes in some updates."""
+ROUNDING_FLOAT64 = 1e-9
+"""The same in float64."""
+STORED_ARRAYS = ("observations", "actions", "rewards", "terminated")
+
+
+@dataclasses.dataclass(frozen=True)
+class DivergencePoint:
+    """Where two trainings part.
+
+    Attributes:
+        update: Number of the update of its network, from 1; 0 before all.
+        what: `actions`, `stored ...`, `minibatch`, `gradients` or `weights`.
+        network: Which network's, where it is one.
+        apart: Largest difference, as a share of the largest number.
+    """
+
+    update: int
+    what: str
+    network: str
+    apart: float
+
+    def __str__(self) -> str:
+        whose = f" of the {self.network}" if self.network else ""
+        when = f"update {self.update}" if self.update else "the steps before updates"
+        return f"{when}, in {self.what}{whose}, by {self.apart:.2g} of the largest"
+
+
+def find_first_divergence(
+    one: ProbeRun, other: ProbeRun, rounding: float = ROUNDING_FLOAT32
+) -> DivergencePoint | None:
+    """The earliest difference that is more than rounding; None where there is none.
+
+    Before the first update actions and stored transitions are compared, as far as both took steps;
+    then, for each update of each network, the minibatch, gradients, and weights behind the step.
+
+    Args:
+        one: A training of which all updates were kept.
+        other: The same of another implementation.
+        rounding: Share of the largest number that is no difference.
+    """
+    return _find_first_beyond(
+        itertools.chain(_iterate_before_updates(one, other), _iterate_updates(one, other)), rounding
+    )
+
+
+def find_divergence_before_updates(
+    one: ProbeRun, other: ProbeRun, rounding: float = ROUNDING_FLOAT32
+) -> DivergencePoint | None:
+    """The first difference of what both did before any update; None where there is none.
+
+    Args:
+        one: A training.
+        other: The same of another implementation.
+        rounding: Share of the largest number that is no difference.
+    """
+    return _find_first_beyond(_iterate_before_updates(one, other), rounding)
+
+
+def _find_first_beyond(
+    places: Iterable[DivergencePoint], rounding: float
+) -> DivergencePoint | None:
+    return next((place for place in places if place.apart > rounding), None)
+
+
+def _iterate_before_updates(one: ProbeRun, other: ProbeRun) -> Iterator[DivergencePoint]:
+    steps = min(_count_warm_up_steps(one), _count_warm_up_steps(other))
+    yield DivergencePoint(
+        0,
+        "actions",
+        "",
+        _compute_relative_difference(
+            _collect_clipped_actions(one)[:steps], _collect_clipped_actions(other)[:steps]
+        ),
+    )
+    if one.experiment.algorithm != "ppo":  # its rollouts hold what networks put out
+        for name in STORED_ARRAYS:
+            a, b = one.record.stored.get(name), other.record.stored.get(name)
+            if a is not None and b is not None and a[:steps].shape == b[:steps].shape:
+                yield DivergencePoint(
+                    0, f"stored {name}", "", _compute_relative_difference(a[:steps], b[:steps])
+                )
+        yield from _compare_next_observations(one, other, steps)
+
+
+def _iterate_updates(one: ProbeRun, other: ProbeRun) -> Iterator[DivergencePoint]:
+    theirs: dict[str, list[OptimizerStepRecord]] = {}
+    for step in other.record.steps:
+        for network in step.networks:
+            theirs.setdefault(network, []).append(step)
+    taken: dict[str, int] = {}
+    for step in one.record.steps:
+        for network in step.networks:
+            number = taken[network] = taken.get(network, 0) + 1
+            if step.after and number <= len(theirs.get(network, ())):
+                there = theirs[network][number - 1]
+                if there.after:
+                    yield from _compare_targets(number, step, there)
+                    yield from _compare_update(number, network, (one, step), (other, there))
+
+
+def _collect_clipped_actions(run: ProbeRun) -> Array:
+    # Upstream or a wrapper cuts actions at the bounds; no wrapper is around a dictated world.
+    low, high = run.experiment.scripted_data.low, run.experiment.scripted_data.high
+    return np.clip(run.actions(), low, high) if low else run.actions()
+
+
+def _compare_next_observations(
+    one: ProbeRun, other: ProbeRun, steps: int
+) -> Iterator[DivergencePoint]:
+    # What follows an end of the task is learned from by nobody.
+    found = []
+    for run in (one, other):
+        rows = run.record.stored.get("next_observations")
+        if rows is None or len(rows) < steps:
+            return
+        goes_on = run.experiment.scripted_data.ends[:steps] != TERMINATED
+        found.append(rows[:steps][goes_on])
+    yield DivergencePoint(0, "stored next observations", "", _compute_relative_difference(*found))
+
+
+def _count_warm_up_steps(run: ProbeRun) -> int:
+    # Off-policy algorithms learn from steps of the warm-up here, and from no later ones.
+    steps = run.record.steps
+    most = getattr(run.hyperparameters, "learning_starts", len(run.transitions))
+    return min(most, steps[0].env_steps) if steps else most
+
+
+def _compare_update(
+    number: int,
+    network: str,
+    one: tuple[ProbeRun, OptimizerStepRecord],
+    other: tuple[ProbeRun, OptimizerStepRecord],
+) -> Iterator[DivergencePoint]:
+    if network.startswith("critic"):
+        seen = [_sort_minibatch(run, step) for run, step in (one, other)]
+        if seen[0] is not None and seen[1] is not None:
+            yield DivergencePoint(
+                number, "minibatch", network, _compute_relative_difference(seen[0], seen[1])
+            )
+    (_, a), (_, b) = one, other
+    yield DivergencePoint(
+        number, "gradients", network, _compare_network(network, a.gradients, b.gradients)
+    )
+    yield DivergencePoint(number, "weights", network, _compare_network(network, a.after, b.after))
+
+
+def _compare_targets(
+    number: int, one: OptimizerStepRecord, other: OptimizerStepRecord
+) -> Iterator[DivergencePoint]:
+    # As they are before an update: what the one before left behind.
+    if not any(network == "critic1" for network in one.networks):
+        return
+    for network in sorted({n.split(".")[0] for n in one.before if "_target." in n}):
+        yield DivergencePoint(
+            number - 1, "weights", network, _compare_network(network, one.before, other.before)
+        )
+
+
+def _sort_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> Array | None:
+    try:
+        return np.sort(find_minibatch(run, step).observations, axis=0)
+    except UnmeasuredError:
+        return None
+
+
+def _compare_network(network: str, one: Mapping[str, Array], other: Mapping[str, Array]) -> float:
+    names = [n for n in one.keys() & other.keys() if n.split(".")[0] == network]
+    if not names:
+        return 0.0
+    return _compute_relative_difference(
+        np.concatenate([one[name].ravel() for name in names]),
+        np.concatenate([other[name].ravel() for name in names]),
+    )
+
+
+def _compute_relative_difference(one: Array, other: Array) -> float:
+    if one.shape != other.shape:
+        return float("inf")
+    largest = float(np.abs(other).max(initial=1e-12))
+    return float(np.abs(one - other).max(initial=0.0)) / largest

@@ -1,0 +1,385 @@
+"""Plays originals and mutants of a study against three test generators, pair by pair."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.run_spec import NO_INTERVENTION
+from parallax.harness.interventions.user_faults import FAULT_OPERATORS
+from parallax.harness.policies.loading import LoadedPolicy, load_policy
+from parallax.harness.policy_tests.tasks import (
+    Floats,
+    PlayResult,
+    PolicyTestTask,
+    collect_start_configurations,
+    find_test_task,
+    play_configurations,
+)
+from parallax.harness.record.layout import TRACE_FILE, find_runs
+from parallax.harness.record.reading import read_run
+from parallax.harness.record.run_json import RunRecord
+from parallax.harness.record.trace import read_metric
+
+WEAK_CANDIDATES, WEAK_COUNT = 200, 50
+STRONG_CANDIDATES, STRONG_COUNT = 500, 100
+MIN_FAILURES, MAX_FAILURE_SHARE = 50, 0.9
+"""Failures that a predictor needs; runs that fail more often than that teach it nothing."""
+
+PlayFunction = Callable[[Floats], PlayResult]
+
+
+def generate_weak_tests(
+    kind: PolicyTestTask, size: int, originals: Sequence[PlayFunction], seed: int
+) -> Floats:
+    """Configurations that originals cope with best, float[at most 50, size].
+
+    Of 200 that are drawn by chance the 50 remain in which the smallest quality is largest. As in
+    the reference, one that looks safe, since no original comes to lose control in it, is left out
+    where half of them or more fail all the same.
+
+    Args:
+        kind: How the task is tested.
+        size: Numbers of a configuration.
+        originals: Plays each original agent.
+        seed: Of the draw.
+    """
+    candidates = kind.draw(np.random.default_rng(seed), WEAK_CANDIDATES, size)
+    played = [play(candidates) for play in originals]
+    quality = np.min([one.quality for one in played], axis=0)
+    success = np.mean([one.success for one in played], axis=0)
+    fitting = np.flatnonzero((quality <= 0) | (success > 0.5))
+    chosen = fitting[np.argsort(-quality[fitting], kind="stable")][:WEAK_COUNT]
+    return candidates[chosen]
+
+
+def collect_predictor_data(
+    configurations: Sequence[Floats], failed: Sequence[NDArray[np.bool_]]
+) -> tuple[Floats, NDArray[np.bool_]] | None:
+    """What a predictor learns from: replays of a mutant's runs; None where there is too little.
+
+    Args:
+        configurations: Of each run's replay, float[n, size].
+        failed: In which of them the mutant failed, bool[n].
+
+    Returns:
+        Features float[rows, size + 1], the last being the number of the run, and bool[rows].
+    """
+    kept = [
+        (number, where, lost)
+        for number, (where, lost) in enumerate(zip(configurations, failed, strict=True))
+        if lost.mean() <= MAX_FAILURE_SHARE
+    ]
+    if not kept:
+        return None
+    features = np.concatenate([append_run_number(where, number) for number, where, _ in kept])
+    lost = np.concatenate([lost for _, _, lost in kept])
+    if lost.sum() < MIN_FAILURES or (~lost).sum() < 2:
+        return None
+    return features, lost
+
+
+def append_run_number(configurations: Floats, number: int) -> Floats:
+    """Features of configurations for one run."""
+    return np.column_stack([configurations, np.full(len(configurations), float(number))])
+
+
+def generate_strong_tests(
+    kind: PolicyTestTask, size: int, predict: Callable[[Floats], Floats], number: int, seed: int
+) -> Floats:
+    """Configurations in which a predictor expects a run to fail, float[100, size].
+
+    Each is the one with the largest probability of failure among 500 that are drawn by chance.
+
+    Args:
+        kind: How the task is tested.
+        size: Numbers of a configuration.
+        predict: Features to probabilities.
+        number: Of the run.
+        seed: Of the draws.
+    """
+    generator = np.random.default_rng(seed)
+    found = []
+    for _ in range(STRONG_COUNT):
+        candidates = kind.draw(generator, STRONG_CANDIDATES, size)
+        found.append(candidates[int(np.argmax(predict(append_run_number(candidates, number))))])
+    return np.array(found)
+
+
+SCHEMA = 1
+MUTATION_FILE = "mutation.json"
+REPLAY_GENERATOR, WEAK_GENERATOR, STRONG_GENERATOR = "replay", "weak", "strong"
+
+
+@dataclasses.dataclass(frozen=True)
+class MutationTestSetting:
+    """What originals and mutants have in common."""
+
+    env: str
+    algorithm: str
+    hps: str
+    framework: str
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class MutantChange:
+    """What a mutant's configuration is.
+
+    Attributes:
+        operator: As in the paper; the name of another intervention.
+        value: That it has; None where it has none.
+    """
+
+    operator: str
+    value: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MutationTestStudy:
+    """Complete runs of one setting.
+
+    Attributes:
+        setting: What they have in common.
+        originals: Folders by seed.
+        mutants: Folders by change and seed.
+        hyperparameters: Of the originals, with their steps.
+    """
+
+    setting: MutationTestSetting
+    originals: Mapping[int, Path]
+    mutants: Mapping[MutantChange, Mapping[int, Path]]
+    hyperparameters: Mapping[str, Any]
+
+    @property
+    def folders(self) -> list[Path]:
+        """All run folders."""
+        mutants = (folder for runs in self.mutants.values() for folder in runs.values())
+        return [*self.originals.values(), *mutants]
+
+
+def find_mutation_studies(root: Path) -> list[MutationTestStudy]:
+    """Every setting below a folder that has originals and mutants.
+
+    Runs without an intervention are originals, but for those of fewer steps (NEI), and those
+    without wrappers where others have them (MNO).
+
+    Raises:
+        SpecError: There is none.
+    """
+    runs: dict[MutationTestSetting, list[tuple[Path, RunRecord]]] = {}
+    for folder in find_runs(root).runs:
+        reading = read_run(folder)
+        if reading.complete and reading.record is not None:
+            spec = reading.record.spec
+            key = MutationTestSetting(spec.env, spec.algorithm, spec.hps, spec.framework)
+            runs.setdefault(key, []).append((folder, reading.record))
+    found = [
+        study
+        for key, members in sorted(runs.items(), key=str)
+        if (study := _build_study(key, members))
+    ]
+    if not found:
+        raise SpecError(
+            f"{root}: no setting has complete runs both as they are and with a fault. "
+            "parallax train -m study=mutation trains some."
+        )
+    return found
+
+
+def _build_study(
+    setting: MutationTestSetting, members: Sequence[tuple[Path, RunRecord]]
+) -> MutationTestStudy | None:
+    plain = [record.spec for _, record in members if record.spec.intervention == NO_INTERVENTION]
+    if not plain:
+        return None
+    steps = max(spec.steps for spec in plain)
+    wrapped = any(spec.wrappers == "normalized" for spec in plain)
+    originals: dict[int, Path] = {}
+    mutants: dict[MutantChange, dict[int, Path]] = {}
+    hyperparameters: dict[str, Any] = {}
+    for folder, record in members:
+        spec = record.spec
+        change: MutantChange | None
+        if spec.intervention != NO_INTERVENTION:
+            change = parse_change(spec.intervention)
+        elif spec.steps < steps:
+            change = MutantChange("nei", float(spec.steps))
+        elif wrapped and spec.wrappers == "none":
+            change = MutantChange("mno")
+        else:
+            change = None
+            hyperparameters = {**record.hyperparameters, "steps": spec.steps}
+        runs = originals if change is None else mutants.setdefault(change, {})
+        if spec.seed in runs:
+            raise SpecError(
+                f"{folder} and {runs[spec.seed]} are the same run of one study with other options: "
+                "name a folder that holds one of them."
+            )
+        runs[spec.seed] = folder
+    return (
+        MutationTestStudy(setting, originals, mutants, hyperparameters)
+        if originals and mutants
+        else None
+    )
+
+
+def parse_change(name: str) -> MutantChange:
+    """What an intervention's name says: `sdf-0.9` is the operator SDF with 0.9."""
+    operator, _, value = name.partition("-")
+    if operator not in FAULT_OPERATORS:
+        return MutantChange(name)
+    return MutantChange(operator, float(value) if value else None)
+
+
+@dataclasses.dataclass(frozen=True)
+class MutationTestOptions:
+    """How agents are played.
+
+    Attributes:
+        replay: Configurations of the training that are played again, at most.
+        seed: Of what generators draw.
+    """
+
+    replay: int = 200
+    seed: int = 0
+
+
+class MutationTest:
+    """One setting's agents, each loaded once."""
+
+    def __init__(
+        self, study: MutationTestStudy, options: MutationTestOptions, tell: Callable[[str], object]
+    ) -> None:
+        """Loads the originals, whose code the user trusts, and finds what they were trained on.
+
+        Raises:
+            SpecError: The task is not known, or a run has no policy.
+        """
+        self._study, self._options, self._tell = study, options, tell
+        self._kind: PolicyTestTask = find_test_task(study.setting.env)
+        agents = {
+            seed: load_policy(folder, trust=True)
+            for seed, folder in sorted(study.originals.items())
+        }
+        self._size = self._kind.size(next(iter(agents.values())).env)
+        self._replays = {
+            seed: self._collect_training_starts(agent) for seed, agent in agents.items()
+        }
+        self._originals = {seed: self._make_player(agent) for seed, agent in agents.items()}
+        self._weak = generate_weak_tests(
+            self._kind, self._size, list(self._originals.values()), options.seed
+        )
+        self._played: dict[tuple[str, int], NDArray[np.bool_]] = {}
+
+    def results(self) -> dict[str, Any]:
+        """What came of every pair, as plain data."""
+        return {
+            **dataclasses.asdict(self._study.setting),
+            "originals": sorted(self._study.originals),
+            "steps": self._study.hyperparameters["steps"],
+            "mutants": [
+                self._test_mutant(change) for change in sorted(self._study.mutants, key=str)
+            ],
+        }
+
+    def _test_mutant(self, change: MutantChange) -> dict[str, Any]:
+        self._tell(f"{change.operator} {'' if change.value is None else change.value}".strip())
+        folders = self._study.mutants[change]
+        seeds = sorted(folders.keys() & self._originals.keys())
+        agents = {seed: self._make_player(load_policy(folders[seed], trust=True)) for seed in seeds}
+        replay = {seed: agents[seed](self._replays[seed]).success for seed in seeds}
+        tests: dict[str, Any] = {
+            REPLAY_GENERATOR: self._pair_outcomes(seeds, self._replays, replay, REPLAY_GENERATOR),
+            WEAK_GENERATOR: self._test_weak(seeds, agents),
+            STRONG_GENERATOR: self._test_strong(change, seeds, agents, replay),
+        }
+        field = FAULT_OPERATORS[change.operator].field if change.operator in FAULT_OPERATORS else ""
+        field = field or ("steps" if change.operator == "nei" else "")
+        original = self._study.hyperparameters.get(field)
+        return {
+            "operator": change.operator,
+            "value": change.value,
+            "original_value": original if isinstance(original, int | float) else None,
+            "trained": sorted(folders),
+            "seeds": seeds,
+            "tests": tests,
+        }
+
+    def _test_weak(
+        self, seeds: Sequence[int], agents: Mapping[int, Callable[[Floats], PlayResult]]
+    ) -> dict[str, Any]:
+        if not len(self._weak):
+            return {
+                "why_not": "in every configuration half of the originals or more fail, though "
+                "none of them loses control on the way"
+            }
+        played = {seed: agents[seed](self._weak).success for seed in seeds}
+        return self._pair_outcomes(seeds, dict.fromkeys(seeds, self._weak), played, WEAK_GENERATOR)
+
+    def _test_strong(
+        self,
+        change: MutantChange,
+        seeds: Sequence[int],
+        agents: Mapping[int, Callable[[Floats], PlayResult]],
+        replay: Mapping[int, NDArray[np.bool_]],
+    ) -> dict[str, Any]:
+        learned = collect_predictor_data(
+            [self._replays[s] for s in seeds], [~replay[s] for s in seeds]
+        )
+        if learned is None:
+            return {
+                "why_not": f"fewer than {MIN_FAILURES} failures of mutants that fail in at most "
+                f"{MAX_FAILURE_SHARE:.0%} of the replay, so that there is nothing to learn from"
+            }
+        from parallax.harness.policy_tests.failure_predictor import train_predictor  # PyTorch
+
+        layers = 2 if "CartPole" in self._study.setting.env else 3
+        predictor = train_predictor(*learned, layers, self._options.seed)
+        chosen = {
+            seed: generate_strong_tests(
+                self._kind, self._size, predictor, number, self._options.seed + number
+            )
+            for number, seed in enumerate(seeds)
+        }
+        played = {seed: agents[seed](chosen[seed]).success for seed in seeds}
+        told = self._pair_outcomes(seeds, chosen, played, f"{STRONG_GENERATOR} {change}")
+        return {**told, "predictor_accuracy": predictor.accuracy}
+
+    def _pair_outcomes(
+        self,
+        seeds: Sequence[int],
+        configurations: Mapping[int, Floats],
+        mutant: Mapping[int, NDArray[np.bool_]],
+        name: str,
+    ) -> dict[str, Any]:
+        for seed in seeds:
+            if (name, seed) not in self._played:
+                success = self._originals[seed](configurations[seed]).success
+                self._played[name, seed] = success
+        return {
+            "original": [self._played[name, seed].astype(int).tolist() for seed in seeds],
+            "mutant": [mutant[seed].astype(int).tolist() for seed in seeds],
+        }
+
+    def _make_player(self, agent: LoadedPolicy) -> Callable[[Floats], PlayResult]:
+        env = self._study.setting.env
+        if agent.is_recurrent:
+            raise SpecError(
+                f"{agent.folder}: its policy remembers what it has seen of an episode, and "
+                "configurations are played without memory. Challenge agents of another algorithm."
+            )
+        return lambda configurations: play_configurations(self._kind, env, agent, configurations)
+
+    def _collect_training_starts(self, agent: LoadedPolicy) -> Floats:
+        if agent.spec.n_envs != 1:
+            raise SpecError(
+                f"{agent.folder}: n_envs={agent.spec.n_envs} begins episodes of several copies; "
+                "a replay is of trainings with n_envs=1."
+            )
+        _, lengths = read_metric(agent.folder / TRACE_FILE, "episode/length")
+        wanted = lengths[: self._options.replay - 1].astype(int).tolist()
+        return collect_start_configurations(agent.env, self._kind, wanted)

@@ -1,0 +1,395 @@
+"""Statements about implementations, as they stand in `statements.yaml`."""
+
+import dataclasses
+import functools
+import importlib.metadata
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.probes.results import (
+    AGREES,
+    FACTOR,
+    OFFSET,
+    RECIPE,
+    ProbeAnswer,
+    ProbeReport,
+    ProbeResult,
+    describe_answer,
+    list_entry_names,
+)
+
+CLAIMS_FILE = Path(__file__).with_name("claims.yaml")
+NUMBER_SELECTIONS = ("all", "smallest", "largest", "first", "last")
+TEXT_CHECK_KINDS = ("text", "absent")
+CHECK_KINDS = (
+    *("equals", "above", "below", "paper", "factor", "offset", "like", "unlike", "says", "set"),
+    *TEXT_CHECK_KINDS,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class ClaimCheck:
+    """What one probe must have measured, or a file must hold, for a statement to be true.
+
+    Attributes:
+        probe: Its name; empty where a file is read.
+        who: Frameworks that the statement is about.
+        kind: One of `CHECKS`: the numbers equal, are above or below a number; the answer is the
+            paper's or is not; is a factor of it or an offset away; is like or unlike that of
+            another framework; its meaning contains a text; the probe's setting can be set or not;
+            the file holds a text or does not.
+        value: What for.
+        take: Which of the answer's numbers: one of `NUMBER_SELECTIONS`, or their places or names.
+        unit: What the numbers are divided by before they are compared and shown.
+        tolerance: Largest relative difference that counts as equal.
+        file: Upstream's, by its path in the distribution.
+    """
+
+    probe: str
+    who: tuple[str, ...]
+    kind: str
+    value: Any
+    take: str | tuple[int | str, ...] = "all"
+    unit: float = 1.0
+    tolerance: float = 1e-3
+    file: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class ImplementationClaim:
+    """One statement.
+
+    Attributes:
+        section: Heading it stands under.
+        place: Section, box or table.
+        says: The statement in our own words.
+        checks: All must hold for it to be true; none where it cannot be tested.
+        untestable: Why it cannot be tested.
+        note: What a reader must know besides.
+        covers: Whether the statement tells of the differences that its probes find.
+    """
+
+    section: str
+    place: str
+    says: str
+    checks: tuple[ClaimCheck, ...] = ()
+    untestable: str = ""
+    note: str = ""
+    covers: bool = True
+
+
+def load_claims(path: Path = CLAIMS_FILE) -> tuple[ImplementationClaim, ...]:
+    """All statements.
+
+    Raises:
+        SpecError: An entry is not as described above.
+    """
+    sections: Mapping[str, list[Mapping[str, Any]]] = yaml.safe_load(path.read_text())
+    return tuple(
+        _claim_from_dict(section, entry)
+        for section, entries in sections.items()
+        for entry in entries
+    )
+
+
+def _claim_from_dict(section: str, entry: Mapping[str, Any]) -> ImplementationClaim:
+    fields = {"section": section, **entry}
+    checks = tuple(_check_from_dict(check, entry["says"]) for check in fields.pop("checks", []))
+    if bool(checks) == bool(fields.get("untestable")):
+        raise SpecError(f"ledger: {entry['says']!r} needs either checks or untestable.")
+    return ImplementationClaim(checks=checks, **fields)
+
+
+def _check_from_dict(entry: Mapping[str, Any], says: str) -> ClaimCheck:
+    fields = dict(entry)
+    kinds = [kind for kind in CHECK_KINDS if kind in fields]
+    if len(kinds) != 1:
+        raise SpecError(
+            f"ledger: a check of {says!r} needs exactly one of {', '.join(CHECK_KINDS)}."
+        )
+    if (kinds[0] in TEXT_CHECK_KINDS) != ("file" in fields) or ("probe" in fields) == (
+        "file" in fields
+    ):
+        raise SpecError(f"ledger: a check of {says!r} needs a probe, or a file and its text.")
+    if "take" in fields and kinds[0] not in ("equals", "above", "below"):
+        raise SpecError(f"ledger: {kinds[0]} of {says!r} is about a whole answer: drop take.")
+    take = fields.pop("take", "all")
+    if isinstance(take, str) and take not in NUMBER_SELECTIONS:
+        raise SpecError(
+            f"ledger: take: {take} of {says!r} must be one of {', '.join(NUMBER_SELECTIONS)}."
+        )
+    return ClaimCheck(
+        probe=fields.pop("probe", ""),
+        who=tuple(fields.pop("who")),
+        kind=kinds[0],
+        value=fields.pop(kinds[0]),
+        take=take if isinstance(take, str) else tuple(take),
+        **fields,
+    )
+
+
+DISTRIBUTION_NAMES = {"cleanrl": "cleanrl", "sb3": "stable-baselines3", "torchrl": "torchrl"}
+"""Whose files are read, by framework."""
+
+
+def find_line(framework: str, file: str, text: str) -> int | None:
+    """The first line at which a text begins; 0 where it does not stand there.
+
+    Args:
+        framework: Name.
+        file: Path in its distribution.
+        text: What is looked for; any white space fits any other.
+
+    Returns:
+        The line, counted from 1; None where the file is not there.
+    """
+    content = _read_upstream_file(framework, file)
+    if content is None:
+        return None
+    pattern = r"\s+".join(re.escape(part) for part in text.split())
+    found = re.search(pattern, content)
+    return content.count("\n", 0, found.start()) + 1 if found else 0
+
+
+@functools.cache
+def _read_upstream_file(framework: str, file: str) -> str | None:
+    try:
+        distribution = importlib.metadata.distribution(DISTRIBUTION_NAMES[framework])
+        return Path(str(distribution.locate_file(file))).read_text()
+    except (importlib.metadata.PackageNotFoundError, OSError):
+        return None
+
+
+PROBE_SOURCE, TEXT_SOURCE = "probe", "text"
+"""What a finding rests on, beside `ORIGINAL_RECIPE`."""
+YES_NO = "0 no, 1 yes"
+MAX_SHOWN_NUMBERS, ZERO_TOLERANCE = 4, 1e-7
+"""Most numbers that are shown beside an answer that is the paper's; what is shown as 0."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ClaimFinding:
+    """One framework's answer to one check.
+
+    Attributes:
+        framework: Name.
+        holds: Whether the check holds; None where the probe has no answer.
+        shown: What was measured, in a few words.
+        source: What it rests on: `PROBE_SOURCE`, `TEXT`, or `ORIGINAL_RECIPE`, which decides nothing on upstream.
+    """
+
+    framework: str
+    holds: bool | None
+    measured_text: str
+    source: str = PROBE_SOURCE
+
+
+def evaluate_check(check: ClaimCheck, results: Mapping[str, ProbeResult]) -> list[ClaimFinding]:
+    """What a check finds, one entry per framework.
+
+    Raises:
+        KeyError: The check's probe was not asked.
+    """
+    if check.file:
+        return [_check_upstream_text(check, name) for name in check.who]
+    result = results[check.probe]
+    return [
+        _mark_recipe_finding(check, _evaluate_for_framework(check, result, name), result)
+        for name in check.who
+    ]
+
+
+def _check_upstream_text(check: ClaimCheck, name: str) -> ClaimFinding:
+    line = find_line(name, check.file, str(check.value))
+    place = check.file.removeprefix("sota-implementations/")
+    if line is None:
+        return ClaimFinding(name, None, f"{place} is not installed", TEXT_SOURCE)
+    shown = f"{place}:{line}: `{check.value}`" if line else f"{place} has no `{check.value}`"
+    return ClaimFinding(name, bool(line) == (check.kind == "text"), shown, TEXT_SOURCE)
+
+
+def _mark_recipe_finding(
+    check: ClaimCheck, finding: ClaimFinding, result: ProbeResult
+) -> ClaimFinding:
+    compared = [str(check.value)] if check.kind in ("like", "unlike") else []
+    answers = (result.answers.get(name) for name in (finding.framework, *compared))
+    if not any(answer is not None and answer.origin == RECIPE for answer in answers):
+        return finding
+    shown = finding.measured_text.removesuffix("[our recipe]").rstrip()
+    return dataclasses.replace(finding, measured_text=f"our recipe: {shown}", source=RECIPE)
+
+
+def _evaluate_for_framework(check: ClaimCheck, result: ProbeResult, name: str) -> ClaimFinding:
+    answer = result.answers.get(name)
+    if answer is None:
+        return ClaimFinding(name, None, "was not probed")
+    if check.kind == "set" and not answer.unmeasured:
+        # Probes of an option find 1 where it has an effect; others are of what it does.
+        works = bool(np.any(np.nan_to_num(answer.value)))
+        shown = "can be set" if works else "can be set, without effect"
+        return ClaimFinding(name, works == check.value, shown)
+    if answer.unmeasured:
+        return ClaimFinding(name, None, describe_answer(answer))
+    match check.kind:
+        case "equals" | "above" | "below":
+            return _check_numbers(check, result, name)
+        case "like" | "unlike":
+            alike = any(name in group and check.value in group for group in result.groups)
+            other = describe_answer(result.answers[str(check.value)])
+            shown = (
+                f"as {check.value}"
+                if alike
+                else f"{_format_answer(answer)}; {check.value}: {other}"
+            )
+            return ClaimFinding(name, alike == (check.kind == "like"), shown)
+        case "says":
+            return ClaimFinding(name, str(check.value) in answer.meaning, _format_answer(answer))
+        case "paper":
+            same = answer.comparison.kind == AGREES
+            told = f" ({result.citation})" if same and not check.value else ""
+            return ClaimFinding(name, same == check.value, _format_answer(answer, told))
+    kind = {"factor": FACTOR, "offset": OFFSET}[check.kind]
+    size = answer.comparison.size
+    holds = answer.comparison.kind == kind and bool(np.isclose(size, check.value, check.tolerance))
+    return ClaimFinding(name, holds, _format_answer(answer))
+
+
+def _format_answer(answer: ProbeAnswer, told: str = "") -> str:
+    numbers = (
+        f": {_format_numbers(np.ravel(answer.value))}"
+        if answer.value.size <= MAX_SHOWN_NUMBERS
+        else ""
+    )
+    return describe_answer(answer) + told + (numbers if answer.comparison.kind == AGREES else "")
+
+
+def _check_numbers(check: ClaimCheck, result: ProbeResult, name: str) -> ClaimFinding:
+    taken = _select_numbers(check, result, np.ravel(result.answers[name].value)) / check.unit
+    wanted = np.broadcast_to(np.asarray(check.value, float), taken.shape)
+    match check.kind:
+        case "above":
+            holds = bool((taken > wanted).all())
+        case "below":
+            holds = bool((taken < wanted).all())
+        case _:
+            room = check.tolerance * np.where(wanted == 0, 1.0, np.abs(wanted))
+            holds = bool((np.abs(taken - wanted) <= room).all())
+    named = [place for place in check.take if isinstance(place, str)] if holds else []
+    shown = (
+        f"{' and '.join(named)} " if named and check.take not in NUMBER_SELECTIONS else ""
+    ) + _format_numbers(taken)
+    if result.quantity.startswith(YES_NO) and holds:
+        shown = {"0": "no", "1": "yes"}.get(shown, shown)
+    return ClaimFinding(
+        name, holds, shown if holds else f"{shown}, not {_format_expected(check, wanted)}"
+    )
+
+
+def _select_numbers(check: ClaimCheck, result: ProbeResult, flat: Array) -> Array:
+    match check.take:
+        case "all":
+            return flat
+        case "smallest":
+            return np.array([flat.min()])
+        case "largest":
+            return np.array([flat.max()])
+        case "first":
+            return flat[:1]
+        case "last":
+            return flat[-1:]
+    names = list_entry_names(result, len(flat))
+    return flat[[names.index(place) if isinstance(place, str) else place for place in check.take]]
+
+
+def _format_expected(check: ClaimCheck, wanted: Array) -> str:
+    head = "" if check.kind == "equals" else f"{check.kind} "
+    return head + _format_numbers(wanted)
+
+
+def _format_numbers(numbers: Array) -> str:
+    # All alike are shown once.
+    shown = [
+        f"{x:.0f}" if x == round(x) else f"{x:.4g}"
+        for x in np.where(np.abs(numbers) < ZERO_TOLERANCE, 0.0, numbers)
+    ]
+    if len(set(shown)) == 1:
+        return shown[0]
+    return ", ".join(shown[:6]) + (", ..." if len(shown) > 6 else "")
+
+
+CONFIRMED, REFUTED, UNTESTABLE = "confirmed", "refuted", "not testable"
+
+
+@dataclasses.dataclass(frozen=True)
+class ClaimVerdict:
+    """What the probes say about a statement.
+
+    Attributes:
+        statement: It.
+        word: `confirmed`, `refuted` or `not testable`.
+        findings: What was measured.
+    """
+
+    claim: ImplementationClaim
+    word: str
+    findings: tuple[ClaimFinding, ...] = ()
+
+
+def judge_claim(statement: ImplementationClaim, results: Mapping[str, ProbeResult]) -> ClaimVerdict:
+    """Confirmed where all checks hold, refuted where one does not.
+
+    What this project's recipes do decides nothing: a statement that rests on it alone, for one of
+    the frameworks, is not testable.
+
+    Args:
+        statement: With checks, or with the reason why it has none.
+        results: By probe.
+
+    Raises:
+        KeyError: A check's probe was not asked.
+    """
+    if statement.untestable:
+        return ClaimVerdict(statement, UNTESTABLE)
+    findings = tuple(f for check in statement.checks for f in evaluate_check(check, results))
+    read = {f.framework for f in findings if f.source == TEXT_SOURCE}
+    held = {
+        None if f.source == RECIPE else f.holds
+        for f in findings
+        if not (f.source == RECIPE and f.framework in read)
+    }
+    word = REFUTED if False in held else UNTESTABLE if None in held else CONFIRMED
+    return ClaimVerdict(statement, word, findings)
+
+
+def list_unclaimed_differences(
+    report: ProbeReport, statements: Sequence[ImplementationClaim]
+) -> list[tuple[ProbeResult, dict[str, ProbeAnswer]]]:
+    """Differences from the papers that no statement tells of: probes, with answers by framework."""
+    told = {
+        (check.probe, name)
+        for statement in statements
+        if statement.covers
+        for check in statement.checks
+        for name in check.who
+    }
+    about = {name for statement in statements for c in statement.checks for name in c.who}
+    found = []
+    for result in report.results:
+        answers = {
+            name: answer
+            for name, answer in result.answers.items()
+            if name in about
+            and (result.probe, name) not in told
+            and not answer.unmeasured
+            and answer.comparison.kind != AGREES
+        }
+        if answers:
+            found.append((result, answers))
+    return found

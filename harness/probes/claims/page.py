@@ -1,0 +1,246 @@
+"""The ledger as a Markdown page."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.probes.claims.claims import (
+    CONFIRMED,
+    REFUTED,
+    UNTESTABLE,
+    ClaimVerdict,
+    ImplementationClaim,
+    judge_claim,
+    list_unclaimed_differences,
+)
+from parallax.harness.probes.results import (
+    AGREES,
+    RECIPE,
+    ProbeAnswer,
+    ProbeReport,
+    ProbeResult,
+    describe_answer,
+)
+
+FRAMEWORK_LABELS = {
+    **{"cleanrl": "CleanRL", "sb3": "SB3", "torchrl": "TorchRL"},
+    **{"tianshou": "Tianshou", "skrl": "skrl", "sbx": "sbx"},
+}
+"""Frameworks as they are written."""
+OTHER_FRAMEWORKS = tuple(
+    name for name in FRAMEWORK_LABELS if name not in ("cleanrl", "sb3", "torchrl")
+)
+"""Those that the statements are not about."""
+DOCUMENTED_PROBES = ("default_settings", "learning_rates", "network_sizes", "tau_as_told")
+"""Probes of what a signature, a command line or a recipe says: no finding of theirs is told."""
+FINDINGS_TABLE_HEAD = """| probe | question | found |
+|---|---|---|"""
+
+
+def is_in_thesis(algorithm: str) -> bool:
+    """Whether the statements are about an algorithm."""
+    return ALGORITHMS[algorithm].thesis_table is not None
+
+
+def format_other_findings(report: ProbeReport) -> Iterator[str]:
+    """Parts of the page: algorithms beyond the statements, then frameworks beyond them."""
+    beyond = [name for name, cls in ALGORITHMS.items() if not is_in_thesis(name)]
+    for algorithm in beyond:
+        rows = [
+            format_finding_row(r, found)
+            for r, found in _list_differing_answers(report, algorithm, tuple(FRAMEWORK_LABELS))
+        ]
+        if rows:
+            label = ALGORITHMS[algorithm].label
+            yield f"## {label}"
+            yield ""
+            yield f"Where implementations of {label} differ from its paper, and no signature and no"
+            yield "command line tells of it. Those that are not named do as it says, or lack what"
+            yield "the probe asks for; what is marked *our recipe* is this project's code there."
+            yield ""
+            yield FINDINGS_TABLE_HEAD
+            yield from rows
+            yield ""
+    of_thesis = [name for name in ALGORITHMS if is_in_thesis(name)]
+    for one in OTHER_FRAMEWORKS:
+        rows = [
+            format_finding_row(*pair)
+            for name in of_thesis
+            for pair in _list_differing_answers(report, name, (one,))
+        ]
+        if rows:
+            label = FRAMEWORK_LABELS[one]
+            yield f"## {label}"
+            yield ""
+            what = f"{label}'s implementations of the thesis' algorithms"
+            yield f"Where {what} differ from the papers."
+            yield ""
+            yield FINDINGS_TABLE_HEAD
+            yield from rows
+            yield ""
+
+
+def _list_differing_answers(
+    report: ProbeReport, algorithm: str, frameworks: tuple[str, ...]
+) -> Iterator[tuple[ProbeResult, dict[str, ProbeAnswer]]]:
+    for result in report.results:
+        documented = result.probe.split(".", 1)[1] in DOCUMENTED_PROBES
+        if result.algorithm != algorithm or documented:
+            continue
+        answers = {
+            name: result.answers[name]
+            for name in frameworks
+            if name in result.answers
+            and not result.answers[name].unmeasured
+            and result.answers[name].comparison.kind != AGREES
+        }
+        if answers:
+            yield result, answers
+
+
+def format_finding_row(result: ProbeResult, answers: Mapping[str, ProbeAnswer]) -> str:
+    """One probe: frameworks that say the same stand together."""
+    texts: dict[str, list[str]] = {}
+    for name, answer in answers.items():
+        texts.setdefault(describe_answer(answer), []).append(FRAMEWORK_LABELS[name])
+    found = "; ".join(f"{', '.join(names)}: {text}" for text, names in texts.items())
+    return f"| `{result.probe}` | {result.question} | {found.replace('|', '/')} |"
+
+
+CLAIM_FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
+"""The implementations that the statements are about."""
+
+CLAIM_FRAMEWORK_LABELS = {name: FRAMEWORK_LABELS[name] for name in CLAIM_FRAMEWORKS}
+
+PAGE_HEAD = """# What is said of the implementations, and what they do
+
+The thesis *How stable are baselines?* compares PPO, TD3 and SAC in Stable-Baselines3 (SB3),
+CleanRL and TorchRL by reading their code. Here is every statement on the code in its sections 5
+and 6 and its appendices C and D, in our words, with what [probes](probes.md) measured when they let
+that code take a step. No verdict is written by hand:
+
+    parallax probe --ledger docs/differences.md
+
+computes each from the answers. *Confirmed*: every check of the statement holds. *Refuted*: one
+does not; what was found stands beside it. *Not testable*: no probe can tell, or the installed
+package does not have what the statement is about. Where a statement is about what stands in
+upstream's text, the text is read, and file and line stand beside the verdict. Notes in round
+brackets are ours. Square brackets say how an answer differs from the paper's: `x 2` a multiple,
+`+ 0.5` an offset, `f` another function, with the largest difference, `#` another count.
+
+TorchRL's wheel holds its training scripts, without their configuration files. What they do beside
+its components, such as initialisation and schedules, is rebuilt here
+([torchrl-recipes.md](torchrl-recipes.md)) and marked *our recipe*; tests run the scripts themselves
+and find the same weights, bit for bit. No verdict rests on what a recipe does: the text of the
+scripts decides, and what it leaves to a configuration file is not testable.
+"""
+
+
+def render_claims_page(report: ProbeReport, statements: Sequence[ImplementationClaim]) -> str:
+    """The whole page.
+
+    Raises:
+        SpecError: Not every implementation, or not every probe, was asked.
+    """
+    results = {result.probe: result for result in report.results}
+    check_answers_complete(list(report.versions), list(results), statements)
+    verdicts = [judge_claim(statement, results) for statement in statements]
+    lines = [PAGE_HEAD, *_format_versions(report), "", *_format_summary(verdicts), ""]
+    for section in dict.fromkeys(statement.section for statement in statements):
+        chosen = [v for v in verdicts if v.claim.section == section]
+        lines += [f"## {section}", "", *format_verdict_table(chosen), ""]
+    lines += [
+        *_format_unclaimed_differences(report, statements),
+        "",
+        *format_other_findings(report),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def check_answers_complete(
+    implementations: Sequence[str], probes: Sequence[str], statements: Sequence[ImplementationClaim]
+) -> None:
+    """Refuses to judge by half of the answers.
+
+    Raises:
+        SpecError: Says which implementations or probes are missing.
+    """
+    missing = [name for name in CLAIM_FRAMEWORKS if name not in implementations]
+    if missing:
+        raise SpecError(f"--ledger needs answers of {', '.join(missing)}, too.")
+    needed = {check.probe for s in statements for check in s.checks if check.probe}
+    lacking = sorted(needed - set(probes))
+    if lacking:
+        raise SpecError(
+            f"--ledger needs all probes, and {', '.join(lacking)} were not asked: "
+            "drop --algorithm and --probe."
+        )
+
+
+def format_verdict_table(verdicts: Sequence[ClaimVerdict]) -> Iterator[str]:
+    """One row per verdict."""
+    yield "| where | statement | verdict | measured | probes |"
+    yield "|---|---|---|---|---|"
+    for verdict in verdicts:
+        yield format_verdict_row(verdict)
+
+
+def format_verdict_row(verdict: ClaimVerdict) -> str:
+    """One verdict."""
+    statement = verdict.claim
+    probes = dict.fromkeys(f"`{check.probe}`" for check in statement.checks if check.probe)
+    word = f"**{verdict.word}**" if verdict.word == REFUTED else verdict.word
+    measured = statement.untestable or "; ".join(_list_measurements(verdict))
+    if statement.note:
+        measured += f" ({statement.note.rstrip('.')}.)"
+    cells = (statement.place, statement.says, word, measured, " ".join(probes))
+    return "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"
+
+
+def _list_measurements(verdict: ClaimVerdict) -> Iterator[str]:
+    # Frameworks that say the same stand together; where one check fails, only what fails.
+    findings = verdict.findings
+    if verdict.word == REFUTED:
+        findings = tuple(f for f in findings if f.holds is False and f.source != RECIPE)
+    elif verdict.word == UNTESTABLE:
+        findings = tuple(f for f in findings if f.holds is None or f.source == RECIPE)
+    texts: dict[str, list[str]] = {}
+    for finding in findings:
+        names = texts.setdefault(finding.measured_text, [])
+        if CLAIM_FRAMEWORK_LABELS[finding.framework] not in names:
+            names.append(CLAIM_FRAMEWORK_LABELS[finding.framework])
+    for text, names in texts.items():
+        yield f"{', '.join(names)}: {text}"
+
+
+def _format_versions(report: ProbeReport) -> Iterator[str]:
+    yield (
+        "Measured with "
+        + "; ".join(
+            f"{CLAIM_FRAMEWORK_LABELS[name]}: {', '.join(report.versions[name])}"
+            for name in CLAIM_FRAMEWORKS
+        )
+        + "."
+    )
+
+
+def _format_summary(verdicts: Sequence[ClaimVerdict]) -> Iterator[str]:
+    counts = Counter(verdict.word for verdict in verdicts)
+    listed = ", ".join(f"{counts[word]} {word}" for word in (CONFIRMED, REFUTED, UNTESTABLE))
+    yield f"{len(verdicts)} statements: {listed}."
+
+
+def _format_unclaimed_differences(
+    report: ProbeReport, statements: Sequence[ImplementationClaim]
+) -> Iterator[str]:
+    yield "## What else the probes found"
+    yield ""
+    yield "Differences from the papers that none of the statements above tells of."
+    yield ""
+    yield "| probe | question | found |"
+    yield "|---|---|---|"
+    for result, answers in list_unclaimed_differences(report, statements):
+        known = {name: answer for name, answer in answers.items() if name in CLAIM_FRAMEWORK_LABELS}
+        if known and is_in_thesis(result.algorithm):
+            yield format_finding_row(result, known)

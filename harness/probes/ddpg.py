@@ -1,0 +1,249 @@
+"""Trainings that DDPG's probes read: those of TD3 where they apply, and its own."""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.protocol import OptimizerStepRecord
+from parallax.harness.contract.probing.scripted_env import TERMINATED
+from parallax.harness.probes import experiment_setups
+from parallax.harness.probes.experiment_setups import BATCH_ROWS, HALF_RANGE, WIDE_HIGH, WIDE_LOW
+from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment, ProbeRun
+from parallax.harness.probes.families import critics
+from parallax.harness.probes.families import critics as single
+from parallax.harness.probes.families.critics import (
+    TargetAlternatives,
+    TargetTerms,
+    compute_masked_targets,
+)
+from parallax.harness.probes.families.optimisation import measure_adam_shares
+from parallax.harness.probes.measurements import MAX_UPDATES, find_minibatch
+from parallax.harness.probes.probe import (
+    Probe,
+    ProbeMeasurement,
+    make_entry_description,
+    make_relation_description,
+)
+from parallax.harness.probes.td3 import experiments, updates
+
+DDPG_PAPER = "Lillicrap et al. 2016 (arXiv:1509.02971)"
+DDPG_ALGORITHM = f"{DDPG_PAPER}, algorithm 1"
+THETA, SIGMA = 0.15, 0.2
+"""The paper's process of exploration noise."""
+WEIGHT_DECAY = 0.1
+"""A weight decay that shows in a step."""
+
+run_update = functools.partial(experiments.run_update, algorithm="ddpg")
+run_huge_rewards = functools.partial(experiments.run_huge_rewards, algorithm="ddpg")
+run_parallel_update = functools.partial(experiments.run_parallel_update, algorithm="ddpg")
+run_full_buffer = functools.partial(experiments.run_full_buffer, algorithm="ddpg")
+run_out_of_bounds = functools.partial(experiments.run_out_of_bounds, algorithm="ddpg")
+run_narrow_bounds = functools.partial(experiments.run_narrow_bounds, algorithm="ddpg")
+run_count_experiment = functools.partial(experiments.run_count_experiment, algorithm="ddpg")
+run_parallel_envs = functools.partial(experiments.run_parallel_envs, algorithm="ddpg")
+run_library_defaults = functools.partial(experiments.run_library_defaults, algorithm="ddpg")
+
+
+def run_bandit(lab: ExperimentCache) -> ProbeRun:
+    """Some updates without a future: the target of the critic is the reward."""
+    return lab.run(_change_update_experiment(lab, "bandit", gamma=0.0))
+
+
+def run_weight_decay(lab: ExperimentCache) -> ProbeRun:
+    """Some updates with a large weight decay of policy and critic."""
+    both = dict.fromkeys(("policy_weight_decay", "critic_weight_decay"), WEIGHT_DECAY)
+    return lab.run(_change_update_experiment(lab, "decaying", **both))
+
+
+def run_default_noise(lab: ExperimentCache) -> ProbeRun:
+    """A policy that puts out the middle of the range, with the framework's own noise."""
+    return lab.run(_build_noise_experiment(lab, "own noise", {}))
+
+
+def run_ou_noise(lab: ExperimentCache) -> ProbeRun:
+    """The same with an Ornstein-Uhlenbeck process of the paper's size."""
+    kind: dict[str, Any] = {
+        "exploration_noise_kind": "ornstein-uhlenbeck",
+        "exploration_noise": SIGMA,
+    }
+    return lab.run(_build_noise_experiment(lab, "process", kind))
+
+
+def _change_update_experiment(lab: ExperimentCache, name: str, **changes: float) -> ProbeExperiment:
+    experiment = run_update(lab).experiment
+    changed = {**experiment.changes, **changes}
+    return dataclasses.replace(experiment, name=f"ddpg {name}", changes=changed)
+
+
+def _build_noise_experiment(
+    lab: ExperimentCache, name: str, changes: dict[str, Any]
+) -> ProbeExperiment:
+    weights = experiment_setups.make_weights(lab, "ddpg")
+    experiment_setups.set_pass_through_weights(weights, "policy", "out", shift=8.0)
+    world = experiment_setups.make_continuous_data(lab, BATCH_ROWS, WIDE_LOW, WIDE_HIGH)
+    world.observations[:, 0] = world.resets[:, 0] = 0.0
+    world.ends[:] = np.where(np.arange(BATCH_ROWS) == BATCH_ROWS // 2, TERMINATED, 0)
+    settings = (
+        experiment_setups.choose_rare_update_settings(lab, "ddpg", BATCH_ROWS)
+        | experiments.FROZEN_SETTINGS
+        | {"batch_size": 2}
+        | changes
+    )
+    return experiment_setups.build_off_policy_experiment(
+        f"ddpg {name}", "ddpg", world, weights, warm_up=0, **settings
+    )
+
+
+SMOOTHING_STD = 0.2
+"""TD3's noise in next actions, which DDPG does not have."""
+
+
+def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
+    """The paper's targets of an update, and others by what they are."""
+    (paper,) = updates.compute_next_values(run, step, "policy_target", "_target", 0.0)
+    values = {
+        "noise in the next action": updates.compute_next_values(
+            run, step, "policy_target", "_target", SMOOTHING_STD
+        )[0],
+        "the online policy's next action": updates.compute_next_values(
+            run, step, "policy", "_target", 0.0
+        )[0],
+        "the online critic's value": updates.compute_next_values(
+            run, step, "policy_target", "", 0.0
+        )[0],
+        "online policy and critic": updates.compute_next_values(run, step, "policy", "", 0.0)[0],
+    }
+    return compute_masked_targets(run, step, paper, values)
+
+
+def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
+    """What the paper's targets are summed from, with their weights."""
+    (value,) = updates.compute_next_values(run, step, "policy_target", "_target", 0.0)
+    gamma = run.hyperparameters.gamma
+    return {"reward": (find_minibatch(run, step).rewards, 1.0), "next value": (value, gamma)}
+
+
+def _measure_weight_decay(lab: ExperimentCache) -> ProbeMeasurement:
+    run = run_weight_decay(lab)
+    networks = ("policy", "critic1")
+    shares = [measure_adam_shares(run, name, WEIGHT_DECAY) for name in networks]
+    value = np.array(shares)
+    return ProbeMeasurement(value, np.ones_like(value))
+
+
+CRITIC_PROBES = critics.CriticProbes(
+    "ddpg",
+    run_update,
+    run_huge_rewards,
+    run_parallel_update,
+    run_full_buffer,
+    compute_targets,
+    list_target_terms,
+    DDPG_ALGORITHM,
+    half=False,
+    reader=single.make_single_critic_reader(run_bandit),
+    plain=run_bandit,
+)
+UPDATE_PROBES: Sequence[Probe] = (
+    *CRITIC_PROBES.probes(),
+    Probe(
+        "ddpg.policy_terms",
+        "What does the policy climb?",
+        f"{DDPG_ALGORITHM}: the critic",
+        f"weight of the critic, in the first {MAX_UPDATES} steps",
+        lambda lab: updates.measure_policy_objective(lab, "ddpg"),
+        make_relation_description("weight of the critic"),
+        tolerance=5e-4,
+    ),
+    critics.make_policy_clipping_probe(
+        "ddpg", lambda lab: updates.measure_policy_clipping(lab, "ddpg"), DDPG_ALGORITHM
+    ),
+    critics.make_critics_seen_probe(
+        "ddpg", lambda lab: updates.measure_critics_seen(lab, "ddpg"), DDPG_ALGORITHM
+    ),
+    Probe(
+        "ddpg.weight_decay",
+        f"What does a weight decay of {WEIGHT_DECAY} of policy and critic do to a step?",
+        f"{DDPG_PAPER}, section 7: L2 weight decay, a part of the gradient",
+        f"share of Adam's step with that gradient, in the first {MAX_UPDATES} steps: policy, critic",
+        _measure_weight_decay,
+        lambda comparison, measurement: "steps go elsewhere than Adam's with an L2 penalty",
+        tolerance=1e-3,
+    ),
+)
+
+NOISE_NAMES = ("share of the noise before that is kept", "deviation of what is added")
+EPISODE_END_NAME = "share that is kept over the end of an episode"
+FIRST_NOISE_ROW = 2
+"""The first steps are left out: some implementations start with a step of their own."""
+
+
+def compute_action_noise(run: ProbeRun) -> Array:
+    """What was added to actions of the middle of the range, as a share of half of it."""
+    middle = (np.array(WIDE_LOW) + np.array(WIDE_HIGH)) / 2
+    return np.asarray((run.actions() - middle) / HALF_RANGE)
+
+
+def _fit_noise_process(run: ProbeRun, rows: Array) -> Array:
+    # Weights of the noise before and of the number drawn in the noise of some steps.
+    noise, drawn = compute_action_noise(run), run.experiment.scripted_data.acting_noise
+    basis = np.stack([noise[rows - 1].ravel(), drawn[rows].ravel()], axis=1)
+    return np.asarray(np.linalg.lstsq(basis, noise[rows].ravel(), rcond=None)[0])
+
+
+def _list_rows_inside_episodes(run: ProbeRun) -> Array:
+    ends = np.flatnonzero(run.experiment.scripted_data.ends) + 1
+    return np.array(
+        [row for row in range(FIRST_NOISE_ROW, len(run.transitions)) if row not in ends]
+    )
+
+
+def _measure_default_noise(lab: ExperimentCache) -> ProbeMeasurement:
+    run = run_default_noise(lab)
+    if not compute_action_noise(run).any():
+        return ProbeMeasurement(np.zeros(2), np.array([1 - THETA, SIGMA]))
+    return ProbeMeasurement(
+        _fit_noise_process(run, _list_rows_inside_episodes(run)).round(6),
+        np.array([1 - THETA, SIGMA]),
+    )
+
+
+def _measure_ou_process(lab: ExperimentCache) -> ProbeMeasurement:
+    run = run_ou_noise(lab)
+    kept, added = _fit_noise_process(run, _list_rows_inside_episodes(run))
+    noise, row = (
+        compute_action_noise(run),
+        int(np.flatnonzero(run.experiment.scripted_data.ends)[0]) + 1,
+    )
+    rest = noise[row] - added * run.experiment.scripted_data.acting_noise[row]
+    over = float(rest @ noise[row - 1] / (noise[row - 1] @ noise[row - 1]))
+    value = np.array([kept, added, over]).round(6)
+    return ProbeMeasurement(value, np.array([1 - THETA, SIGMA, 0.0]))
+
+
+NOISE_PROBES: Sequence[Probe] = (
+    Probe(
+        "ddpg.exploration_kind",
+        "Which noise is added to actions, by default?",
+        f"{DDPG_PAPER}, section 7: an Ornstein-Uhlenbeck process with theta {THETA} and sigma {SIGMA}",
+        "per step, by least squares, as shares of half the action range: " + ", ".join(NOISE_NAMES),
+        _measure_default_noise,
+        make_entry_description(NOISE_NAMES),
+        tolerance=1e-3,
+    ),
+    Probe(
+        "ddpg.exploration_process",
+        f"How does an Ornstein-Uhlenbeck process with sigma {SIGMA} go on?",
+        f"{DDPG_PAPER}, section 7: theta {THETA} and sigma {SIGMA}, per step; algorithm 1: a process of "
+        "its own for each episode",
+        "per step, by least squares, as shares of half the action range: "
+        + ", ".join((*NOISE_NAMES, EPISODE_END_NAME)),
+        _measure_ou_process,
+        make_entry_description((*NOISE_NAMES, EPISODE_END_NAME)),
+        tolerance=1e-3,
+    ),
+)

@@ -1,0 +1,230 @@
+"""Experiments that several probes read."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.algorithms.base import field_names
+from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED, ScriptedData
+from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment
+from parallax.harness.probes.reference_networks import HIDDEN_LAYERS, draw_weights, round_to_float32
+
+OBSERVATION_SIZE, ACTION_SIZE = 16, 2
+N_DISCRETE_ACTIONS = 4
+"""Discrete actions."""
+BATCH_ROWS = 24
+"""Transitions in a minibatch, fewer than any network's hidden units."""
+
+UNIT_HIGH, UNIT_LOW = (1.0,) * ACTION_SIZE, (-1.0,) * ACTION_SIZE
+WIDE_LOW, WIDE_HIGH = (-1.0, -2.0), (3.0, 2.0)
+"""Bounds that tell units and dimensions apart; one half range, as TorchRL needs."""
+HALF_RANGE = 2.0
+NARROW_LOW, NARROW_HIGH = (-0.1, -0.5), (0.5, 0.1)
+"""Bounds that are near each other, and of which neither lies around 0."""
+BOUND_NAMES = tuple(
+    f"{edge} bound {dimension} of the {kind} range"
+    for kind in ("wide", "narrow")
+    for dimension in (1, 2)
+    for edge in ("lower", "upper")
+)
+"""Names of both ranges' bounds."""
+SHORT_OFF_POLICY_SETTINGS: dict[str, Any] = {
+    "learning_starts": 8,
+    "batch_size": 4,
+    "buffer_size": 1000,
+    "env_steps_per_round": 1,
+    "gradient_steps_per_round": 1,
+}
+SHORT_STEPS = 100
+"""Steps of a training that is long enough for every framework's own settings."""
+NO_LEARNING = 1e-30
+"""A learning rate that leaves float32 weights as they are."""
+
+
+def make_continuous_data(
+    lab: ExperimentCache,
+    steps: int,
+    low: tuple[float, ...] = UNIT_LOW,
+    high: tuple[float, ...] = UNIT_HIGH,
+    ends: bool = True,
+    **replaced: Array,
+) -> ScriptedData:
+    """A random world; with `ends`, every fifth step ends an episode, one way or the other.
+
+    Args:
+        lab: Has the seed of all numbers.
+        steps: Environment steps.
+        low: Smallest action per dimension.
+        high: Largest action per dimension.
+        ends: Whether episodes end.
+        replaced: Fields of the dictation to use instead.
+    """
+    generator = np.random.default_rng(lab.seed)
+    actions = len(low)
+    turn = np.arange(steps)
+    ending = np.where(turn % 10 == 4, TERMINATED, np.where(turn % 10 == 9, TRUNCATED, 0))
+    fields: dict[str, Any] = {
+        "observations": round_to_float32(generator.normal(size=(steps + 1, OBSERVATION_SIZE))),
+        "resets": round_to_float32(generator.normal(size=(steps + 1, OBSERVATION_SIZE))),
+        "rewards": round_to_float32(generator.normal(size=steps)),
+        "ends": ending if ends else np.zeros(steps, dtype=int),
+        "random_actions": generator.uniform(size=(steps, actions)),
+        "acting_noise": round_to_float32(generator.normal(size=(steps, actions))),
+        "batch_noise": round_to_float32(generator.normal(size=(4 * BATCH_ROWS, actions))),
+    }
+    return ScriptedData(**(fields | replaced), low=low, high=high)
+
+
+def make_discrete_data(
+    lab: ExperimentCache, steps: int, ends: bool = True, **replaced: Any
+) -> ScriptedData:
+    """The same with choices in the place of actions.
+
+    Args:
+        lab: Has the seed of all numbers.
+        steps: Environment steps.
+        ends: Whether episodes end.
+        replaced: Fields of the dictation to use instead.
+    """
+    picks = np.random.default_rng([lab.seed, 2]).uniform(size=(steps, 1))
+    world = make_continuous_data(lab, steps, (), (), ends)
+    fields: dict[str, Any] = {"random_actions": picks, "choices": N_DISCRETE_ACTIONS} | replaced
+    return dataclasses.replace(world, **fields)
+
+
+def make_weights(lab: ExperimentCache, algorithm: str) -> dict[str, Array]:
+    """Random weights of all networks; the arrays are everybody's and cannot be written to."""
+
+    def draw() -> dict[str, Array]:
+        generator = np.random.default_rng([lab.seed, 1])
+        size = N_DISCRETE_ACTIONS if ALGORITHMS[algorithm].actions == "discrete" else ACTION_SIZE
+        found = draw_weights(
+            generator, algorithm, OBSERVATION_SIZE, size, choose_hidden_sizes(lab, algorithm)
+        )
+        for array in found.values():
+            array.flags.writeable = False
+        return found
+
+    return dict(lab.get_or_compute(("weights", algorithm), draw))
+
+
+def choose_hidden_sizes(lab: ExperimentCache, algorithm: str) -> tuple[int, int]:
+    """Units of both hidden layers: those of `HIDDEN_LAYERS`, or as many in both where these must be so."""
+    first, second = HIDDEN_LAYERS[algorithm][0]
+
+    def choose() -> tuple[int, int]:
+        taken = first == second or lab.accepts_settings(
+            algorithm, {"hidden_sizes": (first, second)}, SHORT_STEPS
+        )
+        return (first, second) if taken else (first, first)
+
+    return lab.get_or_compute(("sizes", algorithm), choose)
+
+
+def set_pass_through_weights(
+    weights: dict[str, Array], network: str, head: str, shift: float = 40.0
+) -> None:
+    """Makes a head of a ReLU network put out the first observation, and its other heads 0.
+
+    Args:
+        weights: Changed in place.
+        network: Canonical name.
+        head: Its output layer.
+        shift: Keeps the hidden unit that passes the observation on above 0.
+    """
+    for name, array in weights.items():
+        if name.startswith(f"{network}."):
+            weights[name] = np.zeros_like(array)
+    weights[f"{network}.0.weight"][0, 0] = weights[f"{network}.1.weight"][0, 0] = 1.0
+    weights[f"{network}.0.bias"][0] = shift
+    weights[f"{network}.{head}.weight"][:, 0] = 1.0
+    weights[f"{network}.{head}.bias"][:] = -shift
+
+
+def build_off_policy_experiment(
+    name: str,
+    algorithm: str,
+    world: ScriptedData,
+    networks: Mapping[str, Array],
+    snapshots: int = 0,
+    warm_up: int = BATCH_ROWS,
+    **changes: Any,
+) -> ProbeExperiment:
+    """Random actions for a while, then an update per step on the first transitions.
+
+    Args:
+        name: Of the experiment.
+        algorithm: `td3` or `sac`.
+        world: What is dictated.
+        networks: Weights to start from.
+        snapshots: Optimiser steps to keep in full.
+        warm_up: Steps with random actions.
+        changes: Further hyperparameters.
+    """
+    changes = {
+        "learning_starts": warm_up,
+        "batch_size": BATCH_ROWS,
+        "buffer_size": 1000,
+        "env_steps_per_round": 1,
+        "gradient_steps_per_round": 1,
+        "hidden_sizes": (256, 256),
+    } | changes
+    return ProbeExperiment(name, algorithm, world, changes, networks, snapshots)
+
+
+def choose_rare_update_settings(lab: ExperimentCache, algorithm: str, steps: int) -> dict[str, Any]:
+    """Settings with which there is one update after all steps, or at least few of the policy.
+
+    What the framework has of it: as little as possible, for nothing is read of these updates.
+    """
+    rare: dict[str, Any] = {"env_steps_per_round": steps, "gradient_steps_per_round": 1}
+    late: dict[str, Any] = {"policy_delay": steps + 1}
+    known = set(field_names(ALGORITHMS[algorithm]))
+
+    def choose() -> dict[str, Any]:
+        possible = (s for s in (rare, late) if s.keys() <= known)
+        return next((s for s in possible if lab.accepts_settings(algorithm, s, steps)), {})
+
+    return lab.get_or_compute(("seldom", algorithm, steps), choose)
+
+
+def scale_critic_outputs(weights: dict[str, Array], factor: float) -> None:
+    """Multiplies the outputs of all critics but the targets, in place."""
+    for name in ("critic1.out.weight", "critic2.out.weight"):
+        if name in weights:
+            weights[name] = round_to_float32(weights[name] * factor)
+
+
+def parallelize_experiment(experiment: ProbeExperiment, copies: int) -> ProbeExperiment:
+    """The same on several copies of the environment, with a round per step of all of them."""
+    rounds = {"env_steps_per_round": copies, "gradient_steps_per_round": copies}
+    steps = len(experiment.scripted_data.rewards) // copies * copies
+    d = experiment.scripted_data
+    world = dataclasses.replace(d, rewards=d.rewards[:steps], ends=d.ends[:steps])
+    changes = {**experiment.changes, **rounds}
+    return dataclasses.replace(experiment, changes=changes, scripted_data=world, n_envs=copies)
+
+
+def build_defaults_experiment(lab: ExperimentCache, algorithm: str, number: int) -> ProbeExperiment:
+    """A short training with the framework's own settings and networks.
+
+    Args:
+        lab: Has the seed.
+        algorithm: Name.
+        number: Each has weights of its own; the first lasts for some updates.
+    """
+    discrete = ALGORITHMS[algorithm].actions == "discrete"
+    world = (make_discrete_data if discrete else make_continuous_data)(lab, 8 if number else 16)
+    short: dict[str, dict[str, Any]] = {
+        "ppo": {"rollout_steps": len(world.rewards) // 2, "minibatch_size": 4, "epochs": 1},
+        "td3": SHORT_OFF_POLICY_SETTINGS,
+        "sac": SHORT_OFF_POLICY_SETTINGS,
+        "ddpg": SHORT_OFF_POLICY_SETTINGS,
+        "dqn": SHORT_OFF_POLICY_SETTINGS,
+    }
+    name, seed = f"{algorithm} own {number}", lab.seed * 100 + number
+    return ProbeExperiment(name, algorithm, world, short[algorithm], snapshots=4, seed=seed)

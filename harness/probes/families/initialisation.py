@@ -1,0 +1,219 @@
+"""Probes of what is there at the start: networks, learned numbers, target networks."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from parallax.harness.contract.adapter import Array
+from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.probe import (
+    Probe,
+    ProbeMeasurement,
+    make_entry_description,
+    make_relation_description,
+)
+from parallax.harness.probes.reference_networks import NETWORK_NAMES
+
+N_SEEDS = 5
+ORTHOGONALITY_TOLERANCE = 1e-3
+"""Largest spread of singular values, as a share, that counts as orthogonal."""
+RunDefaults = Callable[[ExperimentCache, int], ProbeRun]
+ComputeGain = Callable[[str, tuple[int, ...]], float]
+
+
+@dataclasses.dataclass(frozen=True)
+class InitialNetworks:
+    """What an algorithm's authors begin with.
+
+    Attributes:
+        gain: Root mean square weight of a layer, by its name and shape.
+        bias: Root mean square bias times the root of the inputs; of all layers, or by name and
+            inputs.
+        source: Where both stand.
+        orthogonal: Whether weights are orthogonal.
+        sizes: Units: policy's two hidden layers, then value's or critics'; empty where there are
+            none of such layers.
+        size_source: Where they stand.
+    """
+
+    gain: ComputeGain
+    bias: float | Callable[[str, int], float]
+    source: str
+    orthogonal: bool = False
+    sizes: tuple[int, ...] = ()
+    size_source: str = ""
+
+
+def make_initialization_probes(
+    algorithm: str, own: RunDefaults, start: InitialNetworks
+) -> Sequence[Probe]:
+    """The probes of one algorithm.
+
+    Args:
+        algorithm: Name.
+        own: Short trainings with the framework's own settings, by number.
+        start: The authors'.
+    """
+    second = "value" if algorithm == "ppo" else "critic1"
+    first = ("policy",) if "policy" in NETWORK_NAMES[algorithm] else ()
+    layers = _list_layers(algorithm, second)
+
+    def created(lab: ExperimentCache) -> list[Mapping[str, Array]]:
+        return [own(lab, number).record.created for number in range(N_SEEDS)]
+
+    def shapes(lab: ExperimentCache) -> ProbeMeasurement:
+        weights = created(lab)[0]
+        names = [f"{n}.{i}.bias" for n in (*first, second) for i in (0, 1)]
+        units = np.array([float(len(weights[name])) for name in names])
+        return ProbeMeasurement(units, np.array(start.sizes, float))
+
+    def there(lab: ExperimentCache) -> list[str]:
+        # A policy whose deviation is a parameter has no layer for it.
+        return [name for name in layers if f"{name}.weight" in created(lab)[0]]
+
+    def listing(found: Mapping[str, float]) -> Array:
+        return np.array([found.get(name, np.nan) for name in layers])
+
+    def gains(lab: ExperimentCache) -> ProbeMeasurement:
+        arrays = {name: [w[f"{name}.weight"] for w in created(lab)] for name in there(lab)}
+        value = {name: float(np.sqrt(np.mean(np.square(a)))) for name, a in arrays.items()}
+        expected = {name: start.gain(name, a[0].shape) for name, a in arrays.items()}
+        return ProbeMeasurement(listing(value), listing(expected))
+
+    def biases(lab: ExperimentCache) -> ProbeMeasurement:
+        value = {
+            name: float(np.sqrt(np.mean([_scale_biases(w, name) ** 2 for w in created(lab)])))
+            for name in there(lab)
+        }
+        inputs = {name: created(lab)[0][f"{name}.weight"].shape[1] for name in there(lab)}
+        bias = start.bias
+        due = {n: bias(n, size) if callable(bias) else bias for n, size in inputs.items()}
+        return ProbeMeasurement(listing(value), listing(due))
+
+    def orthogonality(lab: ExperimentCache) -> ProbeMeasurement:
+        weights = {name: created(lab)[0][f"{name}.weight"] for name in there(lab)}
+        found = [float(_is_orthogonal(array)) for array in weights.values() if len(array) > 1]
+        return ProbeMeasurement(np.array(found), np.full(len(found), float(start.orthogonal)))
+
+    name = f"{algorithm}.{{}}".format
+    hidden = [
+        f"{n} layer {i}"
+        for n in ("policy", "value" if second == "value" else "critic")
+        for i in (1, 2)
+    ]
+    size = Probe(
+        name("network_sizes"),
+        "How many units have the hidden layers, by default?",
+        start.size_source,
+        "units: first and second layer of the policy, then of the "
+        + ("value network" if second == "value" else "critics"),
+        shapes,
+        make_entry_description(hidden),
+        counts=True,
+    )
+    return (
+        *((size,) if start.sizes else ()),
+        Probe(
+            name("initial_weights"),
+            "How large are weights at the start?",
+            start.source,
+            "root mean square per layer: " + ", ".join(layers),
+            gains,
+            make_entry_description(layers),
+            tolerance=0.12,
+            has_own_units=True,
+        ),
+        Probe(
+            name("initial_biases"),
+            "How large are biases at the start?",
+            start.source,
+            "root mean square per layer times the root of its inputs: " + ", ".join(layers),
+            biases,
+            make_entry_description(layers),
+            # A last layer has few biases, so little is known of their spread.
+            tolerance=0.7,
+        ),
+        Probe(
+            name("initial_orthogonality"),
+            "Are the weights of a layer orthogonal at the start?",
+            start.source,
+            "0 no, 1 yes, per layer with more than one output",
+            orthogonality,
+            _describe_orthogonality,
+            counts=True,
+        ),
+    )
+
+
+def _list_layers(algorithm: str, second: str) -> list[str]:
+    heads = ("mean", "std") if algorithm == "sac" else ("out",)
+    policy = [f"policy.{layer}" for layer in ("0", "1", *heads)]
+    return policy * ("policy" in NETWORK_NAMES[algorithm]) + [
+        f"{second}.{layer}" for layer in ("0", "1", "out")
+    ]
+
+
+def _scale_biases(weights: Mapping[str, Array], layer: str) -> Array:
+    # Both critics are made alike, and one has but one bias in its last layer.
+    twins = (f"{name}.bias" for name in (layer, layer.replace("critic1", "critic2")))
+    biases = np.concatenate([weights[name] for name in twins if name in weights])
+    return np.asarray(biases * np.sqrt(weights[f"{layer}.weight"].shape[1]))
+
+
+def _is_orthogonal(weights: Array) -> bool:
+    values = np.linalg.svd(weights, compute_uv=False)
+    return bool(np.ptp(values) < ORTHOGONALITY_TOLERANCE * values.max())
+
+
+def _describe_orthogonality(comparison: object, measurement: ProbeMeasurement) -> str:
+    count, all_of = int(measurement.value.sum()), len(measurement.value)
+    return f"{count} of {all_of} layers have orthogonal weights"
+
+
+def make_initial_constant_probe(
+    probe_name: str, question: str, source: str, own: RunDefaults, name: str, expected: float
+) -> Probe:
+    """A probe of a number that is learned and starts at a constant, on a log scale."""
+
+    def measure(lab: ExperimentCache) -> ProbeMeasurement:
+        value = np.exp(own(lab, 0).record.created[name].ravel())
+        return ProbeMeasurement(value, np.full_like(value, expected))
+
+    return Probe(probe_name, question, source, "1", measure, make_relation_description("start"))
+
+
+CRITICS_QUESTION, AT_START_TEXT = "Do the critics differ at the start, and are", " at the start"
+
+
+def _compare_critics(weights: Mapping[str, Array]) -> float:
+    return float(not np.array_equal(weights["critic1.0.weight"], weights["critic2.0.weight"]))
+
+
+def make_initial_target_probe(algorithm: str, own: RunDefaults, source: str) -> Probe:
+    """A probe of what target networks start from."""
+    there = NETWORK_NAMES[algorithm]
+    copied = sorted(name for name in there if f"{name}_target" in there)
+    twins = "critic2" in there
+
+    def measure(lab: ExperimentCache) -> ProbeMeasurement:
+        weights = own(lab, 0).record.created
+        differ = [_compare_critics(weights)] if twins else []
+        same = [
+            float(all(np.array_equal(a, weights[k.replace(n, f"{n}_target", 1)]) for k, a in pairs))
+            for n in copied
+            for pairs in [[(k, a) for k, a in weights.items() if k.split(".")[0] == n]]
+        ]
+        return ProbeMeasurement(np.array([*differ, *same]), np.ones(len(differ) + len(same)))
+
+    names = tuple(f"target of the {name} is a copy" for name in copied)
+    names = ("critics differ", *names) if twins else names
+    return Probe(
+        f"{algorithm}.initial_targets",
+        f"{CRITICS_QUESTION if twins else 'Are'} targets copies of their networks{'' if twins else AT_START_TEXT}?",
+        source,
+        "0 no, 1 yes: " + ", ".join(names),
+        measure,
+        make_entry_description(names),
+        counts=True,
+    )

@@ -1,0 +1,401 @@
+"""Probes of the optimisers: settings, and how far they step."""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from parallax.harness import formulas
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.protocol import OptimizerStepRecord, Parameters
+from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.measurements import (
+    MAX_UPDATES,
+    check_recipe_networks,
+    find_minibatch,
+    list_critic_updates,
+    list_network_steps,
+)
+from parallax.harness.probes.probe import (
+    DescribeDifference,
+    Probe,
+    ProbeMeasurement,
+    UnmeasuredError,
+    make_entry_description,
+)
+from parallax.harness.probes.reference_networks import (
+    ACTIVATIONS,
+    HIDDEN_LAYERS,
+    Activation,
+    backpropagate_gradients,
+    compute_features,
+)
+from parallax.harness.probes.results import AnswerAxis, AnswerComparison
+
+ADAM_PAPER = "Kingma & Ba 2015 (arXiv:1412.6980), algorithm 1"
+OPTIMIZER_SETTINGS = ("eps", "beta1", "beta2", "weight_decay")
+
+
+def make_optimizer_probes(
+    algorithm: str,
+    run: Callable[[ExperimentCache], ProbeRun],
+    own: Callable[[ExperimentCache], ProbeRun],
+    rates: Mapping[str, float],
+    eps: float,
+    source: str,
+    decay: float = 0.0,
+) -> Sequence[Probe]:
+    """The probes of one algorithm.
+
+    Args:
+        algorithm: Name.
+        run: A few updates with known gradients.
+        own: A few updates with the framework's own settings.
+        rates: The paper's learning rates, by canonical network.
+        eps: The authors' epsilon of Adam.
+        source: Where these stand.
+        decay: The paper's weight decay of critics.
+    """
+    networks = tuple(rates)
+
+    def learning_rates(lab: ExperimentCache) -> ProbeMeasurement:
+        value = np.array(
+            [_get_first_step(own(lab), n).settings[n].get("lr", np.nan) for n in networks]
+        )
+        return ProbeMeasurement(value, np.array(list(rates.values())))
+
+    def settings(lab: ExperimentCache) -> ProbeMeasurement:
+        value = np.array(
+            [[_read_setting(own(lab), n, k) for k in OPTIMIZER_SETTINGS] for n in networks]
+        )
+        decays = (decay if network.startswith("critic") else 0.0 for network in networks)
+        expected = np.array([[eps, 0.9, 0.999, decay_of] for decay_of in decays])
+        return ProbeMeasurement(value.ravel(), expected.ravel())
+
+    def kept(lab: ExperimentCache) -> ProbeMeasurement:
+        rates_then = [_read_setting_over_time(own(lab), n, "lr") for n in networks]
+        value = np.concatenate([rates / rates[0] for rates in rates_then])
+        return ProbeMeasurement(value, np.ones_like(value))
+
+    name = f"{algorithm}.{{}}".format
+    listing = ", ".join(networks)
+    return (
+        Probe(
+            name("learning_rates"),
+            "Which learning rates are there by default, at the start?",
+            source,
+            f"learning rates: {listing}",
+            learning_rates,
+            make_entry_description([f"that of the {n}" for n in networks]),
+            has_own_units=True,
+        ),
+        Probe(
+            name("adam_settings"),
+            "Which constants has the optimiser by default?",
+            source,
+            f"epsilon, beta 1, beta 2 and weight decay: {listing}",
+            settings,
+            make_entry_description(
+                [f"{s} of the {n}" for n in networks for s in OPTIMIZER_SETTINGS]
+            ),
+            has_own_units=True,
+        ),
+        make_step_probe(algorithm, run, networks),
+        Probe(
+            name("learning_rate_by_default"),
+            "Does the learning rate change during a run, by default?",
+            f"{source}: it is constant",
+            f"learning rate over that of the first step, at each step of a short run, of {listing}",
+            kept,
+            lambda comparison, measurement: _describe_schedule(measurement.value),
+        ),
+    )
+
+
+def make_step_probe(
+    algorithm: str, run: Callable[[ExperimentCache], ProbeRun], networks: Sequence[str]
+) -> Probe:
+    """A probe of how far steps go.
+
+    Args:
+        algorithm: Name.
+        run: A few updates with known gradients.
+        networks: Canonical names.
+    """
+
+    def steps(lab: ExperimentCache) -> ProbeMeasurement:
+        shares = np.concatenate([measure_adam_shares(run(lab), network) for network in networks])
+        return ProbeMeasurement(shares, np.ones_like(shares))
+
+    return Probe(
+        f"{algorithm}.optimizer_step",
+        "How far do steps go, for the gradients until then and the learning rate?",
+        ADAM_PAPER,
+        f"share of Adam's step, in the first {MAX_UPDATES} steps of {', '.join(networks)}",
+        steps,
+        _describe_step_lengths,
+        tolerance=1e-3,
+    )
+
+
+STEP_TOLERANCE = 1e-3
+"""Part of a step, as a share of its largest entry, that is rounding."""
+
+
+def measure_adam_shares(run: ProbeRun, network: str, penalty: float = 0.0) -> Array:
+    """Lengths of the first steps along Adam's with the same gradients, as shares.
+
+    Not a number where directions differ.
+
+    Args:
+        run: The training.
+        network: Canonical name.
+        penalty: Weight of half the squared weights, whose gradient is added.
+    """
+    adam, shares = formulas.ReferenceAdam(), []
+    for step in list_network_steps(run, network)[:MAX_UPDATES]:
+        if step.after:
+            shares.append(_measure_adam_share(adam, step, network, penalty))
+    return np.array(shares)
+
+
+def _measure_adam_share(
+    adam: formulas.ReferenceAdam, step: OptimizerStepRecord, network: str, penalty: float
+) -> float:
+    names = [name for name in step.gradients if name.split(".")[0] == network]
+    if not names:
+        return float("nan")
+    pulls = {n: step.gradients[n] + penalty * step.before[n] for n in names}
+    line = np.concatenate(
+        [adam.step(n, pull, step.settings[network]).ravel() for n, pull in pulls.items()]
+    )
+    taken = np.concatenate([(step.after[n] - step.before[n]).ravel() for n in names])
+    share = float(taken @ line / (line @ line))
+    rest = np.abs(taken - share * line).max() / np.abs(line).max()
+    return share if rest < STEP_TOLERANCE * max(1.0, abs(share)) else np.nan
+
+
+def _describe_step_lengths(comparison: object, measurement: ProbeMeasurement) -> str:
+    value = measurement.value
+    lost = int(np.isnan(value).sum())
+    if lost:
+        return f"{lost} of {len(value)} steps go elsewhere than Adam's"
+    return f"steps are {value.min():.4g} to {value.max():.4g} times as long as Adam's"
+
+
+def _get_first_step(run: ProbeRun, network: str) -> OptimizerStepRecord:
+    return list_network_steps(run, network)[0]
+
+
+def _read_setting(run: ProbeRun, network: str, setting: str) -> float:
+    # What a setting is at the first step, or what it becomes.
+    over = _read_setting_over_time(run, network, setting)
+    return float(over[np.argmax(np.abs(over - over[0]))])
+
+
+def _read_setting_over_time(run: ProbeRun, network: str, setting: str) -> Array:
+    missing = np.nan if setting == "lr" else 0.0
+    found = [s.settings[network] for s in run.record.steps if network in s.networks]
+    return np.array([settings.get(setting, missing) for settings in found])
+
+
+def _describe_schedule(shares: Array) -> str:
+    return f"it goes from {shares[0]:.3g} to {shares[-1]:.3g} of its start"
+
+
+ACTIVATION_INPUTS = np.linspace(-3.0, 3.0, 25)
+_ZERO_TOLERANCE = 1e-6  # of what goes into a unit
+
+
+def make_gradient_probes(
+    algorithm: str, run: Callable[[ExperimentCache], ProbeRun], networks: Sequence[str], source: str
+) -> Sequence[Probe]:
+    """The probes of one algorithm.
+
+    Args:
+        algorithm: Name.
+        run: Some updates with known minibatches.
+        networks: Canonical names.
+        source: Where the activation function stands.
+    """
+    _, paper = HIDDEN_LAYERS[algorithm]
+    two = networks[:2]
+
+    def activations(lab: ExperimentCache) -> ProbeMeasurement:
+        check_recipe_networks(run(lab), *two)
+        found = [_identify_activation(run(lab), n) for n in two]
+        value = np.concatenate([_evaluate_activation(name) for name in found])
+        axis = AnswerAxis("input; " + ", then ".join(two), np.tile(ACTIVATION_INPUTS, len(two)))
+        return ProbeMeasurement(value, np.tile(paper(ACTIVATION_INPUTS), len(two)), axis)
+
+    def rests(lab: ExperimentCache) -> ProbeMeasurement:
+        value = np.array(
+            [1 - _compute_largest_unexplained_share(run(lab), n, paper) for n in networks]
+        )
+        return ProbeMeasurement(value, np.ones_like(value))
+
+    def moved(lab: ExperimentCache) -> ProbeMeasurement:
+        value = count_unexplained_moves(run(lab), networks)
+        return ProbeMeasurement(value, np.zeros_like(value))
+
+    return (
+        Probe(
+            f"{algorithm}.activation",
+            "Which function do hidden units apply?",
+            source,
+            "output of a unit; " + ", then ".join(two),
+            activations,
+            _make_activation_description(two),
+        ),
+        Probe(
+            f"{algorithm}.gradient_source",
+            "Do gradients come from the network's predictions on the minibatch alone?",
+            "the papers' losses: yes; a penalty on weights or a second path would leave a rest",
+            f"share of all layers' gradients, at worst in the first {MAX_UPDATES} updates: "
+            + ", ".join(networks),
+            rests,
+            make_entry_description(networks),
+            tolerance=5e-3,
+        ),
+        Probe(
+            f"{algorithm}.moved_otherwise",
+            "Which networks change otherwise than by a step of their optimiser?",
+            "the papers' algorithms: none but targets",
+            f"times, between and in the first {MAX_UPDATES} updates: {', '.join(networks)}",
+            moved,
+            make_entry_description([f"changes of the {name} without a step" for name in networks]),
+            counts=True,
+        ),
+    )
+
+
+def build_network_inputs(run: ProbeRun, network: str, step: OptimizerStepRecord) -> Array:
+    """What a network saw in an update, float[rows, inputs]."""
+    if not network.startswith("critic"):
+        return step.observations
+    data = find_minibatch(run, step)
+    if run.experiment.scripted_data.choices:
+        return data.observations
+    return np.hstack([data.observations, data.actions])
+
+
+def list_network_updates(run: ProbeRun, network: str) -> list[OptimizerStepRecord]:
+    """The first steps of a network, with those of the other critic where it is one."""
+    if network.startswith("critic"):
+        return list_critic_updates(run)
+    return list_network_steps(run, network)[:MAX_UPDATES]
+
+
+def compute_unexplained_share(
+    run: ProbeRun, network: str, step: OptimizerStepRecord, activation: Activation
+) -> float:
+    """Part of the last layers' gradients that no gradients by outputs explain, as a share."""
+    pulls = _solve_head_gradients(run, network, step, activation)
+    hidden = compute_features(
+        step.before, network, build_network_inputs(run, network, step), activation
+    )
+    return max(
+        _compute_relative_difference(pull.T @ hidden, step.gradients[f"{network}.{head}.weight"])
+        for head, pull in pulls.items()
+    )
+
+
+def _solve_head_gradients(
+    run: ProbeRun, network: str, step: OptimizerStepRecord, activation: Activation
+) -> dict[str, Array]:
+    # Gradients of the loss by the outputs of each head, solved from its layer's.
+    hidden = compute_features(
+        step.before, network, build_network_inputs(run, network, step), activation
+    )
+    system = np.vstack([hidden.T, np.ones(len(hidden))])
+    found = {}
+    for head in ("out", "mean", "std"):
+        name = f"{network}.{head}"
+        if f"{name}.weight" in step.gradients:
+            both = (step.gradients[f"{name}.weight"].T, step.gradients[f"{name}.bias"])
+            found[head] = np.linalg.lstsq(system, np.vstack(both), rcond=None)[0]
+    if not found:
+        raise UnmeasuredError(f"its optimiser got no gradient of {network}")
+    return found
+
+
+def _compute_largest_unexplained_share(
+    run: ProbeRun, network: str, activation: Activation
+) -> float:
+    rests = []
+    for step in list_network_updates(run, network):
+        seen = build_network_inputs(run, network, step)
+        pulls = _solve_head_gradients(run, network, step, activation)
+        # Rounding decides whether a gradient passes a unit that is hardly on or off.
+        either = [
+            backpropagate_gradients(step.before, network, seen, activation, pulls, above)
+            for above in (-_ZERO_TOLERANCE, _ZERO_TOLERANCE)
+        ]
+        rests.append(
+            min(_compute_largest_difference(expected, step.gradients) for expected in either)
+        )
+    return max(rests)
+
+
+def _compute_largest_difference(expected: Parameters, found: Parameters) -> float:
+    return max(_compute_relative_difference(array, found[name]) for name, array in expected.items())
+
+
+def _compute_relative_difference(one: Array, other: Array) -> float:
+    scale = max(float(np.abs(one).max()), float(np.abs(other).max()))
+    return float(np.abs(one - other).max()) / scale if scale > 0 else 0.0
+
+
+def count_unexplained_moves(run: ProbeRun, networks: Sequence[str]) -> Array:
+    """How often each network changed between its optimiser's steps, or in another's step."""
+    kept = [step for step in run.record.steps if step.before and step.after]
+    kept = kept[: 4 * MAX_UPDATES]
+    found = []
+    for network in networks:
+        between = sum(
+            _has_network_changed(one.after, two.before, network)
+            for one, two in itertools.pairwise(kept)
+        )
+        within = sum(
+            _has_network_changed(s.before, s.after, network)
+            for s in kept
+            if network not in s.networks
+        )
+        found.append(float(between + within))
+    return np.array(found)
+
+
+def _has_network_changed(one: Parameters, other: Parameters, network: str) -> bool:
+    names = [name for name in one if name.split(".")[0] == network]
+    return any(not np.array_equal(one[name], other[name]) for name in names)
+
+
+def _identify_activation(run: ProbeRun, network: str) -> str:
+    step = list_network_updates(run, network)[0]
+    rests = {
+        name: compute_unexplained_share(run, network, step, f) for name, f in ACTIVATIONS.items()
+    }
+    best = min(rests, key=lambda name: rests[name])
+    return best if rests[best] < 0.01 else "unknown"
+
+
+def _evaluate_activation(name: str) -> Array:
+    return (
+        ACTIVATIONS[name](ACTIVATION_INPUTS)
+        if name in ACTIVATIONS
+        else np.full_like(ACTIVATION_INPUTS, np.nan)
+    )
+
+
+def _make_activation_description(networks: Sequence[str]) -> DescribeDifference:
+    def text(comparison: AnswerComparison, measurement: ProbeMeasurement) -> str:
+        curves = measurement.value.reshape(len(networks), -1)
+        found = [_name_activation(curve) for curve in curves]
+        return ", ".join(f"{n}: {name}" for n, name in zip(networks, found, strict=True))
+
+    return text
+
+
+def _name_activation(curve: Array) -> str:
+    names = [name for name, f in ACTIVATIONS.items() if np.allclose(f(ACTIVATION_INPUTS), curve)]
+    return names[0] if names else "none of " + ", ".join(ACTIVATIONS)

@@ -1,0 +1,305 @@
+"""Probes of what a replay buffer holds, and of the policy as it is evaluated."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.scripted_env import TERMINATED
+from parallax.harness.probes.experiment_setups import BOUND_NAMES
+from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.measurements import check_recipe_networks
+from parallax.harness.probes.probe import (
+    Probe,
+    ProbeMeasurement,
+    UnmeasuredError,
+    make_entry_description,
+    make_relation_description,
+)
+from parallax.harness.probes.reference_networks import (
+    HIDDEN_LAYERS,
+    compute_output,
+    round_to_float32,
+)
+from parallax.harness.probes.results import AnswerComparison
+
+DRAW_NAMES = (
+    "oldest left out",
+    "newest left out",
+    "transitions drawn",
+    "one can be drawn twice: 0 no or 1 yes",
+)
+FULL_BUFFER_NAMES = (
+    "transitions held",
+    "different ones",
+    "older than the buffer is large",
+    "that never were",
+    "places left out before",
+    "places left out after",
+    "transitions drawn",
+)
+"""What is counted of a full buffer."""
+ACTION_UNIT_NAMES = tuple(
+    f"{what} {dimension}" for dimension in (1, 2) for what in ("scale", "shift", "not cut by")
+)
+"""How stored actions relate to those taken, per dimension."""
+BOUND_MARGIN = 1e-4
+"""Numbers that differ by less are the same in float32."""
+
+
+def make_storage_probes(
+    algorithm: str,
+    run: Callable[[ExperimentCache], ProbeRun],
+    wide: Callable[[ExperimentCache], ProbeRun] | None,
+) -> Sequence[Probe]:
+    """The probes of one algorithm.
+
+    Args:
+        algorithm: One with a replay buffer.
+        run: Some steps with all kinds of ends.
+        wide: Some steps in which actions range from -1 to 3 and from -2 to 2; None for choices.
+    """
+
+    def transitions(lab: ExperimentCache) -> ProbeMeasurement:
+        wrong = count_wrong_entries(run(lab))
+        return ProbeMeasurement(wrong, np.zeros_like(wrong))
+
+    def sampling(lab: ExperimentCache) -> ProbeMeasurement:
+        value, size = measure_index_draws(run(lab)), run(lab).hyperparameters.batch_size
+        return ProbeMeasurement(value, np.array([0.0, 0.0, float(size), 1.0]))
+
+    def choices(lab: ExperimentCache) -> ProbeMeasurement:
+        stored = np.asarray(run(lab).record.stored["actions"], float).reshape(-1)
+        return ProbeMeasurement(stored, run(lab).actions()[:, 0])
+
+    def actions(lab: ExperimentCache) -> ProbeMeasurement:
+        assert wide is not None
+        fits = np.ravel([fit_action_unit(wide(lab), dimension) for dimension in (0, 1)])
+        return ProbeMeasurement(fits, np.array([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]))
+
+    return (
+        Probe(
+            f"{algorithm}.stored_transition",
+            "Are transitions stored as they were, with the last observation of an episode?",
+            "the papers' algorithms: yes",
+            "transitions of which a part is stored wrongly",
+            transitions,
+            make_entry_description(
+                ("observations", "rewards", "next observations", "ends of the task")
+            ),
+            counts=True,
+        ),
+        Probe(
+            f"{algorithm}.replay_sampling",
+            "From which transitions is the first minibatch drawn?",
+            "the papers' algorithms: from all there are",
+            ", ".join(DRAW_NAMES),
+            sampling,
+            _describe_draws,
+            counts=True,
+        ),
+        Probe(
+            f"{algorithm}.stored_action",
+            "Which actions are stored?",
+            "the papers' algorithms: those that were taken",
+            "number of the action, at each step",
+            choices,
+            make_relation_description("stored action"),
+            counts=True,
+        )
+        if wide is None
+        else Probe(
+            f"{algorithm}.stored_action",
+            "Which action is stored, where actions range from -1 to 3 and from -2 to 2?",
+            "the papers' algorithms: the action that was taken",
+            "from the action taken to the one stored: " + ", ".join(ACTION_UNIT_NAMES),
+            actions,
+            make_entry_description(ACTION_UNIT_NAMES),
+        ),
+    )
+
+
+def _describe_draws(comparison: AnswerComparison, measurement: ProbeMeasurement) -> str:
+    text = make_entry_description(DRAW_NAMES)(comparison, measurement)
+    return text.replace(f"{DRAW_NAMES[-1]} is 0, not 1", "none is in a minibatch twice")
+
+
+def make_full_buffer_probe(algorithm: str, run: Callable[[ExperimentCache], ProbeRun]) -> Probe:
+    """A probe of a replay buffer that is full before the first update.
+
+    Args:
+        algorithm: `td3` or `sac`.
+        run: A training with a buffer that is smaller than its warm-up.
+    """
+
+    def measure(lab: ExperimentCache) -> ProbeMeasurement:
+        held, size = find_stored_rows(run(lab)), run(lab).hyperparameters.buffer_size
+        newest = len(run(lab).transitions)
+        known = {row for row in held if row >= 0}
+        value = (len(held), len(known), sum(row < newest - size for row in known), held.count(-1))
+        low, left, count, _ = measure_index_draws(run(lab), size)
+        expected = (size, size, 0, 0, 0, 0, run(lab).hyperparameters.batch_size)
+        return ProbeMeasurement(
+            np.array([*value, low, left, count], float), np.array(expected, float)
+        )
+
+    return Probe(
+        f"{algorithm}.full_buffer",
+        "What does a full buffer hold, and from which of it are minibatches drawn?",
+        "the papers' algorithms: the newest transitions; from all of them",
+        ", ".join(FULL_BUFFER_NAMES),
+        measure,
+        make_entry_description(FULL_BUFFER_NAMES),
+        counts=True,
+    )
+
+
+def find_stored_rows(run: ProbeRun) -> list[int]:
+    """Which transitions of the run a buffer holds, -1 for what is none of them."""
+    known = {t.observation.tobytes(): row for row, t in enumerate(run.transitions)}
+    held = np.asarray(run.record.stored["observations"], dtype=float)
+    return [known.get(np.ascontiguousarray(row).tobytes(), -1) for row in held]
+
+
+def measure_index_draws(run: ProbeRun, size: int | None = None) -> Array:
+    """What the indices of the first minibatch were drawn from; see `DRAWN`.
+
+    Args:
+        run: The training.
+        size: How many transitions a buffer holds; None for all until then.
+
+    Raises:
+        Unmeasured: They were not drawn as random whole numbers.
+    """
+    step = next((s for s in run.record.steps if "critic1" in s.networks), None)
+    draws = [draw for draw in run.draws if step and draw.steps == step.env_steps]
+    # A second draw is among the copies of the environment.
+    if not draws:
+        raise UnmeasuredError("its indices are not drawn as random whole numbers")
+    draw = max(draws, key=lambda draw: draw.high - draw.low)
+    newest = (draw.steps if size is None else size) - draw.high
+    # Of a permutation of all only the first are taken.
+    shown = [len(pairs) for pairs in step.pairs[:1]] if step and not draw.with_replacement else []
+    count = min([draw.count, *shown])
+    return np.array([float(n) for n in (draw.low, newest, count, draw.with_replacement)])
+
+
+def count_wrong_entries(run: ProbeRun) -> Array:
+    """How many rows of each stored array are not what the environment gave.
+
+    Raises:
+        Unmeasured: The buffer does not hold the run.
+    """
+    stored, transitions = run.record.stored, run.transitions
+    if len(stored["rewards"]) != len(transitions):
+        raise UnmeasuredError(
+            f"the buffer holds {len(stored['rewards'])} of {len(transitions)} transitions"
+        )
+    given = {
+        "observations": np.array([t.observation for t in transitions]),
+        "rewards": np.array([t.reward for t in transitions]),
+        "next_observations": np.array([t.next_observation for t in transitions]),
+        "terminated": np.array([float(t.end == TERMINATED) for t in transitions]),
+    }
+    apart = [np.abs(stored[name] - array) > BOUND_MARGIN for name, array in given.items()]
+    return np.array([float(a.reshape(len(a), -1).any(axis=1).sum()) for a in apart])
+
+
+def fit_action_unit(run: ProbeRun, dimension: int) -> tuple[float, float, float]:
+    """Scale and shift from actions taken to actions stored, and how far some are stored beyond.
+
+    Actions that were taken at a bound may be stored as they were before they were cut.
+
+    Raises:
+        Unmeasured: It is no linear map within the bounds.
+    """
+    stored, taken = run.record.stored["actions"][:, dimension], run.actions()[:, dimension]
+    d = run.experiment.scripted_data
+    low, high = d.low[dimension] + BOUND_MARGIN, d.high[dimension] - BOUND_MARGIN
+    inside = (taken > low) & (taken < high)
+    scale, shift = np.polyfit(taken[inside], stored[inside], 1)
+    apart = np.abs(scale * taken + shift - stored)
+    if apart[inside].max() > BOUND_MARGIN:
+        raise UnmeasuredError("stored actions are no linear function of those taken")
+    return float(scale), float(shift), float(apart.max()) if apart.max() > BOUND_MARGIN else 0.0
+
+
+OBSERVATION_SCALE = 30.0
+"""What observations are multiplied by so that the policy's outputs are beyond all bounds."""
+
+
+def make_greedy_probe(
+    algorithm: str, runs: Sequence[Callable[[ExperimentCache], ProbeRun]], head: str, paper: str
+) -> Probe:
+    """The probe of one algorithm.
+
+    Args:
+        algorithm: Name.
+        runs: Trainings on wide and on narrow bounds.
+        head: Layer of the policy that puts out the mean.
+        paper: Citation.
+    """
+
+    def measure(lab: ExperimentCache) -> ProbeMeasurement:
+        for of in runs:
+            check_recipe_networks(of(lab), "policy")
+        found = [_compare_greedy_actions(of(lab), head) for of in runs]
+        value, cut, squashed, scaled = (np.concatenate(a) for a in zip(*found, strict=True))
+        expected, other = (cut, squashed) if algorithm == "ppo" else (squashed, cut)
+        text = f"the mean is {'squashed by tanh' if algorithm == 'ppo' else 'cut at the bounds'}"
+        others = {text: other, "the mean is cut at -1 and 1 and then scaled to the range": scaled}
+        return ProbeMeasurement(value, expected, alternatives=others)
+
+    return Probe(
+        f"{algorithm}.greedy_action",
+        "Which action is taken without noise in an evaluation, within and beyond the bounds?",
+        paper,
+        "action, in action units, at the end of a short training",
+        measure,
+        make_relation_description("greedy action"),
+    )
+
+
+def _compare_greedy_actions(run: ProbeRun, head: str) -> tuple[Array, Array, Array, Array]:
+    # What is done, and what cutting, squashing, and cutting before scaling would do.
+    d, algorithm = run.experiment.scripted_data, run.experiment.algorithm
+    near = np.array([t.observation for t in run.transitions])
+    seen = round_to_float32(np.concatenate([near, OBSERVATION_SCALE * near]))
+    mean = compute_output(run.record.final, "policy", seen, HIDDEN_LAYERS[algorithm][1], head)
+    low, high = np.array(d.low), np.array(d.high)
+    middle, half = (low + high) / 2, (high - low) / 2
+    squashed, scaled = np.tanh(mean), np.clip(mean, -1, 1)
+    taken = run.watch.greedy(seen)
+    return taken, np.clip(mean, low, high), middle + half * squashed, middle + half * scaled
+
+
+def make_action_range_probe(
+    algorithm: str, runs: Sequence[Callable[[ExperimentCache], ProbeRun]], paper: str
+) -> Probe:
+    """A probe of the smallest and largest actions of a policy that wants to go beyond bounds.
+
+    Args:
+        algorithm: `td3` or `sac`.
+        runs: Trainings on wide and on narrow bounds.
+        paper: Citation.
+    """
+
+    def measure(lab: ExperimentCache) -> ProbeMeasurement:
+        value: list[float] = []
+        expected: list[float] = []
+        for of in runs:
+            actions, d = of(lab).actions(), of(lab).experiment.scripted_data
+            for dimension, bounds in enumerate(zip(d.low, d.high, strict=True)):
+                value += [actions[:, dimension].min(), actions[:, dimension].max()]
+                expected += bounds
+        return ProbeMeasurement(np.array(value), np.array(expected))
+
+    return Probe(
+        f"{algorithm}.action_bounds",
+        "Between which bounds are actions, where the policy and its noise go far beyond?",
+        f"{paper}; here -1 to 3 and -2 to 2, then -0.1 to 0.5 and -0.5 to 0.1",
+        f"smallest and largest action, in action units: {', '.join(BOUND_NAMES)}",
+        measure,
+        make_entry_description(BOUND_NAMES),
+        tolerance=1e-3,
+    )

@@ -1,1 +1,0 @@
-"""The ledger: statements about implementations, each judged by what a probe measured."""

@@ -1,1 +1,0 @@
-"""Pages of probe results, in Markdown and HTML, with figures."""

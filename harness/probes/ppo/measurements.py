@@ -1,0 +1,274 @@
+"""Reading answers off PPO's trainings, and the advantages that their rollouts should have.
+
+Rollouts are numbered from 0; `step` is always an optimiser step of which gradients were kept.
+"""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parallax.harness import formulas
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.protocol import OptimizerStepRecord, Parameters
+from parallax.harness.contract.probing.scripted_env import TERMINATED, ScriptedTransition
+from parallax.harness.probes.experiments import ProbeRun
+from parallax.harness.probes.measurements import merge_steps
+from parallax.harness.probes.ppo.experiments import GAMMA, LAMBDA
+from parallax.harness.probes.probe import ProbeMeasurement, UnmeasuredError
+from parallax.harness.probes.reference_networks import TANH, compute_output, solve_output_gradient
+from parallax.harness.probes.results import AnswerAxis
+
+BOTH_NETWORKS = {"policy", "value"}
+"""Networks that learn from a minibatch."""
+
+
+def list_updates(run: ProbeRun) -> list[tuple[OptimizerStepRecord, ...]]:
+    """Optimiser steps by minibatch: one, or two where policy and value have optimisers apart."""
+    return run.get_or_compute("ppo updates", lambda: _group_updates(run))
+
+
+def _group_updates(run: ProbeRun) -> list[tuple[OptimizerStepRecord, ...]]:
+    found: list[tuple[OptimizerStepRecord, ...]] = []
+    for step in run.record.steps:
+        last = found[-1] if found else ()
+        moved = {network for earlier in last for network in earlier.networks}
+        if moved and moved < BOTH_NETWORKS and set(step.networks) == BOTH_NETWORKS - moved:
+            found[-1] = (*last, step)
+        else:
+            found.append((step,))
+    return found
+
+
+def list_gradient_steps(run: ProbeRun) -> list[OptimizerStepRecord]:
+    """One step per minibatch, of both networks."""
+    return run.get_or_compute(
+        "ppo steps", lambda: [functools.reduce(merge_steps, u) for u in list_updates(run)]
+    )
+
+
+def get_snapshot_step(run: ProbeRun, number: int) -> OptimizerStepRecord:
+    """An optimiser step of which gradients were kept.
+
+    Raises:
+        Unmeasured: There were fewer.
+    """
+    steps = [step for step in list_gradient_steps(run) if step.before]
+    if number >= len(steps):
+        raise UnmeasuredError(f"its optimiser took only {len(steps)} steps")
+    return steps[number]
+
+
+def list_rollouts(run: ProbeRun) -> list[tuple[int, Mapping[str, NDArray[Any]]]]:
+    """Numbers of the rollouts that were learned from, and what was stored of each.
+
+    Raises:
+        Unmeasured: What was stored was not read.
+    """
+    if not run.record.rollouts:
+        raise UnmeasuredError("what it stores was not read before it learned from it")
+    return list(enumerate(run.record.rollouts))
+
+
+def get_transformed_advantages(run: ProbeRun, rollout: int = 0) -> Array | None:
+    """What advantages of a rollout became before it was cut, float[steps]; None where unchanged."""
+    kept = run.record.rollouts[rollout] if run.record.rollouts else run.record.stored
+    return kept.get("advantage_weights")
+
+
+def get_advantage_weights(run: ProbeRun, rollout: int = 0) -> Array:
+    """What weighs the steps of a rollout in the policy loss, float[steps]: stored advantages."""
+    told = get_transformed_advantages(run, rollout)
+    if told is not None:
+        return told
+    return (
+        run.record.stored["compute_rollout_advantages"]
+        if rollout == 0
+        else compute_rollout_advantages(run, rollout)
+    )
+
+
+def list_later_steps(run: ProbeRun) -> list[OptimizerStepRecord]:
+    """All kept optimiser steps but the first."""
+    return [step for step in list_gradient_steps(run) if step.before][1:]
+
+
+def find_rollout_rows(
+    run: ProbeRun, step: OptimizerStepRecord, rollout: int = 0
+) -> NDArray[np.intp]:
+    """Which transitions of the rollout a minibatch holds.
+
+    Raises:
+        Unmeasured: The policy saw something else.
+    """
+    seen = get_rollout_observations(run, rollout)
+    rows = [np.flatnonzero((seen == row).all(axis=1)) for row in step.observations]
+    if any(len(found) != 1 for found in rows):
+        raise UnmeasuredError("the policy was not shown transitions of the rollout")
+    return np.concatenate(rows) if rows else np.empty(0, dtype=np.intp)
+
+
+def get_rollout_weights(run: ProbeRun, rollout: int = 0) -> Parameters:
+    """Weights that collected a rollout."""
+    if rollout == 0:
+        return run.weights
+    collected = (rollout + 1) * run.hyperparameters.rollout_steps
+    return next(s.before for s in run.record.steps if s.before and s.env_steps == collected)
+
+
+def get_rollout_transitions(run: ProbeRun, rollout: int = 0) -> tuple[ScriptedTransition, ...]:
+    """All steps of a rollout."""
+    size = run.hyperparameters.rollout_steps
+    return run.transitions[rollout * size : (rollout + 1) * size]
+
+
+def get_rollout_observations(run: ProbeRun, rollout: int = 0) -> Array:
+    """Of a rollout, float[steps, observations]."""
+    return np.array([t.observation for t in get_rollout_transitions(run, rollout)])
+
+
+def compute_policy_gaussian(weights: Parameters, rows: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation of the policy, float[rows, actions]."""
+    mean = compute_output(weights, "policy", rows, TANH)
+    return mean, np.exp(weights["policy.log_std"]) * np.ones_like(mean)
+
+
+def compute_samples(run: ProbeRun, rollout: int = 0) -> Array:
+    """The Gaussian sample behind each action: mean plus dictated noise, float[steps, actions]."""
+    mean, std = compute_policy_gaussian(
+        get_rollout_weights(run, rollout), get_rollout_observations(run, rollout)
+    )
+    first = rollout * len(mean)
+    noise = run.experiment.scripted_data.acting_noise[first : first + len(mean)]
+    return np.asarray(mean + std * noise)
+
+
+def predict_values(weights: Parameters, rows: Array) -> Array:
+    """Predictions of the value network, float[rows]."""
+    return compute_output(weights, "value", rows, TANH)[:, 0]
+
+
+def compute_log_ratio(run: ProbeRun, step: OptimizerStepRecord, rollout: int = 0) -> Array:
+    """Log of new over old probability of the minibatch's actions at that step, float[rows]."""
+    rows, x = find_rollout_rows(run, step, rollout), compute_samples(run, rollout)
+    seen = get_rollout_observations(run, rollout)[rows]
+    new = formulas.compute_normal_log_prob(x[rows], *compute_policy_gaussian(step.before, seen))
+    return np.asarray(
+        new
+        - formulas.compute_normal_log_prob(
+            x[rows], *compute_policy_gaussian(get_rollout_weights(run, rollout), seen)
+        )
+    )
+
+
+def solve_surrogate_slope(
+    run: ProbeRun, step: OptimizerStepRecord, rollout: int = 0
+) -> tuple[Array, float]:
+    """Derivative of the objective by each row's log ratio, times the rows, as upstream has it.
+
+    Also returned is the share of the gradients that has its direction.
+    """
+    rows = find_rollout_rows(run, step, rollout)
+    return solve_minibatch_slope(
+        step, get_rollout_observations(run, rollout)[rows], compute_samples(run, rollout)[rows]
+    )
+
+
+def solve_minibatch_slope(step: OptimizerStepRecord, seen: Array, x: Array) -> tuple[Array, float]:
+    """The same for observations and samples of a minibatch.
+
+    The gradient by a row's mean is that derivative times (x - mean) / std^2.
+    """
+    mean, std = compute_policy_gaussian(step.before, seen)
+    direction = (x - mean) / std**2
+    pull = solve_output_gradient(step.gradients, step.before, "policy", seen, TANH)
+    share = (direction * pull).sum(axis=1) / (direction**2).sum(axis=1)
+    rest = np.abs(pull - share[:, None] * direction).max() / np.abs(pull).max()
+    return np.asarray(-share * len(seen)), 1 - float(rest)
+
+
+def compute_parallel_samples(run: ProbeRun) -> Array:
+    """The Gaussian sample behind each action of several copies, float[steps, actions]."""
+    mean, std = compute_policy_gaussian(
+        run.weights, np.array([t.observation for t in run.transitions])
+    )
+    noise = run.experiment.scripted_data.batch_noise[: run.experiment.n_envs]
+    return np.asarray(mean + std * np.resize(noise, mean.shape))
+
+
+def solve_value_slope(run: ProbeRun, step: OptimizerStepRecord, rollout: int = 0) -> Array:
+    """Derivative of the loss by each row's value prediction, times the rows."""
+    seen = get_rollout_observations(run, rollout)[find_rollout_rows(run, step, rollout)]
+    pull = solve_output_gradient(step.gradients, step.before, "value", seen, TANH)
+    return np.asarray(pull[:, 0] * len(seen))
+
+
+def measure_value_factor(run: ProbeRun) -> Array:
+    """Slope of the value loss by prediction minus stored return, per row of the first minibatch."""
+    step = get_snapshot_step(run, 0)
+    rows = find_rollout_rows(run, step)
+    apart = (
+        predict_values(step.before, get_rollout_observations(run)[rows])
+        - run.record.stored["returns"][rows]
+    )
+    far = np.abs(apart) > 0.2 * np.abs(apart).max()
+    return np.asarray(solve_value_slope(run, step)[far] / apart[far])
+
+
+def sort_measurement(
+    value: Array, expected: Array, axis: AnswerAxis, others: Mapping[str, Array]
+) -> ProbeMeasurement:
+    """A measurement whose rows are sorted along its axis."""
+    order = np.argsort(axis.values)
+    sorted_axis = AnswerAxis(axis.label, axis.values[order])
+    sorted_others = {name: array[order] for name, array in others.items()}
+    return ProbeMeasurement(value[order], expected[order], sorted_axis, sorted_others)
+
+
+def compute_rollout_advantages(
+    run: ProbeRun,
+    rollout: int = 0,
+    **otherwise: Any,
+) -> Array:
+    """Generalised advantage estimates of a rollout of one environment.
+
+    Args:
+        run: The training.
+        rollout: Which rollout.
+        otherwise: Further arguments of `compute_advantages`.
+    """
+    return compute_advantages(
+        get_rollout_weights(run, rollout), get_rollout_transitions(run, rollout), **otherwise
+    )
+
+
+def compute_advantages(
+    weights: Parameters,
+    steps: tuple[ScriptedTransition, ...],
+    lam: float = LAMBDA,
+    gamma: float = GAMMA,
+    bootstraps: bool = False,
+    runs_on: bool = False,
+) -> Array:
+    """Generalised advantage estimates of steps that follow each other, float[steps].
+
+    Args:
+        weights: Of the value network.
+        steps: Of one environment.
+        lam: Weight of longer sums.
+        gamma: Discount factor.
+        bootstraps: Whether the value after the end of the task counts: it should not.
+        runs_on: Whether sums run on across ends: they should not.
+    """
+    ends = np.array([t.end for t in steps])
+    return formulas.compute_gae(
+        np.array([t.reward for t in steps]),
+        predict_values(weights, np.array([t.observation for t in steps])),
+        predict_values(weights, np.array([t.next_observation for t in steps])),
+        np.where(bootstraps, 0.0, ends == TERMINATED),
+        np.where(runs_on, 0.0, ends > 0),
+        gamma,
+        lam,
+    )

@@ -1,0 +1,339 @@
+"""Probes of PPO's actions and their log-probabilities."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parallax.harness import formulas
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED, ScriptedTransition
+from parallax.harness.probes.experiment_setups import BOUND_NAMES, HALF_RANGE
+from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.measurements import find_transition_rows
+from parallax.harness.probes.ppo import experiments, measurements
+from parallax.harness.probes.ppo.experiments import (
+    GAE_PAPER,
+    GAMMA,
+    LAMBDA,
+    N_ENVS,
+    PPO_CODE,
+    PPO_PAPER,
+)
+from parallax.harness.probes.probe import (
+    Probe,
+    ProbeMeasurement,
+    UnmeasuredError,
+    make_entry_description,
+    make_relation_description,
+)
+from parallax.harness.probes.results import AnswerAxis
+
+TANH_TEXT = "the sample is squashed by tanh and scaled to the range, not cut at the bounds"
+SCALED_TEXT = "the sample is cut at -1 and 1 and then scaled to the range"
+
+
+def _get_action_bounds(run: ProbeRun) -> tuple[Array, Array]:
+    d = run.experiment.scripted_data
+    return np.array(d.low), np.array(d.high)
+
+
+def _list_alternative_actions(run: ProbeRun, x: Array) -> dict[str, Array]:
+    # What else actions can be made from a sample, float[rows, actions].
+    low, high = _get_action_bounds(run)
+    middle, half = (low + high) / 2, (high - low) / 2
+    return {
+        TANH_TEXT: middle + half * np.tanh(x),
+        SCALED_TEXT: middle + half * np.clip(x, -1, 1),
+        "not cut at the bounds": x,
+    }
+
+
+def _measure_action(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_out_of_bounds(lab)
+    x = measurements.compute_samples(run)
+    order = np.argsort(x[:, 0])
+    others = {text: array[order, 0] for text, array in _list_alternative_actions(run, x).items()}
+    expected = np.clip(x, *_get_action_bounds(run))[order, 0]
+    axis = AnswerAxis("Gaussian sample", x[order, 0])
+    return ProbeMeasurement(run.actions()[order, 0], expected, axis, others)
+
+
+def _measure_action_range(lab: ExperimentCache) -> ProbeMeasurement:
+    value: list[float] = []
+    expected: list[float] = []
+    for narrow in (False, True):
+        run = experiments.run_out_of_bounds(lab, narrow)
+        actions, (low, high) = run.actions(), _get_action_bounds(run)
+        for dimension in (0, 1):
+            value += [actions[:, dimension].min(), actions[:, dimension].max()]
+            expected += [low[dimension], high[dimension]]
+    return ProbeMeasurement(np.array(value), np.array(expected))
+
+
+def _measure_stored_action(lab: ExperimentCache) -> ProbeMeasurement:
+    runs = [experiments.run_out_of_bounds(lab, narrow) for narrow in (False, True)]
+    samples = [measurements.compute_samples(run) for run in runs]
+    stored = np.concatenate([run.record.stored["actions"] for run in runs])
+    known = [_list_alternative_actions(run, x) for run, x in zip(runs, samples, strict=True)]
+    cut = [np.clip(x, *_get_action_bounds(run)) for run, x in zip(runs, samples, strict=True)]
+    others = {
+        "the action taken, after it was squashed and scaled": [k[TANH_TEXT] for k in known],
+        "the action taken, after it was cut": cut,
+        "the action taken, after it was cut and scaled": [k[SCALED_TEXT] for k in known],
+    }
+    joined = {text: np.concatenate(arrays) for text, arrays in others.items()}
+    return ProbeMeasurement(stored, np.concatenate(samples), alternatives=joined)
+
+
+def _measure_log_prob(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_wide_bounds(lab)
+    x = measurements.compute_samples(run)
+    gaussian = measurements.compute_policy_gaussian(
+        run.weights, measurements.get_rollout_observations(run)
+    )
+    others = {
+        "that of the squashed and scaled action": formulas.compute_squashed_log_prob(
+            x, *gaussian, HALF_RANGE
+        ),
+        "that of the action before it is scaled": formulas.compute_squashed_log_prob(x, *gaussian),
+    }
+    expected = formulas.compute_normal_log_prob(x, *gaussian)
+    return ProbeMeasurement(run.record.stored["log_probs"], expected, alternatives=others)
+
+
+ACTION_PROBES: Sequence[Probe] = (
+    Probe(
+        "ppo.action",
+        "Which action is taken, where actions range from -1 to 3?",
+        f"{PPO_PAPER}, section 6.1: a Gaussian; authors' code cuts it at the bounds",
+        "action, in action units",
+        _measure_action,
+        make_relation_description("action"),
+    ),
+    Probe(
+        "ppo.action_bounds",
+        "Between which bounds are actions, where samples are far beyond them?",
+        f"{PPO_PAPER}, authors' code: those of the action space, here -1 to 3 and -2 to 2, then "
+        "-0.1 to 0.5 and -0.5 to 0.1",
+        f"smallest and largest action, in action units: {', '.join(BOUND_NAMES)}",
+        _measure_action_range,
+        make_entry_description(BOUND_NAMES),
+    ),
+    Probe(
+        "ppo.stored_action",
+        "Which action does the policy learn from?",
+        f"{PPO_PAPER}, authors' code: the sample before it is cut",
+        "action, in action units",
+        _measure_stored_action,
+        make_relation_description("stored action"),
+    ),
+    Probe(
+        "ppo.log_prob",
+        "Which log-probability has an action?",
+        f"{PPO_PAPER}, section 6.1: that of the Gaussian",
+        "log-probability, nats",
+        _measure_log_prob,
+        make_relation_description("log-probability"),
+    ),
+)
+
+SelectRows = Callable[[Sequence[ScriptedTransition]], NDArray[np.bool_]]
+"""Which steps of a rollout count."""
+
+
+def _make_advantage_measure(
+    of: Callable[[ExperimentCache], ProbeRun], pick: SelectRows
+) -> Callable[[ExperimentCache], ProbeMeasurement]:
+    def measure(lab: ExperimentCache) -> ProbeMeasurement:
+        run = of(lab)
+        value: list[Array] = []
+        expected: list[Array] = []
+        others: dict[str, list[Array]] = {}
+        for number, stored in measurements.list_rollouts(run):
+            rows = pick(measurements.get_rollout_transitions(run, number))
+            value.append(stored["advantages"][rows])
+            expected.append(measurements.compute_rollout_advantages(run, number)[rows])
+            for name, array in _list_alternative_advantages(run, number).items():
+                others.setdefault(name, []).append(array[rows])
+        joined = {name: np.concatenate(arrays) for name, arrays in others.items()}
+        return ProbeMeasurement(
+            np.concatenate(value), np.concatenate(expected), alternatives=joined
+        )
+
+    return measure
+
+
+def _list_alternative_advantages(run: ProbeRun, number: int) -> dict[str, Array]:
+    # As if every end were one of the task.
+    ended = tuple(
+        dataclasses.replace(t, end=TERMINATED if t.end else t.end)
+        for t in measurements.get_rollout_transitions(run, number)
+    )
+    return {
+        "as if lambda were 1": measurements.compute_rollout_advantages(run, number, lam=1.0),
+        "as if lambda were 0": measurements.compute_rollout_advantages(run, number, lam=0.0),
+        "gamma and lambda have changed places": measurements.compute_rollout_advantages(
+            run, number, lam=GAMMA, gamma=LAMBDA
+        ),
+        "the value after an end counts": measurements.compute_rollout_advantages(
+            run, number, bootstraps=True
+        ),
+        "sums run on across ends of episodes": measurements.compute_rollout_advantages(
+            run, number, runs_on=True
+        ),
+        "nothing follows the end": measurements.compute_advantages(
+            measurements.get_rollout_weights(run, number), ended
+        ),
+        "the values of the policy that the run started with": measurements.compute_advantages(
+            run.weights, measurements.get_rollout_transitions(run, number)
+        ),
+    }
+
+
+def _find_episode_ends(steps: Sequence[ScriptedTransition]) -> NDArray[np.bool_]:
+    return np.array([t.end > 0 for t in steps])
+
+
+def _find_rows_after_last_end(steps: Sequence[ScriptedTransition]) -> NDArray[np.bool_]:
+    ends = _find_episode_ends(steps)
+    return np.asarray(np.arange(len(ends)) > np.flatnonzero(ends)[-1])
+
+
+def _find_last_episode(steps: Sequence[ScriptedTransition]) -> NDArray[np.bool_]:
+    ends = _find_episode_ends(steps)
+    return np.asarray(ends[::-1].cumsum()[::-1] == 1)
+
+
+def _find_rows_inside_episodes(steps: Sequence[ScriptedTransition]) -> NDArray[np.bool_]:
+    return ~_find_episode_ends(steps) & ~_find_rows_after_last_end(steps)
+
+
+def _compute_parallel_advantages(run: ProbeRun) -> Array:
+    # Advantages of all transitions, each copy on its own.
+    expected = np.zeros(len(run.transitions))
+    for copy in range(N_ENVS):
+        steps = run.transitions[copy::N_ENVS]
+        expected[copy::N_ENVS] = measurements.compute_advantages(run.weights, steps)
+    return expected
+
+
+def _measure_parallel_advantages(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_parallel_envs(lab)
+    stored, expected = run.record.stored, _compute_parallel_advantages(run)
+    seen = np.array([t.observation for t in run.transitions])
+    places = [np.flatnonzero((stored["observations"] == row).all(axis=1)) for row in seen]
+    if any(len(place) != 1 for place in places):
+        raise UnmeasuredError("stored observations are not those of the environments")
+    return ProbeMeasurement(stored["advantages"][np.concatenate(places)], expected)
+
+
+def _measure_parallel_policy_weights(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_parallel_envs(lab)
+    step, samples = (
+        measurements.get_snapshot_step(run, 0),
+        measurements.compute_parallel_samples(run),
+    )
+    rows = find_transition_rows(run, step.observations)
+    slope, _ = measurements.solve_minibatch_slope(step, step.observations, samples[rows])
+    return ProbeMeasurement(slope, _compute_parallel_advantages(run)[rows])
+
+
+def _measure_value_target(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_three_rollouts(lab)
+    value: list[Array] = []
+    expected: list[Array] = []
+    for number, stored in measurements.list_rollouts(run):
+        seen = measurements.get_rollout_observations(run, number)
+        values = measurements.predict_values(measurements.get_rollout_weights(run, number), seen)
+        value.append(stored["returns"])
+        expected.append(measurements.compute_rollout_advantages(run, number) + values)
+    return ProbeMeasurement(np.concatenate(value), np.concatenate(expected))
+
+
+ADVANTAGE_UNIT = "advantage, in units of return, of three rollouts"
+ADVANTAGE_PROBES: Sequence[Probe] = (
+    Probe(
+        "ppo.gae",
+        "Which advantages come of whole episodes?",
+        GAE_PAPER,
+        ADVANTAGE_UNIT,
+        _make_advantage_measure(experiments.run_three_rollouts, _find_rows_inside_episodes),
+        make_relation_description("advantage"),
+    ),
+    Probe(
+        "ppo.termination",
+        "Which advantage has the last step of a task?",
+        f"{GAE_PAPER}: nothing follows",
+        ADVANTAGE_UNIT,
+        _make_advantage_measure(experiments.run_three_rollouts, _find_episode_ends),
+        make_relation_description("advantage at the end of the task"),
+    ),
+    Probe(
+        "ppo.truncation",
+        "Which advantage has a step that a time limit cuts?",
+        "Pardo et al. 2018 (arXiv:1712.00378), section 3: bootstrap with the value of that state",
+        ADVANTAGE_UNIT,
+        _make_advantage_measure(experiments.run_truncated_episodes, _find_episode_ends),
+        make_relation_description("advantage at a time limit"),
+    ),
+    Probe(
+        "ppo.rollout_end",
+        "Which advantages have the steps before the cut at the end of the rollout?",
+        f"{GAE_PAPER}, {PPO_PAPER}, eq. 11: bootstrap with the value of the state after the cut",
+        ADVANTAGE_UNIT,
+        _make_advantage_measure(experiments.run_three_rollouts, _find_rows_after_last_end),
+        make_relation_description("advantage before the cut"),
+    ),
+    Probe(
+        "ppo.rollout_end_at_end",
+        "Which advantages has the last episode of a rollout that ends where the task does?",
+        f"{GAE_PAPER}: nothing follows",
+        "advantage, in units of return",
+        _make_advantage_measure(
+            lambda lab: experiments.run_minibatches(lab, 24, 8), _find_last_episode
+        ),
+        make_relation_description("advantage of a last episode"),
+    ),
+    Probe(
+        "ppo.gae_with_copies",
+        f"Which advantages come of a rollout on {N_ENVS} copies of the environment?",
+        f"{GAE_PAPER}, each copy on its own",
+        ADVANTAGE_UNIT,
+        _measure_parallel_advantages,
+        make_relation_description("advantage"),
+    ),
+    Probe(
+        "ppo.policy_loss_with_copies",
+        f"How strongly is each action of {N_ENVS} copies made more likely in the first minibatch?",
+        f"{PPO_PAPER}, eq. 7: by the advantage of its own copy",
+        "derivative of the objective by the log ratio, times the minibatch size",
+        _measure_parallel_policy_weights,
+        make_relation_description("pull on the policy"),
+        tolerance=1e-3,
+    ),
+    Probe(
+        "ppo.value_target",
+        "What is the value network drawn to?",
+        f"{PPO_PAPER}, eq. 9; {PPO_CODE}: advantage plus value",
+        "in units of return",
+        _measure_value_target,
+        make_relation_description("value target"),
+    ),
+)
+
+
+def _measure_stored_reward(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_truncated_episodes(lab)
+    if "rewards" not in run.record.stored:
+        raise UnmeasuredError("what it stores was not read")
+    cut = [t for t in run.transitions[: experiments.ROLLOUT_STEPS] if t.end == TRUNCATED]
+    rows = np.array([t.end == TRUNCATED for t in run.transitions[: experiments.ROLLOUT_STEPS]])
+    given = np.array([t.reward for t in cut])
+    following = measurements.predict_values(
+        run.weights, np.array([t.next_observation for t in cut])
+    )
+    text = "the reward plus the discounted value of the state that was cut"
+    others = {text: given + experiments.GAMMA * following}
+    return ProbeMeasurement(run.record.stored["rewards"][rows], given, alternatives=others)

@@ -1,0 +1,306 @@
+"""Probes of how PPO goes through a rollout."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.protocol import OptimizerStepRecord
+from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.ppo import experiments, measurements
+from parallax.harness.probes.ppo.experiments import (
+    ANNEALED_EPOCHS,
+    CLIP,
+    N_ENVS,
+    PPO_CODE,
+    PPO_PAPER,
+)
+from parallax.harness.probes.ppo.measurements import find_rollout_rows, get_snapshot_step
+from parallax.harness.probes.probe import (
+    DescribeDifference,
+    Probe,
+    ProbeMeasurement,
+    UnmeasuredError,
+    make_entry_description,
+)
+from parallax.harness.probes.results import AnswerAxis
+
+TARGET_CHANGE_TOLERANCE = 1e-2
+"""Change of a value target, in units of return, that is no rounding."""
+COUNT_NAMES = (
+    "environment steps",
+    "environment steps at the first update",
+    "gradient steps",
+)
+
+
+def _measure_minibatch_sizes(lab: ExperimentCache) -> ProbeMeasurement:
+    return _compare_minibatch_sizes(experiments.run_minibatches(lab, 24, 8), [8.0, 8.0, 8.0])
+
+
+def _measure_remainder(lab: ExperimentCache) -> ProbeMeasurement:
+    return _compare_minibatch_sizes(experiments.run_minibatches(lab, 20, 8), [8.0, 8.0, 4.0])
+
+
+def _measure_coverage(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_update(lab)
+    shown = np.concatenate(
+        [find_rollout_rows(run, get_snapshot_step(run, number)) for number in (0, 1)]
+    )
+    times = np.bincount(shown, minlength=experiments.ROLLOUT_STEPS).astype(float)
+    return ProbeMeasurement(times, np.ones(experiments.ROLLOUT_STEPS))
+
+
+def _measure_reshuffling(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_update(lab)
+    first, second = (
+        set(find_rollout_rows(run, get_snapshot_step(run, number))) for number in (0, 2)
+    )
+    return ProbeMeasurement(np.array([float(first != second)]), np.ones(1))
+
+
+def _measure_advantage_recompute(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_update(lab)
+    step, factor = get_snapshot_step(run, 2), np.median(measurements.measure_value_factor(run))
+    rows = find_rollout_rows(run, step)
+    now = measurements.predict_values(step.before, measurements.get_rollout_observations(run)[rows])
+    target = now - measurements.solve_value_slope(run, step) / factor
+    moved = np.abs(target - run.record.stored["returns"][rows]).max()
+    return ProbeMeasurement(np.array([float(moved > TARGET_CHANGE_TOLERANCE)]), np.zeros(1))
+
+
+def _measure_counts(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_count_experiment(lab)
+    return ProbeMeasurement(_count_steps(run), np.array([48.0, 24.0, 8.0]))
+
+
+def _measure_parallel_counts(lab: ExperimentCache) -> ProbeMeasurement:
+    return ProbeMeasurement(
+        _count_steps(experiments.run_parallel_envs(lab)), np.array([24.0, 24.0, 4.0])
+    )
+
+
+def _count_steps(run: ProbeRun) -> np.ndarray:
+    steps = measurements.list_gradient_steps(run)
+    first = steps[0].env_steps if steps else -1
+    return np.array([float(len(run.transitions)), float(first), float(len(steps))])
+
+
+def _compare_minibatch_sizes(run: ProbeRun, expected: list[float]) -> ProbeMeasurement:
+    steps = measurements.list_gradient_steps(run)
+    epoch = steps[: max(1, len(steps) // run.hyperparameters.epochs)]
+    sizes = np.array([float(len(step.observations)) for step in epoch])
+    return ProbeMeasurement(sizes, np.array(expected))
+
+
+def _make_constant_wording(text: str) -> DescribeDifference:
+    return lambda comparison, measurement: text
+
+
+def _describe_coverage(comparison: object, measurement: ProbeMeasurement) -> str:
+    never = int((measurement.value == 0).sum())
+    often = int((measurement.value > 1).sum())
+    return f"{never} of {experiments.ROLLOUT_STEPS} transitions are left out of an epoch, {often} come twice"
+
+
+MINIBATCH_PROBES: Sequence[Probe] = (
+    Probe(
+        "ppo.minibatch_sizes",
+        "Into which minibatches is a rollout of 24 cut, with minibatch_size 8?",
+        f"{PPO_PAPER}, algorithm 1",
+        "transitions",
+        _measure_minibatch_sizes,
+        make_entry_description(("first", "second", "third")),
+        counts=True,
+    ),
+    Probe(
+        "ppo.minibatch_remainder",
+        "Into which minibatches is a rollout of 20 cut, with minibatch_size 8?",
+        f"{PPO_PAPER}, algorithm 1: every transition is used in each epoch",
+        "transitions",
+        _measure_remainder,
+        make_entry_description(("first", "second", "third")),
+        counts=True,
+    ),
+    Probe(
+        "ppo.epoch_coverage",
+        "How often is each transition used in an epoch?",
+        f"{PPO_PAPER}, algorithm 1: once",
+        "times, per transition",
+        _measure_coverage,
+        _describe_coverage,
+        counts=True,
+    ),
+    Probe(
+        "ppo.reshuffling",
+        "Does each epoch cut the rollout in another way?",
+        f"{PPO_CODE}: yes",
+        "0 no, 1 yes",
+        _measure_reshuffling,
+        _make_constant_wording("every epoch has the same minibatches"),
+        counts=True,
+    ),
+    Probe(
+        "ppo.advantages_recomputed",
+        "Are advantages and value targets computed anew in each epoch?",
+        f"{PPO_PAPER}, algorithm 1: no, once per rollout",
+        "0 no, 1 yes",
+        _measure_advantage_recompute,
+        _make_constant_wording("value targets change from one epoch to the next"),
+        counts=True,
+    ),
+    Probe(
+        "ppo.counts",
+        "What happens how often when 60 steps are asked for, with rollouts of 24?",
+        f"{PPO_CODE}: as many whole rollouts as fit; 2 epochs of 2 minibatches",
+        ", ".join(COUNT_NAMES),
+        _measure_counts,
+        make_entry_description(COUNT_NAMES),
+        counts=True,
+    ),
+    Probe(
+        "ppo.counts_with_copies",
+        f"What happens how often with {N_ENVS} copies of the environment and a rollout of 24?",
+        f"{PPO_PAPER}, algorithm 1: a rollout is of all actors together",
+        ", ".join(COUNT_NAMES),
+        _measure_parallel_counts,
+        make_entry_description(COUNT_NAMES),
+        counts=True,
+    ),
+)
+
+SCHEDULE_SHARES = np.array([1.0, 0.75, 0.5, 0.25])
+"""What is left of an annealed quantity in each of four rollouts."""
+MAX_CLIP_FACTOR, CLIP_BISECTIONS = 4.0, 9
+"""Search for another clip range: as shares of that set, and how often the interval is halved."""
+MAX_RATIO_DISTANCE = 0.9
+"""Largest distance from 1 of a ratio beside which the range is set; 1 leaves no lower bound."""
+SLOWER_LEARNING_RATES = (0.005, 0.00125)
+"""Learning rates of further trainings, if all ratios of the first are farther."""
+CLIP_BRACKET = 0.004
+"""How near on both sides, as shares, a clip range is set to a ratio to see on which side it is."""
+
+
+def _measure_learning_rates(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_annealing(lab, "learning_rate_schedule")
+    rates = np.array(
+        [step.settings["policy"]["lr"] for step in measurements.list_gradient_steps(run)]
+    )
+    value = rates / run.hyperparameters.learning_rate
+    axis = AnswerAxis("gradient step", np.arange(1.0, len(value) + 1))
+    return ProbeMeasurement(value, np.repeat(SCHEDULE_SHARES, ANNEALED_EPOCHS), axis)
+
+
+def _measure_clip_ranges(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_annealing(lab, "clip_range_schedule")
+    passes = measurements.list_later_steps(run)
+    value = []
+    for rollout in range(len(SCHEDULE_SHARES)):
+        steps = passes[rollout * ANNEALED_EPOCHS :][: ANNEALED_EPOCHS - 1]
+        found = [_find_clipped_rows(run, rollout, step) for step in steps]
+        value.append(
+            _compute_clip_edge(*(np.concatenate(a) for a in list(zip(*found, strict=True))[:2]))
+        )
+    axis = AnswerAxis("rollout", np.arange(1.0, 5.0))
+    return ProbeMeasurement(np.array(value), CLIP * SCHEDULE_SHARES, axis)
+
+
+def _compute_clip_edge(beyond: Array, clipped: NDArray[np.bool_]) -> float:
+    # Gradients tell which rows are clipped; the range is between theirs and the others' ratios.
+    low = float(beyond[~clipped].max(initial=0.0))
+    high = float(beyond[clipped].min(initial=np.inf))
+    return (low + high) / 2 if np.isfinite(high) else low
+
+
+def _measure_constant_clip_range(lab: ExperimentCache) -> ProbeMeasurement:
+    value = [
+        CLIP * _measure_clip_factor(lab, *_find_ratio_near_clip(lab, sign)) for sign in (1.0, -1.0)
+    ]
+    return ProbeMeasurement(np.array(value), np.full(2, CLIP))
+
+
+def _find_ratio_near_clip(lab: ExperimentCache, side: float) -> tuple[dict[str, float], int, float]:
+    # Ratios of the second pass do not depend on the range, which is set right beside one of them.
+    # Where all are so far from 1 that no framework need take such a range, a slower training's.
+    for changes in ({}, *({"learning_rate": rate} for rate in SLOWER_LEARNING_RATES)):
+        free = experiments.run_full_batches(lab, **changes)
+        beyond, _, sides = _find_clipped_rows(free, 0, measurements.list_later_steps(free)[0])
+        mine = np.flatnonzero((sides == side) & (beyond > 0) & (beyond < MAX_RATIO_DISTANCE))
+        if len(mine):
+            row = mine[np.argmin(np.abs(beyond[mine] - CLIP))]
+            return changes, int(row), float(beyond[row])
+    raise UnmeasuredError("no ratio is near enough to 1 on that side")
+
+
+def _measure_clip_factor(
+    lab: ExperimentCache, changes: dict[str, float], row: int, distance: float
+) -> float:
+    """At how many times the clip range that is set a ratio is clipped."""
+
+    def is_clipped(share: float) -> bool:
+        run = experiments.run_full_batches(lab, **changes, clip_range=distance / share)
+        return bool(_find_clipped_rows(run, 0, measurements.list_later_steps(run)[0])[1][row])
+
+    if is_clipped(1 + CLIP_BRACKET) and not is_clipped(1 - CLIP_BRACKET):
+        return 1.0
+    low, high = 1 / MAX_CLIP_FACTOR, MAX_CLIP_FACTOR
+    for _ in range(CLIP_BISECTIONS):
+        middle = float(np.sqrt(low * high))
+        low, high = (low, middle) if is_clipped(middle) else (middle, high)
+    return float(np.sqrt(low * high))
+
+
+def _find_clipped_rows(
+    run: ProbeRun, rollout: int, step: OptimizerStepRecord
+) -> tuple[Array, NDArray[np.bool_], Array]:
+    # How far ratios are on the side where they are clipped, whether they are, and that side.
+    ratio = np.exp(measurements.compute_log_ratio(run, step, rollout))
+    rows = measurements.find_rollout_rows(run, step, rollout)
+    weight = measurements.get_advantage_weights(run, rollout)[rows]
+    slope, _ = measurements.solve_surrogate_slope(run, step, rollout)
+    # Some compute advantages anew in each epoch: rows count whose sign that does not change.
+    anew = measurements.compute_advantages(
+        step.before, measurements.get_rollout_transitions(run, rollout)
+    )[rows]
+    # Standardising them once changes signs for good.
+    anew = weight if measurements.get_transformed_advantages(run, rollout) is not None else anew
+    heavy = (np.abs(weight) > 0.1 * np.abs(weight).max()) & (weight * anew > 0)
+    side = np.sign(weight)[heavy]
+    clipped = (np.abs(slope) < 1e-2 * np.abs(weight * ratio))[heavy]
+    return side * (ratio[heavy] - 1), clipped, side
+
+
+def _describe_schedule(comparison: object, measurement: ProbeMeasurement) -> str:
+    value: Array = measurement.value
+    return f"it goes {', '.join(f'{v:.3g}' for v in value)}"
+
+
+ANNEALING_PROBES: Sequence[Probe] = (
+    Probe(
+        "ppo.clip_range",
+        "At which distance from 1 is the probability ratio clipped, with clip_range 0.2?",
+        f"{experiments.PPO_PAPER}, eq. 7",
+        "distance from 1: above, below",
+        _measure_constant_clip_range,
+        make_entry_description(("the range above 1", "the range below 1")),
+        tolerance=2 * CLIP_BRACKET,
+    ),
+    Probe(
+        "ppo.learning_rate_annealing",
+        "Which learning rate has each gradient step of four rollouts, when it is annealed?",
+        f"{PPO_CODE}: what is left of the run when the rollout begins, linearly",
+        "share of the learning rate at the start",
+        _measure_learning_rates,
+        _describe_schedule,
+    ),
+    Probe(
+        "ppo.clip_range_annealing",
+        "Which clip range has each of four rollouts, when it is annealed from 0.2?",
+        f"{PPO_CODE}: what is left of the run when the rollout begins, linearly",
+        "distance from 1",
+        _measure_clip_ranges,
+        _describe_schedule,
+        tolerance=0.04,
+    ),
+)

@@ -1,0 +1,122 @@
+"""What numbers that are another function of their inputs have in common with the paper's.
+
+Only forms that hold for several numbers are named; by chance few do for a single one.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from parallax.harness.contract.adapter import Array
+
+RELATION_TOLERANCE = 2e-3
+"""Share of the paper's largest magnitude within which two numbers count as equal."""
+_MIN_NUMBERS = 6  # numbers, for anything to be said
+_MIN_GROUP_SIZE = 3  # of them, for a form
+
+
+def describe_relation(value: Array, expected: Array) -> str:
+    """The form in words, such as `at most 0.5, for 7 of 24`; empty where none is known.
+
+    Args:
+        value: What was measured; any shape.
+        expected: What the formula gives; the same shape, or nothing is said.
+    """
+    if value.shape != expected.shape or value.size < _MIN_NUMBERS:
+        return ""
+    v, e = np.ravel(value).astype(float), np.ravel(expected).astype(float)
+    if not (np.isfinite(v).all() and np.isfinite(e).all()):
+        return ""
+    room = RELATION_TOLERANCE * max(float(np.abs(e).max()), 1e-6)
+    other = np.abs(v - e) > room
+    if not other.any():
+        return ""
+    share = f", for {other.sum()} of {len(v)}"
+    if text := _describe_clipping(v, e, other, room):
+        return text + share
+    if other.all():
+        return _describe_whole_array(v, e, room)
+    if other.sum() >= _MIN_GROUP_SIZE and (text := _describe_subset(v[other], e[other], room)):
+        return text + share
+    return f"another function of its inputs{share}"
+
+
+def _is_near(one: Array, other: Array | float, room: float) -> bool:
+    return bool(np.all(np.abs(one - other) <= room))
+
+
+def _describe_clipping(v: Array, e: Array, other: Array, room: float) -> str:
+    low, high = float(v.min()), float(v.max())
+    words: Sequence[tuple[Array, str]] = (
+        (np.minimum(e, high), f"at most {high:.4g}"),
+        (np.maximum(e, low), f"at least {low:.4g}"),
+        (np.clip(e, low, high), f"between {low:.4g} and {high:.4g}"),
+    )
+    if other.sum() < _MIN_GROUP_SIZE or other.sum() > len(v) - _MIN_GROUP_SIZE:
+        return ""
+    return next((text for bounded, text in words if _is_near(v, bounded, room)), "")
+
+
+def _describe_subset(v: Array, e: Array, room: float) -> str:
+    # Of those numbers that differ, where others do not.
+    if _is_near(v, 0.0, room):
+        return "0"
+    if _is_near(v, float(v.mean()), room):
+        return f"{v.mean():.4g}"
+    return _describe_scale_or_offset(v, e, room)
+
+
+def _describe_scale_or_offset(v: Array, e: Array, room: float) -> str:
+    norm = float(np.sum(e**2))
+    factor = float(np.sum(v * e)) / norm if norm > 0 else np.nan
+    if _is_near(v, factor * e, room * max(1.0, abs(factor))):
+        return f"{factor:.4g} times the paper's"
+    offset = float(np.mean(v - e))
+    return f"the paper's {offset:+.4g}" if _is_near(v, e + offset, room) else ""
+
+
+def _describe_whole_array(v: Array, e: Array, room: float) -> str:
+    forms: Sequence[Callable[[Array, Array, float], str]] = (
+        _describe_permutation,
+        _describe_sign_flips,
+        _describe_line,
+        _describe_two_factors,
+    )
+    return next((text for form in forms if (text := form(v, e, room))), "")
+
+
+def _describe_permutation(v: Array, e: Array, room: float) -> str:
+    return "the paper's numbers in another order" if _is_near(np.sort(v), np.sort(e), room) else ""
+
+
+def _describe_sign_flips(v: Array, e: Array, room: float) -> str:
+    return "of the paper's size with other signs" if _is_near(np.abs(v), np.abs(e), room) else ""
+
+
+def _describe_line(v: Array, e: Array, room: float) -> str:
+    if np.ptp(e) <= room:
+        return ""
+    factor, offset = np.polyfit(e, v, 1)
+    if not _is_near(v, factor * e + offset, room * max(1.0, abs(factor))):
+        return ""
+    if abs(factor) * np.ptp(e) <= room:
+        return f"{offset:.4g} whatever the inputs"
+    return f"{factor:.4g} times the paper's {offset:+.4g}"
+
+
+def _describe_two_factors(v: Array, e: Array, room: float) -> str:
+    large = np.abs(e) > 10 * room
+    if not large.all():
+        return ""
+    ratios = v / e
+    middle = (ratios.min() + ratios.max()) / 2
+    upper = ratios > middle
+    factors = [float(np.median(ratios[part])) for part in (upper, ~upper)]
+    made = np.where(upper, factors[0] * e, factors[1] * e)
+    several = min(upper.sum(), (~upper).sum()) >= _MIN_GROUP_SIZE
+    if not several or not _is_near(v, made, room * max(1.0, *map(abs, factors))):
+        return ""
+    return (
+        f"{factors[0]:.4g} times the paper's, for {upper.sum()} of {len(v)}, and "
+        f"{factors[1]:.4g} times"
+    )

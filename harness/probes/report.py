@@ -1,0 +1,273 @@
+"""The answers as one HTML page that needs nothing else, and as a Markdown page with figures."""
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+
+from parallax.harness.probes import figures
+from parallax.harness.probes.figures import FigureDrawer, make_curve_drawer, render_svg
+from parallax.harness.probes.ppo.experiments import CLIP
+from parallax.harness.probes.results import (
+    AGREES,
+    ProbeAnswer,
+    ProbeReport,
+    ProbeResult,
+    describe_answer,
+    format_groups,
+    format_symbol,
+    has_difference,
+    rank_differences,
+)
+
+LINE_WIDTH = 100
+MAX_LISTED_PROBES = 5
+"""Differences of one implementation that are listed."""
+LEGEND = (
+    "= as in the paper;  x 2 a multiple of it;  + 0.5 a constant away from it;  f another "
+    "function, with the largest difference;  n another number, by which share;  # another count;  "
+    "? not measured;  ! failed to run"
+)
+
+
+def format_report(report: ProbeReport, everything: bool = False) -> list[str]:
+    """The report as text: what differs (or everything), then one line per probe."""
+    text: list[str] = []
+    for result in report.results:
+        if everything or has_difference(result):
+            text += [*format_details(result), ""]
+    end = [line for paragraph in format_closing_lines(report) for line in _wrap_text("", paragraph)]
+    return [*text, *format_matrix(report), "", *end]
+
+
+def format_details(result: ProbeResult) -> list[str]:
+    """One probe with all its answers."""
+    text = _wrap_text("", f"{result.probe}: {result.question}")
+    text += _wrap_text("  paper: ", result.citation)
+    width = max((len(name) for name in result.answers), default=0)
+    for name, answer in result.answers.items():
+        text += _wrap_text(f"  {name:{width}}  ", describe_answer(answer))
+    return text + (_wrap_text("  alike: ", format_groups(result)) if result.groups else [])
+
+
+def format_matrix(report: ProbeReport) -> list[str]:
+    """One line per probe, one column per implementation."""
+    names = list(report.versions)
+    first = max(len(result.probe) for result in report.results)
+    cells = [
+        [format_symbol(r.answers[name]) if name in r.answers else "" for name in names]
+        for r in report.results
+    ]
+    widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(names)]
+
+    def line(head: str, row: Sequence[str]) -> str:
+        padded = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
+        return f"{head:{first}}  {'  '.join(padded)}".rstrip()
+
+    rows = (line(r.probe, row) for r, row in zip(report.results, cells, strict=True))
+    return [line("", names), *rows, *_wrap_text("", LEGEND)]
+
+
+def format_closing_lines(report: ProbeReport) -> Iterator[str]:
+    """Versions, what was left out, and how many answers there are."""
+    for name, packages in report.versions.items():
+        yield f"{name}: {', '.join(packages)}"
+    for name, why in report.not_probed.items():
+        yield f"not probed: {name}: {why}"
+    yield from format_largest_differences(report)
+    yield format_totals(report)
+
+
+def format_largest_differences(report: ProbeReport) -> Iterator[str]:
+    """The largest differences of each implementation, as shares of the papers' answers."""
+    for name in report.versions:
+        own = [(share, probe) for share, probe, whose in rank_differences(report) if whose == name]
+        if own:
+            listed = ", ".join(f"{probe} {share:.3g}" for share, probe in own[:MAX_LISTED_PROBES])
+            yield f"furthest from the papers, {name}: {listed}"
+
+
+def format_totals(report: ProbeReport) -> str:
+    """How many answers there are of each sort."""
+    counts = Counter(
+        _classify_answer(a) for result in report.results for a in result.answers.values()
+    )
+    text = (
+        f"{len(report.results)} probes, {counts.total()} answers in {report.seconds:.0f} s: "
+        f"{counts['same']} as in the papers, {counts['other']} not, "
+        f"{counts['unmeasured']} could not be measured"
+    )
+    return text + (f", {counts['failed']} failed to run." if counts["failed"] else ".")
+
+
+def _classify_answer(answer: ProbeAnswer) -> str:
+    if answer.unmeasured:
+        return "failed" if answer.failed else "unmeasured"
+    return "same" if answer.comparison.kind == AGREES else "other"
+
+
+def _wrap_text(head: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text, LINE_WIDTH, initial_indent=head, subsequent_indent=" " * (len(head) or 2)
+    )
+
+
+DENSITY_CAPTION = (
+    f"Density of actions from Gaussians with standard deviation {figures.ACTION_STD} around "
+    f"{figures.ACTION_MEANS[0]:g} and {figures.ACTION_MEANS[1]:g}, by the rule that the answers follow."
+)
+SURFACE_CAPTION = (
+    "Derivative of the value loss by a prediction, over its change since the rollout and over the "
+    f"return, with a range of {CLIP}, by the formula that the answers follow."
+)
+
+
+def list_illustrations(result: ProbeResult) -> Iterator[tuple[str, FigureDrawer, str]]:
+    """Figures of a probe: a unique name, what draws it, and a caption."""
+    measured = make_curve_drawer(result)
+    if measured:
+        yield result.probe, measured, "Measured."
+    if result.probe == figures.ACTION_PROBE and (drawn := figures.make_density_drawer(result)):
+        yield f"{result.probe}.densities", drawn, DENSITY_CAPTION
+    if result.probe == figures.VALUE_CLIPPING_PROBE and (
+        drawn := figures.make_surface_drawer(result)
+    ):
+        yield f"{result.probe}.surfaces", drawn, SURFACE_CAPTION
+
+
+STYLE_SHEET = Path(__file__).with_name("style.css")
+
+
+def render_html_page(report: ProbeReport) -> str:
+    """The whole page."""
+    names = ", ".join(escape(name) for name in report.versions)
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>What one update does: {names}</title>",
+            f"<style>{STYLE_SHEET.read_text()}</style></head><body>",
+            "<h1>What one update does</h1>",
+            f"<p>Implementations of {names} take a step with the same weights, the same data and "
+            "the same random numbers. What comes out is compared with the papers' formulas and "
+            "with each other.</p>",
+            '<ul class="quiet">',
+            *(f"<li>{escape(line)}</li>" for line in format_closing_lines(report)),
+            "</ul><h2>All probes</h2>",
+            f'<p class="quiet">{escape(LEGEND)}</p>',
+            '<div class="matrices">',
+            *(
+                line
+                for algorithm in list_algorithms(report)
+                for line in _render_matrix(report, algorithm)
+            ),
+            "</div>",
+            *_render_details(report),
+            "</body></html>\n",
+        ]
+    )
+
+
+def list_algorithms(report: ProbeReport) -> list[str]:
+    """In the order of the report."""
+    return list(dict.fromkeys(result.algorithm for result in report.results))
+
+
+def _render_matrix(report: ProbeReport, algorithm: str) -> Iterator[str]:
+    heads = "".join(f"<th>{escape(name)}</th>" for name in report.versions)
+    title = f"<thead><tr><th>{escape(algorithm.upper())}</th>{heads}</tr></thead>"
+    yield f'<div class="scroll"><table class="matrix">{title}<tbody>'
+    for result in report.results:
+        if result.algorithm != algorithm:
+            continue
+        name = escape(result.probe.partition(".")[2])
+        link = f'<a href="#{escape(result.probe)}">{name}</a>' if has_difference(result) else name
+        cells = "".join(_render_cell(result.answers.get(party)) for party in report.versions)
+        yield f'<tr title="{escape(result.question)}"><th scope="row">{link}</th>{cells}</tr>'
+    yield "</tbody></table></div>"
+
+
+def _render_cell(answer: ProbeAnswer | None) -> str:
+    if answer is None:
+        return "<td></td>"
+    return f'<td class="{_get_css_class(answer)}">{escape(format_symbol(answer))}</td>'
+
+
+def _get_css_class(answer: ProbeAnswer) -> str:
+    if answer.unmeasured:
+        return "failed" if answer.failed else "none"
+    return "same" if answer.comparison.kind == AGREES else "other"
+
+
+def _render_details(report: ProbeReport) -> Iterator[str]:
+    for algorithm in list_algorithms(report):
+        found = [r for r in report.results if r.algorithm == algorithm]
+        apart = [result for result in found if has_difference(result)]
+        yield f"<h2>{escape(algorithm.upper())}: {len(apart)} of {len(found)} probes differ</h2>"
+        for result in apart:
+            yield from _render_article(result)
+
+
+def _render_article(result: ProbeResult) -> Iterator[str]:
+    name = escape(result.probe)
+    yield f'<article id="{name}"><h3>{escape(result.question)}</h3>'
+    yield f'<p class="quiet"><code>{name}</code> · paper: {escape(result.citation)}</p>'
+    yield '<div class="scroll"><table>'
+    for party, answer in result.answers.items():
+        cell = f'<td class="{_get_css_class(answer)}">{escape(describe_answer(answer))}</td>'
+        yield f'<tr><th scope="row">{escape(party)}</th>{cell}</tr>'
+    yield "</table></div>"
+    if result.groups:
+        yield f'<p class="quiet">Alike: {escape(format_groups(result))}</p>'
+    figures = list(list_illustrations(result))
+    if figures:
+        yield '<div class="figures">'
+        for label, draw, caption in figures:
+            yield f"<figure>{render_svg(draw, label)}<figcaption>{escape(caption)}</figcaption></figure>"
+        yield "</div>"
+    yield "</article>"
+
+
+def render_markdown_pages(path: Path, report: ProbeReport) -> dict[Path, str]:
+    """The page at `path`, and its figures in a folder of the same name without the ending."""
+    folder = path.with_suffix("")
+    found: dict[Path, str] = {}
+    lines = [*_render_markdown_head(report), ""]
+    for result in report.results:
+        if has_difference(result):
+            lines += [*_render_markdown_section(result), ""]
+            for name, draw, caption in list_illustrations(result):
+                found[folder / f"{name}.svg"] = render_svg(draw, name, fixed=True)
+                lines += [f"![{caption}]({folder.name}/{name}.svg)", "", caption, ""]
+    return {path: "\n".join(lines).rstrip() + "\n", **found}
+
+
+def _render_markdown_head(report: ProbeReport) -> Iterator[str]:
+    yield "# What one update does"
+    yield ""
+    yield from (f"- {line}" for line in format_closing_lines(report))
+    yield ""
+    yield f"| probe | {' | '.join(report.versions)} |"
+    yield "|---" * (1 + len(report.versions)) + "|"
+    for result in report.results:
+        answers = (result.answers.get(name) for name in report.versions)
+        cells = (format_symbol(answer) if answer else "" for answer in answers)
+        yield f"| `{result.probe}` | {' | '.join(cells)} |"
+    yield ""
+    yield LEGEND
+
+
+def _render_markdown_section(result: ProbeResult) -> Iterator[str]:
+    yield f"## {result.probe}"
+    yield ""
+    yield f"{result.question} Paper: {result.citation}."
+    yield ""
+    yield "| implementation | found |"
+    yield "|---|---|"
+    for name, answer in result.answers.items():
+        yield f"| {name} | {describe_answer(answer).replace('|', '/')} |"
+    if result.groups:
+        yield ""
+        yield f"Alike: {format_groups(result).replace('|', '/')}"

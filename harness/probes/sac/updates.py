@@ -1,0 +1,308 @@
+"""Probes of SAC's updates: critics, policy, temperature."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from parallax.harness import formulas
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.protocol import OptimizerStepRecord, Parameters
+from parallax.harness.probes import experiment_setups
+from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.families import critics
+from parallax.harness.probes.families.critics import (
+    TargetAlternatives,
+    TargetTerms,
+    compute_masked_targets,
+    list_twin_values,
+)
+from parallax.harness.probes.measurements import (
+    MAX_UPDATES,
+    compute_critic_slopes,
+    find_minibatch,
+    get_gradient,
+    get_update_noise,
+    get_weights_before_update,
+    list_critic_updates,
+    list_network_steps,
+)
+from parallax.harness.probes.probe import (
+    Probe,
+    ProbeMeasurement,
+    make_entry_description,
+    make_relation_description,
+)
+from parallax.harness.probes.reference_networks import RELU, compute_output, solve_output_gradient
+from parallax.harness.probes.sac import experiments
+from parallax.harness.probes.sac.experiments import POLICY_STD, SAC_PAPER
+
+POLICY_TERM_NAMES = (
+    "weight of the entropy",
+    "weight of the smaller critic",
+    "of the larger critic",
+)
+
+
+def get_temperature(weights: Parameters) -> float:
+    """The temperature itself."""
+    return float(np.exp(weights["get_temperature.log"].reshape(-1)[0]))
+
+
+def sample_actions(
+    run: ProbeRun, step: OptimizerStepRecord, observations: Array
+) -> tuple[Array, Array]:
+    """Actions of the policy with the dictated noise, and their log-probabilities."""
+    mean = compute_output(step.before, "policy", observations, RELU, "mean")
+    std = np.full_like(mean, POLICY_STD)
+    if run.experiment.std is not None:
+        std = run.experiment.std(compute_output(step.before, "policy", observations, RELU, "std"))
+    x = mean + std * get_update_noise(run, step, len(mean))
+    if not run.experiment.squashed:
+        return x, formulas.compute_normal_log_prob(x, mean, std)
+    return np.tanh(x), formulas.compute_squashed_log_prob(x, mean, std)
+
+
+def _compute_next_values(run: ProbeRun, step: OptimizerStepRecord) -> tuple[Array, Array, Array]:
+    # Target and online critics at the next action, float[2, rows], and its log-probability.
+    weights, data = step.before, find_minibatch(run, step)
+    action, log_prob = sample_actions(run, step, data.next_observations)
+    inputs = np.hstack([data.next_observations, action])
+    target, online = (
+        np.array(
+            [compute_output(weights, f"critic{i}{suffix}", inputs, RELU)[:, 0] for i in (1, 2)]
+        )
+        for suffix in ("_target", "")
+    )
+    return target, online, log_prob
+
+
+def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
+    """The paper's targets of an update, and others by what they are."""
+    twins, online, log_prob = _compute_next_values(run, step)
+    heat, first = (
+        get_temperature(get_weights_before_update(run, step)),
+        get_temperature(run.weights),
+    )
+    smaller, bonus = twins.min(axis=0), -heat * log_prob
+    others = {n: v + bonus for n, v in list_twin_values(twins[0], twins[1]).items()}
+    others |= {
+        "without the entropy": smaller,
+        "entropy subtracted, not added": smaller - bonus,
+        "log temperature in place of the temperature": smaller - np.log(heat) * log_prob,
+        "the temperature that the run started with": smaller - first * log_prob,
+        "the online critics' values": online.min(axis=0) + bonus,
+    }
+    return compute_masked_targets(
+        run, step, formulas.compute_soft_value(twins, log_prob, heat), others
+    )
+
+
+def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
+    """What the paper's targets are summed from, with their weights."""
+    twins, _, log_prob = _compute_next_values(run, step)
+    gamma, heat = run.hyperparameters.gamma, get_temperature(get_weights_before_update(run, step))
+    return {
+        "reward": (find_minibatch(run, step).rewards, 1.0),
+        "next value": (twins.min(axis=0), gamma),
+        "log-probability": (log_prob, -gamma * heat),
+    }
+
+
+def _measure_policy_terms(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_update(lab)
+    found = [
+        fit_policy_terms(run, step)[0] for step in list_network_steps(run, "policy")[:MAX_UPDATES]
+    ]
+    return ProbeMeasurement(np.array(found), np.tile([1.0, 1.0, 0.0], (len(found), 1)))
+
+
+def _measure_policy_clipping(lab: ExperimentCache) -> ProbeMeasurement:
+    quiet, loud = (
+        _compute_critic_weight(of(lab))
+        for of in (experiments.run_update, experiments.run_huge_rewards)
+    )
+    return ProbeMeasurement(np.array([loud / quiet]), np.ones(1))
+
+
+def _compute_critic_weight(run: ProbeRun) -> float:
+    return float(np.abs(fit_policy_terms(run, list_network_steps(run, "policy")[0])[0][1:]).sum())
+
+
+def _measure_critics_seen(lab: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_update(lab)
+    step, first = list_network_steps(run, "policy")[0], list_critic_updates(run)[0]
+    misfits = [fit_policy_terms(run, step, then)[1] for then in (first.before, first.after)]
+    return ProbeMeasurement(np.array([float(np.argmin(misfits))]), np.ones(1))
+
+
+def fit_policy_terms(
+    run: ProbeRun, step: OptimizerStepRecord, critics_then: Parameters | None = None
+) -> tuple[Array, float]:
+    """Weights of entropy, smaller and larger critic in the policy's gradient, and what is left."""
+    weights, seen = step.before if critics_then is None else critics_then, step.observations
+    gradient = solve_output_gradient(
+        step.gradients, step.before, "policy", seen, RELU, "mean"
+    ).ravel()
+    action, _ = sample_actions(run, step, seen)
+    slopes = compute_critic_slopes(weights, seen, action)
+    heat = get_temperature(get_weights_before_update(run, step))
+    if run.experiment.squashed:
+        inner = 1 - action**2
+        terms = (2 * heat * action, *(-inner * slope for slope in slopes))
+    else:
+        pull = solve_output_gradient(
+            step.gradients, step.before, "policy", seen, RELU, "std"
+        ).ravel()
+        gradient = np.concatenate([gradient, pull])
+        terms = _compute_policy_terms(run, step, heat, slopes)
+    basis = np.stack([term.ravel() / len(action) for term in terms], axis=1)
+    found = np.linalg.lstsq(basis, gradient, rcond=None)[0]
+    return np.asarray(found, float), float(np.abs(basis @ found - gradient).max())
+
+
+def _compute_policy_terms(
+    run: ProbeRun, step: OptimizerStepRecord, heat: float, slopes: tuple[Array, Array]
+) -> tuple[Array, ...]:
+    # Without squashing the entropy does not depend on means: by means, then by the other output.
+    raw = compute_output(step.before, "policy", step.observations, RELU, "std")
+    map_of, nudge = run.experiment.std, 1e-4
+    assert map_of is not None
+    log_slope = (np.log(map_of(raw + nudge)) - np.log(map_of(raw - nudge))) / (2 * nudge)
+    spread = map_of(raw) * get_update_noise(run, step, len(raw)) * log_slope
+    entropy = np.stack([np.zeros_like(raw), -heat * log_slope])
+    return entropy, *(np.stack([-slope, -slope * spread]) for slope in slopes)
+
+
+CRITIC_PROBES = critics.CriticProbes(
+    "sac",
+    experiments.run_update,
+    experiments.run_huge_rewards,
+    experiments.run_parallel_update,
+    experiments.run_full_buffer,
+    compute_targets,
+    list_target_terms,
+    f"{SAC_PAPER}, eq. 5",
+    half=True,
+)
+UPDATE_PROBES: Sequence[Probe] = (
+    *CRITIC_PROBES.probes(),
+    Probe(
+        "sac.policy_terms",
+        "What does the policy climb?",
+        f"{SAC_PAPER}, eq. 7 and 9, with the smaller critic",
+        f"per policy step, in the first {MAX_UPDATES}: {', '.join(POLICY_TERM_NAMES)}",
+        _measure_policy_terms,
+        make_entry_description(POLICY_TERM_NAMES),
+        tolerance=5e-4,
+    ),
+    critics.make_policy_clipping_probe(
+        "sac", _measure_policy_clipping, f"{SAC_PAPER}, algorithm 1"
+    ),
+    critics.make_critics_seen_probe("sac", _measure_critics_seen, f"{SAC_PAPER}, algorithm 1"),
+)
+
+
+TEMPERATURE_FIELD = "temperature"
+LINEAR_IN_LOG_TEMPERATURE = (
+    "the loss is linear in the log temperature, so the pull lacks the temperature as a factor"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class TemperatureGradients:
+    """What pulled on the temperature, per update.
+
+    Attributes:
+        gradient: By the log temperature.
+        before: Mean log-probability under the policy before its step.
+        after: The same after it.
+        temperature: Then.
+    """
+
+    gradient: Array
+    before: Array
+    after: Array
+    temperature: Array
+
+
+def read_temperature_gradients(run: ProbeRun) -> TemperatureGradients:
+    """The first steps of the temperature."""
+    steps = list_network_steps(run, "temperature")[:MAX_UPDATES]
+    found = [get_gradient(step, "temperature.log").reshape(-1)[0] for step in steps]
+    policies = [(get_weights_before_update(run, step), step.before) for step in steps]
+    before, after = (
+        np.array(
+            [
+                _compute_mean_log_prob(run, s, both[i])
+                for s, both in zip(steps, policies, strict=True)
+            ]
+        )
+        for i in (0, 1)
+    )
+    heat = [get_temperature(step.before) for step in steps]
+    return TemperatureGradients(np.array(found), before, after, np.array(heat))
+
+
+def _compute_mean_log_prob(run: ProbeRun, step: OptimizerStepRecord, weights: Parameters) -> float:
+    then = dataclasses.replace(step, before=weights)
+    return float(sample_actions(run, then, step.observations)[1].mean())
+
+
+def _measure_temperature_gradient(lab: ExperimentCache) -> ProbeMeasurement:
+    # At several temperatures, or a factor could not be told from the temperature.
+    seen = [
+        read_temperature_gradients(of(lab))
+        for of in (experiments.run_update, experiments.run_huge_rewards)
+    ]
+    found, heat = (
+        np.concatenate([getattr(p, n) for p in seen]) for n in ("gradient", TEMPERATURE_FIELD)
+    )
+    apart, late = (
+        np.concatenate([getattr(p, n) for p in seen]) - experiment_setups.ACTION_SIZE
+        for n in ("before", "after")
+    )
+    others = {
+        LINEAR_IN_LOG_TEMPERATURE: -apart,
+        f"{LINEAR_IN_LOG_TEMPERATURE}, under the policy after its step": -late,
+        "under the policy after its step": -heat * late,
+    }
+    return ProbeMeasurement(found, -heat * apart, alternatives=others)
+
+
+def _measure_target_entropy(lab: ExperimentCache) -> ProbeMeasurement:
+    seen = [read_temperature_gradients(run) for run in experiments.run_two_noise_levels(lab)]
+    found, means = (np.array([getattr(p, n)[0] for p in seen]) for n in ("gradient", "before"))
+    slope, start = np.polyfit(means, found, 1)
+    return ProbeMeasurement(
+        np.array([start / slope]), np.array([-float(experiment_setups.ACTION_SIZE)])
+    )
+
+
+TEMPERATURE_PROBES: Sequence[Probe] = (
+    Probe(
+        "sac.temperature_gradient",
+        "How strongly is the temperature pulled?",
+        f"{SAC_PAPER}, eq. 18: the loss is linear in the temperature itself",
+        "gradient by the log temperature, at temperatures near 0.5 and near 0.2",
+        _measure_temperature_gradient,
+        make_relation_description("pull on the log temperature"),
+    ),
+    Probe(
+        "sac.target_entropy",
+        "Which entropy does the temperature steer to?",
+        f"{SAC_PAPER}, appendix D: minus the number of actions",
+        "nats, for two action dimensions",
+        _measure_target_entropy,
+        make_relation_description("target entropy"),
+    ),
+)
+
+
+def _measure_policy_steps(lab: ExperimentCache) -> ProbeMeasurement:
+    steps = experiments.run_count_experiment(lab).record.steps
+    critic, policy, temperature = (
+        sum(network in step.networks for step in steps)
+        for network in ("critic1", "policy", "temperature")
+    )
+    return ProbeMeasurement(np.array([policy, temperature]) / critic, np.ones(2))

@@ -1,1 +1,0 @@
-"""Probes that several algorithms share."""

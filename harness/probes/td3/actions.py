@@ -1,0 +1,221 @@
+"""Probes of TD3's actions: the policy's, exploration, and target smoothing."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from parallax.harness import formulas
+from parallax.harness.contract.adapter import Array
+from parallax.harness.probes.experiment_setups import HALF_RANGE, WIDE_HIGH, WIDE_LOW
+from parallax.harness.probes.experiments import ExperimentCache
+from parallax.harness.probes.families.storage import fit_action_unit
+from parallax.harness.probes.measurements import list_critic_updates, read_critics
+from parallax.harness.probes.probe import (
+    Probe,
+    ProbeMeasurement,
+    make_entry_description,
+    make_relation_description,
+)
+from parallax.harness.probes.results import AnswerAxis
+from parallax.harness.probes.td3 import experiments
+from parallax.harness.probes.td3.experiments import (
+    CENTER_OUTPUTS,
+    EXPLORATION_NOISE,
+    NOISE_GRID,
+    TARGET_NOISE,
+    TARGET_NOISE_CLIP,
+    TD3_PAPER,
+)
+
+IS_CENTER_ROW = CENTER_OUTPUTS == 0
+IS_UNCLIPPED_ROW = IS_CENTER_ROW & (np.abs(NOISE_GRID) < 2)
+"""Rows in which no noise is cut, with the paper's values."""
+TARGET_BOUND_NAMES = ("lower bound 1", "upper bound 1", "lower bound 2", "upper bound 2")
+
+
+def measure_policy_action(lab: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
+    """The policy's actions without noise, against tanh, scaled."""
+    expected = (WIDE_LOW[0] + WIDE_HIGH[0]) / 2 + HALF_RANGE * np.tanh(experiments.OUTPUT_GRID)
+    return ProbeMeasurement(
+        experiments.run_noiseless_policy(lab, algorithm).actions()[:, 0],
+        expected,
+        AnswerAxis("output", experiments.OUTPUT_GRID),
+    )
+
+
+def _measure_exploration(lab: ExperimentCache) -> ProbeMeasurement:
+    noisy = experiments.compute_center_actions() + EXPLORATION_NOISE * HALF_RANGE * NOISE_GRID
+    expected = np.clip(noisy, WIDE_LOW[0], WIDE_HIGH[0])
+    actions = experiments.run_frozen_policy(lab).actions()[:, 0]
+    share = _fit_noise_scale(actions)
+    other = np.clip(
+        experiments.compute_center_actions() + share * HALF_RANGE * NOISE_GRID,
+        WIDE_LOW[0],
+        WIDE_HIGH[0],
+    )
+    others = {"not cut at the bounds": noisy, _describe_noise_scale(share): other}
+    return ProbeMeasurement(actions, expected, _make_noise_axis(), others)
+
+
+def measure_exploration_scale(lab: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
+    """How large the noise is by default."""
+    actions = experiments.run_frozen_policy(lab, algorithm).actions()[:, 0]
+    return ProbeMeasurement(np.array([_fit_noise_scale(actions)]), np.array([EXPLORATION_NOISE]))
+
+
+def measure_warm_up(lab: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
+    """Actions of the warm-up, against those of the action space."""
+    run = experiments.run_noisy_warm_up(lab, algorithm)
+    count = run.hyperparameters.learning_starts - 1
+    drawn = -1 + 2 * run.experiment.scripted_data.random_actions[:count]
+    noise = EXPLORATION_NOISE * run.experiment.scripted_data.acting_noise[:count]
+    noisy = np.clip(drawn + noise, -1, 1)
+    text = "exploration noise is added to random actions as well"
+    return ProbeMeasurement(run.actions()[:count], drawn, alternatives={text: noisy})
+
+
+def _measure_target_action(lab: ExperimentCache) -> ProbeMeasurement:
+    bounds = np.array(WIDE_LOW[:1]), np.array(WIDE_HIGH[:1])
+    expected = formulas.compute_smoothed_action(
+        experiments.compute_center_actions(), NOISE_GRID, TARGET_NOISE, TARGET_NOISE_CLIP, *bounds
+    )
+    actions = read_next_actions(lab, 0)
+    share, most = _fit_noise_scale(actions), _measure_largest_noise(actions)
+    other = formulas.compute_smoothed_action(
+        experiments.compute_center_actions(), NOISE_GRID, share, most, *bounds
+    )
+    others = {f"{_describe_noise_scale(share)}, cut at {most:.4g}": other}
+    return ProbeMeasurement(actions, expected, _make_noise_axis(), others)
+
+
+def _measure_target_noise_scale(lab: ExperimentCache) -> ProbeMeasurement:
+    return ProbeMeasurement(
+        np.array([_fit_noise_scale(read_next_actions(lab, 0))]), np.array([TARGET_NOISE])
+    )
+
+
+def _measure_target_noise_clip(lab: ExperimentCache) -> ProbeMeasurement:
+    most = _measure_largest_noise(read_next_actions(lab, 0))
+    free = np.abs(NOISE_GRID).max() * _fit_noise_scale(read_next_actions(lab, 0))
+    return ProbeMeasurement(
+        np.array([most]), np.array([TARGET_NOISE_CLIP]), alternatives={"not cut": np.array([free])}
+    )
+
+
+def _measure_target_bounds(lab: ExperimentCache) -> ProbeMeasurement:
+    seen = [read_next_actions(lab, dimension) for dimension in (0, 1)]
+    value = np.array([edge for actions in seen for edge in (actions.min(), actions.max())])
+    return ProbeMeasurement(value, np.array([WIDE_LOW[0], WIDE_HIGH[0], WIDE_LOW[1], WIDE_HIGH[1]]))
+
+
+def read_next_actions(lab: ExperimentCache, dimension: int) -> Array:
+    """Actions in the targets of the smoothing run, in action units, float[rows]."""
+    run = experiments.run_target_smoothing(lab, dimension)
+    shown = read_critics(run, list_critic_updates(run)[0]).target / run.hyperparameters.gamma
+    # Critics see actions in the unit in which they are stored.
+    scale, shift, _ = fit_action_unit(run, dimension)
+    return np.asarray((shown - shift) / scale)
+
+
+def _fit_noise_scale(actions: Array) -> float:
+    # Standard deviation of the noise as a share of half the range, where nothing is cut.
+    slope = np.polyfit(NOISE_GRID[IS_UNCLIPPED_ROW], actions[IS_UNCLIPPED_ROW], 1)[0]
+    return round(float(slope / HALF_RANGE), 9)
+
+
+def _describe_noise_scale(share: float) -> str:
+    if not share:
+        return "without noise"
+    return f"as the paper's, with noise of {share:.4g} of half the range"
+
+
+def _measure_largest_noise(actions: Array) -> float:
+    # The largest noise as a share of half the range, in its middle.
+    return float(
+        np.abs(actions[IS_CENTER_ROW] - (WIDE_LOW[0] + WIDE_HIGH[0]) / 2).max() / HALF_RANGE
+    )
+
+
+def _make_noise_axis() -> AnswerAxis:
+    return AnswerAxis("standard normal noise; middle of the range, then near its ends", NOISE_GRID)
+
+
+ACTION_PROBES: Sequence[Probe] = (
+    Probe(
+        "td3.policy_action",
+        "Which action does the policy take without noise, where actions range from -1 to 3?",
+        f"{TD3_PAPER}, appendix C: tanh of the output, scaled to the range",
+        "action, in action units",
+        measure_policy_action,
+        make_relation_description("action"),
+    ),
+    Probe(
+        "td3.exploration",
+        "Which action does the policy take with noise, where actions range from -1 to 3?",
+        f"{TD3_PAPER}, section 6.1: Gaussian noise with standard deviation 0.1",
+        "action, in action units",
+        _measure_exploration,
+        make_relation_description("action"),
+    ),
+    Probe(
+        "td3.exploration_scale",
+        "How large is the exploration noise, by default?",
+        f"{TD3_PAPER}, section 6.1: 0.1; authors' code: of half the action range",
+        "standard deviation, as a share of half the action range",
+        measure_exploration_scale,
+        make_relation_description("exploration noise"),
+    ),
+    Probe(
+        "td3.warm_up_action",
+        "Which actions are taken during the warm-up?",
+        f"{TD3_PAPER}, section 6.1: drawn uniformly at random",
+        "action, in action units",
+        measure_warm_up,
+        make_relation_description("random action"),
+    ),
+    Probe(
+        "td3.target_action",
+        "Which next action do targets use, by default, where actions range from -1 to 3?",
+        f"{TD3_PAPER}, eq. 14 and section 6.1: noise 0.2, cut at 0.5, actions kept within bounds",
+        "action, in action units",
+        _measure_target_action,
+        make_relation_description("next action"),
+    ),
+    Probe(
+        "td3.target_noise_scale",
+        "How large is the noise in targets, by default?",
+        f"{TD3_PAPER}, section 6.1: 0.2; authors' code: of half the action range",
+        "standard deviation, as a share of half the action range",
+        _measure_target_noise_scale,
+        make_relation_description("target noise"),
+    ),
+    Probe(
+        "td3.target_noise_clip",
+        "Where is the noise in targets cut, by default?",
+        f"{TD3_PAPER}, section 6.1: at 0.5; authors' code: of half the action range",
+        "largest noise, as a share of half the action range",
+        _measure_target_noise_clip,
+        make_relation_description("largest target noise"),
+    ),
+    Probe(
+        "td3.target_action_bounds",
+        "Where are next actions cut that noise takes out of the range, per dimension?",
+        "the authors' code: at the bounds of the action space, here -1 to 3 and -2 to 2",
+        "smallest and largest next action, in action units",
+        _measure_target_bounds,
+        make_entry_description(TARGET_BOUND_NAMES),
+    ),
+)
+
+
+def measure_exploration_unit(lab: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
+    """Actions with noise of a given size, against the paper's."""
+    noises, run = experiments.NOISE_GRID, experiments.run_out_of_bounds(lab, algorithm)
+    noisy = (
+        experiments.compute_center_actions() + experiments.EXPLORATION_NOISE * HALF_RANGE * noises
+    )
+    return ProbeMeasurement(
+        run.actions()[:, 0],
+        np.clip(noisy, WIDE_LOW[0], WIDE_HIGH[0]),
+        AnswerAxis("standard normal noise", noises),
+    )

@@ -1,0 +1,252 @@
+"""Trainings that probes of TD3 read, and of others with a policy that puts out actions."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.scripted_env import ScriptedData
+from parallax.harness.probes import experiment_setups
+from parallax.harness.probes.experiment_setups import (
+    BATCH_ROWS,
+    HALF_RANGE,
+    NARROW_HIGH,
+    NARROW_LOW,
+    WIDE_HIGH,
+    WIDE_LOW,
+)
+from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment, ProbeRun
+from parallax.harness.probes.reference_networks import round_to_float32
+
+TD3_PAPER = "Fujimoto et al. 2018 (arXiv:1802.09477)"
+TD3_CODE = "the authors' code (sfujim/TD3)"
+TARGET_NOISE, TARGET_NOISE_CLIP, EXPLORATION_NOISE = 0.2, 0.5, 0.1
+"""The paper's values, as shares of half the action range."""
+POLICY_DELAY = 2
+LEARNING_SETTINGS: dict[str, Any] = {"policy_learning_rate": 1e-3, "critic_learning_rate": 1e-3}
+FROZEN_SETTINGS: dict[str, Any] = dict.fromkeys(LEARNING_SETTINGS, experiment_setups.NO_LEARNING)
+POLICY_DELAYS = {"td3": POLICY_DELAY, "ddpg": 1}
+"""Critic steps per policy step of the papers."""
+PAPER_SETTINGS: dict[str, dict[str, Any]] = {
+    "td3": {
+        "target_policy_noise": TARGET_NOISE,
+        "target_noise_clip": TARGET_NOISE_CLIP,
+        "policy_delay": POLICY_DELAY,
+    },
+    "ddpg": {"policy_weight_decay": 0.0, "critic_weight_decay": 0.0, "policy_delay": 1},
+}
+"""What makes all implementations of an algorithm the same."""
+BANDIT_SETTINGS: dict[str, dict[str, Any]] = {"td3": {}, "ddpg": {"gamma": 0.0}}
+"""What makes the target of a single critic known: it is the reward."""
+NOISE_KIND_SETTINGS: dict[str, dict[str, Any]] = {
+    "td3": {},
+    "ddpg": {"exploration_noise_kind": "gaussian"},
+}
+"""What makes exploration noise Gaussian."""
+FULL_BUFFER_STEPS = 36
+"""Warm-up steps of a training whose buffer holds fewer transitions."""
+REWARD_SCALE = 1e3
+"""What rewards and critics are multiplied by to see whether gradients are clipped."""
+
+NEAR_THE_BOUND = np.array([3.0, 0.0])
+"""Added to the output of the target policy."""
+CENTER_OUTPUTS = np.repeat([0.0, 1.5, -1.5], BATCH_ROWS // 3)
+"""Policy before tanh: rows in the middle of the range, and rows near its ends."""
+NOISE_GRID = np.tile(np.linspace(-4.0, 4.0, BATCH_ROWS // 3), 3)
+OUTPUT_GRID = np.linspace(-3.0, 3.0, BATCH_ROWS)
+
+
+def run_update(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """Some updates with the paper's noise on actions from -1 to 1, each on another minibatch."""
+    return lab.run(_build_update_experiment(lab, algorithm, "update"))
+
+
+def run_noisy_update(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """The same with much noise on actions that are taken, from after the warm-up on."""
+    experiment = _build_update_experiment(lab, algorithm, "exploring update")
+    changes = {**experiment.changes, "exploration_noise": 0.5}
+    return lab.run(dataclasses.replace(experiment, changes=changes))
+
+
+def run_huge_rewards(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """The same with huge rewards and steep critics."""
+    experiment = _build_update_experiment(lab, algorithm, "loud", 6)
+    weights = dict(experiment.weights)
+    experiment_setups.scale_critic_outputs(weights, REWARD_SCALE)
+    experiment.scripted_data.rewards[:] *= REWARD_SCALE
+    changes = {**experiment.changes, **BANDIT_SETTINGS[algorithm]}
+    return lab.run(dataclasses.replace(experiment, changes=changes, weights=weights, snapshots=8))
+
+
+def run_parallel_update(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """The same on several copies of the environment."""
+    return lab.run(
+        experiment_setups.parallelize_experiment(
+            _build_update_experiment(lab, algorithm, "learning copies", 12), 4
+        )
+    )
+
+
+def run_full_buffer(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """A buffer that is full before the first update."""
+    experiment = _build_update_experiment(
+        lab, algorithm, "full", FULL_BUFFER_STEPS + 8 - BATCH_ROWS
+    )
+    changes = {
+        **experiment.changes,
+        "learning_starts": FULL_BUFFER_STEPS,
+        "buffer_size": FULL_BUFFER_STEPS - 9,
+    }
+    return lab.run(dataclasses.replace(experiment, changes=changes))
+
+
+def _build_update_experiment(
+    lab: ExperimentCache, algorithm: str, name: str, more: int = 12
+) -> ProbeExperiment:
+    weights, world = (
+        experiment_setups.make_weights(lab, algorithm),
+        experiment_setups.make_continuous_data(lab, BATCH_ROWS + more),
+    )
+    # Next actions are near a bound in one dimension, so that noise takes many beyond it.
+    bias = weights["policy_target.out.bias"]
+    weights["policy_target.out.bias"] = round_to_float32(bias + NEAR_THE_BOUND)
+    world = dataclasses.replace(world, rotates_draws=True)
+    return experiment_setups.build_off_policy_experiment(
+        f"{algorithm} {name}",
+        algorithm,
+        world,
+        weights,
+        24,
+        **LEARNING_SETTINGS,
+        **PAPER_SETTINGS[algorithm],
+    )
+
+
+def run_target_smoothing(lab: ExperimentCache, dimension: int = 0) -> ProbeRun:
+    """Target critics that pass on one dimension of the next action; the framework's own noise."""
+    weights = experiment_setups.make_weights(lab, "td3")
+    for i in (1, 2):
+        experiment_setups.set_pass_through_weights(weights, f"critic{i}_target", "out", shift=8.0)
+        weights[f"critic{i}_target.0.weight"][0] = 0.0
+        weights[f"critic{i}_target.0.weight"][0, experiment_setups.OBSERVATION_SIZE + dimension] = (
+            1.0
+        )
+    experiment_setups.set_pass_through_weights(weights, "policy_target", "out", shift=8.0)
+    world = experiment_setups.make_continuous_data(
+        lab, BATCH_ROWS + 2, WIDE_LOW, WIDE_HIGH, ends=False
+    )
+    world.rewards[:] = 0.0
+    world.observations[1 : BATCH_ROWS + 1, 0] = CENTER_OUTPUTS
+    world.batch_noise[:BATCH_ROWS] = NOISE_GRID[:, None]
+    name = f"td3 smoothing {dimension}"
+    return lab.run(
+        experiment_setups.build_off_policy_experiment(
+            name, "td3", world, weights, 3, **LEARNING_SETTINGS
+        )
+    )
+
+
+def run_frozen_policy(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """The policy acts with dictated noise from the first step on and does not learn."""
+    return lab.run(_build_frozen_experiment(lab, algorithm, "acting", CENTER_OUTPUTS, NOISE_GRID))
+
+
+def run_out_of_bounds(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """Noise of a given size takes actions beyond both bounds of a wide range."""
+    return lab.run(
+        _build_frozen_experiment(
+            lab,
+            algorithm,
+            "beyond",
+            CENTER_OUTPUTS,
+            NOISE_GRID,
+            exploration_noise=EXPLORATION_NOISE,
+        )
+    )
+
+
+def run_narrow_bounds(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """The same on a narrow range."""
+    noise = {"exploration_noise": EXPLORATION_NOISE}
+    return lab.run(
+        _build_frozen_experiment(
+            lab, algorithm, "narrow", CENTER_OUTPUTS, NOISE_GRID, NARROW_LOW, NARROW_HIGH, **noise
+        )
+    )
+
+
+def run_noiseless_policy(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """The policy acts without noise."""
+    return lab.run(
+        _build_frozen_experiment(lab, algorithm, "still", OUTPUT_GRID, np.zeros(BATCH_ROWS))
+    )
+
+
+def run_count_experiment(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """Some updates after an odd number of random steps, without exploration noise."""
+    return lab.run(_build_count_experiment(lab, algorithm, "counts", exploration_noise=0.0))
+
+
+def run_noisy_warm_up(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """The same with exploration noise."""
+    return lab.run(
+        _build_count_experiment(lab, algorithm, "warm-up", exploration_noise=EXPLORATION_NOISE)
+    )
+
+
+def run_parallel_envs(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """Four copies of the environment and an update per transition."""
+    experiment = _build_count_experiment(
+        lab, algorithm, "copies", exploration_noise=0.0, learning_starts=12
+    )
+    return lab.run(experiment_setups.parallelize_experiment(experiment, 4))
+
+
+def run_library_defaults(lab: ExperimentCache, number: int = 0, algorithm: str = "td3") -> ProbeRun:
+    """A short training with the framework's own settings and networks."""
+    return lab.run(experiment_setups.build_defaults_experiment(lab, algorithm, number))
+
+
+def compute_center_actions() -> Array:
+    """Actions of the policy without noise in the first dimension."""
+    return np.asarray((WIDE_LOW[0] + WIDE_HIGH[0]) / 2 + HALF_RANGE * np.tanh(CENTER_OUTPUTS))
+
+
+def _build_frozen_experiment(
+    lab: ExperimentCache,
+    algorithm: str,
+    name: str,
+    outputs: Array,
+    noise: Array,
+    low: tuple[float, ...] = WIDE_LOW,
+    high: tuple[float, ...] = WIDE_HIGH,
+    **changes: Any,
+) -> ProbeExperiment:
+    weights = experiment_setups.make_weights(lab, algorithm)
+    experiment_setups.set_pass_through_weights(weights, "policy", "out", shift=8.0)
+    world = experiment_setups.make_continuous_data(lab, BATCH_ROWS, low, high, ends=False)
+    world.observations[:BATCH_ROWS, 0] = outputs
+    world.acting_noise[:] = noise[:, None]
+    settings = (
+        experiment_setups.choose_rare_update_settings(lab, algorithm, BATCH_ROWS)
+        | FROZEN_SETTINGS
+        | {"batch_size": 2}
+        | NOISE_KIND_SETTINGS[algorithm]
+    )
+    settings |= changes
+    return experiment_setups.build_off_policy_experiment(
+        f"{algorithm} {name}", algorithm, world, weights, warm_up=0, **settings
+    )
+
+
+def _build_count_experiment(
+    lab: ExperimentCache, algorithm: str, name: str, **changes: Any
+) -> ProbeExperiment:
+    world: ScriptedData = experiment_setups.make_continuous_data(lab, 32)
+    fixed = {"batch_size": 4, "policy_delay": POLICY_DELAYS[algorithm], "tau": 0.05}
+    settings = FROZEN_SETTINGS | NOISE_KIND_SETTINGS[algorithm] | fixed | changes
+    weights = experiment_setups.make_weights(lab, algorithm)
+    return experiment_setups.build_off_policy_experiment(
+        f"{algorithm} {name}", algorithm, world, weights, warm_up=11, **settings
+    )

@@ -1,0 +1,282 @@
+"""Probes of TD3's updates."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from parallax.harness import formulas
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.protocol import OptimizerStepRecord, Parameters
+from parallax.harness.probes import experiment_setups
+from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.families import critics
+from parallax.harness.probes.families.critics import (
+    TargetAlternatives,
+    TargetTerms,
+    compute_masked_targets,
+    list_twin_values,
+)
+from parallax.harness.probes.measurements import (
+    MAX_UPDATES,
+    compute_critic_slopes,
+    find_minibatch,
+    get_update_noise,
+    list_critic_names,
+    list_critic_updates,
+    list_network_steps,
+    read_critics,
+)
+from parallax.harness.probes.ppo import experiments as ppo_experiments
+from parallax.harness.probes.ppo.rollouts import _measure_stored_reward
+from parallax.harness.probes.probe import (
+    Probe,
+    ProbeMeasurement,
+    UnmeasuredError,
+    make_entry_description,
+    make_relation_description,
+)
+from parallax.harness.probes.reference_networks import (
+    RELU,
+    compute_input_gradient,
+    compute_output,
+    solve_output_gradient,
+)
+from parallax.harness.probes.sac import experiments as sac_experiments
+from parallax.harness.probes.sac.updates import _measure_policy_steps
+from parallax.harness.probes.td3 import experiments as td3_experiments
+from parallax.harness.probes.td3.actions import measure_exploration_unit
+from parallax.harness.probes.td3.experiments import TARGET_NOISE, TARGET_NOISE_CLIP, TD3_PAPER
+
+SMALLER_CRITIC_TEXT = "the smaller of both critics"
+
+
+def compute_next_values(
+    run: ProbeRun, step: OptimizerStepRecord, policy: str, suffix: str, std: float, cut: bool = True
+) -> tuple[Array, ...]:
+    """All critics at the next action, each float[rows].
+
+    Args:
+        run: The training.
+        step: Of the critics.
+        policy: Which one takes the action, by canonical name.
+        suffix: Of the critics' names.
+        std: Standard deviation of the noise on the action.
+        cut: Whether actions are kept within the bounds.
+    """
+    weights, data = step.before, find_minibatch(run, step)
+    low, high = -np.ones(experiment_setups.ACTION_SIZE), np.ones(experiment_setups.ACTION_SIZE)
+    mean = np.tanh(compute_output(weights, policy, data.next_observations, RELU))
+    noise = get_update_noise(run, step, len(mean))
+    action = mean + formulas.compute_smoothing_noise(noise, std, TARGET_NOISE_CLIP, low, high)
+    if cut:
+        action = np.clip(action, low, high)
+    inputs = np.hstack([data.next_observations, action])
+    names = (f"{name}{suffix}" for name in list_critic_names(run))
+    return tuple(compute_output(weights, name, inputs, RELU)[:, 0] for name in names)
+
+
+def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
+    """The paper's targets of an update, and others by what they are."""
+    first, second = compute_next_values(run, step, "policy_target", "_target", TARGET_NOISE)
+    still = compute_next_values(run, step, "policy_target", "_target", 0.0)
+    beyond = compute_next_values(run, step, "policy_target", "_target", TARGET_NOISE, cut=False)
+    online_policy = compute_next_values(run, step, "policy", "_target", TARGET_NOISE)
+    online_critics = compute_next_values(run, step, "policy_target", "", TARGET_NOISE)
+    values = list_twin_values(first, second) | {
+        "next actions that noise takes beyond the bounds are not cut": np.minimum(*beyond),
+        "no noise in the next action": np.minimum(*still),
+        "the online policy's next action": np.minimum(*online_policy),
+        "the online critics' values": np.minimum(*online_critics),
+    }
+    return compute_masked_targets(run, step, np.minimum(first, second), values)
+
+
+def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
+    """What the paper's targets are summed from, with their weights."""
+    value = np.minimum(*compute_next_values(run, step, "policy_target", "_target", TARGET_NOISE))
+    gamma = run.hyperparameters.gamma
+    return {"reward": (find_minibatch(run, step).rewards, 1.0), "next value": (value, gamma)}
+
+
+def measure_policy_objective(lab: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
+    """Weights of the critics in what the policy climbs; the paper's is the first."""
+    run = td3_experiments.run_update(lab, algorithm)
+    steps = list_network_steps(run, "policy")[:MAX_UPDATES]
+    found = np.array([fit_policy_terms(run, step)[0] for step in steps])
+    others: dict[str, Array] = {}
+    if len(list_critic_names(run)) > 1:
+        pulls = (_compute_objective_gradients(run, step, step.before) for step in steps)
+        others[SMALLER_CRITIC_TEXT] = np.array(
+            [_fit_terms(each, smaller)[0] for each, (smaller, _) in pulls]
+        )
+    return ProbeMeasurement(
+        found, np.tile(np.eye(1, found.shape[1]), (len(found), 1)), None, others
+    )
+
+
+def measure_policy_clipping(lab: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
+    """Pull on the policy where critics are steep, as a share of what is due."""
+    quiet, loud = (
+        _compute_policy_gradient_scale(of(lab, algorithm))
+        for of in (td3_experiments.run_update, td3_experiments.run_huge_rewards)
+    )
+    return ProbeMeasurement(np.array([loud / quiet]), np.ones(1))
+
+
+def _compute_policy_gradient_scale(run: ProbeRun) -> float:
+    step = list_network_steps(run, "policy")[0]
+    each, by_size = _compute_objective_gradients(run, step, step.before)
+    fits = [_fit_terms(terms, _solve_policy_gradient(step)) for terms in (each, by_size) if terms]
+    return float(np.abs(min(fits, key=lambda fit: fit[1])[0]).sum())
+
+
+def measure_critics_seen(lab: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
+    """Whether the policy's step sees critics from before or after theirs."""
+    run = td3_experiments.run_update(lab, algorithm)
+    step = list_network_steps(run, "policy")[0]
+    earlier = [s for s in list_critic_updates(run) if s.env_steps <= step.env_steps][-1]
+    misfits = [fit_policy_terms(run, step, seen)[1] for seen in (earlier.before, earlier.after)]
+    return ProbeMeasurement(np.array([float(np.argmin(misfits))]), np.ones(1))
+
+
+def fit_policy_terms(
+    run: ProbeRun, step: OptimizerStepRecord, critics_then: Parameters | None = None
+) -> tuple[Array, float]:
+    """Weights of all critics in the policy's gradient, and what they leave."""
+    each, _ = _compute_objective_gradients(
+        run, step, step.before if critics_then is None else critics_then
+    )
+    return _fit_terms(each, _solve_policy_gradient(step))
+
+
+def _solve_policy_gradient(step: OptimizerStepRecord) -> Array:
+    return solve_output_gradient(
+        step.gradients, step.before, "policy", step.observations, RELU
+    ).ravel()
+
+
+def _compute_objective_gradients(
+    run: ProbeRun, step: OptimizerStepRecord, weights: Parameters
+) -> tuple[list[Array], list[Array]]:
+    # On the policy's outputs by each critic, and by the smaller and the larger where there are two.
+    seen = step.observations
+    action = np.tanh(compute_output(step.before, "policy", seen, RELU))
+    inputs, inner = np.hstack([seen, action]), (1 - action**2) / len(action)
+    each = [
+        compute_input_gradient(weights, name, inputs)[:, -experiment_setups.ACTION_SIZE :]
+        for name in list_critic_names(run)
+    ]
+    by_size = compute_critic_slopes(weights, seen, action) if len(each) > 1 else ()
+    laid = [[(-inner * slope).ravel() for slope in slopes] for slopes in (each, by_size)]
+    return laid[0], laid[1]
+
+
+def _fit_terms(terms: list[Array], pull: Array) -> tuple[Array, float]:
+    basis = np.stack(terms, axis=1)
+    found = np.linalg.lstsq(basis, pull, rcond=None)[0]
+    return np.asarray(found, float), float(np.abs(basis @ found - pull).max())
+
+
+CRITIC_PROBES = critics.CriticProbes(
+    "td3",
+    td3_experiments.run_update,
+    td3_experiments.run_huge_rewards,
+    td3_experiments.run_parallel_update,
+    td3_experiments.run_full_buffer,
+    compute_targets,
+    list_target_terms,
+    f"{TD3_PAPER}, algorithm 1",
+    half=False,
+)
+UPDATE_PROBES: Sequence[Probe] = (
+    *CRITIC_PROBES.probes(),
+    Probe(
+        "td3.policy_terms",
+        "What does the policy climb?",
+        f"{TD3_PAPER}, algorithm 1: the first critic",
+        f"weight of the first and of the second critic, in the first {MAX_UPDATES} steps",
+        measure_policy_objective,
+        make_entry_description(("weight of the first critic", "of the second critic")),
+        tolerance=5e-4,
+    ),
+    critics.make_policy_clipping_probe("td3", measure_policy_clipping, f"{TD3_PAPER}, algorithm 1"),
+    critics.make_critics_seen_probe("td3", measure_critics_seen, f"{TD3_PAPER}, algorithm 1"),
+)
+
+POLICY_DELAY = 3
+
+
+def _measure_target_noise_source(lab: ExperimentCache) -> ProbeMeasurement:
+    # Exploration noise of another kind or size would change targets if they took it from there.
+    quiet = td3_experiments.run_update(lab)
+    loud = td3_experiments.run_noisy_update(lab)
+    first, other = (read_critics(run, list_critic_updates(run)[0]).target for run in (quiet, loud))
+    changed = not np.allclose(first, other, atol=1e-4)
+    return ProbeMeasurement(np.array([float(changed)]), np.zeros(1))
+
+
+def _measure_policy_delay(lab: ExperimentCache) -> ProbeMeasurement:
+    world = experiment_setups.make_continuous_data(
+        lab, experiment_setups.BATCH_ROWS + 6 * POLICY_DELAY
+    )
+    name = "td3 delayed"
+    weights = experiment_setups.make_weights(lab, "td3")
+    run = lab.run(
+        experiment_setups.build_off_policy_experiment(
+            name, "td3", world, weights, policy_delay=POLICY_DELAY
+        )
+    )
+    critic = sum("critic1" in step.networks for step in run.record.steps)
+    policy = sum("policy" in step.networks for step in run.record.steps)
+    moves = sum(network == "critic1_target" for _, _, network in run.record.target_moves)
+    if not policy or not moves:
+        raise UnmeasuredError("the policy or the targets did not move")
+    return ProbeMeasurement(
+        np.round([critic / policy, critic / moves]), np.full(2, float(POLICY_DELAY))
+    )
+
+
+STATEMENT_PROBES: Sequence[Probe] = (
+    Probe(
+        "ppo.stored_reward",
+        "Which reward is stored where a time limit cuts?",
+        f"{ppo_experiments.PPO_PAPER}, algorithm 1: that of the environment",
+        "in units of reward",
+        _measure_stored_reward,
+        make_relation_description("stored reward"),
+    ),
+    Probe(
+        "td3.exploration_unit",
+        "Which action is taken with noise of 0.1 of half the range, where it is from -1 to 3?",
+        f"{td3_experiments.TD3_PAPER}, section 6.1: noise on the action, kept within the bounds",
+        "action, in action units",
+        measure_exploration_unit,
+        make_relation_description("action"),
+    ),
+    Probe(
+        "td3.target_noise_source",
+        "Does the noise in targets follow the noise that is set for exploration?",
+        f"{td3_experiments.TD3_PAPER}, eq. 14: it has a size of its own",
+        "0 no, 1 yes",
+        _measure_target_noise_source,
+        lambda comparison, measurement: "the noise in targets is that of exploration",
+        counts=True,
+    ),
+    Probe(
+        "td3.delayed_updates",
+        f"How many critic steps are there per policy step and per target update, told {POLICY_DELAY}?",
+        f"{td3_experiments.TD3_PAPER}, algorithm 1: d for both",
+        "critic steps: per policy step, per target update",
+        _measure_policy_delay,
+        make_entry_description(("per policy step", "per target update")),
+        counts=True,
+    ),
+    Probe(
+        "sac.policy_steps",
+        "How many steps of policy and temperature are there per critic step, by default?",
+        f"{sac_experiments.SAC_PAPER}, algorithm 1: 1",
+        "steps per critic step: policy, temperature",
+        _measure_policy_steps,
+        make_entry_description(("policy steps", "temperature steps")),
+    ),
+)

@@ -1,0 +1,397 @@
+"""One writer per run folder, on any file system that several machines share.
+
+Whoever writes a run folder holds its lease, a folder `.lease/<token>` in it. Every file is made
+in there and moved into place from there. A successor moves `<token>` away and deletes it, so
+whatever its former holder still tries fails in the file system itself: there is no moment
+between a check and a write in which a stale writer could slip through. Only that a folder is
+made, renamed and deleted atomically is relied on, which NFS, Lustre and others keep; not
+on `flock`, and not on clocks: whether a holder on another machine is alive is seen by watching
+its heartbeat change.
+"""
+
+import errno
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Annotated
+
+import msgspec
+
+from parallax.harness.record.files import UnusableError, read_bounded, write_atomically
+from parallax.harness.record.layout import PROGRESS_FILE
+from parallax.harness.record.lock_owner import LockOwner
+
+EXIT_LOCKED = 75
+"""Exit code of a process whose run belongs to another."""
+
+EXIT_COMPLETE = 76
+"""Exit code of a process that found its run complete, and touched nothing."""
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+"""Numbers of the errors that a full disk, or a used-up quota, raises."""
+
+EXIT_NO_SPACE = 77
+"""Exit code of a process that could not write its last word: the disk is full."""
+
+MAX_HEARTBEAT_PERIOD = 30.0
+"""Most seconds between two heartbeats."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]  # later dates have no name
+
+LOCK_FOLDER = ".lease"
+_OWNER_FILE = "owner.json"
+_MAX_FILE_BYTES = 2**16  # bytes
+_DELETE_ATTEMPTS = 20
+_MISSING_ERRNOS = (errno.ENOENT, errno.ESTALE, errno.ENOTDIR)
+_SLACK = 60.0  # seconds for which a network's file system may show an old heartbeat
+_POLL_SECONDS = 0.5  # seconds between two looks at a heartbeat
+
+
+class LockHeldError(Exception):
+    """Another process, which is alive, runs this folder."""
+
+
+class LockLostError(Exception):
+    """Another process has taken the folder over; this one must end."""
+
+
+class FolderDeletedError(OSError):
+    """The run folder was deleted or moved away while it was written."""
+
+
+class Heartbeat(msgspec.Struct, frozen=True):
+    """What a running process tells of itself.
+
+    Attributes:
+        step: Environment steps so far.
+        time: By its own clock, in seconds since 1970.
+        period: Seconds until the next beat.
+        resumed_from: Step of the checkpoint that it went on from; None where it began anew.
+        resumptions: How many attempts at the run went on from a checkpoint, this one included.
+    """
+
+    step: Count
+    time: Seconds
+    period: Seconds
+    resumed_from: Count | None = None
+    resumptions: Count = 0
+
+    @property
+    def describe_resumption(self) -> str:
+        """In a few words, from where and how often the run went on; empty where it did not."""
+        return describe_resumption(self.resumed_from, self.resumptions)
+
+
+def describe_resumption(step: int | None, times: int) -> str:
+    """In a few words, from where and how often a run went on; empty where it did not.
+
+    Args:
+        step: Of the checkpoint that the last attempt went on from; None where it began anew.
+        times: How many attempts went on from one.
+    """
+    if step is None:
+        return ""
+    often = f", {times} times so far" if times > 1 else ""
+    return f"went on from step {step:,}{often}"
+
+
+class RunLock:
+    """The right to write one run folder."""
+
+    def __init__(self, folder: Path, token: str) -> None:
+        """Use `acquire`."""
+        self.folder = folder
+        self.staging = folder / LOCK_FOLDER / token
+
+    @classmethod
+    def acquire(cls, folder: Path, silent: Collection[str] | None = None) -> "RunLock":
+        """Takes the lease, if need be from a holder that has died or been superseded.
+
+        A holder on another machine is watched, which takes a minute or two.
+
+        Args:
+            folder: The run folder.
+            silent: Tokens of holders elsewhere that were watched already and found silent;
+                the others count as alive and are not watched. None watches them here.
+
+        Raises:
+            LeaseHeld: Its holder is alive.
+            OSError: The folder cannot be written.
+        """
+        while (holder := read_lock_owner(folder)) is not None:
+            superseded = holder.is_superseded_by(LockOwner.here(""))
+            if not superseded and _is_owner_alive(folder, holder, silent):
+                raise LockHeldError(f"{holder.describe()} is running it")
+            _remove_lock(folder, holder.token)
+            if superseded:
+                _wait_for_end(holder, folder)
+        token = secrets.token_hex(8)
+        if not _create_lock(folder, token):
+            raise LockHeldError("another process has just started it")
+        return cls(folder, token)
+
+    def __enter__(self) -> "RunLock":
+        """The lease itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Gives the lease back; one that was lost is left alone."""
+        _remove_lock(self.folder, self.staging.name)
+
+    def write(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
+        """Puts a whole file into the run folder.
+
+        Raises:
+            LeaseLost: The folder has another writer now; nothing was changed.
+            OSError: For example a full disk; the file is as it was.
+        """
+        self._guard(lambda: write_atomically(self.folder / name, write, self.staging))
+
+    def open_append(self, name: str, begin: bytes) -> IO[bytes]:
+        """Puts a file into the run folder that others may read while it grows.
+
+        Whoever takes the run over replaces it, so that what a former holder still appends reaches
+        nobody.
+
+        Args:
+            name: Of the file, relative to the run folder; its folder is there.
+            begin: What it begins with.
+
+        Returns:
+            The file, open for appending.
+
+        Raises:
+            LeaseLost: The folder has another writer now; nothing was changed.
+            OSError: For example a full disk; the file is as it was.
+        """
+        waypoint = self.staging / Path(name).name
+
+        def put() -> IO[bytes]:
+            file = waypoint.open("wb")
+            try:
+                file.write(begin)
+                file.flush()
+                waypoint.rename(self.folder / name)
+            except BaseException:
+                file.close()
+                raise
+            return file
+
+        grown: list[IO[bytes]] = []
+        self._guard(lambda: grown.append(put()))
+        return grown[0]
+
+    def move(self, name: str, new: str) -> None:
+        """Renames a file in the run folder, if it is there."""
+        waypoint = self.staging / new
+        self._guard(lambda: _rename_if_present(self.folder / name, waypoint))
+        self._guard(lambda: _rename_if_present(waypoint, self.folder / new))
+
+    def remove(self, name: str) -> None:
+        """Deletes a file or a folder from the run folder, if it is there."""
+        waypoint = self.staging / Path(name).name
+        self._guard(lambda: _rename_if_present(self.folder / name, waypoint))
+        _delete_path(waypoint)
+
+    def make_folder(self, name: str) -> None:
+        """Makes a folder in the run folder, unless it is there."""
+        if not (self.folder / name).is_dir():
+            waypoint = self.staging / name
+            self._guard(lambda: waypoint.mkdir(exist_ok=True))
+            self._guard(lambda: _rename_if_present(waypoint, self.folder / name))
+
+    def _guard(self, change: Callable[[], None]) -> None:
+        try:
+            change()
+        except OSError as error:
+            if error.errno in _MISSING_ERRNOS and not self.staging.exists():
+                if not self.folder.is_dir():
+                    raise FolderDeletedError(error.errno, "the run folder is gone") from error
+                raise LockLostError("another process has taken this run over") from error
+            raise
+
+
+def read_lock_owner(folder: Path) -> LockOwner | None:
+    """Who holds the lease of a run folder; None where nobody does."""
+    try:
+        if (folder / LOCK_FOLDER).is_symlink():
+            return None  # nobody's lease; what it points to is none of a run's
+        tokens = sorted(path.name for path in (folder / LOCK_FOLDER).iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return None
+        return LockOwner()  # somebody, who keeps it from being seen
+    for token in tokens:
+        try:
+            content = read_bounded(folder / LOCK_FOLDER / token / _OWNER_FILE, _MAX_FILE_BYTES)
+            holder = msgspec.json.decode(content, type=LockOwner)
+        except (OSError, UnusableError, ValueError, RecursionError):
+            if not os.path.lexists(folder / LOCK_FOLDER / token):
+                continue  # it was just given back
+            holder = LockOwner()
+        return msgspec.structs.replace(holder, token=token)
+    return None
+
+
+def read_heartbeat(folder: Path) -> Heartbeat | None:
+    """The last heartbeat of a run; None where there is none that can be read."""
+    try:
+        content = read_bounded(folder / PROGRESS_FILE, _MAX_FILE_BYTES)
+        return msgspec.json.decode(content, type=Heartbeat)
+    except (OSError, UnusableError, ValueError, RecursionError):
+        return None
+
+
+def watch_heartbeats(
+    folders: Iterable[Path],
+    say: Callable[[str], object] = lambda text: None,
+    is_wanted: Callable[[Path], bool] = lambda folder: True,
+) -> tuple[set[str], dict[Path, LockOwner]]:
+    """Watches the heartbeats of holders on other machines, of all folders at once.
+
+    No clock is compared with another one: whoever changes its heartbeat while it is watched,
+    for three of its periods and a minute, is alive.
+
+    Args:
+        folders: Run folders; those whose holder is on this machine are passed over.
+        say: Told in a sentence before it takes time.
+        is_wanted: Asked of folders that are held elsewhere; the others need no watching.
+
+    Returns:
+        Tokens of the holders that were silent, and the holders that were not.
+    """
+    holders = {folder: holder for folder in folders if (holder := read_lock_owner(folder))}
+    remote = {f: holder for f, holder in holders.items() if not holder.is_local and is_wanted(f)}
+    if not remote:
+        return set(), {}
+    longest = max(_compute_patience(folder) for folder in remote)
+    first = next(iter(remote.values()))
+    say(
+        f"{len(remote)} run folders are held from other machines, such as by "
+        f"{first.describe()}: watching their heartbeats for up to {longest:.0f} s."
+    )
+    before = {folder: _read_pulse(folder) for folder in remote}
+    alive: dict[Path, LockOwner] = {}
+    started = time.monotonic()
+    while len(alive) < len(remote) and time.monotonic() - started < longest:
+        time.sleep(_POLL_SECONDS)
+        for folder in remote.keys() - alive.keys():
+            if _read_pulse(folder) != before[folder]:
+                alive[folder] = remote[folder]
+    return {holder.token for folder, holder in remote.items() if folder not in alive}, alive
+
+
+def unlock_folder(folder: Path, holder: LockOwner) -> None:
+    """Ends a holder's lease, whether it is alive or not: whatever it still writes fails."""
+    _remove_lock(folder, holder.token)
+
+
+def _is_owner_alive(folder: Path, holder: LockOwner, silent: Collection[str] | None) -> bool:
+    if holder.is_local:
+        return holder.is_running()
+    if silent is None:
+        silent, _ = watch_heartbeats([folder])
+        if read_lock_owner(folder) is None:
+            return False  # given back meanwhile
+    return holder.token not in silent
+
+
+def _read_pulse(folder: Path) -> tuple[str, bytes]:
+    holder = read_lock_owner(folder)
+    try:
+        beat = read_bounded(folder / PROGRESS_FILE, _MAX_FILE_BYTES)
+    except (OSError, UnusableError):
+        beat = b""
+    return (holder.token if holder else "", beat)
+
+
+def _read_period(folder: Path) -> float:
+    beat = read_heartbeat(folder)
+    return min(max(beat.period, 0.0), MAX_HEARTBEAT_PERIOD) if beat else MAX_HEARTBEAT_PERIOD
+
+
+def _wait_for_end(holder: LockOwner, folder: Path) -> None:
+    """Gives one that has lost its lease the time to notice: it looks at every heartbeat."""
+    deadline = time.monotonic() + 1.5 * _read_period(folder) + 2
+    while time.monotonic() < deadline and (not holder.is_local or holder.is_running()):
+        time.sleep(0.1)
+
+
+def _compute_patience(folder: Path) -> float:
+    return 3 * _read_period(folder) + _SLACK
+
+
+def _create_lock(folder: Path, token: str) -> bool:
+    """Makes a lease aside and moves it into place, which fails where there is one."""
+    aside = folder / f"{LOCK_FOLDER}-{token}"
+    try:
+        aside.mkdir()  # and no folder above it: one that was deleted stays so
+        (aside / token).mkdir()
+        (aside / token / _OWNER_FILE).write_bytes(msgspec.json.encode(LockOwner.here(token)))
+        _remove_if_empty(folder / LOCK_FOLDER)
+        aside.rename(folder / LOCK_FOLDER)
+    except OSError as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        if error.errno == errno.ENOENT and folder.is_dir():
+            return False  # whoever was faster has tidied up
+        raise
+    for left in folder.glob(f"{LOCK_FOLDER}-*"):  # by processes that were killed
+        _delete_path(left)
+    return True
+
+
+def _remove_lock(folder: Path, token: str) -> None:
+    """Ends a lease; only one of several that try succeeds, the others change nothing."""
+    aside = folder / f"{LOCK_FOLDER}-ended-{token}-{secrets.token_hex(4)}"
+    if (folder / LOCK_FOLDER).is_symlink():
+        return
+    try:
+        (folder / LOCK_FOLDER / token).rename(aside)
+    except OSError as error:
+        if error.errno in _MISSING_ERRNOS:
+            return
+        raise
+    # Not only renamed: a machine that remembers the folder's handle must find it gone, even
+    # if it puts another file there just now.
+    for _ in range(_DELETE_ATTEMPTS):
+        _delete_path(aside)
+        if not aside.exists():
+            break
+        time.sleep(0.05)
+    _remove_if_empty(folder / LOCK_FOLDER)
+
+
+def _delete_path(path: Path) -> None:
+    """Deletes a file, or a folder where a file should have been."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError as error:
+        if error.errno not in (*_MISSING_ERRNOS, errno.ENOTEMPTY, errno.EEXIST):
+            raise
+
+
+def _rename_if_present(old: Path, new: Path) -> None:
+    # A missing file is no error, a missing lease is one.
+    if old.exists() or old.is_symlink() or not new.parent.exists():
+        old.rename(new)

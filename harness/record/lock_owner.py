@@ -1,0 +1,168 @@
+"""Which process holds a run folder, and whether it still exists.
+
+Process ids are used again, and mean something on one machine and in one namespace only: a holder
+is told apart by all of these and by the start of the process.
+"""
+
+import dataclasses
+import math
+import os
+import platform
+import time
+from pathlib import Path
+
+import msgspec
+
+_ID_VARIABLE, _RESTART_VARIABLE, _LIMIT_VARIABLE = (
+    "PARALLAX_JOB",
+    "PARALLAX_RESTART",
+    "PARALLAX_LIMIT",
+)
+_NOTICE_VARIABLE = "PARALLAX_NOTICE"
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchJob:
+    """A job under way.
+
+    Attributes:
+        id: The batch system's name of it, such as `77_3`.
+        restart: How often the batch system had started it again.
+        limit_from: When a warning can be about its time limit at the earliest, in seconds since
+            1970; one that comes before is about a preemption.
+        notice: Seconds from a warning to the end.
+    """
+
+    id: str
+    restart: int = 0
+    limit_from: float = math.inf
+    notice: float = 60.0
+
+    @classmethod
+    def from_environment(cls) -> "BatchJob | None":
+        """The job that this process is part of; None outside a job."""
+        if _ID_VARIABLE not in os.environ:
+            return None
+        return cls(
+            id=os.environ[_ID_VARIABLE],
+            restart=int(os.environ.get(_RESTART_VARIABLE, "0")),
+            limit_from=float(os.environ.get(_LIMIT_VARIABLE, "inf")),
+            notice=float(os.environ.get(_NOTICE_VARIABLE, "60")),
+        )
+
+    def export_to_environment(self) -> None:
+        """Tells this process and all that it starts from now on."""
+        os.environ[_ID_VARIABLE] = self.id
+        os.environ[_RESTART_VARIABLE] = str(self.restart)
+        os.environ[_LIMIT_VARIABLE] = str(self.limit_from)
+        os.environ[_NOTICE_VARIABLE] = str(self.notice)
+
+
+class LockOwner(msgspec.Struct, frozen=True):
+    """A process that holds a lease.
+
+    Attributes:
+        token: Name of the lease.
+        host: Its machine, for people.
+        machine: The same for programs: changes when the machine is started again.
+        pid: Its process id.
+        born: When the process started, in the machine's own count; tells reused ids apart.
+        job: The batch system's name of its job; empty outside one.
+        restart: How often the batch system had started the job again.
+        time: When it took the lease by its own clock, in seconds since 1970.
+    """
+
+    token: str = ""
+    host: str = "an unknown host"
+    machine: str = ""
+    pid: int = 0
+    born: str = ""
+    job: str = ""
+    restart: int = 0
+    time: float = 0.0
+
+    @classmethod
+    def here(cls, token: str) -> "LockOwner":
+        """This process."""
+        job = BatchJob.from_environment()
+        return cls(
+            token=token,
+            host=platform.node(),
+            machine=_identify_machine(),
+            pid=os.getpid(),
+            born=_read_start_time(os.getpid()) or "",
+            job=job.id if job else "",
+            restart=job.restart if job else 0,
+            time=time.time(),
+        )
+
+    def describe(self) -> str:
+        """One phrase for people."""
+        if not self.machine:
+            return "a process that left no readable name"
+        job = f" in job {self.job}" if self.job else ""
+        return f"process {self.pid} on {self.host}{job}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its process can be looked for: it is on this machine, and not hidden."""
+        return (
+            self.machine != "" and self.machine == _identify_machine() and not _is_hidden(self.pid)
+        )
+
+    def is_superseded_by(self, other: "LockOwner") -> bool:
+        """Whether the batch system has started `other` in this one's place."""
+        return self.job != "" and self.job == other.job and self.restart < other.restart
+
+    def is_running(self) -> bool:
+        """Whether the process of a local holder exists."""
+        born = _read_start_time(self.pid)
+        if born is None:
+            return not Path("/proc/self/stat").exists() and _is_signalable(self.pid)
+        return born == self.born
+
+
+def _identify_machine() -> str:
+    """Name, start and process namespace: what process ids mean something in."""
+    parts = [platform.node()]
+    try:
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    except OSError:
+        parts.append("")
+    return " ".join(parts)
+
+
+def _read_start_time(pid: int) -> str | None:
+    """A process's start time; None where there is no such process, or none but a zombie."""
+    try:
+        content = Path(f"/proc/{pid}/stat").read_bytes()  # a name need not be text
+    except OSError:
+        return None
+    fields = content.rpartition(b")")[2].decode().split()
+    return None if fields[0] in ("Z", "X") else fields[19]
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether the system keeps the process, which is another user's, from being looked at."""
+    if pid <= 0 or Path(f"/proc/{pid}/stat").exists():
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+def _is_signalable(pid: int) -> bool:
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,243 @@
+"""ATDC-PER: priorities of all of the memory corrected by a model of how errors age.
+
+Bai, Liu, Zhao, Tang: Active Sampling for Deep Q-Learning Based on TD-error Adaptive Correction,
+Journal of Computer Research and Development 56 (2019) 262, as far as its abstract and Imp-PER's
+account of it go: a linear model from the last error and the time since the last replay to the real
+error, trained now and then, by which the priorities of all transitions are set at every iteration.
+"""
+
+import itertools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parallax.harness.contract.replay import AtdcReplay, ImpReplay, compute_default_interval
+from parallax.harness.replay.prioritized import ProportionalStrategy
+from parallax.harness.replay.strategy import ComputeCurrentErrors, Floats, Indices, SumTree
+
+
+def fit_least_squares(features: Floats, targets: Floats) -> Floats:
+    """The coefficients of least squares with a constant: equations 7 and 8 of Imp-PER.
+
+    Where the pairs do not determine them, they are the smallest ones, each column counted in
+    units of its largest entry.
+
+    Args:
+        features: [pairs, k].
+        targets: [pairs].
+
+    Returns:
+        W1 ... Wk and the constant, float64[k + 1].
+    """
+    columns = np.column_stack([features, np.ones(len(features))])
+    scale = np.abs(columns).max(axis=0)
+    scale[scale == 0] = 1.0
+    found, *_ = np.linalg.lstsq(columns / scale, targets, rcond=None)
+    return np.asarray(found / scale, np.float64)
+
+
+def predict_linear(coefficients: Floats, features: Floats) -> Floats:
+    """What the model says of features [pairs, k]: [pairs]."""
+    return np.asarray(features @ coefficients[:-1] + coefficients[-1], np.float64)
+
+
+class AtdcStrategy(ProportionalStrategy):
+    """Draws by predicted errors, never below 0; until the first sweep as `ProportionalStrategy` does.
+
+    A prediction is always made from the error that was measured last, not from an earlier
+    prediction, so that corrections do not add up.
+
+    Attributes:
+        model: Coefficients of last error and age, and the constant; None before the first sweep.
+    """
+
+    replay: AtdcReplay
+
+    def __init__(self, replay: AtdcReplay, capacity: int, steps: int, tree: SumTree) -> None:
+        super().__init__(replay, capacity, steps, tree)
+        self.model: Floats | None = None
+        self._sweep_every = replay.sweep_every or compute_default_interval(steps)
+        self._replayed = np.zeros(capacity)
+        self._swept = 0
+        self._draws = 0
+
+    def add(self, count: int = 1) -> Indices:
+        """See `Strategy.add`."""
+        indices = super().add(count)
+        self._replayed[indices] = self.added
+        return indices
+
+    def sample(self, generator: np.random.Generator, n: int) -> tuple[Indices, Floats]:
+        """See `Strategy.sample`; corrects all priorities first where that is due."""
+        if self.model is not None and self._draws % self.replay.correct_every == 0:
+            everything = np.arange(self.size)
+            self._tree.set(everything, self.compute_powers(self.predict_errors()))
+        self._draws += 1
+        return super().sample(generator, n)
+
+    def update(self, indices: Indices, errors: NDArray[Any]) -> None:
+        """See `Strategy.update`."""
+        super().update(indices, errors)
+        self._replayed[indices] = self.added
+
+    def estimate_probabilities(self, indices: Indices, errors: Floats) -> Floats | None:
+        """See `Strategy.estimate_probabilities`: what the model says of each; until the first sweep as `per`."""
+        if self.model is None:
+            return super().estimate_probabilities(indices, errors)
+        powers = self.compute_powers(self.predict_errors())
+        total = powers.sum()
+        return powers[indices] / total if total > 0 else self.compute_probabilities(indices)
+
+    def is_due(self) -> bool:
+        """Whether K transitions were stored since the last sweep."""
+        return self.added // self._sweep_every > self._swept
+
+    def sweep(self, fresh: ComputeCurrentErrors) -> None:
+        """Fits the model to the errors of all of the memory under the current networks."""
+        self._swept = self.added // self._sweep_every
+        real = self.check_errors(fresh(np.arange(self.size)))
+        self.model = fit_least_squares(self._compute_features(), real)
+
+    def predict_errors(self) -> Floats:
+        """Errors of all that is stored, as the model has them: float64[size], at least 0."""
+        assert self.model is not None
+        return np.maximum(predict_linear(self.model, self._compute_features()), 0.0)
+
+    def _compute_features(self) -> Floats:
+        stored = slice(0, self.size)
+        return np.column_stack([self.errors[stored], self.added - self._replayed[stored]])
+
+
+def smooth_prediction(before: float | None, predicted: float, share: float) -> float:
+    """Equation 10: a share of what was, and the rest of what is predicted; at first all of it."""
+    return predicted if before is None else share * before + (1.0 - share) * predicted
+
+
+def compute_corrected_weights(
+    real: Floats, stored: Floats, minimum: float, beta: float, bounds: tuple[float, float]
+) -> Floats:
+    """The weights w v of equation 12 and of Algorithm 1, lines 21 to 24, for each transition, [n].
+
+    Args:
+        real: q, predicted probabilities under the current networks, [n], above 0.
+        stored: p, probabilities with which the transitions were drawn, [n], above 0.
+        minimum: Predicted smallest q of the memory. A smaller one of the minibatch counts as
+            it, so that v is at most 1, as the paper's normalisation means it.
+        beta: Exponent of v.
+        bounds: Smallest and largest w.
+    """
+    v = np.minimum(minimum / real, 1.0) ** beta
+    return np.asarray(np.clip(real / stored, *bounds) * v, np.float64)
+
+
+class ImpStrategy(ProportionalStrategy):
+    """Draws as `ProportionalStrategy` does, and weighs by what priorities would be under new networks.
+
+    Until the first sweep of the memory the weights are those of `ProportionalStrategy`. A predicted sum
+    that is not positive counts as the stored one, and a predicted minimum is at least that of an
+    error of 0.
+
+    Attributes:
+        pairs: What the model is fitted to, a row for each: both features, sum and minimum of the
+            real priorities to the power alpha.
+        sum: Smoothed prediction of the sum; None before the first sweep.
+        minimum: Smoothed prediction of the smallest probability.
+    """
+
+    replay: ImpReplay
+
+    def __init__(self, replay: ImpReplay, capacity: int, steps: int, tree: SumTree) -> None:
+        super().__init__(replay, capacity, steps, tree)
+        self._sweep_every = replay.sweep_every or compute_default_interval(steps)
+        self._predict_every = replay.predict_every or compute_default_interval(steps)
+        self.pairs: list[list[float]] = []
+        self.sum: float | None = None
+        self.minimum: float | None = None
+        self._stamps = np.zeros(capacity)
+        self._sweeps = 0
+        self._swept = self._predicted = 0
+
+    def add(self, count: int = 1) -> Indices:
+        """See `Strategy.add`."""
+        indices = super().add(count)
+        self._stamps[indices] = self.added - count + 1.0 + np.arange(count)
+        return indices
+
+    def update(self, indices: Indices, errors: NDArray[Any]) -> None:
+        """See `Strategy.update`."""
+        super().update(indices, errors)
+        if self.replay.stamp == "replayed":
+            self._stamps[indices] = self.added
+
+    def is_due(self) -> bool:
+        """Whether K or D transitions were stored since."""
+        return self._is_sweep_due() or self._is_prediction_due()
+
+    def sweep(self, fresh: ComputeCurrentErrors) -> None:
+        """Algorithm 1, lines 5 to 16: fits where that is due, then predicts where that is."""
+        if self._is_sweep_due():
+            self._swept = self.added // self._sweep_every
+            self._add_regression_rows(fresh)
+        if self._is_prediction_due():
+            self._predicted = self.added // self._predict_every
+            self.update_predictions()
+        elif self.sum is None and self.pairs:
+            self.update_predictions()
+
+    def correct_weights(self, indices: Indices, weights: Floats, errors: NDArray[Any]) -> Floats:
+        """See `Strategy.correct_weights`."""
+        if self.sum is None or self.minimum is None:
+            return weights
+        tiny = np.finfo(np.float64).tiny
+        real = np.maximum(self.compute_powers(self.check_errors(errors)) / self.sum, tiny)
+        stored = np.maximum(self.compute_probabilities(indices), tiny)
+        high = self.replay.weight_high
+        bounds = (self.replay.weight_low, np.sqrt(len(indices)) if high is None else high)
+        return compute_corrected_weights(real, stored, self.minimum, self.beta, bounds)
+
+    def estimate_probabilities(self, indices: Indices, errors: Floats) -> Floats | None:
+        """See `Strategy.estimate_probabilities`: by the predicted sum; until the first sweep as `per`."""
+        if self.sum is None:
+            return super().estimate_probabilities(indices, errors)
+        return self.compute_powers(errors) / self.sum
+
+    def features(self, places: slice) -> list[float]:
+        """x1 and x2 of some of the memory: sums of stored priorities and of time-stamps."""
+        return [
+            float(self.compute_powers(self.errors[places]).sum()),
+            float(self._stamps[places].sum()),
+        ]
+
+    def update_predictions(self) -> None:
+        """Predicts sum and minimum by equation 7, and smooths them by equation 10."""
+        if not self.pairs:
+            return
+        rows = np.array(self.pairs)
+        now = np.array([self.features(slice(0, self.size))])
+        told = [
+            float(predict_linear(fit_least_squares(rows[:, :2], rows[:, i]), now)[0])
+            for i in (2, 3)
+        ]
+        total = told[0] if told[0] > 0 else now[0, 0]
+        least = max(told[1], float(self.compute_powers(np.zeros(1))[0]))
+        if total <= 0:  # all priorities are zero
+            return
+        self.sum = smooth_prediction(self.sum, total, self.replay.rho_sum)
+        self.minimum = smooth_prediction(self.minimum, least / self.sum, self.replay.rho_minimum)
+
+    def _is_sweep_due(self) -> bool:
+        return self.added // self._sweep_every > self._swept
+
+    def _is_prediction_due(self) -> bool:
+        return bool(self.pairs) and self.added // self._predict_every > self._predicted
+
+    def _add_regression_rows(self, fresh: ComputeCurrentErrors) -> None:
+        real = self.compute_powers(self.check_errors(fresh(np.arange(self.size))))
+        pieces = self.replay.fragments if self._sweeps < self.replay.fragment_sweeps else 1
+        self._sweeps += 1
+        ends = np.linspace(0, self.size, min(pieces, self.size) + 1).astype(int).tolist()
+        for start, end in itertools.pairwise(ends):
+            piece = real[start:end]
+            row = [*self.features(slice(start, end)), float(piece.sum()), float(piece.min())]
+            self.pairs.append(row)

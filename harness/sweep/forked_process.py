@@ -1,0 +1,240 @@
+"""Runs as children of processes that have imported everything before: see `parallax.harness.forkserver`.
+
+Most of the first seconds of a run are imports, the same for every run of a framework.
+"""
+
+import contextlib
+import functools
+import itertools
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import IO, Any
+
+from parallax.harness.contract.adapter import get_training_modules, load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.run_spec import RunSpec
+
+EXIT_UNKNOWN = 256
+"""In place of an exit code, which is less: nobody is left who could tell it."""
+
+_POLL_SECONDS = 0.2  # seconds between two looks at whether a sweep goes on
+_SHUTDOWN_SECONDS = 5.0  # seconds for a server that has nothing left to do
+
+ServerKey = tuple[int, str]
+"""Threads and framework: what runs share that can be children of one server."""
+
+
+class ForkedProcess:
+    """A run's process that a server has forked; waited for and signalled as a `Popen` is."""
+
+    def __init__(self, channel: socket.socket, handle: int) -> None:
+        """Takes over both.
+
+        Args:
+            channel: Brings the exit code; closed without it where the server was killed.
+            handle: Names the process, also when its id has gone to another one.
+        """
+        self._channel = channel
+        self._handle = handle
+        self._source: socket.socket | int = channel
+        self._code: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, negative for a signal.
+
+        Raises:
+            subprocess.TimeoutExpired: It has not ended yet.
+        """
+        while self._code is None:
+            if not select.select([self._source], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("parallax.harness.worker", timeout or 0.0)
+            message = b"" if self._source == self._handle else self._channel.recv(64)
+            if message:
+                self._end(int(message))
+            elif self._source == self._handle:
+                self._end(EXIT_UNKNOWN)
+            else:
+                self._source = self._handle
+        return self._code
+
+    def send_signal(self, number: int) -> None:
+        """Sends a signal, unless the process has ended."""
+        if self._code is None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, number)
+
+    def _end(self, code: int) -> None:
+        self._code = code
+        self._channel.close()
+        os.close(self._handle)
+
+
+class ForkServerPool:
+    """The servers of one sweep or job, each started when its first run is.
+
+    A run that is the only one of its kind is left to a process of its own, and so is every run
+    where its server cannot be had: another interpreter is asked for, the system cannot do it, an
+    import fails or starts a thread.
+    """
+
+    def __init__(
+        self, specs: Iterable[RunSpec], is_over: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Starts nothing yet.
+
+        Args:
+            specs: Runs that are to come, so that a server ends with the last that needs it.
+            is_over: Asked while a server starts; it is ended where nobody waits for it anymore.
+        """
+        listed = list(specs)
+        kinds = Counter(kind for spec in listed if (kind := _get_server_key(spec)))
+        self._due = Counter({kind: count for kind, count in kinds.items() if count > 1})
+        self._modules = {kind: _list_training_modules(listed, kind[1]) for kind in self._due}
+        self._is_over = is_over
+        self._servers: dict[ServerKey, _ForkServer] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> "ForkServerPool":
+        """Itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Lets the servers go; what still runs goes on."""
+        for server in self._servers.values():
+            server.finish()
+        for server in self._servers.values():
+            server.wait()
+
+    def start(
+        self,
+        spec: RunSpec,
+        environment: Mapping[str, str],
+        arguments: Sequence[str],
+        log: IO[Any],
+        lifeline: int | None = None,
+    ) -> ForkedProcess | None:
+        """Starts a run; None where it needs a process of its own.
+
+        Args:
+            spec: The run.
+            environment: Its environment variables.
+            arguments: Those of `parallax.harness.worker`.
+            log: Open file for what it prints.
+            lifeline: As for `parallax.harness.train.stop_signals.stop_without_parent`.
+        """
+        kind = _get_server_key(spec)
+        with self._lock:
+            if kind is None or not self._due[kind]:
+                return None
+            if kind not in self._servers:
+                self._servers[kind] = _ForkServer(self._modules[kind], environment)
+            server = self._servers[kind]
+        try:
+            is_ready = server.is_ready(self._is_over)
+            return server.fork(arguments, log, lifeline) if is_ready else None
+        except OSError:
+            return None  # it was killed
+        finally:
+            with self._lock:  # others may still be asking
+                self._due[kind] -= 1
+                if not self._due[kind]:
+                    server.finish()
+
+
+class _ForkServer:
+    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._lock = threading.Lock()
+        self._is_ready: bool | None = None
+        # Read again by the server: what imports print belongs into each run's log.
+        with other, tempfile.TemporaryFile() as output:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "parallax.harness.forkserver",
+                    str(other.fileno()),
+                    *modules,
+                ],
+                pass_fds=[other.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def is_ready(self, is_over: Callable[[], bool]) -> bool:
+        """Waits until it has imported everything; returns whether it has."""
+        with self._lock:
+            while self._is_ready is None:
+                if select.select([self._control], [], [], _POLL_SECONDS)[0]:
+                    self._is_ready = bool(self._control.recv(64))
+                elif is_over():
+                    self._process.kill()
+            return self._is_ready
+
+    def fork(
+        self, arguments: Sequence[str], log: IO[Any], lifeline: int | None
+    ) -> ForkedProcess | None:
+        channel, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with other:
+            request = json.dumps(list(arguments)).encode()
+            files = [other.fileno(), log.fileno(), *([] if lifeline is None else [lifeline])]
+            socket.send_fds(self._control, [request], files)
+        _, handles, _, _ = socket.recv_fds(channel, 64, 1)
+        if not handles:
+            channel.close()
+            return None
+        return ForkedProcess(channel, handles[0])
+
+    def finish(self) -> None:
+        """Lets it end once what it has forked has ended."""
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_WR)
+
+    def wait(self) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_SHUTDOWN_SECONDS)
+        self._control.close()
+
+
+def _get_server_key(spec: RunSpec) -> ServerKey | None:
+    """None for a run that needs a process of its own."""
+    return None if spec.python or not _supports_pidfd() else (spec.threads, spec.framework)
+
+
+def _list_training_modules(specs: Iterable[RunSpec], framework: str) -> tuple[str, ...]:
+    """What the trainings of a framework import, of all algorithms that it trains here."""
+    algorithms = dict.fromkeys(spec.algorithm for spec in specs if spec.framework == framework)
+    try:
+        adapter = load_adapter(framework)
+    except SpecError:
+        return ()  # the run's own process says so
+    imported = (get_training_modules(adapter, algorithm) for algorithm in algorithms)
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(imported)))
+
+
+@functools.cache
+def _supports_pidfd() -> bool:
+    """Whether the system lets a process wait for one that is not its child: Linux since 5.3."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return True

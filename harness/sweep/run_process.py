@@ -1,0 +1,243 @@
+"""A run's process, seen from the one that started it."""
+
+import contextlib
+import dataclasses
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from parallax.harness.contract.interpreter import add_project_to_path, leave_out_folder
+from parallax.harness.contract.run_spec import RunSpec
+from parallax.harness.record.files import UnusableError, open_regular_file
+from parallax.harness.record.folder import LOG_PREFIX, RunFolder
+from parallax.harness.record.layout import LOG_FILE
+from parallax.harness.record.lock import (
+    EXIT_COMPLETE,
+    EXIT_LOCKED,
+    EXIT_NO_SPACE,
+    LockHeldError,
+    LockLostError,
+    RunLock,
+)
+from parallax.harness.record.lock_owner import BatchJob
+from parallax.harness.record.reading import RunReading, read_run
+from parallax.harness.record.run_json import has_valid_checksum
+from parallax.harness.sweep.forked_process import EXIT_UNKNOWN, ForkedProcess, ForkServerPool
+from parallax.harness.train.stop_signals import (
+    EXIT_INTERRUPTED,
+    STOP_SIGNALS,
+    describe_interruption,
+    get_stop_reason,
+)
+
+_LOG_TAIL_BYTES = 4096
+_LITTLE_ROOM = 2**18
+"""Bytes on a disk below which a run can fail for want of room."""
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+_lifelines: dict[int, int] = {}  # by process, since a fork is another sweep
+
+
+def _lifeline() -> int | None:
+    """Return the end to read of a pipe that closes when this process ends, however it ends.
+
+    None in a job of a batch system, which ends all processes of a job itself and may start it
+    again: its runs follow the job's signals only.
+    """
+    if BatchJob.from_environment() is not None:
+        return None
+    if os.getpid() not in _lifelines:
+        _lifelines[os.getpid()], _ = os.pipe()  # no child inherits the other end, which stays open
+    return _lifelines[os.getpid()]
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOutcome:
+    """How one run of a sweep ended.
+
+    Attributes:
+        spec: The run.
+        folder: Its folder.
+        status: Its final status; `skipped` where another process completed it, `running`
+            where another process has it.
+        failure: What went wrong, if anything.
+    """
+
+    spec: RunSpec
+    folder: Path
+    status: str
+    failure: str | None = None
+
+
+class RunProcess:
+    """`parallax.harness.worker` on an initialised folder."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        folder: Path,
+        preloaded: ForkServerPool | None = None,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Starts it; what it prints becomes `log.txt` once the run is its own.
+
+        Args:
+            spec: The run.
+            folder: Its initialised folder.
+            preloaded: Starts it from a process that has imported what it needs, where that can be.
+            variables: Added to its environment.
+        """
+        self._spec = spec
+        self._folder = folder
+        self._log = folder / f"{LOG_PREFIX}{secrets.token_hex(4)}"
+        environment = os.environ | variables | dict.fromkeys(THREAD_VARIABLES, str(spec.threads))
+        environment = (add_project_to_path if spec.python else leave_out_folder)(environment)
+        arguments, lifeline = [str(folder), self._log.name], _lifeline()
+        files = [] if lifeline is None else [lifeline]
+        self._process: ForkedProcess | subprocess.Popen[bytes]
+        try:
+            with self._log.open("wb") as log:
+                fork = preloaded and preloaded.start(spec, environment, arguments, log, lifeline)
+                command = [
+                    spec.python or sys.executable,
+                    "-m",
+                    "parallax.harness.worker",
+                    *arguments,
+                ]
+                self._process = fork or subprocess.Popen(
+                    [*command, *map(str, files)],
+                    pass_fds=files,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    # Ctrl-C reaches the sweep only, which then tells its workers, once.
+                    start_new_session=True,
+                )
+        except OSError:
+            self._remove_log()
+            raise
+
+    def wait(self, seconds: float) -> bool:
+        """Waits at most so long; returns whether the process has ended."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Asks the process to end, by a signal that says why, and waits until it has."""
+        self._process.send_signal(number)
+        self._process.wait()
+
+    def outcome(self) -> RunOutcome:
+        """How the run ended; one that could not say so itself is marked here."""
+        code = self._process.wait()
+        reading = read_run(self._folder)
+        if code in (EXIT_COMPLETE, EXIT_LOCKED):
+            failure = self._read_last_log_line() or "another process runs it"
+            self._remove_log()
+            if reading.complete:
+                return RunOutcome(self._spec, self._folder, "skipped")
+            # Not marked where nobody holds it: a successor waits for this process before it does.
+            return RunOutcome(self._spec, self._folder, "running", failure)
+        if reading.complete:
+            self._remove_log()  # still there where another process has completed the run
+            return RunOutcome(self._spec, self._folder, "completed")
+        record = reading.record
+        if record and record.status in ("failed", "interrupted") and not self._log.exists():
+            return RunOutcome(self._spec, self._folder, record.status, record.failure)
+        changes = self._make_end_status(code, reading)
+        try:
+            mark_run_ended(self._folder, changes, self._log.name)
+        except (LockHeldError, LockLostError) as error:
+            return RunOutcome(self._spec, self._folder, "running", str(error))
+        return RunOutcome(self._spec, self._folder, changes["status"], changes["failure"])
+
+    def _remove_log(self) -> None:
+        with contextlib.suppress(OSError):
+            self._log.unlink(missing_ok=True)
+
+    def _make_end_status(self, code: int, reading: RunReading) -> dict[str, str]:
+        if not self._folder.is_dir():
+            failure = f"{self._folder} is gone: it was deleted or moved while the run went on"
+        elif -code in STOP_SIGNALS or code == EXIT_INTERRUPTED:
+            return describe_interruption(get_stop_reason(-code if code < 0 else signal.SIGTERM))
+        elif code == 0:
+            failure = f"its process ended well, but the run is not complete: {reading.reason}"
+        else:
+            failure = self._describe_exit(code)
+        return {"status": "failed", "failure": failure}
+
+    def _describe_exit(self, code: int) -> str:
+        if code == EXIT_UNKNOWN:
+            return "the process ended, and the one that had started it was killed before"
+        if code < 0:
+            return f"the process was killed by {_format_signal_name(-code)}"
+        last = self._read_last_log_line()
+        if (full := self._full_disk(code)) and "No space left" not in last:
+            return f"{full}{f'; its last words were: {last}' if last else ''}"
+        return f"the process ended with exit code {code}" + (f": {last}" if last else "")
+
+    def _full_disk(self, code: int) -> str:
+        """Return that the run's disk is full, if it is: the run itself can write it nowhere."""
+        try:
+            free = shutil.disk_usage(self._folder).free
+        except OSError:
+            free = 0 if code == EXIT_NO_SPACE else _LITTLE_ROOM
+        if code != EXIT_NO_SPACE and free >= _LITTLE_ROOM:
+            return ""
+        return (
+            f"No space left on device: the disk of {self._folder} has {free // 1024:,} KiB left. "
+            "Make room, and start the same command again"
+        )
+
+    def _read_last_log_line(self) -> str:
+        for path in (self._log, self._folder / LOG_FILE):
+            with contextlib.suppress(OSError, UnusableError), open_regular_file(path) as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
+                lines = file.read().decode(errors="replace").strip().splitlines()
+                return lines[-1] if lines else ""
+        return ""
+
+
+def _format_signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # real-time signals have no names
+
+
+def mark_run_ended(folder: Path, changes: Mapping[str, Any], log: str | None = None) -> None:
+    """Writes how a run ended, where that can be written, unless it is complete.
+
+    Args:
+        folder: The run folder.
+        changes: Entries of `run.json`.
+        log: Name of the file in the folder that becomes the log, if it is there.
+
+    Raises:
+        LeaseHeld: Another process runs it.
+        LeaseLost: Another process has taken it over meanwhile.
+    """
+    # In a folder that is gone, unreadable or full nothing can be told; the outcome still tells.
+    with contextlib.suppress(OSError), RunLock.acquire(folder) as lease:
+        reading = read_run(folder)
+        if reading.complete:
+            return
+        writer = RunFolder(lease, reading.content)
+        writer.release_space()
+        if log and (folder / log).exists():
+            writer.begin_log(log)
+        if reading.record is not None and has_valid_checksum(reading.content):
+            writer.update_run(**changes)
+        writer.remove_heartbeat()

@@ -1,0 +1,202 @@
+"""Has a run watched by the diagnosis, and its findings kept in the run folder and the log."""
+
+import contextlib
+import functools
+import importlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from parallax.harness.contract.algorithms.base import Hyperparameters
+from parallax.harness.diagnosis.engine import CURVE_POINTS, DiagnosisEngine
+from parallax.harness.diagnosis.registry import check_thresholds, load_all_checks
+from parallax.harness.diagnosis.signals import TrainingFacts
+from parallax.harness.record.diagnosis import DiagnosisReading, read_diagnosis
+from parallax.harness.record.folder import RunFolder
+from parallax.harness.record.lock import FolderDeletedError, LockLostError
+from parallax.harness.train.monitor import TrainingMonitor
+from parallax.harness.train.prepare import PreparedRun
+
+RESUME_NOTICE = (
+    "the diagnosis starts anew at step {step}, where the run went on: what compares with a run's "
+    "beginning is not asked; {count} findings of before are kept."
+)
+
+
+class RunDiagnosis:
+    """One attempt's diagnosis, and what those before it had found.
+
+    Attributes:
+        engine: This attempt's.
+    """
+
+    def __init__(self, engine: DiagnosisEngine, mode: str, before: DiagnosisReading) -> None:
+        """Begins.
+
+        Args:
+            engine: This attempt's.
+            mode: `on` or `strict`.
+            before: What the run folder told when this attempt took it up.
+        """
+        self.engine, self._mode = engine, mode
+        self._before = before
+        self._loaded_report: Mapping[str, Any] | None = None
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint: the report by now."""
+        told: dict[str, Any] = json.loads(json.dumps(self._build_report(), default=float))
+        return told
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Goes on from a checkpoint, whose report tells what was found by then."""
+        self._loaded_report = state
+
+    def keep(self, folder: RunFolder) -> None:
+        """Writes the report by now."""
+        try:
+            folder.save_diagnosis(self._build_report())
+        except (LockLostError, FolderDeletedError):
+            raise
+        except OSError as error:  # a full disk: what was found is in the log
+            with contextlib.suppress(OSError):
+                self.engine.report_problem(f"diagnosis.json cannot be written: {error.strerror}")
+
+    def _build_report(self) -> dict[str, Any]:
+        report = {"mode": self._mode} | self.engine.report()
+        if self._loaded_report is None:
+            report["findings"] = merge_findings(self._before.findings, report["findings"])
+            return report
+        kept = self._loaded_report
+        found = merge_findings(kept["findings"], report["findings"])
+        report["findings"] = merge_undone_findings(found, self._before.findings)
+        report["looks"] += kept["looks"]
+        for name, told in kept["signals"].items():
+            report["signals"][name] = merge_signal(told, report["signals"].get(name))
+        return report
+
+
+def start_diagnosis(
+    prepared: PreparedRun, monitor: TrainingMonitor, folder: RunFolder, begins: int = 0
+) -> RunDiagnosis | None:
+    """Joins a training; None where nobody wants that.
+
+    Args:
+        prepared: The run.
+        monitor: What it reports to.
+        folder: Where the report is kept.
+        begins: The step from which it goes on; 0 is its start.
+
+    Raises:
+        SpecError: A threshold is that of no check.
+    """
+    settings = prepared.spec.diagnosis
+    if not begins:
+        folder.remove_diagnosis()
+    if settings["mode"] == "off":
+        return None
+    checks, troubles = load_all_checks(settings.get("also", ()))
+    thresholds: Mapping[str, float] = settings.get("thresholds", {})
+    if not troubles:  # what could not be loaded may be whose threshold it is
+        check_thresholds(list(thresholds), checks)
+    before = read_diagnosis(folder.path) if begins else DiagnosisReading(folder.path)
+    engine = DiagnosisEngine(
+        collect_facts(prepared),
+        checks,
+        thresholds,
+        strict=settings["mode"] == "strict",
+        period=settings.get("period"),
+        say=functools.partial(print, flush=True),
+        normalizer=monitor.normalizer,
+        start_step=begins,
+        reported_ids={finding["id"] for finding in before.findings},
+    )
+    diagnosing = RunDiagnosis(engine, settings["mode"], before)
+    folder.checkpoint_extras.add("diagnosis", diagnosing)
+    engine.changed = lambda: diagnosing.keep(folder)
+    for trouble in troubles:
+        engine.report_problem(trouble)
+    if begins:
+        engine.report_problem(RESUME_NOTICE.format(step=begins, count=len(before.findings)))
+    engine.subscribe(monitor.events)
+    return diagnosing
+
+
+def finish_diagnosis(diagnosing: RunDiagnosis | None, folder: RunFolder) -> None:
+    """Writes the last report, however the training ended."""
+    if diagnosing is not None:
+        diagnosing.engine.close()
+        diagnosing.keep(folder)
+
+
+def merge_findings(
+    earlier: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Findings of several attempts at a run, each once: first steps, and counts added up."""
+    found = {finding["id"]: dict(finding) for finding in earlier}
+    for finding in now:
+        before = found.get(finding["id"])
+        if before is None:
+            found[finding["id"]] = dict(finding)
+        else:
+            before["count"] += finding["count"]
+            before["last_step"] = max(before["last_step"], finding["last_step"])
+    return list(found.values())
+
+
+def merge_undone_findings(
+    found: Sequence[Mapping[str, Any]], undone: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Findings with those of steps that a killed attempt took and that are taken anew.
+
+    What was found then and is found again counts once, from where it was found first.
+    """
+    steps = {finding["id"]: finding["first_step"] for finding in undone}
+    ids = {finding["id"] for finding in found}
+    again = [
+        {**one, "first_step": min(one["first_step"], steps.get(one["id"], one["first_step"]))}
+        for one in found
+    ]
+    return [*again, *(dict(one) for one in undone if one["id"] not in ids)]
+
+
+def merge_signal(before: Mapping[str, Any], now: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A signal of the report with what a checkpoint told of it; the curve stays as short."""
+    if now is None:
+        return dict(before)
+    curve = [*before["curve"], *now["curve"]]
+    every = -(-len(curve) // CURVE_POINTS)
+    thinned = [*curve[:-1:every], curve[-1]]
+    return {**now, "count": before["count"] + now["count"], "curve": thinned}
+
+
+def collect_facts(prepared: PreparedRun) -> TrainingFacts:
+    """What is known of a run before it begins."""
+    spec, task = prepared.spec, prepared.context.task
+    asked: Hyperparameters = prepared.hyperparameters
+    known = {name: getattr(asked, name) for name in type(asked).__dataclass_fields__}
+    exploration = known.get("exploration_initial"), known.get("exploration_final")
+    import gymnasium  # as late as the environments themselves
+
+    module, _, name = spec.env.rpartition(":")
+    if module:  # a task of one's own, which its module registers
+        importlib.import_module(module)
+    declared = gymnasium.spec(name)
+    return TrainingFacts(
+        algorithm=spec.algorithm,
+        steps=prepared.native.total_steps,
+        gamma=known.get("gamma"),
+        has_targets=type(asked).has_targets,
+        tau=known.get("tau"),
+        target_interval=known.get("target_update_interval", 1 if "tau" in known else None),
+        learning_starts=int(known.get("learning_starts", 0)),
+        exploration=None if None in exploration else exploration,  # type: ignore[arg-type]
+        constant_exploration=exploration[0] == exploration[1],
+        choices=task.choices,
+        action_low=task.action_low,
+        action_high=task.action_high,
+        reward_threshold=declared.reward_threshold,
+        time_limit=task.max_episode_steps,
+        normalized=spec.wrappers == "normalized",
+        n_envs=spec.n_envs,
+        hyperparameters=known,
+    )

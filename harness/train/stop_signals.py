@@ -1,0 +1,216 @@
+"""Why a run is stopped from outside, and the signals that say so."""
+
+import contextlib
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from parallax.harness.record.lock_owner import BatchJob
+
+STOP_REASONS = {
+    "user": "interrupted by the user",
+    "cancellation": "stopped by the batch system: cancelled, preempted or the node is wanted",
+    "preemption": "stopped by the batch system: preempted",
+    "time limit": "stopped at the job's time limit",
+    "sweep": "stopped because the sweep that started it ended with an error or was killed",
+}
+EXIT_INTERRUPTED = 130
+"""Exit code of a process that was stopped from outside."""
+
+SWEEP_FAILED_SIGNAL = signal.SIGUSR1
+"""Tells a run that not the user but an error ended its sweep."""
+
+JOB_WARNING_SIGNAL = signal.SIGUSR2
+"""Tells a batch system's job, and each process of it, that it will end soon."""
+
+STOP_SIGNALS = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    JOB_WARNING_SIGNAL,
+    SWEEP_FAILED_SIGNAL,
+)
+
+
+class RunInterrupt(KeyboardInterrupt):
+    """Raised wherever the training is when it is stopped.
+
+    Attributes:
+        by: A key of `STOP_REASONS`.
+    """
+
+    def __init__(self, by: str) -> None:
+        super().__init__(STOP_REASONS[by])
+        self.by = by
+
+
+def stop_on_signals() -> None:
+    """Lets the main thread raise `RunInterrupt` on the signals of users and batch systems."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, _raise_on_signal)
+
+
+def stop_without_parent(lifeline: int, parent: int | None = None) -> None:
+    """Stop this run once the process that started it is gone, however it ended.
+
+    A killed sweep tells its runs nothing, and they would go on for hours with nobody to wait for
+    them. They are stopped as if the sweep had ended with an error, so that a run that can be
+    resumed keeps its state first.
+
+    Args:
+        lifeline: The end to read of a pipe whose other end only that process has.
+        parent: Its process id where it is the parent of this one; looked at as well, since a
+            process that it has forked may have the other end, too.
+    """
+    watch = threading.Thread(target=_watch_parent, args=(lifeline, parent), daemon=True)
+    watch.start()
+
+
+def _watch_parent(lifeline: int, parent: int | None) -> None:
+    poll = select.poll()
+    poll.register(lifeline, select.POLLIN)
+    while not poll.poll(1000 * _PARENT_SECONDS):
+        if parent is not None and os.getppid() != parent:
+            break
+    os.kill(os.getpid(), SWEEP_FAILED_SIGNAL)
+
+
+_PARENT_SECONDS = 2
+
+
+def stop_launcher_on_signals() -> None:
+    """Lets a launcher end on SIGTERM and on a closed terminal as on Ctrl-C, its runs with it.
+
+    What is ignored stays so: `nohup` keeps a sweep alive.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _raise_on_signal)
+
+
+@contextlib.contextmanager
+def block_stop_signals() -> Iterator[None]:
+    """Ignores the signals of users and batch systems, for as long as a last word takes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def get_stop_reason(number: int) -> str:
+    """The key of `STOP_REASONS` that a signal stands for."""
+    if number == SWEEP_FAILED_SIGNAL:
+        return "sweep"
+    job = BatchJob.from_environment()
+    if job is None or number == signal.SIGINT:
+        return "user"
+    if number == signal.SIGTERM:
+        return "cancellation"
+    # Slurm gives the same warning before the time limit and before a preemption.
+    return "time limit" if time.time() >= job.limit_from else "preemption"
+
+
+GRACE_SECONDS = 20.0
+"""Seconds for which a stop waits for a state that can be kept, outside a job."""
+
+
+def compute_grace_seconds(number: int) -> float:
+    """Seconds for which the stop that a signal asks for waits for a state that can be kept."""
+    job = BatchJob.from_environment()
+    if job is None or number == signal.SIGINT:
+        return GRACE_SECONDS
+    # As much again is left to write the state, and as much to queue the job again. A job that
+    # is told to end has 30 s by Slurm's default.
+    return job.notice / 3 if number == JOB_WARNING_SIGNAL else GRACE_SECONDS / 2
+
+
+class StopRequest:
+    """A stop that waits, once it may, for the training to reach a place to go on from.
+
+    A second signal but another warning, or the end of the patience, stops the training wherever
+    it is.
+    """
+
+    def __init__(self) -> None:
+        self._may_wait = False
+        self._wanted: RunInterrupt | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody has asked the run to end."""
+        return self._wanted is not None
+
+    def allow_waiting(self) -> None:
+        """From now on there will be such places."""
+        self._may_wait = True
+
+    def cancel_deadline(self) -> None:
+        """There is one: what is done here may take longer."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def carry_out(self) -> None:
+        """Ends the training here.
+
+        Raises:
+            Stopped: Always.
+        """
+        _ignore_signals()
+        assert self._wanted is not None
+        raise self._wanted
+
+    @contextlib.contextmanager
+    def defer_stop_signals(self) -> Iterator[None]:
+        """Within, signals that would stop the process ask for it first."""
+        mine = threading.current_thread() is threading.main_thread()
+        heard = [
+            number
+            for number in STOP_SIGNALS
+            if mine and signal.getsignal(number) is _raise_on_signal
+        ]
+        alarm = signal.getsignal(signal.SIGALRM)
+        for number in heard:
+            signal.signal(number, self._handle_signal)
+        try:
+            yield
+        finally:
+            if heard:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.signal(signal.SIGALRM, alarm)
+            for number in heard:
+                if signal.getsignal(number) == self._handle_signal:
+                    signal.signal(number, _raise_on_signal)
+
+    def _handle_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._wanted is not None and number == JOB_WARNING_SIGNAL:
+            return  # Slurm warns every process of a job, and the job warns its run
+        if self._wanted is not None or not self._may_wait:
+            _raise_on_signal(number, frame)
+        self._wanted = RunInterrupt(get_stop_reason(number))
+        signal.signal(signal.SIGALRM, lambda *_: self.carry_out())
+        signal.setitimer(signal.ITIMER_REAL, compute_grace_seconds(number))
+
+
+def _ignore_signals() -> None:
+    # Once only: a second signal must not cut off the writing of the status.
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _raise_on_signal(number: int, frame: FrameType | None) -> None:
+    _ignore_signals()
+    raise RunInterrupt(get_stop_reason(number))
+
+
+def describe_interruption(by: str) -> dict[str, Any]:
+    """What `run.json` says of a run that was stopped from outside."""
+    return {"status": "interrupted", "failure": STOP_REASONS[by], "stopped_by": by}

@@ -1,0 +1,97 @@
+"""Folders of somebody else's name code; nobody's machine runs it before they have seen it."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from parallax.harness.contract import adapter, algorithms
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.installed import find_entry_points
+from parallax.harness.contract.run_spec import RunSpec
+from parallax.harness.record.files import escape_unprintable
+
+CHECKS = "parallax.checks"
+TASKS = "gymnasium.envs"
+
+
+def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> list[str]:
+    """List every piece of code that stored specifications name and that is not installed here.
+
+    Every command that acts on runs of a folder or file asks this function first. A specification
+    can name code in these places:
+
+    - `python`: an interpreter; this one needs no trust.
+    - `env`: a module that registers tasks; those of this project, and of packages that have an
+      entry point for tasks, adapters or algorithms, need none.
+    - `diagnosis.also`: checks; those that an entry point registers need none.
+    - `adapter` of `run.json`: a class; those that an entry point registers need none.
+
+    All other fields choose among what is installed, and their values are checked where the
+    specification is read: `framework`, `algorithm`, `wrappers`, `logger` and `replay` are names of
+    entry points or of closed lists, `hps` is a file of values, and `intervention` an entry of a
+    file beside an installed adapter, whose text a folder cannot bring along.
+
+    Args:
+        specs: Stored specifications.
+        adapters: What records name as `adapter`, `package.module:Class` each.
+
+    Returns:
+        A line for each piece of code.
+    """
+    lines = []
+    known = {entry.value for entry in adapter.find_adapter_entry_points().values()}
+    lines += [f"adapter: {name}" for name in adapters if name and name not in known]
+    for spec in specs:
+        if spec.python not in (None, sys.executable):
+            lines.append(f"interpreter: {spec.python}")
+        module, colon, _ = spec.env.partition(":")
+        if colon and not _is_installed_task(module):
+            lines.append(f"import of the module {module}: env={spec.env}")
+        if spec.diagnosis["mode"] != "off":
+            also = spec.diagnosis.get("also", ())
+            installed = {entry.value for entry in find_entry_points(CHECKS)} if also else set()
+            lines += [
+                f"import of the module {name.partition(':')[0]}: diagnosis.also={name}"
+                for name in also
+                if name not in installed
+            ]
+    return list(dict.fromkeys(lines))
+
+
+def _is_installed_task(module: str) -> bool:
+    packages = {
+        entry.module.partition(".")[0]
+        for group in (TASKS, adapter.ENTRY_POINT_GROUP, algorithms.ENTRY_POINT_GROUP)
+        for entry in find_entry_points(group)
+    }
+    return module.startswith("parallax.envs.") or module.partition(".")[0] in packages
+
+
+def require_trust(folder: Path, code: Sequence[str], *, trust: bool) -> None:
+    """Shows what would run because a folder says so, and asks; nothing is asked for nothing.
+
+    Args:
+        folder: Where it is named.
+        code: What would run, a line each.
+        trust: Whether the user has said beforehand that it may.
+
+    Raises:
+        SpecError: The user does not want it, or nobody can be asked.
+    """
+    if not code or trust:
+        return
+    listed = "\n".join(f"    {escape_unprintable(line)}" for line in code)
+    what = f"{escape_unprintable(str(folder))} names what would run as you, here or on the nodes:\n{listed}"
+    if not sys.stdin.isatty():
+        raise SpecError(f"{what}\nAdd --trust if whoever made the folder may run it.")
+    print(what)
+    if not confirm_on_terminal("Run it?"):
+        raise SpecError("Nothing was started: what the folder names was not trusted.")
+
+
+def confirm_on_terminal(question: str) -> bool:
+    """Whether somebody at the terminal says so."""
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False

@@ -1,0 +1,1 @@
+"""Parallax: compare implementations of deep reinforcement learning algorithms."""

@@ -1,0 +1,139 @@
+"""Names from runs are text and nothing else, in every format."""
+
+import csv
+import html.parser
+import io
+import re
+
+import pytest
+
+from parallax.analysis.__main__ import run_analysis_command
+from parallax.analysis.escaping import finish_markdown, format_csv, format_table
+from parallax.analysis.report.sections.scores import escape_latex
+
+NAMES = [
+    "<img src=x onerror=alert(1)>",
+    "</td><script>alert(1)</script>",
+    "a`<b>`c",
+    "`<i>",
+    "\\<u>",
+    "\\\\<u>",
+    "[x](javascript:alert(1))",
+    "![x](https://else.where/p.png)",
+    "[x](//else.where)",
+    "[x](&#106;avascript:alert(1))",
+    "[x\\\\](https://else.where)",
+    "[x]: https://else.where",
+    "=1+1",
+    "+1+1",
+    "-1+1",
+    "@SUM(A1)",
+    "a|b",
+    "a\nb\r\n# c",
+    "<!-- parallax publish writes to here -->",
+    "```",
+]
+
+
+def tags(text):
+    """Tags that a page in Markdown has outside code, as a browser would take them."""
+    found = []
+    parser = html.parser.HTMLParser()
+    parser.handle_starttag = lambda tag, _: found.append(tag)
+    parser.handle_comment = found.append
+    for line in re.sub(r"(?ms)^```.*?^```$", "", text).splitlines():
+        parser.feed(re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", re.sub(r"\\.", "", line)) + "\n")
+    return set(found) - {"details", "summary"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_shows_a_name_and_does_not_act_on_it(name):
+    page = finish_markdown(f"# The study {name}\n\n{format_table([[name, 'b']], ['x', 'y'])}\n")
+    assert not tags(page)
+    assert not re.search(r"(?<!\\)(?:\\\\)*\]\((?!\\)", page)
+    assert finish_markdown(page) == page
+    (row,) = [line for line in page.splitlines() if line.startswith("|")][2:]
+    assert len(re.findall(r"(?<!\\)\|", row)) == 3
+
+
+def test_what_pages_of_ours_hold_stays():
+    page = (
+        "# A\n\n<details><summary>All</summary>\n\n`a <b> c` and ``x`<i>`` [b](tables/b.csv) "
+        "[c](#c) ![d](figures/d.png) p < 0.0001 \\[1, 2]\n\n```sh\nparallax <x> [y](http://z)\n"
+        "```\n\n</details>\n"
+    )
+    assert finish_markdown(page) == page
+
+
+@pytest.mark.parametrize("name", [*NAMES, "\t=1", "\r=1"])
+def test_no_cell_of_a_csv_is_a_formula(name):
+    text = format_csv([["name", "value"], [name, "-1.5e-07"], [name, -2]])
+    rows = list(csv.reader(io.StringIO(text)))
+    assert [row[1] for row in rows] == ["value", "-1.5e-07", "-2"]
+    assert all(row[0][0] not in "=+-@\t\r" and "\n" not in row[0] for row in rows)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_latex_finds_no_commands_in_a_name(name):
+    text = escape_latex(name + "\\input{x}%$&#_{}~^")
+    assert not re.search(r"(?<!\\)[%$&#_]", text) and "\\input" not in text
+
+
+FRAMEWORKS = ("sb3", "<img src=x>", "=1+1", "[x](https://else.where)")
+
+
+def test_names_of_runs_are_escaped_on_published_pages(tmp_path, make_run, results, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    odd = {"study": "<b>&study", "variant": "steps=20000,x=<i>|`<u>`", "hps": "@hps"}
+    for framework in FRAMEWORKS:
+        for env in ("<svg onload=x>", "-1+1|b"):
+            for seed in range(3):
+                place = {"framework": framework.replace("/", "~"), "env": env, "seed": seed}
+                values = {"hyperparameters": {"<q>": "<s>", "gamma": f"=<p>{seed}"}}
+                make_run(**odd, **place, **values, score=100 + seed)
+    make_run(**odd, seed=9, status="failed", failure="<h1>=failed|[x](https://else.where)")
+    assert run_analysis_command(["pack", str(results), "--output", "mine.parquet"]) == 0
+    folder = tmp_path / "docs"
+    (tmp_path / "README.md").write_text(
+        "<!-- parallax publish writes from here: changes by hand are lost -->\n"
+        "<!-- parallax publish writes to here -->\n"
+    )
+    grid = tmp_path / "outside" / "grid.yaml"
+    grid.parent.mkdir()
+    grid.write_text(
+        "hydra: {sweeper: {params: {algorithm: ppo, env: A-v1, hps: x, framework: sb3, seed: 1}}}"
+    )
+    words = ["--readme", str(tmp_path / "README.md"), "--html", "--jobs", "1", "--asked", str(grid)]
+    assert (
+        run_analysis_command(["publish", str(tmp_path / "mine.parquet"), str(folder), *words]) == 0
+    )
+    page = (folder / "README.md").read_text()
+    assert "`outside/grid.yaml`" in page and "--asked outside/grid.yaml" in page
+    assert (
+        run_analysis_command(
+            ["report", "mine.parquet", "--output", "r", "--markdown", "--jobs", "1"]
+        )
+        == 0
+    )
+    assert run_analysis_command(["compare", "mine.parquet", "--output", "c"]) == 0
+    assert run_analysis_command(["tables", "mine.parquet", "--output", "t"]) == 0
+    pages = [*tmp_path.rglob("*.md")]
+    assert len(pages) > 4
+    for path in pages:
+        text = path.read_text()
+        if path == tmp_path / "README.md":
+            text = "\n".join(text.splitlines()[1:-1])
+        assert not tags(text), path
+        assert not re.search(r"(?<!\\)\]\(https", text), path
+        assert str(tmp_path) not in text or path.is_relative_to(tmp_path / "r"), path
+    assert str(tmp_path) not in (folder / "report.html").read_text()
+    for path in (folder / "report.html", tmp_path / "r/report.html"):
+        text = path.read_text()
+        assert not re.search(r"<(img src=x|svg onload|b>&|h1>=|q>|s>|i>\|)", text)
+    tables = [*tmp_path.rglob("*.csv")]
+    assert len(tables) > 10
+    for path in tables:
+        for row in csv.reader(path.open()):
+            for cell in row:
+                number = re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?|-|-inf|", cell)
+                assert number or cell[0] not in "=+-@\t\r", (path, cell)

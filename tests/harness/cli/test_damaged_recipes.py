@@ -1,0 +1,66 @@
+"""A recipe that is damaged concerns those who ask for it, and nobody else."""
+
+import pytest
+from hydra.core.config_store import ConfigStore
+
+from parallax.harness.cli import hydra_app as config_groups
+from parallax.harness.cli import train as hydra_errors
+from parallax.harness.cli.hydra_app import _check_recipe
+from parallax.harness.contract import recipes
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import find_recipe_files, load_recipe, read_recipe
+
+DAMAGED = {
+    "syntax": ("gamma: 0.99\nbatch_size: [1, 2\n", "sbx.yaml:3: the recipe is no YAML"),
+    "null": ("null\n", "sbx.yaml:1: the recipe holds no values by name"),
+    "empty": ("", "sbx.yaml:1: the recipe holds no values by name"),
+    "list": ("- 1\n", "sbx.yaml:1: the recipe holds no values by name"),
+    "number": ("gamma: 1\n2: 3\n", "sbx.yaml:1: the recipe holds no values by name"),
+    "tag": ("gamma: !!python/object:os.system x\n", "sbx.yaml:1: the recipe is no YAML"),
+    "bytes": (b"gamma: \xff\xfe\n", "sbx.yaml:1: the recipe cannot be read"),
+    "deep": ("gamma: " + "[" * 5000, "sbx.yaml:1: the recipe"),
+    "date": ("gamma: 2000-99-99\n", "sbx.yaml:1: the recipe cannot be read"),
+}
+
+
+@pytest.fixture(params=DAMAGED)
+def damaged(request, tmp_path, monkeypatch):
+    """A damaged recipe of TD3, and what is said of it."""
+    content, message = DAMAGED[request.param]
+    file = tmp_path / "sbx.yaml"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    usual = find_recipe_files
+    changed = lambda name: usual(name) | ({"sbx": file} if name == "td3" else {})  # noqa: E731
+    monkeypatch.setattr(recipes, "find_recipe_files", changed)
+    return message
+
+
+def test_damaged_recipe_is_named_by_file_and_line(damaged):
+    with pytest.raises(SpecError) as error:
+        read_recipe("td3", "sbx")
+    assert damaged in str(error.value)
+    assert read_recipe("td3", "sb3") and read_recipe("ppo", "sbx")
+
+
+def test_other_recipes_can_be_chosen_and_the_damaged_one_says_why_not(damaged, monkeypatch):
+    stored = {}
+    store = lambda self, group, name, **rest: stored.update({f"{group}/{name}": rest})  # noqa: E731
+    monkeypatch.setattr(ConfigStore, "store", store)
+    config_groups.register_config_groups()
+    assert "hyperparameters/ppo/sbx" in stored and "hyperparameters/td3/sbx" not in stored
+    told = hydra_errors.explain_hydra_error(Exception("Could not find 'hyperparameters/td3/sbx'"))
+    assert told.startswith("hps=sbx cannot be used: ") and damaged in told
+
+
+def test_wrong_value_in_a_recipe_is_named_by_file_and_line(tmp_path, monkeypatch):
+    text = find_recipe_files("td3")["sbx"].read_text()
+    lines = [
+        f"{line.split(':')[0]}: null" if "gamma:" in line else line for line in text.split("\n")
+    ]
+    file = tmp_path / "sbx.yaml"
+    file.write_text("\n".join(lines))
+    monkeypatch.setattr(recipes, "find_recipe_files", lambda name: {"sbx": file})
+    number = lines.index("gamma: null") + 1
+    for check in (load_recipe, _check_recipe):
+        with pytest.raises(SpecError, match=rf"sbx.yaml:{number}: .*gamma=None must be a number"):
+            check("td3", "sbx")

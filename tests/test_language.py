@@ -1,0 +1,149 @@
+"""Names and words of the sources: verb and object, nouns that say of what, the field's terms.
+
+`python tests/test_language.py` prints the measurements. The bounds below are upper limits, and
+exceptions are listed.
+"""
+
+import ast
+import dataclasses
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("harness", "adapters", "analysis", "slurm", "envs", "hydra_plugins")
+MAX_ONE_WORD_FUNCTIONS, MAX_ONE_WORD_CLASSES, MAX_QUESTION_DOCSTRINGS = 0.15, 0.20, 0.01
+MAX_MODULES, MAX_LINES = 335, 66_000
+QUESTION_WORDS = {"What", "Which", "Whether", "How", "Who", "Whom", "Whose", "Where", "When", "Why"}
+REPLACED_WORDS = re.compile(
+    r"\b(told|telling|laid in(to)?|lay in|lays in|held|kept|minding|undecided|parted|parting"
+    r"|as they come|may as well be|comes? to bear|be it that|at a look|preloaded|bent loss"
+    r"|way of replaying|ways of replaying|the house|runs that were not seen)\b",
+    re.IGNORECASE,
+)
+"""Words of docs, comments, messages and identifiers that have a standard term instead."""
+IDENTIFIER_PARTS = {"told", "held", "kept", "minding", "undecided", "parted", "laid", "asked"}
+EXCEPTIONS: dict[str, tuple[str, ...]] = {
+    "harness/record/old_names.py": ("told", "kept", "held", "parted", "undecided"),
+    "tests/test_language.py": ("",),
+}
+"""Words that a file may use: names as they are on disk in old files, and quotations."""
+TEXT_FILES = ("README.md", "docs/**/*.md", "hp_configs/**/*.yaml", "harness/conf/**/*.yaml")
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceMeasures:
+    """Counts over all modules of the packages.
+
+    Attributes:
+        modules: Modules besides `__init__`.
+        lines: Lines of all modules.
+        functions: Module-level functions.
+        one_word_functions: Those whose name has one word, without `main`.
+        classes: Module-level classes.
+        one_word_classes: Those whose name has one word.
+        docstrings: Docstrings of modules, classes and functions.
+        question_docstrings: Those that begin with a question word.
+    """
+
+    modules: int
+    lines: int
+    functions: int
+    one_word_functions: int
+    classes: int
+    one_word_classes: int
+    docstrings: int
+    question_docstrings: int
+
+
+def list_source_files() -> list[Path]:
+    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+def is_one_word(name: str) -> bool:
+    stripped = name.strip("_")
+    if stripped[:1].isupper():
+        return len(re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*", stripped)) <= 1
+    return "_" not in stripped and stripped != "main"
+
+
+def list_docstrings(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            text = ast.get_docstring(node)
+            if text:
+                yield text
+
+
+def measure_sources() -> SourceMeasures:
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in list_source_files()}
+    functions = [n.name for t in trees.values() for n in t.body if isinstance(n, ast.FunctionDef)]
+    classes = [n.name for t in trees.values() for n in t.body if isinstance(n, ast.ClassDef)]
+    docstrings = [text for tree in trees.values() for text in list_docstrings(tree)]
+    return SourceMeasures(
+        modules=sum(path.name != "__init__.py" for path in trees),
+        lines=sum(path.read_text("utf-8").count("\n") for path in trees),
+        functions=len(functions),
+        one_word_functions=sum(map(is_one_word, functions)),
+        classes=len(classes),
+        one_word_classes=sum(map(is_one_word, classes)),
+        docstrings=len(docstrings),
+        question_docstrings=sum(
+            re.split(r"\W", text, maxsplit=1)[0] in QUESTION_WORDS for text in docstrings
+        ),
+    )
+
+
+def find_replaced_words() -> list[str]:
+    """Lines of sources and docs with a word that has a standard term."""
+    files = list_source_files() + sorted(p for pattern in TEXT_FILES for p in ROOT.glob(pattern))
+    found = []
+    for path in files:
+        name = path.relative_to(ROOT).as_posix()
+        allowed = EXCEPTIONS.get(name, ())
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            words = {match[0].lower() for match in REPLACED_WORDS.finditer(line)}
+            words |= {
+                part
+                for identifier in re.findall(r"[A-Za-z_]+", line)
+                for part in identifier.lower().split("_")
+                if part in IDENTIFIER_PARTS and "_" in identifier
+            }
+            if words - set(allowed):
+                found.append(f"{name}:{number}: {', '.join(sorted(words))}")
+    return found
+
+
+def test_functions_are_verb_and_object():
+    measures = measure_sources()
+    assert measures.functions > 1000
+    assert measures.one_word_functions <= MAX_ONE_WORD_FUNCTIONS * measures.functions
+
+
+def test_classes_say_of_what():
+    measures = measure_sources()
+    assert measures.classes > 300
+    assert measures.one_word_classes <= MAX_ONE_WORD_CLASSES * measures.classes
+
+
+def test_docstrings_do_not_begin_with_a_question_word():
+    measures = measure_sources()
+    assert measures.docstrings > 2000
+    assert measures.question_docstrings <= MAX_QUESTION_DOCSTRINGS * measures.docstrings
+
+
+def test_tree_is_small():
+    measures = measure_sources()
+    assert measures.modules <= MAX_MODULES and measures.lines <= MAX_LINES
+
+
+def test_words_are_the_fields_own():
+    assert find_replaced_words() == []
+
+
+if __name__ == "__main__":
+    for field, value in dataclasses.asdict(measure_sources()).items():
+        print(f"{field:22} {value}")
+    lines = find_replaced_words()
+    print(f"{'replaced words':22} {len(lines)} lines")
+    print("\n".join(lines[:40]))
