@@ -6,7 +6,7 @@ import functools
 import math
 from pathlib import Path
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent / "published"
 SPREAD_KINDS = ("", "sd", "population sd", "thesis interval")
 
 # Order in which sources stand for "the published score" of an algorithm on a task.
