@@ -12,7 +12,7 @@ from parallax.analysis.stats.intervals import ConfidenceInterval
 from parallax.analysis.stats.ranks import SameOrderChance
 
 MISSING = "-"
-LIBRARY_DEFAULTS = "own defaults"
+LIBRARY_DEFAULTS = "library defaults"
 
 _LABELS = {
     "cleanrl": "CleanRL",

@@ -141,13 +141,13 @@ def _alone(first: ScoreGroup, second: ScoreGroup) -> float:
 
 def looked_at(case: Case, looks: SequentialSchedule, repeats: int) -> tuple[float, float]:
     """Share called equivalent at some look: by the tests alone at each, and by the rule."""
-    rng = np.random.default_rng((looks.most, zlib.crc32(case.name.encode())))
+    rng = np.random.default_rng((looks.max_seeds, zlib.crc32(case.name.encode())))
     before = after = 0
     for _ in range(repeats):
-        scores = case.first(rng, looks.most), case.second(rng, looks.most)
+        scores = case.first(rng, looks.max_seeds), case.second(rng, looks.max_seeds)
         before += any(
             _alone(group("a", scores[0][:n]), group("b", scores[1][:n])) < LEVEL
-            for n in looks.sizes(looks.most)
+            for n in looks.sizes(looks.max_seeds)
         )
         pair = group("a", scores[0]), group("b", scores[1])
         after += judge_sequentially(pair, QUICK, looks)[0].p_equivalence < LEVEL
@@ -169,7 +169,7 @@ def main() -> int:
     print(
         f"\nLooked at repeatedly: alone / by the rule for stopping, {options.check_steps:,} pairs each\n"
     )
-    heads = [f"every {plan.batch} up to {plan.most}" for plan in PLANS]
+    heads = [f"every {plan.batch} up to {plan.max_seeds}" for plan in PLANS]
     worst = _print(looked_at, PLANS, heads, options.check_steps)
     _tell(worst, options.check_steps)
     return 0

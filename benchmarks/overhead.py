@@ -91,7 +91,9 @@ def harness_side(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
     }
     spec = make_run_spec(values, recipe | overrides, recipe)
     adapter = load_adapter(framework)
-    importlib.import_module(f"parallax.adapters.{framework}.train")  # a one-off, not a cost per step
+    importlib.import_module(
+        f"parallax.adapters.{framework}.train"
+    )  # a one-off, not a cost per step
     prepared = prepare_run(spec, adapter)
     lease = RunLock.acquire(Path(tempfile.mkdtemp()))
     monitor = TrainingMonitor(prepared, RunFolder(lease))

@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     lines = [line for item in found for line in format_ablation(item)]
     for line in (
         *lines,
-        *loaded.parted,
+        *loaded.conflicts,
         summarize_ablations(found),
         *(f"File: {path}" for path in files),
     ):

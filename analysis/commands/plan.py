@@ -69,13 +69,13 @@ def run(options: argparse.Namespace) -> int:
     output = (options.output or get_analysis_folder(options.results)) / PLAN_SCRIPT
     plan, lines = _make_plan(loaded, chosen, options, output.with_name(SEQUENTIAL_TABLE))
     if not any((plan.decided, plan.planned, plan.over_limit, plan.not_repeatable)):
-        parted = "".join(f" {text}." for text in loaded.parted)
+        parted = "".join(f" {text}." for text in loaded.conflicts)
         raise CommandError(
             f"{options.results}: no setting has complete runs of two frameworks to compare.{parted}"
         )
     lines += [
         *format_pair_counts(plan, options.most, options.sequential),
-        *loaded.parted,
+        *loaded.conflicts,
         *format_costs(plan),
     ]
     with open_output_folder(output.parent):
@@ -110,7 +110,7 @@ def _make_plan(
         write_text(table, rows_to_csv([make_sequential_row(item) for item in found]))
     words = collections.Counter(item.verdict for item in found)
     lines = [
-        f"Looks after every {looks.batch} seeds, {looks.most} at most: {words[DIFFERENT]} "
+        f"Looks after every {looks.batch} seeds, {looks.max_seeds} at most: {words[DIFFERENT]} "
         f"different, {words[EQUIVALENT]} equivalent of {len(found)} pairs",
         f"Table: {table}",
     ]

@@ -253,7 +253,7 @@ def _select_figure_specs(material: StudyResults) -> tuple[FigureSpec, ...]:
     aggregates over tasks take two tasks.
     """
     found = families.make_family_figure_specs(material, MAIN_FAMILIES)
-    comparable = any(not item.remarks for item in material.verdicts.reproduction)
+    comparable = any(not item.caveats for item in material.verdicts.reproduction)
     items = final_scores.make_overview_figure_specs(material)
     for family in MAIN_FAMILIES:
         fewest = 2 if family in ("aggregates", "efficiency") else 1

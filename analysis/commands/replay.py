@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         *format_replay_study(study),
         "",
         *unread,
-        *loaded.parted,
+        *loaded.conflicts,
         counts,
         summarize_replay(study, study.effects),
     ]

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     with open_output_folder(output):
         names = write_verdict_tables(output, verdicts)
     console = make_console()
-    told = *summarize_verdicts(verdicts), *loaded.parted, *format_unused(loaded)
+    told = *summarize_verdicts(verdicts), *loaded.conflicts, *format_unused(loaded)
     for line in (*told, *(f"Table: {name}" for name in names)):
         console.print(Text(line), soft_wrap=True)
     return 0
@@ -61,8 +61,8 @@ def summarize_verdicts(verdicts: StudyVerdicts) -> list[str]:
     published, pairs, ranked = verdicts.reproduction, verdicts.consistency, verdicts.rankings
     lines = []
     for name, words in (
-        ("Reproduction, thesis' form", [(i.thesis_form, main(i)) for i in published]),
-        ("Reproduction, two-sided", [(i.two_sided, main(i)) for i in published]),
+        ("Reproduction, thesis' form", [(i.verdict_thesis_interval, main(i)) for i in published]),
+        ("Reproduction, two-sided", [(i.verdict_two_sided_test, main(i)) for i in published]),
         ("Consistency", [(i.verdict, main(i)) for i in pairs]),
         ("Each framework's own defaults", [(i.verdict, main(i)) for i in verdicts.defaults]),
         ("Ranking", [(i.verdict, verdicts.is_main_ranking(i)) for i in ranked]),

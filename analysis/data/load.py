@@ -117,14 +117,14 @@ def _find_differing_settings(values: Sequence[RequestedSettings]) -> list[str]:
 def _add_settings_to_variant(
     run: CompletedRun, asked: RequestedSettings, names: Sequence[str]
 ) -> CompletedRun:
-    told = [f"{name}={asked.get(name, 'not told')}" for name in names]
+    told = [f"{name}={asked.get(name, 'unknown')}" for name in names]
     if len(told) > _MAX_NAMED_SETTINGS:
-        told = [f"asked={hashlib.sha256(','.join(told).encode()).hexdigest()[:8]}"]
+        told = [f"settings={hashlib.sha256(','.join(told).encode()).hexdigest()[:8]}"]
     cell = run.id.cell
     own = [part for part in told if part not in cell.variant.split(",")]
     variant = ",".join([part for part in (cell.variant, *own) if part])
     place = dataclasses.replace(run.id, cell=dataclasses.replace(cell, variant=variant))
-    return dataclasses.replace(run, id=place, parted=True)
+    return dataclasses.replace(run, id=place, has_conflicting_settings=True)
 
 
 def _describe_conflict(
@@ -132,7 +132,7 @@ def _describe_conflict(
 ) -> str:
     parts = []
     for name in names:
-        counts = collections.Counter(item.get(name, "not told") for item in values)
+        counts = collections.Counter(item.get(name, "unknown") for item in values)
         told = ", ".join(f"{value} ({count})" for value, count in sorted(counts.items()))
         parts.append(f"{name} {told}")
     place = (cell.study, cell.env, cell.algorithm, cell.hps) if whole else (cell.study,)

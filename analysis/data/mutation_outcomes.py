@@ -27,13 +27,13 @@ class GeneratorResults(msgspec.Struct, frozen=True):
     Attributes:
         original: Successes of the originals, a list per pair.
         mutant: Successes of the mutants.
-        why_not: Why there are none; empty where there are.
+        reason: Why there are none; empty where there are.
         predictor_accuracy: Of the strong generator's predictor, on what it did not learn from.
     """
 
     original: list[list[SuccessFlag]] = []
     mutant: list[list[SuccessFlag]] = []
-    why_not: str = ""
+    reason: str = msgspec.field(name="why_not", default="")
     predictor_accuracy: float = math.nan
 
     @property
@@ -49,7 +49,7 @@ class MutantResults(msgspec.Struct, frozen=True):
         operator: Its operator.
         value: That it has; None where it has none.
         original_value: That of the originals; None where that is no number.
-        trained: Seeds of complete mutants.
+        mutant_seeds: Seeds of complete mutants.
         seeds: Seeds of pairs.
         tests: By generator.
     """
@@ -57,7 +57,7 @@ class MutantResults(msgspec.Struct, frozen=True):
     operator: str
     value: float | None
     original_value: float | None
-    trained: list[int]
+    mutant_seeds: list[int] = msgspec.field(name="trained")
     seeds: list[int]
     tests: dict[str, GeneratorResults]
 
@@ -116,7 +116,7 @@ def read_outcomes(path: Path) -> list[MutationSetting]:
 
 def _check_mutant(file: Path, mutant: MutantResults) -> None:
     for name, tests in mutant.tests.items():
-        lengths = {len(mutant.seeds) if tests.why_not == "" else 0}
+        lengths = {len(mutant.seeds) if tests.reason == "" else 0}
         if {len(tests.original), len(tests.mutant)} != lengths:
             raise OutcomesError(
                 f"{file}: {mutant.operator} {mutant.value}: {name} has {len(tests.original)} "

@@ -64,7 +64,7 @@ class CompletedRun:
         seconds: Wall-clock time from start to end; NaN where run.json does not tell.
         provenance: Where and with what it was made; None for runs of other projects.
         held: The hyperparameters that the framework was held to.
-        parted: Whether its place holds runs that were asked for other settings.
+        has_conflicting_settings: Whether its place holds runs that were asked for other settings.
         record: The text of its `run.json`, where it came with others in one file.
     """
 
@@ -77,7 +77,7 @@ class CompletedRun:
     seconds: float = math.nan
     provenance: RunProvenance | None = None
     effective_hyperparameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    parted: bool = False
+    has_conflicting_settings: bool = False
     record: str | None = None
 
     @property
@@ -133,7 +133,7 @@ class LoadedRuns:
         runs: The runs that are used, ordered by path.
         excluded: The others, ordered by path.
         links: Links to folders below it, which are not followed.
-        parted: Where runs of one name were asked for different settings, in sentences; their
+        conflicts: Where runs of one name were asked for different settings, in sentences; their
             variants tell them apart.
     """
 
@@ -141,7 +141,7 @@ class LoadedRuns:
     runs: tuple[CompletedRun, ...]
     excluded: tuple[ExcludedRun, ...]
     links: tuple[Path, ...] = ()
-    parted: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
 
     @property
     def folders(self) -> tuple[CompletedRun | ExcludedRun, ...]:

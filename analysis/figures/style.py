@@ -30,7 +30,7 @@ VERDICT_COLORS = {
     "similar": "#E8E8E8",
     "better": "#6FA8D6",
     "different": "#E39B7B",
-    "undecided": "#F0F0F0",
+    "inconclusive": "#F0F0F0",
     "equivalent": "#8CC3A5",
     "not preserved": "#E39B7B",
     "magnitude changed": "#EBD595",

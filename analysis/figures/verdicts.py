@@ -201,7 +201,11 @@ def make_reproduction_figure_specs(material: StudyResults) -> list[FigureSpec | 
     """One figure per study and variant."""
     found: dict[tuple[str, str], list[ReproductionVerdict]] = {}
     for item in material.verdicts.reproduction:
-        if item.published.table == TARGETS_TABLE and item.thesis_form and item.two_sided:
+        if (
+            item.published.table == TARGETS_TABLE
+            and item.verdict_thesis_interval
+            and item.verdict_two_sided_test
+        ):
             cell = item.group.cell
             found.setdefault((cell.study, cell.variant), []).append(item)
     if not found:
@@ -248,7 +252,10 @@ def _make_reproduction_figure_spec(
 
 
 def _make_reproduction_bar(name: str, kept: Sequence[ReproductionVerdict]) -> ReproductionBar:
-    forms = ([item.thesis_form for item in kept], [item.two_sided for item in kept])
+    forms = (
+        [item.verdict_thesis_interval for item in kept],
+        [item.verdict_two_sided_test for item in kept],
+    )
     return ReproductionBar(
         name, tuple(tuple(form.count(word) for word in _VERDICT_ORDER) for form in forms)
     )

@@ -217,10 +217,10 @@ def plan_next_check(
     verdicts: Sequence[SequentialVerdict], loaded: LoadedRuns, replace_failed: bool = False
 ) -> SeedPlan:
     """The seeds of the next look for every pair that is still open."""
-    goals = [SeedGoal((item.first, item.second), float(item.next_size)) for item in verdicts]
-    most = max((item.next_size for item in verdicts), default=0)
+    goals = [SeedGoal((item.first, item.second), float(item.next_check_size)) for item in verdicts]
+    most = max((item.next_check_size for item in verdicts), default=0)
     plan = _make_plan(goals, loaded, most, replace_failed)
-    ended = sum(item.verdict == INCONCLUSIVE and not item.next_size for item in verdicts)
+    ended = sum(item.verdict == INCONCLUSIVE and not item.next_check_size for item in verdicts)
     return dataclasses.replace(plan, over_limit=ended, decided=plan.decided - ended)
 
 
@@ -286,7 +286,7 @@ def _classify_goal(pair: GroupPair, size: float, most: int) -> str:
 
 
 def _is_repeatable(run: CompletedRun) -> bool:
-    return "steps" in run.spec and "overridden" in run.spec and not run.parted
+    return "steps" in run.spec and "overridden" in run.spec and not run.has_conflicting_settings
 
 
 def format_pair_counts(plan: SeedPlan, most: int, sequential: bool) -> list[str]:

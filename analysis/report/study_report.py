@@ -236,5 +236,5 @@ def make_verdict_tables(verdicts: StudyVerdicts) -> dict[str, list[TableRow]]:
         "existence.csv": [make_omnibus_row(item) for item in verdicts.omnibus],
         "pooled.csv": [row for pair in verdicts.pooled for row in make_pooled_rows(pair)],
         "paired.csv": [make_paired_row(item) for item in verdicts.paired],
-        "learning.csv": [make_vs_random_row(item) for item in verdicts.learning],
+        "learning.csv": [make_vs_random_row(item) for item in verdicts.vs_random],
     }

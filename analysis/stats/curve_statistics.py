@@ -27,13 +27,13 @@ class StepsToThreshold:
     """Steps that runs needed to reach a score.
 
     Attributes:
-        n: Runs.
-        reached: Runs that did, at one evaluation at least.
+        n_runs: Runs.
+        n_reached: Runs that did, at one evaluation at least.
         median: Median of the steps of all, infinite where half of them or more did not.
     """
 
-    n: int
-    reached: int
+    n_runs: int
+    n_reached: int
     median: float
 
 

@@ -133,12 +133,12 @@ class MeanScore:
     Attributes:
         value: Not a number where nothing can.
         n: Values that it is over.
-        asked: Values that there might have been.
+        n_requested: Number of values requested, known or not.
     """
 
     value: float
     n: int
-    asked: int
+    n_requested: int
 
 
 def compute_mean_score(values: Sequence[float]) -> MeanScore:

@@ -26,18 +26,18 @@ class OmnibusCount:
     Attributes:
         observed: Significant ones.
         tests: Comparisons that could be made.
-        mean: Significant ones on average where nothing differs.
-        most: The most of any made-up study.
+        expected_under_null: Significant ones on average where nothing differs.
+        max_under_null: The most of any made-up study.
         p: Chance of as many or more where nothing differs.
-        resamples: Made-up studies.
+        simulated_studies: Number of simulated studies.
     """
 
     observed: int
     tests: int
-    mean: float
-    most: int
+    expected_under_null: float
+    max_under_null: int
     p: float
-    resamples: int
+    simulated_studies: int
 
 
 def evaluate_count(observed: int, tests: int, made_up: NDArray[np.int64]) -> OmnibusCount:

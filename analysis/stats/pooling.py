@@ -26,7 +26,7 @@ class PooledDifferences:
         low: Lower end of its interval.
         high: Upper end.
         p: Two-sided p-value of "the mean is 0".
-        between: Deviation of the true differences between tasks.
+        sd_between_tasks: Deviation of the true differences between tasks.
         estimates: float[k], difference of each task, drawn towards the mean.
         lows: float[k], lower ends of their intervals.
         highs: float[k], upper ends.
@@ -36,7 +36,7 @@ class PooledDifferences:
     low: float
     high: float
     p: float
-    between: float
+    sd_between_tasks: float
     estimates: FloatArray
     lows: FloatArray
     highs: FloatArray

@@ -142,9 +142,9 @@ def judge_some_differ(
 
 def describe_significant_count(count: OmnibusCount) -> str:
     """What made-up studies say of a number of significant comparisons."""
-    least = 1 / (count.resamples + 1)
+    least = 1 / (count.simulated_studies + 1)
     p = f"p < {2 * least:.4f}" if count.p < 1.5 * least else f"p = {count.p:.3f}"
     return (
-        f"where nothing differs, {count.mean:.1f} on average and {count.most} at most of "
-        f"{count.resamples:,} made-up studies ({p})"
+        f"where nothing differs, {count.expected_under_null:.1f} on average and {count.max_under_null} at most of "
+        f"{count.simulated_studies:,} made-up studies ({p})"
     )

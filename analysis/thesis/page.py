@@ -51,7 +51,9 @@ def render_reproduction(verdicts: StudyVerdicts) -> list[str]:
     for item in items:
         key = (item.group.cell.algorithm, item.published.env)
         remark = "" if item.published.steps == item.group.steps[0] else "*"
-        cells[key][item.group.framework] = f"{item.thesis_form} / {item.two_sided}{remark}"
+        cells[key][item.group.framework] = (
+            f"{item.verdict_thesis_interval} / {item.verdict_two_sided_test}{remark}"
+        )
     frameworks = sorted({item.group.framework for item in items})
     targets = {(item.group.cell.algorithm, item.published.env): item.published for item in items}
     rows = [
@@ -63,7 +65,7 @@ def render_reproduction(verdicts: StudyVerdicts) -> list[str]:
         )
         for algorithm, env in sorted(cells, key=lambda key: (_ALGORITHMS.index(key[0]), key[1]))
     ]
-    forms = collections.Counter(item.thesis_form for item in items)
+    forms = collections.Counter(item.verdict_thesis_interval for item in items)
     counts = ", ".join(f"{forms[word]} {word}" for word in ("worse", "similar", "better"))
     return [
         "## Reproduction",
@@ -90,12 +92,12 @@ def render_consistency(verdicts: StudyVerdicts) -> list[str]:
                 (
                     _FAMILY_PHRASES[family],
                     algorithm,
-                    *(str(words[word]) for word in ("different", "equivalent", "undecided")),
+                    *(str(words[word]) for word in ("different", "equivalent", "inconclusive")),
                     str(sum(item.p_welch < verdicts.options.alpha for item in own)),
                 )
             )
     likely = sorted(verdicts.consistency, key=lambda item: item.p_welch)[:12]
-    headings = ("family of the correction", "", "different", "equivalent", "undecided")
+    headings = ("family of the correction", "", "different", "equivalent", "inconclusive")
     return [
         "## Consistency",
         "288 pairs of frameworks under equal hyperparameters, with a margin of "

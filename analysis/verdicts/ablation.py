@@ -27,7 +27,7 @@ NO_CHANGE, JOINT_SEPARATOR = "none", "+"
 CHANGES, NO_EFFECT, INCONCLUSIVE, TOO_FEW_PAIRS = (
     "changes",
     "no effect",
-    "undecided",
+    "inconclusive",
     "too few pairs",
 )
 _INTERVENTION_PART = re.compile(r"(^|,)intervention=([^,]+)")
@@ -57,22 +57,22 @@ class InterventionEffect:
     Attributes:
         name: As on the command line.
         changed: Runs with it.
-        plain: Runs of the framework as it is.
+        baseline: Runs of the framework as it is.
         seeds: Seeds of both, which the test pairs.
         result: Return with it less that without.
         p_holm: Its p-value after Holm's correction over the family.
         family_size: Tests in the family: all effects on one framework and algorithm in a study.
         verdict: `changes`, `no effect` (within the margin of equivalence, at the same level),
-            `undecided`, or `too few pairs`.
+            `inconclusive`, or `too few pairs`.
         pair: The same two as a verdict that does not pair, with margin and failed runs.
         shares: By the other framework: which part of the gap to it the effect is.
-        p_flips: p-value of the same by flipping signs, not corrected.
-        p_flips_holm: The same after Holm's correction over the family.
+        p_sign_flips: p-value of the same by flipping signs, not corrected.
+        p_sign_flips_holm: The same after Holm's correction over the family.
     """
 
     name: str
     changed: ScoreGroup
-    plain: ScoreGroup
+    baseline: ScoreGroup
     seeds: tuple[int, ...]
     result: PairedDifference
     p_holm: float
@@ -80,8 +80,8 @@ class InterventionEffect:
     verdict: str
     pair: PairVerdict
     shares: Mapping[str, MeanRatio]
-    p_flips: float
-    p_flips_holm: float
+    p_sign_flips: float
+    p_sign_flips_holm: float
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -191,7 +191,7 @@ def _judge_effect_family(
             InterventionEffect(
                 name=intervention,
                 changed=changed,
-                plain=plain,
+                baseline=plain,
                 seeds=seeds,
                 result=result,
                 p_holm=float(p_holm[i]),
@@ -203,8 +203,8 @@ def _judge_effect_family(
                     for other, group in _find_other_groups(groups, *place).items()
                     if (share := _compute_gap_share(changed, plain, group)) is not None
                 },
-                p_flips=flips[i],
-                p_flips_holm=float(flips_holm[i]),
+                p_sign_flips=flips[i],
+                p_sign_flips_holm=float(flips_holm[i]),
             )
         )
     return [
@@ -212,9 +212,9 @@ def _judge_effect_family(
             cell,
             framework,
             tuple(
-                FrameworkGap(other, *_compare_by_seed(group, members[0].plain)[::-1], group)
+                FrameworkGap(other, *_compare_by_seed(group, members[0].baseline)[::-1], group)
                 for other, group in _find_other_groups(groups, cell, framework).items()
-                if _compare_by_seed(group, members[0].plain)[0]
+                if _compare_by_seed(group, members[0].baseline)[0]
             ),
             tuple(sorted(members, key=_get_sort_key)),
         )

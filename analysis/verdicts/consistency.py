@@ -24,7 +24,7 @@ from parallax.analysis.verdicts.failures import FailureComparison, compare_failu
 from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell, to_library_defaults_cell
 from parallax.analysis.verdicts.options import VerdictOptions
 
-DIFFERENT, EQUIVALENT, INCONCLUSIVE = "different", "equivalent", "undecided"
+DIFFERENT, EQUIVALENT, INCONCLUSIVE = "different", "equivalent", "inconclusive"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class PairVerdict:
         cell: The setting.
         first: A framework.
         second: The other; differences are first less second.
-        verdict: `different`, `equivalent` or `undecided`.
+        verdict: `different`, `equivalent` or `inconclusive`.
         detectable: A difference is significant, be it within the margin or not.
         difference: Of the means, in units of return.
         low: Lower end of Welch's 95% interval; NaN where either has fewer than two seeds.
@@ -44,7 +44,7 @@ class PairVerdict:
         p_permutation: Permutation test; NaN for published numbers.
         p_holm: Welch's p-value after Holm's correction over the family.
         p_tost: Two one-sided tests of "differs by the margin or more".
-        p_unseen: The same without an assumption on returns but their range: what runs that were
+        p_unobserved_failures: The same without an assumption on returns but their range: what runs that were
             not seen could make of the means.
         p_equivalence: The larger of the two.
         p_equivalence_holm: The same after Holm's correction over the family.
@@ -57,8 +57,8 @@ class PairVerdict:
             the true ones; infinite above 1,000; NaN where unknown.
         hedges_g: Difference in pooled standard deviations, with low and high end.
         improvement: Chance that a seed of the first beats one of the second, with ends.
-        rounding_matters: Other digits behind the printed ones could change the verdict.
-        remarks: In what the runs differ although they were asked for the same: seeds, versions.
+        is_rounding_sensitive: Other digits behind the printed ones could change the verdict.
+        caveats: Differences between the runs in spite of equal settings: seeds, versions.
     """
 
     cell: StudyCell
@@ -73,7 +73,7 @@ class PairVerdict:
     p_permutation: float
     p_holm: float
     p_tost: float
-    p_unseen: float
+    p_unobserved_failures: float
     p_equivalence: float
     p_equivalence_holm: float
     margin: EquivalenceMargin
@@ -84,13 +84,13 @@ class PairVerdict:
     seeds_needed: float
     hedges_g: tuple[float, float, float]
     improvement: tuple[float, float, float]
-    rounding_matters: bool
-    remarks: tuple[str, ...] = ()
+    is_rounding_sensitive: bool
+    caveats: tuple[str, ...] = ()
 
     @property
     def is_limited_by_unobserved_failures(self) -> bool:
         """Whether only runs that were not seen keep the two from being equivalent, by one test."""
-        return self.verdict == INCONCLUSIVE and self.p_tost < 0.05 <= self.p_unseen
+        return self.verdict == INCONCLUSIVE and self.p_tost < 0.05 <= self.p_unobserved_failures
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -202,7 +202,7 @@ def judge_consistency(
     give less than 0.008, which no correction survives). `equivalent`: two one-sided tests are
     significant after the correction, and so is the bound on what runs that were not seen could
     make of the means; this goes before `different`, since a difference can be certain and still
-    be within the margin. Otherwise `undecided`.
+    be within the margin. Otherwise `inconclusive`.
 
     Args:
         groups: Final scores.
@@ -287,7 +287,7 @@ def judge_family(
             p_permutation=float(permutation[i]),
             p_holm=float(tests.p_holm[i]),
             p_tost=float(tests.p_tost[i]),
-            p_unseen=float(unseen[i]),
+            p_unobserved_failures=float(unseen[i]),
             p_equivalence=float(tests.p_equivalence[i]),
             p_equivalence_holm=float(tests.p_equivalence_holm[i]),
             margin=margins[i],
@@ -298,8 +298,8 @@ def judge_family(
             seeds_needed=float(needed[i]),
             hedges_g=(float(g[0][i]), float(g[1][i]), float(g[2][i])),
             improvement=(float(theta[i]), float(theta_ends[0][i]), float(theta_ends[1][i])),
-            rounding_matters=matters[i],
-            remarks=find_caveats(one, two),
+            is_rounding_sensitive=matters[i],
+            caveats=find_caveats(one, two),
         )
         for i, (one, two) in enumerate(pairs)
     ]

@@ -69,7 +69,7 @@ class OperatorVerdict:
         strong: That of the strong one.
         sensitivity: How much the strong one gains; not a number where a score is none.
         paired: The same over the configurations for which both generators have tests.
-        chosen: The configuration that counts and is closest to the original; None for none.
+        closest_to_original: The configuration that counts and is closest to the original; None for none.
     """
 
     name: str
@@ -78,7 +78,7 @@ class OperatorVerdict:
     strong: MeanScore
     sensitivity: float
     paired: float
-    chosen: MutantVerdict | None
+    closest_to_original: MutantVerdict | None
 
     @property
     def killable(self) -> int:

@@ -13,9 +13,9 @@ from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 
 DIFFERENCES_NAMED, DIFFERENCES_UNNAMED, NO_DIFFERENCES_SHOWN = (
-    "differences named",
-    "differences exist, none can be named",
-    "no differences shown",
+    "named differences",
+    "unnamed differences",
+    "no difference shown",
 )
 RESAMPLES = 10_000  # made-up studies
 
@@ -30,9 +30,8 @@ class OmnibusVerdict:
         study: Name of the study.
         algorithm: Algorithm.
         variant: What else is held equal.
-        verdict: `differences named` where a pair is different; `differences exist, none can be
-            named` where more pairs are significant one by one than where nothing differs;
-            otherwise `no differences shown`.
+        verdict: `named differences` where a pair is different; `unnamed differences` where more pairs are significant one by one than where nothing differs;
+            otherwise `no difference shown`.
         different: Pairs that are different.
         count: Pairs that are significant one by one, against made-up studies.
     """

@@ -18,7 +18,7 @@ PRESERVED, MAGNITUDE_CHANGED, NOT_PRESERVED, INCONCLUSIVE = (
     "preserved",
     "magnitude changed",
     "not preserved",
-    "undecided",
+    "inconclusive",
 )
 
 
@@ -70,7 +70,7 @@ class RankPair:
     Attributes:
         first: A framework.
         second: The other.
-        verdict: `preserved`, `magnitude changed`, `not preserved` or `undecided`.
+        verdict: `preserved`, `magnitude changed`, `not preserved` or `inconclusive`.
         tau_b: Kendall's tau-b of the rankings with ties; NaN where one is all ties.
         tau_b_means: Kendall's tau-b of the bare means.
         same_order: Bootstrap probability that no two algorithms' means are in opposite orders.
@@ -142,7 +142,7 @@ def judge_rankings(
       separated in one of them: a gap that may be nothing in both has no magnitude;
     - otherwise `preserved`: some two algorithms are separated alike in both, and none is
       separated in one while the other's means are the other way round;
-    - otherwise `undecided`.
+    - otherwise `inconclusive`.
 
     Args:
         groups: Final scores.

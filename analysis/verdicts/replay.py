@@ -46,7 +46,7 @@ from parallax.analysis.verdicts.options import VerdictOptions
 
 N_STAGES = 3
 COST_PARTS = ("sampling", "priorities", "learning")
-HELPS, HARMS, NO_DIFFERENCE, INCONCLUSIVE = "helps", "harms", "makes no difference", "undecided"
+HELPS, HARMS, NO_DIFFERENCE, INCONCLUSIVE = "helps", "harms", "makes no difference", "inconclusive"
 _STRATEGY_ORDER = (UNIFORM, "per", "rank", "atdc", "imp")
 _ZERO_TOLERANCE = 1e-12
 
@@ -110,9 +110,9 @@ class FrameworkAgreement:
 
     @property
     def verdict(self) -> str:
-        """`agree`, `disagree` or `cannot be told`."""
+        """`agree`, `disagree` or `inconclusive`."""
         if INCONCLUSIVE in self.words:
-            return "cannot be told"
+            return INCONCLUSIVE
         return "agree" if self.words[0] == self.words[1] else "disagree"
 
 
@@ -293,7 +293,10 @@ def _compare_frameworks(effects: Sequence[AblationVerdict]) -> tuple[FrameworkAg
 def _compare_effects(one: InterventionEffect, other: InterventionEffect) -> PairedDifference:
     gains = []
     for effect in (one, other):
-        changed, plain = _index_scores_by_seed(effect.changed), _index_scores_by_seed(effect.plain)
+        changed, plain = (
+            _index_scores_by_seed(effect.changed),
+            _index_scores_by_seed(effect.baseline),
+        )
         gains.append({seed: changed[seed] - plain[seed] for seed in changed.keys() & plain.keys()})
     seeds = sorted(gains[0].keys() & gains[1].keys())
     if not seeds:

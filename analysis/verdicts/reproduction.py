@@ -30,29 +30,29 @@ class ReproductionVerdict:
     Attributes:
         group: Our scores, at the evaluation nearest to the published step count.
         published: The number.
-        thesis_form: `worse` where the published mean is above the thesis' interval
+        verdict_thesis_interval: `worse` where the published mean is above the thesis' interval
             (mean +- 1.96 population sd / sqrt n) of our seeds, `better` where below it,
             otherwise `similar`. Empty with fewer than two seeds.
-        two_sided: The same by a two-sided test at the level of the options: Welch's where the
+        verdict_two_sided_test: The same by a two-sided test at the level of the options: Welch's where the
             published spread and number of trials are given, otherwise a one-sample t test.
         test: `welch` or `one-sample t`.
         difference: Our mean less the published one, in units of return.
         low: Lower end of the 95% interval of the test.
         high: Upper end.
         p: p-value of the test.
-        remarks: What makes the two numbers differ in kind, such as another task version.
+        caveats: What makes the two numbers differ in kind, such as another task version.
     """
 
     group: ScoreGroup
     published: PublishedScore
-    thesis_form: str
-    two_sided: str
+    verdict_thesis_interval: str
+    verdict_two_sided_test: str
     test: str
     difference: float
     low: float
     high: float
     p: float
-    remarks: tuple[str, ...]
+    caveats: tuple[str, ...]
 
     @property
     def has_stopped_early(self) -> bool:
@@ -102,11 +102,11 @@ def judge_reproduction(
         float(low),
         float(high),
         p,
-        find_reproduction_remarks(group, row),
+        find_reproduction_caveats(group, row),
     )
 
 
-def find_reproduction_remarks(
+def find_reproduction_caveats(
     group: ScoreGroup, row: PublishedScore, same_statistic: str = "last evaluation"
 ) -> tuple[str, ...]:
     """Why the two numbers are not of one kind; empty where they are."""

@@ -26,22 +26,22 @@ class SequentialSchedule:
 
     Attributes:
         batch: Seeds per framework between two looks, at least 2.
-        most: Seeds per framework after which a pair stays undecided; a multiple of `batch`.
+        max_seeds: Seeds per framework after which a pair stays inconclusive; a multiple of `batch`.
     """
 
     batch: int
-    most: int
+    max_seeds: int
 
     def __post_init__(self) -> None:
-        if self.batch < 2 or self.most < self.batch or self.most % self.batch:
+        if self.batch < 2 or self.max_seeds < self.batch or self.max_seeds % self.batch:
             raise ValueError(
-                f"batch={self.batch} and most={self.most}: give a batch of at least 2 seeds, and "
+                f"batch={self.batch} and most={self.max_seeds}: give a batch of at least 2 seeds, and "
                 "a multiple of it as the most."
             )
 
     def sizes(self, n: int) -> tuple[int, ...]:
         """Seeds at each look that n seeds allow."""
-        return tuple(range(self.batch, min(n, self.most) + 1, self.batch))
+        return tuple(range(self.batch, min(n, self.max_seeds) + 1, self.batch))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -51,24 +51,24 @@ class SequentialVerdict:
     Attributes:
         first: A framework, with all its seeds.
         second: The other.
-        verdict: `different`, `equivalent` or `undecided`; it holds whenever one stops.
-        sizes: Seeds per framework at each look so far; the rest waits for the next look.
+        verdict: `different`, `equivalent` or `inconclusive`; it holds whenever one stops.
+        check_sizes: Seeds per framework at each look so far; the rest waits for the next look.
         p: Group-sequential p-value of "no difference" after Holm's correction over the family.
         p_equivalence: The same for "differs by the margin or more".
         p_permutation: Group-sequential p-value of the permutation test; NaN where not needed.
         family: What was corrected over.
-        next_size: Seeds per framework at the next look; 0 where decided or at the end.
+        next_check_size: Seeds per framework at the next look; 0 where decided or at the end.
     """
 
     first: ScoreGroup
     second: ScoreGroup
     verdict: str
-    sizes: tuple[int, ...]
+    check_sizes: tuple[int, ...]
     p: float
     p_equivalence: float
     p_permutation: float
     family: str
-    next_size: int
+    next_check_size: int
 
 
 def judge_sequentially(
@@ -120,7 +120,7 @@ def _judge_sequential_family(
         elif permutation < options.alpha:
             word = DIFFERENT
         next_size = (size[-1] if size else 0) + looks.batch
-        if word != INCONCLUSIVE or next_size > looks.most:
+        if word != INCONCLUSIVE or next_size > looks.max_seeds:
             next_size = 0
         verdicts.append(
             SequentialVerdict(
@@ -147,8 +147,8 @@ def _compute_p_values(
         [compute_unobserved_p(pair, options, size) for size in sizes],
     )
     return (
-        float(compute_sequential_p(two_sample.compute_two_sided_p(item), sizes, looks.most)),
-        float(compute_one_sided_sequential_p(alike, sizes, looks.most)),
+        float(compute_sequential_p(two_sample.compute_two_sided_p(item), sizes, looks.max_seeds)),
+        float(compute_one_sided_sequential_p(alike, sizes, looks.max_seeds)),
     )
 
 
@@ -161,7 +161,7 @@ def _compute_permutation_p(
             *(_select_scores_at_checks(group, sizes) for group in pair), strict=True
         )
     ]
-    return float(compute_sequential_p(np.array(p), sizes, looks.most))
+    return float(compute_sequential_p(np.array(p), sizes, looks.max_seeds))
 
 
 def _select_scores_at_checks(group: ScoreGroup, sizes: Sequence[int]) -> list[FloatArray]:

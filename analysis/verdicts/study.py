@@ -50,10 +50,10 @@ class StudyVerdicts:
         consistency: RQ2, pairs of frameworks.
         defaults: Pairs of frameworks, each under its own defaults: not RQ2.
         rankings: RQ3, order of the algorithms.
-        existence: Whether frameworks differ at all, per study, algorithm and variant.
+        omnibus: Whether frameworks differ at all, per study, algorithm and variant.
         pooled: Pairs of frameworks over all tasks; no verdict hangs on it.
         paired: Pairs of frameworks seed by seed; no verdict hangs on it.
-        learning: Each framework in each setting against random actions; nothing hangs on it.
+        vs_random: Each framework in each setting against random actions; nothing hangs on it.
         options: The settings behind the verdicts.
     """
 
@@ -65,7 +65,7 @@ class StudyVerdicts:
     omnibus: tuple[OmnibusVerdict, ...]
     pooled: tuple[PooledPair, ...]
     paired: tuple[PairedVerdict, ...]
-    learning: tuple[RandomVerdict, ...]
+    vs_random: tuple[RandomVerdict, ...]
     options: VerdictOptions
 
     @functools.cached_property

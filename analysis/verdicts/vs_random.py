@@ -20,7 +20,11 @@ from parallax.analysis.stats.two_sample import (
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 
-BETTER_THAN_RANDOM, NOT_SHOWN, WORSE_THAN_RANDOM = "above random", "not shown", "below random"
+BETTER_THAN_RANDOM, INCONCLUSIVE, WORSE_THAN_RANDOM = (
+    "better than random",
+    "inconclusive",
+    "worse than random",
+)
 NOT_TESTED = "not tested"
 
 
@@ -31,8 +35,8 @@ class RandomVerdict:
     Attributes:
         group: The framework's final scores.
         random: Random actions on the same version of the task.
-        verdict: `above random` or `below random` where the difference is significant, otherwise
-            `not shown`; `not tested` with one seed.
+        verdict: `better than random` or `worse than random` where the difference is significant, otherwise
+            `inconclusive`; `not tested` with one seed.
         difference: Mean of the scores less that of random actions, in units of return.
         low: Lower end of its 95% interval; NaN with one seed.
         high: Upper end.
@@ -73,7 +77,7 @@ def _judge_group_vs_random(
     item = use_smallest_degrees_of_freedom(compute_contrast(samples[:1], samples[1:]), samples)
     low, high = map(float, compute_contrast_bounds(item))
     p, difference = float(compute_two_sided_p(item)), float(item.difference)
-    verdict = NOT_TESTED if math.isnan(p) else NOT_SHOWN
+    verdict = NOT_TESTED if math.isnan(p) else INCONCLUSIVE
     if p < options.alpha:
         verdict = BETTER_THAN_RANDOM if difference > 0 else WORSE_THAN_RANDOM
     return RandomVerdict(group, random, verdict, difference, low, high, p)

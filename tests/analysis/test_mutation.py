@@ -59,10 +59,10 @@ def test_operators_are_judged_by_what_can_be_killed_and_is_not_trivial(study):
     # Weak: mean of 1/2 and 0; strong: mean of 1 and 1/2, over the two that count.
     assert (sdf.weak.value, sdf.strong.value) == (0.25, 0.75)
     assert sdf.sensitivity == pytest.approx(2 / 3)
-    assert sdf.chosen.mutant.value == 0.9
-    assert sls.killable == 0 and math.isnan(sls.weak.value) and sls.chosen is None
+    assert sdf.closest_to_original.mutant.value == 0.9
+    assert sls.killable == 0 and math.isnan(sls.weak.value) and sls.closest_to_original is None
     assert nrs.configurations[0].replay.weaker == 2 and math.isnan(nrs.sensitivity)
-    assert (found.weak.value, found.weak.n, found.weak.asked) == (0.25, 1, 3)
+    assert (found.weak.value, found.weak.n, found.weak.n_requested) == (0.25, 1, 3)
     assert found.sensitivity.n == 1
 
 
@@ -87,7 +87,7 @@ def test_the_command_prints_a_table_and_writes_every_configuration(study, capsys
     assert "all 2 originals are weaker" in text and "no tests of the strong generator" in text
     with (study / "analysis" / "mutation.csv").open() as file:
         told = list(csv.DictReader(file))
-    assert len(told) == 5 and told[2]["chosen"] == "True" and told[2]["pairs"] == "2"
+    assert len(told) == 5 and told[2]["is_closest_to_original"] == "True" and told[2]["pairs"] == "2"
     assert run_analysis_command(["mutation", str(study), "--as-published-code"]) == 0
     assert "as the published code counts" in capsys.readouterr().out
 

@@ -139,7 +139,7 @@ def make_ablation_reports(
         AblationReport(
             source,
             item,
-            f"{get_label(item.framework)}'s {format_setting_with_recipe(item.cell, [item.effects[0].plain], cells)}",
+            f"{get_label(item.framework)}'s {format_setting_with_recipe(item.cell, [item.effects[0].baseline], cells)}",
             any(key[:4] == _get_setting_key(item.cell) for key in theirs),
             _describe_baseline(item, theirs),
             tuple(_make_ablation_row(effect, item) for effect in item.effects),
@@ -153,7 +153,7 @@ def _get_setting_key(cell: StudyCell) -> tuple[str, str, str, str]:
 
 
 def _describe_baseline(item: AblationVerdict, theirs: StudyRuns) -> str:
-    own = item.effects[0].plain
+    own = item.effects[0].baseline
     sizes = f"{own.requested}/{own.completed}/{own.n}"
     told = [
         f"As it is: {format_number(float(own.moments.mean))}, {sizes} runs requested/completed/used"
@@ -193,7 +193,7 @@ def _make_ablation_row(effect: InterventionEffect, item: AblationVerdict) -> Abl
         tuple((name, _find_description(name, effect)) for name in names),
         _format_effect_size(effect.result),
         tuple(_format_share(effect.shares.get(gap.other), effect) for gap in item.gaps),
-        (_format_bare_p_value(effect.p_holm), _format_bare_p_value(effect.p_flips_holm)),
+        (_format_bare_p_value(effect.p_holm), _format_bare_p_value(effect.p_sign_flips_holm)),
         _format_effect_verdict(effect),
         f"{effect.changed.requested}/{effect.changed.completed}/{effect.changed.n}, "
         f"{format_count(effect.result.n, 'pair')}{_format_runs_at_maximum(effect.changed)}",
@@ -301,7 +301,7 @@ def _format_explanation(
     return (
         f"{where}: final return {change.effect}, which is {share} of the gap to "
         f"{get_label(gap.other)} of {_format_effect_size(gap.result)}, n = {format_count(effect.result.n, 'pair')}, "
-        f"corrected {format_p_value(effect.p_holm)} ({_format_bare_p_value(effect.p_flips_holm)} by sign flips), with"
+        f"corrected {format_p_value(effect.p_holm)} ({_format_bare_p_value(effect.p_sign_flips_holm)} by sign flips), with"
     )
 
 
@@ -384,7 +384,7 @@ def make_ablation_rows(item: AblationVerdict) -> list[TableRow]:
             "intervention": effect.name,
             "verdict": effect.verdict,
             **make_size_columns("changed", effect.changed),
-            **make_size_columns("plain", effect.plain),
+            **make_size_columns("baseline", effect.baseline),
             "pairs": effect.result.n,
             "seeds": " ".join(map(str, effect.seeds)),
             "effect": effect.result.difference,
@@ -393,8 +393,8 @@ def make_ablation_rows(item: AblationVerdict) -> list[TableRow]:
             "p_paired": effect.result.p,
             "p_holm": effect.p_holm,
             "family_size": effect.family_size,
-            "p_sign_flips": effect.p_flips,
-            "p_sign_flips_holm": effect.p_flips_holm,
+            "p_sign_flips": effect.p_sign_flips,
+            "p_sign_flips_holm": effect.p_sign_flips_holm,
             "margin": effect.pair.margin.size,
             **_make_failed_columns(effect),
             "sum_of_parts": item.sum_single_effects(effect) if effect in item.joint_effects else "",
@@ -409,7 +409,7 @@ def make_ablation_rows(item: AblationVerdict) -> list[TableRow]:
 
 def _make_failed_columns(effect: InterventionEffect) -> TableRow:
     failed = (*effect.pair.failures.failed, "", "")  # nothing where no scale is known
-    return {"failed_changed": failed[0], "failed_plain": failed[1]}
+    return {"failed_changed": failed[0], "failed_baseline": failed[1]}
 
 
 def _make_gap_columns(gap: FrameworkGap | None) -> TableRow:
@@ -470,7 +470,7 @@ def _format_effect(effect: InterventionEffect) -> str:
 
 
 def _format_counts(effect: InterventionEffect) -> str:
-    changed, plain = effect.changed, effect.plain
+    changed, plain = effect.changed, effect.baseline
     return (
         f"{effect.result.n} pairs of {changed.requested} and {plain.requested} runs asked for, "
         f"{changed.completed} and {plain.completed} complete"

@@ -153,7 +153,10 @@ def make_notes(
         row.cell: tuple(i for i, cells in enumerate(found.values(), 1) if row.cell in cells)
         for row in comparisons
     }
-    general = (*_list_general_notes(comparisons, method), *(f"{text}." for text in loaded.parted))
+    general = (
+        *_list_general_notes(comparisons, method),
+        *(f"{text}." for text in loaded.conflicts),
+    )
     return ComparisonNotes(general, tuple(found), marks)
 
 

@@ -122,7 +122,7 @@ def _describe_study_part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) ->
             count = item.count
             text += (
                 f" {item.verdict.capitalize()}: {count.observed} of {count.tests} significant one "
-                f"by one, {count.mean:.1f} if nothing differed ({format_p_value(count.p)})."
+                f"by one, {count.expected_under_null:.1f} if nothing differed ({format_p_value(count.p)})."
             )
     return (
         text
@@ -154,7 +154,7 @@ def _describe_failures(own: Sequence[PairVerdict], alpha: float) -> str:
 def _describe_learned_count(own: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
     cells = {item.cell for item in own}
     groups = [group for cell in cells for group in find_cell_groups(cell, verdicts.groups)]
-    found = [item for item in verdicts.learning if item.group in groups]
+    found = [item for item in verdicts.vs_random if item.group in groups]
     above = vs_random.count_above_random(found)
     return f" Means above random actions: {above}." if above != MISSING else ""
 
@@ -204,7 +204,7 @@ def _describe_finding(
         f"{format_setting(item.cell, cells)}: {_format_score(high)} and {_format_score(low)} are "
         f"{item.verdict}: they are {format_number(abs(item.difference))} apart, 95% interval "
         f"{format_higher_minus_lower_interval(item.difference, item.low, item.high)}, corrected {format_p_value(p)}"
-        f"{vs_random.remark_on_pair(item, verdicts.learning)}."
+        f"{vs_random.remark_on_pair(item, verdicts.vs_random)}."
     )
     if item.verdict == EQUIVALENT:
         way = f"{format_number(item.margin.zero)} to {format_number(item.margin.reference)}"
@@ -344,7 +344,7 @@ def _make_pair_cells(item: PairVerdict) -> list[TableCell]:
             f"{make_sizes_cell(item.first).text} {make_sizes_cell(item.second).text}",
             str(min(item.first.n, item.second.n)),
         ),
-        TableCell("; ".join(item.remarks)),
+        TableCell("; ".join(item.caveats)),
     ]
 
 
@@ -439,7 +439,7 @@ def select_default_pairs(verdicts: StudyVerdicts) -> tuple[PairVerdict, ...]:
 
 def _select_learning(cell: StudyCell, verdicts: StudyVerdicts) -> list[RandomVerdict]:
     groups = find_cell_groups(cell, verdicts.groups)
-    return [item for item in verdicts.learning if item.group in groups]
+    return [item for item in verdicts.vs_random if item.group in groups]
 
 
 def _render_setting(
@@ -597,7 +597,7 @@ def make_consistency_row(item: PairVerdict) -> TableRow:
         "p_permutation": item.p_permutation,
         "p_holm": item.p_holm,
         "p_tost": item.p_tost,
-        "p_unseen": item.p_unseen,
+        "p_unobserved_failures": item.p_unobserved_failures,
         "p_equivalence": item.p_equivalence,
         "p_equivalence_holm": item.p_equivalence_holm,
         "margin": item.margin.size,
@@ -613,8 +613,8 @@ def make_consistency_row(item: PairVerdict) -> TableRow:
         "seeds_needed": item.seeds_needed,
         **make_interval_columns("hedges_g", item.hedges_g),
         **make_interval_columns("improvement", item.improvement),
-        "rounding_matters": item.rounding_matters,
-        "remarks": "; ".join(item.remarks),
+        "is_rounding_sensitive": item.is_rounding_sensitive,
+        "caveats": "; ".join(item.caveats),
     }
 
 
@@ -640,8 +640,8 @@ def make_sequential_row(item: SequentialVerdict) -> TableRow:
         "verdict": item.verdict,
         **make_size_columns("first", item.first),
         **make_size_columns("second", item.second),
-        "looks": " ".join(map(str, item.sizes)),
-        "next_look": item.next_size or "",
+        "checks": " ".join(map(str, item.check_sizes)),
+        "next_check": item.next_check_size or "",
         "p_holm": item.p,
         "p_permutation": item.p_permutation,
         "p_equivalence_holm": item.p_equivalence,

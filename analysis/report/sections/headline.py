@@ -66,7 +66,7 @@ def _find_largest_difference(pairs: Sequence[PairVerdict]) -> HeadlineFinding:
 def _find_closest_pair(pairs: Sequence[PairVerdict], verdicts: StudyVerdicts) -> HeadlineFinding:
     own = [item for item in pairs if item.verdict == EQUIVALENT]
     better = [
-        item for item in own or pairs if vs_random.is_clearly_above_random(item, verdicts.learning)
+        item for item in own or pairs if vs_random.is_clearly_above_random(item, verdicts.vs_random)
     ]
     found = min(
         better or own or pairs,
@@ -124,4 +124,4 @@ def _divide_by_margin(item: PairVerdict, value: float) -> float:
 def _format_finding(item: PairVerdict, cells: Sequence[StudyCell], verdicts: StudyVerdicts) -> str:
     where = format_setting_with_recipe(item.cell, [item.first, item.second], cells)
     unlike = hyperparameters.describe_pair_differences(item.first.runs, item.second.runs)
-    return f"{where}: {describe_pair(item)}{vs_random.remark_on_pair(item, verdicts.learning)}{unlike}."
+    return f"{where}: {describe_pair(item)}{vs_random.remark_on_pair(item, verdicts.vs_random)}{unlike}."

@@ -27,7 +27,7 @@ def make_mutation_rows(item: MutationVerdict) -> list[TableRow]:
             "operator": operator.name,
             "value": _blank_if_none(found.mutant.value),
             "original_value": _blank_if_none(found.mutant.original_value),
-            "mutants": len(found.mutant.trained),
+            "mutants": len(found.mutant.mutant_seeds),
             "pairs": len(found.mutant.seeds),
             "killable": found.is_killable,
             "trivial": found.is_trivial,
@@ -35,7 +35,7 @@ def make_mutation_rows(item: MutationVerdict) -> list[TableRow]:
             **_make_killing_columns("replay", found.replay),
             **_make_killing_columns("weak", found.weak),
             **_make_killing_columns("strong", found.strong),
-            "chosen": found is operator.chosen,
+            "is_closest_to_original": found is operator.closest_to_original,
             "as_published_code": item.published,
             **_make_paper_columns(
                 find_muprl_results(setting.env, setting.algorithm), operator.name
@@ -176,13 +176,13 @@ def _format_remarks(item: MutationVerdict) -> Iterator[str]:
                 f"{_format_sensitivity(operator.paired)}."
             )
         for found in operator.configurations:
-            missing = sorted(set(found.mutant.trained) - set(found.mutant.seeds))
+            missing = sorted(set(found.mutant.mutant_seeds) - set(found.mutant.seeds))
             name = _format_configuration_name(operator, found)
             if missing:
                 yield f"  {name}: seeds {', '.join(map(str, missing))} have no original."
             for generator, tests in found.mutant.tests.items():
-                if tests.why_not:
-                    reason = f"no tests of the {generator} generator: {tests.why_not}"
+                if tests.reason:
+                    reason = f"no tests of the {generator} generator: {tests.reason}"
                     why_not.setdefault(reason, []).append(name)
             if found.replay is not None and found.replay.weaker == found.replay.n:
                 yield f"  {name}: all {found.replay.n} originals are weaker than their mutants."

@@ -293,7 +293,7 @@ def _describe_pooled_finding(
         f"{get_label(cell.algorithm)} under {describe_recipe(cell.hps)}{special}: {get_label(high)} scores "
         f"higher than {get_label(low)} by {format_number(abs(found.mean))} of the way, 95% interval "
         f"{interval}, over {len(item.items)} tasks, between which the "
-        f"difference varies with a deviation of {format_number(found.between)}; corrected "
+        f"difference varies with a deviation of {format_number(found.sd_between_tasks)}; corrected "
         f"{format_p_value(item.p_holm)}. {describe_group_sizes(_list_pooled_groups([item]))}"
     )
     return LinkedSentence(text, links.of(_list_pooled_groups([item])), POOLED_TABLE)
@@ -320,7 +320,7 @@ def make_pooled_table(verdicts: StudyVerdicts, links: RunLinks) -> SortableTable
                 make_interval_cell(pair.pooled.low, pair.pooled.high),
                 make_p_value_cell(pair.pooled.p),
                 make_p_value_cell(pair.p_holm),
-                make_number_cell(pair.pooled.between),
+                make_number_cell(pair.pooled.sd_between_tasks),
                 TableCell(str(len(pair.items)), str(len(pair.items))),
                 _make_used_cell(_list_pooled_groups([pair])),
             ),
@@ -408,7 +408,7 @@ def make_pooled_rows(pair: PooledPair) -> list[TableRow]:
             "mean_low": found.low,
             "mean_high": found.high,
             "p_mean": found.p,
-            "deviation_between_tasks": found.between,
+            "sd_between_tasks": found.sd_between_tasks,
             "p_mean_holm": pair.p_holm,
         }
         for i, (item, scale) in enumerate(zip(pair.items, pair.scales, strict=True))
@@ -424,11 +424,11 @@ def make_omnibus_row(item: OmnibusVerdict) -> TableRow:
         "verdict": item.verdict,
         "different": item.different,
         "pairs": item.count.tests,
-        "significant_one_by_one": item.count.observed,
-        "if_nothing_differed": item.count.mean,
-        "most_if_nothing_differed": item.count.most,
+        "significant_uncorrected": item.count.observed,
+        "expected_under_null": item.count.expected_under_null,
+        "max_under_null": item.count.max_under_null,
         "p": item.count.p,
-        "made_up_studies": item.count.resamples,
+        "simulated_studies": item.count.simulated_studies,
     }
 
 
@@ -437,7 +437,7 @@ def format_omnibus(item: OmnibusVerdict) -> str:
     count, under = item.count, f", {item.variant}" if item.variant else ""
     return (
         f"{get_label(item.algorithm)} in study {item.study}{under}: {item.verdict}; {count.observed} "
-        f"of {count.tests} pairs significant one by one, {count.mean:.1f} if nothing differed "
+        f"of {count.tests} pairs significant one by one, {count.expected_under_null:.1f} if nothing differed "
         f"(p = {count.p:.4f})"
     )
 
@@ -451,7 +451,7 @@ def describe_omnibus(verdicts: StudyVerdicts) -> str:
     lines = [
         f"- {get_label(item.algorithm)}{f' ({escape_markdown(item.variant)})' * several}: {item.verdict}; "
         f"{item.count.observed} of {format_count(item.count.tests, 'pair')} significant one by one, "
-        f"{item.count.mean:.1f} on average if nothing differed, {escape_markdown(format_p_value(item.count.p))}."
+        f"{item.count.expected_under_null:.1f} on average if nothing differed, {escape_markdown(format_p_value(item.count.p))}."
         for item in known
     ]
     lead = (

@@ -40,7 +40,7 @@ def make_effect_rows(study: ReplayVerdicts) -> list[TableRow]:
             "replay": effect.name,
             "does": classify_effect(effect),
             **make_size_columns("replayed", effect.changed),
-            **make_size_columns("uniform", effect.plain),
+            **make_size_columns("uniform", effect.baseline),
             "pairs": effect.result.n,
             "difference": effect.result.difference,
             "low": effect.result.low,
@@ -94,7 +94,7 @@ def _make_strategy_row(way: ReplayStrategyResult) -> TableRow:
         row |= _make_interval_columns(f"{part}_us", way.seconds[part], 1e6)
     row |= _make_interval_columns("sweeps_us", way.sweeps, 1e6)
     used, gain = way.utilisation or StepsToThreshold(0, 0, math.nan), way.gain
-    row |= {"steps_to_uniform": used.median, "reached": used.reached, "asked": used.n}
+    row |= {"steps_to_uniform": used.median, "n_reached": used.n_reached, "n_runs": used.n_runs}
     found = gain or MeanRatio(0, math.nan, math.nan, math.nan)
     names = ("gain_over_per", "gain_low", "gain_high", "gain_pairs")
     return row | dict(zip(names, (found.share, found.low, found.high, found.n), strict=True))
@@ -120,8 +120,8 @@ def _format_effect(effect: InterventionEffect) -> str:
     p = "" if math.isnan(effect.p_holm) else f", p = {effect.p_holm:.2g} after Holm"
     return (
         f"{effect.name}: {word}; {_format_signed(found.difference)}{_format_interval(found.low, found.high)} over "
-        f"{found.n} pairs of seeds ({effect.changed.requested} and {effect.plain.requested} runs "
-        f"asked for, {effect.changed.completed} and {effect.plain.completed} complete){p}, "
+        f"{found.n} pairs of seeds ({effect.changed.requested} and {effect.baseline.requested} runs "
+        f"asked for, {effect.changed.completed} and {effect.baseline.completed} complete){p}, "
         f"{effect.family_size} tests; margin {format_number(effect.pair.margin.size)}."
     )
 
@@ -205,7 +205,7 @@ def _format_score_lines(way: ReplayStrategyResult) -> Iterator[str]:
     if way.utilisation:
         median = way.utilisation.median
         told = f"{median:,.0f}" if math.isfinite(median) else "not reached by half"
-        used = f"{told} ({way.utilisation.reached} of {way.utilisation.n})"
+        used = f"{told} ({way.utilisation.n_reached} of {way.utilisation.n_runs})"
     yield f"{way.name}: {stages}; {used}; {_format_gain(way.gain)}"
     yield from _format_published_score(way)
 

@@ -46,25 +46,31 @@ def answer_reproduction(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAns
         return QuestionAnswer("reproduction", question, LinkedSentence(text, ()), (), (), 0)
     cells = [item.group.cell for item in items]
     aside = [
-        item for item in items if item.two_sided and not verdicts.is_main_variant(item.group.cell)
+        item
+        for item in items
+        if item.verdict_two_sided_test and not verdicts.is_main_variant(item.group.cell)
     ]
     main = [item for item in items if verdicts.is_main_variant(item.group.cell)]
     items, aside = (main, aside) if main else (items, [])
-    tested = [item for item in items if item.two_sided]
+    tested = [item for item in items if item.verdict_two_sided_test]
     head = _format_headline(items, tested, verdicts.options.alpha)
     parts = []
     for algorithm in sorted({item.group.cell.algorithm for item in tested}):
         own = [item for item in tested if item.group.cell.algorithm == algorithm]
-        text = f"{get_label(algorithm)}: {format_verdict_counts([item.two_sided for item in own], _VERDICT_ORDER)}."
+        text = f"{get_label(algorithm)}: {format_verdict_counts([item.verdict_two_sided_test for item in own], _VERDICT_ORDER)}."
         groups = links.of(item.group for item in own)
         parts.append(LinkedSentence(text, groups, "t-reproduction", "read-off"))
     for words, own in group_by_variant(aside, cells, lambda item: item.group.cell):
         text = f"Apart from these, {words}: "
-        text += f"{format_verdict_counts([item.two_sided for item in own], _VERDICT_ORDER)}."
+        text += f"{format_verdict_counts([item.verdict_two_sided_test for item in own], _VERDICT_ORDER)}."
         groups = links.of(item.group for item in own)
         parts.append(LinkedSentence(text, groups, "t-reproduction", "read-off"))
     clear = sorted(
-        (item for item in tested if item.two_sided != SIMILAR and not item.has_stopped_early),
+        (
+            item
+            for item in tested
+            if item.verdict_two_sided_test != SIMILAR and not item.has_stopped_early
+        ),
         key=lambda i: i.p,
     )
     findings = [_describe_finding(item, cells, links) for item in clear]
@@ -79,13 +85,13 @@ def _format_headline(
     head = (
         f"Of {format_count(len(tested), 'comparison')} with scores of the original papers, by a "
         f"two-sided test at {alpha:.0%} without correction: "
-        f"{format_verdict_counts([item.two_sided for item in tested], _VERDICT_ORDER)}. In the thesis' form: "
-        f"{format_verdict_counts([item.thesis_form for item in tested], _VERDICT_ORDER)}. Similar means that no "
+        f"{format_verdict_counts([item.verdict_two_sided_test for item in tested], _VERDICT_ORDER)}. In the thesis' form: "
+        f"{format_verdict_counts([item.verdict_thesis_interval for item in tested], _VERDICT_ORDER)}. Similar means that no "
         "difference was shown."
     )
     if tested:
         head += f" {describe_group_sizes(item.group for item in tested)}"
-    odd = sum(bool(item.remarks) for item in tested)
+    odd = sum(bool(item.caveats) for item in tested)
     if odd:
         share = "all" if odd == len(tested) else str(odd)
         head += (
@@ -109,7 +115,7 @@ def _describe_finding(
     cell, row = item.group.cell, item.published
     text = (
         f"{format_setting(cell, cells)}: {get_label(item.group.framework)} is "
-        f"{item.two_sided}, {format_number(float(item.group.moments.mean))} against {format_number(row.mean)} "
+        f"{item.verdict_two_sided_test}, {format_number(float(item.group.moments.mean))} against {format_number(row.mean)} "
         f"(n = {item.group.n}, {format_p_value(item.p)})."
     )
     return LinkedSentence(text, links.of([item.group]), "t-reproduction", "read-off")
@@ -138,15 +144,15 @@ def _make_published_cells(item: ReproductionVerdict) -> list[TableCell]:
     source = "read-off of the original paper" if row.table == TARGETS_TABLE else row.table
     return [
         TableCell(item.group.framework),
-        TableCell(item.two_sided or "-", kind=item.two_sided),
-        TableCell(item.thesis_form or "-", kind=item.thesis_form),
+        TableCell(item.verdict_two_sided_test or "-", kind=item.verdict_two_sided_test),
+        TableCell(item.verdict_thesis_interval or "-", kind=item.verdict_thesis_interval),
         make_number_cell(float(item.group.moments.mean)),
         make_number_cell(row.mean),
         make_number_cell(item.difference),
         make_p_value_cell(item.p),
         make_sizes_cell(item.group),
         TableCell(source),
-        TableCell("; ".join(item.remarks)),
+        TableCell("; ".join(item.caveats)),
     ]
 
 
@@ -154,13 +160,13 @@ def describe_published(verdicts: StudyVerdicts) -> tuple[str, ...]:
     """What can be held against published numbers, and of how many numbers that cannot be said."""
     groups = [group for group in verdicts.groups if group.n]
     items = verdicts.reproduction
-    comparable = [item for item in items if not item.remarks]
+    comparable = [item for item in items if not item.caveats]
     blocks = []
     if comparable:
         tested = sorted(comparable, key=lambda item: (item.group.cell, item.group.framework))
         head = f"Of one kind with a published number: {format_count(len(tested), 'comparison')}"
         blocks.append(format_list(head, [_compare_with_published(item) for item in tested]))
-    others = [item for item in items if item.remarks]
+    others = [item for item in items if item.caveats]
     if others:
         lead = "Nothing comparable is published. " * (not comparable)
         blocks.append(
@@ -183,7 +189,7 @@ def _compare_with_published(item: ReproductionVerdict) -> str:
     group, cell = item.group, item.group.cell
     return (
         f"{format_setting_with_recipe(cell, [group], [cell])}: {get_label(group.framework)} is "
-        f"{item.two_sided or 'not tested'}, "
+        f"{item.verdict_two_sided_test or 'not tested'}, "
         f"{format_number(float(group.moments.mean))} against {format_number(item.published.mean)} "
         f"({item.published.source}), difference {format_number(item.difference)}, 95% interval "
         f"[{format_number(item.low)}, {format_number(item.high)}], n = {group.n}"
@@ -195,7 +201,7 @@ def _count_kinds_of_difference(items: Sequence[ReproductionVerdict]) -> str:
     kinds = {"another statistic": "published: ", "another version of the task": "task "}
     kinds["another format_number of steps"] = "published at "
     counts = {
-        words: sum(any(remark.startswith(lead) for remark in item.remarks) for item in items)
+        words: sum(any(remark.startswith(lead) for remark in item.caveats) for item in items)
         for words, lead in kinds.items()
     }
     return ", ".join(f"{words} in {count}" for words, count in counts.items() if count)
@@ -207,8 +213,8 @@ def make_reproduction_row(item: ReproductionVerdict) -> TableRow:
     return {
         **make_setting_columns(item.group.cell),
         "framework": item.group.framework,
-        "thesis_form": item.thesis_form,
-        "two_sided": item.two_sided,
+        "verdict_thesis_interval": item.verdict_thesis_interval,
+        "verdict_two_sided_test": item.verdict_two_sided_test,
         **make_size_columns("ours", item.group),
         "published_mean": row.mean,
         "published_spread": row.spread,
@@ -224,5 +230,5 @@ def make_reproduction_row(item: ReproductionVerdict) -> TableRow:
         "low": item.low,
         "high": item.high,
         "p": item.p,
-        "remarks": "; ".join(item.remarks),
+        "caveats": "; ".join(item.caveats),
     }

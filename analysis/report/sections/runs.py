@@ -344,7 +344,7 @@ def describe_unused_runs(loaded: LoadedRuns, grid: StudyGrid | None) -> list[str
         if strange:
             number_of = format_count(len(strange), "run")
             blocks.append(f"{number_of} of these are not in `{grid.path.as_posix()}`.")
-    return [*blocks, *(f"{escape_markdown(text)}." for text in loaded.parted)]
+    return [*blocks, *(f"{escape_markdown(text)}." for text in loaded.conflicts)]
 
 
 def render_provenance(loaded: LoadedRuns) -> list[str]:

@@ -10,7 +10,7 @@ from parallax.analysis.verdicts.consistency import EQUIVALENT, PairVerdict
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.vs_random import (
     BETTER_THAN_RANDOM,
-    NOT_SHOWN,
+    INCONCLUSIVE,
     NOT_TESTED,
     WORSE_THAN_RANDOM,
     RandomVerdict,
@@ -18,7 +18,7 @@ from parallax.analysis.verdicts.vs_random import (
 
 _VERDICT_LEADS = {
     WORSE_THAN_RANDOM: "Below them",
-    NOT_SHOWN: "Neither above nor below",
+    INCONCLUSIVE: "Neither above nor below",
     NOT_TESTED: "Not tested",
 }
 
@@ -100,7 +100,7 @@ def _count_above(items: Sequence[RandomVerdict]) -> int:
 
 
 def _select_not_above(items: Sequence[RandomVerdict]) -> list[ScoreGroup]:
-    return [item.group for item in items if item.verdict in (WORSE_THAN_RANDOM, NOT_SHOWN)]
+    return [item.group for item in items if item.verdict in (WORSE_THAN_RANDOM, INCONCLUSIVE)]
 
 
 def _format_difference(item: RandomVerdict) -> str:

@@ -30,7 +30,7 @@ def test_frameworks_that_were_asked_for_different_things_are_not_compared(result
     loaded = load_runs(results)
     assert loaded.used == 6
     assert not judge_runs(loaded, VerdictOptions(resamples=50)).consistency
-    (text,) = loaded.parted
+    (text,) = loaded.conflicts
     assert name.split(".")[0] in text or "learning_rate" in text
 
 
@@ -58,7 +58,7 @@ def test_what_a_later_version_added_parts_nothing(results, make_run):
     make_run(seed=1, hyperparameters={"gamma": 0.99, "new": 1})
     make_run(seed=2, hyperparameters={"gamma": 0.99}, study="demo")
     loaded = load_runs(results)
-    assert not loaded.parted
+    assert not loaded.conflicts
     (group,) = judge_runs(loaded, VerdictOptions(resamples=50)).groups
     assert group.n == 3
 
@@ -66,7 +66,7 @@ def test_what_a_later_version_added_parts_nothing(results, make_run):
 def test_equal_numbers_are_equal_however_they_are_written(results, make_run):
     make_run(seed=0, hyperparameters={"tau": 1})
     make_run(seed=1, hyperparameters={"tau": 1.0})
-    assert not load_runs(results).parted
+    assert not load_runs(results).conflicts
 
 
 def test_the_same_seed_under_two_settings_is_two_runs(results, make_run):
@@ -95,7 +95,7 @@ def test_seeds_versions_and_held_values_are_told_at_the_verdict(results, make_ru
             record["hyperparameters"] = {"clip": seed if framework == "sb3" else 0}
             path.write_text(json.dumps(record))
     (item,) = judge_runs(load_runs(results), VerdictOptions(resamples=50)).consistency
-    assert item.remarks == (
+    assert item.caveats == (
         "no seed in common, so neither are the initial states",
         "versions differ: torch 2.12.0 and 2.13.0",
         "sb3 was held to: clip 0 and 1",

@@ -104,7 +104,7 @@ def plan(results, *arguments):
 def test_the_sweep_is_exactly_the_seeds_that_lack(results, capsys):
     write_runs(results)
     verdicts = judge_runs(load_runs(results), VerdictOptions()).consistency
-    open_pairs = [item for item in verdicts if item.verdict == "undecided"]
+    open_pairs = [item for item in verdicts if item.verdict == "inconclusive"]
     assert open_pairs
     wanted = {}
     for item in open_pairs:
@@ -266,7 +266,7 @@ def test_sequential_plans_the_next_batch_only(results, capsys):
     assert "Looks after every 5 seeds, 30 at most" in capsys.readouterr().out
     with (results / "analysis" / "stopping.csv").open() as file:
         (row,) = csv.DictReader(file)
-    assert (row["verdict"], row["looks"], row["next_look"]) == ("undecided", "5", "10")
+    assert (row["verdict"], row["checks"], row["next_check"]) == ("inconclusive", "5", "10")
 
 
 def test_a_setting_without_any_complete_run_breaks_nothing(results, capsys):

@@ -56,7 +56,7 @@ def material(tmp_path_factory, writer):
 def test_pairs_under_own_defaults_are_judged_apart(material):
     verdicts = material.verdicts
     assert {item.cell.hps for item in verdicts.consistency} == {"original"}
-    assert {item.cell.hps for item in verdicts.defaults} == {"own defaults"}
+    assert {item.cell.hps for item in verdicts.defaults} == {"library defaults"}
     found = {
         (item.first.framework, item.second.framework): item.verdict for item in verdicts.defaults
     }
@@ -83,27 +83,27 @@ def test_a_section_tells_of_them_and_of_who_is_above_random_actions(material):
 def test_what_has_not_learned_is_said_beside_a_pair(material):
     verdicts = material.verdicts
     (pair,) = verdicts.consistency
-    assert learned.remark_on_pair(pair, verdicts.learning).endswith(
+    assert learned.remark_on_pair(pair, verdicts.vs_random).endswith(
         "neither is shown to be above random actions"
     )
     first, second, _ = picked.select_headline_findings(verdicts)
     assert "neither is shown" in first and "neither is shown" in second
     own = {(i.first.framework, i.second.framework): i for i in verdicts.defaults}
-    assert learned.remark_on_pair(own["cleanrl", "sb3"], verdicts.learning).startswith(
+    assert learned.remark_on_pair(own["cleanrl", "sb3"], verdicts.vs_random).startswith(
         "; CleanRL is not"
     )
-    assert learned.remark_on_pair(own["sb3", "torchrl"], verdicts.learning) == ""
+    assert learned.remark_on_pair(own["sb3", "torchrl"], verdicts.vs_random) == ""
 
 
 def test_a_pair_is_clearly_above_random_actions_by_more_than_its_margin(material):
     verdicts = material.verdicts
     own = {(i.first.framework, i.second.framework): i for i in verdicts.defaults}
     assert learned.is_clearly_above_random(
-        own["sb3", "torchrl"], verdicts.learning
+        own["sb3", "torchrl"], verdicts.vs_random
     )  # some 1,000 above; margin 160
-    assert not learned.is_clearly_above_random(own["cleanrl", "sb3"], verdicts.learning)
+    assert not learned.is_clearly_above_random(own["cleanrl", "sb3"], verdicts.vs_random)
     assert not any(
-        learned.is_clearly_above_random(pair, verdicts.learning) for pair in verdicts.consistency
+        learned.is_clearly_above_random(pair, verdicts.vs_random) for pair in verdicts.consistency
     )
 
 
@@ -118,7 +118,7 @@ def test_runs_that_own_defaults_share_with_another_recipe_are_counted(tmp_path, 
 
 def test_figures_have_them_in_one_column_and_a_figure_of_their_own(material):
     cells = {cell for cell, _ in material.curves}
-    assert list_shared_recipes(material, cells) == ("original", "own defaults")
+    assert list_shared_recipes(material, cells) == ("original", "library defaults")
     own = to_library_defaults_cell(
         StudyCell("demo", "Pendulum-v1", "ppo", "sb3", "steps=20000"), "sb3"
     )
@@ -154,7 +154,7 @@ def test_the_report_has_them_in_a_table_of_their_own(material, tmp_path):
 def test_who_is_below_or_cannot_be_tested_is_told_apart(scores, words, tmp_path, writer):
     for seed, score in enumerate(scores):
         writer(tmp_path, score=score, env="Pendulum-v1", seed=seed)
-    found = judge_study(load_runs(tmp_path), VerdictOptions()).verdicts.learning
+    found = judge_study(load_runs(tmp_path), VerdictOptions()).verdicts.vs_random
     assert words in learned.describe_vs_random(found, ())
     assert learned.count_above_random(found) == ("0 of 1" if len(scores) > 1 else "-")
 
@@ -167,7 +167,7 @@ def test_what_is_compared_is_told_where_a_study_sets_fields_itself(tmp_path, wri
     )
     assert (
         name_family(StudyCell("s", "e", "ppo", LIBRARY_DEFAULTS, ""), "all")
-        == "all pairs (own defaults)"
+        == "all pairs (library defaults)"
     )
 
 

@@ -157,7 +157,7 @@ def test_findings_follow_the_rule_and_have_n_and_interval(site, page):
 
     largest = max((pair for pair in pairs if pair["verdict"] == "different"), key=size)
     assert f"{abs(float(largest['difference'])):.0f}, 95%" in findings[0]
-    open_ones = [pair for pair in pairs if pair["verdict"] == "undecided"]
+    open_ones = [pair for pair in pairs if pair["verdict"] == "inconclusive"]
     widest = max(open_ones, key=lambda p: (float(p["high"]) - float(p["low"])) / float(p["margin"]))
     low, high = map(float, re.findall(r"interval \[(.*?), (.*?)\]", findings[2])[0])
     width = float(widest["high"]) - float(widest["low"])

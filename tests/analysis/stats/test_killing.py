@@ -86,7 +86,7 @@ def test_trivial_is_what_fails_nearly_everywhere_that_its_original_does_not():
 
 def test_scores_are_means_of_what_can_be_told():
     found = compute_mean_score([1.0, 0.5, math.nan])
-    assert (found.value, found.n, found.asked) == (0.75, 2, 3)
+    assert (found.value, found.n, found.n_requested) == (0.75, 2, 3)
     assert math.isnan(compute_mean_score([math.nan]).value) and math.isnan(
         compute_mean_score([]).value
     )

@@ -36,7 +36,7 @@ def test_tasks_are_drawn_to_the_mean_the_more_the_less_is_known_of_them():
 
 def test_tasks_that_agree_have_no_variance_between_them():
     found = pool_differences(np.full(5, 2.0), np.full(5, 1.0), np.full(5, 8.0))
-    assert found.between == 0
+    assert found.sd_between_tasks == 0
     assert found.mean == pytest.approx(2)
     np.testing.assert_allclose(found.estimates, 2)
 

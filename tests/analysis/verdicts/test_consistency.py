@@ -46,8 +46,8 @@ def verdict(first, second, **options):
         (1000, 50, "different"),
         (0, 50, "equivalent"),
         (100, 20, "equivalent"),  # certain, but within the margin of 223
-        (0, 400, "undecided"),
-        (500, 500, "undecided"),
+        (0, 400, "inconclusive"),
+        (500, 500, "inconclusive"),
     ],
 )
 def test_the_three_words(gap, sd, word):
@@ -86,12 +86,12 @@ def test_the_margin_is_a_share_of_the_published_score_or_else_of_the_runs():
 def test_two_constant_seeds_each_are_too_few_to_call_them_different():
     item = verdict([1000.0, 1000.0], [3000.0, 3000.0])
     assert item.p_permutation == pytest.approx(2 / 6)
-    assert item.verdict == "undecided"
+    assert item.verdict == "inconclusive"
 
 
 def test_one_seed_is_never_decided_and_no_number_is_made_up():
     item = verdict([1000.0], around(2000, 10))
-    assert item.verdict == "undecided"
+    assert item.verdict == "inconclusive"
     assert math.isnan(item.p_welch)
     assert math.isnan(item.seeds_needed)
     assert math.isnan(item.hedges_g[0])
@@ -151,17 +151,17 @@ def test_words_follow_from_the_numbers_beside_them(first, second):
     elif item.p_holm < 0.05 and item.p_permutation < 0.05:
         assert item.verdict == "different"
     else:
-        assert item.verdict == "undecided"
+        assert item.verdict == "inconclusive"
 
 
 def test_the_seeds_that_would_decide_decide_in_four_cases_of_five():
     item = verdict(around(1350, 300), around(1000, 300))
-    assert item.verdict == "undecided"
+    assert item.verdict == "inconclusive"
     n, rng, decided = int(item.seeds_needed), np.random.default_rng(0), 0
     assert 5 < n < 40
     for _ in range(40):
         first, second = rng.normal(1350, 300, n), rng.normal(1000, 300, n)
-        decided += verdict(first, second).verdict != "undecided"
+        decided += verdict(first, second).verdict != "inconclusive"
     assert decided / 40 == pytest.approx(0.8, abs=0.19)
 
 
@@ -199,5 +199,5 @@ def test_rounding_is_told_where_it_could_turn_a_verdict():
     items = judge_consistency(
         group_published_scores("thesis_tables"), VerdictOptions(family="setting")
     )
-    assert any(item.rounding_matters for item in items)
-    assert not all(item.rounding_matters for item in items)
+    assert any(item.is_rounding_sensitive for item in items)
+    assert not all(item.is_rounding_sensitive for item in items)

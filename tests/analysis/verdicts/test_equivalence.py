@@ -41,10 +41,10 @@ def verdict(first, second, env="InvertedPendulum-v4", **options):
 def test_runs_that_all_reach_the_top_leave_room_for_failures_until_there_are_thirty(n):
     item = verdict(np.full(n, 1000.0), np.full(n, 1000.0))
     assert item.p_tost == 0
-    assert item.verdict == "undecided"
+    assert item.verdict == "inconclusive"
     assert item.is_limited_by_unobserved_failures
     # One framework may fail as often as just gives the margin, and none of n shows it.
-    assert item.p_unseen == pytest.approx((1 - item.margin.size / 1000) ** n, rel=1e-6)
+    assert item.p_unobserved_failures == pytest.approx((1 - item.margin.size / 1000) ** n, rel=1e-6)
 
 
 def test_thirty_runs_without_a_failure_are_equivalent_and_the_plan_says_so():
@@ -58,7 +58,7 @@ def test_below_the_least_number_of_runs_none_are_equivalent_however_alike(mean):
     options = VerdictOptions()
     least = compute_min_runs((group("a", [mean] * 2), group("b", [mean] * 2)), options)
     few = verdict(np.full(int(least) - 1, mean), np.full(int(least) - 1, mean))
-    assert 10 < least <= 30 and few.verdict == "undecided" and few.p_unseen > 0.05
+    assert 10 < least <= 30 and few.verdict == "inconclusive" and few.p_unobserved_failures > 0.05
     assert verdict(np.full(60, mean), np.full(60, mean)).verdict == "equivalent"
 
 
@@ -109,7 +109,11 @@ def test_the_allowance_is_the_quantile_of_what_unseen_runs_can_do():
 def test_without_a_known_range_nothing_is_equivalent_until_one_is_given():
     same = np.full(60, 7.0)
     item = verdict(same, same, env="Unknown-v0")
-    assert (item.verdict, item.p_unseen, item.range.known) == ("undecided", 1.0, False)
+    assert (item.verdict, item.p_unobserved_failures, item.range.known) == (
+        "inconclusive",
+        1.0,
+        False,
+    )
     given = verdict(same, same, env="Unknown-v0", ranges=(("Unknown-v0", 0.0, 10.0),))
     assert given.verdict == "equivalent"
     assert given.margin.size == pytest.approx(1.0)

@@ -24,11 +24,11 @@ def group(scores, env="Pendulum-v1"):
 @pytest.mark.parametrize(
     ("offsets", "verdict"),
     [
-        ((900, 950, 1000), "above random"),
-        ((-100, 0, 100), "not shown"),
-        ((-300, -305, -310), "below random"),
+        ((900, 950, 1000), "better than random"),
+        ((-100, 0, 100), "inconclusive"),
+        ((-300, -305, -310), "worse than random"),
         ((1000,), "not tested"),  # one seed has no deviation
-        ((400, 400, 400), "above random"),  # nor have equal ones, but random actions do
+        ((400, 400, 400), "better than random"),  # nor have equal ones, but random actions do
     ],
 )
 def test_scores_are_held_against_random_actions(offsets, verdict):

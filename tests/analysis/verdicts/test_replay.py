@@ -82,7 +82,7 @@ def test_effects_are_those_planted_and_frameworks_are_compared(study):
     assert pair.name == "per" and pair.verdict == "disagree"
     assert abs(pair.difference.difference) == pytest.approx(1000, abs=60)
     unsure = dataclasses.replace(pair, words=(HELPS, INCONCLUSIVE))
-    assert unsure.verdict == "cannot be told"
+    assert unsure.verdict == "inconclusive"
 
 
 def test_errors_costs_and_gains_have_their_n(study):
@@ -94,7 +94,7 @@ def test_errors_costs_and_gains_have_their_n(study):
     assert imp.total == pytest.approx(7e-4) and imp.sweeps.mean == pytest.approx(1e-4)
     assert (per.group.requested, per.group.completed) == (SEEDS + 1, SEEDS)
     assert imp.gain.share == pytest.approx(0.1, abs=0.02) and imp.gain.low < imp.gain.high
-    assert imp.utilisation.reached == SEEDS
+    assert imp.utilisation.n_reached == SEEDS
     assert imp.utilisation.median < ways["sb3", "uniform"].utilisation.median
     assert not ways["sb3", "uniform"].errors[0].n
 
@@ -142,5 +142,5 @@ def test_steps_until_a_score_count_those_who_never_reach_it():
     steps = np.array([1.0, 2.0, 3.0])
     curves = [(steps, np.array(returns)) for returns in ([0, 5, 9], [5, 0, 0], [0, 0, 0])]
     found = compute_steps_to_threshold(curves, 5.0)
-    assert (found.n, found.reached, found.median) == (3, 2, 2.0)
+    assert (found.n_runs, found.n_reached, found.median) == (3, 2, 2.0)
     assert compute_steps_to_threshold(curves[2:], 5.0).median == float("inf")

@@ -45,7 +45,7 @@ def group_of(results, make_run):
 def test_the_words_tell_which_side_we_are_on(group_of, shift, word):
     scores = TARGET.mean + shift + 100 * np.array([-1.0, -0.5, 0, 0.5, 1])
     item = judge_reproduction(group_of(scores), TARGET, VerdictOptions())
-    assert (item.thesis_form, item.two_sided) == (word, word)
+    assert (item.verdict_thesis_interval, item.verdict_two_sided_test) == (word, word)
     assert item.difference == pytest.approx(shift, abs=1e-3)
 
 
@@ -70,7 +70,7 @@ def test_the_thesis_form_is_its_interval(group_of):
     group = group_of(scores)
     for shift, word in ((-0.1, "similar"), (0.1, "worse")):
         row = dataclasses.replace(TARGET, mean=scores.mean() + half + shift)
-        assert judge_reproduction(group, row, VerdictOptions()).thesis_form == word
+        assert judge_reproduction(group, row, VerdictOptions()).verdict_thesis_interval == word
 
 
 def test_without_a_published_spread_the_test_is_students(group_of):
@@ -97,7 +97,7 @@ def test_with_a_published_spread_the_test_is_welchs(group_of, kind, factor):
 
 def test_one_seed_has_no_verdict_but_a_difference(group_of):
     item = judge_reproduction(group_of([1500.0]), TARGET, VerdictOptions())
-    assert (item.thesis_form, item.two_sided) == ("", "")
+    assert (item.verdict_thesis_interval, item.verdict_two_sided_test) == ("", "")
     assert item.difference == pytest.approx(-300)
 
 
@@ -105,12 +105,12 @@ def test_differences_in_kind_are_said(group_of):
     item = judge_reproduction(
         group_of([1500.0, 1600], env="HalfCheetah-v4"), TARGET, VerdictOptions()
     )
-    text = "; ".join(item.remarks)
+    text = "; ".join(item.caveats)
     assert "last 100 training episodes" in text
     assert "task v1 against v4" in text
     assert "published at 1,000,000 steps; here at 20,480" in text
     same = dataclasses.replace(TARGET, statistic="last evaluation", version="v4", steps=20_480)
-    assert judge_reproduction(item.group, same, VerdictOptions()).remarks == ()
+    assert judge_reproduction(item.group, same, VerdictOptions()).caveats == ()
 
 
 def run_at(timesteps, returns, seed=0):

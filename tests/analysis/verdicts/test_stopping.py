@@ -138,13 +138,17 @@ def test_a_clear_difference_is_found_early_and_a_whole_batch_is_waited_for():
         VerdictOptions(),
         SequentialSchedule(5, 20),
     )
-    assert (item.verdict, item.sizes, item.next_size) == ("different", (5, 10), 0)
+    assert (item.verdict, item.check_sizes, item.next_check_size) == ("different", (5, 10), 0)
     (waiting,) = judge_sequentially(
         [group(name, values[:4]) for name, values in scores.items()],
         VerdictOptions(),
         SequentialSchedule(5, 20),
     )
-    assert (waiting.verdict, waiting.sizes, waiting.next_size) == ("undecided", (), 5)
+    assert (waiting.verdict, waiting.check_sizes, waiting.next_check_size) == (
+        "inconclusive",
+        (),
+        5,
+    )
 
 
 def test_equal_frameworks_become_equivalent_or_stay_open_to_the_end():
@@ -153,10 +157,10 @@ def test_equal_frameworks_become_equivalent_or_stay_open_to_the_end():
     (item,) = judge_sequentially(close, VerdictOptions(), SequentialSchedule(20, 60))
     assert item.verdict == "equivalent"
     (item,) = judge_sequentially(close, VerdictOptions(), SequentialSchedule(10, 20))
-    assert item.verdict == "undecided"  # a failure rate of 14% is not excluded
+    assert item.verdict == "inconclusive"  # a failure rate of 14% is not excluded
     far = [group(name, 3000 + rng.normal(0, 2000, 20)) for name in "ab"]
     (item,) = judge_sequentially(far, VerdictOptions(), SequentialSchedule(5, 20))
-    assert (item.verdict, item.next_size) == ("undecided", 0)
+    assert (item.verdict, item.next_check_size) == ("inconclusive", 0)
 
 
 def test_seeds_beyond_the_last_whole_batch_change_nothing():
