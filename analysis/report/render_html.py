@@ -38,7 +38,7 @@ def render_page(content: ReportContent) -> str:
         name=get_label,
         plural=format_count,
         thousands=lambda n: f"{n:,}",
-        joint_effects=_insert_nonbreaking_spaces,
+        together=_insert_nonbreaking_spaces,
     )
     template = environment.get_template("template.html")
     return template.render(
@@ -46,7 +46,7 @@ def render_page(content: ReportContent) -> str:
         sections=SECTION_FAMILIES,
         ablated=ablation,
         style=_read_asset("style.css"),
-        render_script=_read_asset("script.js"),
+        script=_read_asset("script.js"),
         run_columns=[text for text, _ in list_setting_columns(content.material.loaded.cells)],
         score_text=format_score,
         counts=format_run_counts(content.material.loaded),

@@ -199,7 +199,7 @@ def _compare_with_published(item: ReproductionVerdict) -> str:
 def _count_kinds_of_difference(items: Sequence[ReproductionVerdict]) -> str:
     """How many of the numbers differ in what."""
     kinds = {"another statistic": "published: ", "another version of the task": "task "}
-    kinds["another format_number of steps"] = "published at "
+    kinds["another number of steps"] = "published at "
     counts = {
         words: sum(any(remark.startswith(lead) for remark in item.caveats) for item in items)
         for words, lead in kinds.items()
