@@ -108,7 +108,7 @@ SABOTAGES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
     ("reward-times-0.1", "", "ddpg", "InvertedPendulum-v4", {"intervention": "reward-times-0.1"}),
     ("reward-every-10-steps", "", "dqn", "CartPole-v1", {"intervention": "reward-every-10-steps"}),
     ("same-start", "", "dqn", "CartPole-v1", {"intervention": "same-start"}),
-    ("limits-are-ends", "", "dqn", "CartPole-v1", {"intervention": "limits-are-ends"}),
+    ("no-timeout-bootstrap", "", "dqn", "CartPole-v1", {"intervention": "no-timeout-bootstrap"}),
 )
 """Runs of frameworks with one thing wrong; an empty check is a change that none asks for."""
 

@@ -99,7 +99,7 @@ PLANTED = tuple(
         ("torchrl", "sac", _LEFT, L, _ZERO, "zero_grad"),
         ("torchrl", "ppo", _HALF, "RTN_stored", "scale-constant", "gamma", 3),
         ("sb3", "ddpg", "reward-times-10", T, "", "reward-times-10"),
-        ("sb3", "ddpg", "limits-are-ends", T, "", "limits-are-ends", 0, "Pendulum-v1"),
+        ("sb3", "ddpg", "no-timeout-bootstrap", T, "", "no-timeout-bootstrap", 0, "Pendulum-v1"),
     )
 )
 

@@ -45,12 +45,12 @@ SOUND: dict[str, Any] = {
     "exploration_final": 0.05,
     "exploration_steps": 5000,
     "target_update_interval": 1,
-    "env_steps_per_round": 2,
-    "gradient_steps_per_round": 1,
+    "train_freq": 2,
+    "gradient_steps": 1,
     "exploration_noise": 0.1,
     "gamma": 0.99,
 }
-_ROUNDS = ("env_steps_per_round", "gradient_steps_per_round")
+_ROUNDS = ("train_freq", "gradient_steps")
 FIXED = {"cleanrl": ("hidden_sizes", *_ROUNDS, "initial_temperature"), "skrl": _ROUNDS}
 
 
@@ -94,7 +94,7 @@ def watched_run(
     spec = support.spec(
         *(framework, algorithm),
         hyperparameters=values,
-        alignment="full",
+        alignment="exact",
         **evaluations | {"env": task, "steps": steps, "seed": seed} | more,
     )
     spec = dataclasses.replace(spec, diagnosis={"mode": mode, **also}, checkpoint_every=0.0)

@@ -103,7 +103,7 @@ def a_spec(framework: str, algorithm: str, asked: argparse.Namespace) -> RunSpec
         "hps": framework,
         "seed": 3,
         "steps": asked.steps,
-        "alignment": "full",
+        "alignment": "exact",
         "eval_every": asked.steps // 4,
         "eval_episodes": 2,
         "wrappers": asked.wrappers,
@@ -134,7 +134,7 @@ def killed(
             complete = reading.complete
             # An attempt that was killed before it said where it went on from has said nothing.
             resumed.append(reading.content.get("resumed_from"))
-            notes += reading.content.get("resumption", ())
+            notes += reading.content.get("resume_notes", ())
             assert complete or part is not None, reading.reason
         return Outcome(done, resumed[1:], result(whole) == result(broken), notes)
 

@@ -32,8 +32,8 @@ EVERY = 20
 COMMON = {"batch_size": 64, "learning_starts": 500, "hidden_sizes": (256, 256)}
 DQN = COMMON | {
     "hidden_sizes": (120, 84),
-    "env_steps_per_round": 2,
-    "gradient_steps_per_round": 1,
+    "train_freq": 2,
+    "gradient_steps": 1,
     "max_grad_norm": None,
     "exploration_steps": 2000,
     "learning_rate": 0.001,
@@ -90,7 +90,7 @@ def real_sums(
     spec = support.spec(
         *(framework, algorithm, "zoo"),
         hyperparameters=values,
-        alignment="full",
+        alignment="exact",
         env=env,
         steps=steps,
         eval_every=steps,

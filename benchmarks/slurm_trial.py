@@ -1,4 +1,4 @@
-"""The 24 real runs of `study=trial`: through a real Slurm on two nodes, and on this machine.
+"""24 short runs of `study=demo`: through a real Slurm on two nodes, and on this machine.
 
     python benchmarks/slurm_trial.py
 
@@ -16,7 +16,10 @@ from pathlib import Path
 
 from tests.slurm_cluster.cluster import SlurmCluster
 
-STUDY = ["harness", "--multirun", "study=trial"]
+STUDY = [
+    *("parallax.harness", "--multirun", "study=demo", "algorithm=ppo,td3", "seed=0,1,2,3"),
+    *("steps=2048", "eval_every=2048", "eval_episodes=2"),
+]
 
 
 def run(environment: Mapping[str, str], *command: str) -> float:

@@ -32,19 +32,19 @@ from parallax.harness.record.files import write_text
 FRAMEWORKS = ("sb3", "cleanrl", "tianshou", "torchrl")
 FORMS: Mapping[str, Mapping[str, str]] = {
     "ppo": {
-        "cleanrl": "whole-value-loss",
-        "tianshou": "advantages-once",
-        "torchrl": "plain-gaussian+advantages-once",
+        "cleanrl": "value-loss-x1",
+        "tianshou": "no-advantage-recompute",
+        "torchrl": "unsquashed-gaussian+no-advantage-recompute",
     },
     "td3": {"tianshou": "target-action-within-bounds+delay-from-the-second-update"},
     "sac": {
-        "sb3": "whole-critic-loss+exact-squash-correction",
-        "cleanrl": "cut-deviation+temperature-of-the-same-sample+exact-squash-correction",
+        "sb3": "critic-loss-x1+exact-squash-correction",
+        "cleanrl": "clamp-log-std+temperature-reuses-actor-sample+exact-squash-correction",
         "tianshou": "exact-squash-correction",
-        "torchrl": "one-network-after-another+cut-deviation",
+        "torchrl": "sequential-updates+clamp-log-std",
     },
     "ddpg": {"torchrl": "critic-before-policy"},
-    "dqn": {"sb3": "squared-loss"},
+    "dqn": {"sb3": "mse-loss"},
 }
 """What is changed of each, so that all are the same; nothing of those that are not named."""
 

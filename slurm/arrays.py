@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from parallax.harness.record.files import UnusableError, read_bounded, write_json
+from parallax.harness.record.old_names import translate_spec
 from parallax.slurm.settings import SlurmSettings
 
 if TYPE_CHECKING:
@@ -207,7 +208,9 @@ class SubmissionRecord:
         specs = {}
         for folder in (folder for element in self.elements for folder in element):
             try:
-                specs[folder] = spec_from_dict(content[str(folder.relative_to(self.study_folder))])
+                specs[folder] = spec_from_dict(
+                    translate_spec(content[str(folder.relative_to(self.study_folder))])
+                )
             except _DAMAGE_ERRORS:
                 continue
         return specs

@@ -126,13 +126,13 @@ def _make_short_trial(run: PreparedRun, adapter: Adapter) -> PreparedRun:
 def _prepare_trial(
     run: PreparedRun, hyperparameters: Hyperparameters, steps: int, adapter: Adapter
 ) -> PreparedRun:
-    # What the framework is held to, spelled out: with alignment=thesis it would take what is
+    # What the framework is held to, spelled out: with alignment=common it would take what is
     # shortened here from its own recipe. Equal trials of different recipes become one.
     spec = dataclasses.replace(
         run.spec,
         study="preflight",
         hps="preflight",
-        alignment="full",
+        alignment="exact",
         hyperparameters=hyperparameters,
         overridden=(),
         seed=0,
@@ -180,9 +180,9 @@ def _shorten_rollout(rollout: int, minibatch: int, n_envs: int) -> int:
 
 def _shorten_update_cycles(values: Mapping[str, Any], n_envs: int) -> tuple[dict[str, int], int]:
     """Changes to the hyperparameters of an off-policy algorithm, and the steps to take."""
-    every = min(values["env_steps_per_round"], n_envs + values["env_steps_per_round"] % n_envs)
+    every = min(values["train_freq"], n_envs + values["train_freq"] % n_envs)
     delay, interval = values.get("policy_delay", 1), values.get("target_update_interval", 1)
-    updates = values["gradient_steps_per_round"]
+    updates = values["gradient_steps"]
     if not updates % interval:
         updates = min(updates, -(-delay // interval) * interval)
     # Some frameworks begin to update a round or two late.
@@ -190,8 +190,8 @@ def _shorten_update_cycles(values: Mapping[str, Any], n_envs: int) -> tuple[dict
     starts = min(values["learning_starts"], _WARMUP_STEPS * n_envs)
     steps = (-(-starts // every) + rounds) * every
     changes = {
-        "env_steps_per_round": every,
-        "gradient_steps_per_round": updates,
+        "train_freq": every,
+        "gradient_steps": updates,
         "learning_starts": starts,
         "buffer_size": min(values["buffer_size"], max(_MAX_BUFFER_SIZE, steps)),
     }

@@ -13,14 +13,14 @@ import forked
 SWEEP = [
     "framework=standin",
     "hps=sb3",
-    "alignment=full",
+    "alignment=exact",
     "env.name=parallax.envs.scripted:ParallaxScripted-v0",
     "steps=40",
     "eval_every=20",
     "eval_episodes=2",
     "study.name=lab",
 ]
-VARIANT = "steps=40,alignment=full,eval_every=20,eval_episodes=2"
+VARIANT = "steps=40,alignment=exact,eval_every=20,eval_episodes=2"
 ENTRY_POINTS = "[parallax.adapters]\nstandin = standin:StandinAdapter\n"
 
 

@@ -43,8 +43,8 @@ class StandinAdapter:
             TranslatedSetting(name, value, "aligned", name, value)
             for name, value in settings.items()
         ]
-        cadence = hyperparameters.cadence(context.steps)
-        return NativeConfig(settings, tuple(rows), context.steps, context.steps, cadence)
+        update_schedule = hyperparameters.compute_update_schedule(context.steps)
+        return NativeConfig(settings, tuple(rows), context.steps, context.steps, update_schedule)
 
     def train(self, algorithm, native, context, make_env, monitor):
         key = f"{algorithm}-{context.seed}"

@@ -79,8 +79,8 @@ def translate_off_policy_fields(t: ConfigTranslator, hp: OffPolicy, context: Run
     t.set_option("tau", "tau")
     t.set_option("gamma", "gamma")
     require_single_env(context)
-    t.declare_constant("env_steps_per_round", 1)
-    t.declare_constant("gradient_steps_per_round", 1)
+    t.declare_constant("train_freq", 1)
+    t.declare_constant("gradient_steps", 1)
     t.declare_constant("adam_eps", 1e-8)
     t.declare_constant("hidden_sizes", (256, 256))
     t.declare_constant("bootstrap_truncation", True)
@@ -107,8 +107,8 @@ def finish_off_policy(
     The script's counter is one behind the transitions, and updates once it is above
     learning-starts.
     """
-    cadence = hp.cadence(context.steps, hp.learning_starts + 2)
-    return t.finish(context.steps, update_schedule=dataclasses.replace(cadence, **counts))
+    update_schedule = hp.compute_update_schedule(context.steps, hp.learning_starts + 2)
+    return t.finish(context.steps, update_schedule=dataclasses.replace(update_schedule, **counts))
 
 
 def count_delayed_updates(hp: OffPolicy, context: RunContext, frequency: int) -> int:
@@ -281,8 +281,8 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_option("tau", "tau")
     t.set_option("gamma", "gamma")
     require_single_env(context)
-    t.set_option("env_steps_per_round", "train-frequency")
-    t.declare_constant("gradient_steps_per_round", 1)
+    t.set_option("train_freq", "train-frequency")
+    t.declare_constant("gradient_steps", 1)
     t.set_option("target_update_interval", "target-network-frequency")
     t.set_option("exploration_initial", "start-e")
     t.set_option("exploration_final", "end-e")
@@ -313,7 +313,7 @@ def _refuse_images(t: ConfigTranslator, context: RunContext) -> None:
 
 def _count_dqn_updates(hp: DQN, context: RunContext) -> dict[str, int]:
     """Updates and target updates wait for a multiple of their frequency."""
-    every, interval = hp.env_steps_per_round, hp.target_update_interval
+    every, interval = hp.train_freq, hp.target_update_interval
     updates = range(_next_multiple(hp.learning_starts, every), context.steps, every)
     if hp.tau < 1:  # the target never arrives
         moves = count_delayed_updates(hp, context, interval) if updates else 0
@@ -323,7 +323,7 @@ def _count_dqn_updates(hp: DQN, context: RunContext) -> dict[str, int]:
     return {
         "random_steps": 0,
         "first_update": _next_multiple(hp.learning_starts, every) + 1,
-        "gradient_steps": len(updates),
+        "total_gradient_steps": len(updates),
         "policy_updates": len(updates),
         "target_updates": moves,
     }

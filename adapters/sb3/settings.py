@@ -48,7 +48,7 @@ def translate_off_policy(
         t: The translation.
         hp: Hyperparameters.
         context: The run.
-        counts: Parts of the cadence that are otherwise in SB3.
+        counts: Parts of the update_schedule that are otherwise in SB3.
     """
     translate_replay_fields(t, hp, context)
     translate_network_sizes(t)
@@ -128,11 +128,10 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
         t.declare_tied(field, hp.policy_learning_rate, "one learning_rate for all three")
     t.declare_constant("policy_delay", 1)
     t.set_option("target_update_interval", "target_update_interval", note="counted in each round")
-    if hp.gradient_steps_per_round % hp.target_update_interval:
+    if hp.gradient_steps % hp.target_update_interval:
         t.reject_value(
             "target_update_interval",
-            "counted anew in each round: it must divide gradient_steps_per_round="
-            f"{hp.gradient_steps_per_round}",
+            f"counted anew in each round: it must divide gradient_steps={hp.gradient_steps}",
         )
     initial = "auto" if hp.initial_temperature == 1 else f"auto_{hp.initial_temperature}"
     t.set_option("initial_temperature", "ent_coef", initial)
@@ -198,7 +197,7 @@ def _translate_images(t: ConfigTranslator, context: RunContext) -> None:
 
 def _count_target_updates(hp: DQN, context: RunContext) -> int:
     """How often a target moves: at multiples of the interval, if there was an update since."""
-    every, interval = hp.env_steps_per_round, hp.target_update_interval
+    every, interval = hp.train_freq, hp.target_update_interval
     total = math.ceil(context.steps / every) * every
     first = (hp.learning_starts // every + 1) * every
     if hp.tau < 1:  # it never arrives

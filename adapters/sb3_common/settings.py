@@ -19,11 +19,9 @@ def translate_replay_fields(t: ConfigTranslator, hp: OffPolicy, context: RunCont
     t.set_option("learning_starts", "learning_starts", note=note)
     t.set_option("tau", "tau")
     t.set_option("gamma", "gamma")
-    steps_each = divide_among_envs(t, "env_steps_per_round", hp.env_steps_per_round, context.n_envs)
-    t.set_option(
-        "env_steps_per_round", "train_freq", steps_each, note="per copy of the environment"
-    )
-    t.set_option("gradient_steps_per_round", "gradient_steps")
+    steps_each = divide_among_envs(t, "train_freq", hp.train_freq, context.n_envs)
+    t.set_option("train_freq", "train_freq", steps_each, note="per copy of the environment")
+    t.set_option("gradient_steps", "gradient_steps")
     t.set_option("bootstrap_truncation", "replay_buffer_kwargs.handle_timeout_termination")
 
 
@@ -36,11 +34,13 @@ def finish_off_policy(
         t: The translation.
         hp: Hyperparameters.
         context: The run.
-        counts: Parts of the cadence that are otherwise upstream.
+        counts: Parts of the update_schedule that are otherwise upstream.
     """
     total = compute_total_steps(hp, context)
-    cadence = dataclasses.replace(hp.cadence(total, compute_first_update(hp)), **counts)
-    return t.finish(total, update_schedule=cadence)
+    update_schedule = dataclasses.replace(
+        hp.compute_update_schedule(total, compute_first_update(hp)), **counts
+    )
+    return t.finish(total, update_schedule=update_schedule)
 
 
 def translate_network_sizes(t: ConfigTranslator) -> None:
@@ -55,12 +55,12 @@ def translate_adam_eps(t: ConfigTranslator) -> None:
 
 def compute_first_update(hp: OffPolicy) -> int:
     """Environment steps at the first update: a round is over, and more than the warm-up."""
-    return (hp.learning_starts // hp.env_steps_per_round + 1) * hp.env_steps_per_round
+    return (hp.learning_starts // hp.train_freq + 1) * hp.train_freq
 
 
 def compute_total_steps(hp: OffPolicy, context: RunContext) -> int:
     """Environment steps of whole rounds."""
-    return math.ceil(context.steps / hp.env_steps_per_round) * hp.env_steps_per_round
+    return math.ceil(context.steps / hp.train_freq) * hp.train_freq
 
 
 def divide_among_envs(t: ConfigTranslator, field: str, transitions: int, n_envs: int) -> int:
@@ -74,8 +74,8 @@ def divide_among_envs(t: ConfigTranslator, field: str, transitions: int, n_envs:
 
 def scale_cycle_to_envs(defaults: Defaults, context: RunContext) -> Defaults:
     """Upstream's defaults, which count steps of each copy, with rounds in steps of all at once."""
-    every = defaults.env_steps_per_round * context.n_envs
-    changes: dict[str, Any] = {"env_steps_per_round": every}
+    every = defaults.train_freq * context.n_envs
+    changes: dict[str, Any] = {"train_freq": every}
     return dataclasses.replace(defaults, **changes)
 
 

@@ -47,7 +47,7 @@ def translate_off_policy(
         t: The translation.
         hp: Hyperparameters.
         context: The run.
-        counts: Parts of the cadence that are otherwise in sbx.
+        counts: Parts of the update_schedule that are otherwise in sbx.
     """
     translate_replay_fields(t, hp, context)
     translate_adam_eps(t)
@@ -56,7 +56,9 @@ def translate_off_policy(
 
 def count_critic_steps(hp: OffPolicy, context: RunContext) -> int:
     """Gradient steps of critics in the whole run."""
-    return hp.cadence(compute_total_steps(hp, context), compute_first_update(hp)).gradient_steps
+    return hp.compute_update_schedule(
+        compute_total_steps(hp, context), compute_first_update(hp)
+    ).total_gradient_steps
 
 
 def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
@@ -181,7 +183,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
 
 def _count_target_updates(hp: DQN, context: RunContext) -> int:
     """How often a target moves: at multiples of the interval, if there was an update since."""
-    every, interval = hp.env_steps_per_round, hp.target_update_interval
+    every, interval = hp.train_freq, hp.target_update_interval
     total, first = compute_total_steps(hp, context), compute_first_update(hp)
     if hp.tau < 1:  # it never arrives
         return max(0, total // interval - first // interval)

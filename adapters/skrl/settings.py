@@ -64,7 +64,7 @@ def translate_off_policy_fields(t: ConfigTranslator, hp: OffPolicy, cfg: str) ->
     t.set_extra_options(**{"Model.init_parameters": NORMAL_INIT})
     t.set_option("tau", f"{cfg}.polyak")
     t.set_option("gamma", f"{cfg}.discount_factor")
-    t.set_option("gradient_steps_per_round", f"{cfg}.gradient_steps")
+    t.set_option("gradient_steps", f"{cfg}.gradient_steps")
     t.declare_constant("bootstrap_truncation", True, "the memory keeps what was terminated only")
     translate_networks(t)
 
@@ -79,7 +79,7 @@ def translate_actor_critic_fields(
     t.set_option(rates[0], option, [t.value(rate) for rate in rates], told)
     for rate in rates[1:]:
         t.share_option(rate, option)
-    t.declare_constant("env_steps_per_round", 1, "the agents update after each step")
+    t.declare_constant("train_freq", 1, "the agents update after each step")
     t.set_extra_options(**{f"{cfg}.grad_norm_clip": 0})
     disable_other_options(t, cfg, "learning_rate_scheduler")
 
@@ -108,7 +108,7 @@ def finish_off_policy(
     t: ConfigTranslator, hp: OffPolicy | DQN, context: RunContext
 ) -> NativeConfig:
     """The native settings of a run of as many steps as were asked for."""
-    return t.finish(context.steps, update_schedule=hp.cadence(context.steps))
+    return t.finish(context.steps, update_schedule=hp.compute_update_schedule(context.steps))
 
 
 PPO_CFG_NAME = "PPO_CFG"
@@ -243,9 +243,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     """Arguments of `skrl.agents.torch.dqn.DQN_CFG`, or of its twin for double Q-learning."""
     t.set_option("learning_rate", f"{DQN_CFG_NAME}.learning_rate")
     t.set_option("double_q", "agent", "DDQN" if hp.double_q else "DQN", "an agent of its own")
-    t.set_option(
-        "env_steps_per_round", f"{DQN_CFG_NAME}.update_interval", note="from the first step on"
-    )
+    t.set_option("train_freq", f"{DQN_CFG_NAME}.update_interval", note="from the first step on")
     interval = hp.target_interval_in_updates()
     t.set_option(
         "target_update_interval", f"{DQN_CFG_NAME}.target_update_interval", interval, "in updates"
@@ -254,7 +252,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
         t.reject_value(
             "target_update_interval",
             "a number of gradient steps: there are "
-            f"{hp.gradient_steps_per_round} in {hp.env_steps_per_round} environment steps",
+            f"{hp.gradient_steps} in {hp.train_freq} environment steps",
         )
     scheduler = f"{DQN_CFG_NAME}.exploration_scheduler"
     falling = [hp.exploration_initial, hp.exploration_final, hp.exploration_steps]
@@ -267,16 +265,16 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     translate_off_policy_fields(t, hp, DQN_CFG_NAME)
     disable_other_options(t, DQN_CFG_NAME, "learning_rate_scheduler")
     first = _compute_first_update(hp)
-    cadence = hp.cadence(context.steps, first_update=first)
-    moves = cadence.gradient_steps // (interval or 1)
+    update_schedule = hp.compute_update_schedule(context.steps, first_update=first)
+    moves = update_schedule.total_gradient_steps // (interval or 1)
     return t.finish(
-        context.steps, update_schedule=dataclasses.replace(cadence, target_updates=moves)
+        context.steps, update_schedule=dataclasses.replace(update_schedule, target_updates=moves)
     )
 
 
 def _compute_first_update(hp: DQN) -> int:
     # Updates come after steps whose number, counted from 0, the interval divides.
-    every, earliest = hp.env_steps_per_round, max(hp.learning_starts - 1, 0)
+    every, earliest = hp.train_freq, max(hp.learning_starts - 1, 0)
     return -(-earliest // every) * every + 1
 
 

@@ -42,15 +42,15 @@ def translate_off_policy_fields(
     t.set_option("batch_size", "OffPolicyTrainerParams.batch_size")
     note = "shared out among copies of the environment" if context.n_envs > 1 else ""
     t.set_option("buffer_size", "ReplayBuffer.size", note=note)
-    frames = hp.env_steps_per_round
+    frames = hp.train_freq
     warm_up, _ = count_steps(hp, context)
     note = f"first update after step {warm_up + frames}"
     t.set_option("learning_starts", "Collector.collect.n_step", warm_up, note)
     t.set_option("gamma", f"{name}.gamma")
-    require_divisible_by_envs(t, "env_steps_per_round", frames, context)
-    t.set_option("env_steps_per_round", "OffPolicyTrainerParams.collection_step_num_env_steps")
+    require_divisible_by_envs(t, "train_freq", frames, context)
+    t.set_option("train_freq", "OffPolicyTrainerParams.collection_step_num_env_steps")
     per_step = "OffPolicyTrainerParams.update_step_num_gradient_steps_per_sample"
-    t.set_option("gradient_steps_per_round", per_step, hp.gradient_steps_per_round / frames)
+    t.set_option("gradient_steps", per_step, hp.gradient_steps / frames)
     translate_networks(t)
 
 
@@ -69,23 +69,25 @@ def finish_off_policy(
 ) -> NativeConfig:
     """The native settings, with the counts in which Tianshou deviates."""
     _, total = count_steps(hp, context)
-    cadence = dataclasses.replace(make_update_schedule(hp, context), **counts)
-    trained = total - cadence.random_steps
-    return finish_translation(t, "OffPolicyTrainerParams", trained, cadence.random_steps, cadence)
+    update_schedule = dataclasses.replace(make_update_schedule(hp, context), **counts)
+    trained = total - update_schedule.random_steps
+    return finish_translation(
+        t, "OffPolicyTrainerParams", trained, update_schedule.random_steps, update_schedule
+    )
 
 
 def make_update_schedule(hp: OffPolicy, context: RunContext) -> UpdateSchedule:
     """The first update comes a round after the warm-up."""
     warm_up, total = count_steps(hp, context)
-    cadence = hp.cadence(total, first_update=warm_up + hp.env_steps_per_round)
-    return dataclasses.replace(cadence, random_steps=warm_up)
+    update_schedule = hp.compute_update_schedule(total, first_update=warm_up + hp.train_freq)
+    return dataclasses.replace(update_schedule, random_steps=warm_up)
 
 
 def count_steps(hp: OffPolicy, context: RunContext) -> tuple[int, int]:
     """Steps of the warm-up, and of all, after rounding to whole rounds."""
     warm_up = math.ceil(min(hp.learning_starts, context.steps) / context.n_envs) * context.n_envs
-    rounds = math.ceil(max(context.steps - warm_up, 0) / hp.env_steps_per_round)
-    return warm_up, warm_up + rounds * hp.env_steps_per_round
+    rounds = math.ceil(max(context.steps - warm_up, 0) / hp.train_freq)
+    return warm_up, warm_up + rounds * hp.train_freq
 
 
 def translate_networks(t: ConfigTranslator) -> None:
@@ -104,18 +106,18 @@ def require_divisible_by_envs(
 
 
 def finish_translation(
-    t: ConfigTranslator, params: str, trained: int, warm_up: int, cadence: UpdateSchedule
+    t: ConfigTranslator, params: str, trained: int, warm_up: int, update_schedule: UpdateSchedule
 ) -> NativeConfig:
     """The native settings of one epoch that is the whole run."""
     t.set_extra_options(**{f"{params}.max_epochs": 1, f"{params}.epoch_num_steps": trained})
-    return t.finish(warm_up + trained, framework_steps=trained, update_schedule=cadence)
+    return t.finish(warm_up + trained, framework_steps=trained, update_schedule=update_schedule)
 
 
 def scale_cycle_to_envs(defaults: Defaults, context: RunContext) -> Defaults:
     """A round is one step of every copy, with as many updates as transitions."""
     changes: dict[str, Any] = {
-        "env_steps_per_round": defaults.env_steps_per_round * context.n_envs,
-        "gradient_steps_per_round": defaults.gradient_steps_per_round * context.n_envs,
+        "train_freq": defaults.train_freq * context.n_envs,
+        "gradient_steps": defaults.gradient_steps * context.n_envs,
     }
     return dataclasses.replace(defaults, **changes)
 
@@ -154,7 +156,9 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.declare_constant("target_kl", None, "no early end of the epochs")
     t.set_extra_options(**{"PPO.recompute_advantage": True, "ReplayBuffer.size": hp.rollout_steps})
     translate_networks(t)
-    return finish_translation(t, "OnPolicyTrainerParams", total, 0, hp.cadence(total))
+    return finish_translation(
+        t, "OnPolicyTrainerParams", total, 0, hp.compute_update_schedule(total)
+    )
 
 
 couple_defaults_td3 = scale_cycle_to_envs
@@ -172,7 +176,7 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
         )
     translate_actor_critic_fields(t, hp, context, "TD3")
     # The first update counts as number 0, and has the policy in it.
-    delayed = math.ceil(make_update_schedule(hp, context).gradient_steps / hp.policy_delay)
+    delayed = math.ceil(make_update_schedule(hp, context).total_gradient_steps / hp.policy_delay)
     return finish_off_policy(t, hp, context, policy_updates=delayed, target_updates=delayed)
 
 
@@ -223,7 +227,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
         t.reject_value(
             "target_update_interval",
             "a number of gradient steps: there are "
-            f"{hp.gradient_steps_per_round} in {hp.env_steps_per_round} environment steps",
+            f"{hp.gradient_steps} in {hp.train_freq} environment steps",
         )
     t.set_option("exploration_initial", "DiscreteQLearningPolicy.eps_training")
     note = "through training_fn, as upstream's Atari example"
@@ -244,7 +248,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.declare_constant("max_grad_norm", None)
     t.set_conv_filters("Convolutions.filters", context.task, "in a network of one's own")
     translate_off_policy_fields(t, hp, context, "DQN")
-    updates = make_update_schedule(hp, context).gradient_steps
+    updates = make_update_schedule(hp, context).total_gradient_steps
     moves = max(updates - 1, 0) // (interval or 1)
     return finish_off_policy(t, hp, context, target_updates=moves)
 

@@ -48,27 +48,27 @@ def translate_off_policy(
         hp: Hyperparameters.
         context: The run.
         learning_starts_name: What `learning_starts` is called; the usual one lets actions be random meanwhile.
-        counts: Parts of the cadence that are otherwise in TorchRL.
+        counts: Parts of the update_schedule that are otherwise in TorchRL.
     """
     t.set_option("batch_size", "TensorDictReplayBuffer.batch_size")
     t.set_option("buffer_size", "LazyTensorStorage.max_size")
-    frames = hp.env_steps_per_round
+    frames = hp.train_freq
     starts = math.ceil(hp.learning_starts / frames) * frames
     note = f"first update after step {max(starts, frames)}"
     if starts != hp.learning_starts:
         note = f"up to a whole number of rounds of {frames}; {note}"
     t.set_option("learning_starts", learning_starts_name, starts, note)
     t.set_option("gamma", "make_value_estimator.gamma")
-    t.set_option("env_steps_per_round", "Collector.frames_per_batch")
+    t.set_option("train_freq", "Collector.frames_per_batch")
     note = "upstream's script: frames_per_batch times utd_ratio"
-    t.set_option("gradient_steps_per_round", "script.num_updates", note=note)
+    t.set_option("gradient_steps", "script.num_updates", note=note)
     t.set_option("adam_eps", "Adam.eps")
     t.set_option("hidden_sizes", "MLP.num_cells", list(t.value("hidden_sizes")))
     t.declare_constant("bootstrap_truncation", True)
-    total = round_up_to_batches(t, "env_steps_per_round", frames, context)
+    total = round_up_to_batches(t, "train_freq", frames, context)
     counts = {"random_steps": min(starts, total), **counts}
-    cadence = dataclasses.replace(hp.cadence(total), **counts)
-    return t.finish(total, update_schedule=cadence)
+    update_schedule = dataclasses.replace(hp.compute_update_schedule(total), **counts)
+    return t.finish(total, update_schedule=update_schedule)
 
 
 def translate_soft_targets(t: ConfigTranslator) -> None:
@@ -237,7 +237,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
         t.reject_value(
             "target_update_interval",
             "a number of gradient steps: there are "
-            f"{hp.gradient_steps_per_round} in {hp.env_steps_per_round} environment steps",
+            f"{hp.gradient_steps} in {hp.train_freq} environment steps",
         )
     t.set_option("exploration_initial", "EGreedyModule.eps_init")
     t.set_option("exploration_final", "EGreedyModule.eps_end")
@@ -253,7 +253,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     note = "torch's, over all parameters; upstream's script does not clip"
     t.emulate_option("max_grad_norm", "clip_grad_norm_.max_norm", note=note)
     t.set_conv_filters("ConvNet.num_cells", context.task)
-    updates = hp.cadence(context.steps).gradient_steps
+    updates = hp.compute_update_schedule(context.steps).total_gradient_steps
     return translate_off_policy(t, hp, context, target_updates=updates // (interval or 1))
 
 
@@ -279,7 +279,7 @@ def translate_r2d2(t: ConfigTranslator, hp: R2D2, context: RunContext) -> Native
         t.reject_value(
             "target_update_interval",
             "a number of gradient steps: there are "
-            f"{hp.gradient_steps_per_round} in {hp.env_steps_per_round} environment steps",
+            f"{hp.gradient_steps} in {hp.train_freq} environment steps",
         )
     t.set_option("value_rescaling", "signed_hyperbolic.epsilon")
     t.set_option("lstm_size", "LSTMModule.hidden_size")
@@ -294,7 +294,7 @@ def translate_r2d2(t: ConfigTranslator, hp: R2D2, context: RunContext) -> Native
             "learning_starts",
             f"at least sequence_length times n_envs, {first}: there is no sequence before",
         )
-    updates = hp.cadence(context.steps).gradient_steps
+    updates = hp.compute_update_schedule(context.steps).total_gradient_steps
     counts = {"random_steps": 0, "target_updates": updates // (interval or 1)}
     return translate_off_policy(
         t, hp, context, learning_starts_name="loop.learning_starts", **counts

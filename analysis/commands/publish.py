@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--asked",
         type=Path,
-        help="file with the grid of the study, such as harness/conf/study/cheap.yaml: the page "
+        help="file with the grid of the study, such as harness/conf/study/short_runs.yaml: the page "
         "tells what of it has been run",
     )
     parser.add_argument(

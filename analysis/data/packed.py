@@ -23,6 +23,7 @@ from parallax.harness.record.packed import (
     judge_row,
     read_evaluations,
     read_rows,
+    translate_row,
     write_rows,
 )
 
@@ -131,9 +132,10 @@ def read_packed(path: Path) -> RunCollection:
 
 def _judge(row: PackedRow, root: Path, number: int) -> CompletedRun | ExcludedRun:
     """Judges one row: a run, or a folder that is not used with its reason."""
+    named = translate_row(row)
     run_id = RunId(
-        StudyCell(*(_shorten_name(row[name]) for name in _CELL)),
-        _shorten_name(row["framework"]),
+        StudyCell(*(_shorten_name(named[name]) for name in _CELL)),
+        _shorten_name(named["framework"]),
         row["seed"],
     )
     folder = root / f"row {number}"

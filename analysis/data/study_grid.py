@@ -1,6 +1,6 @@
 """The runs that a study asks for, read from the file in which its grid stands.
 
-That is a file such as `harness/conf/study/cheap.yaml`: `hydra.sweeper.params` holds values by name,
+That is a file such as `harness/conf/study/short_runs.yaml`: `hydra.sweeper.params` holds values by name,
 and `hydra.sweeper.parts` those of each part of a study that is more than one grid.
 """
 

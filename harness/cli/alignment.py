@@ -34,7 +34,7 @@ THESIS_TABLE_NUMBERS = {
 FRAMEWORKS_WITH_SAME_NAMES = ("sb3", "cleanrl")
 INTRODUCTION = """# Hyperparameters by framework
 
-The values of the original papers (`hps=original`) on {env} under `alignment=thesis`,
+The values of the original papers (`hps=original`) on {env} under `alignment=common`,
 as each framework receives them: the name of its option, `= value` where what is passed is not
 the paper's value, or `fixed` where it has no option. In italics: left at each framework's own
 default. †: not in the thesis' Tables 6 to 8. Numbers in brackets refer to the list below each
@@ -149,7 +149,7 @@ def make_appendix_table(algorithm: str, env: str, frameworks: Sequence[str]) -> 
     printed = _load_thesis_tables()[algorithm]
     sides = [
         s
-        for s in translate_recipe(algorithm, ORIGINAL_RECIPE, "thesis", env, frameworks)
+        for s in translate_recipe(algorithm, ORIGINAL_RECIPE, "common", env, frameworks)
         if s.settings
     ]
     recipe = load_recipe(algorithm, ORIGINAL_RECIPE)
@@ -165,7 +165,7 @@ def make_appendix_table(algorithm: str, env: str, frameworks: Sequence[str]) -> 
             for text in (*found, _format_value_correction(field.name, line, value))
         ]
         name = (
-            field.name if field.name in ALGORITHMS[algorithm].thesis_fields else f"*{field.name}*"
+            field.name if field.name in ALGORITHMS[algorithm].common_fields else f"*{field.name}*"
         )
         symbol = str(line.get("symbol", "")).replace("|", r"\|") if line else "†"
         texts = [
@@ -266,7 +266,7 @@ def _make_alignment_parser() -> argparse.ArgumentParser:
     parser.add_argument("--algorithm", nargs="+", choices=list(ALGORITHMS))
     parser.add_argument("--hps", nargs="+", help="recipes; all unless given")
     parser.add_argument("--framework", nargs="+", default=sorted(find_adapter_entry_points()))
-    parser.add_argument("--alignment", choices=ALIGNMENTS, default="thesis")
+    parser.add_argument("--alignment", choices=ALIGNMENTS, default="common")
     parser.add_argument("--env", help="whose action bounds count; HalfCheetah or CartPole")
     parser.add_argument("--markdown", action="store_true", help="for a paper's appendix")
     return parser

@@ -17,7 +17,7 @@ from parallax.harness.contract.fields import (
     report_error,
 )
 from parallax.harness.contract.recipes import load_recipe
-from parallax.harness.interventions.catalogue import Intervention, load_interventions
+from parallax.harness.interventions.catalogue import Intervention, list_interventions
 from parallax.harness.interventions.mutants import CodeMutant, load_mutants
 from parallax.harness.interventions.mutation_operators import OPERATOR_DESCRIPTIONS
 from parallax.harness.interventions.source import locate_segment
@@ -78,7 +78,7 @@ def _select_interventions(options: argparse.Namespace) -> list[tuple[str, Interv
         (framework, item)
         for framework in frameworks
         if options.framework in (None, framework)
-        for item in load_interventions(framework).values()
+        for item in list_interventions(framework)
         if options.algorithm in (None, *item.algorithms)
     ]
     known = sorted({item.name for _, item in found})

@@ -99,7 +99,7 @@ def _parse_sides(options: argparse.Namespace) -> list[LockstepSide]:
     if len(changes) != 2:
         raise SpecError(
             f"--interventions {options.interventions} must name one for each framework, such as "
-            f"half-value-loss,{NO_INTERVENTION}."
+            f"value-loss-x0.5,{NO_INTERVENTION}."
         )
     return [
         LockstepSide(name, resolve_interventions(change, name, options.algorithm))

@@ -33,8 +33,8 @@ _REPLAY_FIELDS = {
     "batch_size": 32,
     "buffer_size": 10000,
     "learning_starts": 1000,
-    "env_steps_per_round": 1,
-    "gradient_steps_per_round": 1,
+    "train_freq": 1,
+    "gradient_steps": 1,
 }
 # The fields that a skeleton begins with, with values that stand until the paper's are given.
 FAMILY_FIELDS: Mapping[str, Mapping[str, object]] = {

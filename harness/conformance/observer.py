@@ -30,7 +30,7 @@ class ObservedTraining:
     """What was seen of one training.
 
     Attributes:
-        cadence: The counts.
+        update_schedule: The counts.
         learning_rates: Per role (`policy`, `critic`, `temperature`) the step size at each step.
         target_step: The first update of target networks, with all weights; None without one.
         at_first: All weights before the first optimiser step.
@@ -39,7 +39,7 @@ class ObservedTraining:
         losses: What was differentiated in the first round of updates, in order.
     """
 
-    cadence: UpdateSchedule
+    update_schedule: UpdateSchedule
     learning_rates: dict[str, list[float]]
     target_step: TargetNetworkUpdate | None
     initial_weights: Weights
@@ -102,12 +102,12 @@ class TrainingObserver:
         critics = steps[CRITIC] or {policy}
         assert len(critics) == 1, f"optimisers of critics stepped {sorted(critics)} times"
         updates = self._target_updates
-        cadence = UpdateSchedule(
+        update_schedule = UpdateSchedule(
             self._random_steps(), self._first_update, critics.pop(), policy, len(updates)
         )
         first = updates[0] if updates else None
         rows, losses = frozenset(self._rows), tuple(self._losses)
-        return ObservedTraining(cadence, rates, first, self._at_first, rows, losses)
+        return ObservedTraining(update_schedule, rates, first, self._at_first, rows, losses)
 
     def _random_steps(self) -> int:
         # Collectors try the policy once when they are made, which says nothing of step 1.

@@ -69,7 +69,7 @@ def check_killed_run(framework: str, algorithm: str, folder: Path, **asked: Any)
     content = reading.content
     came_from = [attempt["resumed_from"] for attempt in content["attempts"]]
     came_from.append(content["resumed_from"])
-    assert content["resumption"] == []
+    assert content["resume_notes"] == []
     assert came_from[0] is None and all(step for step in came_from[1:]), came_from
     assert content["weights_sha256"] == undisturbed.digest
     for name, raw in undisturbed.files.items():

@@ -218,7 +218,7 @@ def prepare_scripted_run(framework: str, algorithm: str, **asked: Any) -> Prepar
         "env": get_scripted_task(algorithm),
         "hps": framework,
         "seed": 0,
-        "alignment": "full",
+        "alignment": "exact",
         "eval_episodes": 2,
     }
     return prepare_run(

@@ -52,8 +52,8 @@ class UpdateCountConformance:
     def test_updates_are_as_many_as_announced(self, algorithm: str) -> None:
         """Random steps, and gradient steps and target updates, counted from outside."""
         for field, hp in _list_variants(self.framework, algorithm):
-            announced = translate_hyperparameters(self.framework, algorithm, hp).cadence
-            counted = observe_training(self.framework, algorithm, hp).cadence
+            announced = translate_hyperparameters(self.framework, algorithm, hp).update_schedule
+            counted = observe_training(self.framework, algorithm, hp).update_schedule
             assert counted == announced, f"with {field or 'the base hyperparameters'}"
 
     def test_what_is_announced_is_what_the_schema_defines(self, algorithm: str) -> None:
@@ -64,11 +64,14 @@ class UpdateCountConformance:
         """
         for _, hp in _list_variants(self.framework, algorithm):
             native = translate_hyperparameters(self.framework, algorithm, hp)
-            defined = hp.cadence(native.total_steps)
+            defined = hp.compute_update_schedule(native.total_steps)
             for name, most in _compute_tolerances(hp, defined).items():
-                off = getattr(native.cadence, name) - getattr(defined, name)
+                off = getattr(native.update_schedule, name) - getattr(defined, name)
                 if name == "target_updates" and _moves_targets_at_every_step(native):
-                    off = native.cadence.target_updates - native.cadence.gradient_steps
+                    off = (
+                        native.update_schedule.target_updates
+                        - native.update_schedule.total_gradient_steps
+                    )
                 assert abs(off) <= most, f"{name}: off by {off}"
 
 
@@ -87,8 +90,8 @@ def _list_variants(framework: str, algorithm: str) -> list[tuple[str, Hyperparam
         ("learning_starts", 33),
         ("policy_delay", 3),
         ("target_update_interval", 2),
-        ("gradient_steps_per_round", 4),
-        ("env_steps_per_round", 4),
+        ("gradient_steps", 4),
+        ("train_freq", 4),
     ):
         changed = replace_hyperparameter(framework, algorithm, base, field, value)
         if changed is not None and changed != base:
@@ -99,13 +102,13 @@ def _list_variants(framework: str, algorithm: str) -> list[tuple[str, Hyperparam
 def _compute_tolerances(hp: Hyperparameters, defined: UpdateSchedule) -> dict[str, float]:
     if not isinstance(hp, OffPolicy):
         return dict.fromkeys((field.name for field in dataclasses.fields(UpdateSchedule)), 0)
-    rounds = 2 * hp.gradient_steps_per_round
+    rounds = 2 * hp.gradient_steps
     # Some explore along their schedule from the first step on.
-    random_steps = hp.learning_starts if hp.actions == "discrete" else hp.env_steps_per_round
+    random_steps = hp.learning_starts if hp.actions == "discrete" else hp.train_freq
     return {
         "random_steps": random_steps,
-        "first_update": 2 * hp.env_steps_per_round,
-        "gradient_steps": rounds,
+        "first_update": 2 * hp.train_freq,
+        "total_gradient_steps": rounds,
         # A framework may make up for a delay with as many steps at once.
         "policy_updates": rounds
         + defined.policy_updates * (getattr(hp, "policy_delay", 1) - 1)
@@ -145,8 +148,11 @@ class DeviceConformance:
         base = make_base_hyperparameters(self.framework, algorithm)
         announced = translate_hyperparameters(
             self.framework, algorithm, base, device=DEVICE
-        ).cadence
-        assert observe_training(self.framework, algorithm, base, device=DEVICE).cadence == announced
+        ).update_schedule
+        assert (
+            observe_training(self.framework, algorithm, base, device=DEVICE).update_schedule
+            == announced
+        )
 
     def test_device_that_is_not_there_is_refused(self, algorithm: str) -> None:
         """Before training, by name, with the remedy."""

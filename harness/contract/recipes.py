@@ -24,7 +24,10 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def find_recipe_files(algorithm: str) -> dict[str, Path]:
     """Recipe files of an algorithm by name, sorted; this project's own come first."""
-    packages = ["parallax.hp_configs", *(entry.module for entry in find_adapter_entry_points().values())]
+    packages = [
+        "parallax.hp_configs",
+        *(entry.module for entry in find_adapter_entry_points().values()),
+    ]
     if algorithm in ALGORITHMS:
         packages.append(ALGORITHMS[algorithm].__module__.partition(".")[0])
     files: dict[str, Path] = {}

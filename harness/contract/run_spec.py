@@ -28,10 +28,10 @@ NO_INTERVENTION = "none"
 INTERVENTION_SEPARATOR = "+"
 """Between the names of interventions that are made together."""
 
-ALIGNMENTS = ("thesis", "full")
+ALIGNMENTS = ("common", "exact")
 WRAPPERS = ("none", "normalized")
 RUN_DEFAULTS: dict[str, Any] = {
-    "alignment": "thesis",
+    "alignment": "common",
     "wrappers": "none",
     "n_envs": 1,
     "eval_every": 10_000,
@@ -40,7 +40,7 @@ RUN_DEFAULTS: dict[str, Any] = {
     "threads": 1,
     "device": CPU,
     "intervention": NO_INTERVENTION,
-    "keep": "last",
+    "save_policy": "last",
 }
 SAVE_POLICY_CHOICES = ("last", "best")
 LOGGERS = ("none", "tensorboard", "wandb")
@@ -64,8 +64,8 @@ class RunSpec:
         algorithm: Name of an algorithm.
         env: Gymnasium's name of the task.
         hps: Name of the recipe the hyperparameters started from.
-        alignment: `thesis`: only what every framework exposes is set, the rest stays at
-            each framework's own default. `full`: everything is set or refused.
+        alignment: `common`: only what every framework exposes is set, the rest stays at
+            each framework's own default. `exact`: everything is set or refused.
         seed: Training seed.
         steps: Environment transitions to train for.
         eval_every: Environment transitions between evaluations.
@@ -77,7 +77,7 @@ class RunSpec:
         device: Where networks compute: `cpu`, or what the framework offers besides, as `cuda`.
         intervention: What is changed of everything else, by the names of `parallax.harness.interventions`
             with `+` between them; `none` for nothing.
-        keep: Whose policy the run keeps: the `last` one, or that of the `best` evaluation.
+        save_policy: Whose policy is saved: the `last` one, or that of the `best` evaluation.
         replay: Which past is learned from, and how.
         hyperparameters: Unified hyperparameters, as asked for.
         overridden: Names of hyperparameters that differ from the recipe.
@@ -111,7 +111,7 @@ class RunSpec:
     threads: int = bounded_field(minimum=1, maximum=2**53)
     device: str = bounded_field()
     intervention: str = bounded_field()
-    keep: str = bounded_field(choices=SAVE_POLICY_CHOICES)
+    save_policy: str = bounded_field(choices=SAVE_POLICY_CHOICES)
     replay: ReplayConfig = UNIFORM_REPLAY
     diagnosis: Mapping[str, Any] = dataclasses.field(
         default_factory=lambda: NO_DIAGNOSIS, compare=False
@@ -183,8 +183,8 @@ def make_run_spec(
     base: Hyperparameters = build_dataclass(ALGORITHMS[algorithm], recipe, "recipe")
     names = [field.name for field in dataclasses.fields(requested)]
     overridden = tuple(n for n in names if getattr(requested, n) != getattr(base, n))
-    if checked["alignment"] == "thesis":
-        _check_thesis_overrides(algorithm, requested, overridden)
+    if checked["alignment"] == "common":
+        _check_common_overrides(algorithm, requested, overridden)
     python = values.get("python") or None
     return RunSpec(
         **checked,
@@ -348,15 +348,15 @@ def _check_folder_names(values: Mapping[str, Any]) -> None:
         )
 
 
-def _check_thesis_overrides(
+def _check_common_overrides(
     algorithm: str, requested: Hyperparameters, overridden: tuple[str, ...]
 ) -> None:
     for name in overridden:
-        if name not in ALGORITHMS[algorithm].thesis_fields:
+        if name not in ALGORITHMS[algorithm].common_fields:
             raise SpecError(
                 f"hyperparameters.{name}={format_value(getattr(requested, name))} would have no effect: "
-                "alignment=thesis leaves it at each framework's own default. "
-                "Use alignment=full to set it."
+                "alignment=common leaves it at each framework's own default. "
+                "Use alignment=exact to set it."
             )
 
 

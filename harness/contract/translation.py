@@ -45,15 +45,15 @@ class NativeConfig:
         alignment: One row per unified hyperparameter.
         total_steps: Environment transitions upstream will take, after its rounding.
         framework_steps: What the framework's own step counter will show at the end.
-        cadence: How often upstream will update on one environment, its deviations from
-            the hyperparameters' own `cadence` included.
+        update_schedule: How often upstream will update on one environment, its deviations from
+            the hyperparameters' own `compute_update_schedule` included.
     """
 
     settings: Mapping[str, Any]
     alignment: tuple[TranslatedSetting, ...]
     total_steps: int
     framework_steps: int
-    cadence: UpdateSchedule
+    update_schedule: UpdateSchedule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,7 +176,7 @@ class ConfigTranslator:
         rows = tuple(self._rows[name] for name in self._values)
         counted = total_steps if framework_steps is None else framework_steps
         if update_schedule is None:
-            update_schedule = self._hyperparameters.cadence(total_steps)
+            update_schedule = self._hyperparameters.compute_update_schedule(total_steps)
         return NativeConfig(self._settings, rows, total_steps, counted, update_schedule)
 
     def _fill_legacy_fields(self) -> None:

@@ -127,14 +127,12 @@ def combine_interventions(made: Sequence[Intervention]) -> tuple[Intervention, .
     return tuple(made)
 
 
-def load_interventions_from(framework: str, file: str) -> dict[str, Intervention]:
-    """What stands in another file of the same form beside an adapter, by name; none without it."""
+def load_interventions_from(framework: str, file: str) -> tuple[Intervention, ...]:
+    """Load another file of the same form beside an adapter; empty where there is none."""
     path = _find_package_folder(framework) / file
-    return dict(
-        _load_intervention_files(framework, ((path, path.stat().st_mtime_ns),))
-        if path.is_file()
-        else {}
-    )
+    if not path.is_file():
+        return ()
+    return _load_intervention_files(framework, ((path, path.stat().st_mtime_ns),))
 
 
 def check_segments_installed(item: Intervention) -> None:
@@ -155,10 +153,13 @@ def _find_for_run(name: str, framework: str, algorithm: str) -> Intervention:
         return intervention_from_mutant(find_mutant(name, framework, algorithm))
     if is_fault_name(name):
         return _intervention_from_fault(parse_fault(name, algorithm), framework, algorithm)
-    known = load_interventions(framework)
-    if name not in known:
+    known = list_interventions(framework)
+    named = [item for item in known if item.name == name]
+    if not named:
         elsewhere = [
-            other for other in find_adapter_entry_points() if name in load_interventions(other)
+            other
+            for other in find_adapter_entry_points()
+            if any(item.name == name for item in list_interventions(other))
         ]
         if elsewhere:
             raise SpecError(
@@ -166,17 +167,19 @@ def _find_for_run(name: str, framework: str, algorithm: str) -> Intervention:
                 f"not for {framework}."
             )
         raise SpecError(
-            format_unknown_name(f"intervention={name}", name, [NO_INTERVENTION, *known])
+            format_unknown_name(
+                f"intervention={name}", name, [NO_INTERVENTION, *(item.name for item in known)]
+            )
             + " parallax interventions tells what each does."
         )
-    found = known[name]
-    if algorithm not in found.algorithms:
-        raise SpecError(
-            f"intervention={name} is for algorithm={' or '.join(found.algorithms)}, "
-            f"not for {algorithm}."
-        )
-    check_segments_installed(found)
-    return found
+    for item in named:
+        if algorithm in item.algorithms:
+            check_segments_installed(item)
+            return item
+    algorithms = [known for item in named for known in item.algorithms]
+    raise SpecError(
+        f"intervention={name} is for algorithm={' or '.join(algorithms)}, not for {algorithm}."
+    )
 
 
 def intervention_from_mutant(item: CodeMutant) -> Intervention:
@@ -220,7 +223,9 @@ def find_intervention(name: str, framework: str, algorithms: Sequence[str]) -> I
         SpecError: A mutant of several algorithms is asked for, or there is none of that number.
     """
     if not (is_mutant_name(name) or is_fault_name(name)):
-        return load_interventions(framework).get(name)
+        named = [item for item in list_interventions(framework) if item.name == name]
+        fitting = [item for item in named if set(algorithms) & set(item.algorithms)]
+        return next(iter(fitting or named), None)
     if len(algorithms) != 1:
         raise SpecError(
             f"intervention={name} differs from algorithm to algorithm: name one by --algorithm."
@@ -228,8 +233,10 @@ def find_intervention(name: str, framework: str, algorithms: Sequence[str]) -> I
     return _find_for_run(name, framework, algorithms[0])
 
 
-def load_interventions(framework: str) -> dict[str, Intervention]:
-    """All interventions for a framework, by name.
+def list_interventions(framework: str) -> tuple[Intervention, ...]:
+    """Load all entries of a framework, those that every framework has first.
+
+    A name stands for one change, which several entries may make: each for algorithms of its own.
 
     Raises:
         SpecError: A file holds what is no intervention; names file, entry and remedy.
@@ -239,24 +246,32 @@ def load_interventions(framework: str) -> dict[str, Intervention]:
         _find_package_folder(framework) / INTERVENTIONS_FILE,
     )
     there = tuple((file, file.stat().st_mtime_ns) for file in files if file.is_file())
-    return dict(_load_intervention_files(framework, there))
+    return _load_intervention_files(framework, there)
 
 
 @functools.lru_cache(maxsize=32)
 def _load_intervention_files(
     framework: str, files: tuple[tuple[Path, int], ...]
-) -> Mapping[str, Intervention]:
-    # Kept, by when the files were changed: each run of a sweep asks.
-    found: dict[str, Intervention] = {}
+) -> tuple[Intervention, ...]:
+    # Cached by the files' times of change: every run of a sweep resolves its interventions.
+    found: list[Intervention] = []
     for file, _ in files:
-        for name, entry in _parse_file(file).items():
-            item = _parse_entry(name, entry, file, framework)
-            if framework not in item.frameworks:
-                continue
-            if name in found:
-                raise SpecError(f"{file}: {name} stands in {found[name].file}, too: rename it.")
-            found[name] = item
-    return found
+        for name, content in _parse_file(file).items():
+            for entry in content if isinstance(content, list) else [content]:
+                item = _parse_entry(name, entry, file, framework)
+                if framework in item.frameworks:
+                    _check_name_is_free(item, found)
+                    found.append(item)
+    return tuple(found)
+
+
+def _check_name_is_free(item: Intervention, others: Sequence[Intervention]) -> None:
+    for other in others:
+        both = [name for name in item.algorithms if name in other.algorithms]
+        if other.name == item.name and both:
+            raise SpecError(
+                f"{item.file}: {item.name} stands for {both[0]} in {other.file}, too: rename it."
+            )
 
 
 def _find_package_folder(framework: str) -> Path:
@@ -426,7 +441,7 @@ def load_replay_interventions(framework: str, algorithm: str) -> tuple[Intervent
     """
     found = tuple(
         item
-        for item in load_interventions_from(framework, REPLAY_FILE).values()
+        for item in load_interventions_from(framework, REPLAY_FILE)
         if algorithm in item.algorithms
     )
     for item in found:

@@ -155,7 +155,7 @@ def load_policy(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
         setup.run(adapter)
     assert setup.policy is not None and setup.policy_io is not None
     assert reading.evaluations is not None and reading.record is not None
-    kept = reading.record.kept
+    kept = reading.record.saved_evaluation
     return LoadedPolicy(
         Path(folder),
         spec,
@@ -199,7 +199,7 @@ def _read_stored_policy(reading: RunReading) -> StoredPolicy:
         stored = read_policy(reading.folder)
     except UnusableError as error:
         raise SpecError(f"{reading.folder} has no policy: {error}.") from error
-    if hash_weights(stored.weights) != reading.content["hash_weights"]:
+    if hash_weights(stored.weights) != reading.content["weights_sha256"]:
         raise SpecError(
             f"{reading.folder / POLICY_FILE} is damaged: its weights are not those that the run "
             "had learned."

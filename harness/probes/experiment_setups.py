@@ -36,8 +36,8 @@ SHORT_OFF_POLICY_SETTINGS: dict[str, Any] = {
     "learning_starts": 8,
     "batch_size": 4,
     "buffer_size": 1000,
-    "env_steps_per_round": 1,
-    "gradient_steps_per_round": 1,
+    "train_freq": 1,
+    "gradient_steps": 1,
 }
 SHORT_STEPS = 100
 """Steps of a training that is long enough for every framework's own settings."""
@@ -169,8 +169,8 @@ def build_off_policy_experiment(
         "learning_starts": warm_up,
         "batch_size": BATCH_ROWS,
         "buffer_size": 1000,
-        "env_steps_per_round": 1,
-        "gradient_steps_per_round": 1,
+        "train_freq": 1,
+        "gradient_steps": 1,
         "hidden_sizes": (256, 256),
     } | changes
     return ProbeExperiment(name, algorithm, world, changes, networks, snapshots)
@@ -181,7 +181,7 @@ def choose_rare_update_settings(lab: ExperimentCache, algorithm: str, steps: int
 
     What the framework has of it: as little as possible, for nothing is read of these updates.
     """
-    rare: dict[str, Any] = {"env_steps_per_round": steps, "gradient_steps_per_round": 1}
+    rare: dict[str, Any] = {"train_freq": steps, "gradient_steps": 1}
     late: dict[str, Any] = {"policy_delay": steps + 1}
     known = set(field_names(ALGORITHMS[algorithm]))
 
@@ -201,7 +201,7 @@ def scale_critic_outputs(weights: dict[str, Array], factor: float) -> None:
 
 def parallelize_experiment(experiment: ProbeExperiment, copies: int) -> ProbeExperiment:
     """The same on several copies of the environment, with a round per step of all of them."""
-    rounds = {"env_steps_per_round": copies, "gradient_steps_per_round": copies}
+    rounds = {"train_freq": copies, "gradient_steps": copies}
     steps = len(experiment.scripted_data.rewards) // copies * copies
     d = experiment.scripted_data
     world = dataclasses.replace(d, rewards=d.rewards[:steps], ends=d.ends[:steps])

@@ -9,6 +9,8 @@ import os
 import re
 from pathlib import Path
 
+from parallax.harness.record.old_names import translate_env, translate_variant
+
 RUN_FILE = "run.json"
 EVALUATIONS_FILE = "evaluations.npz"
 TRACE_FILE = "trace.parquet"
@@ -93,8 +95,16 @@ class FoundRunFolders:
 def parse_run_path(folder: Path) -> RunPath:
     """What the path of a run folder tells."""
     *above, name = (("?",) * 7 + folder.parts[1:])[-7:]
-    above[1] = above[1].replace(SLASH_SUBSTITUTE, "/")
-    return RunPath(*above, seed=parse_seed(name))  # type: ignore[arg-type,misc]
+    study, env, algorithm, hps, framework, variant = above
+    return RunPath(
+        study,
+        translate_env(env.replace(SLASH_SUBSTITUTE, "/")),
+        algorithm,
+        hps,
+        framework,
+        translate_variant(variant),
+        seed=parse_seed(name),
+    )
 
 
 def parse_seed(name: str) -> int | None:

@@ -31,6 +31,7 @@ from parallax.harness.record.files import (
     write_atomically,
 )
 from parallax.harness.record.npz_files import RunEvaluations, check_arrays
+from parallax.harness.record.old_names import translate_env, translate_variant
 from parallax.harness.record.reading import RunReading, judge_run, parse_record
 from parallax.harness.record.run_json import CHECKSUM_FIELD, RunRecord
 
@@ -184,9 +185,19 @@ def judge_row(row: PackedRow, root: Path) -> RunReading:
     reading = judge_run(root / row["folder"], source, with_evaluations=True)
     if not reading.complete or reading.record is None or reading.evaluations is None:
         return reading
-    if contradiction := find_contradiction(row, reading.record, reading.evaluations):
+    if contradiction := find_contradiction(translate_row(row), reading.record, reading.evaluations):
         return dataclasses.replace(reading, evaluations=None, reason=contradiction, damaged=True)
     return reading
+
+
+def translate_row(row: PackedRow) -> PackedRow:
+    """Return a row whose columns have the names of today; the row's hash is of the old ones."""
+    env, variant = row["env"], row["variant"]
+    return {
+        **row,
+        "env": env and translate_env(env),
+        "variant": variant and translate_variant(variant),
+    }
 
 
 def check_columns(row: PackedRow) -> None:

@@ -35,7 +35,14 @@ from parallax.harness.record.layout import (
     RunPath,
     parse_run_path,
 )
-from parallax.harness.record.run_json import CHECKSUM_FIELD, SCHEMA, RunRecord, has_valid_checksum
+from parallax.harness.record.old_names import translate_record
+from parallax.harness.record.run_json import (
+    CHECKSUM_FIELD,
+    SCHEMA,
+    RunRecord,
+    compute_checksum,
+    has_valid_checksum,
+)
 
 if TYPE_CHECKING:
     from parallax.harness.record.npz_files import RunEvaluations, StoredPolicy
@@ -265,11 +272,30 @@ def read_record(folder: Path) -> tuple[RunRecord, dict[str, Any]]:
     return parse_record(_read_file(folder, RUN_FILE, _MAX_JSON_BYTES))
 
 
+def decode_record(text: str | None) -> dict[str, Any]:
+    """Decode the text of a `run.json` that was read before; empty for None.
+
+    Unlike `parse_record` this validates nothing; names of earlier versions are translated.
+    """
+    content: dict[str, Any] = msgspec.json.decode(text) if text else {}
+    return translate_record(content)
+
+
+def _translate_old_names(content: dict[str, Any]) -> dict[str, Any]:
+    """Translate names of earlier versions; a checksum that holds does so afterwards, too."""
+    new = translate_record(content)
+    if new is not content and CHECKSUM_FIELD in content and has_valid_checksum(content):
+        new[CHECKSUM_FIELD] = compute_checksum(new)
+    return new
+
+
 def parse_record(raw: bytes) -> tuple[RunRecord, dict[str, Any]]:
-    """The same of what stands in a `run.json`.
+    """Parse the bytes of a `run.json`: validated, and the decoded JSON itself.
+
+    Names of earlier versions are translated in both.
 
     Raises:
-        Unusable: It is damaged or of a later version.
+        UnusableError: It is damaged or of a later version.
     """
     try:
         content = msgspec.json.decode(raw, type=dict[str, Any])
@@ -279,6 +305,7 @@ def parse_record(raw: bytes) -> tuple[RunRecord, dict[str, Any]]:
                 f"{RUN_FILE} has schema={version}, and this version of the project knows schemas "
                 f"up to {SCHEMA}: use a later one"
             )
+        content = _translate_old_names(content)
         record = msgspec.convert(content, RunRecord)
         if (
             raw.count(b"[") + raw.count(b"{") > _MAX_BRACKETS

@@ -9,8 +9,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from parallax.harness.record.lock import Count, Seconds
 
-SCHEMA = 2
-"""Version of `run.json`. Every field that came later has a default: as before it existed."""
+SCHEMA = 3
+"""Version of `run.json`.
+
+Fields that were added later have defaults that mean "as before the field existed"; fields that were
+renamed are translated by `old_names`. Schema 3 renamed fields and values.
+"""
 
 CHECKSUM_FIELD = "checksum"
 """Entry of `run.json` that guards the others; the record counts without it, unguarded."""
@@ -32,7 +36,7 @@ class RecordedSpec(Struct, frozen=True):
     steps: Positive
     hyperparameters: dict[str, RecordedValue] = {}
     overridden: list[str] = []
-    alignment: str = "thesis"
+    alignment: str = "common"
     eval_every: Positive = 10_000
     eval_episodes: Positive = 30
     evaluation_seed: Count = 0
@@ -41,7 +45,7 @@ class RecordedSpec(Struct, frozen=True):
     threads: Positive = 1
     device: str = "cpu"
     intervention: str = "none"
-    keep: str = "last"
+    save_policy: str = "last"
     replay: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "uniform"})
     python: str | None = None
     checkpoint_every: float = 20.0
@@ -118,15 +122,15 @@ class RunRecord(Struct, frozen=True):
     hyperparameters: dict[str, RecordedValue] = {}
     native: dict[str, Any] = {}
     alignment: list[dict[str, Any]] = []
-    cadence: dict[str, Count] = {}
+    update_schedule: dict[str, Count] = {}
     interventions: dict[str, Any] = {}
     weights_sha256: str | None = None
-    kept: Count | None = None
+    saved_evaluation: Count | None = None
     failure: str | None = None
     stopped_by: str | None = None
     attempts: list[RunAttempt] = []
     resumed_from: Count | None = None
-    resumption: list[str] = []
+    resume_notes: list[str] = []
     timings: RunTimings = RunTimings()
     provenance: RunProvenance = RunProvenance()
     files: dict[str, str] = {}

@@ -101,7 +101,9 @@ class TrainingMonitor:
         self.parts: dict[str, dict[str, float]] = {}
         self._envs: list[gymnasium.Env[Any, Any]] = []
         self.evaluator = PolicyEvaluator(spec, self.events, self.normalizer)
-        self.best = BestPolicy(self.events, self.get_stored_policy) if spec.keep == "best" else None
+        self.best = (
+            BestPolicy(self.events, self.get_stored_policy) if spec.save_policy == "best" else None
+        )
         record_run_events(folder, self.events)
 
     @property

@@ -112,10 +112,10 @@ def prepare_run(spec: RunSpec, adapter: Adapter, on_this_machine: bool = True) -
     try:
         native = adapter.translate(spec.algorithm, hyperparameters, context)
     except SpecError as error:
-        if spec.alignment == "thesis" or "hyperparameters." not in str(error):
+        if spec.alignment == "common" or "hyperparameters." not in str(error):
             raise
         raise SpecError(
-            f"{error} Change the value, or use alignment=thesis, which leaves what not every "
+            f"{error} Change the value, or use alignment=common, which leaves what not every "
             "framework exposes at the framework's own default."
         ) from error
     return PreparedRun(spec, context, hyperparameters, native, made)
@@ -130,17 +130,17 @@ def resolve_hyperparameters(
 ) -> Hyperparameters:
     """The hyperparameters that the framework is held to.
 
-    Under `full` they are those requested. Under `thesis` the fields that not every framework
+    Under `exact` they are those requested. Under `common` the fields that not every framework
     exposes come from the framework's own recipe file instead.
     """
-    if alignment == "full":
+    if alignment == "exact":
         return requested
     if adapter.name not in list_recipe_names(algorithm):
         raise SpecError(
             f"framework={adapter.name} has no recipe hp_configs/{algorithm}/{adapter.name}.yaml, "
-            "which alignment=thesis takes its defaults from: add it, or use alignment=full."
+            "which alignment=common takes its defaults from: add it, or use alignment=exact."
         )
-    common = {name: getattr(requested, name) for name in type(requested).thesis_fields}
+    common = {name: getattr(requested, name) for name in type(requested).common_fields}
     own = dataclasses.replace(load_recipe(algorithm, adapter.name), **common)
     own = adapter.get_library_defaults(algorithm, own, context)
     return dataclasses.replace(own, **common)
@@ -171,7 +171,7 @@ def describe_translation(prepared: PreparedRun) -> dict[str, Any]:
     decisive = {
         "hyperparameters": dataclasses.asdict(prepared.hyperparameters),
         "native": dict(prepared.native.settings),
-        "cadence": dataclasses.asdict(prepared.native.cadence),
+        "update_schedule": dataclasses.asdict(prepared.native.update_schedule),
     }
     changes = {item.name: item.told() for item in prepared.interventions}
     return decisive | ({"interventions": changes} if changes else {})

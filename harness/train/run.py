@@ -74,7 +74,7 @@ def execute_run(prepared: PreparedRun, adapter: Adapter, folder: RunFolder) -> s
                 trouble = _close(attempt) | _finish_trace(folder)
                 if outcome["status"] == "completed":
                     outcome |= trouble
-                outcome["collect_provenance"] = collect_provenance() | {
+                outcome["provenance"] = collect_provenance() | {
                     "sources": dict(adapter.sources(prepared.spec.algorithm)),
                     "adapter": code,
                 }
@@ -92,7 +92,7 @@ def _record_start(folder: RunFolder, started: float, attempts: list[dict[str, An
         stopped_by=None,
         attempts=attempts,
         resumed_from=None,
-        resumption=[],
+        resume_notes=[],
         timings={"started": started},
         pid=me.pid,
         host=me.host,
@@ -186,7 +186,7 @@ class _RunAttempt:
         return {
             "status": "completed",
             "weights_sha256": hash_weights(kept.weights),
-            **({"kept": best.evaluation} if best else {}),
+            **({"saved_evaluation": best.evaluation} if best else {}),
         }
 
     def close(self) -> None:
@@ -243,7 +243,7 @@ def _record_end(folder: RunFolder, attempt: _RunAttempt, outcome: dict[str, Any]
     folder.update_run(
         **outcome,
         steps=folder.content["steps"] | {"taken": attempt.steps},
-        resumption=attempt.notes,
+        resume_notes=attempt.notes,
         timings={
             "started": attempt.started,
             "ended": time.time(),

@@ -25,7 +25,7 @@ SPEC = {
     "hps": "original",
     "framework": "sb3",
     "seed": 0,
-    "alignment": "thesis",
+    "alignment": "common",
     "steps": 20_000,
     "eval_every": 2_000,
     "eval_episodes": 4,

@@ -64,7 +64,7 @@ def check_attempts(record):
     assert "time limit" in stops and stops <= {"time limit", None}, attempts
     went_on = [*(attempt["resumed_from"] for attempt in attempts[1:]), record["resumed_from"]]
     assert went_on == sorted(set(went_on)) and went_on[0] > 0, went_on
-    assert record["resumption"] == []
+    assert record["resume_notes"] == []
 
 
 def lab_records(lab):

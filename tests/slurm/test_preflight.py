@@ -52,7 +52,7 @@ def test_setting_that_hangs_is_named_and_those_behind_it_are_tried(tmp_path):
     assert result.returncode == 2, result.stderr
     assert "Preflight of 3 settings: about " in result.stderr
     assert "2 of 3 settings cannot take a single step" in result.stderr
-    name = "standin {} parallax.envs.scripted:ParallaxScripted-v0 sb3 alignment=full: "
+    name = "standin {} parallax.envs.scripted:ParallaxScripted-v0 sb3 alignment=exact: "
     assert name.format("td3") + "did not take a step within 20 s" in result.stderr
     assert name.format("sac") + "RuntimeError: the stand-in was told to fail" in result.stderr
     assert name.format("ppo") not in result.stderr
@@ -69,7 +69,7 @@ def test_setting_that_kills_its_process_is_named_alone(tmp_path):
     _, errors = process.communicate(timeout=100)
     assert "1 of 2 settings cannot take a single step" in errors
     assert (
-        "ppo parallax.envs.scripted:ParallaxScripted-v0 sb3 alignment=full: ended the process: "
+        "ppo parallax.envs.scripted:ParallaxScripted-v0 sb3 alignment=exact: ended the process: "
         in errors
     )
     assert "killed by SIGKILL" in errors
@@ -153,8 +153,10 @@ def test_every_setting_is_tried_once_and_updates_every_network():
     assert len(named) == len(set(named)) == 36
     assert sum(trial.is_full_rollout for trial in trials) == 3
     for trial in trials:
-        cadence, spec = trial.prepared.native.cadence, trial.prepared.spec
-        assert cadence.gradient_steps >= 1 and cadence.policy_updates >= 1, trial.settings
+        update_schedule, spec = trial.prepared.native.update_schedule, trial.prepared.spec
+        assert update_schedule.total_gradient_steps >= 1 and update_schedule.policy_updates >= 1, (
+            trial.settings
+        )
         assert trial.prepared.native.total_steps <= (2048 if trial.is_full_rollout else 128)
         assert getattr(spec.hyperparameters, "buffer_size", 0) <= 1000
         # One evaluation, after the end, whatever a framework rounds.
@@ -167,8 +169,8 @@ def test_framework_that_cannot_be_shortened_is_evaluated_once(monkeypatch):
         return dataclasses.replace(hyperparameters, hidden_sizes=(7, 8)), 1
 
     monkeypatch.setattr("parallax.slurm.preflight_trials.shorten_hyperparameters", refuse)
-    changes = {"env_steps_per_round": 500, "policy_learning_rate": 0.001}
-    run = support.spec("sb3", "td3", hyperparameters=changes, alignment="full", steps=10**6)
+    changes = {"train_freq": 500, "policy_learning_rate": 0.001}
+    run = support.spec("sb3", "td3", hyperparameters=changes, alignment="exact", steps=10**6)
     monkeypatch.setattr("parallax.adapters.sb3.SB3Adapter.translate", refuse_odd_networks)
     (trial,) = make_trials([run])
     assert trial.prepared.spec.eval_every == trial.prepared.native.total_steps == 500
@@ -192,7 +194,7 @@ def test_what_is_not_shortened_is_as_the_framework_will_get_it():
 @pytest.mark.parametrize("n_envs", [1, 4, 8])
 def test_shorter_rollout_leaves_the_same_remainders(rollout, minibatch, n_envs):
     changes = {"rollout_steps": rollout, "minibatch_size": minibatch}
-    hp = support.spec(hyperparameters=changes, alignment="full", n_envs=n_envs).hyperparameters
+    hp = support.spec(hyperparameters=changes, alignment="exact", n_envs=n_envs).hyperparameters
     short, steps = shorten_hyperparameters(hp, n_envs)
     assert short.rollout_steps == steps <= rollout
     assert (rollout - steps) % minibatch == (rollout - steps) % n_envs == 0
@@ -224,7 +226,7 @@ def test_job_that_fails_takes_the_arrays_with_it_and_status_says_why(tmp_path, c
     text = lab.python("slurm", "status", str(lab.results))
     assert "preflight failed: 1 of 2 settings cannot take a single step" in text
     assert (
-        "standin ppo parallax.envs.scripted:ParallaxScripted-v0 sb3 alignment=full: RuntimeError"
+        "standin ppo parallax.envs.scripted:ParallaxScripted-v0 sb3 alignment=exact: RuntimeError"
         in text
     )
     lab.order("go", "ppo-0")

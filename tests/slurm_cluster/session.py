@@ -107,7 +107,7 @@ def _run_inside(cluster: SlurmCluster, command: Sequence[str], stop: threading.E
         f"\n{layout.nodes} nodes are idle; logs are in {layout.logs}. In another terminal, enter "
         "the line above, then\n"
         "    sinfo\n"
-        "    python -m harness -m study=trial hydra/launcher=slurm hydra.launcher.mem_gb=1\n"
+        "    python -m parallax.harness -m study=demo algorithm=ppo hydra/launcher=slurm hydra.launcher.mem_gb=1\n"
         "Ctrl-C here cancels all jobs and stops every daemon.",
         flush=True,
     )

@@ -4,7 +4,6 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-import msgspec
 import numpy as np
 
 from parallax.analysis.data.published import get_return_bounds
@@ -31,6 +30,7 @@ from parallax.analysis.verdicts.ablation import (
 )
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.harness.record.reading import decode_record
 
 ABLATION_HEADING = "What causes differences, as far as ablations tell"
 ABLATION_ANCHOR = ABLATION_HEADING.lower().replace(",", "").replace(" ", "-")
@@ -213,7 +213,7 @@ def _describe_single_effects(names: Sequence[str], item: AblationVerdict) -> str
 def _find_description(name: str, effect: InterventionEffect) -> str:
     """What a change is, by the record of the first run with it; empty where none tells."""
     for run in effect.changed.runs:
-        told = msgspec.json.decode(run.record or "{}").get("interventions", {}).get(name)
+        told = decode_record(run.record).get("interventions", {}).get(name)
         if told:
             return " ".join(str(told["does"]).split())
     return ""

@@ -5,20 +5,19 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from parallax.analysis.data.runs import CompletedRun
 from parallax.analysis.escaping import format_table
 from parallax.analysis.labels import LIBRARY_DEFAULTS, escape_markdown, format_range, get_label
 from parallax.analysis.report.phrases import describe_recipe, format_count
 from parallax.analysis.verdicts.groups import to_library_defaults_cell
+from parallax.harness.record.reading import decode_record
 
 HYPERPARAMETERS_HEADING = "What is held alike, and what is not"
 HYPERPARAMETERS_ANCHOR = HYPERPARAMETERS_HEADING.lower().replace(",", "").replace(" ", "-")
 ValuesByFramework = dict[str, dict[str, list[str]]]
 SettingKey = tuple[str, str, str]  # algorithm, recipe, variant
 _COUNT_PHRASES = {
-    "gradient_steps": "gradient steps made",
+    "total_gradient_steps": "gradient steps made",
     "policy_updates": "updates of the policy",
     "target_updates": "updates of the target",
 }
@@ -218,11 +217,11 @@ def _count_updates(runs: Sequence[CompletedRun]) -> dict[str, dict[str, list[int
     """
     of: dict[str, dict[str, list[int]]] = {}
     for run in runs:
-        told = msgspec.json.decode(run.record or "{}").get("cadence") or {}
+        told = decode_record(run.record).get("update_schedule") or {}
         for key, words in _COUNT_PHRASES.items():
             if told.get(key):
                 of.setdefault(words, {}).setdefault(run.id.framework, []).append(told[key])
-    if of.get(_COUNT_PHRASES["policy_updates"]) == of.get(_COUNT_PHRASES["gradient_steps"]):
+    if of.get(_COUNT_PHRASES["policy_updates"]) == of.get(_COUNT_PHRASES["total_gradient_steps"]):
         of.pop(_COUNT_PHRASES["policy_updates"], None)
     return of
 

@@ -40,7 +40,7 @@ class StudyPart:
         tasks: Tasks.
         seeds: Seeds, as few words.
         evaluations: Evaluations (episodes in each) of the runs used; several if they differ.
-        alignment: `thesis`, `full` or what run.json says.
+        alignment: `common`, `exact` or what run.json says.
         requested: Run folders found.
         completed: Runs that meet the completeness rule.
         used: Runs that enter the statistics.

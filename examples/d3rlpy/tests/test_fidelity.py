@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not PYTHON, reason="D3RLPY_PYTHON names no inter
 def test_harness_changes_nothing(tmp_path):
     told = {"capture_output": True, "text": True}
     asked = ["algorithm=td3", "env=InvertedPendulum-v4", "seed=5", "steps=360", "eval_every=180"]
-    asked += ["alignment=full", "hyperparameters.learning_starts=300", "eval_episodes=2"]
+    asked += ["alignment=exact", "hyperparameters.learning_starts=300", "eval_episodes=2"]
     command = [sys.executable, "-m", "harness", "framework=d3rlpy", f"framework.python={PYTHON}"]
     command += ["hps=d3rlpy", *asked, f"results_dir={tmp_path}"]
     done = subprocess.run(command, **told)

@@ -13,13 +13,13 @@ STEPS, SEED = 300, 5
 
 
 def test_harness_changes_nothing(tmp_path):
-    words = ["framework=sb3", "algorithm=tqc", "hps=sb3", "env=Pendulum-v1", "alignment=full"]
+    words = ["framework=sb3", "algorithm=tqc", "hps=sb3", "env=Pendulum-v1", "alignment=exact"]
     words += [f"steps={STEPS}", f"eval_every={STEPS}", f"seed={SEED}", "eval_episodes=2"]
     small = ["batch_size=8", "n_critics=3", "n_quantiles=7", "dropped_quantiles=3"]
     words += [f"hyperparameters.{value}" for value in small]
     assert main(["train", *words, f"results_dir={tmp_path}"]) in (0, None)
     (path,) = tmp_path.rglob("run.json")
-    assert json.loads(path.read_text())["hash_weights"] == alone()
+    assert json.loads(path.read_text())["weights_sha256"] == alone()
 
 
 def alone():

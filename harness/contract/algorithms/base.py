@@ -19,14 +19,14 @@ class UpdateSchedule:
     Attributes:
         random_steps: Leading environment transitions with uniformly random actions.
         first_update: Environment transitions taken when the first gradient step is made.
-        gradient_steps: Gradient steps of the critic; of all networks together in PPO.
+        total_gradient_steps: Gradient steps of the critic; of all networks together in PPO.
         policy_updates: Gradient steps of the policy.
         target_updates: Steps of the target networks.
     """
 
     random_steps: int
     first_update: int
-    gradient_steps: int
+    total_gradient_steps: int
     policy_updates: int
     target_updates: int
 
@@ -47,7 +47,7 @@ class Hyperparameters:
         actions: The kind of actions it chooses everywhere; what else a framework's takes, its
             adapter says.
         has_targets: Whether it trains with target networks.
-        thesis_fields: What is set under `alignment=thesis`; the other fields keep each
+        common_fields: What is set under `alignment=common`; the other fields keep each
             framework's own default there.
         thesis_table: Number of the thesis' table of its hyperparameters; None where the
             thesis has none.
@@ -63,7 +63,7 @@ class Hyperparameters:
     family: ClassVar[AlgorithmFamily]
     actions: ClassVar[ActionKind]
     has_targets: ClassVar[bool]
-    thesis_fields: ClassVar[frozenset[str]] = frozenset()
+    common_fields: ClassVar[frozenset[str]] = frozenset()
     thesis_table: ClassVar[int | None] = None
     has_probes: ClassVar[bool] = False
     conformance_values: ClassVar[Mapping[str, Any]] = {}
@@ -94,7 +94,7 @@ class Hyperparameters:
             )
         return self
 
-    def cadence(self, steps: int) -> UpdateSchedule:
+    def compute_update_schedule(self, steps: int) -> UpdateSchedule:
         """What these values make of `steps` environment transitions."""
         raise NotImplementedError
 
@@ -118,16 +118,16 @@ class OffPolicy(Hyperparameters):
         "batch_size": 16,
         "buffer_size": 1000,
         "learning_starts": 64,
-        "env_steps_per_round": 2,
-        "gradient_steps_per_round": 2,
+        "train_freq": 2,
+        "gradient_steps": 2,
     }
     alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         "batch_size": (24,),
         "buffer_size": (40,),
         "learning_starts": (96,),
         "gamma": (0.9, 0.5),
-        "env_steps_per_round": (4,),
-        "gradient_steps_per_round": (4,),
+        "train_freq": (4,),
+        "gradient_steps": (4,),
         "adam_eps": (1e-3,),
         "hidden_sizes": ((12, 12),),
         "bootstrap_truncation": (False, True),
@@ -140,14 +140,16 @@ class OffPolicy(Hyperparameters):
             """Environment transitions before learning."""
 
         @property
-        def env_steps_per_round(self) -> int:
+        def train_freq(self) -> int:
             """Environment transitions between rounds of gradient steps."""
 
         @property
-        def gradient_steps_per_round(self) -> int:
+        def gradient_steps(self) -> int:
             """Critic gradient steps in a round."""
 
-    def cadence(self, steps: int, first_update: int | None = None) -> UpdateSchedule:
+    def compute_update_schedule(
+        self, steps: int, first_update: int | None = None
+    ) -> UpdateSchedule:
         """What these values make of `steps` environment transitions.
 
         Args:
@@ -156,11 +158,11 @@ class OffPolicy(Hyperparameters):
                 end of the first round of environment steps that ends at or after
                 `learning_starts`; frameworks that are a step late say so.
         """
-        every = self.env_steps_per_round
+        every = self.train_freq
         first = max(math.ceil(self.learning_starts / every), 1) * every
         first = first if first_update is None else first_update
         rounds = max(0, (steps - first) // every + 1)
-        updates = rounds * self.gradient_steps_per_round
+        updates = rounds * self.gradient_steps
         policy, targets = self.policy_updates(updates), self.target_updates(updates)
         return UpdateSchedule(self.random_steps(steps), first, updates, policy, targets)
 
@@ -189,10 +191,10 @@ class PeriodicTargetUpdates(OffPolicy):
 
     def target_updates(self, critic_steps: int) -> int:
         """How often the target network moves, at most once in a round."""
-        rounds = critic_steps // self.gradient_steps_per_round
-        return min(rounds, rounds * self.env_steps_per_round // self.target_update_interval)
+        rounds = critic_steps // self.gradient_steps
+        return min(rounds, rounds * self.train_freq // self.target_update_interval)
 
     def target_interval_in_updates(self) -> int | None:
         """The interval between target updates in gradient steps; None where it is no number."""
-        steps = self.target_update_interval * self.gradient_steps_per_round
-        return None if steps % self.env_steps_per_round else steps // self.env_steps_per_round
+        steps = self.target_update_interval * self.gradient_steps
+        return None if steps % self.train_freq else steps // self.train_freq

@@ -24,8 +24,8 @@ class DDPG(OffPolicy):
         learning_starts: Environment transitions with uniformly random actions and no update.
         tau: Weight of the online network in a target update.
         gamma: Discount factor per environment step.
-        env_steps_per_round: Environment transitions between rounds of gradient steps.
-        gradient_steps_per_round: Critic gradient steps in a round.
+        train_freq: Environment transitions between rounds of gradient steps.
+        gradient_steps: Critic gradient steps in a round.
         exploration_noise_kind: `gaussian`, drawn anew each step, or `ornstein-uhlenbeck`, a
             process with theta 0.15 and steps of 0.01 that starts at 0.
         exploration_noise: Standard deviation of what is added to actions while collecting, or
@@ -41,7 +41,7 @@ class DDPG(OffPolicy):
     actions: ClassVar[ActionKind] = "continuous"
     has_probes: ClassVar[bool] = True
     # What every framework exposes.
-    thesis_fields: ClassVar[frozenset[str]] = frozenset(
+    common_fields: ClassVar[frozenset[str]] = frozenset(
         (
             "policy_learning_rate",
             "batch_size",
@@ -82,8 +82,8 @@ class DDPG(OffPolicy):
     learning_starts: int = bounded_field(minimum=0)
     tau: float = bounded_field(above=0, maximum=1)
     gamma: float = bounded_field(minimum=0, maximum=1)
-    env_steps_per_round: int = bounded_field(minimum=1)
-    gradient_steps_per_round: int = bounded_field(minimum=1)
+    train_freq: int = bounded_field(minimum=1)
+    gradient_steps: int = bounded_field(minimum=1)
     exploration_noise_kind: str = bounded_field(choices=EXPLORATION_NOISES)
     exploration_noise: float = bounded_field(minimum=0)
     policy_delay: int = bounded_field(minimum=1)

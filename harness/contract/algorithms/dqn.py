@@ -25,8 +25,8 @@ class DQN(PeriodicTargetUpdates):
             actions in the paper.
         tau: Weight of the online network in a target update; 1 copies it.
         gamma: Discount factor per environment step.
-        env_steps_per_round: Environment transitions between rounds of gradient steps.
-        gradient_steps_per_round: Gradient steps in a round.
+        train_freq: Environment transitions between rounds of gradient steps.
+        gradient_steps: Gradient steps in a round.
         target_update_interval: Environment transitions between target updates. The paper
             counts updates, of which there is one in 4 transitions.
         exploration_initial: Share of random actions at the start.
@@ -54,7 +54,7 @@ class DQN(PeriodicTargetUpdates):
     actions: ClassVar[ActionKind] = "discrete"
     has_probes: ClassVar[bool] = True
     # What every framework exposes.
-    thesis_fields: ClassVar[frozenset[str]] = frozenset(
+    common_fields: ClassVar[frozenset[str]] = frozenset(
         (
             "learning_rate",
             "batch_size",
@@ -104,8 +104,8 @@ class DQN(PeriodicTargetUpdates):
     learning_starts: int = bounded_field(minimum=0)
     tau: float = bounded_field(above=0, maximum=1)
     gamma: float = bounded_field(minimum=0, maximum=1)
-    env_steps_per_round: int = bounded_field(minimum=1)
-    gradient_steps_per_round: int = bounded_field(minimum=1)
+    train_freq: int = bounded_field(minimum=1)
+    gradient_steps: int = bounded_field(minimum=1)
     target_update_interval: int = bounded_field(minimum=1)
     exploration_initial: float = bounded_field(minimum=0, maximum=1)
     exploration_final: float = bounded_field(minimum=0, maximum=1)

@@ -47,8 +47,8 @@ class PPO(Hyperparameters):
     has_probes: ClassVar[bool] = True
     thesis_table: ClassVar[int | None] = 6
     # What every framework exposes; the others keep each framework's own default under
-    # alignment=thesis (thesis, appendix D: those not in italics).
-    thesis_fields: ClassVar[frozenset[str]] = frozenset(
+    # alignment=common (thesis, appendix D: those not in italics).
+    common_fields: ClassVar[frozenset[str]] = frozenset(
         (
             "learning_rate",
             "learning_rate_schedule",
@@ -120,7 +120,7 @@ class PPO(Hyperparameters):
     hidden_sizes: tuple[int, ...] = bounded_field(minimum=1, nonempty=True)
     bootstrap_truncation: bool = bounded_field()
 
-    def cadence(self, steps: int) -> UpdateSchedule:
+    def compute_update_schedule(self, steps: int) -> UpdateSchedule:
         """What these values make of `steps` environment transitions.
 
         Each rollout is cut into minibatches, the last of which may be smaller.

@@ -24,8 +24,8 @@ class R2D2(PeriodicTargetUpdates):
         learning_starts: Environment transitions before the first update. Actors act as ever then.
         tau: Weight of the online network in a target update; 1 copies it.
         gamma: Discount factor per environment step.
-        env_steps_per_round: Environment transitions of all actors between rounds of gradient steps.
-        gradient_steps_per_round: Gradient steps in a round.
+        train_freq: Environment transitions of all actors between rounds of gradient steps.
+        gradient_steps: Gradient steps in a round.
         target_update_interval: Environment transitions between target updates. The paper counts
             gradient steps.
         n_step: Rewards that a target sums before it bootstraps; fewer at the end of a sequence.
@@ -122,8 +122,8 @@ class R2D2(PeriodicTargetUpdates):
     learning_starts: int = bounded_field(minimum=0)
     tau: float = bounded_field(above=0, maximum=1)
     gamma: float = bounded_field(minimum=0, maximum=1)
-    env_steps_per_round: int = bounded_field(minimum=1)
-    gradient_steps_per_round: int = bounded_field(minimum=1)
+    train_freq: int = bounded_field(minimum=1)
+    gradient_steps: int = bounded_field(minimum=1)
     target_update_interval: int = bounded_field(minimum=1)
     n_step: int = bounded_field(minimum=1)
     value_rescaling: float | None = bounded_field(above=0)
@@ -173,4 +173,4 @@ class R2D2(PeriodicTargetUpdates):
 
 
 # One framework has it, which exposes all but these.
-R2D2.thesis_fields = frozenset(field_names(R2D2)) - {"tau", "bootstrap_truncation"}
+R2D2.common_fields = frozenset(field_names(R2D2)) - {"tau", "bootstrap_truncation"}

@@ -21,8 +21,8 @@ class SAC(OffPolicy):
         learning_starts: Environment transitions with uniformly random actions and no update.
         tau: Weight of the online network in a target update.
         gamma: Discount factor per environment step.
-        env_steps_per_round: Environment transitions between rounds of gradient steps.
-        gradient_steps_per_round: Critic gradient steps in a round.
+        train_freq: Environment transitions between rounds of gradient steps.
+        gradient_steps: Critic gradient steps in a round.
         policy_delay: Critic steps between policy updates. CleanRL makes up for the delay
             with as many policy steps at once.
         target_update_interval: Critic steps between target updates.
@@ -39,8 +39,8 @@ class SAC(OffPolicy):
     has_probes: ClassVar[bool] = True
     thesis_table: ClassVar[int | None] = 8
     # What every framework exposes; the others keep each framework's own default under
-    # alignment=thesis (thesis, appendix D: those not in italics).
-    thesis_fields: ClassVar[frozenset[str]] = frozenset(
+    # alignment=common (thesis, appendix D: those not in italics).
+    common_fields: ClassVar[frozenset[str]] = frozenset(
         (
             "policy_learning_rate",
             "batch_size",
@@ -79,8 +79,8 @@ class SAC(OffPolicy):
     learning_starts: int = bounded_field(minimum=0)
     tau: float = bounded_field(above=0, maximum=1)
     gamma: float = bounded_field(minimum=0, maximum=1)
-    env_steps_per_round: int = bounded_field(minimum=1)
-    gradient_steps_per_round: int = bounded_field(minimum=1)
+    train_freq: int = bounded_field(minimum=1)
+    gradient_steps: int = bounded_field(minimum=1)
     policy_delay: int = bounded_field(minimum=1)
     target_update_interval: int = bounded_field(minimum=1)
     initial_temperature: float = bounded_field(above=0)

@@ -20,8 +20,8 @@ class TD3(OffPolicy):
         learning_starts: Environment transitions with uniformly random actions and no update.
         tau: Weight of the online network in a target update.
         gamma: Discount factor per environment step.
-        env_steps_per_round: Environment transitions between rounds of gradient steps.
-        gradient_steps_per_round: Critic gradient steps in a round.
+        train_freq: Environment transitions between rounds of gradient steps.
+        gradient_steps: Critic gradient steps in a round.
         exploration_noise: Standard deviation of the Gaussian added to actions while
             collecting, as a share of half the action range; 0 is off.
         policy_delay: Critic steps per policy and target update.
@@ -37,8 +37,8 @@ class TD3(OffPolicy):
     has_probes: ClassVar[bool] = True
     thesis_table: ClassVar[int | None] = 7
     # What every framework exposes; the others keep each framework's own default under
-    # alignment=thesis (thesis, appendix D: those not in italics).
-    thesis_fields: ClassVar[frozenset[str]] = frozenset(
+    # alignment=common (thesis, appendix D: those not in italics).
+    common_fields: ClassVar[frozenset[str]] = frozenset(
         (
             "policy_learning_rate",
             "critic_learning_rate",
@@ -77,8 +77,8 @@ class TD3(OffPolicy):
     learning_starts: int = bounded_field(minimum=0)
     tau: float = bounded_field(above=0, maximum=1)
     gamma: float = bounded_field(minimum=0, maximum=1)
-    env_steps_per_round: int = bounded_field(minimum=1)
-    gradient_steps_per_round: int = bounded_field(minimum=1)
+    train_freq: int = bounded_field(minimum=1)
+    gradient_steps: int = bounded_field(minimum=1)
     exploration_noise: float = bounded_field(minimum=0)
     policy_delay: int = bounded_field(minimum=1)
     target_policy_noise: float = bounded_field(minimum=0)

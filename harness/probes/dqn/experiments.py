@@ -169,7 +169,7 @@ def run_exploration_schedule(lab: ExperimentCache) -> ProbeRun:
         "exploration_final": EPSILON_FINAL,
         "exploration_steps": EPSILON_STEPS,
         "learning_starts": WARM_UP_STEPS,
-        "env_steps_per_round": CYCLE_STEPS,
+        "train_freq": CYCLE_STEPS,
         "target_update_interval": 4 * CYCLE_STEPS,
         "batch_size": 4,
     }
@@ -185,7 +185,7 @@ def run_greedy_policy(lab: ExperimentCache) -> ProbeRun:
     )
     world.observations[:BATCH_ROWS, :N_DISCRETE_ACTIONS] = make_value_patterns()
     greedy = {"exploration_initial": 0.0, "exploration_final": 0.0, "batch_size": 2}
-    one_round = {"env_steps_per_round": BATCH_ROWS, "gradient_steps_per_round": 1}
+    one_round = {"train_freq": BATCH_ROWS, "gradient_steps": 1}
     settings = greedy | one_round | {"learning_rate": experiment_setups.NO_LEARNING}
     settings |= {"target_update_interval": BATCH_ROWS, "learning_starts": 0}
     return lab.run(_build_experiment(lab, "acting", world, 0, weights, **settings))
@@ -276,7 +276,7 @@ def _build_count_experiment(
         "exploration_final": 1e-3,
         "batch_size": 4,
         "learning_starts": 12,
-        "env_steps_per_round": every,
+        "train_freq": every,
         "target_update_interval": interval,
     }
     return _build_first_action_experiment(lab, name, 48, **changes)

@@ -216,19 +216,19 @@ def compute_longest_interval(steps: Sequence[int]) -> float:
 
 def _compute_expected_counts(run: ProbeRun) -> Array:
     hp, asked = run.hyperparameters, len(run.experiment.scripted_data.rewards)
-    cadence = hp.cadence(asked)
-    every = hp.env_steps_per_round
+    update_schedule = hp.compute_update_schedule(asked)
+    every = hp.train_freq
     interval = hp.target_interval_in_updates()
-    rounds_before = (interval - 1) // hp.gradient_steps_per_round
+    rounds_before = (interval - 1) // hp.gradient_steps
     return np.array(
         [
             asked,
-            cadence.random_steps,
-            cadence.first_update,
-            cadence.gradient_steps,
+            update_schedule.random_steps,
+            update_schedule.first_update,
+            update_schedule.total_gradient_steps,
             every,
-            cadence.gradient_steps // interval,
-            cadence.first_update + rounds_before * every,
+            update_schedule.total_gradient_steps // interval,
+            update_schedule.first_update + rounds_before * every,
             interval,
             hp.target_update_interval,
         ],

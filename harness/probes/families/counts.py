@@ -48,7 +48,7 @@ def make_count_probes(
             paper = dataclasses.replace(of(lab).hyperparameters, policy_delay=policy_delay)
             asked = len(of(lab).experiment.scripted_data.rewards)
             expected = _compute_expected_counts(
-                algorithm, paper.cadence(asked), asked, policy_delay
+                algorithm, paper.compute_update_schedule(asked), asked, policy_delay
             )
             return ProbeMeasurement(count_updates(of(lab)), expected)
 
@@ -112,19 +112,19 @@ def _count_critic_steps_until(run: ProbeRun, steps: int) -> float:
 
 
 def _compute_expected_counts(
-    algorithm: str, cadence: UpdateSchedule, asked: int, policy_delay: int
+    algorithm: str, update_schedule: UpdateSchedule, asked: int, policy_delay: int
 ) -> Array:
     return np.array(
         [
             asked,
-            cadence.random_steps,
-            cadence.first_update,
-            cadence.gradient_steps,
-            cadence.policy_updates,
-            cadence.target_updates,
+            update_schedule.random_steps,
+            update_schedule.first_update,
+            update_schedule.total_gradient_steps,
+            update_schedule.policy_updates,
+            update_schedule.target_updates,
             policy_delay,
             policy_delay,
-            *([cadence.policy_updates] if algorithm == "sac" else []),
+            *([update_schedule.policy_updates] if algorithm == "sac" else []),
         ],
         dtype=float,
     )

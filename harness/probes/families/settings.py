@@ -232,12 +232,8 @@ OPTION_PROBES: Sequence[Probe] = (
     make_option_probe(
         "td3", {"target_policy_noise": 0.15}, "target_policy_noise", "the noise in targets"
     ),
-    make_option_probe(
-        "td3", {"gradient_steps_per_round": 2}, "update_ratio", "gradient steps per round"
-    ),
-    make_option_probe(
-        "sac", {"gradient_steps_per_round": 2}, "update_ratio", "gradient steps per round"
-    ),
+    make_option_probe("td3", {"gradient_steps": 2}, "update_ratio", "gradient steps per round"),
+    make_option_probe("sac", {"gradient_steps": 2}, "update_ratio", "gradient steps per round"),
     make_option_probe(
         "sac",
         {"critic_learning_rate": 2e-3, "temperature_learning_rate": 2e-3},

@@ -54,8 +54,8 @@ BASE_SETTINGS: dict[str, Any] = {
     "buffer_size": 1000,
     "learning_starts": WARM_UP_STEPS,
     "gamma": 0.0,
-    "env_steps_per_round": 1,
-    "gradient_steps_per_round": 1,
+    "train_freq": 1,
+    "gradient_steps": 1,
     "target_update_interval": NEVER_INTERVAL,
     "n_step": 1,
     "value_rescaling": None,
@@ -153,8 +153,8 @@ def run_count_experiment(lab: ExperimentCache) -> ProbeRun:
     """A longer run in rounds, with overlapping sequences, and copies of both kinds."""
     changes = {
         "learning_starts": 12,
-        "env_steps_per_round": CYCLE_STEPS,
-        "gradient_steps_per_round": UPDATES_PER_CYCLE,
+        "train_freq": CYCLE_STEPS,
+        "gradient_steps": UPDATES_PER_CYCLE,
         "target_update_interval": TARGET_UPDATE_INTERVAL,
         "actor_refresh": ACTOR_REFRESH_INTERVAL,
         "overlap": OVERLAP,

@@ -72,4 +72,4 @@ def test_harness_changes_nothing(algorithm, wrappers, tmp_path):
     assert alone.exitcode == 0
     with np.load(output) as file:
         assert run["status"] == "completed"
-        assert run["hash_weights"] == hash_weights(dict(file))
+        assert run["weights_sha256"] == hash_weights(dict(file))

@@ -82,7 +82,7 @@ def test_sac_temperature_shares_the_critics_learning_rate():
         translate("sac", temperature_learning_rate=0.01)
 
 
-@pytest.mark.parametrize("field", ["env_steps_per_round", "gradient_steps_per_round"])
+@pytest.mark.parametrize("field", ["train_freq", "gradient_steps"])
 def test_update_ratio_is_fixed(field):
     with pytest.raises(SpecError, match=f"{field}=2: in cleanrl it is fixed at 1"):
         translate("td3", **{field: 2})

@@ -44,7 +44,7 @@ def test_harness_changes_nothing(algorithm, env, tmp_path):
         steps=steps,
         eval_every=steps // 4,
         seed=5,
-        alignment="full",
+        alignment="exact",
     )
     _, run = support.run(spec, tmp_path)
     # All that is not named here is SB3's own default, so this tests the recipe file as well.
@@ -53,7 +53,7 @@ def test_harness_changes_nothing(algorithm, env, tmp_path):
     )
     model.learn(steps)
     assert run["status"] == "completed"
-    assert run["hash_weights"] == hash_weights(copy_weights(model))
+    assert run["weights_sha256"] == hash_weights(copy_weights(model))
 
 
 class Extractor(BaseFeaturesExtractor):
@@ -73,11 +73,11 @@ def test_harness_changes_nothing_on_images(tmp_path):
     unified = {"learning_starts": 100, "target_update_interval": 100, "buffer_size": 1000}
     native = unified | {"exploration_fraction": 0.5, "policy_kwargs": {"net_arch": [16]}}
     unified |= {"exploration_steps": 150, "hidden_sizes": [16]}
-    values = {"env": GAME, "steps": 300, "eval_every": 100, "seed": 5, "alignment": "full"}
+    values = {"env": GAME, "steps": 300, "eval_every": 100, "seed": 5, "alignment": "exact"}
     _, run = support.run(support.spec("sb3", "dqn", hyperparameters=unified, **values), tmp_path)
     assert run["status"] == "completed", run["failure"]
     native["policy_kwargs"] |= {"features_extractor_class": Extractor, "normalize_images": False}
     env = support.as_torch_sees(gymnasium.make(GAME))
     model = stable_baselines3.DQN("CnnPolicy", env, seed=5, device="cpu", **native)
     model.learn(300)
-    assert run["hash_weights"] == hash_weights(copy_weights(model))
+    assert run["weights_sha256"] == hash_weights(copy_weights(model))

@@ -161,7 +161,7 @@ def test_killed_run_goes_on_bit_equal(algorithm, tmp_path):
 
 
 def test_uniform_replay_changes_neither_name_nor_settings_nor_weights(tmp_path):
-    asked = {"algorithm": "dqn", "steps": 200, "eval_every": 200, "alignment": "full"}
+    asked = {"algorithm": "dqn", "steps": 200, "eval_every": 200, "alignment": "exact"}
     changes = {"hyperparameters": {"learning_starts": 100}}
     specs = [
         support.spec("sb3", **asked, **changes, **more) for more in ({}, {"replay": "uniform"})

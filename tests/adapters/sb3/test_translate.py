@@ -69,14 +69,14 @@ def test_one_learning_rate_serves_all_of_sac(field):
 
 
 def test_update_ratio_reaches_both_options():
-    settings = translate("td3", env_steps_per_round=4, gradient_steps_per_round=8).settings
+    settings = translate("td3", train_freq=4, gradient_steps=8).settings
     assert (settings["train_freq"], settings["gradient_steps"]) == (4, 8)
 
 
 def test_target_interval_that_sb3_would_ignore_is_refused():
     with pytest.raises(SpecError, match="target_update_interval=2"):
         translate("sac", target_update_interval=2)
-    translate("sac", target_update_interval=2, gradient_steps_per_round=4)
+    translate("sac", target_update_interval=2, gradient_steps=4)
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,10 @@ def test_rates_of_policy_and_critics_are_apart():
 
 def test_targets_of_td3_move_at_every_step_of_the_critics():
     native = translate("td3", 200)
-    assert native.cadence.target_updates == native.cadence.gradient_steps == 100
-    assert native.cadence.policy_updates == 50
+    assert (
+        native.update_schedule.target_updates == native.update_schedule.total_gradient_steps == 100
+    )
+    assert native.update_schedule.policy_updates == 50
 
 
 def test_steps_are_counted_per_copy():

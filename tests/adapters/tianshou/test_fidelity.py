@@ -41,7 +41,7 @@ def test_harness_changes_nothing(algorithm, n_envs, tmp_path, reference):
         algorithm,
         hyperparameters=unified,
         env=env,
-        alignment="full" if n_envs == 1 else "thesis",  # a step of each copy is a round there
+        alignment="exact" if n_envs == 1 else "common",  # a step of each copy is a round there
         steps=steps,
         eval_every=steps // 4,
         seed=5,
@@ -51,18 +51,18 @@ def test_harness_changes_nothing(algorithm, n_envs, tmp_path, reference):
     assert run["status"] == "completed", run["failure"]
     # All that is not named here is the example's own value, so the recipe is tested as well.
     weights = reference.train(algorithm, env, 5, steps, n_envs, **native)
-    assert run["hash_weights"] == hash_weights(weights)
+    assert run["weights_sha256"] == hash_weights(weights)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 def test_harness_changes_nothing_on_images(tmp_path, reference):
     pytest.importorskip("minatar")
     steps, game = 120, "MinAtar/Breakout-v1"
-    values = {"env": game, "alignment": "full", "steps": steps, "eval_every": 60, "seed": 5}
+    values = {"env": game, "alignment": "exact", "steps": steps, "eval_every": 60, "seed": 5}
     unified = {"target_update_interval": 50}
     spec = support.spec("tianshou", "dqn", hyperparameters=unified, **values)
     _, run = support.run(spec, tmp_path)
     assert run["status"] == "completed", run["failure"]
     make = lambda env_id: support.as_torch_sees(gymnasium.make(env_id))  # noqa: E731
     weights = reference.train("dqn", game, 5, steps, make=make, target_freq=5)
-    assert run["hash_weights"] == hash_weights(weights)
+    assert run["weights_sha256"] == hash_weights(weights)

@@ -103,7 +103,7 @@ def test_temperature_is_learned_from_its_logarithm():
 
 
 def test_update_ratio_is_per_transition():
-    settings = translate("td3", env_steps_per_round=4, gradient_steps_per_round=8).settings
+    settings = translate("td3", train_freq=4, gradient_steps=8).settings
     prefix = "OffPolicyTrainerParams"
     assert settings[f"{prefix}.collection_step_num_env_steps"] == 4
     assert settings[f"{prefix}.update_step_num_gradient_steps_per_sample"] == 2
@@ -121,7 +121,7 @@ def test_clip_range_has_no_schedule():
         ("ppo", 2049, {}, 4096, 4096),
         ("td3", 30_000, {}, 30_000, 5_000),
         ("td3", 10_000, {}, 10_000, 0),
-        ("td3", 1002, {"learning_starts": 1000, "env_steps_per_round": 4}, 1004, 4),
+        ("td3", 1002, {"learning_starts": 1000, "train_freq": 4}, 1004, 4),
     ],
 )
 def test_steps_round_up_to_whole_rounds_after_warm_up(algorithm, steps, changes, total, trained):
@@ -130,11 +130,11 @@ def test_steps_round_up_to_whole_rounds_after_warm_up(algorithm, steps, changes,
 
 
 def test_copies_share_warm_up_and_rounds():
-    native = translate("td3", 100, 4, learning_starts=50, env_steps_per_round=4)
+    native = translate("td3", 100, 4, learning_starts=50, train_freq=4)
     assert native.settings["Collector.collect.n_step"] == 52
     assert native.total_steps == 100
-    with pytest.raises(SpecError, match=r"env_steps_per_round=2: .*n_envs=4 must divide it"):
-        translate("td3", 100, 4, env_steps_per_round=2)
+    with pytest.raises(SpecError, match=r"train_freq=2: .*n_envs=4 must divide it"):
+        translate("td3", 100, 4, train_freq=2)
 
 
 def test_missing_package_is_told_with_the_command(monkeypatch):

@@ -20,7 +20,7 @@ TINY = {
     "td3": {"learning_starts": 100, "batch_size": 32, "buffer_size": 1000},
     "sac": {"learning_starts": 100, "batch_size": 32, "buffer_size": 1000},
 }
-ROUND = {"env_steps_per_round": 20, "gradient_steps_per_round": 20}
+ROUND = {"train_freq": 20, "gradient_steps": 20}
 
 
 @pytest.hookimpl(tryfirst=True)

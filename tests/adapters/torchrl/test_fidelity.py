@@ -9,7 +9,7 @@ import support
 
 from parallax.harness.record.provenance import hash_weights
 
-ROUND = {"env_steps_per_round": 50, "gradient_steps_per_round": 50}
+ROUND = {"train_freq": 50, "gradient_steps": 50}
 OFF_POLICY = {"collector": {"init_random_frames": 200, "frames_per_batch": 50}}
 # The second asks for one rollout and a half. The pendulum's actions range from -3 to 3.
 CASES = {
@@ -40,7 +40,7 @@ def test_harness_changes_nothing(case, tmp_path, reference):
         "torchrl",
         algorithm,
         hyperparameters=unified,
-        alignment="full",
+        alignment="exact",
         env=env,
         steps=steps,
         eval_every=steps // 4,
@@ -51,4 +51,4 @@ def test_harness_changes_nothing(case, tmp_path, reference):
     # All that is not named here is the script's own value, so the recipe is tested as well.
     weights = reference.train(algorithm, env, 5, steps, **NATIVE.get(algorithm, OFF_POLICY))
     assert all(np.isfinite(array).all() for array in weights.values())
-    assert run["hash_weights"] == hash_weights(weights)
+    assert run["weights_sha256"] == hash_weights(weights)

@@ -51,7 +51,7 @@ def test_noise_is_refused_where_action_dimensions_have_different_ranges():
     translate(uneven, "sac")
 
 
-@pytest.mark.parametrize("alignment", ["thesis", "full"])
+@pytest.mark.parametrize("alignment", ["common", "exact"])
 def test_own_recipe_is_in_action_units_whatever_the_bounds(alignment):
     run = support.spec("torchrl", "td3", env="InvertedPendulum-v4", alignment=alignment)
     settings = prepare_run(run, TorchRLAdapter()).native.settings

@@ -260,7 +260,7 @@ def test_what_cannot_be_had_is_refused_by_name(changes, message):
 
 
 def test_rewards_that_only_training_scales_are_not_shown():
-    asked = {"wrappers": "normalized", "alignment": "full"}
+    asked = {"wrappers": "normalized", "alignment": "exact"}
     with pytest.raises(SpecError, match="last_step_inputs=false"):
         prepare_run(support.spec("torchrl", "r2d2", "cpu", **asked), TorchRLAdapter())
     unseen = {"last_step_inputs": False}

@@ -45,7 +45,7 @@ def test_actions_are_random_until_learning_starts_and_greedy_plus_noise_afterwar
 
 
 def test_noise_has_the_deviation_asked_for_and_stays_within_bounds(train):
-    changes = {"learning_starts": 0, "gradient_steps_per_round": 1, "exploration_noise": 0.1}
+    changes = {"learning_starts": 0, "gradient_steps": 1, "exploration_noise": 0.1}
     _, monitor = train("td3", every=1, steps=1000, **changes)
     _, actions, greedy = (np.stack(part) for part in zip(*monitor.choices, strict=True))
     free = abs(greedy) < 1.5  # far from the bounds, where noise is cut
@@ -110,6 +110,6 @@ def test_trace_has_the_common_names_and_finite_values(trained, algorithm):
 
 
 def test_trace_is_not_written_at_every_step(train):
-    arguments = {"env_steps_per_round": 1, "gradient_steps_per_round": 1}
+    arguments = {"train_freq": 1, "gradient_steps": 1}
     _, monitor = train("td3", steps=350, **arguments)
     assert len(monitor.records) == 2  # 251 updates

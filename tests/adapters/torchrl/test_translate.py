@@ -111,7 +111,7 @@ def test_gradient_clipping_is_emulated_and_off_by_default():
     [(100, 1, 100, 100), (100, 1000, 1000, 1000), (1500, 1000, 2000, 2000), (0, 10, 0, 10)],
 )
 def test_learning_starts_with_a_whole_round(starts, frames, random_frames, first_update):
-    native = translate("td3", learning_starts=starts, env_steps_per_round=frames)
+    native = translate("td3", learning_starts=starts, train_freq=frames)
     assert native.settings["Collector.init_random_frames"] == random_frames
     assert f"first update after step {first_update}" in row(native, "learning_starts").note
 
@@ -126,15 +126,15 @@ def test_steps_round_up_to_whole_rounds(algorithm, steps, total):
 
 
 def test_update_ratio_reaches_both_options():
-    settings = translate("sac", env_steps_per_round=4, gradient_steps_per_round=8).settings
+    settings = translate("sac", train_freq=4, gradient_steps=8).settings
     assert (settings["Collector.frames_per_batch"], settings["script.num_updates"]) == (4, 8)
 
 
 def test_copies_that_do_not_divide_a_round_are_refused():
     with pytest.raises(SpecError, match=r"rollout_steps=2048: .* n_envs=3 must divide it"):
         translate("ppo", n_envs=3)
-    with pytest.raises(SpecError, match=r"env_steps_per_round=1: .* n_envs=8 must divide it"):
-        translate("td3", n_envs=8, env_steps_per_round=1)
+    with pytest.raises(SpecError, match=r"train_freq=1: .* n_envs=8 must divide it"):
+        translate("td3", n_envs=8, train_freq=1)
 
 
 def test_target_entropy_is_automatic_unless_given():

@@ -12,7 +12,7 @@ from parallax.analysis.verdicts.study import judge_runs
 
 DIFFERENT = {
     "hyperparameters": ({"learning_rate": 0.1}, {"learning_rate": 1e-5}),
-    "alignment": ("full", "thesis"),
+    "alignment": ("exact", "common"),
     "threads": (1, 8),
     "evaluation_seed": (0, 1),
     "wrappers": ("none", "normalized"),

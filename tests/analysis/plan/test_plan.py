@@ -127,7 +127,7 @@ def test_planned_runs_lie_beside_those_that_are_there_whatever_was_set(results):
         algorithm="td3",
         hps="cleanrl",
         env="Hopper-v4",
-        alignment="full",
+        alignment="exact",
         steps=5000,
         eval_every=500,
         evaluation_seed=3,

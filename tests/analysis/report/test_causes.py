@@ -58,12 +58,10 @@ def test_effects_stand_on_the_page_with_share_interval_and_pairs(published):
     assert both["verdict"] == "changes" and both["pairs"] == "10"
     effect, share = float(both["effect"]), float(both["share"])
     assert float(both["share_low"]) < share < float(both["share_high"])  # numbers, not their names
-    (line,) = [
-        line for line in text.splitlines() if line.startswith("| `networks-clipped-apart`, ")
-    ]
+    (line,) = [line for line in text.splitlines() if line.startswith("| `separate-grad-clip`, ")]
     assert f"+{effect:.1f} \\[" in line and f"{share:.0%} \\[" in line and "10/10/10" in line
     assert f"they add up to {float(both['sum_of_parts']):+.4g}" in line
-    assert "- `large-first-actions`: The last layer of PPO's policy begins" in text
+    assert "- `actor-output-gain-1`: The last layer of PPO's policy begins" in text
     top = text[: text.index("## What is decided")]
     assert "by ablation (" in top and f"{share:.0%} \\[" in top and "n = 10 pairs" in top
     assert "of which none is decided alone" in top and "only the ablations below do" in top
@@ -76,7 +74,7 @@ def test_the_whole_page_tells_the_same_with_the_figure(published):
     assert "[report.html](report.html)" in (published / "README.md").read_text()
     answers, _, rest = text.partition('<section id="study">')
     section = rest[rest.index('<section id="causes">') : rest.index('<section id="others">')]
-    assert "by ablation</h3>" in answers and "<code>networks-clipped-apart</code>" in answers
+    assert "by ablation</h3>" in answers and "<code>separate-grad-clip</code>" in answers
     (row,) = [line for line in section.splitlines() if "they add up to" in line]
     assert "<td>changes</td><td>10/10/10, 10 pairs, 6 at 1000" in row and "\\" not in row
     assert section.count('<figure id="figure-ablation_') == 1
@@ -125,7 +123,7 @@ def test_what_a_change_is_comes_from_its_own_runs(target):
     assert "Something \\*else\\* with \\`marks\\`." in render_explanations([one])
     bare = tuple(dataclasses.replace(run, record=None) for run in target.runs)
     (one,) = told(dataclasses.replace(target, runs=bare))
-    assert "`gradients-as-they-are`, `layers-of-120-and-84` and" in render_explanations([one])
+    assert "`no-grad-clip`, `hidden-sizes-120-84` and" in render_explanations([one])
     assert render_explanations([one]).endswith("with `snu-500`.")
 
 

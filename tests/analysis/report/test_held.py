@@ -106,13 +106,13 @@ def test_a_recipe_that_is_held_whole_or_is_ones_own_needs_no_word():
     )
 
 
-def counted(one, **cadence):
-    return dataclasses.replace(one, record=json.dumps({"cadence": cadence}))
+def counted(one, **update_schedule):
+    return dataclasses.replace(one, record=json.dumps({"update_schedule": update_schedule}))
 
 
 def test_two_that_learn_at_another_pace_are_told_though_their_hyperparameters_are_alike():
-    every = counted(run("sbx", tau=1.0), gradient_steps=3000, target_updates=3000)
-    second = counted(run("sb3", tau=1.0), gradient_steps=2999, target_updates=1499)
+    every = counted(run("sbx", tau=1.0), total_gradient_steps=3000, target_updates=3000)
+    second = counted(run("sb3", tau=1.0), total_gradient_steps=2999, target_updates=1499)
     told = "; updates of the target: SB3 1499, sbx 3000"
     assert describe_pair_differences([second], [every]) == told
     assert describe_pair_differences([every], [every]) == ""
@@ -120,9 +120,9 @@ def test_two_that_learn_at_another_pace_are_told_though_their_hyperparameters_ar
 
 def test_how_often_each_learned_stands_beside_what_it_was_held_to():
     runs = [
-        counted(run("sb3", 0, tau=1.0), gradient_steps=3000, target_updates=1500),
-        counted(run("sb3", 1, tau=1.0), gradient_steps=3000, target_updates=1499),
-        counted(run("sbx", 0, tau=1.0), gradient_steps=3000, target_updates=3000),
+        counted(run("sb3", 0, tau=1.0), total_gradient_steps=3000, target_updates=1500),
+        counted(run("sb3", 1, tau=1.0), total_gradient_steps=3000, target_updates=1499),
+        counted(run("sbx", 0, tau=1.0), total_gradient_steps=3000, target_updates=3000),
         run("old", tau=1.0),  # tells nothing
     ]
     _, table = render_hyperparameter_differences(runs)

@@ -274,8 +274,8 @@ def test_numbers_are_cut_to_ten_digits():
 
 
 def test_commands_make_what_was_made_and_nothing_else():
-    grid = read_grid(ROOT / "harness/conf/study/cheap.yaml")
-    assert grid.format_commands(grid.runs) == ("parallax train -m study=cheap",)
+    grid = read_grid(ROOT / "harness/conf/study/short_runs.yaml")
+    assert grid.format_commands(grid.runs) == ("parallax train -m study=short_runs",)
     rng = np.random.default_rng(0)
     for share in (0.02, 0.3, 0.9):
         settings = sorted({run.setting for run in grid.runs})
@@ -289,6 +289,6 @@ def test_commands_make_what_was_made_and_nothing_else():
 def picked(runs: frozenset[RequestedRun], command: str) -> set[RequestedRun]:
     """What a sweep of a study picks from its grid."""
     values = dict(word.split("=") for word in command.split()[3:])
-    assert values.pop("study") == "cheap" and set(values) <= set(AXIS_NAMES)
+    assert values.pop("study") == "short_runs" and set(values) <= set(AXIS_NAMES)
     asked = {name: text.split(",") for name, text in values.items()}
     return {run for run in runs if all(str(getattr(run, name)) in asked[name] for name in asked)}

@@ -59,7 +59,7 @@ def test_numbers_have_four_digits_and_no_exponent(value, text):
 
 
 def test_commas_inside_a_value_do_not_part_a_variant():
-    parts = ["steps=1", "alignment=full", "hidden_sizes=[64,64]"]
+    parts = ["steps=1", "alignment=exact", "hidden_sizes=[64,64]"]
     assert split_variant(",".join(parts)) == parts
 
 
@@ -76,7 +76,7 @@ def test_the_terminal_table_fits_and_holds_every_number(results, make_run, width
 
 def test_long_variants_and_many_frameworks_still_fit(results, make_run):
     for framework in "abcdef":
-        make_run(framework=framework, variant="steps=1,alignment=full,hidden_sizes=[256,256]")
+        make_run(framework=framework, variant="steps=1,alignment=exact,hidden_sizes=[256,256]")
         make_run(framework=framework)
     assert max(map(len, render(results, "terminal").splitlines())) <= 100
 
@@ -141,8 +141,8 @@ def test_markdown_columns_stay_apart_whatever_names_hold(results, make_run):
 
 def test_several_variants_are_told_apart(results, make_run):
     make_run()
-    make_run(variant="steps=20000,alignment=full")
+    make_run(variant="steps=20000,alignment=exact")
     first, second, *_ = [line for line in render(results, "markdown").splitlines() if "ppo" in line]
     assert first.split("|")[1].strip() == "Hopper-v5, ppo, original"
-    assert second.split("|")[1].strip() == "Hopper-v5, ppo, original, alignment=full"
+    assert second.split("|")[1].strip() == "Hopper-v5, ppo, original, alignment=exact"
     assert render(results, "markdown").startswith("# Final score (study demo, steps=20000)\n")

@@ -34,7 +34,7 @@ def test_the_document_is_what_the_command_prints():
 def test_every_native_option_is_the_one_that_a_run_sets(algorithm: str):
     table = make_appendix_table(algorithm, ENV, ["sb3", "torchrl"])
     for index, side in enumerate(
-        translate_recipe(algorithm, ORIGINAL_RECIPE, "thesis", ENV, ["sb3", "torchrl"])
+        translate_recipe(algorithm, ORIGINAL_RECIPE, "common", ENV, ["sb3", "torchrl"])
     ):
         for row in table.rows:
             setting = side.settings[row[0].strip("*")]

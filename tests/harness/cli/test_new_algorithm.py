@@ -38,7 +38,7 @@ try:
 except SpecError as error:
     print(error)
 try:
-    load_recipe(name, "original").cadence(1000)
+    load_recipe(name, "original").compute_update_schedule(1000)
 except SpecError as error:
     print(error)
 """
@@ -76,7 +76,7 @@ def translated(name, cwd, path=()):
     return result.stdout.splitlines()
 
 
-FAMILIES = {"off-policy": "target_updates", "on-policy": "cadence"}
+FAMILIES = {"off-policy": "target_updates", "on-policy": "compute_update_schedule"}
 """What is left to do in the description of a skeleton of each."""
 
 

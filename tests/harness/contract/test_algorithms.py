@@ -52,7 +52,7 @@ def test_each_framework_and_the_papers_have_recipes_in_field_order_with_sources(
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_thesis_fields_are_fields(algorithm):
-    assert ALGORITHMS[algorithm].thesis_fields <= {
+    assert ALGORITHMS[algorithm].common_fields <= {
         f.name for f in dataclasses.fields(ALGORITHMS[algorithm])
     }
 
@@ -88,7 +88,7 @@ def test_every_recipe_translates_in_full_or_is_refused_with_field_and_framework(
         hps,
         env=WIDE[ALGORITHMS[algorithm].actions],
         steps=10_000,
-        alignment="full",
+        alignment="exact",
     )
     try:
         prepared = prepare_run(spec, load_adapter(framework))
@@ -106,7 +106,7 @@ def test_own_recipe_in_full_is_the_same_as_under_thesis(framework, algorithm):
     own = load_recipe(algorithm, framework)
     adapter = load_adapter(framework)
     assert resolve_hyperparameters(
-        adapter, algorithm, own, "thesis", context
+        adapter, algorithm, own, "common", context
     ) == resolve_hyperparameters(adapter, algorithm, own, "full", context)
 
 
@@ -119,7 +119,7 @@ def test_own_recipe_in_full_is_the_same_as_under_thesis(framework, algorithm):
         ({"eval_every": 601}, r"eval_every=601 is longer than the run of steps=600"),
         ({"framework": "sb33"}, r"framework=sb33 is not known. Did you mean sb3\?"),
         ({"algorithm": "a2c"}, r"algorithm='a2c' must be one of: ppo, td3, sac, ddpg, dqn"),
-        ({"alignment": "none"}, r"alignment='none' must be one of: thesis, full"),
+        ({"alignment": "none"}, r"alignment='none' must be one of: common, exact"),
         ({"wrappers": "some"}, r"wrappers='some' must be one of"),
         ({"threads": 0}, r"threads=0 must be at least 1"),
         ({"steps": float("inf")}, r"steps=inf must be a whole number"),
@@ -159,20 +159,22 @@ def test_bad_values_are_refused_by_name(changes, message):
 )
 def test_bad_hyperparameters_are_refused_by_name(hyperparameters, message):
     with pytest.raises(SpecError, match=message):
-        support.spec(hyperparameters=hyperparameters, alignment="full")
+        support.spec(hyperparameters=hyperparameters, alignment="exact")
 
 
 def test_override_without_effect_is_refused():
-    with pytest.raises(SpecError, match=r"max_grad_norm=0\.1 would have no effect.*alignment=full"):
+    with pytest.raises(
+        SpecError, match=r"max_grad_norm=0\.1 would have no effect.*alignment=exact"
+    ):
         support.spec(hyperparameters={"max_grad_norm": 0.1})
-    support.spec(hyperparameters={"max_grad_norm": 0.1}, alignment="full")
+    support.spec(hyperparameters={"max_grad_norm": 0.1}, alignment="exact")
 
 
 def test_variant_tells_apart_what_the_path_does_not_name():
     plain = support.spec().variant
     others = [
         support.spec(hyperparameters={"gamma": 0.98}).variant,
-        support.spec(alignment="full").variant,
+        support.spec(alignment="exact").variant,
         support.spec(threads=2).variant,
         support.spec(wrappers="normalized").variant,
         support.spec(eval_every=200).variant,
@@ -186,7 +188,7 @@ def test_variant_tells_apart_what_the_path_does_not_name():
 
 def test_long_variants_fit_a_file_name():
     many = {f.name: 0.123456 for f in dataclasses.fields(PPO) if f.type is float}
-    spec = support.spec(hyperparameters=many, alignment="full")
+    spec = support.spec(hyperparameters=many, alignment="exact")
     assert len(spec.variant) < 200 and "/" not in spec.variant
 
 

@@ -9,7 +9,7 @@ from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.interventions import catalogue
 from parallax.harness.interventions.catalogue import (
-    load_interventions,
+    list_interventions,
     make_replacement,
     resolve_interventions,
 )
@@ -20,23 +20,22 @@ from tests.hunting import FRAMEWORKS, answer, unplanted
 
 PROBE = {probe.name: probe for probe in PROBES}
 # Each of another kind of piece: a function, a method of a policy, a script.
-QUICK = {("sb3", "whole-critic-loss"), ("cleanrl", "half-critic-loss")}
+QUICK = {("sb3", "critic-loss-x1"), ("cleanrl", "critic-loss-x0.5")}
 ENTRIES = [
     pytest.param(
         framework,
-        name,
-        id=f"{framework}-{name}",
-        marks=() if (framework, name) in QUICK else pytest.mark.long,
+        item,
+        id=f"{framework}-{item.name}-{'-'.join(item.algorithms)}",
+        marks=() if (framework, item.name) in QUICK else pytest.mark.long,
     )
     for framework in FRAMEWORKS
-    for name, item in load_interventions(framework).items()
+    for item in list_interventions(framework)
     if item.answers
 ]
 
 
-@pytest.mark.parametrize(("framework", "name"), ENTRIES)
-def test_an_entry_makes_probes_answer_what_it_promises(framework, name):
-    item = load_interventions(framework)[name]
+@pytest.mark.parametrize(("framework", "item"), ENTRIES)
+def test_an_entry_makes_probes_answer_what_it_promises(framework, item):
     for probe, promised in item.answers.items():
         others = {other: unplanted(other, probe) for other in FRAMEWORKS if other in str(promised)}
         before = unplanted(framework, probe)
@@ -50,24 +49,24 @@ def test_an_entry_makes_probes_answer_what_it_promises(framework, name):
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_every_piece_is_in_the_installed_version_once(framework):
-    for name, item in load_interventions(framework).items():
+    for item in list_interventions(framework):
         for algorithm in item.algorithms:
-            assert resolve_interventions(name, framework, algorithm) == (item,)
-        assert not item.source or item.answers, f"{name} says nothing that could be checked"
+            assert resolve_interventions(item.name, framework, algorithm) == (item,)
+        assert not item.source or item.answers, f"{item.name} says nothing that could be checked"
 
 
 @pytest.mark.parametrize(
     ("text", "framework", "algorithm", "message"),
     [
-        ("half-value-los", "sb3", "ppo", "is not known. Did you mean half-value-loss"),
-        ("half-value-loss", "cleanrl", "ppo", "is for framework=sb3, not for cleanrl"),
-        ("half-value-loss", "sb3", "sac", "is for algorithm=ppo, not for sac"),
-        ("half-value-loss+half-value-loss", "sb3", "ppo", "names half-value-loss twice"),
+        ("value-loss-x0.6", "sb3", "ppo", "is not known. Did you mean value-loss-x0.5"),
+        ("value-loss-x0.5", "cleanrl", "ppo", "is for framework=sb3, not for cleanrl"),
+        ("value-loss-x0.5", "sb3", "sac", "is for algorithm=ppo, not for sac"),
+        ("value-loss-x0.5+value-loss-x0.5", "sb3", "ppo", "names value-loss-x0.5 twice"),
         (
-            "half-value-loss+larger-value-loss",
+            "value-loss-x0.5+larger-value-loss",
             "sb3",
             "ppo",
-            "half-value-loss and larger-value-loss change the same piece of stable_baselines3",
+            "value-loss-x0.5 and larger-value-loss change the same piece of stable_baselines3",
         ),
     ],
 )
@@ -130,10 +129,10 @@ def test_two_that_set_one_hyperparameter_are_refused(tmp_path, monkeypatch):
 
 
 def test_it_is_a_part_of_what_a_run_is(tmp_path):
-    plain = support.spec("sb3", "sac", alignment="full")
-    changed = dataclasses.replace(plain, intervention="whole-critic-loss")
+    plain = support.spec("sb3", "sac", alignment="exact")
+    changed = dataclasses.replace(plain, intervention="critic-loss-x1")
     assert "intervention" not in plain.variant
-    assert changed.variant.endswith(",intervention=whole-critic-loss")
+    assert changed.variant.endswith(",intervention=critic-loss-x1")
     assert plain.folder(tmp_path) != changed.folder(tmp_path)
     with pytest.raises(SpecError, match=r"intervention='\.\./x' must be none"):
         support.spec("sb3", "sac", intervention="../x")

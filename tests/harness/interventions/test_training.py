@@ -18,7 +18,7 @@ def digest(folder, intervention="none", framework="sb3"):
         hyperparameters=SMALL,
         steps=60,
         eval_every=30,
-        alignment="thesis",
+        alignment="common",
         intervention=intervention,
     )
     return support.run(spec, folder)
@@ -32,7 +32,7 @@ def plain(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("framework", "name"), [("sb3", "whole-critic-loss"), ("cleanrl", "half-critic-loss")]
+    ("framework", "name"), [("sb3", "critic-loss-x1"), ("cleanrl", "critic-loss-x0.5")]
 )
 def test_a_run_is_changed_and_says_by_what(framework, name, plain, tmp_path):
     folder, run = digest(tmp_path, name, framework)

@@ -251,7 +251,7 @@ def test_a_replay_of_a_run_begins_where_its_episodes_began(framework, tmp_path, 
         "dqn",
         hyperparameters={"learning_starts": 500, "buffer_size": 1000},
         env="CartPole-v1",
-        **{"steps": 300, "eval_every": 300, "eval_episodes": 1, "alignment": "thesis"},
+        **{"steps": 300, "eval_every": 300, "eval_episodes": 1, "alignment": "common"},
     )
     monkeypatch.setattr(CartPoleEnv, "reset", watched)
     folder, run = support.run(spec, tmp_path)
@@ -279,7 +279,7 @@ def test_settings_side_by_side_are_played_as_one_after_another(tmp_path):
             "cleanrl",
             "dqn",
             hyperparameters={"learning_starts": 500, "buffer_size": 1000},
-            **{"env": "CartPole-v1", "hps": hps, "intervention": name, "alignment": "thesis"},
+            **{"env": "CartPole-v1", "hps": hps, "intervention": name, "alignment": "common"},
             **{"steps": 200, "eval_every": 200, "eval_episodes": 1},
         )
         assert support.run(spec, tmp_path)[1]["status"] == "completed"

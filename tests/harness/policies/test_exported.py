@@ -71,7 +71,7 @@ def test_exported_weights_act_alike_in_the_framework_alone(alone, tmp_path):
         "original",
         SMALL,
         env="InvertedPendulum-v4",
-        alignment="thesis",
+        alignment="common",
         steps=150,
         eval_every=150,
     )

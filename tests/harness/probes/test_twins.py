@@ -24,7 +24,7 @@ def side(framework, algorithm, change="none"):
 
 
 def test_two_frameworks_are_equal_once_what_differs_is_taken_away():
-    changed = side("sb3", "ppo", "half-value-loss")
+    changed = side("sb3", "ppo", "value-loss-x0.5")
     found = compare_implementations(changed, side("cleanrl", "ppo"), "ppo", 8)
     assert found.parted is None and [d.apart for d in found.distances] == [0.0, 0.0]
     assert all(0 < d.rounding < 1e-5 for d in found.distances)
@@ -42,13 +42,13 @@ def test_every_algorithm_has_twins(algorithm):
 
 def test_what_they_do_counts_though_they_learn_the_same(capsys):
     words = ["--frameworks", "cleanrl,torchrl", "--algorithm", "ppo", "--until", "4"]
-    changes = "whole-value-loss,advantages-once"
+    changes = "value-loss-x1,no-advantage-recompute"
     assert main([*words, "--interventions", changes]) == 1
     said = capsys.readouterr().out
     assert "Equal to rounding over 4 updates" in said
     assert "What they do is not alike: they part at the steps before updates, in actions" in said
     # The task cuts what a plain Gaussian draws beyond the bounds.
-    assert main([*words, "--interventions", f"{changes}+plain-gaussian"]) == 0
+    assert main([*words, "--interventions", f"{changes}+unsquashed-gaussian"]) == 0
     assert "not alike" not in capsys.readouterr().out
 
 
@@ -113,7 +113,7 @@ def test_all_frameworks_are_equal_to_the_last_bits_in_a_common_form(algorithm):
 
 @pytest.mark.long
 def test_a_pair_stays_equal_over_2000_updates():
-    sides = (side("sb3", "dqn", "squared-loss"), side("cleanrl", "dqn"))
+    sides = (side("sb3", "dqn", "mse-loss"), side("cleanrl", "dqn"))
     found = compare_implementations(
         *sides, "dqn", 2000, options=LockstepOptions(double=True, shared=True)
     )

@@ -19,7 +19,7 @@ from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RUN_DEFAULTS, spec_from_dict
 from parallax.harness.record import reading
-from parallax.harness.record.layout import find_runs
+from parallax.harness.record.layout import find_runs, parse_run_path
 from parallax.harness.record.reading import find_damage, read_run
 from parallax.harness.record.run_json import RecordedSpec
 from parallax.harness.sweep.folders import initialize_run
@@ -51,7 +51,8 @@ def test_folders_of_schema_1_are_what_they_were(folder):
     assert found.record.schema == 1 and found.record.status == status
     assert found.complete == (status == "completed"), found.reason
     assert find_damage(folder) == {}
-    assert spec_from_dict(found.spec).folder(SCHEMA_1) == folder
+    spec = spec_from_dict(found.spec)
+    assert parse_run_path(spec.folder(SCHEMA_1)) == parse_run_path(folder) == found.place
 
 
 def test_complete_runs_of_schema_1_are_skipped_at_the_same_path():
@@ -59,7 +60,7 @@ def test_complete_runs_of_schema_1_are_skipped_at_the_same_path():
     for folder in find_runs(SCHEMA_1 / "plain").runs:
         spec = spec_from_dict(read_run(folder).spec)
         prepared = prepare_run(spec, load_adapter(spec.framework))
-        assert not initialize_run(prepared, spec.folder(SCHEMA_1))
+        assert not initialize_run(prepared, folder)
 
 
 @pytest.mark.parametrize("field", [*RUN_DEFAULTS, "python", "overridden"])
@@ -98,12 +99,12 @@ def test_hyperparameter_that_came_later_has_its_value_from_before():
 
 
 def test_record_of_a_later_version_is_told_and_never_overwritten(folder):
-    recorded.edit(folder, schema=3)
+    recorded.edit(folder, schema=4)
     found = read_run(folder)
-    assert not found.complete and "schema=3" in found.reason and "later one" in found.reason
+    assert not found.complete and "schema=4" in found.reason and "later one" in found.reason
     spec = support.spec(steps=6144, eval_every=2048)
     before = (folder / "run.json").read_bytes()
-    with pytest.raises(SpecError, match="schema=3"):
+    with pytest.raises(SpecError, match="schema=4"):
         initialize_run(prepare_run(spec, load_adapter("sb3")), folder)
     assert (folder / "run.json").read_bytes() == before
 

@@ -127,7 +127,7 @@ def test_run_goes_on_from_its_last_checkpoint(wrappers, undisturbed, tmp_path):
     content = go(prepared, folder)
     assert result(folder) == undisturbed
     assert [attempt["resumed_from"] for attempt in content["attempts"]] == [None, 24]
-    assert content["resumed_from"] == 56 and content["resumption"] == []
+    assert content["resumed_from"] == 56 and content["resume_notes"] == []
     assert not (folder / "checkpoint").exists()
     assert (
         content["timings"]["seconds"] > content["timings"]["ended"] - content["timings"]["started"]
@@ -178,7 +178,7 @@ class TestOddStarts:
         harm(folder, newest(folder))
         content = go(prepared, folder)
         assert content["resumed_from"] == 40 and result(folder) == undisturbed
-        assert "is damaged: its checksum does not hold" in content["resumption"][0]
+        assert "is damaged: its checksum does not hold" in content["resume_notes"][0]
 
     def test_both_damaged_leave_the_start(self, undisturbed, tmp_path):
         prepared, folder = a_run(tmp_path)
@@ -186,7 +186,7 @@ class TestOddStarts:
         harm(folder, newest(folder)), harm(folder, newest(folder) - 1)
         content = go(prepared, folder)
         assert content["resumed_from"] is None and result(folder) == undisturbed
-        assert len(content["resumption"]) == 2
+        assert len(content["resume_notes"]) == 2
 
     def test_state_that_does_not_fit_is_left_for_the_one_before(self, undisturbed, tmp_path):
         prepared, folder = a_run(tmp_path)
@@ -194,7 +194,7 @@ class TestOddStarts:
         taken = lambda state: dict(state["pairs"])["taken"]  # noqa: E731
         content = go(prepared, folder, fits=lambda state: taken(state) < 48)
         assert content["resumed_from"] == 40 and result(folder) == undisturbed
-        assert "does not fit (on purpose)" in content["resumption"][0]
+        assert "does not fit (on purpose)" in content["resume_notes"][0]
 
     def test_type_of_a_checkpoint_that_nobody_registered_is_not_made(self, undisturbed, tmp_path):
         prepared, folder = a_run(tmp_path)
@@ -204,7 +204,7 @@ class TestOddStarts:
         content = go(prepared, folder)
         assert not mark.exists()
         assert content["resumed_from"] == 40 and result(folder) == undisturbed
-        assert "subprocess:Popen, which is not registered" in content["resumption"][0]
+        assert "subprocess:Popen, which is not registered" in content["resume_notes"][0]
 
     def test_other_versions_and_settings_are_refused_by_name(
         self, undisturbed, tmp_path, monkeypatch
@@ -218,7 +218,7 @@ class TestOddStarts:
             patch.setattr(version, lambda name: "1")
             content = go(prepared, folder)
         assert content["resumed_from"] is None and result(folder) == undisturbed
-        assert "packages: numpy was 0.1 and is 1" in content["resumption"][0]
+        assert "packages: numpy was 0.1 and is 1" in content["resume_notes"][0]
 
     def test_full_disk_lets_the_training_go_on(self, undisturbed, tmp_path, monkeypatch):
         write = RunLock.write
@@ -232,7 +232,7 @@ class TestOddStarts:
         monkeypatch.setattr(RunLock, "write", full)
         go(prepared, folder, accident=fail, at=50)
         content = read_run(folder).content
-        assert "At step 16 no checkpoint could be written (No space" in content["resumption"][0]
+        assert "At step 16 no checkpoint could be written (No space" in content["resume_notes"][0]
         content = go(prepared, folder)
         assert content["resumed_from"] == 8 and result(folder) == undisturbed
 
@@ -249,7 +249,7 @@ class TestOddStarts:
         assert not (folder / "checkpoint").exists()
         content = go(prepared, folder, has_checkpointable=False)
         assert content["resumed_from"] is None and result(folder) == undisturbed
-        assert "adapter of sb3 does not hand out its state" in content["resumption"][0]
+        assert "adapter of sb3 does not hand out its state" in content["resume_notes"][0]
 
     def test_stop_waits_for_a_checkpoint(self, undisturbed, tmp_path):
         prepared, folder = a_run(tmp_path, every=1000)

@@ -36,8 +36,8 @@ def test_off_policy_counts_transitions_of_all_copies(framework, algorithm, tmp_p
         algorithm,
         hps="original",
         hyperparameters=OFF_POLICY
-        | {"env_steps_per_round": 4, "gradient_steps_per_round": 1, "hidden_sizes": [16, 16]},
-        alignment="full",
+        | {"train_freq": 4, "gradient_steps": 1, "hidden_sizes": [16, 16]},
+        alignment="exact",
         n_envs=4,
         steps=128,
         eval_every=128,
@@ -70,7 +70,7 @@ def test_framework_that_stores_resets_refuses_copies(algorithm):
 def test_default_ratio_of_stable_baselines3_is_one_round_a_vector_step():
     for n_envs in (1, 4):
         prepared = prepare_run(support.spec("sb3", "td3", n_envs=n_envs), load_adapter("sb3"))
-        assert prepared.hyperparameters.env_steps_per_round == n_envs
+        assert prepared.hyperparameters.train_freq == n_envs
         assert prepared.native.settings["train_freq"] == 1
 
 

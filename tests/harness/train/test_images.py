@@ -39,7 +39,7 @@ NETWORKS = {
 
 
 def spec(framework, hyperparameters=None, **changes):
-    values = {"env": ENV, "alignment": "full", "steps": 160, "eval_every": 80} | changes
+    values = {"env": ENV, "alignment": "exact", "steps": 160, "eval_every": 80} | changes
     return support.spec(framework, "dqn", "minatar", SMALL | (hyperparameters or {}), **values)
 
 
@@ -129,7 +129,7 @@ def test_network_is_that_of_the_paper_on_the_game(framework, env):
 
 def test_convolutions_are_part_of_the_runs_identity():
     plain, other = (
-        support.spec("sb3", "dqn", "minatar", changed, env=ENV, alignment="full")
+        support.spec("sb3", "dqn", "minatar", changed, env=ENV, alignment="exact")
         for changed in ({}, {"conv_filters": [8]})
     )
     assert "conv_filters" not in plain.variant and "conv_filters=[8]" in other.variant

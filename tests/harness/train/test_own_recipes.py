@@ -15,7 +15,7 @@ ENVS = {
 
 
 @pytest.mark.parametrize("framework", support.frameworks())
-@pytest.mark.parametrize("alignment", ["thesis", "full"])
+@pytest.mark.parametrize("alignment", ["common", "exact"])
 def test_own_recipe_gives_own_defaults(framework, alignment):
     adapter = load_adapter(framework)
     having = {name: kind for name, kind in ALGORITHMS.items() if adapter.supports(name)}

@@ -101,17 +101,19 @@ def test_who_watches_a_run_from_inside_changes_nothing(tmp_path, monkeypatch):
 def test_the_policy_of_the_best_evaluation_can_be_kept(tmp_path):
     changes = {"steps": 512, "eval_every": 128}
     _, last = support.run(small(**changes), tmp_path)
-    folder, best = support.run(small(**changes, keep="best"), tmp_path)
+    folder, best = support.run(small(**changes, save_policy="best"), tmp_path)
     policy = load_policy(folder)
-    assert "keep=best" in folder.parent.name.split(",")
+    assert "save_policy=best" in folder.parent.name.split(",")
     means = policy.evaluations.results.mean(axis=1)
     # The latest of those that are equal.
-    assert best["kept"] == policy.evaluation == len(means) - 1 - np.argmax(means[::-1])
+    assert best["saved_evaluation"] == policy.evaluation == len(means) - 1 - np.argmax(means[::-1])
     assert has_same_returns(
         evaluate_loaded_policy(policy, EvaluationConditions()), get_recorded_returns(policy)
     )
-    assert "kept" not in last
-    assert (best["weights_sha256"] == last["weights_sha256"]) == (best["kept"] == len(means) - 1)
+    assert "saved_evaluation" not in last
+    assert (best["weights_sha256"] == last["weights_sha256"]) == (
+        best["saved_evaluation"] == len(means) - 1
+    )
 
 
 def test_what_is_best_goes_through_a_checkpoint():

@@ -22,17 +22,17 @@ def settings(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
         t.reject_value("learning_starts", f"{why}: batch_size={hp.batch_size} and 2 at least")
     t.set_option("tau", "TD3Config.tau")
     t.set_option("gamma", "TD3Config.gamma")
-    t.set_option("env_steps_per_round", "fit_online.update_interval")
-    t.set_option("gradient_steps_per_round", "fit_online.n_updates")
+    t.set_option("train_freq", "fit_online.update_interval")
+    t.set_option("gradient_steps", "fit_online.n_updates")
     _noises(t, hp, context)
     t.set_option("policy_delay", "TD3Config.update_actor_interval", note="the first update, too")
     t.set_option("adam_eps", "AdamFactory.eps")
     t.set_option("hidden_sizes", "VectorEncoderFactory.hidden_units", list(hp.hidden_sizes))
     note = "what a time limit cuts off is no transition"
     t.declare_constant("bootstrap_truncation", True, note)
-    cadence = hp.cadence(context.steps)
-    moves = math.ceil(cadence.gradient_steps / hp.policy_delay)
-    counted = dataclasses.replace(cadence, policy_updates=moves, target_updates=moves)
+    update_schedule = hp.compute_update_schedule(context.steps)
+    moves = math.ceil(update_schedule.total_gradient_steps / hp.policy_delay)
+    counted = dataclasses.replace(update_schedule, policy_updates=moves, target_updates=moves)
     return t.finish(context.steps, update_schedule=counted)
 
 

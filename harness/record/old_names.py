@@ -1,0 +1,177 @@
+"""Names that stood in files of earlier versions, and what they are called now.
+
+The one table of old names. `translate_record` is applied to every `run.json` and every record of a
+packed study right after it was decoded, `translate_variant` and `translate_env` to the parts of a
+run folder's path, so that nothing else knows an old name. Records of schema 3 and later have no old
+names and are left alone.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+FIRST_SCHEMA_WITH_NEW_NAMES = 3
+
+_RECORD_FIELDS = {
+    "cadence": "update_schedule",
+    "kept": "saved_evaluation",
+    "resumption": "resume_notes",
+}
+_UPDATE_SCHEDULE_FIELDS = {"gradient_steps": "total_gradient_steps"}
+_SPEC_FIELDS = {"keep": "save_policy"}
+_HYPERPARAMETERS = {
+    "env_steps_per_round": "train_freq",
+    "gradient_steps_per_round": "gradient_steps",
+}
+_ALIGNMENTS = {"thesis": "common", "full": "exact"}
+_INTERVENTIONS = {
+    "advantages-once": "no-advantage-recompute",
+    "bent-loss": "huber-loss",
+    "bootstrap-at-limits": "timeout-bootstrap",
+    "cut-deviation": "clamp-log-std",
+    "deviation-by-tanh": "tanh-log-std",
+    "divergence-before-the-step": "kl-stop-before-step",
+    "gradients-as-they-are": "no-grad-clip",
+    "half-critic-loss": "critic-loss-x0.5",
+    "half-value-loss": "value-loss-x0.5",
+    "large-first-actions": "actor-output-gain-1",
+    "large-weights": "lecun-normal-init",
+    "last-observation-of-each-episode": "store-terminal-next-obs",
+    "last-observation-of-episodes": "store-terminal-next-obs",
+    "layers-of-120-and-84": "hidden-sizes-120-84",
+    "layers-of-256": "hidden-sizes-256",
+    "learn-every-10-steps": "train-freq-10",
+    "limit-of-divergence-as-told": "target-kl-factor-1",
+    "limits-are-ends": "no-timeout-bootstrap",
+    "networks-clipped-apart": "separate-grad-clip",
+    "no-bootstrap-at-limits": "no-timeout-bootstrap",
+    "noise-of-whole-steps": "ou-noise-dt-1",
+    "one-network-after-another": "sequential-updates",
+    "plain-gaussian": "unsquashed-gaussian",
+    "quiet-warm-up": "no-warmup-noise",
+    "random-warm-up": "uniform-warmup",
+    "rate-before-rollout": "lr-decay-after-update",
+    "smaller-critic-climbed": "actor-uses-min-q",
+    "squared-loss": "mse-loss",
+    "targets-every-step": "target-update-every-step",
+    "temperature-of-the-same-sample": "temperature-reuses-actor-sample",
+    "whole-critic-loss": "critic-loss-x1",
+    "whole-value-loss": "value-loss-x1",
+}
+# Packages that stood at the top before they moved into `parallax`.
+_MOVED_PACKAGES = re.compile(r"(?:adapters|envs)\.")
+_VARIANT_PART = re.compile(r"(?:^|(?<=,))([a-z_]+)=([^,\[]*)")
+
+
+def translate_record(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a `run.json` with the names of today.
+
+    Parts that do not have the expected type are left as they are: whoever validates the record
+    names them.
+
+    Args:
+        content: As decoded from JSON. It is not changed.
+    """
+    schema = content.get("schema")
+    if not isinstance(schema, int) or schema >= FIRST_SCHEMA_WITH_NEW_NAMES:
+        return content
+    new = _rename_keys(content, _RECORD_FIELDS)
+    _replace(new, "update_schedule", dict, lambda it: _rename_keys(it, _UPDATE_SCHEDULE_FIELDS))
+    _replace(new, "spec", dict, translate_spec)
+    _replace(new, "hyperparameters", dict, lambda it: _rename_keys(it, _HYPERPARAMETERS))
+    _replace(new, "alignment", list, _translate_alignment_rows)
+    _replace(new, "interventions", dict, _translate_interventions)
+    _replace(new, "adapter", str, translate_module)
+    return new
+
+
+def translate_spec(spec: Any) -> Any:
+    """Return the specification of a run of an earlier version with the names of today."""
+    if not isinstance(spec, Mapping):
+        return spec
+    new = _rename_keys(spec, _SPEC_FIELDS)
+    _replace(new, "alignment", str, lambda name: _ALIGNMENTS.get(name, name))
+    _replace(new, "intervention", str, translate_intervention)
+    _replace(new, "env", str, translate_env)
+    _replace(new, "hyperparameters", dict, lambda it: _rename_keys(it, _HYPERPARAMETERS))
+    _replace(
+        new,
+        "overridden",
+        list,
+        lambda names: [_get(_HYPERPARAMETERS, name) for name in names],
+    )
+    return new
+
+
+def translate_intervention(text: str) -> str:
+    """Return names of interventions, joined by `+`, as they are called today."""
+    return "+".join(_INTERVENTIONS.get(name, name) for name in text.split("+"))
+
+
+def translate_module(text: str) -> str:
+    """Return the name of a module or of something in it, as `module:Class`, where it is now."""
+    return f"parallax.{text}" if _MOVED_PACKAGES.match(text) else text
+
+
+def translate_env(name: str) -> str:
+    """Return the name of a task; those of this project name the module that registers them."""
+    return translate_module(name) if ":" in name else name
+
+
+def translate_variant(variant: str) -> str:
+    """Return the part `key=value,...` of a run folder's path with the names of today."""
+    return _VARIANT_PART.sub(_translate_variant_part, variant)
+
+
+def _translate_variant_part(part: re.Match[str]) -> str:
+    key, value = part.groups()
+    if key == "alignment":
+        value = _ALIGNMENTS.get(value, value)
+    if key == "intervention":
+        value = translate_intervention(value)
+    key = _SPEC_FIELDS.get(key, _HYPERPARAMETERS.get(key, key))
+    return f"{key}={value}"
+
+
+def _translate_alignment_rows(rows: list[Any]) -> list[Any]:
+    return [
+        {**row, "field": _get(_HYPERPARAMETERS, row["field"])}
+        if isinstance(row, dict) and "field" in row
+        else row
+        for row in rows
+    ]
+
+
+def _translate_interventions(items: Mapping[str, Any]) -> dict[str, Any]:
+    new = _rename_keys(items, _INTERVENTIONS)
+    for name, item in new.items():
+        if isinstance(item, dict):
+            new[name] = item = dict(item)
+            _replace(item, "set", dict, lambda it: _rename_keys(it, _HYPERPARAMETERS))
+            _replace(item, "wrap", list, lambda them: _translate_each(them, "layer"))
+            _replace(item, "source", list, lambda them: _translate_each(them, "module"))
+    return new
+
+
+def _translate_each(items: list[Any], key: str) -> list[Any]:
+    return [
+        {**item, key: translate_module(item[key])}
+        if isinstance(item, dict) and isinstance(item.get(key), str)
+        else item
+        for item in items
+    ]
+
+
+def _rename_keys(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in content.items()}
+
+
+def _replace(
+    content: dict[str, Any], key: str, kind: type, translate: Callable[[Any], Any]
+) -> None:
+    if isinstance(content.get(key), kind):
+        content[key] = translate(content[key])
+
+
+def _get(names: Mapping[str, str], name: Any) -> Any:
+    return names.get(name, name) if isinstance(name, str) else name
