@@ -1,7 +1,4 @@
-"""What the analysis knows of runs: those it can use, and those it cannot with the reason.
-
-Also those that left no folder, but that the other folders lead one to expect.
-"""
+"""Runs as the analysis reads them: complete ones, excluded ones with a reason, missing seeds."""
 
 import collections
 import dataclasses
@@ -15,17 +12,19 @@ from numpy.typing import NDArray
 
 from parallax.harness.record.run_json import RunProvenance
 
+VariantKey = tuple[str, str, str]  # study, algorithm, variant
+
 
 @dataclasses.dataclass(frozen=True, order=True)
 class StudyCell:
-    """What is held equal while frameworks are compared.
+    """One setting of a study: everything that is equal while frameworks are compared.
 
     Attributes:
         study: Name of the study.
         env: Environment.
         algorithm: Algorithm.
         hps: Name of the hyperparameter set.
-        variant: What distinguishes otherwise equal settings, e.g. `steps=20480`.
+        variant: Options that differ from the defaults, such as `steps=20480`.
     """
 
     study: str
@@ -34,15 +33,20 @@ class StudyCell:
     hps: str
     variant: str
 
+    @property
+    def variant_key(self) -> VariantKey:
+        """Study, algorithm and variant, which figures and sections are grouped by."""
+        return self.study, self.algorithm, self.variant
+
 
 @dataclasses.dataclass(frozen=True)
 class RunId:
-    """Which run a folder stands for.
+    """Identity of a run: setting, framework and seed.
 
     Attributes:
         cell: The setting.
         framework: The framework that trained.
-        seed: Training seed; None where neither run.json nor the folder's name tells it.
+        seed: Training seed; None if neither run.json nor the folder's name has it.
     """
 
     cell: StudyCell
@@ -55,17 +59,18 @@ class CompletedRun:
     """One complete run.
 
     Attributes:
-        id: Which run it is.
+        id: Its identity.
         path: Its folder.
         timesteps: int64[E], environment steps at each evaluation, strictly increasing.
         results: float64[E, episodes], return of each evaluation episode.
         ep_lengths: int64[E, episodes], steps of each evaluation episode.
         spec: The specification in run.json.
-        seconds: Wall-clock time from start to end; NaN where run.json does not tell.
-        provenance: Where and with what it was made; None for runs of other projects.
-        held: The hyperparameters that the framework was held to.
-        has_conflicting_settings: Whether its place holds runs that were asked for other settings.
-        record: The text of its `run.json`, where it came with others in one file.
+        seconds: Wall-clock time from start to end; NaN if run.json has none.
+        provenance: Machine, packages and code version; None for runs of other projects.
+        effective_hyperparameters: The unified hyperparameters that the framework was set to.
+        has_conflicting_settings: Whether another run of the same path was made with different
+            settings, so that `variant` had to be extended.
+        record: Text of its `run.json`, if it was read from a packed file.
     """
 
     id: RunId
@@ -88,15 +93,15 @@ class CompletedRun:
 
 @dataclasses.dataclass(frozen=True)
 class ExcludedRun:
-    """A run folder that is not used.
+    """A run folder that does not enter the statistics.
 
     Attributes:
-        id: Which run it is; from the path where run.json does not tell.
+        id: Its identity; from the path if run.json cannot be read.
         path: The folder.
-        reason: Why it is not used.
-        completed: Whether the run itself is complete, as a second copy of a run is.
-        failed: Whether it was trained and failed, by its own record.
-        record: The text of its `run.json`, where it came with others in one file.
+        reason: Why it is excluded.
+        completed: Whether the run itself is complete, such as a second copy of a run.
+        failed: Whether its record says that training failed.
+        record: Text of its `run.json`, if it was read from a packed file.
     """
 
     id: RunId
@@ -109,13 +114,13 @@ class ExcludedRun:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RunCollection:
-    """What was read of runs, one by one; `parallax.analysis.data.load.combine_runs` looks at them together.
+    """Runs as read, each by itself; `load.combine_runs` compares them with each other.
 
     Attributes:
         root: A folder, or a file of packed runs.
-        runs: Runs that can be used by themselves, ordered by path.
+        runs: Complete runs, ordered by path.
         excluded: The others.
-        links: Links to folders below it, which are not followed.
+        links: Symbolic links to folders below `root`, which are not followed.
     """
 
     root: Path
@@ -130,11 +135,11 @@ class LoadedRuns:
 
     Attributes:
         root: The folder or file.
-        runs: The runs that are used, ordered by path.
+        runs: Runs that enter the statistics, ordered by path.
         excluded: The others, ordered by path.
-        links: Links to folders below it, which are not followed.
-        conflicts: Where runs of one name were asked for different settings, in sentences; their
-            variants tell them apart.
+        links: Symbolic links to folders below `root`, which are not followed.
+        conflicts: One sentence per place where runs of the same path have different settings;
+            these runs got variants of their own.
     """
 
     root: Path
@@ -150,17 +155,17 @@ class LoadedRuns:
 
     @property
     def requested(self) -> int:
-        """Run folders found. A seed that was never started leaves none unless pending."""
+        """Number of run folders. A seed that was never started has none, unless it is pending."""
         return len(self.folders)
 
     @property
     def completed(self) -> int:
-        """Runs that meet the completeness rule."""
+        """Number of runs that meet the completeness rule."""
         return len(self.runs) + sum(item.completed for item in self.excluded)
 
     @property
     def used(self) -> int:
-        """Runs that enter the statistics."""
+        """Number of runs that enter the statistics."""
         return len(self.runs)
 
     @property
@@ -171,14 +176,14 @@ class LoadedRuns:
 
 @dataclasses.dataclass(frozen=True)
 class MissingSeeds:
-    """Seeds of a framework in a setting for which there is no folder.
+    """Seeds of a framework in a setting that have no run folder.
 
     Attributes:
         cell: The setting.
         framework: The framework.
-        seeds: Seeds that another framework has a folder of in this setting.
-        whole: Whether the framework has no folder at all in this setting, but elsewhere in the
-            study with the same algorithm.
+        seeds: Seeds that another framework has in this setting.
+        whole: Whether the framework has no folder at all in this setting, though it has some
+            with the same algorithm elsewhere in the study.
     """
 
     cell: StudyCell
@@ -198,13 +203,12 @@ class MissingSeeds:
 
 
 def find_missing_seeds(loaded: LoadedRuns) -> tuple[MissingSeeds, ...]:
-    """What is missing for all frameworks of a study to have the same seeds in each setting.
+    """Find the seeds that a framework lacks although another one has them in the same setting.
 
-    A seed that no framework has in a setting is not expected, and folders that tell no seed
-    are passed over.
+    Folders without a known seed are ignored.
 
     Args:
-        loaded: What was found.
+        loaded: Runs of a study.
     """
     frameworks: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
     seeds: dict[StudyCell, dict[str, set[int]]] = collections.defaultdict(

@@ -60,8 +60,7 @@ from parallax.analysis.labels import (
     wrap_task_name,
 )
 from parallax.analysis.verdicts.curves import CurvePanel, LearningCurve
-from parallax.analysis.verdicts.groups import to_library_defaults_cell
-from parallax.analysis.verdicts.study import StudyResults, list_frameworks
+from parallax.analysis.verdicts.study import StudyResults
 
 FRAMEWORK_LINES, ALGORITHM_LINES = "frameworks", "algorithms"
 
@@ -153,13 +152,8 @@ def make_consistency_figure_specs(material: StudyResults) -> list[FigureSpec | M
 
 def make_framework_lines(material: StudyResults, cell: StudyCell) -> tuple[CurveLine, ...]:
     """One line per framework with a run in a setting, be it that of own defaults."""
-    found = {
-        name: own
-        for own, name in material.curves
-        if cell in (own, to_library_defaults_cell(own, name))
-    }
-    names = list_frameworks((own, name) for name, own in found.items())
-    return tuple(make_cell_line(material, found[name], name, name) for name in names)
+    found = material.framework_cells.get(cell, {})
+    return tuple(make_cell_line(material, own, name, name) for name, own in found.items())
 
 
 def list_shared_recipes(material: StudyResults, cells: Collection[StudyCell]) -> tuple[str, ...]:

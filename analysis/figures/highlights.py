@@ -155,12 +155,7 @@ def _make_algorithm_figure_spec(
     material: StudyResults, study: str, algorithm: str, variant: str
 ) -> FigureSpec | None:
     chosen = select_most_different(
-        [
-            item
-            for item in material.verdicts.consistency
-            if (item.cell.study, item.cell.algorithm, item.cell.variant)
-            == (study, algorithm, variant)
-        ]
+        list(material.verdicts.consistency_by_variant.get((study, algorithm, variant), ()))
     )
     if not chosen:
         return None

@@ -65,8 +65,7 @@ def make_verdict_figure_specs(material: StudyResults) -> list[FigureSpec | Missi
     for setting in material.settings:
         found = {
             (item.cell.env, item.cell.hps, item.first.framework, item.second.framework): item
-            for item in material.verdicts.consistency
-            if (item.cell.study, item.cell.algorithm, item.cell.variant) == setting
+            for item in material.verdicts.consistency_by_variant.get(setting, ())
         }
         if found:
             pages.append(_make_verdict_figure_spec(material, *setting, found))

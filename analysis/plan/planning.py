@@ -14,7 +14,7 @@ from parallax.analysis.verdicts.consistency import (
     compute_holm_levels,
     estimate_pair_seed_range,
 )
-from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell, group_runs
+from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup, group_by_cell, group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.ranking import RankingVerdict
 from parallax.analysis.verdicts.sequential import SequentialVerdict
@@ -100,7 +100,6 @@ def _estimate_core_hours(runs: Sequence[CompletedRun]) -> dict[CostKey, float]:
 
 
 GroupKey = tuple[StudyCell, str]
-GroupPair = tuple[ScoreGroup, ScoreGroup]
 SeedRange = tuple[float, float]
 _UNKNOWN_RANGE: SeedRange = (math.nan, math.nan)
 

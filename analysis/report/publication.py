@@ -112,7 +112,7 @@ def make_publication_page(study: StudyPublication) -> str:
     """The page."""
     verdicts, loaded = study.material.verdicts, study.material.loaded
     findings = headline.select_headline_findings(verdicts)
-    same, own = consistency.select_main_pairs(verdicts), consistency.select_default_pairs(verdicts)
+    same, own = verdicts.main_consistency, verdicts.main_defaults
     blocks = [
         f"# {study.title}",
         runs.describe_counts(loaded, study.grid),

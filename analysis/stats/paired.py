@@ -31,6 +31,10 @@ class PairedDifference:
     correlation: float
 
 
+NO_PAIRS = PairedDifference(0, math.nan, math.nan, math.nan, math.nan, math.nan)
+"""The difference where two samples share no seed."""
+
+
 def compute_paired_difference(
     first: FloatArray, second: FloatArray, level: float = 0.95
 ) -> PairedDifference:

@@ -12,6 +12,7 @@ import numpy as np
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.stats.paired import (
+    NO_PAIRS,
     MeanRatio,
     PairedDifference,
     compute_paired_difference,
@@ -249,10 +250,10 @@ def _find_other_groups(
 def _compare_by_seed(
     first: ScoreGroup, second: ScoreGroup
 ) -> tuple[tuple[int, ...], PairedDifference]:
-    one, two = _index_scores_by_seed(first), _index_scores_by_seed(second)
+    one, two = first.scores_by_seed, second.scores_by_seed
     seeds = tuple(sorted(one.keys() & two.keys()))
     if not seeds:
-        return (), PairedDifference(0, math.nan, *[math.nan] * 4)
+        return (), NO_PAIRS
     a, b = _select_scores(seeds, first, second)
     return seeds, compute_paired_difference(a, b)
 
@@ -265,24 +266,18 @@ def _compute_flip_p(
 
 
 def _select_scores(seeds: Sequence[int], *groups: ScoreGroup) -> list[FloatArray]:
-    return [
-        np.array([found[seed] for seed in seeds]) for found in map(_index_scores_by_seed, groups)
-    ]
+    return [np.array([group.scores_by_seed[seed] for seed in seeds]) for group in groups]
 
 
 def _compute_gap_share(
     changed: ScoreGroup, plain: ScoreGroup, other: ScoreGroup
 ) -> MeanRatio | None:
     groups = changed, plain, other
-    seeds = sorted(set.intersection(*(set(_index_scores_by_seed(group)) for group in groups)))
+    seeds = sorted(set.intersection(*(set(group.scores_by_seed) for group in groups)))
     if not seeds:
         return None
     a, b, c = _select_scores(seeds, *groups)
     return compute_ratio_of_means(a - b, c - b)
-
-
-def _index_scores_by_seed(group: ScoreGroup) -> dict[int, float]:
-    return {run.id.seed: run.final_score for run in group.runs if run.id.seed is not None}
 
 
 def _group_by_intervention(loaded: LoadedRuns) -> dict[tuple[StudyCell, str, str], ScoreGroup]:

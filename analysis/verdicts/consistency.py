@@ -1,9 +1,13 @@
-"""RQ2: do two frameworks give the same under equal settings? Different, equivalent, undecided."""
+"""Pairwise consistency verdicts (RQ2): different, equivalent or inconclusive.
+
+Two frameworks are compared under equal settings, and each pair also under library defaults.
+"""
 
 import collections
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,43 +25,52 @@ from parallax.analysis.verdicts.equivalence import (
     find_score_range,
 )
 from parallax.analysis.verdicts.failures import FailureComparison, compare_failures
-from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell, to_library_defaults_cell
+from parallax.analysis.verdicts.groups import (
+    GroupPair,
+    ScoreGroup,
+    list_group_pairs,
+    to_library_defaults_cell,
+)
 from parallax.analysis.verdicts.options import VerdictOptions
 
 DIFFERENT, EQUIVALENT, INCONCLUSIVE = "different", "equivalent", "inconclusive"
 
+Verdict = TypeVar("Verdict")
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PairVerdict:
-    """Two frameworks in one setting.
+    """Verdict on two frameworks in one setting.
 
     Attributes:
         cell: The setting.
-        first: A framework.
-        second: The other; differences are first less second.
+        first: One framework.
+        second: The other; differences are first - second.
         verdict: `different`, `equivalent` or `inconclusive`.
-        detectable: A difference is significant, be it within the margin or not.
+        detectable: Whether a difference is significant, within the margin or not.
         difference: Of the means, in units of return.
-        low: Lower end of Welch's 95% interval; NaN where either has fewer than two seeds.
+        low: Lower end of Welch's 95% interval; NaN if either has fewer than two seeds.
         high: Upper end.
-        p_welch: Welch's test.
-        p_permutation: Permutation test; NaN for published numbers.
+        p_welch: p-value of Welch's test.
+        p_permutation: p-value of the permutation test; NaN for published numbers.
         p_holm: Welch's p-value after Holm's correction over the family.
-        p_tost: Two one-sided tests of "differs by the margin or more".
-        p_unobserved_failures: The same without an assumption on returns but their range: what runs that were
-            not seen could make of the means.
+        p_tost: p-value of two one-sided tests of "differs by the margin or more".
+        p_unobserved_failures: p-value of the same hypothesis that assumes only the range of
+            returns, so that failures too rare to be observed are allowed for.
         p_equivalence: The larger of the two.
-        p_equivalence_holm: The same after Holm's correction over the family.
-        margin: What counts as no difference, and why.
-        range: Between what scores runs are taken to end.
-        failures: Runs that failed, of both.
-        family: Name of the family that was corrected over.
-        family_size: Number of tests in it.
-        seeds_needed: Seeds per framework that decide at 80% power if the measured values are
-            the true ones; infinite above 1,000; NaN where unknown.
-        hedges_g: Difference in pooled standard deviations, with low and high end.
-        improvement: Chance that a seed of the first beats one of the second, with ends.
-        is_rounding_sensitive: Other digits behind the printed ones could change the verdict.
+        p_equivalence_holm: `p_equivalence` after Holm's correction over the family.
+        margin: Equivalence margin and its source.
+        range: Range of scores that a run can end with.
+        failures: Failed runs of both.
+        family: Name of the family of Holm's correction.
+        family_size: Number of tests in the family.
+        seeds_needed: Seeds per framework that give a verdict with the requested power if the
+            measured values are the true ones; infinite above 1,000, NaN if unknown.
+        hedges_g: Difference in pooled standard deviations, with the ends of its interval.
+        improvement: Probability that a seed of the first beats one of the second, with the ends
+            of its interval.
+        is_rounding_sensitive: Whether other digits behind the printed ones could change the
+            verdict.
         caveats: Differences between the runs in spite of equal settings: seeds, versions.
     """
 
@@ -89,21 +102,21 @@ class PairVerdict:
 
     @property
     def is_limited_by_unobserved_failures(self) -> bool:
-        """Whether only runs that were not seen keep the two from being equivalent, by one test."""
+        """Whether only possible unobserved failures prevent equivalence, uncorrected at 5%."""
         return self.verdict == INCONCLUSIVE and self.p_tost < 0.05 <= self.p_unobserved_failures
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PairTests:
-    """Both tests for the pairs of one family.
+    """Tests of difference and of equivalence for the pairs of one family, float[pairs] each.
 
     Attributes:
-        contrast: Differences, float[pairs] each.
+        contrast: Differences of means.
         p: Welch's test.
-        p_holm: The same after Holm's correction.
+        p_holm: `p` after Holm's correction.
         p_tost: Two one-sided tests.
-        p_equivalence: The larger of these and what runs not seen allow.
-        p_equivalence_holm: The same after Holm's correction.
+        p_equivalence: The larger of `p_tost` and the bound on unobserved failures.
+        p_equivalence_holm: `p_equivalence` after Holm's correction.
     """
 
     contrast: two_sample.MeanContrast
@@ -113,8 +126,8 @@ class PairTests:
     p_equivalence: FloatArray
     p_equivalence_holm: FloatArray
 
-    def verdicts(self, permutation: FloatArray, alpha: float) -> tuple[list[str], list[bool]]:
-        """Words, and whether a difference is significant, for each pair.
+    def decide(self, permutation: FloatArray, alpha: float) -> tuple[list[str], list[bool]]:
+        """Return the verdict of each pair, and whether its difference is significant.
 
         Args:
             permutation: float[pairs], p-values of permutation tests; NaN where unknown.
@@ -129,33 +142,37 @@ class PairTests:
 
 
 def run_tests(
-    first: SampleMoments, second: SampleMoments, margins: FloatArray, unseen: FloatArray
+    first: SampleMoments, second: SampleMoments, margins: FloatArray, p_unobserved: FloatArray
 ) -> PairTests:
-    """Tests the pairs of one family.
+    """Test the pairs of one family.
 
     Args:
         first: Moments with float[pairs] arrays.
-        second: The same for the others of the pairs.
+        second: Moments of the second framework of each pair.
         margins: float[pairs], margins of equivalence.
-        unseen: float[pairs], p-values of "differs by the margin" whatever the runs not seen are.
+        p_unobserved: float[pairs], `equivalence.compute_unobserved_p` of each pair.
     """
     item = two_sample.compute_contrast([first], [second])
     p, p_tost = (
         two_sample.compute_two_sided_p(item),
         two_sample.compute_equivalence_p(item, margins),
     )
-    both = np.maximum(p_tost, unseen)
+    both = np.maximum(p_tost, p_unobserved)
     return PairTests(item, p, two_sample.adjust_holm(p), p_tost, both, two_sample.adjust_holm(both))
 
 
 def check_rounding_sensitivity(
-    pairs: Sequence[tuple[ScoreGroup, ScoreGroup]],
+    pairs: Sequence[GroupPair],
     margins: FloatArray,
-    unseen: FloatArray,
+    p_unobserved: FloatArray,
     words: list[str],
     alpha: float,
 ) -> list[bool]:
-    """Whether means and intervals at the ends of their rounding give another verdict."""
+    """Return whether means and intervals at the ends of their rounding give another verdict.
+
+    Published numbers have few digits: the means are moved apart and together, and the intervals
+    made wider and narrower, by half a unit of the last digit.
+    """
     if not any(group.rounding for pair in pairs for group in pair):
         return [False] * len(pairs)
     changed = np.zeros(len(pairs), dtype=bool)
@@ -163,71 +180,76 @@ def check_rounding_sensitivity(
     for apart, wider in itertools.product((-1, 1), (-1, 1)):
         moved = [_shift_by_rounding(pair, apart, wider) for pair in pairs]
         first, second = (stack_moments([pair[side] for pair in moved]) for side in (0, 1))
-        other, _ = run_tests(first, second, margins, unseen).verdicts(none, alpha)
+        other, _ = run_tests(first, second, margins, p_unobserved).decide(none, alpha)
         changed |= np.array([a != b for a, b in zip(words, other, strict=True)])
     return [bool(flag) for flag in changed]
 
 
 def _shift_by_rounding(
-    pair: tuple[ScoreGroup, ScoreGroup], apart: int, wider: int
+    pair: GroupPair, apart: int, wider: int
 ) -> tuple[SampleMoments, SampleMoments]:
     sign = 1.0 if pair[0].moments.mean >= pair[1].moments.mean else -1.0
     moved = []
     for group, side in zip(pair, (1, -1), strict=True):
         n, shift = group.moments.n, side * sign * apart * group.rounding
-        # The interval is 1.96 d / sqrt(n) with d = s sqrt((n - 1) / n).
+        # The thesis prints 1.96 d / sqrt(n) with the population deviation d = s sqrt((n - 1) / n);
+        # solved for s, a change of the printed number by `rounding` changes s by this.
         extra = wider * group.rounding * n / (1.96 * np.sqrt(np.maximum(n - 1, 1)))
         sd = np.maximum(0.0, group.moments.sd + extra)
         moved.append(SampleMoments(group.moments.mean + shift, sd, n))
     return moved[0], moved[1]
 
 
-__all__ = [
-    "DIFFERENT",
-    "EQUIVALENT",
-    "INCONCLUSIVE",
-    "PairVerdict",
-    "judge_consistency",
-    "judge_family",
-]
-
-
 def judge_consistency(
     groups: Sequence[ScoreGroup], options: VerdictOptions
 ) -> tuple[PairVerdict, ...]:
-    """A verdict for every pair of frameworks in every setting that has two with a run.
+    """Judge every pair of frameworks in every setting in which two have a run.
 
-    `different`: Welch's test is significant after Holm's correction over the family, and the
-    permutation test is significant by itself where seeds are known (five seeds each cannot
-    give less than 0.008, which no correction survives). `equivalent`: two one-sided tests are
-    significant after the correction, and so is the bound on what runs that were not seen could
-    make of the means; this goes before `different`, since a difference can be certain and still
-    be within the margin. Otherwise `inconclusive`.
+    - `equivalent`: two one-sided tests are significant after Holm's correction over the family,
+      and so is the bound on possible unobserved failures. This goes before `different`: a
+      difference can be significant and still lie within the margin.
+    - `different`: Welch's test is significant after the correction, and the permutation test is
+      significant without one. Five seeds each cannot give a permutation p-value below 0.008,
+      which no correction survives. Published numbers have no permutation test.
+    - `inconclusive`: neither.
 
     Args:
         groups: Final scores.
         options: Level, share that makes the margin, family, seed of the permutations.
     """
-    pairs = [
-        pair
-        for members in group_by_cell(groups).values()
-        for pair in itertools.combinations([item for item in members if item.n], 2)
-    ]
-    if not pairs:
-        return ()
-    families = [name_family(first.cell, options.family) for first, _ in pairs]
-    verdicts: dict[int, PairVerdict] = {}
-    for name in sorted(set(families)):
-        members = [i for i, family in enumerate(families) if family == name]
-        found = judge_family([pairs[i] for i in members], name, options)
-        verdicts.update(zip(members, found, strict=True))
+    pairs = list_group_pairs(group for group in groups if group.n)
+    return judge_by_family(pairs, options, judge_family)
+
+
+def judge_by_family(
+    pairs: Sequence[GroupPair],
+    options: VerdictOptions,
+    judge: Callable[[Sequence[GroupPair], str, VerdictOptions], Sequence[Verdict]],
+) -> tuple[Verdict, ...]:
+    """Split pairs into the families of Holm's correction and judge each family by itself.
+
+    Args:
+        pairs: All pairs.
+        options: Passed to `judge`; its `family` says which pairs belong together.
+        judge: Returns one verdict per pair of a family, given the family's name.
+
+    Returns:
+        One verdict per pair, in the order of `pairs`.
+    """
+    families: dict[str, list[int]] = collections.defaultdict(list)
+    for i, (first, _) in enumerate(pairs):
+        families[name_family(first.cell, options.family)].append(i)
+    verdicts: dict[int, Verdict] = {}
+    for name, members in sorted(families.items()):
+        judged = judge([pairs[i] for i in members], name, options)
+        verdicts.update(zip(members, judged, strict=True))
     return tuple(verdicts[i] for i in range(len(pairs)))
 
 
 def name_family(cell: StudyCell, kind: str) -> str:
-    """Name of the family that a pair in this setting is corrected over.
+    """Return the name of the family of Holm's correction that a setting belongs to.
 
-    Variants stand apart, and so do frameworks that are each under their own defaults.
+    Variants have families of their own, and so has the comparison under library defaults.
     """
     under = f" under {cell.variant}" if cell.variant else ""
     own = f" ({LIBRARY_DEFAULTS})" if cell.hps == LIBRARY_DEFAULTS else ""
@@ -239,25 +261,28 @@ def name_family(cell: StudyCell, kind: str) -> str:
 
 
 def judge_family(
-    pairs: Sequence[tuple[ScoreGroup, ScoreGroup]], family: str, options: VerdictOptions
+    pairs: Sequence[GroupPair], family: str, options: VerdictOptions
 ) -> list[PairVerdict]:
-    """Verdicts on pairs, in their order, corrected over all of them.
+    """Judge the pairs of one family, with Holm's correction over all of them.
 
     Args:
         pairs: At least one; each group has a score.
-        family: What they are called together.
+        family: Name of the family.
         options: Level, margins, ranges and the seed of the permutations.
+
+    Returns:
+        One verdict per pair, in order.
     """
     first, second = (stack_moments([pair[side].moments for pair in pairs]) for side in (0, 1))
     margins = [compute_margin(pair, options) for pair in pairs]
     sizes = np.array([margin.size for margin in margins])
-    unseen = np.array([compute_unobserved_p(pair, options) for pair in pairs])
-    tests = run_tests(first, second, sizes, unseen)
+    p_unobserved = np.array([compute_unobserved_p(pair, options) for pair in pairs])
+    tests = run_tests(first, second, sizes, p_unobserved)
     permutation = np.array([_compute_permutation_p(pair, options) for pair in pairs])
-    words, detectable = tests.verdicts(permutation, options.alpha)
+    words, detectable = tests.decide(permutation, options.alpha)
     low, high = two_sample.compute_contrast_bounds(tests.contrast)
     decided = sum(word != INCONCLUSIVE for word in words)
-    # Level that Holm's procedure would hold the next p-value of the family against.
+    # Holm (1979): after k rejections of m, the next smallest p-value must be below alpha / (m - k).
     level = np.full(len(pairs), options.alpha / max(1, len(pairs) - decided))
     needed = effect_size_and_power.estimate_seeds_needed(
         tests.contrast.difference,
@@ -270,7 +295,7 @@ def judge_family(
     g = effect_size_and_power.compute_hedges_g(first, second)
     theta = _compute_improvement_probability(pairs, first, second)
     theta_ends = effect_size_and_power.compute_improvement_interval(theta, first.n, second.n)
-    matters = check_rounding_sensitivity(pairs, sizes, unseen, words, options.alpha)
+    matters = check_rounding_sensitivity(pairs, sizes, p_unobserved, words, options.alpha)
     failures = compare_failures(pairs, options)
     tested = int(np.count_nonzero(~np.isnan(tests.p)))
     return [
@@ -287,7 +312,7 @@ def judge_family(
             p_permutation=float(permutation[i]),
             p_holm=float(tests.p_holm[i]),
             p_tost=float(tests.p_tost[i]),
-            p_unobserved_failures=float(unseen[i]),
+            p_unobserved_failures=float(p_unobserved[i]),
             p_equivalence=float(tests.p_equivalence[i]),
             p_equivalence_holm=float(tests.p_equivalence_holm[i]),
             margin=margins[i],
@@ -306,15 +331,15 @@ def judge_family(
 
 
 def compute_holm_levels(items: Sequence[PairVerdict], alpha: float) -> list[float]:
-    """Level that Holm's procedure would hold the next p-value of each one's family against."""
-    undecided = collections.Counter(item.family for item in items if item.verdict == INCONCLUSIVE)
-    return [alpha / max(1, undecided[item.family]) for item in items]
+    """Return the level that Holm's procedure requires of the next p-value of each one's family."""
+    open_pairs = collections.Counter(item.family for item in items if item.verdict == INCONCLUSIVE)
+    return [alpha / max(1, open_pairs[item.family]) for item in items]
 
 
 def estimate_pair_seed_range(
     item: PairVerdict, level: float, options: VerdictOptions
 ) -> tuple[float, float]:
-    """Between which numbers of seeds `seeds_needed` lies in four cases of five.
+    """Estimate the 80% range of `seeds_needed`, given how little few seeds say.
 
     Args:
         item: A pair.
@@ -332,7 +357,7 @@ def estimate_pair_seed_range(
     )
 
 
-def _compute_permutation_p(pair: tuple[ScoreGroup, ScoreGroup], options: VerdictOptions) -> float:
+def _compute_permutation_p(pair: GroupPair, options: VerdictOptions) -> float:
     first, second = pair[0].scores, pair[1].scores
     if first is None or second is None:
         return float("nan")
@@ -340,7 +365,7 @@ def _compute_permutation_p(pair: tuple[ScoreGroup, ScoreGroup], options: Verdict
 
 
 def _compute_improvement_probability(
-    pairs: Sequence[tuple[ScoreGroup, ScoreGroup]], first: SampleMoments, second: SampleMoments
+    pairs: Sequence[GroupPair], first: SampleMoments, second: SampleMoments
 ) -> FloatArray:
     normal = effect_size_and_power.improvement_from_moments(first, second)
     for i, (one, two) in enumerate(pairs):
@@ -352,9 +377,10 @@ def _compute_improvement_probability(
 def judge_library_defaults(
     groups: Sequence[ScoreGroup], options: VerdictOptions
 ) -> tuple[PairVerdict, ...]:
-    """A verdict for every pair of frameworks of which each was run under its own defaults.
+    """Judge every pair of frameworks that were each run under their library defaults.
 
-    As `consistency`, corrected over families of their own: the question is another one.
+    The rules are those of `judge_consistency`, with families of their own: hyperparameters differ,
+    so that this does not answer RQ2.
 
     Args:
         groups: Final scores.

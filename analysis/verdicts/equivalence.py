@@ -14,10 +14,8 @@ from parallax.analysis.data.published import (
 )
 from parallax.analysis.stats import unobserved_failures
 from parallax.analysis.stats.moments import FloatArray
-from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
-
-GroupPair = tuple[ScoreGroup, ScoreGroup]
 
 
 @dataclasses.dataclass(frozen=True)

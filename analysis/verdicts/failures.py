@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from parallax.analysis.stats import two_sample
-from parallax.analysis.verdicts.equivalence import GroupPair, compute_failure_threshold
-from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.equivalence import compute_failure_threshold
+from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 
 

@@ -1,20 +1,27 @@
-"""Final scores per setting and framework: the one form in which verdicts take their data."""
+"""Final scores per setting and framework, the input of all verdicts."""
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
+from parallax.analysis.data.runs import (
+    CompletedRun,
+    ExcludedRun,
+    LoadedRuns,
+    StudyCell,
+    VariantKey,
+)
 from parallax.analysis.labels import LIBRARY_DEFAULTS
 from parallax.analysis.stats.moments import FloatArray, SampleMoments, compute_moments
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ScoreGroup:
-    """One framework in one setting, from runs or from a published table.
+    """Final scores of one framework in one setting, from runs or from a published table.
 
     Attributes:
         cell: The setting.
@@ -24,10 +31,10 @@ class ScoreGroup:
             in units of return; 0 for runs.
         scores: float[n], score per seed, by seed; None for published numbers.
         runs: The run behind each score; empty for published numbers.
-        requested: Run folders found; equal to n for published numbers.
-        completed: Runs that meet the completeness rule.
+        requested: Number of run folders; equal to n for published numbers.
+        completed: Number of runs that meet the completeness rule.
         steps: Environment steps at which the scores were taken; several if seeds differ.
-        source: Where published numbers stand; empty for runs.
+        source: Reference of published numbers; empty for runs.
     """
 
     cell: StudyCell
@@ -43,7 +50,7 @@ class ScoreGroup:
 
     @property
     def n(self) -> int:
-        """Seeds used."""
+        """Number of seeds that enter the statistics."""
         return int(self.moments.n)
 
     @property
@@ -52,14 +59,26 @@ class ScoreGroup:
         return tuple(run.id.seed for run in self.runs)
 
     @property
+    def scores_by_seed(self) -> dict[int, float]:
+        """Score of each run with a known seed; empty for published numbers."""
+        if self.scores is None:
+            return {}
+        return {
+            run.id.seed: float(score)
+            for run, score in zip(self.runs, self.scores, strict=True)
+            if run.id.seed is not None
+        }
+
+    @property
     def paths(self) -> tuple[Path, ...]:
         """Run folder of each score."""
         return tuple(run.path for run in self.runs)
 
     def score_at_step(self, step: int) -> "ScoreGroup":
-        """The same runs, scored at each one's evaluation nearest to a step.
+        """Return the same runs, scored at each one's evaluation nearest to `step`.
 
-        Published numbers stay as they are. Of two evaluations equally near, the earlier counts.
+        Of two evaluations equally near, the earlier one counts. Published numbers are returned
+        unchanged.
 
         Args:
             step: Environment steps.
@@ -76,7 +95,7 @@ class ScoreGroup:
 
 
 def group_runs(loaded: LoadedRuns) -> tuple[ScoreGroup, ...]:
-    """One group per setting and framework that has a folder, in order; some without scores."""
+    """Group runs by setting and framework, in sorted order; a group may have no scores."""
     found: dict[tuple[StudyCell, str], list[CompletedRun | ExcludedRun]] = collections.defaultdict(
         list
     )
@@ -86,7 +105,7 @@ def group_runs(loaded: LoadedRuns) -> tuple[ScoreGroup, ...]:
 
 
 def group_by_cell(groups: Iterable[ScoreGroup]) -> dict[StudyCell, tuple[ScoreGroup, ...]]:
-    """Groups of each setting, by framework."""
+    """Return the groups of each setting, sorted by framework."""
     found: dict[StudyCell, list[ScoreGroup]] = collections.defaultdict(list)
     for group in groups:
         found[group.cell].append(group)
@@ -96,10 +115,22 @@ def group_by_cell(groups: Iterable[ScoreGroup]) -> dict[StudyCell, tuple[ScoreGr
     }
 
 
+GroupPair = tuple[ScoreGroup, ScoreGroup]
+
+
+def list_group_pairs(groups: Iterable[ScoreGroup]) -> list[GroupPair]:
+    """Return every pair of frameworks in every setting, in sorted order."""
+    return [
+        pair
+        for members in group_by_cell(groups).values()
+        for pair in itertools.combinations(members, 2)
+    ]
+
+
 def make_group(
     cell: StudyCell, framework: str, items: Sequence[CompletedRun | ExcludedRun]
 ) -> ScoreGroup:
-    """Everything that was found of one framework in one setting."""
+    """Make the group of one framework in one setting from its runs, used and excluded."""
     runs = sorted((item for item in items if isinstance(item, CompletedRun)), key=_get_seed_key)
     scores = np.array([run.final_score for run in runs], dtype=np.float64)
     return ScoreGroup(
@@ -119,11 +150,10 @@ def _get_seed_key(run: CompletedRun) -> int:
     return -1 if run.id.seed is None else run.id.seed
 
 
-VariantKey = tuple[str, str, str]  # study, algorithm, variant
-
-
 def find_main_variants(groups: Iterable[ScoreGroup]) -> frozenset[VariantKey]:
-    """One per study and algorithm: that with the most runs used, and of equals the plainest.
+    """Find the main variant of each study and algorithm: the one with the most runs used.
+
+    Of equally large ones, the variant with the fewest options, then the first by name.
 
     Args:
         groups: Final scores.
@@ -141,14 +171,5 @@ def find_main_variants(groups: Iterable[ScoreGroup]) -> frozenset[VariantKey]:
 
 
 def to_library_defaults_cell(cell: StudyCell, framework: str) -> StudyCell:
-    """The setting that a framework's own recipe shares with every other's; others as they are."""
+    """Map a framework's own recipe to the setting `library defaults`; others stay unchanged."""
     return dataclasses.replace(cell, hps=LIBRARY_DEFAULTS) if cell.hps == framework else cell
-
-
-def find_cell_groups(cell: StudyCell, groups: Sequence[ScoreGroup]) -> list[ScoreGroup]:
-    """The groups of a setting, be it that of own defaults."""
-    return [
-        group
-        for group in groups
-        if cell in (group.cell, to_library_defaults_cell(group.cell, group.framework))
-    ]

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from parallax.analysis.data.runs import VariantKey
 from parallax.analysis.stats import omnibus
 from parallax.analysis.stats.moments import stack_moments
 from parallax.analysis.verdicts.consistency import DIFFERENT, PairVerdict
-from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 
 DIFFERENCES_NAMED, DIFFERENCES_UNNAMED, NO_DIFFERENCES_SHOWN = (
@@ -18,8 +19,6 @@ DIFFERENCES_NAMED, DIFFERENCES_UNNAMED, NO_DIFFERENCES_SHOWN = (
     "no difference shown",
 )
 RESAMPLES = 10_000  # made-up studies
-
-OmnibusKey = tuple[str, str, str]  # study, algorithm, variant
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,15 +52,14 @@ def judge_omnibus(
         items: Verdicts on pairs.
         options: Level, resamples and their seed.
     """
-    found: dict[OmnibusKey, list[PairVerdict]] = collections.defaultdict(list)
+    found: dict[VariantKey, list[PairVerdict]] = collections.defaultdict(list)
     for item in items:
-        cell = item.cell
-        found[cell.study, cell.algorithm, cell.variant].append(item)
+        found[item.cell.variant_key].append(item)
     return tuple(_judge_study_omnibus(key, found[key], options) for key in sorted(found))
 
 
 def _judge_study_omnibus(
-    key: OmnibusKey, items: Sequence[PairVerdict], options: VerdictOptions
+    key: VariantKey, items: Sequence[PairVerdict], options: VerdictOptions
 ) -> OmnibusVerdict:
     pairs = [(item.first, item.second) for item in items]
     count = count_differences(pairs, [item.p_welch for item in items], options)
@@ -77,7 +75,7 @@ def _judge_study_omnibus(
 
 
 def count_differences(
-    pairs: Sequence[tuple[ScoreGroup, ScoreGroup]],
+    pairs: Sequence[GroupPair],
     p_values: Sequence[float],
     options: VerdictOptions,
 ) -> omnibus.OmnibusCount:
@@ -101,10 +99,10 @@ def count_differences(
 
 
 def _connect_pairs(
-    pairs: Sequence[tuple[ScoreGroup, ScoreGroup]],
-) -> list[list[tuple[ScoreGroup, ScoreGroup]]]:
+    pairs: Sequence[GroupPair],
+) -> list[list[GroupPair]]:
     """Pairs that have groups in common, directly or by way of others."""
-    sets: list[tuple[set[int], list[tuple[ScoreGroup, ScoreGroup]]]] = []
+    sets: list[tuple[set[int], list[GroupPair]]] = []
     at: dict[int, int] = {}
     for pair in pairs:
         places = sorted({at[id(group)] for group in pair if id(group) in at})
@@ -124,7 +122,7 @@ def _connect_pairs(
 
 
 def _index_groups(
-    pairs: Sequence[tuple[ScoreGroup, ScoreGroup]],
+    pairs: Sequence[GroupPair],
 ) -> tuple[list[ScoreGroup], list[tuple[int, int]]]:
     """Every group once, and each pair as places among them."""
     places: dict[int, int] = {}

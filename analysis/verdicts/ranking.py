@@ -125,9 +125,6 @@ class RankingVerdict:
     left_out: tuple[str, ...]
 
 
-__all__ = ["LIBRARY_DEFAULTS", "AlgorithmRanking", "RankPair", "RankingVerdict", "judge_rankings"]
-
-
 def judge_rankings(
     groups: Sequence[ScoreGroup], options: VerdictOptions
 ) -> tuple[RankingVerdict, ...]:
@@ -159,7 +156,8 @@ def judge_rankings(
         for hps in kinds:
             key = (cell.study, cell.env, hps, cell.variant)
             found[key][group.framework][cell.algorithm] = group
-    verdicts = (_judge_ranking(key, found[key], options) for key in sorted(found))
+    keys = sorted(found, key=lambda key: (key[:2], key[2] == LIBRARY_DEFAULTS, key[2:]))
+    verdicts = (_judge_ranking(key, found[key], options) for key in keys)
     return tuple(verdict for verdict in verdicts if verdict is not None)
 
 

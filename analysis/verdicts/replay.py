@@ -28,6 +28,7 @@ from parallax.analysis.stats.curve_statistics import (
 )
 from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
 from parallax.analysis.stats.paired import (
+    NO_PAIRS,
     MeanRatio,
     PairedDifference,
     compute_paired_difference,
@@ -252,7 +253,7 @@ def _get_learning_curve(run: CompletedRun) -> tuple[np.ndarray, np.ndarray]:
 def _compute_gain(group: ScoreGroup, per: ScoreGroup | None, name: str) -> MeanRatio | None:
     if per is None or name in (UNIFORM, "per"):
         return None
-    ours, theirs = _index_scores_by_seed(group), _index_scores_by_seed(per)
+    ours, theirs = group.scores_by_seed, per.scores_by_seed
     seeds = sorted(ours.keys() & theirs.keys())
     if not seeds:
         return None
@@ -261,10 +262,6 @@ def _compute_gain(group: ScoreGroup, per: ScoreGroup | None, name: str) -> MeanR
         return None
     sign = math.copysign(1.0, float(second.mean()))
     return compute_ratio_of_means(first - second, sign * second)
-
-
-def _index_scores_by_seed(group: ScoreGroup) -> dict[int, float]:
-    return {run.id.seed: run.final_score for run in group.runs if run.id.seed is not None}
 
 
 def _compare_frameworks(effects: Sequence[AblationVerdict]) -> tuple[FrameworkAgreement, ...]:
@@ -294,13 +291,13 @@ def _compare_effects(one: InterventionEffect, other: InterventionEffect) -> Pair
     gains = []
     for effect in (one, other):
         changed, plain = (
-            _index_scores_by_seed(effect.changed),
-            _index_scores_by_seed(effect.baseline),
+            effect.changed.scores_by_seed,
+            effect.baseline.scores_by_seed,
         )
         gains.append({seed: changed[seed] - plain[seed] for seed in changed.keys() & plain.keys()})
     seeds = sorted(gains[0].keys() & gains[1].keys())
     if not seeds:
-        return PairedDifference(0, math.nan, *[math.nan] * 4)
+        return NO_PAIRS
     first, second = (np.array([gain[seed] for seed in seeds]) for gain in gains)
     return compute_paired_difference(first, second)
 

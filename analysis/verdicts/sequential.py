@@ -1,7 +1,7 @@
 """Verdicts on consistency that may be taken after every batch of seeds."""
 
 import dataclasses
-import itertools
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,12 +12,15 @@ from parallax.analysis.stats.group_sequential import (
     compute_sequential_p,
 )
 from parallax.analysis.stats.moments import FloatArray, compute_moments, stack_moments
-from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, name_family
+from parallax.analysis.verdicts.consistency import (
+    DIFFERENT,
+    EQUIVALENT,
+    INCONCLUSIVE,
+    judge_by_family,
+)
 from parallax.analysis.verdicts.equivalence import compute_margin, compute_unobserved_p
-from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell
+from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup, list_group_pairs
 from parallax.analysis.verdicts.options import VerdictOptions
-
-GroupPair = tuple[ScoreGroup, ScoreGroup]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +75,7 @@ class SequentialVerdict:
 
 
 def judge_sequentially(
-    groups: Sequence[ScoreGroup], options: VerdictOptions, looks: SequentialSchedule
+    groups: Sequence[ScoreGroup], options: VerdictOptions, schedule: SequentialSchedule
 ) -> tuple[SequentialVerdict, ...]:
     """A verdict for every pair of frameworks in every setting.
 
@@ -82,29 +85,21 @@ def judge_sequentially(
     Args:
         groups: Final scores of runs.
         options: Level, margin, family and seed of the permutations.
-        looks: When one looks.
+        looks: When one schedule.
     """
-    pairs = [
-        pair
-        for members in group_by_cell(group for group in groups if group.scores is not None).values()
-        for pair in itertools.combinations(members, 2)
-    ]
-    families = [name_family(first.cell, options.family) for first, _ in pairs]
-    verdicts: dict[int, SequentialVerdict] = {}
-    for name in sorted(set(families)):
-        members = [i for i, family in enumerate(families) if family == name]
-        found = _judge_sequential_family([pairs[i] for i in members], name, options, looks)
-        verdicts.update(zip(members, found, strict=True))
-    return tuple(verdicts[i] for i in range(len(pairs)))
+    pairs = list_group_pairs(group for group in groups if group.scores is not None)
+    return judge_by_family(
+        pairs, options, functools.partial(_judge_sequential_family, schedule=schedule)
+    )
 
 
 def _judge_sequential_family(
-    pairs: Sequence[GroupPair], family: str, options: VerdictOptions, looks: SequentialSchedule
+    pairs: Sequence[GroupPair], family: str, options: VerdictOptions, schedule: SequentialSchedule
 ) -> list[SequentialVerdict]:
-    sizes = [looks.sizes(min(first.n, second.n)) for first, second in pairs]
+    sizes = [schedule.sizes(min(first.n, second.n)) for first, second in pairs]
     bare = np.array(
         [
-            _compute_p_values(pair, size, options, looks)
+            _compute_p_values(pair, size, options, schedule)
             for pair, size in zip(pairs, sizes, strict=True)
         ]
     )
@@ -112,15 +107,15 @@ def _judge_sequential_family(
     verdicts = []
     for pair, size, (p, p_equivalence) in zip(pairs, sizes, corrected, strict=True):
         permutation = (
-            _compute_permutation_p(pair, size, options, looks) if p < options.alpha else np.nan
+            _compute_permutation_p(pair, size, options, schedule) if p < options.alpha else np.nan
         )
         word = INCONCLUSIVE
         if p_equivalence < options.alpha:
             word = EQUIVALENT
         elif permutation < options.alpha:
             word = DIFFERENT
-        next_size = (size[-1] if size else 0) + looks.batch
-        if word != INCONCLUSIVE or next_size > looks.max_seeds:
+        next_size = (size[-1] if size else 0) + schedule.batch
+        if word != INCONCLUSIVE or next_size > schedule.max_seeds:
             next_size = 0
         verdicts.append(
             SequentialVerdict(
@@ -131,7 +126,7 @@ def _judge_sequential_family(
 
 
 def _compute_p_values(
-    pair: GroupPair, sizes: Sequence[int], options: VerdictOptions, looks: SequentialSchedule
+    pair: GroupPair, sizes: Sequence[int], options: VerdictOptions, schedule: SequentialSchedule
 ) -> tuple[float, float]:
     if not sizes:
         return float("nan"), float("nan")
@@ -147,13 +142,15 @@ def _compute_p_values(
         [compute_unobserved_p(pair, options, size) for size in sizes],
     )
     return (
-        float(compute_sequential_p(two_sample.compute_two_sided_p(item), sizes, looks.max_seeds)),
-        float(compute_one_sided_sequential_p(alike, sizes, looks.max_seeds)),
+        float(
+            compute_sequential_p(two_sample.compute_two_sided_p(item), sizes, schedule.max_seeds)
+        ),
+        float(compute_one_sided_sequential_p(alike, sizes, schedule.max_seeds)),
     )
 
 
 def _compute_permutation_p(
-    pair: GroupPair, sizes: Sequence[int], options: VerdictOptions, looks: SequentialSchedule
+    pair: GroupPair, sizes: Sequence[int], options: VerdictOptions, schedule: SequentialSchedule
 ) -> float:
     p = [
         two_sample.compute_permutation_p(first, second, np.random.default_rng(options.seed))
@@ -161,7 +158,7 @@ def _compute_permutation_p(
             *(_select_scores_at_checks(group, sizes) for group in pair), strict=True
         )
     ]
-    return float(compute_sequential_p(np.array(p), sizes, looks.max_seeds))
+    return float(compute_sequential_p(np.array(p), sizes, schedule.max_seeds))
 
 
 def _select_scores_at_checks(group: ScoreGroup, sizes: Sequence[int]) -> list[FloatArray]:

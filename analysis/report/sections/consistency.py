@@ -47,7 +47,7 @@ from parallax.analysis.report.phrases import (
 from parallax.analysis.report.render_csv import TableRow
 from parallax.analysis.report.sections import hyperparameters, vs_random
 from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
-from parallax.analysis.verdicts.groups import ScoreGroup, find_cell_groups
+from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sequential import SequentialVerdict
 from parallax.analysis.verdicts.study import StudyVerdicts
@@ -153,8 +153,7 @@ def _describe_failures(own: Sequence[PairVerdict], alpha: float) -> str:
 
 def _describe_learned_count(own: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
     cells = {item.cell for item in own}
-    groups = [group for cell in cells for group in find_cell_groups(cell, verdicts.groups)]
-    found = [item for item in verdicts.vs_random if item.group in groups]
+    found = [item for cell in cells for item in verdicts.vs_random_by_cell.get(cell, ())]
     above = vs_random.count_above_random(found)
     return f" Means above random actions: {above}." if above != MISSING else ""
 
@@ -359,15 +358,15 @@ def make_setting_sections(
 
     Args:
         verdicts: Those of the study.
-        pairs: Which of them it is about: `select_main_pairs` or `select_default_pairs`.
+        pairs: Which of them it is about: `main_consistency` or `main_defaults`.
     """
     cells = sorted({item.cell for item in pairs}, key=lambda cell: (cell.algorithm, cell))
     sections = []
     for cell in cells:
         own = [item for item in pairs if item.cell == cell]
-        groups = find_cell_groups(cell, verdicts.groups)
+        groups = verdicts.groups_by_cell.get(cell, ())
         heading = format_setting_with_recipe(cell, groups, cells)
-        found = _select_learning(cell, verdicts)
+        found = verdicts.vs_random_by_cell.get(cell, ())
         blocks = _render_setting(own, groups, found, verdicts.options)
         sections.append(ReportSection(heading, (*blocks, _render_pairs_table(own))))
     return tuple(sections)
@@ -412,7 +411,7 @@ def make_setting_summary(verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]) 
             describe_recipe(cell.hps),
             format_size_range(own),
         ]
-        found = _select_learning(cell, verdicts)
+        found = verdicts.vs_random_by_cell.get(cell, ())
         above = vs_random.count_above_random(found) + vs_random.format_below_count(found)
         margin = " to ".join(dict.fromkeys(format_number(size) for size in _get_margin_range(own)))
         rows.append([*named, above, margin, str(len(own)), *counts])
@@ -424,22 +423,6 @@ def make_setting_summary(verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]) 
 def _get_margin_range(pairs: Sequence[PairVerdict]) -> tuple[float, float]:
     sizes = [item.margin.size for item in pairs]
     return min(sizes), max(sizes)
-
-
-def select_main_pairs(verdicts: StudyVerdicts) -> tuple[PairVerdict, ...]:
-    """Pairs of frameworks in what the study is about; all of them where it is about nothing."""
-    main = tuple(item for item in verdicts.consistency if verdicts.is_main_variant(item.cell))
-    return main or verdicts.consistency
-
-
-def select_default_pairs(verdicts: StudyVerdicts) -> tuple[PairVerdict, ...]:
-    """Pairs of frameworks, each under its own defaults, in what the study is about."""
-    return tuple(item for item in verdicts.defaults if verdicts.is_main_variant(item.cell))
-
-
-def _select_learning(cell: StudyCell, verdicts: StudyVerdicts) -> list[RandomVerdict]:
-    groups = find_cell_groups(cell, verdicts.groups)
-    return [item for item in verdicts.vs_random if item.group in groups]
 
 
 def _render_setting(

@@ -10,7 +10,6 @@ from parallax.analysis.report.sections.consistency import (
     describe_pair,
     format_setting_with_recipe,
     format_size_range,
-    select_main_pairs,
 )
 from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
 from parallax.analysis.verdicts.equivalence import compute_min_runs
@@ -38,7 +37,7 @@ def select_headline_findings(verdicts: StudyVerdicts) -> tuple[str, ...]:
     Returns:
         Three sentences; none where no pair has an interval.
     """
-    pairs = [item for item in select_main_pairs(verdicts) if item.high - item.low >= 0]
+    pairs = [item for item in verdicts.main_consistency if item.high - item.low >= 0]
     if not pairs:
         return ()
     cells = [item.cell for item in pairs]

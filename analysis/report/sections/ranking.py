@@ -210,13 +210,12 @@ def _make_rank_cells(item: RankingVerdict, pair: RankPair) -> list[TableCell]:
 
 def make_ranking_sections(verdicts: StudyVerdicts) -> tuple[ReportSection, ...]:
     """A section for each task and configuration in which algorithms can be ranked."""
-    main = [item for item in verdicts.rankings if verdicts.is_main_ranking(item)]
     return tuple(
         ReportSection(
             f"{item.env}, {describe_recipe(item.hps)}: {', '.join(map(get_label, item.algorithms))}",
             _render_ranking(item),
         )
-        for item in main or verdicts.rankings
+        for item in verdicts.main_rankings
     )
 
 

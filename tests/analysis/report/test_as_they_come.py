@@ -69,14 +69,14 @@ def test_pairs_under_own_defaults_are_judged_apart(material):
 
 def test_a_section_tells_of_them_and_of_who_is_above_random_actions(material):
     verdicts = material.verdicts
-    (section,) = decided.make_setting_sections(verdicts, decided.select_default_pairs(verdicts))
+    (section,) = decided.make_setting_sections(verdicts, verdicts.main_defaults)
     text = "\n".join(section.blocks)
     assert section.heading.startswith("PPO on Pendulum-v1 under each framework's own defaults")
     assert "3 frameworks, runs requested/completed/used: 5/5/5 of each." in text
     assert "Random actions score -1225 (300 episodes). Above them: 2 of 3 tested" in text
     assert "- Neither above nor below: CleanRL (-12" in text and "n = 5." in text
     assert "| 2 of 3 " in decided.make_setting_summary(
-        verdicts, decided.select_default_pairs(verdicts)
+        verdicts, verdicts.main_defaults
     )
 
 

@@ -34,7 +34,7 @@ def group(framework, scores, env="Hopper-v4"):
     )
 
 
-def brownian(repeats, looks=6, drift=0.0):
+def brownian(repeats, checks=6, drift=0.0):
     """float[looks, repeats], z-values after each of as many equal steps."""
     steps = np.random.default_rng(0).normal(drift, 1, size=(looks, repeats))
     return steps.cumsum(axis=0) / np.sqrt(np.arange(1, looks + 1))[:, None]
@@ -71,7 +71,7 @@ def test_one_sided_values_spend_the_level_too():
 
 
 def test_a_study_that_stops_half_way_has_spent_half():
-    p = 2 * stats.norm.sf(np.abs(brownian(200_000, check_steps=3)))
+    p = 2 * stats.norm.sf(np.abs(brownian(200_000, checks=3)))
     assert (compute_sequential_p(p, SIZES[:3], 30) < 0.05).mean() == pytest.approx(
         0.025, abs=0.0015
     )
