@@ -35,9 +35,9 @@ def group(framework, scores, env="Hopper-v4"):
 
 
 def brownian(repeats, checks=6, drift=0.0):
-    """float[looks, repeats], z-values after each of as many equal steps."""
-    steps = np.random.default_rng(0).normal(drift, 1, size=(looks, repeats))
-    return steps.cumsum(axis=0) / np.sqrt(np.arange(1, looks + 1))[:, None]
+    """float[checks, repeats], z-values after each of as many equal steps."""
+    steps = np.random.default_rng(0).normal(drift, 1, size=(checks, repeats))
+    return steps.cumsum(axis=0) / np.sqrt(np.arange(1, checks + 1))[:, None]
 
 
 def test_one_look_at_the_end_is_the_ordinary_test():
