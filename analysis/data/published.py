@@ -1,4 +1,7 @@
-"""Published numbers: one CSV file per source, one row per number, each with where it stands."""
+"""Published scores: one CSV file per source in `published/`, one row per number.
+
+Tables of papers that are no scores of algorithms lie in its sub-folders (`paper_tables.py`).
+"""
 
 import csv
 import dataclasses
@@ -9,7 +12,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent / "published"
 SPREAD_KINDS = ("", "sd", "population sd", "thesis interval")
 
-# Order in which sources stand for "the published score" of an algorithm on a task.
+# The first source that has an algorithm and task gives its reference score.
 _TARGETS_TABLE, _THESIS_TABLE = "thesis_targets", "thesis_tables"
 _REFERENCE_TABLES = ("thesis_targets", "td3_paper", "tianshou")
 
@@ -22,18 +25,18 @@ class PublishedScore:
         table: Name of the CSV file without its ending.
         algorithm: ppo, td3 or sac.
         env: Task without its version, such as Hopper.
-        version: Version of the task, such as v1; empty where not told.
-        hps: Hyperparameters; empty where they are none of ours.
-        framework: Whose code it was.
-        statistic: What was averaged, such as `last evaluation` or `max over time`.
+        version: Version of the task, such as v1; empty if not given.
+        hps: Name of the hyperparameters; empty if there is no such recipe here.
+        framework: Framework whose code was run.
+        statistic: Quantity that was averaged, such as `last evaluation` or `max over time`.
         steps: Environment steps after which it was measured.
         mean: In units of return.
-        spread: In units of return; NaN where not told.
+        spread: In units of return; NaN if not given.
         spread_kind: `sd`, `population sd`, `thesis interval` (1.96 population sd / sqrt n),
             or empty.
-        trials: Runs behind the mean; 0 where not told.
-        source: Where it stands.
-        note: What else must be known.
+        trials: Number of runs behind the mean; 0 if not given.
+        source: Publication and table or figure.
+        note: Remarks.
     """
 
     table: str
@@ -54,33 +57,41 @@ class PublishedScore:
 
 @functools.cache
 def read_table(name: str) -> tuple[PublishedScore, ...]:
-    """The rows of one table.
+    """Read the rows of one table.
 
     Args:
         name: One of `list_tables()`.
 
     Raises:
-        ValueError: A row cannot be read; the message names file, line and field.
+        ValueError: A row cannot be parsed; the message names file, line and field.
     """
-    path = FOLDER / f"{name}.csv"
-    with path.open(newline="", encoding="utf-8") as file:
-        return tuple(_parse_row(name, i, row) for i, row in enumerate(csv.DictReader(file), 2))
+    return tuple(_parse_row(name, i, row) for i, row in enumerate(read_csv_rows(name), 2))
+
+
+def read_csv_rows(name: str) -> list[dict[str, str]]:
+    """Read a CSV file of `published/` as one dictionary of texts per row.
+
+    Args:
+        name: Path below the folder without its ending, such as `muprl/tasks`.
+    """
+    with (FOLDER / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def list_tables() -> list[str]:
-    """Every table there is, sorted."""
+    """Return the names of all tables of scores, sorted."""
     return sorted(path.stem for path in FOLDER.glob("*.csv"))
 
 
 def split_version(env: str) -> tuple[str, str]:
-    """Task and version of an environment: Hopper-v4 is Hopper and v4."""
+    """Split an environment's name into task and version: Hopper-v4 into Hopper and v4."""
     task, _, version = env.rpartition("-")
     return (task, version) if task and version.startswith("v") else (env, "")
 
 
 @functools.cache
 def get_reference_score(algorithm: str, env: str) -> tuple[float, str] | None:
-    """The published score that margins are a share of, and its source.
+    """Return the published score that margins are a share of, and its source.
 
     The original paper's score of the algorithm where there is one, otherwise the score in a
     later paper or benchmark.
@@ -95,7 +106,10 @@ def get_reference_score(algorithm: str, env: str) -> tuple[float, str] | None:
 
 @functools.cache
 def get_random_score(env: str) -> tuple[float, str] | None:
-    """The mean score of random actions on a task, and its source; of another version if need be."""
+    """Return the mean score of random actions on a task, and its source.
+
+    Another version of the task is taken if this one was not measured.
+    """
     task, version = split_version(env)
     rows = [row for row in read_table("random") if row.env == task]
     row = next((row for row in rows if row.version == version), rows[0] if rows else None)
@@ -104,7 +118,7 @@ def get_random_score(env: str) -> tuple[float, str] | None:
 
 @functools.cache
 def get_best_published_score(algorithm: str, env: str) -> float | None:
-    """The best score that any table has of an algorithm on a task."""
+    """Return the best score of an algorithm on a task in any table; None if there is none."""
     task, _ = split_version(env)
     return max(
         (
@@ -120,10 +134,10 @@ def get_best_published_score(algorithm: str, env: str) -> float | None:
 def find_reproduction_targets(
     algorithm: str, env: str, hps: str, framework: str
 ) -> tuple[PublishedScore, ...]:
-    """Every published number that scores under these hyperparameters can be held against.
+    """Return every published number that scores under these hyperparameters can reproduce.
 
-    The thesis' own read-offs of the original curves come first, its tables last: those hold
-    for one framework each, the other numbers for all.
+    The thesis' read-offs of the original curves come first and its tables last. Its tables apply
+    to one framework each, the other numbers to all.
     """
     task, _ = split_version(env)
     middle = [name for name in list_tables() if name not in (_TARGETS_TABLE, _THESIS_TABLE)]
@@ -143,7 +157,9 @@ def _parse_row(table: str, line: int, row: dict[str, str]) -> PublishedScore:
         try:
             numbers[field] = kind(text) if text else (math.nan if kind is float else 0)
         except ValueError as error:
-            raise ValueError(f"{table}.csv, line {line}: {field}={text!r} is no number.") from error
+            raise ValueError(
+                f"{table}.csv, line {line}: {field}={text!r} is not a number."
+            ) from error
     if row["spread_kind"] not in SPREAD_KINDS or bool(row["spread"]) != bool(row["spread_kind"]):
         raise ValueError(
             f"{table}.csv, line {line}: spread_kind={row['spread_kind']!r} does not fit "
@@ -152,9 +168,11 @@ def _parse_row(table: str, line: int, row: dict[str, str]) -> PublishedScore:
     return PublishedScore(**{"table": table, **row, **numbers})  # type: ignore[arg-type]
 
 
-# By the tasks' rewards: 1 a step for 1,000 steps; 10 a step less penalties, and the end of the
-# episode where the pole falls; less a distance and an effort; for 200 steps less the squares of an
-# angle up to pi, of a tenth of a speed up to 8 and of a thousandth of a torque up to 2; 1 a step.
+# From the reward functions of gymnasium's tasks:
+# InvertedPendulum: 1 per step, at most 1,000 steps. InvertedDoublePendulum: 10 per step minus
+# penalties. Reacher: -distance - control cost, unbounded below. Pendulum: 200 steps of
+# -(angle^2 + 0.1 speed^2 + 0.001 torque^2), |angle| <= pi, |speed| <= 8, |torque| <= 2.
+# CartPole: 1 per step, at most 500 steps.
 _RETURN_BOUNDS: dict[str, tuple[float, float]] = {
     "InvertedPendulum": (0.0, 1000.0),
     "InvertedDoublePendulum": (0.0, 10_000.0),
@@ -165,6 +183,6 @@ _RETURN_BOUNDS: dict[str, tuple[float, float]] = {
 
 
 def get_return_bounds(env: str) -> tuple[float, float]:
-    """Least and largest return that a task's rewards allow, of any version; infinite where none."""
+    """Return the least and largest return that a task's rewards allow; infinite if unbounded."""
     task, _ = split_version(env)
     return _RETURN_BOUNDS.get(task, (-math.inf, math.inf))

@@ -16,7 +16,6 @@ ELSEWHERE = (
     "harness/probes/",
     "analysis/thesis/",
     "analysis/data/paper_tables.py",
-    "analysis/data/paper_tables.py",
     "analysis/labels.py",
     "analysis/figures/style.py",
 )
