@@ -115,10 +115,9 @@ def worker(folder: Path, journey: Journey) -> None:
 
 def report(folder: Path, journey: Journey) -> None:
     """From run folders to the page."""
+    from parallax.analysis.__main__ import run_analysis_command
     from synthetic_returns import Size
     from synthetic_study import write_study
-
-    from parallax.analysis.__main__ import run_analysis_command
 
     write_study(folder, Size(("HalfCheetah", "Reacher"), seeds=3, evaluations=5))
     with followed(journey):

@@ -136,7 +136,7 @@ def main() -> None:
 def measure(study: str, folder: Path, environment: Mapping[str, str], tell) -> None:  # noqa: ANN001
     """Plans, submits, watches and looks at one study."""
     results = str(folder / "results")
-    sweep = ["harness", "--multirun", f"study={study}", f"results_dir={results}"]
+    sweep = ["parallax", "train", "--multirun", f"study={study}", f"results_dir={results}"]
     sweep += ["hydra/launcher=slurm", "hydra.launcher.preflight=false"]
     sweep += [f"hydra.launcher.python={write_stand_in(folder)}"]
     _, words, text = timed([*sweep, "hydra.launcher.dry_run=true"], environment)
@@ -146,7 +146,7 @@ def measure(study: str, folder: Path, environment: Mapping[str, str], tell) -> N
     tell("submission, from command to prompt", timed(sweep, environment)[1])
     left = [(time.monotonic(), jobs_left(environment))]
     tell("jobs that are left when it returns", str(left[0][1]))
-    tell("status while they run", timed(["slurm", "status", results], environment)[1])
+    tell("status while they run", timed(["parallax", "status", results], environment)[1])
     while left[-1][1] and time.monotonic() - last_change(left) < PATIENCE:
         time.sleep(2)
         left.append((time.monotonic(), jobs_left(environment)))
@@ -156,11 +156,11 @@ def measure(study: str, folder: Path, environment: Mapping[str, str], tell) -> N
     tell("from command to last job", f"{ended - begun:.0f} s")
     if left[-1][1]:
         tell("jobs that hang and are cancelled", str(left[-1][1]))
-        timed(["slurm", "cancel", results, "--yes"], environment)
-    tries = sorted(timed(["slurm", "status", results], environment) for _ in range(5))
+        timed(["parallax", "slurm", "cancel", results, "--yes"], environment)
+    tries = sorted(timed(["parallax", "status", results], environment) for _ in range(5))
     tell("status when all is over, median of 5", tries[2][1])
     tell("what it says", tries[2][2].splitlines()[0])
-    _, words, text = timed(["slurm", "resubmit", results, "--dry-run"], environment)
+    _, words, text = timed(["parallax", "slurm", "resubmit", results, "--dry-run"], environment)
     tell("resubmit --dry-run", f"{words}: {text.splitlines()[-1]}")
 
 

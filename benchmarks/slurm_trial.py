@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.slurm_cluster.cluster import SlurmCluster
 
 STUDY = [
-    *("parallax.harness", "--multirun", "study=demo", "algorithm=ppo,td3", "seed=0,1,2,3"),
+    *("parallax", "train", "--multirun", "study=demo", "algorithm=ppo,td3", "seed=0,1,2,3"),
     *("steps=2048", "eval_every=2048", "eval_episodes=2"),
 ]
 
@@ -46,7 +46,7 @@ def main() -> int:
             environment = cluster.environment()
             started = time.monotonic()
             submit = run(environment, *STUDY, f"results_dir={queued}", "hydra/launcher=slurm")
-            run(environment, "slurm", "status", str(queued), "--watch")
+            run(environment, "parallax", "status", str(queued), "--watch")
             total = time.monotonic() - started
         seconds = run(os.environ, *STUDY, f"results_dir={local}")
         first, second = contents(queued), contents(local)

@@ -1,16 +1,17 @@
-"""`python -m slurm`: looks after studies on a cluster, or on any machine with their folders."""
+"""The commands `parallax status`, `run validate`, `slurm resubmit` and `slurm cancel`.
+
+They need only the folders of a study; on a machine without Slurm nothing is queued or cancelled.
+"""
 
 import argparse
 import contextlib
 import gc
-import io
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from parallax.harness.contract.fields import HANDLED_ERRORS, SpecError, report_error
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.layout import find_runs
 from parallax.harness.record.reading import find_damage
@@ -19,101 +20,77 @@ from parallax.slurm.states import RESUBMITTABLE_STATES
 _WATCH_SECONDS = 10.0
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Command line.
-
-    Returns:
-        0 when it was done, 1 when Slurm refused or files are damaged, 2 for bad input.
-    """
-    options = _make_parser().parse_args(arguments)
-    commands: dict[str, Callable[[argparse.Namespace], int]] = {
-        "status": _run_status,
-        "resubmit": _run_resubmit,
-        "cancel": _run_cancel,
-        "validate": _run_validate,
-        "lab": _run_lab,
-    }
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # names of files can be any bytes
-    try:
-        if options.command != "lab":
-            _check_folder(options.folder)
-        code = commands[options.command](options)
-        sys.stdout.flush()
-        return code
-    except HANDLED_ERRORS as error:
-        return report_error(error)
-    except BrokenPipeError:
-        # The reader has seen enough, as `head` has. Python would complain again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        return report_error(SpecError(escape_unprintable(f"{where}{error.strerror or error}.")))
-
-
-def _check_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        raise SpecError(
-            f"{escape_unprintable(str(folder))} is not a folder: name one with results."
-        )
-
-
-def _make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m slurm", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    status = commands.add_parser("status", help="what is there, what is missing and why")
-    status.add_argument("--json", action="store_true", help="for programs")
-    status.add_argument("--watch", action="store_true", help="again every 10 seconds")
-    status.add_argument(
+def add_status_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax status`."""
+    _add_folder_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help=f"print it again every {_WATCH_SECONDS:.0f} seconds until no run is queued or running",
+    )
+    parser.add_argument(
         "--list",
         type=_make_number_parser(0, 10**9),
         default=20,
         metavar="N",
-        help="most runs to name",
-    )
-    again = commands.add_parser("resubmit", help="submits what is neither complete nor alive")
-    again.add_argument("--only", metavar="STATES", help=f"some of {','.join(RESUBMITTABLE_STATES)}")
-    again.add_argument("--profile", help="another profile than the last submission's")
-    again.add_argument("--time", metavar="HH:MM:SS", help="another time limit for each run")
-    again.add_argument("--mem-gb", type=float, help="another size of memory")
-    again.add_argument("--dry-run", action="store_true", help="only shows what it would do")
-    again.add_argument(
-        "--trust", action="store_true", help="runs what the folder names without asking"
-    )
-    cancel = commands.add_parser("cancel", help="cancels the queued and running jobs of a study")
-    validate = commands.add_parser("validate", help="reads every file whole and names damage")
-    for command in (again, cancel):
-        command.add_argument("--yes", action="store_true", help="does not ask first")
-    for command in (status, again, cancel, validate):
-        command.add_argument("folder", type=Path, help="results, a study, or anything deeper")
-    _add_lab_arguments(
-        commands.add_parser("lab", help="a real cluster on this machine, to try things on")
-    )
-    return parser
-
-
-def _add_lab_arguments(lab: argparse.ArgumentParser) -> None:
-    lab.add_argument(
-        "--nodes", type=_make_number_parser(1, 1000), default=2, help="number of nodes"
-    )
-    lab.add_argument(
-        "--cpus", type=_make_number_parser(1, 1000), default=4, help="processors of each"
-    )
-    lab.add_argument("--folder", type=Path, help="keeps its files, empty at first")
-    lab.add_argument("--accounting", action="store_true", help="with a database behind sacct")
-    lab.add_argument(
-        "program", nargs="*", metavar="-- COMMAND", help="runs inside; without: until Ctrl-C"
+        help="name at most N incomplete runs (default: %(default)s)",
     )
 
 
-def _make_number_parser(least: int, most: int) -> Callable[[str], int]:
-    """What reads a whole number for argparse."""
+def add_validate_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax run validate`."""
+    _add_folder_argument(parser)
+
+
+def add_resubmit_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax slurm resubmit`."""
+    _add_folder_argument(parser)
+    add = parser.add_argument
+    add(
+        "--only",
+        metavar="STATES",
+        help=f"only runs in these states, some of {','.join(RESUBMITTABLE_STATES)} (default: all)",
+    )
+    add("--profile", help="cluster profile (default: that of the last submission)")
+    add("--time", metavar="HH:MM:SS", help="time limit of each run (default: as before)")
+    add("--mem-gb", type=float, metavar="GB", help="memory of each run (default: as before)")
+    add("--dry-run", action="store_true", help="print what would be submitted, and submit nothing")
+    _add_yes_argument(parser)
+    add(
+        "--trust",
+        action="store_true",
+        help="run code that stored runs name (tasks, adapters, interpreters) without asking",
+    )
+
+
+def add_cancel_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax slurm cancel`."""
+    _add_folder_argument(parser)
+    _add_yes_argument(parser)
+
+
+def _add_folder_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=_check_folder, help="results, a study, or a folder in it")
+
+
+def _add_yes_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
+def _check_folder(text: str) -> Path:
+    """Return a folder given on the command line, for argparse."""
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is not a folder: name one with results")
+    return Path(text)
+
+
+def _make_number_parser(minimum: int, maximum: int) -> Callable[[str], int]:
+    """Return a function that reads a whole number for argparse."""
 
     def read(text: str) -> int:
-        if not text.isdecimal() or not least <= int(text[:12]) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} must be from {least} to {most}")
+        if not text.isdecimal() or not minimum <= int(text[:12]) <= maximum:
+            raise argparse.ArgumentTypeError(f"{text!r} must be from {minimum} to {maximum}")
         return int(text)
 
     return read
@@ -121,7 +98,7 @@ def _make_number_parser(least: int, most: int) -> Callable[[str], int]:
 
 @contextlib.contextmanager
 def _pause_garbage_collection() -> Iterator[None]:
-    """Spares Python the search for garbage while thousands of records are read, which make none."""
+    """Disable garbage collection: thousands of records make no cycles, only objects to scan."""
     gc.disable()
     try:
         yield
@@ -129,8 +106,9 @@ def _pause_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
-def _run_status(options: argparse.Namespace) -> int:
-    from rich.console import Console  # help and other commands do without
+def run_status(options: argparse.Namespace) -> int:
+    """Print the state of all runs, once or until none is queued or running."""
+    from rich.console import Console  # help and other commands do not need it
 
     from parallax.slurm.states import survey_runs
     from parallax.slurm.status import render_status, status_to_json
@@ -157,15 +135,21 @@ def _run_status(options: argparse.Namespace) -> int:
     return 0
 
 
-def _run_resubmit(options: argparse.Namespace) -> int:
-    from parallax.harness.contract.algorithms import ALGORITHMS  # which status can do without
-    from parallax.slurm.resubmit import resubmit_runs  # takes a third of the time of `status`
+def run_resubmit(options: argparse.Namespace) -> int:
+    """Submit incomplete runs again, after confirmation.
+
+    Raises:
+        SpecError: An option cannot be used.
+    """
+    from parallax.harness.contract.algorithms import ALGORITHMS  # status does not need it
+    from parallax.slurm.resubmit import resubmit_runs  # a third of the time of `status`
 
     only = RESUBMITTABLE_STATES if options.only is None else tuple(options.only.split(","))
     for state in only:
         if state not in RESUBMITTABLE_STATES:
             raise SpecError(
-                f"--only={escape_unprintable(state)} is not a state to submit: choose {', '.join(RESUBMITTABLE_STATES)}."
+                f"--only={escape_unprintable(state)} is not a state to submit: "
+                f"choose {', '.join(RESUBMITTABLE_STATES)}."
             )
     overrides = {
         "time": dict.fromkeys(("default", *ALGORITHMS), options.time),
@@ -182,7 +166,8 @@ def _run_resubmit(options: argparse.Namespace) -> int:
     )
 
 
-def _run_cancel(options: argparse.Namespace) -> int:
+def run_cancel(options: argparse.Namespace) -> int:
+    """Cancel jobs, after confirmation."""
     from parallax.slurm.resubmit import cancel_jobs
 
     return cancel_jobs(options.folder, confirm=_make_confirmation(options))
@@ -192,48 +177,32 @@ def _print_warning(text: str) -> None:
     print(escape_unprintable(text), file=sys.stderr)
 
 
-def _run_validate(options: argparse.Namespace) -> int:
+def run_validate(options: argparse.Namespace) -> int:
+    """Read every file of all runs; return 1 where one is damaged."""
     from rich.console import Console
     from rich.progress import track
 
     found = find_runs(options.folder)
-    folders = found.runs
     if found.links:
         _print_warning(found.describe_skipped_links())
     damaged = 0
     with _pause_garbage_collection():
-        for folder in track(folders, "Reading", console=Console(stderr=True), transient=True):
+        for folder in track(found.runs, "Reading", console=Console(stderr=True), transient=True):
             for name, problem in find_damage(folder).items():
                 damaged += 1
                 print(escape_unprintable(f"{folder / name}: {problem}"))
-    print(f"{len(folders)} runs were read: {damaged or 'no'} files are damaged.")
+    print(f"{len(found.runs)} runs were read: {damaged or 'no'} files are damaged.")
     return 1 if damaged else 0
 
 
-def _run_lab(options: argparse.Namespace) -> int:
-    from tests.slurm_cluster.session import run_cluster_session
-
-    return run_cluster_session(
-        options.folder,
-        options.nodes,
-        options.cpus,
-        accounting=options.accounting,
-        command=options.program,
-    )
-
-
 def _make_confirmation(options: argparse.Namespace) -> Callable[[str], bool]:
-    def ask(question: str) -> bool:
+    def confirm(question: str) -> bool:
         from parallax.harness.train.trust import confirm_on_terminal
 
         if options.yes:
             return True
         if not sys.stdin.isatty():
-            raise SpecError("Nobody can be asked here: add --yes to go ahead.")
+            raise SpecError("There is no terminal to confirm on: add --yes.")
         return confirm_on_terminal(question)
 
-    return ask
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    return confirm

@@ -178,5 +178,5 @@ def _print_submitted(records: list[SubmissionRecord], results_dir: Path) -> None
     if not records:
         print("Nothing to submit.")
         return
-    print(f"See what they do:  python -m slurm status {results_dir} --watch")
-    print(f"Cancel them:       python -m slurm cancel {results_dir}")
+    print(f"See their state:  parallax status {results_dir} --watch")
+    print(f"Cancel them:      parallax slurm cancel {results_dir}")

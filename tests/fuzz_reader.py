@@ -62,13 +62,13 @@ def _read_together(top, pages):
     yield "resubmit", _try(resubmit, results, limit=STUDY_LIMIT)
     for name in (
         "compare",
-        "verdicts",
-        "plan",
-        "tables",
-        *(("figures", "report") if pages else ()),
+        "study verdicts",
+        "study plan",
+        "study verdicts --tables",
+        *(("study figures", "report") if pages else ()),
     ):
         where = output / name
-        if name == "plan":
+        if name == "study plan":
             where = where / "plan.sh"
         yield name, _try(run_analysis, name, results, where, limit=3 * STUDY_LIMIT)
 
@@ -129,7 +129,7 @@ def _printed():
 
 
 def status(folder):
-    from parallax.slurm.commands import main
+    from parallax.harness.cli.main import main
 
     code = main(["status", "--json", str(folder)])
     runs = json.loads(_printed())["runs"] if code == 0 else []
@@ -137,15 +137,15 @@ def status(folder):
 
 
 def show_status(folder):
-    from parallax.slurm.commands import main
+    from parallax.harness.cli.main import main
 
     return {"code": main(["status", str(folder)])}
 
 
 def validate(folder):
-    from parallax.slurm.commands import main
+    from parallax.harness.cli.main import main
 
-    code = main(["validate", str(folder)])
+    code = main(["run", "validate", str(folder)])
     lines = [line for line in _printed().splitlines() if line.startswith(str(folder))]
     return {"code": code, "named": lines}
 
@@ -160,26 +160,27 @@ def analyse(folder):
 
 
 def run_analysis(name, folder, output):
-    from parallax.analysis.__main__ import run_analysis_command
+    from parallax.harness.cli.main import main
 
-    return {"code": run_analysis_command([name, str(folder), "--output", str(output)])}
+    return {"code": main([*name.split(), str(folder), "--output", str(output)])}
 
 
 def resubmit(folder):
-    from parallax.slurm.commands import main
+    from parallax.harness.cli.main import main
 
-    return {"code": main(["resubmit", "--dry-run", str(folder)])}
+    return {"code": main(["slurm", "resubmit", "--dry-run", str(folder)])}
 
 
 def cancel(folder):
-    from parallax.slurm.commands import main
+    from parallax.harness.cli.main import main
 
-    return {"code": main(["cancel", "--yes", str(folder)])}
+    return {"code": main(["slurm", "cancel", "--yes", str(folder)])}
 
 
 def rerun(folder):
     """Whether `rerun` takes the folder's run for complete; nothing is run."""
     import parallax.harness.cli.run_reproduce
+    from parallax.harness.cli.main import main
     from parallax.harness.contract.fields import SpecError
 
     started = []
@@ -192,7 +193,7 @@ def rerun(folder):
     run = run_folder(folder)
     if run is None:
         return {}
-    code = parallax.harness.cli.run_reproduce.main([str(run)])
+    code = main(["run", "reproduce", str(run)])
     sys.stderr.flush()
     said = sys.stderr.buffer.getvalue().decode("utf-8", "replace")
     denied = "holds no complete run" in said

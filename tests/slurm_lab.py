@@ -79,10 +79,10 @@ class Lab:
 
     def sweep(self, *arguments):
         where = f"results_dir={self.results}"
-        return self.python("harness", "--multirun", *SWEEP, where, *arguments)
+        return self.python("parallax", "train", "--multirun", *SWEEP, where, *arguments)
 
     def status(self):
-        return json.loads(self.python("slurm", "status", str(self.results), "--json"))
+        return json.loads(self.python("parallax", "status", str(self.results), "--json"))
 
     def record(self, key):
         """The content of a run's `run.json`."""

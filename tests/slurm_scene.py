@@ -87,8 +87,8 @@ class Scene:
             file.write_bytes(file.read_bytes()[:100])
         results = str(self.lab.results)
         self.measured_text = self.lab.python(
-            "slurm", "resubmit", results, "--dry-run", "--only", "timeout"
+            "parallax", "slurm", "resubmit", results, "--dry-run", "--only", "timeout"
         )
-        self.said = self.lab.python("slurm", "resubmit", results, "--yes")
+        self.said = self.lab.python("parallax", "slurm", "resubmit", results, "--yes")
         wait_until(lambda: not self.lab.queue(), 120)
         self.final = self.lab.runs()

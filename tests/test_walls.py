@@ -209,7 +209,7 @@ FRAMEWORKS |= {
     "parallax.adapters.jax_common": {"jax", "flax", "optax"},
 }
 PACKAGES = {"torch"}.union(*FRAMEWORKS.values())
-# Learns where agents fail, with a network of its own; only `parallax challenge` loads it.
+# Learns where agents fail, with a network of its own; only `parallax mutation test` loads it.
 LEARNS_ITSELF = "parallax.harness.policy_tests.failure_predictor"
 
 

@@ -28,7 +28,7 @@ from parallax.harness.record.files import write_text
 ABLATION_TABLE = "ablation.csv"
 NO_INTERVENTION_MESSAGE = (
     "no framework was trained both as it is and with an intervention. "
-    "Train with intervention=none,NAME; parallax interventions lists the names."
+    "Train with intervention=none,NAME; parallax intervention list lists the names."
 )
 
 

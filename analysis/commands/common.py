@@ -16,6 +16,7 @@ from rich.progress import track
 
 from parallax.analysis.data.load import combine_runs, read_runs
 from parallax.analysis.data.runs import LoadedRuns, RunCollection
+from parallax.analysis.stats.intervals import INTERVAL_METHODS
 from parallax.analysis.verdicts.options import FAMILIES, MARGINS, VerdictOptions
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.layout import ANALYSIS_FOLDER
@@ -112,63 +113,90 @@ def make_console() -> Console:
 
 
 def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares which runs are meant and where what is made of them goes."""
+    """Declare which runs are read and where output is written."""
     parser.add_argument("results", type=Path, help=RESULTS_HELP)
     parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
 
 
 def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares them with the defaults of `Options`."""
+    """Declare the options of statistics, with the defaults of `VerdictOptions`."""
     default = VerdictOptions()
-    parser.add_argument(
+    group = parser.add_argument_group(
+        "statistics", "Every page and table says which of these were used."
+    )
+    add = group.add_argument
+    add(
         "--alpha",
         type=float,
+        metavar="P",
         default=default.alpha,
-        help="level of the tests (default: %(default)s)",
+        help="significance level of all tests; example: --alpha 0.01 (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--margin",
         type=float,
+        metavar="SHARE",
         default=default.margin_share,
-        help="margin of equivalence, as a share of the way from random actions to the published "
-        "score (default: %(default)s)",
+        help="equivalence margin, as a share of the way from random actions to the published "
+        "score; example: --margin 0.05 (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--margin-of",
         choices=MARGINS,
         default=default.margin_of,
-        help="score: the margin is a share of the published score itself (default: %(default)s)",
+        help="scale: --margin is a share of the way from random actions to the published score; "
+        "score: of the published score; example: --margin-of score (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--failed-below",
         type=float,
+        metavar="SHARE",
         default=default.failed_share,
-        help="a run fails that ends below this share of the same way (default: %(default)s)",
+        help="a run counts as failed that ends below this share of the way from random actions to "
+        "the published score; example: --failed-below 0.1 (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--range",
         action="append",
         default=[],
         metavar="TASK=LOW:HIGH",
-        help="between what scores runs of a task end, where nothing is published; may be repeated",
+        help="lowest and highest final score of a task without published scores; may be repeated; "
+        "example: --range Pendulum-v1=-1600:0",
     )
-    parser.add_argument(
+    add(
         "--family",
         choices=FAMILIES,
         default=default.family,
-        help="what Holm's correction runs over (default: all pairs of an %(default)s)",
+        help="which pairs share one Holm correction. algorithm: all of an algorithm in a study; "
+        "setting: those of one task, algorithm and recipe; all: every pair; example: "
+        "--family setting (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--power",
         type=float,
+        metavar="P",
         default=default.power,
-        help="power asked of further seeds (default: %(default)s)",
+        help="power that planned seeds must reach; example: --power 0.9 (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--rng-seed",
         type=int,
+        metavar="N",
         default=default.seed,
-        help="seed of resampling (default: %(default)s)",
+        help="random seed of bootstrap and permutations; example: --rng-seed 1 "
+        "(default: %(default)s)",
+    )
+
+
+def add_interval_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare `--interval`."""
+    parser.add_argument(
+        "--interval",
+        choices=INTERVAL_METHODS,
+        default="t",
+        help="method of the 95%% intervals. t: Student's t; thesis: 1.96 standard errors, as in "
+        "the thesis; bootstrap: percentile bootstrap; bca: bias-corrected and accelerated "
+        "bootstrap (default: %(default)s)",
     )
 
 

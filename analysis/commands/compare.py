@@ -9,6 +9,7 @@ from rich.text import Text
 
 from parallax.analysis.commands.common import (
     add_folder_arguments,
+    add_interval_argument,
     get_analysis_folder,
     load_results,
     make_console,
@@ -23,7 +24,6 @@ from parallax.analysis.report.sections.comparison import (
     make_notes,
     print_comparison,
 )
-from parallax.analysis.stats.intervals import INTERVAL_METHODS
 from parallax.analysis.verdicts.curves import CurvePanel, make_panels
 from parallax.harness.record.files import write_text
 
@@ -34,12 +34,7 @@ _BOOTSTRAP_SEED = 0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
     add_folder_arguments(parser)
-    parser.add_argument(
-        "--interval",
-        choices=INTERVAL_METHODS,
-        default="t",
-        help="method of the 95%% intervals (default: t)",
-    )
+    add_interval_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from rich.text import Text
 from parallax.analysis.commands.common import (
     RESULTS_HELP,
     CommandError,
+    add_interval_argument,
     add_verdict_arguments,
     get_analysis_folder,
     load_results,
@@ -33,7 +34,6 @@ from parallax.analysis.figures.highlights import (
     make_panel_choice_figure_spec,
     parse_panel_choice,
 )
-from parallax.analysis.stats.intervals import INTERVAL_METHODS
 from parallax.analysis.verdicts.study import StudyResults, judge_study
 from parallax.harness.record.files import write_text
 from parallax.harness.record.layout import ANALYSIS_FOLDER
@@ -45,17 +45,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
     parser.add_argument("results", type=Path, nargs="?", help=RESULTS_HELP)
     parser.add_argument(
-        "--only", default="", help="names of figures, with commas between them (default: all)"
+        "--families",
+        default="",
+        help="names of figure families, such as curves,ranks (default: all); --list prints them",
     )
     parser.add_argument(
         "--panels",
         action="append",
         default=[],
         metavar="[NAME=]ENV:ALGORITHM:HPS,...",
-        help="draw these settings in one figure, and no others unless --only names them; algorithm "
-        "`all` is a panel per framework, hyperparameters `own` are its own; may be repeated",
+        help="draw these settings in one figure, and no others unless --families names "
+        "them; algorithm `all` is a panel per framework, hyperparameters `own` are its own; "
+        "may be repeated",
     )
-    parser.add_argument("--list", action="store_true", help="print the names of figures and stop")
+    parser.add_argument(
+        "--list", action="store_true", help="print the names of figure families and draw nothing"
+    )
     parser.add_argument(
         "--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}/{FIGURES_FOLDER}"
     )
@@ -64,20 +69,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_verdict_arguments(parser)
 
 
-def add_interval_argument(parser: argparse.ArgumentParser) -> None:
-    """Declares --interval."""
-    parser.add_argument(
-        "--interval",
-        choices=INTERVAL_METHODS,
-        default="t",
-        help="method of the 95%% intervals (default: t)",
-    )
-
-
 def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
-    """Declares --jobs."""
+    """Declare `--jobs`."""
     parser.add_argument(
-        "--jobs", type=int, default=count_cores(), help="figures drawn at a time (default: cores)"
+        "--jobs",
+        type=int,
+        default=count_cores(),
+        help="figures drawn at a time (default: number of cores)",
     )
 
 
@@ -93,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
         for family in families.FAMILIES:
             console.print(Text(f"{family.name:{width}}  {family.summary}"), soft_wrap=True)
         return 0
-    only = parse_family_names(options.only)
+    only = parse_family_names(options.families)
     choices = parse_panel_choices(options.panels)
     settings = make_options(options)
     if options.results is None:
@@ -111,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def parse_family_names(text: str) -> list[str]:
-    """The names given to --only.
+    """The names given to --families.
 
     Raises:
         CommandError: One is unknown.
@@ -120,7 +118,7 @@ def parse_family_names(text: str) -> list[str]:
     known = families.list_family_names()
     for name in names:
         if name not in known:
-            raise CommandError(f"--only={name}: no such figure. Known: {', '.join(known)}.")
+            raise CommandError(f"--families={name}: no such figure. Known: {', '.join(known)}.")
     return names
 
 

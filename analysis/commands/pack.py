@@ -22,9 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("results", type=Path, help=RESULTS_HELP)
     parser.add_argument("--output", type=Path, help=f"file; default: RESULTS{PACKED_SUFFIX}")
     parser.add_argument(
-        "--public",
+        "--anonymize",
         action="store_true",
-        help="leave out what only says where runs were made: names of hosts, and paths",
+        help="leave out host names and paths",
     )
 
 
@@ -36,11 +36,11 @@ def run(options: argparse.Namespace) -> int:
     """
     found = read_results(options.results)
     path = options.output or options.results.absolute().with_suffix(PACKED_SUFFIX)
-    pack_runs(found, path, public=options.public)
+    pack_runs(found, path, anonymize=options.anonymize)
     return 0
 
 
-def pack_runs(found: RunCollection, path: Path, *, public: bool = False) -> None:
+def pack_runs(found: RunCollection, path: Path, *, anonymize: bool = False) -> None:
     """Writes a file of packed runs and says what is in it.
 
     Raises:
@@ -49,7 +49,7 @@ def pack_runs(found: RunCollection, path: Path, *, public: bool = False) -> None
     if path.suffix != PACKED_SUFFIX:
         raise CommandError(f"--output={path}: give a file that ends in {PACKED_SUFFIX}.")
     with open_output_folder(path.parent):
-        write_packed(found, path, anonymize=public)
+        write_packed(found, path, anonymize=anonymize)
     counts = f"{len(found.runs)} runs that can be used, {len(found.excluded)} that cannot"
     console = make_console()
     console.print(Text(f"Packed: {path}: {counts}."), soft_wrap=True)

@@ -42,15 +42,28 @@ PLAN_SCRIPT, SEQUENTIAL_TABLE = "plan.sh", "stopping.csv"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
     add_folder_arguments(parser)
-    parser.add_argument("--most", type=int, default=30, help="seeds per framework (default: 30)")
-    parser.add_argument("--batch", type=int, default=5, help="seeds added at once (default: 5)")
+    parser.add_argument(
+        "--max-seeds",
+        type=int,
+        default=30,
+        metavar="N",
+        help="seeds per framework at most (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--batch",
+        type=int,
+        default=5,
+        metavar="N",
+        help="seeds added at a time (default: %(default)s)",
+    )
     parser.add_argument(
         "--sequential",
         action="store_true",
-        help="look after every batch; --batch and --most must stay as they were at the first look",
+        help="test after every batch, with error rates that allow for it; all checks of a study "
+        "need the same --batch and --max-seeds",
     )
     parser.add_argument(
-        "--replace-failed", action="store_true", help="new seeds in place of failed ones"
+        "--replace-failed", action="store_true", help="also plan new seeds for failed runs"
     )
     add_verdict_arguments(parser)
 
@@ -62,8 +75,8 @@ def run(options: argparse.Namespace) -> int:
         CommandError: There is nothing to plan for, or nowhere to write.
     """
     chosen = make_options(options)
-    if options.batch < 1 or options.most < 2:
-        given = f"--batch={options.batch} and --most={options.most}"
+    if options.batch < 1 or options.max_seeds < 2:
+        given = f"--batch={options.batch} and --max-seeds={options.max_seeds}"
         raise CommandError(f"{given}: give at least 1 and 2.")
     loaded = load_results(options.results)
     output = (options.output or get_analysis_folder(options.results)) / PLAN_SCRIPT
@@ -74,13 +87,13 @@ def run(options: argparse.Namespace) -> int:
             f"{options.results}: no setting has complete runs of two frameworks to compare.{parted}"
         )
     lines += [
-        *format_pair_counts(plan, options.most, options.sequential),
+        *format_pair_counts(plan, options.max_seeds, options.sequential),
         *loaded.conflicts,
         *format_costs(plan),
     ]
     with open_output_folder(output.parent):
         # Written without commands too, so that no script of an earlier plan is left.
-        remark = "\n".join([f"python -m analysis {shlex.join(sys.argv[1:])}", *lines])
+        remark = "\n".join([f"parallax {shlex.join(sys.argv[1:])}", *lines])
         write_text(output, format_script(make_sweeps(plan.needs, loaded), remark))
     if plan.needs:
         lines += ["", f"Start them with: sh {shlex.quote(str(output))}"]
@@ -95,14 +108,14 @@ def _make_plan(
 ) -> tuple[SeedPlan, list[str]]:
     if not given.sequential:
         verdicts = judge_runs(loaded, options)
-        sizes = given.most, given.batch, given.replace_failed
+        sizes = given.max_seeds, given.batch, given.replace_failed
         return plan_seeds(verdicts.consistency, loaded, *sizes, options, verdicts.rankings), [
             f"Seeds for {options.power:.0%} power at the level that Holm's correction holds the "
             "next p-value against, if the values measured were the true ones. As these are rough, "
             "the true need may be anything between the numbers behind it (four cases of five)"
         ]
     try:
-        looks = SequentialSchedule(given.batch, given.most)
+        looks = SequentialSchedule(given.batch, given.max_seeds)
     except ValueError as error:
         raise CommandError(str(error)) from error
     found = judge_sequentially(group_runs(loaded), options, looks)

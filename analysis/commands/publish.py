@@ -15,6 +15,7 @@ from rich.text import Text
 from parallax.analysis.commands.ablation import NO_INTERVENTION_MESSAGE
 from parallax.analysis.commands.common import (
     CommandError,
+    add_interval_argument,
     add_verdict_arguments,
     load_results,
     make_console,
@@ -23,7 +24,7 @@ from parallax.analysis.commands.common import (
     read_results,
     track_progress,
 )
-from parallax.analysis.commands.figures import add_interval_argument, add_jobs_argument
+from parallax.analysis.commands.figures import add_jobs_argument
 from parallax.analysis.commands.report import VERDICT_OPTIONS, format_changed_options, render_report
 from parallax.analysis.data.packed import write_packed
 from parallax.analysis.data.runs import LoadedRuns
@@ -50,17 +51,20 @@ from parallax.harness.record.layout import PACKED_SUFFIX
 
 HTML_NAME = "report.html"
 DPI = 150
-_COMMAND = "parallax publish"
-_REPEATED_OPTIONS = (*VERDICT_OPTIONS, "title", "asked", "readme", "causes", "html")
+_COMMAND = "parallax study publish"
+_EARLIER_COMMAND = "parallax study publish"  # in pages of version 0.1
+_REPEATED_OPTIONS = (*VERDICT_OPTIONS, "title", "grid", "readme", "ablation", "html")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
-    parser.add_argument("study", type=Path, help="file of packed runs, as parallax pack writes it")
+    parser.add_argument(
+        "study", type=Path, help="file of packed runs, as `parallax study pack` writes it"
+    )
     parser.add_argument("folder", type=Path, help="where page, tables and figures go")
     parser.add_argument("--title", help="heading of the page (default: The study NAME)")
     parser.add_argument(
-        "--asked",
+        "--grid",
         type=Path,
         help="file with the grid of the study, such as harness/conf/study/short_runs.yaml: the page "
         "tells what of it has been run",
@@ -71,13 +75,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"also write a section into this file, between {SECTION_BEGIN} and {SECTION_END}",
     )
     parser.add_argument(
-        "--causes",
+        "--ablation",
         type=Path,
         action="append",
         default=[],
         metavar="FILE",
-        help="packed runs with interventions and without: the page tells what each change does, "
-        "and which share of a gap it is; may be repeated",
+        help="packed runs with and without interventions: the page says what each change does, "
+        "and which share of a gap it explains; may be repeated",
     )
     parser.add_argument(
         "--html", action="store_true", help=f"also write the whole page, {HTML_NAME}"
@@ -92,8 +96,8 @@ def run(options: argparse.Namespace) -> int:
     """Writes everything and says where it is.
 
     Raises:
-        CommandError: The file holds no packed runs, the grid, a file of causes or the README cannot
-            be used, or there is nowhere to write.
+        CommandError: The file holds no packed runs, the grid, a file of ablations or the README
+            cannot be used, or there is nowhere to write.
     """
     folder: Path = options.folder
     _check_page_path(folder / PUBLICATION_PAGE_NAME)
@@ -134,9 +138,10 @@ def _check_page_path(path: Path) -> None:
     Raises:
         CommandError: The page's place is taken.
     """
-    if path.exists() and _COMMAND not in path.read_text("utf-8", errors="replace"):
+    content = path.read_text("utf-8", errors="replace") if path.exists() else _COMMAND
+    if not any(command in content for command in (_COMMAND, _EARLIER_COMMAND)):
         raise CommandError(
-            f"{path}: there is a page already that parallax publish did not write. "
+            f"{path}: there is a page already that `parallax study publish` did not write. "
             "Give another folder."
         )
 
@@ -183,7 +188,7 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
     """
     source: Path = options.study
     _check_packed_file(source)
-    settings, grid = make_options(options), _read_grid_file(options.asked)
+    settings, grid = make_options(options), _read_grid_file(options.grid)
     loaded = load_results(source)
     material = judge_study(loaded, settings, options.interval)
     names = sorted({cell.study for cell in loaded.cells})
@@ -197,7 +202,7 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
         grid=grid,
         command=_format_publish_command(options, place),
         folder=folder.as_posix(),
-        causes=_read_ablations(options.causes, settings, loaded),
+        causes=_read_ablations(options.ablation, settings, loaded),
         whole=HTML_NAME if options.html else "",
     )
 
@@ -212,18 +217,18 @@ def _read_ablations(
     """
     found: list[AblationReport] = []
     for path in paths:
-        _check_packed_file(path, "--causes=")
+        _check_packed_file(path, "--ablation=")
         own = make_ablation_reports(
             _hide_machine(path).as_posix(), load_results(path), settings, study
         )
         if not own:
-            raise CommandError(f"--causes={path}: {NO_INTERVENTION_MESSAGE}")
+            raise CommandError(f"--ablation={path}: {NO_INTERVENTION_MESSAGE}")
         for one in own:
             for other in found:
                 if other.key == one.key:
                     raise CommandError(
-                        f"--causes={path}: {one.where} is in {other.source} too. Tests are "
-                        "corrected within a file: put both into one with parallax add."
+                        f"--ablation={path}: {one.where} is in {other.source} too. Tests are "
+                        "corrected within a file: put both into one with parallax study merge."
                     )
         found += own
     return tuple(found)
@@ -233,7 +238,7 @@ def _check_packed_file(path: Path, lead: str = "") -> None:
     if path.suffix != PACKED_SUFFIX or not path.is_file():
         raise CommandError(
             f"{lead}{path}: give a file of packed runs: "
-            f"parallax pack RESULTS --output NAME{PACKED_SUFFIX}."
+            f"parallax study pack RESULTS --output NAME{PACKED_SUFFIX}."
         )
 
 
@@ -243,7 +248,7 @@ def _read_grid_file(path: Path | None) -> StudyGrid | None:
     try:
         return dataclasses.replace(read_grid(path), path=_hide_machine(path))
     except (OSError, UnusableError) as error:
-        raise CommandError(f"--asked={path}: {error}.") from error
+        raise CommandError(f"--grid={path}: {error}.") from error
 
 
 def _select_figure_specs(material: StudyResults) -> tuple[FigureSpec, ...]:
@@ -268,7 +273,7 @@ def _format_publish_command(options: argparse.Namespace, place: Path) -> str:
     shown.asked, shown.readme = (
         None if path is None else _hide_machine(path) for path in (options.asked, options.readme)
     )
-    shown.causes = [_hide_machine(path) for path in options.causes]
+    shown.causes = [_hide_machine(path) for path in options.ablation]
     words: Sequence[str] = [
         str(place),
         str(place.parent),

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from parallax.analysis.commands.common import (
     add_folder_arguments,
+    add_interval_argument,
     add_verdict_arguments,
     get_analysis_folder,
     load_results,
@@ -20,7 +21,7 @@ from parallax.analysis.commands.common import (
     open_output_folder,
     track_progress,
 )
-from parallax.analysis.commands.figures import add_interval_argument, add_jobs_argument
+from parallax.analysis.commands.figures import add_jobs_argument
 from parallax.analysis.report.render_html import render_page
 from parallax.analysis.report.render_markdown import list_main_pictures, render_markdown
 from parallax.analysis.report.sections.ablation import AblationReport
@@ -104,7 +105,7 @@ def render_report(
 
 def format_report_command(options: argparse.Namespace) -> str:
     """The command line that makes the page again, without what is as by default."""
-    words = ["python", "-m", "analysis", "report", str(options.results)]
+    words = ["parallax", "report", str(options.results)]
     return shlex.join([*words, *format_changed_options(options, _REPEATED_OPTIONS)])
 
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from parallax.analysis.commands.common import (
     add_folder_arguments,
+    add_interval_argument,
     add_verdict_arguments,
     format_unused,
     get_analysis_folder,
@@ -19,21 +20,40 @@ from parallax.analysis.commands.common import (
 )
 from parallax.analysis.report.render_csv import rows_to_csv
 from parallax.analysis.report.sections.overall import format_omnibus
+from parallax.analysis.report.sections.scores import (
+    make_score_tables,
+    score_table_to_csv,
+    score_table_to_latex,
+    score_table_to_markdown,
+)
 from parallax.analysis.report.study_report import make_verdict_tables
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.reproduction import ReproductionVerdict
 from parallax.analysis.verdicts.study import StudyVerdicts, judge_runs
 from parallax.harness.record.files import write_text
 
+TABLES_FOLDER = "tables"
+_TABLE_FORMATS = {
+    "md": score_table_to_markdown,
+    "csv": score_table_to_csv,
+    "tex": score_table_to_latex,
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
     add_folder_arguments(parser)
+    parser.add_argument(
+        "--tables",
+        action="store_true",
+        help=f"also write tables of final scores as Markdown, CSV and LaTeX to {TABLES_FOLDER}/",
+    )
+    add_interval_argument(parser)
     add_verdict_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints a summary and writes all verdicts.
+    """Print a summary and write all verdicts.
 
     Raises:
         CommandError: There is nothing to judge or nowhere to write.
@@ -44,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
     output = options.output or get_analysis_folder(options.results)
     with open_output_folder(output):
         names = write_verdict_tables(output, verdicts)
+        if options.tables:
+            names += write_score_tables(output / TABLES_FOLDER, verdicts, options.interval)
     console = make_console()
     told = *summarize_verdicts(verdicts), *loaded.conflicts, *format_unused(loaded)
     for line in (*told, *(f"Table: {name}" for name in names)):
@@ -73,6 +95,26 @@ def summarize_verdicts(verdicts: StudyVerdicts) -> list[str]:
             lines.append(f"  in other variants: {_format_verdict_counts(others)}")
     lines += [format_omnibus(item) for item in verdicts.omnibus]
     return lines
+
+
+def write_score_tables(folder: Path, verdicts: StudyVerdicts, interval: str) -> list[Path]:
+    """Write final scores in the layout of the thesis: a table per study, algorithm and variant.
+
+    Args:
+        folder: Where they go.
+        verdicts: Those of the study.
+        interval: Method of the intervals.
+
+    Returns:
+        The paths of the files.
+    """
+    folder.mkdir(exist_ok=True)
+    paths = []
+    for table in make_score_tables(verdicts, interval):
+        for suffix, convert in _TABLE_FORMATS.items():
+            paths.append(folder / f"{table.name}.{suffix}")
+            write_text(paths[-1], convert(table))
+    return paths
 
 
 def _format_verdict_counts(words: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What agents did in the configurations of test generators, as `parallax challenge` wrote it."""
+"""What agents did in the configurations of test generators, as `parallax mutation test` wrote it."""
 
 import math
 from pathlib import Path
@@ -18,7 +18,7 @@ PairSuccesses = list[NDArray[np.bool_]]
 
 
 class OutcomesError(Exception):
-    """The file is missing, or not what `parallax challenge` writes."""
+    """The file is missing, or not what `parallax mutation test` writes."""
 
 
 class GeneratorResults(msgspec.Struct, frozen=True):
@@ -102,10 +102,10 @@ def read_outcomes(path: Path) -> list[MutationSetting]:
         content = msgspec.json.decode(file.read_bytes(), type=_OutcomesFile)
     except FileNotFoundError:
         raise OutcomesError(
-            f"{file}: there is no such file; parallax challenge {path} writes it."
+            f"{file}: there is no such file; parallax mutation test {path} writes it."
         ) from None
     except (msgspec.MsgspecError, OSError, UnicodeDecodeError) as error:
-        raise OutcomesError(f"{file} is not what parallax challenge writes: {error}") from error
+        raise OutcomesError(f"{file} is not what parallax mutation test writes: {error}") from error
     if content.schema != SCHEMA:
         raise OutcomesError(f"{file} has schema {content.schema}; this version reads {SCHEMA}.")
     for setting in content.settings:

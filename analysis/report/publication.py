@@ -38,8 +38,8 @@ from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.study import StudyResults
 
 PUBLICATION_PAGE_NAME, FIGURES, TABLES = "README.md", "figures", "tables"
-SECTION_BEGIN = "<!-- parallax publish writes from here: changes by hand are lost -->"
-SECTION_END = "<!-- parallax publish writes to here -->"
+SECTION_BEGIN = "<!-- parallax study publish: begin (edits here are lost) -->"
+SECTION_END = "<!-- parallax study publish: end -->"
 _FAMILY_PHRASES = {
     "algorithm": "all pairs of an algorithm",
     "setting": "all pairs of a setting",
@@ -303,26 +303,26 @@ def _render_commands(study: StudyPublication) -> list[str]:
         ]
         names = sorted({cell.study for cell in loaded.cells})
         packing = (
-            f"parallax pack results/{shlex.quote(names[0])} --output {shlex.quote(study.source)}"
+            f"parallax study pack results/{shlex.quote(names[0])} --output {shlex.quote(study.source)}"
         )
         blocks += ["The runs, and the file that holds them:"]
         blocks += [_render_code_block([*study.grid.format_commands(made), packing])]
     return [
         *blocks,
         "Some of the runs once more, drawn at random and compared bit for bit:",
-        _render_code_block([f"parallax rerun {shlex.quote(study.source)} --runs 5 --seed 0"]),
+        _render_code_block([f"parallax run reproduce {shlex.quote(study.source)} --runs 5 --seed 0"]),
         "This page, its tables and figures:",
         _render_code_block([study.command]),
     ]
 
 
 def _render_merge_commands(study: StudyPublication) -> list[str]:
-    adding = f"parallax add {shlex.quote(study.source)} results/mine --output both.parquet"
+    adding = f"parallax study merge {shlex.quote(study.source)} results/mine --output both.parquet"
     return [
         "## Your runs beside these",
         "Runs of another framework, or of further seeds, are put beside these by",
         _render_code_block(
-            [adding, "parallax verdicts both.parquet", "parallax report both.parquet"]
+            [adding, "parallax study verdicts both.parquet", "parallax report both.parquet"]
         ),
         "They are compared with those of equal task, algorithm, recipe and settings.",
     ]

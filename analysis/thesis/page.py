@@ -203,7 +203,7 @@ Tables 9 to 11 of "How Stable are Baselines" (Janssens 2025) give means and inte
 for 288 cells. This page holds them against the rules of [statistics.md](statistics.md). No run of
 ours is in it. It is written by
 
-    parallax published --output docs
+    parallax study thesis --output docs
 
 The thesis says that two of PPO's runs with TorchRL failed; n = 5 is taken as printed. Tests assume
 normal means; with five runs of which one may have failed, that is rough, and the single runs are

@@ -1,13 +1,12 @@
-"""How each hyperparameter reaches each framework, as tables.
+"""Tables of how each hyperparameter reaches each framework: `parallax alignment`.
 
-`parallax alignment` prints, for any recipe, the rows that a run's translation made while it set
-what upstream receives. `parallax appendix` prints the tables of a paper's appendix from the same
-rows; the thesis' Tables 6 to 8 are only read to mark where they differ from what the code passes.
+The rows are those that the translation of a run makes while it sets what upstream receives. With
+`--paper` the same rows become the tables of a paper's appendix; Tables 6 to 8 of the thesis are
+read only to mark where they differ from what the code passes.
 """
 
 import argparse
 import dataclasses
-import sys
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
@@ -16,6 +15,12 @@ import yaml
 from tabulate import tabulate
 
 from parallax.envs.tasks import TaskError, load_task
+from parallax.harness.cli.arguments import (
+    add_algorithms_argument,
+    add_frameworks_argument,
+    select_names,
+    split_names,
+)
 from parallax.harness.contract.adapter import RunContext, find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_value
@@ -25,6 +30,7 @@ from parallax.harness.contract.translation import TranslatedSetting
 from parallax.harness.train.prepare import resolve_hyperparameters, resolve_library_recipe
 
 ORIGINAL_RECIPE = "original"
+COMMON_ALIGNMENT, EXACT_ALIGNMENT = ALIGNMENTS
 EXAMPLE_TASKS = {"continuous": "HalfCheetah-v4", "discrete": "CartPole-v1"}
 """Tasks whose actions count unless one is named, by the kind of an algorithm's actions."""
 THESIS_TABLE_NUMBERS = {
@@ -34,17 +40,22 @@ THESIS_TABLE_NUMBERS = {
 FRAMEWORKS_WITH_SAME_NAMES = ("sb3", "cleanrl")
 INTRODUCTION = """# Hyperparameters by framework
 
-The values of the original papers (`hps=original`) on {env} under `alignment=common`,
+The values of the original papers (`hps=original`) on {env} under `alignment={alignment}`,
 as each framework receives them: the name of its option, `= value` where what is passed is not
 the paper's value, or `fixed` where it has no option. In italics: left at each framework's own
 default. †: not in the thesis' Tables 6 to 8. Numbers in brackets refer to the list below each
 table.
 
-Made from the translations that a run uses, by `parallax appendix --markdown`."""
-_ALIGNMENT_DESCRIPTION = "Prints what each framework receives for each hyperparameter."
-_APPENDIX_DESCRIPTION = (
-    "Prints the tables of a paper's appendix, with what the thesis prints otherwise."
-)
+Made from the translations that a run uses, by `parallax alignment --paper --markdown`."""
+_EXAMPLES = """\
+each cell is one of:
+  aligned   the unified value is passed to an option of the framework
+  tied      the value follows from another option
+  constant  the framework has no such option
+  emulated  Parallax does what the framework does not offer
+
+example:
+  parallax alignment --algorithms ppo --hps original --frameworks sb3,cleanrl"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +160,7 @@ def make_appendix_table(algorithm: str, env: str, frameworks: Sequence[str]) -> 
     printed = _load_thesis_tables()[algorithm]
     sides = [
         s
-        for s in translate_recipe(algorithm, ORIGINAL_RECIPE, "common", env, frameworks)
+        for s in translate_recipe(algorithm, ORIGINAL_RECIPE, COMMON_ALIGNMENT, env, frameworks)
         if s.settings
     ]
     recipe = load_recipe(algorithm, ORIGINAL_RECIPE)
@@ -197,59 +208,70 @@ def format_appendix(
         format_appendix_table(make_appendix_table(name, env, frameworks), form)
         for name in algorithms
     ]
-    return "\n\n".join([INTRODUCTION.format(env=env), *tables])
+    return "\n\n".join([INTRODUCTION.format(env=env, alignment=COMMON_ALIGNMENT), *tables])
 
 
-def print_alignment(arguments: Sequence[str] | None = None) -> int:
-    """Command line of `parallax alignment`.
-
-    Returns:
-        0, or 2 for a name that is not known.
-    """
-    options = _make_alignment_parser().parse_args(arguments)
-    form = "github" if options.markdown else "simple"
-    every: list[FrameworkColumn] = []
-    try:
-        for algorithm in options.algorithm or list(ALGORITHMS):
-            for hps in options.hps or list_recipe_names(algorithm):
-                sides = translate_recipe(
-                    algorithm, hps, options.alignment, options.env, options.framework
-                )
-                env = options.env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions]
-                print(f"\n{algorithm}, hps={hps}, alignment={options.alignment}, {env}\n")
-                print(format_alignment_table(algorithm, sides, form))
-                print("".join(f"\n- {line}" for line in format_notes(sides)))
-                every += sides
-        print("", *format_translation_counts(every), sep="\n")
-    except SpecError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-def print_appendix(arguments: Sequence[str] | None = None) -> int:
-    """Command line of `parallax appendix`.
-
-    Returns:
-        0, or 2 for a name that is not known.
-    """
-    parser = argparse.ArgumentParser(prog="parallax appendix", description=_APPENDIX_DESCRIPTION)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    parser.epilog = _EXAMPLES
+    add_algorithms_argument(parser)
     parser.add_argument(
-        "--algorithm",
-        nargs="+",
-        choices=list(THESIS_TABLE_NUMBERS),
-        default=list(THESIS_TABLE_NUMBERS),
+        "--hps",
+        type=split_names,
+        metavar="A,B",
+        help="recipes of hyperparameters, such as original,sb3 (default: all)",
     )
-    parser.add_argument("--framework", nargs="+", default=sorted(find_adapter_entry_points()))
-    parser.add_argument("--env", default="HalfCheetah-v4", help="whose action bounds count")
-    parser.add_argument("--markdown", action="store_true", help="as Markdown")
-    options = parser.parse_args(arguments)
+    add_frameworks_argument(parser)
+    parser.add_argument(
+        "--alignment",
+        choices=ALIGNMENTS,
+        default=COMMON_ALIGNMENT,
+        help=f"{COMMON_ALIGNMENT}: the settings that every framework has are set equal, the others "
+        f"stay at the library defaults; {EXACT_ALIGNMENT}: all are set equal (default: "
+        "%(default)s)",
+    )
+    parser.add_argument(
+        "--env",
+        metavar="TASK",
+        help="task whose action bounds are used (default: HalfCheetah-v4, or CartPole-v1 for "
+        "discrete actions)",
+    )
+    parser.add_argument(
+        "--paper",
+        action="store_true",
+        help="tables for the appendix of a paper: the values of the original papers, and where "
+        "Tables 6 to 8 of the thesis differ; takes neither --hps nor --alignment",
+    )
+    parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the tables.
+
+    Raises:
+        SpecError: A name is not known, or options exclude each other.
+    """
     form = "github" if options.markdown else "simple"
-    try:
-        print(format_appendix(options.algorithm, options.env, options.framework, form))
-    except SpecError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
+    frameworks = select_names(
+        "--frameworks", options.frameworks, sorted(find_adapter_entry_points())
+    )
+    if options.paper:
+        if options.hps or options.alignment != COMMON_ALIGNMENT:
+            raise SpecError("--paper prints the original papers' values: drop --hps, --alignment.")
+        algorithms = select_names("--algorithms", options.algorithms, list(THESIS_TABLE_NUMBERS))
+        env = options.env or EXAMPLE_TASKS["continuous"]
+        print(format_appendix(algorithms, env, frameworks, form))
+        return 0
+    every: list[FrameworkColumn] = []
+    for algorithm in select_names("--algorithms", options.algorithms, list(ALGORITHMS)):
+        for hps in options.hps or list_recipe_names(algorithm):
+            columns = translate_recipe(algorithm, hps, options.alignment, options.env, frameworks)
+            env = options.env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions]
+            print(f"\n{algorithm}, hps={hps}, alignment={options.alignment}, {env}\n")
+            print(format_alignment_table(algorithm, columns, form))
+            print("".join(f"\n- {line}" for line in format_notes(columns)))
+            every += columns
+    print("", *format_translation_counts(every), sep="\n")
     return 0
 
 
@@ -259,17 +281,6 @@ def _format_alignment_cell(side: FrameworkColumn, field: str) -> str:
         return "refused"
     name = f" ({row.native_name})" if row.native_name else ""
     return f"{row.kind}: {format_value(row.native_value)}{name}"
-
-
-def _make_alignment_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="parallax alignment", description=_ALIGNMENT_DESCRIPTION)
-    parser.add_argument("--algorithm", nargs="+", choices=list(ALGORITHMS))
-    parser.add_argument("--hps", nargs="+", help="recipes; all unless given")
-    parser.add_argument("--framework", nargs="+", default=sorted(find_adapter_entry_points()))
-    parser.add_argument("--alignment", choices=ALIGNMENTS, default="common")
-    parser.add_argument("--env", help="whose action bounds count; HalfCheetah or CartPole")
-    parser.add_argument("--markdown", action="store_true", help="for a paper's appendix")
-    return parser
 
 
 def _format_appendix_cell(row: TranslatedSetting, value: Any) -> str:
@@ -302,7 +313,8 @@ def _format_name_correction(side: FrameworkColumn, field: str, line: Mapping[str
 def _format_value_correction(field: str, line: Mapping[str, Any], value: Any) -> str:
     if not line or format_value(line["value"]) == format_value(value):
         return ""
-    return f"{field}: the thesis prints {format_value(line['value'])}; the recipe has {format_value(value)}."
+    printed = format_value(line["value"])
+    return f"{field}: the thesis prints {printed}; the recipe has {format_value(value)}."
 
 
 def _add_footnote(text: str, corrections: list[str]) -> str:
@@ -320,10 +332,3 @@ def _load_thesis_tables() -> dict[str, dict[str, dict[str, Any]]]:
     source = files("parallax.harness.cli") / "thesis_tables.yaml"
     loaded: dict[str, dict[str, dict[str, Any]]] = yaml.safe_load(source.read_text("utf-8"))
     return loaded
-
-
-if __name__ == "__main__":
-    sys.exit(print_alignment())
-
-if __name__ == "__main__":
-    sys.exit(print_appendix())

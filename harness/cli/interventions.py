@@ -1,4 +1,4 @@
-"""`parallax interventions`: which changes of one thing there are, and what each does."""
+"""`parallax intervention`: changes that runs can be trained with, mutants and user faults."""
 
 import argparse
 import dataclasses
@@ -7,15 +7,16 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
+from parallax.harness.cli.arguments import (
+    add_algorithms_argument,
+    add_frameworks_argument,
+    get_single_name,
+    select_names,
+    split_names,
+)
 from parallax.harness.contract.adapter import find_adapter_entry_points
 from parallax.harness.contract.algorithms import ALGORITHMS
-from parallax.harness.contract.fields import (
-    HANDLED_ERRORS,
-    SpecError,
-    format_unknown_name,
-    format_value,
-    report_error,
-)
+from parallax.harness.contract.fields import SpecError, format_unknown_name, format_value
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.interventions.catalogue import Intervention, list_interventions
 from parallax.harness.interventions.mutants import CodeMutant, load_mutants
@@ -28,22 +29,49 @@ from parallax.harness.interventions.user_faults import (
     supports_algorithm,
 )
 
+_LIST_EPILOG = """\
+example:
+  parallax intervention list --frameworks sb3 --algorithms td3
+  parallax train intervention=NAME"""
+_MUTANTS_EPILOG = """\
+example:
+  parallax intervention mutants --frameworks cleanrl --algorithms ppo --list
+  parallax train framework=cleanrl algorithm=ppo intervention=mutant-000"""
+_USER_FAULTS_EPILOG = """\
+The operators are those of Table II of muPRL.
 
-def run_interventions_command(arguments: Sequence[str] | None = None) -> int:
-    """Command line.
+example:
+  parallax train -m intervention=none,$(parallax intervention user-faults --algorithms dqn)"""
+
+
+def add_list_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax intervention list`."""
+    parser.epilog = _LIST_EPILOG
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these interventions")
+    add_frameworks_argument(parser)
+    add_algorithms_argument(parser)
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="also show the changed source and the probe answers that prove each change",
+    )
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+
+
+def run_list(options: argparse.Namespace) -> int:
+    """Print the interventions.
 
     Returns:
-        0; 1 where one cannot be made in the installed versions; 2 for bad input.
+        0; 1 where one cannot be applied to the installed versions.
+
+    Raises:
+        SpecError: A name is not known.
     """
-    try:
-        options = _make_interventions_parser().parse_args(arguments)
-        chosen = _select_interventions(options)
-    except HANDLED_ERRORS as error:
-        return report_error(error)
+    chosen = _select_interventions(options)
     troubles = {(framework, item.name): _why_unavailable(item) for framework, item in chosen}
     if options.json:
-        told = [_intervention_to_dict(framework, item) for framework, item in chosen]
-        print(json.dumps(told, indent=1))
+        content = [_intervention_to_dict(framework, item) for framework, item in chosen]
+        print(json.dumps(content, indent=1))
     else:
         for framework in dict.fromkeys(framework for framework, _ in chosen):
             print(f"framework={framework}")
@@ -52,34 +80,14 @@ def run_interventions_command(arguments: Sequence[str] | None = None) -> int:
     return 1 if any(troubles.values()) else 0
 
 
-def _make_interventions_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="parallax interventions",
-        description="Lists changes of exactly one thing: parallax train intervention=NAME.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only these")
-    parser.add_argument("--framework", help="only what is for this one")
-    parser.add_argument("--algorithm", help="only what is for this one")
-    parser.add_argument("--all", action="store_true", help="show pieces of source as well")
-    parser.add_argument("--json", action="store_true", help="everything as JSON")
-    return parser
-
-
 def _select_interventions(options: argparse.Namespace) -> list[tuple[str, Intervention]]:
-    frameworks = list(find_adapter_entry_points())
-    if options.framework and options.framework not in frameworks:
-        what = f"--framework {options.framework}"
-        raise SpecError(format_unknown_name(what, options.framework, frameworks))
-    if options.algorithm and options.algorithm not in ALGORITHMS:
-        what = f"--algorithm {options.algorithm}"
-        raise SpecError(format_unknown_name(what, options.algorithm, list(ALGORITHMS)))
+    frameworks = select_names("--frameworks", options.frameworks, list(find_adapter_entry_points()))
+    algorithms = select_names("--algorithms", options.algorithms, list(ALGORITHMS))
     found = [
         (framework, item)
         for framework in frameworks
-        if options.framework in (None, framework)
         for item in list_interventions(framework)
-        if options.algorithm in (None, *item.algorithms)
+        if set(algorithms).intersection(item.algorithms)
     ]
     known = sorted({item.name for _, item in found})
     for name in options.names:
@@ -120,21 +128,35 @@ def _format_intervention(item: Intervention, trouble: str, whole: bool) -> str:
             parts.append(textwrap.indent(piece.replace.rstrip() or "(nothing)", "    + "))
         parts += [f"    then {probe} is {promised}" for probe, promised in item.answers.items()]
     if trouble:
-        parts.append(f"    CANNOT BE MADE: {trouble}")
+        parts.append(f"    CANNOT BE APPLIED: {trouble}")
     return "\n".join(parts)
 
 
-def run_mutants_command(arguments: Sequence[str] | None = None) -> int:
-    """Command line.
+def add_mutants_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax intervention mutants`."""
+    parser.epilog = _MUTANTS_EPILOG
+    add_frameworks_argument(parser)
+    add_algorithms_argument(parser)
+    operators = "; ".join(f"{name}: {text}" for name, text in OPERATOR_DESCRIPTIONS.items())
+    parser.add_argument(
+        "--operators",
+        type=split_names,
+        metavar="A,B",
+        help=f"kinds of bugs (default: all): {operators}",
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="print each mutant with what it changes, not counts"
+    )
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
-    Returns:
-        0; 2 for bad input.
+
+def run_mutants(options: argparse.Namespace) -> int:
+    """Print counts of mutants, or each of them.
+
+    Raises:
+        SpecError: A name is not known.
     """
-    try:
-        options = _make_mutants_parser().parse_args(arguments)
-        found = _select_mutants(options)
-    except HANDLED_ERRORS as error:
-        return report_error(error)
+    found = _select_mutants(options)
     if options.json:
         print(json.dumps([dataclasses.asdict(item) | {"name": item.name} for item in found]))
     elif options.list:
@@ -145,38 +167,17 @@ def run_mutants_command(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _make_mutants_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="parallax mutants",
-        description="Counts and lists small faults in upstream's code: parallax train "
-        "intervention=mutant-NNN makes one.",
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("--framework", help="only of this one")
-    add("--algorithm", help="only of this one")
-    add("--operator", help=f"only of this one: {', '.join(OPERATOR_DESCRIPTIONS)}")
-    add("--list", action="store_true", help="each with what it changes, instead of counts")
-    add("--json", action="store_true", help="everything as JSON")
-    return parser
-
-
 def _select_mutants(options: argparse.Namespace) -> list[CodeMutant]:
-    allowed = {
-        "framework": list(find_adapter_entry_points()),
-        "algorithm": list(ALGORITHMS),
-        "operator": list(OPERATOR_DESCRIPTIONS),
-    }
-    for option, known in allowed.items():
-        if (value := getattr(options, option)) not in (None, *known):
-            raise SpecError(format_unknown_name(f"--{option} {value}", value, known))
+    operators = select_names("--operators", options.operators, list(OPERATOR_DESCRIPTIONS))
+    algorithms = select_names("--algorithms", options.algorithms, list(ALGORITHMS))
     return [
         item
-        for framework in allowed["framework"]
-        for algorithm in allowed["algorithm"]
-        if options.framework in (None, framework) and options.algorithm in (None, algorithm)
+        for framework in select_names(
+            "--frameworks", options.frameworks, list(find_adapter_entry_points())
+        )
+        for algorithm in algorithms
         for item in load_mutants(framework, algorithm)
-        if options.operator in (None, item.operator)
+        if item.operator in operators
     ]
 
 
@@ -199,35 +200,43 @@ def _format_mutant_counts(found: Sequence[CodeMutant]) -> list[str]:
     ]
 
 
-def run_operators_command(arguments: Sequence[str] | None = None) -> int:
-    """Command line.
-
-    Returns:
-        0; 2 for bad input.
-    """
-    try:
-        options = _make_operators_parser().parse_args(arguments)
-        print("\n".join(_draw_operator_values(options) if options.algorithm else _list_operators()))
-    except HANDLED_ERRORS as error:
-        return report_error(error)
-    return 0
-
-
-def _make_operators_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="parallax faults",
-        description="Lists the fifteen operators of muPRL's Table II; with an algorithm it draws "
-        "values for a study: parallax train -m intervention=none,$(parallax faults ...).",
-        allow_abbrev=False,
+def add_user_faults_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax intervention user-faults`."""
+    parser.epilog = _USER_FAULTS_EPILOG
+    add_algorithms_argument(
+        parser, "one algorithm: print the overrides of a study that trains it with user faults"
     )
-    add = parser.add_argument
-    add("--algorithm", help="that is to be trained")
-    add("--hps", default="original", help="recipe of the originals (%(default)s)")
-    add("--steps", type=int, default=50000, help="of the originals (%(default)s)")
-    add("--values", type=int, default=5, help="of each operator (%(default)s)")
-    add("--seed", type=int, default=0, help="of the values (%(default)s)")
-    add("--operators", help="only these: A,B")
-    return parser
+    parser.add_argument(
+        "--hps", default="original", help="recipe of the healthy runs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=50000,
+        help="environment steps of the healthy runs (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--values",
+        type=int,
+        default=5,
+        help="values drawn for each operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="random seed of these values (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--operators", type=split_names, metavar="A,B", help="only these operators (default: all)"
+    )
+
+
+def run_user_faults(options: argparse.Namespace) -> int:
+    """Print the operators, or the overrides of a mutation study.
+
+    Raises:
+        SpecError: A name is not known.
+    """
+    print("\n".join(_draw_operator_values(options) if options.algorithms else _list_operators()))
+    return 0
 
 
 def _list_operators() -> list[str]:
@@ -241,18 +250,11 @@ def _list_operators() -> list[str]:
 
 
 def _draw_operator_values(options: argparse.Namespace) -> list[str]:
-    if options.algorithm not in ALGORITHMS:
-        what = f"--algorithm {options.algorithm}"
-        raise SpecError(format_unknown_name(what, options.algorithm, list(ALGORITHMS)))
-    chosen = options.operators.split(",") if options.operators else list(FAULT_OPERATORS)
-    for name in chosen:
-        if name not in FAULT_OPERATORS:
-            raise SpecError(format_unknown_name(f"--operators {name}", name, list(FAULT_OPERATORS)))
-    original = load_recipe(options.algorithm, options.hps)
+    algorithm = get_single_name("--algorithms", options.algorithms, list(ALGORITHMS))
+    chosen = select_names("--operators", options.operators, list(FAULT_OPERATORS))
+    original = load_recipe(algorithm, options.hps)
     fitting = [
-        FAULT_OPERATORS[n]
-        for n in chosen
-        if supports_algorithm(FAULT_OPERATORS[n], options.algorithm)
+        FAULT_OPERATORS[n] for n in chosen if supports_algorithm(FAULT_OPERATORS[n], algorithm)
     ]
     made = [fault for fault in fitting if not (fault.asked or fault.why_not)]
     sizes = options.steps, options.values, options.seed

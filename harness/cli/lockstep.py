@@ -1,4 +1,4 @@
-"""`parallax twins`: do two implementations learn the same from the same, and up to where?"""
+"""`parallax lockstep`: trains two implementations on identical data until they differ."""
 
 import argparse
 import dataclasses
@@ -6,7 +6,12 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from parallax.harness.contract.fields import HANDLED_ERRORS, SpecError, report_error
+from parallax.harness.cli.arguments import (
+    add_algorithms_argument,
+    add_frameworks_argument,
+    get_single_name,
+)
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import NO_INTERVENTION
 from parallax.harness.interventions.catalogue import resolve_interventions
 from parallax.harness.lockstep.comparison import (
@@ -20,81 +25,89 @@ from parallax.harness.lockstep.comparison import (
 from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS, MAX_UPDATES
 from parallax.harness.record.files import write_text
 
-_EXIT_CODES = """exit codes:
-  0  no further apart than rounding up to the end, and alike before they learn
-  1  they part, or do other things before they learn
+_EPILOG = """\
+exit codes:
+  0  equal to rounding after every update, and the same actions before learning
+  1  they differ
   2  bad input
-"""
+
+example:
+  parallax lockstep --frameworks sb3,cleanrl --algorithms td3 --updates 50"""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line.
-
-    Returns:
-        0 where the two are equal to rounding up to the end; 1 where they part, or do other things
-        before they learn; 2 for bad input.
-    """
-    try:
-        options = _make_parser().parse_args(arguments)
-        one, two = _parse_sides(options)
-        print(f"{one.label} and {two.label}, {options.algorithm}:")
-        print(f"{'updates':>8}  {'apart':>9}  {'rounding':>9}  where")
-        how = LockstepOptions(options.float64, options.shared)
-        tell = lambda distance: print(_format_distance(distance), flush=True)  # noqa: E731
-        found = compare_implementations(one, two, options.algorithm, options.until, tell, how)
-        print(_format_verdict(found))
-        if options.figure:
-            from parallax.harness.lockstep.figure import (
-                render_distance_figure,  # a plotting library takes a second
-            )
-
-            write_text(options.figure, render_distance_figure(found))
-        if options.json:
-            write_text(options.json, json.dumps(_result_to_dict(found), indent=1) + "\n")
-    except HANDLED_ERRORS as error:
-        return report_error(error)
-    return 0 if found.is_equal else 1
-
-
-def _make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="parallax twins",
-        description="Lets two implementations learn from the same weights, minibatches and random "
-        "numbers, each in its own code, until they part.",
-        epilog=_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    parser.epilog = _EPILOG
     add = parser.add_argument
-    add("--frameworks", required=True, metavar="A,B", help="two, such as sb3,cleanrl")
-    add("--algorithm", required=True, help=f"one of {', '.join(EXPERIMENT_BUILDERS)}")
+    add_frameworks_argument(parser, "two frameworks, such as sb3,cleanrl")
+    add_algorithms_argument(parser, f"one algorithm of {', '.join(EXPERIMENT_BUILDERS)}")
     add(
         "--interventions",
         metavar="A,B",
-        help="what is changed of each, in the same order; none for nothing, + joins several",
+        help="interventions of the first and of the second framework; none for no change, + joins "
+        "several (default: none,none)",
     )
     add(
-        "--until",
+        "--updates",
         type=int,
         default=200,
         help=f"updates, at most {MAX_UPDATES} (default: %(default)s)",
     )
-    add("--float64", action="store_true", help="train in float64, where rounding is smaller")
+    add(
+        "--float64", action="store_true", help="train in float64, where rounding errors are smaller"
+    )
     add(
         "--shared",
         action="store_true",
-        help="minibatches are drawn from one stream of transitions that both are given, each time "
-        "other ones; without it they learn from one minibatch again and again",
+        help="draw a new minibatch for each update from one stream of transitions that both get; "
+        "without it both train on the same minibatch again and again",
     )
-    add("--json", type=Path, metavar="FILE", help="write the distances")
-    add("--figure", type=Path, metavar="FILE", help="draw the distances, as SVG")
-    return parser
+    add("--json", type=Path, metavar="FILE", help="write the distances to this JSON file")
+    add("--figure", type=Path, metavar="FILE", help="draw the distances to this SVG file")
 
 
-def _parse_sides(options: argparse.Namespace) -> list[LockstepSide]:
-    names = options.frameworks.split(",")
+def run(options: argparse.Namespace) -> int:
+    """Train two implementations side by side and print their distance after each update.
+
+    Returns:
+        0 where the two are equal to rounding up to the end; 1 where they differ, or act
+        differently before they learn.
+
+    Raises:
+        SpecError: A name is not known, or options do not name two sides.
+    """
+    algorithm = get_single_name("--algorithms", options.algorithms or (), list(EXPERIMENT_BUILDERS))
+    first, second = _parse_sides(options, algorithm)
+    print(f"{first.label} and {second.label}, {algorithm}:")
+    print(f"{'updates':>8}  {'apart':>9}  {'rounding':>9}  where")
+    result = compare_implementations(
+        first,
+        second,
+        algorithm,
+        options.updates,
+        lambda distance: print(_format_distance(distance), flush=True),
+        LockstepOptions(options.float64, options.shared),
+    )
+    print(_format_verdict(result))
+    if options.figure:
+        from parallax.harness.lockstep.figure import (
+            render_distance_figure,  # a plotting library takes a second to import
+        )
+
+        write_text(options.figure, render_distance_figure(result))
+    if options.json:
+        write_text(options.json, json.dumps(_result_to_dict(result), indent=1) + "\n")
+    return 0 if result.is_equal else 1
+
+
+def _parse_sides(options: argparse.Namespace, algorithm: str) -> list[LockstepSide]:
+    names = options.frameworks or []
+    if len(names) == 1:
+        names = names * 2  # one framework with two interventions
     if len(names) != 2:
-        raise SpecError(f"--frameworks {options.frameworks} must name two, such as sb3,cleanrl.")
+        raise SpecError(
+            f"--frameworks {','.join(names)} must name two, such as --frameworks sb3,cleanrl."
+        )
     changes = (options.interventions or f"{NO_INTERVENTION},{NO_INTERVENTION}").split(",")
     if len(changes) != 2:
         raise SpecError(
@@ -102,7 +115,7 @@ def _parse_sides(options: argparse.Namespace) -> list[LockstepSide]:
             f"value-loss-x0.5,{NO_INTERVENTION}."
         )
     return [
-        LockstepSide(name, resolve_interventions(change, name, options.algorithm))
+        LockstepSide(name, resolve_interventions(change, name, algorithm))
         for name, change in zip(names, changes, strict=True)
     ]
 

@@ -1,227 +1,430 @@
-"""`parallax COMMAND ...`: the one door to training, analysis and clusters.
+"""The `parallax` command: the table of all commands, and the one driver that runs them.
 
-Only the modules of the chosen command are imported, so that help and short commands answer at once.
+A command is a module with `add_arguments(parser)` and `run(options)`, which returns an exit code. A
+module with several commands has `add_NAME_arguments` and `run_NAME` for each of them. Help is
+printed from the table: only the module of the command that runs is imported.
 """
 
-import ast
-import difflib
+import dataclasses
 import importlib
-import importlib.metadata
-import importlib.util
+import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
-CommandFunction = Callable[[list[str]], int]
+if TYPE_CHECKING:
+    import argparse
+    from types import ModuleType
 
-_TABLES_MODULE = "parallax.harness.cli.alignment"
-_TRAINING_COMMANDS = {
-    "train": ("parallax.harness.cli.train:main", "Trains one run, or with --multirun a sweep"),
-    "rerun": (
-        "parallax.harness.cli.run_reproduce:main",
-        "Trains a finished run again and compares",
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """One command.
+
+    Attributes:
+        words: What is typed after `parallax`: a name, or a group and a name.
+        module: Where it is implemented; after a colon, which command of that module it is.
+        summary: One line of help.
+    """
+
+    words: str
+    module: str
+    summary: str
+
+    @property
+    def group(self) -> str:
+        """The group that it is in; empty for commands at the top."""
+        return self.words.rpartition(" ")[0]
+
+    @property
+    def name(self) -> str:
+        """Its name in the group."""
+        return self.words.rpartition(" ")[2]
+
+    @property
+    def takes_overrides(self) -> bool:
+        """Whether its words are Hydra's overrides, which argparse cannot read."""
+        return self.words == "train"
+
+
+_CLI = "parallax.harness.cli"
+_ANALYSIS = "parallax.analysis.commands"
+_SLURM = "parallax.slurm.commands"
+COMMANDS = (
+    Command("train", f"{_CLI}.train", "Trains one run, or with --multirun a sweep of runs"),
+    Command(
+        "compare",
+        f"{_ANALYSIS}.compare",
+        "Prints each framework's final return with intervals, and draws learning curves",
     ),
-    "evaluate": (
-        "parallax.harness.cli.policy:run_evaluate_command",
-        "Plays episodes with what runs have learned",
+    Command(
+        "report",
+        f"{_ANALYSIS}.report",
+        "Writes one HTML page about a study: verdicts, figures, tables and runs",
     ),
-    "export": (
-        "parallax.harness.cli.policy:run_export_command",
-        "Writes policies as their framework's own files",
+    Command(
+        "probe",
+        f"{_CLI}.probe",
+        "Feeds every implementation the same data and compares one gradient step with the paper",
     ),
-    "video": (
-        "parallax.harness.cli.policy:run_video_command",
-        "Films policies, alone or side by side",
+    Command(
+        "lockstep",
+        f"{_CLI}.lockstep",
+        "Trains two implementations side by side on identical weights and data, and reports the "
+        "first update at which they differ",
     ),
-    "diagnose": (
-        "parallax.harness.cli.run_folders:run_diagnosis_command",
-        "Tells which faults were found while runs trained",
+    Command(
+        "alignment", f"{_CLI}.alignment", "Shows how each hyperparameter reaches each framework"
     ),
-    "watch": (
-        "parallax.harness.cli.run_watch:main",
-        "Shows a run's last values and findings as it goes on",
+    Command(
+        "status", f"{_SLURM}:status", "Counts a study's runs by state and says what is missing"
     ),
-    "free": (
-        "parallax.harness.cli.run_folders:run_unlock_command",
-        "Ends the lease of a process that nobody can ask any more",
+    Command("run watch", f"{_CLI}.run_watch", "Shows curves and findings of a run while it trains"),
+    Command(
+        "run diagnosis",
+        f"{_CLI}.run_folders:diagnosis",
+        "Lists what the diagnosis found while runs trained",
     ),
-    "probe": ("parallax.harness.cli.probe:main", "Compares one update of each implementation"),
-    "twins": (
-        "parallax.harness.cli.lockstep:main",
-        "Tells until when two implementations learn the same",
+    Command(
+        "run reproduce",
+        f"{_CLI}.run_reproduce",
+        "Trains finished runs again and compares returns and weights bit by bit",
     ),
-    "interventions": (
-        "parallax.harness.cli.interventions:run_interventions_command",
-        "Lists changes of exactly one thing",
+    Command(
+        "run unlock",
+        f"{_CLI}.run_folders:unlock",
+        "Releases a run folder that a dead process still locks",
     ),
-    "mutants": (
-        "parallax.harness.cli.interventions:run_mutants_command",
-        "Lists small faults in upstream's update code",
+    Command("run validate", f"{_SLURM}:validate", "Checks all files of a study for corruption"),
+    Command(
+        "policy evaluate",
+        f"{_CLI}.policy:evaluate",
+        "Plays episodes with trained policies and prints their returns",
     ),
-    "detection": (
-        "parallax.harness.cli.mutation:run_detectors_command",
-        "Tells which detector notices which fault",
+    Command(
+        "policy export",
+        f"{_CLI}.policy:export",
+        "Saves trained policies in the file format of their framework",
     ),
-    "faults": (
-        "parallax.harness.cli.interventions:run_operators_command",
-        "Lists muPRL's operators and draws their values",
+    Command(
+        "policy video",
+        f"{_CLI}.policy:video",
+        "Records a video of a trained policy, or of several side by side",
     ),
-    "challenge": (
-        "parallax.harness.cli.mutation:run_mutation_test_command",
-        "Plays originals and mutants against tests",
+    Command(
+        "study verdicts",
+        f"{_ANALYSIS}.verdicts",
+        "Tests reproduction, consistency and ranking, and writes the verdicts as CSV",
     ),
-    "alignment": (f"{_TABLES_MODULE}:print_alignment", "What each framework receives, and how"),
-    "appendix": (f"{_TABLES_MODULE}:print_appendix", "The same as tables for a paper's appendix"),
-    "new-adapter": (
-        "parallax.harness.cli.new_adapter:main",
-        "Starts an adapter for another framework",
+    Command("study figures", f"{_ANALYSIS}.figures", "Draws the figures of a study as PNG and PDF"),
+    Command(
+        "study plan",
+        f"{_ANALYSIS}.plan",
+        "Estimates how many more seeds are needed and writes the command that trains them",
     ),
-    "new-algorithm": (
-        "parallax.harness.cli.new_algorithm:main",
-        "Starts the files of another algorithm",
+    Command(
+        "study ablation",
+        f"{_ANALYSIS}.ablation",
+        "Measures what each intervention does to the return, and how much of a gap it explains",
     ),
+    Command("study replay", f"{_ANALYSIS}.replay", "Compares the replay strategies of a study"),
+    Command("study pack", f"{_ANALYSIS}.pack", "Writes all runs of a study into one Parquet file"),
+    Command(
+        "study merge",
+        f"{_ANALYSIS}.merge",
+        "Merges your runs with a published study, so that verdicts compare them",
+    ),
+    Command(
+        "study publish",
+        f"{_ANALYSIS}.publish",
+        "Writes a packed study into a repository: page, tables, figures and a README section",
+    ),
+    Command(
+        "study thesis",
+        f"{_ANALYSIS}.thesis",
+        "Re-checks the tables printed in the thesis; needs no runs",
+    ),
+    Command(
+        "intervention list",
+        f"{_CLI}.interventions:list",
+        "Lists the single code or setting changes that a run can be trained with",
+    ),
+    Command(
+        "intervention mutants",
+        f"{_CLI}.interventions:mutants",
+        "Lists artificial bugs that can be injected into the frameworks",
+    ),
+    Command(
+        "intervention user-faults",
+        f"{_CLI}.interventions:user_faults",
+        "Lists typical user mistakes (muPRL) for a mutation study",
+    ),
+    Command(
+        "mutation test",
+        f"{_CLI}.mutation:test",
+        "Plays healthy and faulty agents in test scenarios; run before `mutation score`",
+    ),
+    Command(
+        "mutation score", f"{_ANALYSIS}.mutation", "Reports which injected faults the tests detect"
+    ),
+    Command(
+        "mutation detectors",
+        f"{_CLI}.mutation:detectors",
+        "Measures which tool (probes, diagnosis, returns, conformance) catches which injected bug",
+    ),
+    Command("new adapter", f"{_CLI}.new_adapter", "Writes the files of an adapter for a framework"),
+    Command("new algorithm", f"{_CLI}.new_algorithm", "Writes the files of another algorithm"),
+    Command(
+        "slurm resubmit",
+        f"{_SLURM}:resubmit",
+        "Submits the runs of a study again that are neither complete nor queued",
+    ),
+    Command("slurm cancel", f"{_SLURM}:cancel", "Cancels the queued and running jobs of a study"),
+)
+GROUPS = {
+    "run": "run folders",
+    "study": "statistics, figures and files of a study",
+    "policy": "trained policies",
+    "intervention": "changes that runs can be trained with",
+    "mutation": "tests and tools that detect injected faults",
+    "new": "files for another framework or algorithm",
+    "slurm": "jobs on a cluster",
 }
-_HELP_HEADER = """\
+_HELP_WIDTH = 96  # columns
+_HELP = """\
 usage: parallax COMMAND ...
 
 Do implementations of the same reinforcement-learning algorithm agree?
-parallax COMMAND --help tells what a command takes.
-"""
+
+Commands:
+{commands}
+
+Groups of commands:
+{groups}
+
+`parallax COMMAND --help` lists the options of a command, `parallax GROUP` its commands.
+A study in three commands:
+  parallax train --multirun study=demo
+  parallax compare results/demo
+  parallax report results/demo"""
+_GROUP_HELP = """\
+usage: parallax {group} COMMAND ...
+
+{summary}.
+
+Commands:
+{commands}
+
+`parallax {group} COMMAND --help` lists the options of a command."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command.
+    """Run one command.
 
     Args:
         arguments: The command line; that of the process if None.
 
     Returns:
-        What the command returns; 2 without one, and for one that does not exist.
+        The exit code: 0 for success, 1 where runs failed or answers differ, 2 for bad input, 130
+        for Ctrl-C, or what the command says in its help.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # file names can be any bytes
     try:
-        return _dispatch_command(words)
+        code = dispatch_command(words)
+        sys.stdout.flush()
+        return code
     except BrokenPipeError:
-        # The reader has seen enough, as `head` has. Python would complain again at its end.
+        # The reader closed the pipe, as `head` does. Python would complain again when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
 
-def _dispatch_command(words: list[str]) -> int:
+def dispatch_command(words: Sequence[str]) -> int:
+    """Run the command that the words name, or print the help that they ask for."""
     if not words or words[0] in ("-h", "--help"):
-        print(_format_help(), flush=True)
+        print(format_help())
         return 0 if words else 2
     if words[0] == "--version":
+        import importlib.metadata
+
         print(f"parallax {importlib.metadata.version('parallax-rl')}")
         return 0
     if words[0] in ("-sc", "--shell-completion"):
-        return complete_command_line(words, list_command_names())
-    run = find_command(words[0])
-    if run is None:
-        print(f"Error: {_explain_unknown_command(words[0])}", file=sys.stderr)
+        return complete_command_line(words)
+    if words[0] in GROUPS and (len(words) == 1 or words[1] in ("-h", "--help")):
+        print(format_group_help(words[0]))
+        return 0
+    command = find_command(words)
+    if command is None:
+        print(f"Error: {_explain_unknown_command(words)}", file=sys.stderr)
         return 2
-    return run(words[1:])
+    return run_command(command, words[len(command.words.split()) :])
 
 
-def find_command(name: str) -> CommandFunction | None:
-    """The function that runs a command, or None where there is no such command."""
-    if name in _TRAINING_COMMANDS:
-        run: CommandFunction = _load_function(_TRAINING_COMMANDS[name][0])
-        return run
-    if name in _read_analysis_summaries():
-        return lambda words: int(
-            _load_function("parallax.analysis.__main__:run_analysis_command")(
-                [name, *words], "parallax"
-            )
-        )
-    if name in _read_slurm_summaries():
-        return lambda words: int(_load_function("parallax.slurm.commands:main")([name, *words]))
+def find_command(words: Sequence[str]) -> Command | None:
+    """Return the command that a command line begins with, or None."""
+    for command in COMMANDS:
+        own = command.words.split()
+        if list(words[: len(own)]) == own:
+            return command
     return None
 
 
-def list_command_names() -> list[str]:
-    """All commands, in the order of the help."""
-    return [name for section in _group_commands().values() for name in section]
-
-
-def _group_commands() -> dict[str, Mapping[str, str]]:
-    training = {name: summary for name, (_, summary) in _TRAINING_COMMANDS.items()}
-    return {
-        "Train": training,
-        "Look at results": _read_analysis_summaries(),
-        "On a cluster": _read_slurm_summaries(),
-    }
-
-
-def _format_help() -> str:
-    sections = _group_commands()
-    width = max(map(len, list_command_names()))
-    lines = [_HELP_HEADER]
-    for title, commands in sections.items():
-        lines += [f"{title}:"]
-        for name, summary in commands.items():
-            lines += [f"  {name:{width}}  {summary[:1].upper()}{summary[1:].rstrip('.')}"]
-        lines += [""]
-    return "\n".join(lines).rstrip()
-
-
-def _explain_unknown_command(name: str) -> str:
-    known = list_command_names()
-    close = difflib.get_close_matches(name, known, n=1)
-    if close:
-        return f"parallax has no command {name!r}. Did you mean {close[0]}?"
-    if "=" in name or name.startswith("-"):
-        return f"parallax has no command {name!r}. Did you mean parallax train {name}?"
-    return f"parallax has no command {name!r}. Commands: {', '.join(known)}."
-
-
-def _read_analysis_summaries() -> Mapping[str, str]:
-    summaries: Mapping[str, str] = _load_function(
-        "parallax.analysis.__main__:list_analysis_commands"
-    )()
-    return summaries
-
-
-def _read_slurm_summaries() -> dict[str, str]:
-    """Its commands with their summaries; read, since importing them takes half a second."""
-    spec = importlib.util.find_spec("parallax.slurm")
-    folders = spec.submodule_search_locations if spec else None
-    found: dict[str, str] = {}
-    for folder in folders or ():
-        for node in ast.walk(ast.parse((Path(folder) / "commands.py").read_text("utf-8"))):
-            match node:
-                case ast.Call(
-                    func=ast.Attribute(attr="add_parser"), args=[ast.Constant(value=str(name))]
-                ):
-                    options = {word.arg: word.value for word in node.keywords}
-                    summary = options.get("help")
-                    text = summary.value if isinstance(summary, ast.Constant) else ""
-                    found[name] = str(text)
-    return found
-
-
-def _load_function(place: str) -> Any:
-    # By name: what one command needs is not imported for another.
-    module, _, function = place.partition(":")
-    return getattr(importlib.import_module(module), function)
-
-
-def complete_command_line(arguments: Sequence[str], names: Iterable[str]) -> int:
-    """Prints what the last word of the line may become, where anything is known of it.
+def run_command(command: Command, words: Sequence[str]) -> int:
+    """Import a command, parse its words, run it, and turn its errors into one message each.
 
     Args:
-        arguments: What the shell's function passes on: whose answer in which form.
-        names: Names of commands.
+        command: The command.
+        words: What follows its name on the command line.
+
+    Returns:
+        The exit code.
+    """
+    from parallax.harness.contract.fields import SpecError, report_error
+
+    path, _, part = command.module.partition(":")
+    module = importlib.import_module(path)
+    try:
+        if command.takes_overrides:
+            return int(module.run(words))
+        run = getattr(module, f"run_{part}" if part else "run")
+        return int(run(make_parser(command, module).parse_args(words)))
+    except _list_handled_errors(path) as error:
+        return report_error(error)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.filename is None and error.strerror is None:
+            raise
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return report_error(SpecError(_escape(f"{where}{error.strerror}.")))
+
+
+def make_parser(command: Command, module: "ModuleType | None" = None) -> "argparse.ArgumentParser":
+    """Return the parser of a command, with all its options.
+
+    Args:
+        command: Any command but `train`, which Hydra parses.
+        module: Its module, where it is imported already.
+    """
+    import argparse
+    import textwrap
+
+    from parallax.harness.contract.fields import SpecError
+
+    class CommandParser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise SpecError(_escape(f"{message}; {self.prog} --help lists the options."))
+
+    path, _, part = command.module.partition(":")
+    module = module or importlib.import_module(path)
+    parser = CommandParser(
+        prog=f"parallax {command.words}",
+        description=textwrap.fill(f"{command.summary}.", _HELP_WIDTH),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    getattr(module, f"add_{part}_arguments" if part else "add_arguments")(parser)
+    return parser
+
+
+def _list_handled_errors(module: str) -> tuple[type[BaseException], ...]:
+    from parallax.harness.contract.fields import HANDLED_ERRORS
+
+    if not module.startswith(_ANALYSIS):
+        return HANDLED_ERRORS
+    # The analysis imports nothing of the harness but records, so that it has its own error.
+    from parallax.analysis.commands.common import CommandError
+
+    return (*HANDLED_ERRORS, CommandError)
+
+
+def _escape(text: str) -> str:
+    from parallax.harness.record.files import escape_unprintable
+
+    return escape_unprintable(text)
+
+
+def format_help() -> str:
+    """Return what `parallax --help` prints."""
+    top = [command for command in COMMANDS if not command.group]
+    width = max(len(name) for name in (*GROUPS, *(command.name for command in top)))
+    groups = [
+        _format_row(
+            group,
+            f"{summary}: {', '.join(c.name for c in COMMANDS if c.group == group)}",
+            width,
+        )
+        for group, summary in GROUPS.items()
+    ]
+    return _HELP.format(commands=_format_commands(top, width), groups="\n".join(groups))
+
+
+def format_group_help(group: str) -> str:
+    """Return what `parallax GROUP --help` prints."""
+    own = [command for command in COMMANDS if command.group == group]
+    width = max(len(command.name) for command in own)
+    return _GROUP_HELP.format(
+        group=group, summary=GROUPS[group].capitalize(), commands=_format_commands(own, width)
+    )
+
+
+def _format_commands(commands: Sequence[Command], width: int) -> str:
+    return "\n".join(_format_row(command.name, command.summary, width) for command in commands)
+
+
+def _format_row(name: str, text: str, width: int) -> str:
+    import textwrap
+
+    indent = " " * (width + 4)
+    return textwrap.fill(f"  {name:{width}}  {text}", _HELP_WIDTH, subsequent_indent=indent)
+
+
+def _explain_unknown_command(words: Sequence[str]) -> str:
+    import difflib
+
+    if words[0] in GROUPS:
+        given = " ".join(words[:2])
+        names = {c.name: c.words for c in COMMANDS if c.group == words[0]}
+        close = difflib.get_close_matches(words[1], names, n=1)
+    else:
+        given = words[0]
+        names = {c.name: c.words for c in COMMANDS} | {group: group for group in GROUPS}
+        # `parallax evaluate` means `parallax policy evaluate`.
+        close = difflib.get_close_matches(given, names, n=1)
+    if close:
+        return f"parallax has no command {given!r}. Did you mean parallax {names[close[0]]}?"
+    if "=" in given or given.startswith("-"):
+        return f"parallax has no command {given!r}. Did you mean parallax train {given}?"
+    known = [name for name in names.values() if " " not in name]
+    return f"parallax has no command {given!r}. Known: {', '.join(known or names.values())}."
+
+
+def complete_command_line(arguments: Sequence[str]) -> int:
+    """Print completions of the last word of a command line.
+
+    Args:
+        arguments: What the shell's function passes on: `-sc` and the name of the shell, for Hydra.
     """
     line = os.environ.get("COMP_LINE", "")
     program, *words = line.split(" ")
     if words[:1] == ["train"] and len(words) > 1:
-        from parallax.harness.cli.train import main as train
+        from parallax.harness.cli.train import run
 
         os.environ["COMP_LINE"] = " ".join([program, *words[1:]])
-        return train(arguments)
-    if len(words) == 1:
-        print(*(name for name in names if name.startswith(words[0])), sep="\n")
+        return run(arguments)
+    print(*(word for word in _list_next_words(words[:-1]) if word.startswith(words[-1])), sep="\n")
     return 0
+
+
+def _list_next_words(words: Sequence[str]) -> Iterator[str]:
+    found: dict[str, Any] = {}
+    for command in COMMANDS:
+        own = command.words.split()
+        if len(own) > len(words) and own[: len(words)] == list(words):
+            found[own[len(words)]] = True
+    yield from found

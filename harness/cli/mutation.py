@@ -1,9 +1,10 @@
-"""`parallax challenge`: plays originals and mutants of a study against test generators."""
+"""`parallax mutation`: faulty agents in test scenarios, and which detector notices which fault."""
 
 import argparse
 import json
 import math
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parallax.harness.contract.fields import HANDLED_ERRORS, SpecError, report_error
+from parallax.harness.cli.arguments import add_trust_argument
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import spec_from_dict
 from parallax.harness.detection import detectors, summary
 from parallax.harness.detection.detectors import DetectorVerdict
@@ -20,15 +22,46 @@ from parallax.harness.record.files import write_text
 from parallax.harness.record.reading import read_run
 from parallax.harness.train.trust import list_named_code, require_trust
 
+_TEST_EPILOG = """\
+scenarios come from three test generators of muPRL: a replay of the training, a weak one
+and a strong one
+
+example:
+  parallax mutation test results/mutation
+  parallax mutation score results/mutation"""
+
 if TYPE_CHECKING:
     from parallax.harness.policy_tests.challenge import MutationTestOptions, MutationTestStudy
 
 
-def run_mutation_test_command(arguments: Sequence[str] | None = None) -> int:
-    """Command line.
+def add_test_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax mutation test`."""
+    parser.epilog = _TEST_EPILOG
+    add = parser.add_argument
+    add("results", type=Path, help="folder of a study with user faults")
+    add("--output", type=Path, metavar="FILE", help="default: mutation.json in the study's folder")
+    add(
+        "--replay-configurations",
+        type=int,
+        default=200,
+        metavar="N",
+        help="test scenarios taken from the training itself (default: %(default)s)",
+    )
+    add("--jobs", type=int, default=1, help="settings played at a time (default: %(default)s)")
+    add(
+        "--seed",
+        type=int,
+        default=0,
+        help="random seed of the test generators (default: %(default)s)",
+    )
+    add_trust_argument(parser)
 
-    Returns:
-        0; 2 for bad input.
+
+def run_test(options: argparse.Namespace) -> int:
+    """Play healthy and faulty agents in the scenarios of three test generators.
+
+    Raises:
+        SpecError: An option is out of range, or the study cannot be used.
     """
     import joblib
 
@@ -39,106 +72,46 @@ def run_mutation_test_command(arguments: Sequence[str] | None = None) -> int:
         find_mutation_studies,
     )
 
-    try:
-        options = _make_mutation_test_parser().parse_args(arguments)
-        if options.replay < 1:
-            raise SpecError(f"--replay {options.replay}: at least one configuration is played.")
-        if options.jobs < 1:
-            raise SpecError(f"--jobs {options.jobs}: at least one setting is played at a time.")
-        wanted = MutationTestOptions(replay=options.replay, seed=options.seed)
-        play = joblib.delayed(_play_study)
-        named = find_mutation_studies(options.results)
-        readings = [read_run(folder) for study in named for folder in study.folders]
-        specs = [spec_from_dict(reading.spec) for reading in readings]
-        adapters = [reading.content["adapter"] for reading in readings]
-        code = list_named_code(specs, adapters)
-        require_trust(options.results, code, trust=options.trust)
-        found = joblib.Parallel(options.jobs)(play(study, wanted) for study in named)
-        output = options.output or options.results / MUTATION_FILE
-        content = {
-            "schema": SCHEMA,
-            "replay": wanted.replay,
-            "seed": wanted.seed,
-            "settings": found,
-        }
-        write_text(output, json.dumps(content) + "\n")
-    except HANDLED_ERRORS as error:
-        return report_error(error)
-    print(f"File: {output}\nparallax mutation {options.results} tells what was killed.")
+    for option, value in (
+        ("--replay-configurations", options.replay_configurations),
+        ("--jobs", options.jobs),
+    ):
+        if value < 1:
+            raise SpecError(f"{option} {value}: give at least 1.")
+    test_options = MutationTestOptions(replay=options.replay_configurations, seed=options.seed)
+    studies = find_mutation_studies(options.results)
+    readings = [read_run(folder) for study in studies for folder in study.folders]
+    specs = [spec_from_dict(reading.spec) for reading in readings]
+    adapters = [reading.content["adapter"] for reading in readings]
+    require_trust(options.results, list_named_code(specs, adapters), trust=options.trust)
+    play = joblib.delayed(_play_study)
+    outcomes = joblib.Parallel(options.jobs)(play(study, test_options) for study in studies)
+    output = options.output or options.results / MUTATION_FILE
+    content = {
+        "schema": SCHEMA,
+        "replay": test_options.replay,
+        "seed": test_options.seed,
+        "settings": outcomes,
+    }
+    write_text(output, json.dumps(content) + "\n")
+    print(f"File: {output}\nNext: parallax mutation score {shlex.quote(str(options.results))}")
     return 0
 
 
-def _play_study(study: "MutationTestStudy", wanted: "MutationTestOptions") -> dict[str, Any]:
+def _play_study(study: "MutationTestStudy", options: "MutationTestOptions") -> dict[str, Any]:
     from parallax.harness.policy_tests.challenge import MutationTest
 
     setting = study.setting
     name = f"{setting.framework} {setting.algorithm} {setting.env} {setting.hps}"
-    return MutationTest(study, wanted, lambda text: _print_progress(f"{name}: {text}")).results()
+    return MutationTest(study, options, lambda text: _print_progress(f"{name}: {text}")).results()
 
 
 def _print_progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _make_mutation_test_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="parallax challenge",
-        description="Plays originals and mutants of a study in configurations of a replay of the "
-        "training, of a weak and of a strong test generator.",
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("results", type=Path, help="a study's folder")
-    add("--output", type=Path, metavar="FILE", help="default: mutation.json in it")
-    add("--replay", type=int, default=200, help="configurations of a replay (%(default)s)")
-    add("--jobs", type=int, default=1, help="settings that are played at a time (%(default)s)")
-    add("--seed", type=int, default=0, help="of what generators draw (%(default)s)")
-    add("--trust", action="store_true", help="runs what the folder names without asking")
-    return parser
-
-
-def run_detectors_command(arguments: Sequence[str] | None = None) -> int:
-    """Command line.
-
-    Returns:
-        0; 2 for bad input.
-    """
-    try:
-        options = _make_detectors_parser().parse_args(arguments)
-        probed = _read_probe_verdicts(options.mutants)
-        runs = detectors.read_setting_runs(options.results) if options.results else {}
-        trained = summary.judge_trainings(runs, options.training_seconds)
-        if options.conformance:
-            asked = summary.find_common_mutants(trained) or _sample_mutants(probed, options.most)
-            _check_conformance(asked, options.conformance)
-        checks = summary.read_verdicts(options.conformance) if options.conformance else []
-        verdicts = [*probed, *checks, *trained]
-        text = "\n\n".join(
-            part
-            for part in (_format_detection_report(verdicts), summary.describe_false_positives(runs))
-            if part
-        )
-        print(text)
-        if options.output:
-            write_text(options.output, text + "\n")
-        if options.figure:
-            from parallax.harness.detection.summary import (
-                draw_detector_figure,  # a plotting library takes a second
-            )
-
-            write_text(options.figure, draw_detector_figure(verdicts))
-    except HANDLED_ERRORS as error:
-        return report_error(error)
-    return 0
-
-
-def _make_detectors_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="parallax detection",
-        description="Puts faults in upstream's code to all detectors: the probes' verdicts from a "
-        "file, those of the diagnosis and of returns from trainings, those of conformance anew.",
-        allow_abbrev=False,
-    )
+def add_detectors_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax mutation detectors`."""
     add = parser.add_argument
     add("results", nargs="?", type=Path, help="a study of mutants, such as study=detection")
     add(
@@ -146,31 +119,63 @@ def _make_detectors_parser() -> argparse.ArgumentParser:
         type=Path,
         required=True,
         metavar="FILE",
-        help="what benchmarks/mutants.py wrote of the probes",
+        help="verdicts of the probes, as benchmarks/mutants.py writes them",
     )
     add(
         "--conformance",
         type=Path,
         metavar="FILE",
-        help="also put the faults of the study to conformance; keeps verdicts here and asks nobody "
-        "twice",
+        help="also run the conformance suite on the mutants of the study; verdicts are appended to "
+        "this file, and mutants that are in it are not run again",
     )
     add(
-        "--most",
+        "--max-mutants",
         type=int,
         default=20,
-        help="faults by chance for conformance where there is no study (default: %(default)s)",
+        metavar="N",
+        help="random mutants for --conformance where no study is given (default: %(default)s)",
     )
     add(
         "--training-seconds",
         type=float,
         default=math.nan,
         metavar="S",
-        help="processor time of one training of the study, as measured, for the costs",
+        help="measured CPU seconds of one training of the study, for the table of costs",
     )
-    add("--output", type=Path, metavar="FILE", help="write the tables as Markdown")
-    add("--figure", type=Path, metavar="FILE", help="draw shares and costs, as SVG")
-    return parser
+    add("--output", type=Path, metavar="FILE", help="write the tables to this Markdown file")
+    add(
+        "--figure",
+        type=Path,
+        metavar="FILE",
+        help="draw detection rates and costs to this SVG file",
+    )
+
+
+def run_detectors(options: argparse.Namespace) -> int:
+    """Print what each detector notices of each mutant.
+
+    Raises:
+        SpecError: A file cannot be used.
+    """
+    probed = _read_probe_verdicts(options.mutants)
+    runs = detectors.read_setting_runs(options.results) if options.results else {}
+    trained = summary.judge_trainings(runs, options.training_seconds)
+    checks: list[DetectorVerdict] = []
+    if options.conformance:
+        mutants = summary.find_common_mutants(trained) or _sample_mutants(
+            probed, options.max_mutants
+        )
+        _check_conformance(mutants, options.conformance)
+        checks = summary.read_verdicts(options.conformance)
+    verdicts = [*probed, *checks, *trained]
+    parts = _format_detection_report(verdicts), summary.describe_false_positives(runs)
+    text = "\n\n".join(part for part in parts if part)
+    print(text)
+    if options.output:
+        write_text(options.output, text + "\n")
+    if options.figure:
+        write_text(options.figure, summary.draw_detector_figure(verdicts))
+    return 0
 
 
 def _read_probe_verdicts(path: Path) -> list[DetectorVerdict]:
@@ -182,14 +187,14 @@ def _read_probe_verdicts(path: Path) -> list[DetectorVerdict]:
         raise SpecError(f"--mutants {path}: not what benchmarks/mutants.py writes.") from error
 
 
-def _sample_mutants(verdicts: Sequence[DetectorVerdict], most: int) -> list[str]:
-    """Mutants by chance, always the same of the same."""
+def _sample_mutants(verdicts: Sequence[DetectorVerdict], count: int) -> list[str]:
+    """Return random mutants; the same verdicts and count give the same ones."""
     names = sorted({verdict.mutant for verdict in verdicts})
-    return list(np.random.default_rng(0).permutation(names)[:most])
+    return list(np.random.default_rng(0).permutation(names)[:count])
 
 
 def _check_conformance(names: Sequence[str], path: Path) -> None:
-    """Puts faults to conformance that have not been, each in a process of its own."""
+    """Run the conformance suite on each mutant that has no verdict yet."""
     done = {verdict.mutant for verdict in summary.read_verdicts(path)}
     for name in names:
         if name not in done:
@@ -198,7 +203,8 @@ def _check_conformance(names: Sequence[str], path: Path) -> None:
 
 
 def _check_in_child_process(item: CodeMutant, path: Path) -> None:
-    # Checks keep what they have trained, and upstream's code is changed: nobody inherits either.
+    # In a process of its own: a mutant changes upstream's code in memory, and the suite caches
+    # trainings.
     sys.stdout.flush()
     pid = os.fork()
     if not pid:
@@ -211,19 +217,19 @@ def _check_in_child_process(item: CodeMutant, path: Path) -> None:
         finally:
             os._exit(code)
     if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
-        print(f"{item.qualified_name}: conformance could not be asked.", file=sys.stderr)
+        print(f"{item.qualified_name}: the conformance suite did not finish.", file=sys.stderr)
 
 
 def _format_detection_report(verdicts: Sequence[DetectorVerdict]) -> str:
     mutants = summary.find_common_mutants(verdicts)
     parts = [
-        f"{len({v.mutant for v in verdicts})} faults that train.",
+        f"{len({v.mutant for v in verdicts})} mutants that train.",
         summary.format_detector_table(verdicts),
     ]
     if mutants:
         own = [verdict for verdict in verdicts if verdict.mutant in mutants]
         parts += [
-            f"The {len(mutants)} that were put to more than the probes:",
+            f"The {len(mutants)} that several detectors judged:",
             summary.format_detector_table(own),
             summary.format_mutant_table(own, mutants),
         ]

@@ -1,4 +1,4 @@
-"""`parallax new-adapter NAME`: the skeleton of an adapter for another framework.
+"""`parallax new adapter NAME`: the skeleton of an adapter for another framework.
 
 Its files are made from templates and from the hyperparameter schema.
 """
@@ -9,9 +9,7 @@ import importlib.resources
 import keyword
 import re
 import string
-import sys
 import tomllib
-from collections.abc import Sequence
 from pathlib import Path
 
 from parallax.harness.contract.adapter import find_adapter_entry_points
@@ -24,29 +22,25 @@ _NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,19}")
 _ENTRY_POINT_GROUP = "parallax.adapters"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    parser.add_argument("name", metavar="NAME", help="name of the framework: framework=NAME")
+    parser.add_argument(
+        "--in", dest="folder", type=Path, default=Path(), help="a checkout of Parallax (default: .)"
+    )
+    parser.add_argument(
+        "--package", action="store_true", help="write a separate package in --in/NAME instead"
+    )
 
-    Returns:
-        0, or 2 for bad input.
+
+def run(options: argparse.Namespace) -> int:
+    """Write the files and print the next steps.
+
+    Raises:
+        SpecError: The name or the folder cannot be used.
     """
-    parser = argparse.ArgumentParser(prog="parallax new-adapter", description=__doc__)
-    parser.add_argument("name", metavar="NAME", help="how the framework is called: framework=NAME")
-    parser.add_argument(
-        "--in", dest="folder", type=Path, default=Path(), help="a checkout of this project"
-    )
-    parser.add_argument(
-        "--package", action="store_true", help="make a package of its own instead, in --in/NAME"
-    )
-    options = parser.parse_args(arguments)
-    try:
-        if options.package:
-            written = create_adapter_package(options.name, options.folder)
-        else:
-            written = create_adapter(options.name, options.folder)
-    except SpecError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
+    create = create_adapter_package if options.package else create_adapter
+    written = create(options.name, options.folder)
     print("\n".join(["Written:", *(f"  {path}" for path in written)]))
     print(_format_next_steps(options.name, options.folder, options.package))
     return 0

@@ -1,14 +1,14 @@
-"""`parallax new-algorithm NAME`: the skeleton of another algorithm.
+"""`parallax new algorithm NAME`: the skeleton of another algorithm.
 
 It is a description, recipes, and a module of settings for each framework that is named, in a
 checkout of this project or in a package of its own.
 """
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from parallax.harness.cli.arguments import add_frameworks_argument
 from parallax.harness.cli.new_adapter import (
     AdapterSkeleton,
     add_entry_point,
@@ -43,32 +43,40 @@ FAMILY_FIELDS: Mapping[str, Mapping[str, object]] = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    parser.add_argument("name", metavar="NAME", help="name of the algorithm: algorithm=NAME")
+    parser.add_argument(
+        "--family",
+        choices=ALGORITHM_FAMILIES,
+        default="off-policy",
+        help="on-policy: learns from rollouts; off-policy: learns from a replay buffer "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--actions",
+        choices=["continuous", "discrete"],
+        default="continuous",
+        help="action space of the tasks that it can learn (default: %(default)s)",
+    )
+    add_frameworks_argument(parser, "adapters that implement it, such as sb3,skrl (default: none)")
+    parser.add_argument(
+        "--package", action="store_true", help="write a separate package in --in/NAME instead"
+    )
+    parser.add_argument(
+        "--in", dest="folder", type=Path, default=Path(), help="a checkout of Parallax (default: .)"
+    )
 
-    Returns:
-        0, or 2 for bad input.
+
+def run(options: argparse.Namespace) -> int:
+    """Write the files and print the next steps.
+
+    Raises:
+        SpecError: The name, an adapter or the folder cannot be used.
     """
-    parser = argparse.ArgumentParser(prog="parallax new-algorithm", description=__doc__)
-    parser.add_argument("name", metavar="NAME", help="how the algorithm is called: algorithm=NAME")
-    parser.add_argument("--family", choices=ALGORITHM_FAMILIES, default="off-policy")
-    parser.add_argument("--actions", choices=["continuous", "discrete"], default="continuous")
-    parser.add_argument("--frameworks", nargs="*", default=[], help="adapters that will have it")
-    parser.add_argument(
-        "--package", action="store_true", help="make a package of its own instead, in --in/NAME"
-    )
-    parser.add_argument(
-        "--in", dest="folder", type=Path, default=Path(), help="a checkout of this project"
-    )
-    options = parser.parse_args(arguments)
-    try:
-        make = create_algorithm_package if options.package else create_algorithm
-        written = make(
-            options.name, options.folder, options.family, options.actions, options.frameworks
-        )
-    except SpecError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
+    create = create_algorithm_package if options.package else create_algorithm
+    frameworks = options.frameworks or []
+    written = create(options.name, options.folder, options.family, options.actions, frameworks)
     print("\n".join(["Written:", *(f"  {path}" for path in written)]))
     print(_format_next_steps(options.name, options.folder, options.package))
     return 0

@@ -1,4 +1,4 @@
-"""`parallax evaluate`, `export` and `video`: what can be done with runs that have learned."""
+"""`parallax policy`: evaluate, export and record videos of trained policies."""
 
 import argparse
 import csv
@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from parallax.harness.contract.fields import SpecError, report_error
+from parallax.harness.cli.arguments import add_trust_argument
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RunSpec, spec_from_dict
 from parallax.harness.policies.loading import why_no_policy
 from parallax.harness.policies.video import find_rendering_variables
@@ -21,98 +22,115 @@ from parallax.harness.record.reading import read_run
 from parallax.harness.train.trust import list_named_code, require_trust
 
 _MAX_EPISODES = 10**6
+_EVALUATE_EPILOG = """\
+examples:
+  parallax policy evaluate results/demo                     repeats each run's last evaluation
+  parallax policy evaluate results/demo episodes=100 seed=3 env.gravity=9.0"""
 
 
-def run_evaluate_command(arguments: Sequence[str]) -> int:
-    """Command line of `parallax evaluate`.
-
-    Returns:
-        0 when all were evaluated, and as they were in training where nothing is changed; 1 when
-        not; 2 for bad input.
-    """
-    parser = _make_parser("evaluate", "Plays complete episodes with what runs have learned.")
+def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax policy evaluate`."""
+    parser.epilog = _EVALUATE_EPILOG
     parser.add_argument(
         "words",
         nargs="+",
         metavar="FOLDER | episodes=N | seed=N | env.x=y",
-        help="run folders or folders above them; then how many episodes, from which initial "
-        "states, and keyword arguments of the task. Without those the run's last evaluation is "
-        "played again",
+        help="run folders, or folders above them; then the number of episodes, the seed of their "
+        "initial states, and keyword arguments of the task. Without these the last evaluation of "
+        "each run is repeated and compared",
     )
-    parser.add_argument("--output", type=Path, help="writes all returns to this CSV file")
-    options = parser.parse_args(arguments)
-    try:
-        folders = [Path(word) for word in options.words if "=" not in _blank_if_path(word)]
-        changes = parse_conditions(word for word in options.words if "=" in _blank_if_path(word))
-        runs, failed = _find_policies(folders, trust=options.trust)
-        answers = []
-        for answer in run_action("evaluate", runs, changes):
-            answers.append(answer)
-            failed += _print_answer(answer, _format_returns(answer, "same" in answer))
-        if options.output:
-            text = _format_episodes_csv(answers, runs)
-            write_atomically(options.output, lambda file: file.write(text.encode()))
-            print(f"Returns of all episodes: {options.output}")
-    except (SpecError, OSError, KeyboardInterrupt) as error:
-        return _report_command_error(error)
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write all returns as CSV")
+    add_trust_argument(parser)
+
+
+def run_evaluate(options: argparse.Namespace) -> int:
+    """Play episodes with the policies of runs.
+
+    Returns:
+        0; 1 where a policy could not be evaluated, or a repeated evaluation gave other returns.
+
+    Raises:
+        SpecError: A folder or condition cannot be used.
+    """
+    folders = [Path(word) for word in options.words if "=" not in _blank_if_path(word)]
+    conditions = parse_conditions(word for word in options.words if "=" in _blank_if_path(word))
+    runs, failed = _find_policies(folders, trust=options.trust)
+    answers = []
+    for answer in run_action("evaluate", runs, conditions):
+        answers.append(answer)
+        failed += _print_answer(answer, _format_returns(answer, "same" in answer))
+    if options.output:
+        text = _format_episodes_csv(answers, runs)
+        write_atomically(options.output, lambda file: file.write(text.encode()))
+        print(f"Returns of all episodes: {options.output}")
     return 1 if failed else 0
 
 
-def run_export_command(arguments: Sequence[str]) -> int:
-    """Command line of `parallax export`.
-
-    Returns:
-        0 when all were written, 1 when not, 2 for bad input.
-    """
-    parser = _make_parser("export", "Writes what runs have learned as their framework's own files.")
+def add_export_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax policy export`."""
     parser.add_argument("words", nargs="+", metavar="FOLDER", help="run folders, or folders above")
     parser.add_argument(
-        "--output", type=Path, default=Path("exported"), help="folder to write to (%(default)s)"
+        "--output", type=Path, default=Path("exported"), help="folder (default: %(default)s)"
     )
-    options = parser.parse_args(arguments)
-    try:
-        runs, failed = _find_policies([Path(word) for word in options.words], trust=options.trust)
-        targets = {
-            str(folder): str(_make_export_path(options.output, folder, runs)) for folder in runs
-        }
-        for answer in run_action("export", runs, {"targets": targets}):
-            failed += _print_answer(answer, str(answer.get("file")))
-    except (SpecError, OSError, KeyboardInterrupt) as error:
-        return _report_command_error(error)
+    add_trust_argument(parser)
+
+
+def run_export(options: argparse.Namespace) -> int:
+    """Write the policies of runs in the file format of their framework.
+
+    Returns:
+        0; 1 where one could not be written.
+
+    Raises:
+        SpecError: A folder cannot be used.
+    """
+    runs, failed = _find_policies([Path(word) for word in options.words], trust=options.trust)
+    targets = {str(folder): str(_make_export_path(options.output, folder, runs)) for folder in runs}
+    for answer in run_action("export", runs, {"targets": targets}):
+        failed += _print_answer(answer, str(answer.get("file")))
     return 1 if failed else 0
 
 
-def run_video_command(arguments: Sequence[str]) -> int:
-    """Command line of `parallax video`.
-
-    Returns:
-        0 when the film was made, 1 when not, 2 for bad input.
-    """
-    parser = _make_parser("video", "Films what runs have learned: one, or several side by side.")
+def add_video_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax policy video`."""
     parser.add_argument("words", nargs="*", metavar="FOLDER", help="folder of one run")
     parser.add_argument(
-        "--compare", nargs="+", default=[], metavar="FOLDER", help="runs to be seen side by side"
+        "--compare", nargs="+", default=[], metavar="FOLDER", help="runs to show side by side"
     )
-    parser.add_argument("--output", type=Path, required=True, help="the file, ending in .mp4")
+    parser.add_argument("--output", type=Path, required=True, help="video file, ending in .mp4")
     parser.add_argument(
-        "--episode", type=int, default=0, help="which one of the last evaluation (%(default)s)"
+        "--episode",
+        type=int,
+        default=0,
+        help="number of the episode in the last evaluation (default: %(default)s)",
     )
-    options = parser.parse_args(arguments)
-    try:
-        folders = [Path(word) for word in (*options.words, *options.compare)]
-        _check_video_options(folders, options)
-        runs, failed = _find_policies(folders, trust=options.trust)
-        if failed or len(runs) != len(folders):
-            raise SpecError("Name folders of single runs that have a policy, each of them once.")
-        if len({(spec.python, spec.threads) for spec in runs.values()}) > 1:
-            raise SpecError("Runs of different interpreters or threads cannot be filmed together.")
-        asked = {"file": str(options.output.absolute()), "episode": options.episode}
-        for answer in run_action("film", runs, asked, find_rendering_variables()):
-            failed += _print_answer(answer, f"return {answer.get('return')}")
-        if not failed:
-            print(f"Film: {options.output}")
-    except (SpecError, OSError, KeyboardInterrupt) as error:
-        return _report_command_error(error)
+    add_trust_argument(parser)
+
+
+def run_video(options: argparse.Namespace) -> int:
+    """Record a video of one episode.
+
+    Returns:
+        0; 1 where it could not be recorded.
+
+    Raises:
+        SpecError: A folder or option cannot be used.
+    """
+    folders = [Path(word) for word in (*options.words, *options.compare)]
+    _check_video_options(folders, options)
+    runs, failed = _find_policies(folders, trust=options.trust)
+    if failed or len(runs) != len(folders):
+        raise SpecError("Name folders of single runs that have a policy, each of them once.")
+    if len({(spec.python, spec.threads) for spec in runs.values()}) > 1:
+        raise SpecError(
+            "Runs of different interpreters or thread counts cannot be shown in one video. "
+            "Record a video of each: parallax policy video FOLDER --output FILE.mp4."
+        )
+    request = {"file": str(options.output.absolute()), "episode": options.episode}
+    for answer in run_action("film", runs, request, find_rendering_variables()):
+        failed += _print_answer(answer, f"return {answer.get('return')}")
+    if not failed:
+        print(f"Video: {options.output}")
     return 1 if failed else 0
 
 
@@ -122,11 +140,11 @@ def _check_video_options(folders: Sequence[Path], options: argparse.Namespace) -
     if options.episode < 0:
         raise SpecError(f"--episode {options.episode}: episodes are counted from 0.")
     if len(folders) > 1 and options.words:
-        raise SpecError("One run is filmed alone; name several after --compare.")
+        raise SpecError("Name several runs after --compare: --compare FOLDER FOLDER.")
 
 
 def parse_conditions(words: Iterable[str]) -> dict[str, Any]:
-    """What `episodes=100 seed=3 env.x=y` asks for, as fields of `EvaluationConditions`.
+    """Parse `episodes=100 seed=3 env.x=y` into fields of `EvaluationConditions`.
 
     Raises:
         SpecError: A word is not known, or its value cannot be used.
@@ -149,27 +167,19 @@ def parse_conditions(words: Iterable[str]) -> dict[str, Any]:
             found[name] = value
         else:
             raise SpecError(
-                f"{word}: evaluate knows episodes=N, seed=N and env.NAME=VALUE; a folder whose "
+                f"{word}: the conditions are episodes=N, seed=N and env.NAME=VALUE; a folder whose "
                 "name holds an equals sign is named as ./NAME/."
             )
     return found if found["env"] else {k: v for k, v in found.items() if k != "env"}
 
 
-def _make_parser(name: str, text: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"parallax {name}", description=text)
-    parser.add_argument(
-        "--trust", action="store_true", help="runs what the folders name without asking"
-    )
-    return parser
-
-
 def _blank_if_path(word: str) -> str:
-    """A word in which an equals sign means a setting: run folders are called `seed=0`."""
+    """Return "" for a path, so that the equals sign of a folder `seed=0` is no condition."""
     return "" if "/" in word or Path(word).is_dir() else word
 
 
 def _find_policies(folders: Sequence[Path], *, trust: bool) -> tuple[dict[Path, RunSpec], int]:
-    """Runs at or below folders that have a policy, and how many have none, which are told."""
+    """Return the runs in folders that have a policy, and the number of those without."""
     if not folders:
         raise SpecError("Name at least one run folder, or a folder above.")
     runs: dict[Path, RunSpec] = {}
@@ -200,7 +210,7 @@ def _find_policies(folders: Sequence[Path], *, trust: bool) -> tuple[dict[Path, 
 
 
 def _print_answer(answer: WorkerAnswer, words: str) -> bool:
-    """Prints one answer; returns whether it is bad news."""
+    """Print one answer; return True for a failure or a difference."""
     failure = answer.get("failure")
     print(escape_unprintable(f"{answer['folder']}: {failure or words}"), flush=True)
     return bool(failure) or answer.get("same") is False
@@ -232,19 +242,13 @@ def _format_episodes_csv(answers: Sequence[WorkerAnswer], runs: Mapping[Path, Ru
         spec = runs[Path(answer["folder"])]
         pairs = zip(answer.get("returns", ()), answer.get("lengths", ()), strict=True)
         for episode, (value, length) in enumerate(pairs):
-            told = [getattr(spec, name) for name in names]
-            writer.writerow([answer["folder"], *told, episode, value, length])
+            fields = [getattr(spec, name) for name in names]
+            writer.writerow([answer["folder"], *fields, episode, value, length])
     return file.getvalue()
 
 
 def _make_export_path(output: Path, folder: Path, runs: Mapping[Path, RunSpec]) -> Path:
-    """Where a run's file goes: named after what tells the runs apart."""
+    """Return the path of an exported policy: that of its run folder, below `output`."""
     spec = runs[folder]
     place = spec.folder(output)
     return place.with_name(f"{place.name}.file")
-
-
-def _report_command_error(error: BaseException) -> int:
-    if isinstance(error, OSError):
-        error = SpecError(f"{error.filename} cannot be written: {error.strerror}.")
-    return report_error(error)

@@ -1,4 +1,4 @@
-"""`parallax probe`: asks the installed implementations what one update does."""
+"""`parallax probe`: measures what one update of each installed implementation does."""
 
 import argparse
 import sys
@@ -6,10 +6,15 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn, Self, TextIO
+from typing import Self, TextIO
 
+from parallax.harness.cli.arguments import (
+    add_algorithms_argument,
+    add_frameworks_argument,
+    split_names,
+)
 from parallax.harness.contract.algorithms import PROBED_ALGORITHMS as ALGORITHMS
-from parallax.harness.contract.fields import HANDLED_ERRORS, SpecError, report_error
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.probes import baseline, catalogue, intervention_check, report, runner
 from parallax.harness.probes.baseline import merge_reports
 from parallax.harness.probes.claims import claims
@@ -19,35 +24,88 @@ from parallax.harness.probes.results import ProbeReport, report_to_text
 from parallax.harness.probes.runner import find_probe_targets, make_drift_targets
 from parallax.harness.record.files import write_texts_atomically
 
-EXIT_CODES_HELP = """exit codes:
+_EPILOG = """\
+exit codes:
   0  every probe ran; with --baseline or --drift: no answer changed
   1  an answer changed
   2  bad input
   3  a probe failed to run
-"""
+
+examples:
+  parallax probe --frameworks sb3,cleanrl --algorithms td3
+  parallax probe --probe ppo.truncation"""
 
 
-def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options, checked against each other.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    parser.epilog = _EPILOG
+    add = parser.add_argument
+    add_algorithms_argument(parser, f"algorithms of {','.join(sorted(ALGORITHMS))} (default: all)")
+    add_frameworks_argument(parser)
+    add(
+        "--probe",
+        type=split_names,
+        default=[],
+        metavar="A,B",
+        help="only probes whose names contain one of these texts, such as ppo.loss (default: all)",
+    )
+    add("--list", action="store_true", help="list the probes, do not run them")
+    add("--all", action="store_true", help="also print the probes that find no difference")
+    add("--json", type=Path, metavar="FILE", help="write the answers to this JSON file")
+    add("--markdown", type=Path, metavar="FILE", help="write the answers to this Markdown page")
+    add(
+        "--html", type=Path, metavar="FILE", help="write the answers with figures to this HTML page"
+    )
+    add(
+        "--claims",
+        type=Path,
+        metavar="FILE",
+        help="write a Markdown page of published claims about implementations, and whether the "
+        "answers confirm them",
+    )
+    add(
+        "--answers",
+        type=Path,
+        metavar="FILE",
+        help="read answers from a file of --json; run nothing",
+    )
+    add(
+        "--baseline", type=Path, metavar="FILE", help="compare with the answers in a file of --json"
+    )
+    add("--update-baseline", action="store_true", help="store the answers in the --baseline file")
+    add(
+        "--drift",
+        metavar="FRAMEWORK",
+        help="compare two installed versions of a framework: of this Python and of --python",
+    )
+    add(
+        "--intervention",
+        metavar="NAME",
+        help="show which answers an intervention changes; `parallax intervention list` has names",
+    )
+    add("--python", metavar="PATH", help="run one framework in another Python interpreter")
+
+
+def check_options(options: argparse.Namespace) -> None:
+    """Check the options against each other; `--drift` and `--intervention` select a framework.
 
     Raises:
-        SpecError: Options that are not known or do not go together.
+        SpecError: Options exclude each other.
     """
-    options = build_parser().parse_args(arguments)
     if options.update_baseline and not options.baseline:
         raise SpecError("--update-baseline needs --baseline FILE, the file to write.")
     if options.intervention:
         intervention_check.get_single_framework(options.intervention, options.frameworks)
         given = [
             name
-            for name in ("drift", "answers", "baseline", "python", "ledger")
+            for name in ("drift", "answers", "baseline", "python", "claims")
             if getattr(options, name)
         ]
         if given:
-            raise SpecError(f"--intervention asks about a change: drop --{given[0]}.")
+            raise SpecError(f"--intervention compares with the unchanged code: drop --{given[0]}.")
     if options.drift:
         if options.answers:
-            raise SpecError("--answers FILE asks nobody: drop --drift.")
+            raise SpecError("--answers FILE runs no probe: drop --drift.")
         if not options.python:
             raise SpecError("--drift needs --python PATH, the other interpreter.")
         if options.frameworks not in (None, [options.drift]):
@@ -56,64 +114,18 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
             raise SpecError("--drift compares with the other interpreter: drop --baseline.")
         options.frameworks = [options.drift]
     elif options.answers and options.python:
-        raise SpecError("--answers FILE asks nobody: drop --python.")
+        raise SpecError("--answers FILE runs no probe: drop --python.")
     elif options.python and (options.frameworks is None or len(options.frameworks) != 1):
         raise SpecError("--python runs one framework: name it with --frameworks or --drift.")
-    return options
-
-
-class _ProbeParser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise SpecError(f"{message}; {self.prog} --help lists the options.")
-
-
-def build_parser() -> argparse.ArgumentParser:
-    """All options."""
-    result = _ProbeParser(
-        prog="parallax probe",
-        description="Asks the installed implementations what one update does.",
-        epilog=EXIT_CODES_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = result.add_argument
-    algorithms = ",".join(sorted(ALGORITHMS))
-    add(
-        "--algorithm",
-        type=split_names,
-        default=[],
-        metavar="A,B",
-        help=f"of {algorithms}; default all",
-    )
-    add("--frameworks", type=split_names, metavar="A,B", help="such as sb3,cleanrl; default all")
-    add("--probe", type=split_names, default=[], metavar="A,B", help="parts of probes' names")
-    add("--list", action="store_true", help="list the probes and stop")
-    add("--all", action="store_true", help="print also the probes that find no difference")
-    add("--json", type=Path, metavar="FILE", help="write the answers")
-    add("--markdown", type=Path, metavar="FILE", help="write the answers as a Markdown page")
-    add("--html", type=Path, metavar="FILE", help="write a page with figures")
-    add("--ledger", type=Path, metavar="FILE", help="write what is known of differences")
-    add("--answers", type=Path, metavar="FILE", help="read answers from --json instead of asking")
-    add("--baseline", type=Path, metavar="FILE", help="compare with answers stored by --json")
-    add("--update-baseline", action="store_true", help="store the answers in --baseline FILE")
-    add("--drift", metavar="FRAMEWORK", help="compare its versions in this Python and --python")
-    add("--intervention", metavar="NAME", help="show what it changes; parallax interventions")
-    add("--python", metavar="PATH", help="another interpreter, for one framework")
-    return result
-
-
-def split_names(text: str) -> list[str]:
-    """Comma-separated names, each once."""
-    return list(dict.fromkeys(name for name in text.split(",") if name))
 
 
 def check_output_folders(options: argparse.Namespace) -> None:
-    """Finds out before probes run that a file cannot be written.
+    """Check before the probes run that the output files can be written.
 
     Raises:
         SpecError: Its folder is not there.
     """
-    for path in (options.json, options.markdown, options.html, options.ledger, options.baseline):
+    for path in (options.json, options.markdown, options.html, options.claims, options.baseline):
         if path is not None and not path.absolute().parent.is_dir():
             raise SpecError(f"{path}: the folder {path.parent} is not there.")
 
@@ -121,26 +133,26 @@ def check_output_folders(options: argparse.Namespace) -> None:
 def check_claim_coverage(
     options: argparse.Namespace, implementations: Sequence[str], probes: Sequence[str]
 ) -> None:
-    """Finds out before probes run that too few are asked for a ledger.
+    """Check before the probes run that their answers suffice for the page of claims.
 
     Raises:
         SpecError: Says what is missing.
     """
-    if options.ledger:
+    if options.claims:
         text.check_answers_complete(implementations, probes, claims.load_claims())
 
 
 def render_files(found: ProbeReport, options: argparse.Namespace) -> dict[Path, str]:
-    """Contents of the files that were asked for.
+    """Return the contents of the output files.
 
     Raises:
-        SpecError: The ledger lacks answers.
+        SpecError: Claims lack answers.
     """
     contents: dict[Path, str] = {}
     if options.json:
         contents[options.json] = report_to_text(found)
-    if options.ledger:
-        contents[options.ledger] = text.render_claims_page(found, claims.load_claims())
+    if options.claims:
+        contents[options.claims] = text.render_claims_page(found, claims.load_claims())
     if options.html or options.markdown:
         from parallax.harness.probes import report as page  # a plotting library takes a second
 
@@ -154,12 +166,12 @@ def render_files(found: ProbeReport, options: argparse.Namespace) -> dict[Path, 
 def render_baseline(
     found: ProbeReport, stored: ProbeReport | None, options: argparse.Namespace
 ) -> dict[Path, str]:
-    """The new baseline: what was asked replaces what was stored, the rest stays."""
+    """Return the baseline file with the new answers in place of the stored ones."""
     return {options.baseline: report_to_text(merge_reports(found, stored) if stored else found)}
 
 
 def write_output_files(contents: Mapping[Path, str]) -> None:
-    """Writes all files or none.
+    """Write all files or none.
 
     Raises:
         SpecError: One cannot be written.
@@ -171,22 +183,22 @@ def write_output_files(contents: Mapping[Path, str]) -> None:
 
 
 class ProbeProgress:
-    """One line that is written over on a terminal; elsewhere a line for every tenth part."""
+    """Progress as one line that a terminal overwrites; elsewhere as ten lines."""
 
     def __init__(self, total: int, out: TextIO | None = None) -> None:
         self._total, self._done = total, 0
         self._out = sys.stderr if out is None else out
         self._lock = threading.Lock()
 
-    def tell(self, what: str) -> None:
-        """Counts one answer."""
+    def count_answer(self, name: str) -> None:
+        """Count one answer and show its name."""
         with self._lock:
             self._done += 1
             tenth = max(self._total // 10, 1)
             if self._out.isatty():
-                self._write(f"\r\x1b[K{self._done}/{self._total} {what}")
+                self._write(f"\r\x1b[K{self._done}/{self._total} {name}")
             elif self._done % tenth == 0 or self._done == self._total:
-                self._write(f"{self._done}/{self._total} {what}\n")
+                self._write(f"{self._done}/{self._total} {name}\n")
 
     def __enter__(self) -> Self:
         self._write("starting ..." if self._out.isatty() else "")
@@ -208,25 +220,17 @@ class ProbeProgress:
 NO_CHANGE_EXIT, CHANGED_EXIT, FAILED_EXIT = 0, 1, 3
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line.
+def run(options: argparse.Namespace) -> int:
+    """Run the probes, print the answers and write the files that the options name.
 
     Returns:
-        0; 1 where an answer changed; 2 for bad input; 3 where a probe failed to run.
-    """
-    try:
-        return run_command(parse_options(arguments))
-    except HANDLED_ERRORS as error:
-        return report_error(error)
-
-
-def run_command(options: argparse.Namespace) -> int:
-    """Asks, prints and writes what the options say.
+        0; 1 where an answer changed; 3 where a probe failed to run.
 
     Raises:
         SpecError: Bad input.
     """
-    probes = catalogue.select_probes(options.algorithm, options.probe)
+    check_options(options)
+    probes = catalogue.select_probes(options.algorithms or [], options.probe)
     if options.list:
         lines = (f"{p.name:28} {format_resolution(p):>9}  {p.question}" for p in probes)
         print(*lines, sep="\n")
@@ -244,12 +248,12 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def format_resolution(probe: Probe) -> str:
-    """The smallest difference that a probe tells from rounding, as a share."""
+    """Return the smallest relative difference that a probe distinguishes from rounding."""
     return "whole" if probe.counts else f"{probe.tolerance:.2%}"
 
 
 def load_answers(probes: Sequence[Probe], options: argparse.Namespace) -> ProbeReport:
-    """Stored answers to the probes by the implementations that are asked for.
+    """Load stored answers of the selected probes and implementations.
 
     Raises:
         SpecError: There are none.
@@ -263,27 +267,29 @@ def load_answers(probes: Sequence[Probe], options: argparse.Namespace) -> ProbeR
 
 
 def collect_answers(probes: Sequence[Probe], options: argparse.Namespace) -> ProbeReport:
-    """Puts the probes to the implementations, with progress on standard error.
+    """Run the probes on the implementations, with progress on standard error.
 
     Raises:
         SpecError: An implementation is not known or not installed, or none has the algorithms.
     """
     if options.drift:
-        parties, not_probed = make_drift_targets(options.drift, options.python)
+        targets, not_probed = make_drift_targets(options.drift, options.python)
     elif options.intervention:
         framework = options.frameworks[0]
         algorithms = list(dict.fromkeys(probe.algorithm for probe in probes))
-        parties = intervention_check.list_probe_targets(options.intervention, framework, algorithms)
+        targets = intervention_check.list_probe_targets(options.intervention, framework, algorithms)
         not_probed = {}
     else:
-        parties, not_probed = find_probe_targets(options.frameworks, options.python)
-    check_claim_coverage(options, [p.label for p in parties], [probe.name for probe in probes])
-    with ProbeProgress(len(parties) * len(probes)) as progress:
-        found = runner.run_probes(parties, probes, progress.tell, not_probed)
+        targets, not_probed = find_probe_targets(options.frameworks, options.python)
+    check_claim_coverage(
+        options, [target.label for target in targets], [probe.name for probe in probes]
+    )
+    with ProbeProgress(len(targets) * len(probes)) as progress:
+        found = runner.run_probes(targets, probes, progress.count_answer, not_probed)
     if not any(result.answers for result in found.results):
-        asked = ", ".join(dict.fromkeys(probe.algorithm for probe in probes))
-        whom = ", ".join(party.label for party in parties)
-        raise SpecError(f"--frameworks {whom}: none has {asked}. Ask another framework.")
+        missing = ", ".join(dict.fromkeys(probe.algorithm for probe in probes))
+        labels = ", ".join(target.label for target in targets)
+        raise SpecError(f"--frameworks {labels}: none implements {missing}. Name another one.")
     return found
 
 
@@ -293,12 +299,12 @@ def print_comparison(
     options: argparse.Namespace,
     probes: Sequence[Probe],
 ) -> bool:
-    """Prints what changed against the stored answers, and stores the new ones if asked to."""
+    """Print what changed since the stored answers; store the new ones with `--update-baseline`."""
     if options.intervention:
-        said = intervention_check.format_intervention_report(
+        lines = intervention_check.format_intervention_report(
             found, options.frameworks[0], options.intervention, probes
         )
-        print("", *said, sep="\n")
+        print("", *lines, sep="\n")
         return False
     if options.drift:
         print("", *baseline.format_version_lines(found), sep="\n")
@@ -312,10 +318,3 @@ def print_comparison(
         print(f"Stored in {options.baseline}.")
         return False
     return bool(changes)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

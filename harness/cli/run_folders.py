@@ -1,4 +1,4 @@
-"""`parallax diagnose RESULTS`: what the diagnosis found in many runs, check by check."""
+"""`parallax run diagnosis` and `parallax run unlock`: findings and locks of many run folders."""
 
 import argparse
 import sys
@@ -9,6 +9,7 @@ from typing import Any
 
 from tabulate import tabulate
 
+from parallax.harness.cli.arguments import RUNS_HELP
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.record.diagnosis import FINDING_LEVELS, DiagnosisReading, read_diagnosis
 from parallax.harness.record.files import escape_unprintable
@@ -18,26 +19,24 @@ from parallax.harness.record.lock_owner import LockOwner
 from parallax.harness.train.trust import confirm_on_terminal
 
 
-def run_diagnosis_command(arguments: Sequence[str]) -> int:
-    """Command line.
+def add_diagnosis_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax run diagnosis`."""
+    parser.add_argument("results", type=Path, help=RUNS_HELP)
+    parser.add_argument("--notes", action="store_true", help="list notes as well")
 
-    Returns:
-        0, or 2 for a folder that is not there.
+
+def run_diagnosis(options: argparse.Namespace) -> int:
+    """Print a table of the findings.
+
+    Raises:
+        SpecError: The folder holds no runs.
     """
-    parser = argparse.ArgumentParser(prog="parallax diagnose", description=__doc__)
-    parser.add_argument("results", type=Path, help="a run folder, a study, or anything in between")
-    parser.add_argument("--notes", action="store_true", help="tells of notes too")
-    options = parser.parse_args(arguments)
-    try:
-        print(escape_lines(format_diagnosis(options.results, notes=options.notes)))
-    except SpecError as error:
-        print(f"Error: {escape_unprintable(str(error))}", file=sys.stderr)
-        return 2
+    print(escape_lines(format_diagnosis(options.results, notes=options.notes)))
     return 0
 
 
 def format_diagnosis(root: Path, *, notes: bool) -> str:
-    """One table of checks and frameworks, and the words of each finding.
+    """Return a table of checks and frameworks, and an explanation of each finding.
 
     Raises:
         SpecError: There is no such folder, or no run in it.
@@ -48,20 +47,20 @@ def format_diagnosis(root: Path, *, notes: bool) -> str:
     if not found.runs:
         raise SpecError(f"{root} holds no runs.")
     runs = [read_diagnosis(folder) for folder in found.runs]
-    watched = [run for run in runs if not run.reason]
-    lines = [f"{len(runs)} runs, {len(watched)} of them with a diagnosis."]
+    diagnosed = [run for run in runs if not run.reason]
+    lines = [f"{len(runs)} runs, {len(diagnosed)} of them with a diagnosis."]
     reasons = {run.reason for run in runs if run.reason}
     for reason in sorted(reasons):
         lines.append(f"{sum(run.reason == reason for run in runs)} without: {reason}.")
-    if not watched:
-        return "\n".join([*lines, "diagnosis=on has a training watched."])
+    if not diagnosed:
+        return "\n".join([*lines, "Train with diagnosis=on to get one."])
     levels = FINDING_LEVELS if notes else FINDING_LEVELS[:2]
-    rows = list(_count_findings(watched, levels))
+    rows = list(_count_findings(diagnosed, levels))
     if not rows:
         return "\n".join([*lines, "Nothing was found at these levels: " + ", ".join(levels) + "."])
     header = ("level", "check", "framework", "algorithm", "task", "runs", "of", "from step", "seen")
     table = tabulate(rows, header, disable_numparse=True)
-    return "\n".join([*lines, "", table, "", *_explain_findings(watched, levels)])
+    return "\n".join([*lines, "", table, "", *_explain_findings(diagnosed, levels)])
 
 
 def _count_findings(
@@ -85,12 +84,12 @@ def _count_findings(
 
 
 def _explain_findings(runs: Sequence[DiagnosisReading], levels: Sequence[str]) -> Iterable[str]:
-    told: dict[str, dict[str, Any]] = {}
+    first_findings: dict[str, dict[str, Any]] = {}
     for run in runs:
         for finding in run.findings:
             if finding["level"] in levels:
-                told.setdefault(finding["id"], finding)
-    for name, finding in sorted(told.items()):
+                first_findings.setdefault(finding["id"], finding)
+    for name, finding in sorted(first_findings.items()):
         yield f"{name}: {finding['name']}. Probably: {finding['causes']}"
         yield f"  Try: {finding['remedies']} It may be wrong for: {finding['may_be_wrong']}"
 
@@ -104,88 +103,85 @@ def _has_id_and_level(finding: dict[str, Any], name: str, level: str) -> bool:
 
 
 def escape_lines(text: str) -> str:
-    """The text, line by line, without what a terminal would act on."""
+    """Return the text with control characters escaped, line by line."""
     return "\n".join(escape_unprintable(line) for line in text.splitlines())
 
 
-def run_unlock_command(arguments: Sequence[str]) -> int:
-    """Command line.
+def add_unlock_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax run unlock`."""
+    parser.add_argument("folder", type=Path, help=RUNS_HELP)
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
+def run_unlock(options: argparse.Namespace) -> int:
+    """Release locks after confirmation.
 
     Returns:
-        0 when every lease was ended, 1 when the user said no, a holder is alive or a lease could
-        not be ended, 2 for bad input.
+        0 where every lock was released; 1 where the user declined, a process is alive, or a lock
+        could not be released.
+
+    Raises:
+        SpecError: There is no such folder, or nobody can confirm.
     """
-    parser = argparse.ArgumentParser(prog="parallax free", description=__doc__)
-    parser.add_argument("folder", type=Path, help="a run folder, a study, or anything in between")
-    parser.add_argument("--yes", action="store_true", help="does not ask first")
-    options = parser.parse_args(arguments)
-    try:
-        return unlock_runs(options.folder, yes=options.yes)
-    except SpecError as error:
-        print(f"Error: {escape_unprintable(str(error))}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    return unlock_runs(options.folder, yes=options.yes)
 
 
 def unlock_runs(root: Path, *, yes: bool) -> int:
-    """Ends the leases at or below a folder, after saying whose they are.
+    """Release the locks at or below a folder, after printing who owns them.
 
     Raises:
-        SpecError: There is no such folder, or nobody can be asked.
+        SpecError: There is no such folder, or nobody can confirm.
     """
     if not root.is_dir():
         raise SpecError(f"{root} is not a folder: name a run folder or one above.")
     found = find_runs(root)
     if found.links:
         print(escape_unprintable(found.describe_skipped_links()), file=sys.stderr)
-    held = {f: holder for f in found.runs if (holder := read_lock_owner(f)) is not None}
-    if not held:
-        print("No lease is held there.")
+    owners = {f: owner for f in found.runs if (owner := read_lock_owner(f)) is not None}
+    if not owners:
+        print("No run there is locked.")
         return 0
-    alive = {f: holder for f, holder in held.items() if holder.is_local and holder.is_running()}
-    for folder, holder in held.items():
-        print(
-            f"{escape_unprintable(str(folder))}\n    {escape_unprintable(_describe_owner(folder, holder))}"
-        )
-    for holder in alive.values():
-        print(f"Process {holder.pid} of this machine is alive: end it with `kill {holder.pid}`.")
-    rest = {folder: holder for folder, holder in held.items() if folder not in alive}
+    alive = {f: owner for f, owner in owners.items() if owner.is_local and owner.is_running()}
+    for folder, owner in owners.items():
+        print(escape_unprintable(str(folder)))
+        print(f"    {escape_unprintable(_describe_owner(folder, owner))}")
+    for owner in alive.values():
+        print(f"Process {owner.pid} of this machine is alive: end it with `kill {owner.pid}`.")
+    rest = {folder: owner for folder, owner in owners.items() if folder not in alive}
     if not rest or not (
-        yes or _confirm_unlock(f"End {len(rest)} leases? What is alive after all will stop.")
+        yes
+        or _confirm_unlock(
+            f"Release {len(rest)} locks? A run that is still alive elsewhere will stop."
+        )
     ):
         return 1
-    ended = sum(_unlock_run(folder, holder) for folder, holder in rest.items())
-    print(f"{ended} leases were ended. Start the sweep again to run what is not complete.")
-    return 1 if alive or ended < len(rest) else 0
+    released = sum(_unlock_run(folder, owner) for folder, owner in rest.items())
+    print(f"{released} locks were released. Run the same sweep again to resume incomplete runs.")
+    return 1 if alive or released < len(rest) else 0
 
 
-def _unlock_run(folder: Path, holder: LockOwner) -> bool:
-    """Whether a lease could be ended; says why where not."""
+def _unlock_run(folder: Path, owner: LockOwner) -> bool:
+    """Release one lock; return False and print why where that fails."""
     try:
-        unlock_folder(folder, holder)
+        unlock_folder(folder, owner)
     except OSError as error:
-        words = f"{folder}: its lease cannot be ended ({error.strerror})."
+        words = f"{folder}: its lock cannot be released ({error.strerror})."
         print(escape_unprintable(words), file=sys.stderr)
         return False
     return True
 
 
-def _describe_owner(folder: Path, holder: LockOwner) -> str:
+def _describe_owner(folder: Path, owner: LockOwner) -> str:
     beat = read_heartbeat(folder)
     try:
         seen = time.strftime("%a %d %b %Y %H:%M:%S", time.localtime(beat.time)) if beat else ""
     except (OverflowError, ValueError, OSError):
-        seen = "a time that no calendar has"
-    last = f"last heard of at {seen} by its own clock" if seen else "never heard of"
-    return f"held by {holder.describe()}, {last}"
+        seen = "an impossible time"
+    last = f"last heartbeat at {seen} by its own clock" if seen else "no heartbeat"
+    return f"locked by {owner.describe()}, {last}"
 
 
 def _confirm_unlock(question: str) -> bool:
     if not sys.stdin.isatty():
-        raise SpecError("Nobody can be asked here: add --yes to go ahead.")
+        raise SpecError("There is no terminal to confirm on: add --yes.")
     return confirm_on_terminal(question)
-
-
-if __name__ == "__main__":
-    sys.exit(run_unlock_command(sys.argv[1:]))

@@ -1,9 +1,10 @@
-"""Trains finished runs again from their own record, and compares evaluations and weights.
+"""`parallax run reproduce`: trains finished runs again and compares evaluations and weights.
 
-One run of a folder, or runs drawn at random from a file of packed runs.
+The runs are one run folder, or runs drawn at random from a file of packed runs.
 """
 
 import argparse
+import contextlib
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from parallax.harness.contract.fields import SpecError, report_error
+from parallax.harness.cli.arguments import add_trust_argument
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import forbid_imports_from
 from parallax.harness.contract.run_spec import RunSpec, spec_from_dict
 from parallax.harness.record.files import UnusableError
@@ -24,54 +26,68 @@ from parallax.harness.train.trust import list_named_code, require_trust
 
 _PROVENANCE_GROUPS = ("packages", "sources", "threads", "commit")
 _DEFAULT_RUN_COUNT = 5
+_EPILOG = """\
+exit codes:
+  0  evaluations and weights are identical
+  1  they are not, or a run failed
+  2  bad input
+
+example:
+  parallax run reproduce results/demo/HalfCheetah-v4/ppo/.../seed=0"""
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Command line.
-
-    Returns:
-        0 when evaluations and weights are identical, 1 when not, 2 for bad input.
-    """
-    parser = argparse.ArgumentParser(prog="python -m harness rerun", description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    parser.epilog = _EPILOG
     parser.add_argument(
         "folder", type=Path, help="folder of a complete run, or a file of packed runs"
     )
     parser.add_argument(
         "--runs",
         type=int,
-        help=f"runs drawn from a file of packed runs (default: {_DEFAULT_RUN_COUNT})",
+        metavar="N",
+        help=f"runs drawn at random from a file of packed runs (default: {_DEFAULT_RUN_COUNT})",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the drawing (default: 0)")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time (default: 1)")
-    parser.add_argument("--keep", type=Path, help="keep the new runs below this folder")
     parser.add_argument(
-        "--trust", action="store_true", help="runs what the folder or file names without asking"
+        "--seed", type=int, default=0, help="random seed of the draw (default: %(default)s)"
     )
-    options = parser.parse_args(arguments)
-    try:
-        chosen = _select_runs(options.folder, options.runs, options.seed)
-        if options.keep:
-            return reproduce_runs(
-                options.folder, chosen, options.keep, options.jobs, trust=options.trust
-            )
-        with tempfile.TemporaryDirectory(prefix="parallax-rerun-") as scratch:
-            place = Path(scratch)
-            return reproduce_runs(options.folder, chosen, place, options.jobs, trust=options.trust)
-    except (SpecError, KeyboardInterrupt) as error:
-        return report_error(error)
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="runs trained at a time (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FOLDER", help="save the new runs below this folder"
+    )
+    add_trust_argument(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train runs again and compare.
+
+    Returns:
+        0 when evaluations and weights are identical, 1 when not.
+
+    Raises:
+        SpecError: The folder or file holds no run to compare with.
+    """
+    chosen = _select_runs(options.folder, options.runs, options.seed)
+    with contextlib.ExitStack() as stack:
+        output = options.output or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="parallax-reproduce-"))
+        )
+        return reproduce_runs(options.folder, chosen, output, options.jobs, trust=options.trust)
 
 
 def _select_runs(place: Path, count: int | None, seed: int) -> list[RunReading]:
-    """The runs to make again.
+    """Return the runs to train again.
 
     Raises:
-        SpecError: There are none, or not as many as are asked for.
+        SpecError: There are none, or fewer than `count`.
     """
     if _is_packed(place):
         return draw_runs(place, _DEFAULT_RUN_COUNT if count is None else count, seed)
     if count not in (None, 1):
         raise SpecError(
-            f"--runs={count} draws from a file of packed runs, and {place} is none: leave it away."
+            f"--runs={count} draws from a file of packed runs, and {place} is not one: drop --runs."
         )
     before = read_run(place, with_evaluations=True)
     if not before.complete:
@@ -84,7 +100,7 @@ def _is_packed(place: Path) -> bool:
 
 
 def draw_runs(file: Path, count: int, seed: int) -> list[RunReading]:
-    """Draws complete runs from a file of packed runs, each as likely as any other.
+    """Draw complete runs from a file of packed runs, uniformly at random.
 
     Args:
         file: The file.
@@ -94,7 +110,7 @@ def draw_runs(file: Path, count: int, seed: int) -> list[RunReading]:
     Raises:
         SpecError: The file cannot be read or has fewer runs with a record.
     """
-    # Loaded here: a run folder is made again without it.
+    # Imported late: a single run folder needs no pandas.
     from parallax.harness.record.packed import judge_row, read_rows
 
     try:
@@ -111,7 +127,7 @@ def draw_runs(file: Path, count: int, seed: int) -> list[RunReading]:
         why = f" {len(refused)} others cannot be used ({refused[0].reason})." if refused else ""
         raise SpecError(
             f"--runs={count}: {file} holds {len(known)} complete runs with a record of their "
-            f"own.{why} Ask for at least one of them, and no more than there are."
+            f"own.{why} Give --runs from 1 to {max(len(known), 1)}."
         )
     chosen = np.random.default_rng(seed).choice(len(known), count, replace=False)
     return [known[i] for i in sorted(chosen)]
@@ -125,7 +141,7 @@ def reproduce_runs(
     *,
     trust: bool = False,
 ) -> int:
-    """Makes runs again below `results_dir` and prints what came out.
+    """Train runs again below `results_dir` and print how they compare.
 
     Args:
         source: Folder or file that they come from.
@@ -142,8 +158,8 @@ def reproduce_runs(
     for target in (spec.folder(results_dir) for spec in specs):
         if read_run(target).complete:
             raise SpecError(
-                f"--keep {results_dir}: {target} holds a complete run already, so that none would "
-                "be made. Name another folder, or leave --keep away."
+                f"--output {results_dir}: {target} holds a complete run already. "
+                "Name another folder."
             )
     adapters = [before.content.get("adapter", "") for before in chosen]
     require_trust(source, list_named_code(specs, adapters), trust=trust)
@@ -161,7 +177,7 @@ def reproduce_runs(
 
 
 def _compare_run(before: RunReading, outcome: RunOutcome) -> bool:
-    """Says how a new run compares; whether evaluations and weights are identical."""
+    """Print how a new run compares; return True where evaluations and weights are identical."""
     if outcome.status != "completed":
         reason = outcome.failure or outcome.status
         print(f"The new run did not complete: {reason}", file=sys.stderr)
@@ -179,7 +195,7 @@ def _compare_run(before: RunReading, outcome: RunOutcome) -> bool:
 
 
 def _spec_from_reading(run: RunReading) -> RunSpec:
-    """The spec of a recorded run that has all that a comparison needs."""
+    """Return the spec of a recorded run, which must have what the comparison needs."""
     try:
         spec = spec_from_dict(run.spec)
         for name in ("weights_sha256", "provenance"):
@@ -188,13 +204,13 @@ def _spec_from_reading(run: RunReading) -> RunSpec:
     except SpecError as error:
         raise SpecError(
             f"{run.folder / RUN_FILE} cannot be compared with: {error} "
-            "Name a folder as it was recorded."
+            "Name a folder as Parallax wrote it."
         ) from error
     return spec
 
 
 def compare_evaluations(before: RunReading, after: RunReading) -> str:
-    """How the evaluations of two complete runs differ, in words; empty where they do not."""
+    """Describe how the evaluations of two complete runs differ; empty where they are equal."""
     old, new = before.evaluations, after.evaluations
     assert old is not None and new is not None
     if old.timesteps.tolist() != new.timesteps.tolist():
@@ -214,7 +230,7 @@ def compare_evaluations(before: RunReading, after: RunReading) -> str:
 def compare_provenance(
     before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> dict[str, tuple[Any, Any]]:
-    """What differs in software and machine, by name: the value then and the value now."""
+    """Return the differences in software and machine: name to the values then and now."""
     old, new = _flatten_provenance(before), _flatten_provenance(after)
     return {
         name: (old.get(name, "absent"), new.get(name, "absent"))

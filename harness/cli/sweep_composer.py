@@ -22,7 +22,8 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.progress import track
 
-from parallax.harness.cli.hydra_app import list_group_options, read_group_option, spec_from_values
+from parallax.harness.cli.config_groups import list_group_options, read_group_option
+from parallax.harness.cli.hydra_app import spec_from_values
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RunSpec
 
@@ -173,7 +174,7 @@ class HydraLoader:
     def check(
         self, composed: DictConfig, group: str, names: Iterable[str], rest: JobOverrides
     ) -> None:
-        """Raises `NeedsHydraError` where a choice from a group may change more than its own name."""
+        """Raise `NeedsHydraError` where a choice from a group may change more than its name."""
         used = composed.hydra.runtime.config_sources
         known = [(source.provider, source.path) for source in self._loader.get_sources()]
         if [(source.provider, source.path) for source in used] != known:

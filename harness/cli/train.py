@@ -10,11 +10,13 @@ from importlib.resources import files
 from typing import Any
 
 import yaml
-from hydra.errors import HydraException, MissingConfigException
-from omegaconf.errors import OmegaConfBaseException
 
 from parallax.envs.tasks import TASK_IDS
-from parallax.harness.cli.hydra_app import list_group_options, read_group_option
+from parallax.harness.cli.config_groups import (
+    list_group_options,
+    read_group_option,
+    register_config_groups,
+)
 from parallax.harness.contract.algorithms import (
     ALGORITHMS,
     BROKEN_ALGORITHMS,
@@ -25,40 +27,36 @@ from parallax.harness.contract.recipes import list_recipe_names, read_recipe
 from parallax.harness.contract.run_spec import RunSpec
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Runs the Hydra application and words its errors for users.
+def run(words: Sequence[str]) -> int:
+    """Run the Hydra application and translate its errors.
+
+    Args:
+        words: Overrides and options of Hydra.
 
     Returns:
-        0 when all runs are complete, 1 when some are not, 2 for bad input or no input at all,
-        130 for Ctrl-C.
+        0 when all runs are complete, 1 when some are not, 2 for bad input or none, 130 for Ctrl-C.
     """
-    if list(arguments) in ([], ["-h"], ["--help"]):
+    if list(words) in ([], ["-h"], ["--help"]):
         print(format_train_help())
-        # Without a word the default run would take hours that nobody asked for.
-        return 0 if arguments else 2
-    # Hydra reads the process' own command line.
-    sys.argv[1:] = arguments
-    return _run_training()
+        # Without a word nothing is trained: the default run takes hours.
+        return 0 if words else 2
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
 
-
-def _run_training() -> int:
-    from parallax.harness.cli.hydra_app import register_config_groups, run_hydra_app
-    from parallax.harness.contract.fields import HANDLED_ERRORS, SpecError, report_error
+    from parallax.harness.cli.hydra_app import run_hydra_app
     from parallax.harness.train.stop_signals import stop_launcher_on_signals
 
+    sys.argv[1:] = words  # Hydra reads the command line of the process
     register_config_groups()
     stop_launcher_on_signals()
     if os.environ.get("HYDRA_FULL_ERROR"):
         run_hydra_app()
         return 0
-    # Makes Hydra raise its errors instead of printing them.
-    os.environ["HYDRA_FULL_ERROR"] = "1"
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them
     try:
         run_hydra_app()
-    except HANDLED_ERRORS as error:
-        return report_error(error)
-    except HYDRA_ERRORS as error:
-        return report_error(SpecError(explain_hydra_error(error)))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise SpecError(explain_hydra_error(error)) from error
     return 0
 
 
@@ -66,7 +64,10 @@ _CONFIG_REFERENCE_PATTERN = re.compile(r"\$\{([\w.]+)\}")
 
 
 def format_train_help() -> str:
-    """The groups and every value that can be set, as they are by default."""
+    """Return the help of `parallax train`: the groups, and every value with its default.
+
+    Thresholds of the diagnosis, a hundred lines, are listed by `--cfg job` and in the docs.
+    """
     config = _read_config_file("config")
     layout = config.pop("hydra")["help"]
     values = _compose_defaults(config.pop("defaults"), config)
@@ -85,7 +86,7 @@ def format_train_help() -> str:
 
 
 def _group_by_folder(groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The groups as Hydra lists them, to whom a slash in an option's name is a folder."""
+    """Return the groups as Hydra lists them: a slash in an option's name is a folder."""
     found: dict[str, list[str]] = {}
     for group, names in groups.items():
         for name in names:
@@ -105,7 +106,10 @@ def _compose_defaults(defaults: list[Any], values: dict[str, Any]) -> dict[str, 
         if group == "study":
             values |= _read_config_file(path)
         else:
-            values[package or group] = dict(read_group_option(*path.rsplit("/", 1)))
+            content = dict(read_group_option(*path.rsplit("/", 1)))
+            if group == "diagnosis":
+                content = {key: content[key] for key in _DIAGNOSIS_KEYS}
+            values[package or group] = content
     return values
 
 
@@ -115,8 +119,7 @@ def _read_config_file(name: str) -> dict[str, Any]:
     return content
 
 
-HYDRA_ERRORS = (HydraException, OmegaConfBaseException)
-
+_DIAGNOSIS_KEYS = ("name", "period", "also")  # all but the thresholds
 _CUSTOM_NAME_HINTS = {
     "env": "Any other gymnasium task is named as env.name={}.",
     "study": "A study of your own is named as study.name={}.",
@@ -124,7 +127,9 @@ _CUSTOM_NAME_HINTS = {
 
 
 def explain_hydra_error(error: BaseException) -> str:
-    """The error without what only concerns Hydra's own workings."""
+    """Return the message of an error of Hydra, with the name to type instead."""
+    from hydra.errors import MissingConfigException
+
     text = str(error)
     if recipe := re.search(r"Could not find 'hyperparameters/([^/']+)/([^']+)'", text):
         return _explain_recipe(*recipe.groups())
@@ -142,7 +147,7 @@ def _shorten_message(text: str) -> str:
 
 
 def _explain_choice(path: str, options: Sequence[str]) -> str:
-    """What to choose from; empty where nothing is known of the group."""
+    """Return the options of a group as a sentence; empty for a group that is not known."""
     group, _, name = path.rpartition("/")
     if group.startswith("hyperparameters/"):
         group = "hps"
@@ -164,15 +169,16 @@ def _explain_recipe(algorithm: str, name: str) -> str:
             read_recipe(algorithm, name)
         except SpecError as error:
             return f"hps={name} cannot be used: {error}"
-    return f"algorithm={algorithm} has no such recipe: {format_unknown_name(f'hps={name}', name, known)}"
+    unknown = format_unknown_name(f"hps={name}", name, known)
+    return f"algorithm={algorithm} has no such recipe: {unknown}"
 
 
 def _explain_name(name: str) -> str:
     group, _, field = name.rpartition(".")
     if group == "hyperparameters" and describe_owning_algorithms(field):
         return f"{name} {describe_owning_algorithms(field)}"
-    run = [field.name for field in dataclasses.fields(RunSpec) if field.metadata]
+    run_fields = [field.name for field in dataclasses.fields(RunSpec) if field.metadata]
     all_fields = {field.name for cls in ALGORITHMS.values() for field in dataclasses.fields(cls)}
     return format_unknown_name(
-        name, name, ["results_dir", *run, *(f"hyperparameters.{f}" for f in all_fields)]
+        name, name, ["results_dir", *run_fields, *(f"hyperparameters.{f}" for f in all_fields)]
     )

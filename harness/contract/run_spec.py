@@ -340,7 +340,7 @@ def _check_folder_names(values: Mapping[str, Any]) -> None:
     if not re.fullmatch(r"[a-z0-9.+-]+", intervention):
         raise SpecError(
             f"intervention={intervention!r} must be {NO_INTERVENTION}, or names with {INTERVENTION_SEPARATOR} "
-            "between them; parallax interventions lists them."
+            "between them; parallax intervention list lists them."
         )
     if values["study"] in RESERVED_FOLDERS:
         raise SpecError(

@@ -170,7 +170,7 @@ def _find_for_run(name: str, framework: str, algorithm: str) -> Intervention:
             format_unknown_name(
                 f"intervention={name}", name, [NO_INTERVENTION, *(item.name for item in known)]
             )
-            + " parallax interventions tells what each does."
+            + " parallax intervention list tells what each does."
         )
     for item in named:
         if algorithm in item.algorithms:
@@ -228,7 +228,7 @@ def find_intervention(name: str, framework: str, algorithms: Sequence[str]) -> I
         return next(iter(fitting or named), None)
     if len(algorithms) != 1:
         raise SpecError(
-            f"intervention={name} differs from algorithm to algorithm: name one by --algorithm."
+            f"intervention={name} differs from algorithm to algorithm: name one with --algorithms."
         )
     return _find_for_run(name, framework, algorithms[0])
 

@@ -194,10 +194,11 @@ def check_comparison(algorithm: str, until: int, how: LockstepOptions) -> None:
     """
     if algorithm not in EXPERIMENT_BUILDERS:
         raise SpecError(
-            f"--algorithm {algorithm}: twins are there for {', '.join(EXPERIMENT_BUILDERS)}."
+            f"--algorithms {algorithm} has no lockstep experiment. "
+            f"Known: {', '.join(EXPERIMENT_BUILDERS)}."
         )
     if not 1 <= until <= MAX_UPDATES:
-        raise SpecError(f"--until {until} must be from 1 to {MAX_UPDATES}.")
+        raise SpecError(f"--updates {until} must be from 1 to {MAX_UPDATES}.")
     if how.shared and algorithm == "ppo":
         raise SpecError("--shared: PPO learns from what its own policy did. Drop --shared.")
 

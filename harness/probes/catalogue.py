@@ -378,7 +378,7 @@ def select_probes(algorithms: Sequence[str], patterns: Sequence[str]) -> list[Pr
     for algorithm in algorithms:
         if algorithm not in ALGORITHMS:
             raise SpecError(
-                format_unknown_name(f"--algorithm {algorithm}", algorithm, list(ALGORITHMS))
+                format_unknown_name(f"--algorithms {algorithm}", algorithm, list(ALGORITHMS))
             )
     chosen = [
         probe

@@ -8,7 +8,6 @@ import pytest
 
 from benchmarks.synthetic_returns import Size
 from benchmarks.synthetic_study import write_study
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import (
@@ -17,6 +16,7 @@ from parallax.analysis.verdicts.study import (
     judge_published_table,
     judge_study,
 )
+from parallax.harness.cli.main import main
 
 SPEC = {
     "study": "demo",
@@ -130,5 +130,5 @@ def report(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report on the small study, in a folder beside it."""
     output = tmp_path_factory.mktemp("report")
     words = ["--output", str(output), "--jobs", "1", "--markdown"]
-    assert run_analysis_command(["report", str(study), *words]) == 0
+    assert main(["report", str(study), *words]) == 0
     return output / "report.html"

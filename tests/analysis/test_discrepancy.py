@@ -1,4 +1,4 @@
-"""`parallax discrepancy` on traces written by hand."""
+"""`parallax study replay --staleness` on traces written by hand."""
 
 import csv
 import json
@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.stats.curve_statistics import average_stages, compute_stage_means
+from parallax.harness.cli.main import main
 from parallax.harness.record.trace import TraceWriter
 
 ARGUMENTS = {"algorithm": "r2d2", "framework": "torchrl", "env": "CartPoleHidden-v0"}
@@ -53,7 +53,7 @@ def test_the_command_tells_strategies_apart(make_run, results, tmp_path, capsys,
         recorded(make_run, tmp_path, seed, False, 0, 8.0 + seed, 4.0, hashed)
         recorded(make_run, tmp_path, seed, True, 5, 2.0 + seed, 1.0, hashed)
     make_run(seed=0)  # of another algorithm
-    assert run_analysis_command(["discrepancy", str(results), "--stages", "2"]) == 0
+    assert main(["study", "replay", "--staleness", str(results), "--stages", "2"]) == 0
     text = capsys.readouterr().out
     zero, stored = text.index("zero state, burn-in 0"), text.index("stored state, burn-in 5")
     assert zero < stored and "Not used: 1 of 5 runs" in text
@@ -70,5 +70,5 @@ def test_the_command_tells_strategies_apart(make_run, results, tmp_path, capsys,
 
 def test_results_without_any_are_refused(make_run, results, capsys):
     make_run(seed=0)
-    assert run_analysis_command(["discrepancy", str(results)]) == 2
+    assert main(["study", "replay", "--staleness", str(results)]) == 2
     assert "no complete run recorded Q-value discrepancies" in capsys.readouterr().err

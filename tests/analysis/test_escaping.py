@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.escaping import finish_markdown, format_csv, format_table
 from parallax.analysis.report.sections.scores import escape_latex
+from parallax.harness.cli.main import main
 
 NAMES = [
     "<img src=x onerror=alert(1)>",
@@ -30,7 +30,7 @@ NAMES = [
     "@SUM(A1)",
     "a|b",
     "a\nb\r\n# c",
-    "<!-- parallax publish writes to here -->",
+    "<!-- parallax study publish writes to here -->",
     "```",
 ]
 
@@ -92,31 +92,24 @@ def test_names_of_runs_are_escaped_on_published_pages(tmp_path, make_run, result
                 values = {"hyperparameters": {"<q>": "<s>", "gamma": f"=<p>{seed}"}}
                 make_run(**odd, **place, **values, score=100 + seed)
     make_run(**odd, seed=9, status="failed", failure="<h1>=failed|[x](https://else.where)")
-    assert run_analysis_command(["pack", str(results), "--output", "mine.parquet"]) == 0
+    assert main(["study", "pack", str(results), "--output", "mine.parquet"]) == 0
     folder = tmp_path / "docs"
     (tmp_path / "README.md").write_text(
-        "<!-- parallax publish writes from here: changes by hand are lost -->\n"
-        "<!-- parallax publish writes to here -->\n"
+        "<!-- parallax study publish writes from here: changes by hand are lost -->\n"
+        "<!-- parallax study publish writes to here -->\n"
     )
     grid = tmp_path / "outside" / "grid.yaml"
     grid.parent.mkdir()
     grid.write_text(
         "hydra: {sweeper: {params: {algorithm: ppo, env: A-v1, hps: x, framework: sb3, seed: 1}}}"
     )
-    words = ["--readme", str(tmp_path / "README.md"), "--html", "--jobs", "1", "--asked", str(grid)]
-    assert (
-        run_analysis_command(["publish", str(tmp_path / "mine.parquet"), str(folder), *words]) == 0
-    )
+    words = ["--readme", str(tmp_path / "README.md"), "--html", "--jobs", "1", "--grid", str(grid)]
+    assert main(["study", "publish", str(tmp_path / "mine.parquet"), str(folder), *words]) == 0
     page = (folder / "README.md").read_text()
-    assert "`outside/grid.yaml`" in page and "--asked outside/grid.yaml" in page
-    assert (
-        run_analysis_command(
-            ["report", "mine.parquet", "--output", "r", "--markdown", "--jobs", "1"]
-        )
-        == 0
-    )
-    assert run_analysis_command(["compare", "mine.parquet", "--output", "c"]) == 0
-    assert run_analysis_command(["tables", "mine.parquet", "--output", "t"]) == 0
+    assert "`outside/grid.yaml`" in page and "--grid outside/grid.yaml" in page
+    assert main(["report", "mine.parquet", "--output", "r", "--markdown", "--jobs", "1"]) == 0
+    assert main(["compare", "mine.parquet", "--output", "c"]) == 0
+    assert main(["study", "verdicts", "--tables", "mine.parquet", "--output", "t"]) == 0
     pages = [*tmp_path.rglob("*.md")]
     assert len(pages) > 4
     for path in pages:

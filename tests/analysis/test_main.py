@@ -6,14 +6,14 @@ from pathlib import Path
 import forked
 import pytest
 
-from parallax.analysis.__main__ import run_analysis_command
+from parallax.harness.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 FILES = ["comparison.csv", "comparison.md", "learning_curves.pdf", "learning_curves.png"]
 
 
 def command(*arguments):
-    return forked.run("analysis", *arguments, cwd=ROOT)
+    return forked.run("parallax", "compare", *arguments, cwd=ROOT)
 
 
 def test_the_command_prints_the_table_and_says_where_files_are(results, make_run):
@@ -46,14 +46,14 @@ def test_a_missing_folder_is_one_message(tmp_path):
     done = command(tmp_path / "gone")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"error: {tmp_path}/gone: no such folder. Give a results folder or a study in it.\n"
+        f"Error: {tmp_path}/gone: no such folder. Give a results folder or a study in it.\n"
     )
 
 
 def test_a_folder_without_runs_is_one_message(tmp_path, capsys):
     folder = tmp_path / "empty"
     folder.mkdir()
-    assert run_analysis_command([str(folder)]) == 2
+    assert main(["compare", str(folder)]) == 2
     error = capsys.readouterr().err
     assert "no runs found" in error
     assert error.count("\n") == 1
@@ -63,7 +63,7 @@ def test_a_folder_without_runs_is_one_message(tmp_path, capsys):
 def test_an_output_that_cannot_be_written_is_one_message(results, make_run, tmp_path, capsys):
     make_run()
     (tmp_path / "file").write_text("")
-    assert run_analysis_command([str(results), "--output", str(tmp_path / "file" / "deeper")]) == 2
+    assert main(["compare", str(results), "--output", str(tmp_path / "file" / "deeper")]) == 2
     assert "cannot be written" in capsys.readouterr().err
 
 
@@ -72,7 +72,7 @@ def test_every_method_is_named_in_table_and_files(results, make_run, tmp_path, m
     for seed in range(2):
         make_run(seed=seed)
     output = tmp_path / "out"
-    assert run_analysis_command([str(results), "--interval", method, "--output", str(output)]) == 0
+    assert main(["compare", str(results), "--interval", method, "--output", str(output)]) == 0
     assert f"Interval: {method}," in capsys.readouterr().out
     assert f",{method}," in (output / "comparison.csv").read_text()
     assert f"Interval: {method}," in (output / "comparison.md").read_text()
@@ -81,7 +81,7 @@ def test_every_method_is_named_in_table_and_files(results, make_run, tmp_path, m
 
 def test_runs_that_cannot_be_used_are_listed_and_no_picture_is_drawn(results, make_run, capsys):
     make_run(status="running")
-    assert run_analysis_command([str(results)]) == 0
+    assert main(["compare", str(results)]) == 0
     output = capsys.readouterr().out
     assert "seed=0: running" in output
     assert output.endswith("Picture: none, no run can be used\n")
@@ -92,7 +92,7 @@ def test_a_second_analysis_gives_the_same_files(results, make_run):
         make_run(seed=seed)
     contents = []
     for _ in range(2):
-        run_analysis_command([str(results), "--interval", "bootstrap"])
+        main(["compare", str(results), "--interval", "bootstrap"])
         contents.append([(results / "analysis" / name).read_bytes() for name in FILES])
     assert contents[0] == contents[1]
 
@@ -103,7 +103,7 @@ def test_files_are_written_even_if_nobody_reads_the_table(results, make_run):
     os.close(read)
     with os.fdopen(write, "w") as nobody:
         done = subprocess.run(
-            [sys.executable, "-m", "analysis", str(results)],
+            [sys.executable, "-m", "parallax", "compare", str(results)],
             cwd=ROOT,
             stdout=nobody,
             stderr=subprocess.PIPE,

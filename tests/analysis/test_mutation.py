@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.data.mutation_outcomes import OutcomesError, read_outcomes
 from parallax.analysis.data.paper_tables import MUPRL_RESULTS, find_muprl_results
 from parallax.analysis.verdicts.mutation import judge_mutation
+from parallax.harness.cli.main import main
 
 ALL, NONE, HALF = [1] * 20, [0] * 20, [1] * 10 + [0] * 10
 MOST = [1] * 4 + [0] * 16  # fails in 80%: not trivial
@@ -75,25 +75,27 @@ def test_scores_of_other_values_are_told_and_compared_on_those_that_both_have(tm
     (tmp_path / "mutation.json").write_text(json.dumps(content))
     (sdf,) = judge_mutation(read_outcomes(tmp_path)[0]).operators
     assert (sdf.sensitivity, sdf.paired) == (0.75, 0.5)
-    assert run_analysis_command(["mutation", str(tmp_path)]) == 0
+    assert main(["mutation", "score", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "weak score is of 2 values, the strong one of 1 of them, over which" in said
 
 
 def test_the_command_prints_a_table_and_writes_every_configuration(study, capsys):
-    assert run_analysis_command(["mutation", str(study)]) == 0
+    assert main(["mutation", "score", str(study)]) == 0
     text = capsys.readouterr().out
     assert "0.25 (2)" in text and "0.75 (2)" in text and "0.67" in text
     assert "all 2 originals are weaker" in text and "no tests of the strong generator" in text
     with (study / "analysis" / "mutation.csv").open() as file:
         told = list(csv.DictReader(file))
-    assert len(told) == 5 and told[2]["is_closest_to_original"] == "True" and told[2]["pairs"] == "2"
-    assert run_analysis_command(["mutation", str(study), "--as-published-code"]) == 0
+    assert (
+        len(told) == 5 and told[2]["is_closest_to_original"] == "True" and told[2]["pairs"] == "2"
+    )
+    assert main(["mutation", "score", str(study), "--as-published-code"]) == 0
     assert "as the published code counts" in capsys.readouterr().out
 
 
 def test_the_papers_numbers_stand_beside_and_the_part_is_told(study, capsys):
-    run_analysis_command(["mutation", str(study)])
+    main(["mutation", "score", str(study)])
     text = capsys.readouterr().out
     row = next(line for line in text.splitlines() if line.split()[:1] == ["sdf"])
     assert row.partition("|")[2].split() == ["0.00", "0.80", "0.40", "0.44", "0.09"]
@@ -123,7 +125,7 @@ def test_the_papers_means_follow_from_its_cells():
     [
         (lambda c: c.update(schema=9), "has schema 9"),
         (lambda c: c["settings"][0]["mutants"][0]["seeds"].append(2), "of 3 pairs"),
-        (lambda c: c["settings"][0].pop("env"), "not what parallax challenge writes"),
+        (lambda c: c["settings"][0].pop("env"), "not what parallax mutation test writes"),
     ],
 )
 def test_other_files_are_refused(study, change, message):
@@ -135,5 +137,5 @@ def test_other_files_are_refused(study, change, message):
 
 
 def test_a_missing_file_says_what_writes_it(tmp_path, capsys):
-    assert run_analysis_command(["mutation", str(tmp_path)]) == 2
-    assert "parallax challenge" in capsys.readouterr().err
+    assert main(["mutation", "score", str(tmp_path)]) == 2
+    assert "parallax mutation test" in capsys.readouterr().err

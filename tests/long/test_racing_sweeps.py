@@ -25,7 +25,7 @@ FILES = re.compile(r"run\.json|(evaluations|policy)\.npz|trace\.parquet|log(\.\d
 def start_sweep(lab, *arguments):
     where = f"results_dir={lab.results}"
     return subprocess.Popen(
-        [sys.executable, "-m", "harness", "--multirun", *SWEEP, where, *arguments],
+        [sys.executable, "-m", "parallax", "train", "--multirun", *SWEEP, where, *arguments],
         env=lab.environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -164,7 +164,7 @@ def test_racing_sweeps_lose_nothing_and_do_nothing_twice(tmp_path, capsys):
         with adopting():
             race = Race(lab, generator, pace)
             race.run(deadline)
-        result = lab.call("harness", "--multirun", *finish(lab))
+        result = lab.call("parallax", "train", "--multirun", *finish(lab))
         with capsys.disabled():
             print(f"\nround {number}: {describe(race, lab)}", flush=True)
         assert result.returncode == 0, result.stdout + result.stderr

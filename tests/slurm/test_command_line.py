@@ -6,7 +6,7 @@ import sys
 import pytest
 from slurm_fakes import a_record, a_run
 
-from parallax.slurm.commands import main
+from parallax.harness.cli.main import main
 
 
 @pytest.mark.parametrize(
@@ -14,19 +14,22 @@ from parallax.slurm.commands import main
     [
         (["status", "{tmp}/" + "x" * 300], "File name too long"),
         (["status", "{tmp}/a\x1b[2Jb"], r"a\x1b[2Jb is not a folder"),
-        (["resubmit", "{tmp}", "--only="], "--only= is not a state to submit"),
-        (["resubmit", "{results}", "--profile={tmp}/latin.yaml"], "latin.yaml is not YAML"),
-        (["resubmit", "{results}", "--profile={tmp}/keys.yaml"], "keys.yaml: 7 is not known"),
-        (["resubmit", "{results}", "--profile={tmp}/deep.yaml"], "deep.yaml is not YAML"),
-        (["resubmit", "{results}", "--time=1\x1b"], r"'1\x1b' must be 'HH:MM:SS'"),
-        (["resubmit", "{results}", "--mem-gb=nan"], "mem_gb=nan must be finite"),
-        (["lab", "--folder={tmp}/" + "x" * 90], "too long for sockets"),
-        (["lab", "--folder={tmp}"], "holds something else"),
+        (["slurm", "resubmit", "{tmp}", "--only="], "--only= is not a state to submit"),
+        (
+            ["slurm", "resubmit", "{results}", "--profile={tmp}/latin.yaml"],
+            "latin.yaml is not YAML",
+        ),
+        (
+            ["slurm", "resubmit", "{results}", "--profile={tmp}/keys.yaml"],
+            "keys.yaml: 7 is not known",
+        ),
+        (["slurm", "resubmit", "{results}", "--profile={tmp}/deep.yaml"], "deep.yaml is not YAML"),
+        (["slurm", "resubmit", "{results}", "--time=1\x1b"], r"'1\x1b' must be 'HH:MM:SS'"),
+        (["slurm", "resubmit", "{results}", "--mem-gb=nan"], "mem_gb=nan must be finite"),
     ],
 )
 def test_odd_input_is_refused_in_a_sentence(tmp_path, capsys, monkeypatch, arguments, words):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("tests.slurm_cluster.session.find_programs", lambda accounting: ({}, []))
     folder = a_run(tmp_path / "results", "interrupted")
     (tmp_path / "latin.yaml").write_bytes(b"setup: [\xe4]")
     (tmp_path / "keys.yaml").write_text("7: 8")
@@ -42,28 +45,27 @@ def test_odd_input_is_refused_in_a_sentence(tmp_path, capsys, monkeypatch, argum
         a_record(folder.parents[5], "a", [[folder]])
     places = {"tmp": tmp_path, "results": tmp_path / "results"}
     assert main([argument.format(**places) for argument in arguments]) == 2
-    told = capsys.readouterr().err
-    assert words in told and told.startswith("Error: ") and told.count("\n") <= 10
+    output = capsys.readouterr().err
+    assert words in output and output.startswith("Error: ") and output.count("\n") <= 10
 
 
 @pytest.mark.parametrize("number", ["-1", "x", "1.5"])
 def test_number_of_runs_to_name_is_a_number(tmp_path, capsys, number):
-    with pytest.raises(SystemExit):
-        main(["status", str(tmp_path), f"--list={number}"])
+    assert main(["status", str(tmp_path), f"--list={number}"]) == 2
     assert "must be from 0" in capsys.readouterr().err
 
 
 def test_names_are_shown_as_they_are(tmp_path, capsys):
     a_run(tmp_path, "failed", changed={"env": "[/red]\x1b[2J", "study": "[bold]"})
     assert main(["status", str(tmp_path)]) == 0
-    told = capsys.readouterr().out
-    assert r"[/red]\x1b[2J" in told and "[bold]: 1 runs" in told and "\x1b" not in told
+    output = capsys.readouterr().out
+    assert r"[/red]\x1b[2J" in output and "[bold]: 1 runs" in output and "\x1b" not in output
 
 
 def test_reader_that_has_seen_enough_is_no_error(tmp_path):
     for seed in range(3):
         a_run(tmp_path, seed=seed)
-    command = [sys.executable, "-m", "slurm", "status", str(tmp_path), "--json"]
+    command = [sys.executable, "-m", "parallax", "status", str(tmp_path), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert (process.wait(60), process.stderr.read()) == (1, b"")

@@ -47,7 +47,7 @@ def test_command_line_takes_true_and_full(tmp_path, value, runs, words):
     launcher = ["hydra/launcher=slurm", f"hydra.launcher.dry_run={value}"]
     arguments = ["--multirun", *SWEEP, *launcher, "algorithm=ppo", "seed=0,1,2,3,4,5,6,7"]
     where = f"results_dir={lab.results}"
-    result = lab.call("harness", *arguments, where)
+    result = lab.call("parallax", "train", *arguments, where)
     assert result.returncode == (0 if runs else 2)
     assert words in result.stdout + result.stderr and result.stdout.count("/seed=") == runs
     assert not lab.results.exists()

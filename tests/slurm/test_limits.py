@@ -47,7 +47,9 @@ def came_back(lab):
         return False
     words = f"will go on from step {waiting[0]['kept']:,}"
     assert waiting[0]["reason"].endswith(f"; {words}"), waiting[0]
-    return words in lab.python("slurm", "status", str(lab.results)) or lab_has_moved(lab, waiting)
+    return words in lab.python("parallax", "status", str(lab.results)) or lab_has_moved(
+        lab, waiting
+    )
 
 
 def lab_has_moved(lab, waiting):

@@ -29,7 +29,7 @@ RECIPES = ("original", "sb3", "cleanrl", "torchrl")
 
 def command(lab, *arguments):
     where = f"results_dir={lab.results}"
-    return ["harness", "--multirun", *SWEEP, where, *SLURM, *arguments]
+    return ["parallax", "train", "--multirun", *SWEEP, where, *SLURM, *arguments]
 
 
 def is_alive(pid):
@@ -212,7 +212,7 @@ def test_job_tries_everything_before_the_arrays_start(tmp_path, cluster):
     lab.order("go")
     wait_until(lambda: lab.status()["counts"]["completed"] == 4, patience=120, pause=0.4)
     assert '"passed"' in file.read_text() and "2 settings took one step each" in file.read_text()
-    assert "preflight" not in lab.python("slurm", "status", str(lab.results))
+    assert "preflight" not in lab.python("parallax", "status", str(lab.results))
 
 
 def test_job_that_fails_takes_the_arrays_with_it_and_status_says_why(tmp_path, cluster):
@@ -223,12 +223,12 @@ def test_job_that_fails_takes_the_arrays_with_it_and_status_says_why(tmp_path, c
     lab.sweep(*SLURM, *option, "algorithm=ppo,td3", "seed=0")
     wait_until(lambda: not lab.queue(), patience=120)
     assert lab.status()["counts"]["pending"] == 2
-    text = lab.python("slurm", "status", str(lab.results))
+    text = lab.python("parallax", "status", str(lab.results))
     assert "preflight failed: 1 of 2 settings cannot take a single step" in text
     assert (
         "standin ppo parallax.envs.scripted:ParallaxScripted-v0 sb3 alignment=exact: RuntimeError"
         in text
     )
     lab.order("go", "ppo-0")
-    lab.python("slurm", "resubmit", str(lab.results), "--yes")  # it waits for nothing
+    lab.python("parallax", "slurm", "resubmit", str(lab.results), "--yes")  # it waits for nothing
     wait_until(lambda: lab.status()["counts"]["completed"] == 2, patience=120, pause=0.4)

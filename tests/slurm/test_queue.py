@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from slurm_fakes import FakeSlurm, a_record, a_run
 
-from parallax.slurm.commands import main
+from parallax.harness.cli.main import main
 from parallax.slurm.queue import parse_sacct, parse_scontrol, parse_squeue, query_slurm, run_slurm
 
 RUN = Path("Hopper-v4/ppo/sb3/sb3/steps=600/seed=0")
@@ -98,12 +98,12 @@ def test_cancel_calls_every_job_back_also_where_the_run_folder_is_gone(fake, tmp
     rows = ("1|0|RUNNING|None|a", "1|1|PENDING|None|a", "2|0|PENDING|None|b", "3|0|FAILED|None|c")
     fake.write("squeue", of_all_users(*rows))
     fake.write("scancel", "")
-    assert main(["cancel", str(results), "--yes"]) == 0
+    assert main(["slurm", "cancel", str(results), "--yes"]) == 0
     assert sorted(job for call in fake.calls("scancel") for job in call) == ["1_0", "1_1", "2_0"]
-    assert main(["cancel", str(gone.parent / "seed=0"), "--yes"]) == 0
+    assert main(["slurm", "cancel", str(gone.parent / "seed=0"), "--yes"]) == 0
     assert sorted(fake.calls("scancel")[-1]) == ["1_0", "2_0"]
     (fake.folder / "scancel").unlink()
-    assert main(["cancel", str(results), "--yes"]) == 1
+    assert main(["slurm", "cancel", str(results), "--yes"]) == 1
     assert "scancel cannot be started" in capsys.readouterr().err
 
 
@@ -122,7 +122,7 @@ def test_scancel_that_fails_for_some_jobs_is_told_after_all_others(
     )
     monkeypatch.setattr("parallax.slurm.resubmit._JOBS_PER_COMMAND", 1)
     monkeypatch.setattr("parallax.slurm.resubmit._TIMEOUT", 2)
-    assert main(["cancel", str(results), "--yes"]) == 1
+    assert main(["slurm", "cancel", str(results), "--yes"]) == 1
     assert fake.calls("scancel") == [["1_0"], ["2_0"], ["3_0"]]
     told = capsys.readouterr().err
     assert "error on job 1_0: denied" in told and "did not answer within 2 s" in told

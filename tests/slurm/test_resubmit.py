@@ -7,8 +7,8 @@ import pytest
 import support
 from slurm_fakes import FakeSlurm, a_record, a_run
 
+from parallax.harness.cli.main import main
 from parallax.harness.contract.fields import SpecError
-from parallax.slurm.commands import main
 from parallax.slurm.launch import launch_sweep
 from parallax.slurm.settings import load_settings
 
@@ -31,7 +31,7 @@ def results(tmp_path):
 
 
 def resubmit(results, *options):
-    return main(["resubmit", str(results), *map(str, options)])
+    return main(["slurm", "resubmit", str(results), *map(str, options)])
 
 
 def trap(tmp_path, monkeypatch):

@@ -147,13 +147,13 @@ def test_times_that_nobody_can_believe_are_left_out(folder, started, beat):
 
 def test_commands_work_where_there_is_no_slurm(complete):
     results = str(complete.results)
-    text = complete.python("slurm", "status", results, "--watch")
+    text = complete.python("parallax", "status", results, "--watch")
     assert "lab: 1 runs: 1 completed" in text and "Slurm was not asked" in text
     assert complete.status()["asked"] == []
-    assert "Nothing to submit." in complete.python("slurm", "resubmit", results)
-    assert "No job is queued or running." in complete.python("slurm", "cancel", results)
+    assert "Nothing to submit." in complete.python("parallax", "slurm", "resubmit", results)
+    assert "No job is queued or running." in complete.python("parallax", "slurm", "cancel", results)
     assert "1 runs were read: no files are damaged." in complete.python(
-        "slurm", "validate", results
+        "parallax", "run", "validate", results
     )
 
 
@@ -162,9 +162,9 @@ def test_study_that_was_never_submitted_needs_a_profile(complete, folder):
     shutil.copytree(complete.results / "lab", study)
     for run in study.rglob("seed=0"):
         change(run, status="pending")
-    result = complete.call("slurm", "resubmit", str(study), "--yes")
+    result = complete.call("parallax", "slurm", "resubmit", str(study), "--yes")
     assert result.returncode == 2 and "name a profile with --profile" in result.stderr
-    missing = complete.call("slurm", "status", str(study / "nowhere"))
+    missing = complete.call("parallax", "status", str(study / "nowhere"))
     assert missing.returncode == 2 and "is not a folder" in missing.stderr
 
 

@@ -22,7 +22,7 @@ def test_sweep_is_queued_by_one_command_and_is_the_same_as_on_one_machine(tmp_pa
     assert lab.files() == local.files()
     text = lab.sweep(*SLURM, *RUNS)
     assert "8 runs: 8 completed." in text and "Nothing to submit." in text
-    assert "8 completed" in lab.python("slurm", "status", str(lab.results))
+    assert "8 completed" in lab.python("parallax", "status", str(lab.results))
 
 
 def check_dry_run(text):
@@ -43,8 +43,10 @@ def test_runs_that_wait_or_run_are_not_sent_twice(tmp_path, cluster):
     again = lab.sweep(*command)
     assert "4 running, 6 queued" in again.replace("6 queued, 4 running", "4 running, 6 queued")
     assert "Nothing to submit." in again
-    assert "Nothing to submit." in lab.python("slurm", "resubmit", str(lab.results), "--yes")
-    text = lab.python("slurm", "cancel", str(lab.results), "--yes")
+    assert "Nothing to submit." in lab.python(
+        "parallax", "slurm", "resubmit", str(lab.results), "--yes"
+    )
+    text = lab.python("parallax", "slurm", "cancel", str(lab.results), "--yes")
     assert "10 jobs were cancelled." in text
     wait_until(lambda: not lab.queue())
     counts = lab.status()["counts"]
@@ -55,7 +57,16 @@ def test_array_that_slurm_refuses_is_told_in_its_words(tmp_path, cluster):
     lab = Lab(tmp_path, cluster)
     where = f"results_dir={lab.results}"
     options = ["hydra.launcher.preflight=false", "hydra.launcher.partition=nowhere"]
-    command = ["harness", "--multirun", *SWEEP, where, SLURM[0], *options, "algorithm=ppo,td3"]
+    command = [
+        "parallax",
+        "train",
+        "--multirun",
+        *SWEEP,
+        where,
+        SLURM[0],
+        *options,
+        "algorithm=ppo,td3",
+    ]
     result = lab.call(*command)
     assert result.returncode == 1
     assert "invalid partition" in result.stderr and "0 runs are queued" in result.stderr
@@ -68,12 +79,12 @@ def test_nothing_is_sent_again_while_slurm_is_silent(tmp_path, cluster):
     lab.sweep(*command, "algorithm=ppo", "seed=0")
     path = lab.environment["PATH"]
     lab.environment["PATH"] = f"{silent_commands(tmp_path)}{os.pathsep}{path}"
-    result = lab.call("slurm", "resubmit", str(lab.results), "--yes")
+    result = lab.call("parallax", "slurm", "resubmit", str(lab.results), "--yes")
     assert (result.returncode, lab.status()["asked"]) == (1, [])
     assert "Slurm does not answer here" in result.stderr
     lab.environment["PATH"] = path
     assert lab.status()["counts"]["queued"] == 1
-    lab.python("slurm", "cancel", str(lab.results), "--yes")
+    lab.python("parallax", "slurm", "cancel", str(lab.results), "--yes")
 
 
 def silent_commands(folder):
@@ -88,7 +99,16 @@ def test_mistyped_setting_never_reaches_the_queue(tmp_path, cluster):
     lab = Lab(tmp_path, cluster)
     lab.order("raise")
     where = f"results_dir={lab.results}"
-    command = ["harness", "--multirun", *SWEEP, where, *SLURM, "algorithm=ppo", "seed=0,1"]
+    command = [
+        "parallax",
+        "train",
+        "--multirun",
+        *SWEEP,
+        where,
+        *SLURM,
+        "algorithm=ppo",
+        "seed=0,1",
+    ]
     result = lab.call(*command)
     assert result.returncode == 2
     assert "1 of 1 settings cannot take a single step" in result.stderr

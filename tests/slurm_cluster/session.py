@@ -1,4 +1,4 @@
-"""`python -m slurm lab`: holds a real cluster open on this machine, to try things on."""
+"""A cluster for as long as a user or a command needs it."""
 
 import contextlib
 import shlex
@@ -16,7 +16,7 @@ from tests.slurm_cluster.cluster import SlurmCluster
 from tests.slurm_cluster.daemons import DaemonError, find_programs, is_running, read_pid
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_TIMEOUT = 10.0  # seconds for a command to end after it was told to
+_TIMEOUT = 10.0  # seconds from SIGTERM to SIGKILL
 _LONGEST_FOLDER = 80  # sockets below it have longer names, of 107 characters at most
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
@@ -24,10 +24,10 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 def run_cluster_session(
     folder: Path | None, nodes: int, cpus: int, *, accounting: bool, command: Sequence[str]
 ) -> int:
-    """Starts a cluster, holds it open or runs a command inside, and stops every daemon.
+    """Start a cluster, wait or run a command inside, and stop every daemon.
 
     Args:
-        folder: Where it keeps its files; None for a folder that is removed afterwards.
+        folder: Where its files go; None for a folder that is removed afterwards.
         nodes: Number of nodes.
         cpus: Processors that each claims to have.
         accounting: Whether `sacct` answers.
@@ -43,13 +43,13 @@ def run_cluster_session(
     if folder is not None:
         _check_folder(folder.absolute())
     with _catch_stop_signals() as stop:
-        place = folder or Path(tempfile.mkdtemp(prefix="parallax-lab-"))
+        place = folder or Path(tempfile.mkdtemp(prefix="parallax-cluster-"))
         try:
             with SlurmCluster(place, nodes, accounting=accounting, cpus=cpus) as cluster:
                 code = _run_inside(cluster, command, stop)
         except (DaemonError, OSError, subprocess.SubprocessError) as error:
             raise SpecError(f"The cluster does not start: {error}") from error
-        # After an accident the logs stay.
+        # After an error the logs stay.
         if folder is None:
             shutil.rmtree(place, ignore_errors=True)
     return code
@@ -66,7 +66,7 @@ def _check_installed(*, accounting: bool) -> None:
 
 
 def _check_folder(folder: Path) -> None:
-    """Raises `SpecError` for a folder that is too long, of somebody else's, or in use."""
+    """Raise `SpecError` for a folder with a long name, with other files, or in use."""
     if len(str(folder)) > _LONGEST_FOLDER:
         raise SpecError(f"--folder={folder} is too long for sockets: {_LONGEST_FOLDER} characters.")
     try:
@@ -82,7 +82,7 @@ def _check_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _catch_stop_signals() -> Iterator[threading.Event]:
-    """Set by a signal; nothing is interrupted by one, so that no daemon is left half started."""
+    """Yield an event that signals set, so that none interrupts the start of a daemon."""
     stop = threading.Event()
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -107,7 +107,8 @@ def _run_inside(cluster: SlurmCluster, command: Sequence[str], stop: threading.E
         f"\n{layout.nodes} nodes are idle; logs are in {layout.logs}. In another terminal, enter "
         "the line above, then\n"
         "    sinfo\n"
-        "    python -m parallax.harness -m study=demo algorithm=ppo hydra/launcher=slurm hydra.launcher.mem_gb=1\n"
+        "    parallax train -m study=demo algorithm=ppo hydra/launcher=slurm "
+        "hydra.launcher.mem_gb=1\n"
         "Ctrl-C here cancels all jobs and stops every daemon.",
         flush=True,
     )
@@ -136,5 +137,5 @@ def _run_command(
 
 
 def _to_shell_exit_code(code: int) -> int:
-    """As a shell says it: 128 and more for a signal."""
+    """Return the exit code that a shell reports: 128 plus the number of a signal."""
     return 128 - code if code < 0 else code

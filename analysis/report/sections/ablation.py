@@ -350,7 +350,7 @@ def render_ablation_report(one: AblationReport, picture: Sequence[str]) -> list[
     ]
     table = format_table(rows, one.heads)
     strange = "" if one.in_study else "The study has no runs in this setting."
-    source = f"From `{one.source}`, which `parallax ablation` reads too."
+    source = f"From `{one.source}`, which `parallax study ablation` reads too."
     return [f"### {one.where}", strange, escape_markdown(one.base), told, table, *picture, source]
 
 

@@ -22,8 +22,8 @@ def test_harness_changes_nothing(tmp_path):
     told = {"capture_output": True, "text": True}
     asked = ["algorithm=td3", "env=InvertedPendulum-v4", "seed=5", "steps=360", "eval_every=180"]
     asked += ["alignment=exact", "hyperparameters.learning_starts=300", "eval_episodes=2"]
-    command = [sys.executable, "-m", "harness", "framework=d3rlpy", f"framework.python={PYTHON}"]
-    command += ["hps=d3rlpy", *asked, f"results_dir={tmp_path}"]
+    command = [sys.executable, "-m", "parallax", "train", "framework=d3rlpy"]
+    command += [f"framework.python={PYTHON}", "hps=d3rlpy", *asked, f"results_dir={tmp_path}"]
     done = subprocess.run(command, **told)
     assert done.returncode == 0, done.stderr
     (path,) = tmp_path.rglob("run.json")

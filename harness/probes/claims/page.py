@@ -120,7 +120,7 @@ CleanRL and TorchRL by reading their code. Here is every statement on the code i
 and 6 and its appendices C and D, in our words, with what [probes](probes.md) measured when they let
 that code take a step. No verdict is written by hand:
 
-    parallax probe --ledger docs/differences.md
+    parallax probe --claims docs/differences.md
 
 computes each from the answers. *Confirmed*: every check of the statement holds. *Refuted*: one
 does not; what was found stands beside it. *Not testable*: no probe can tell, or the installed
@@ -168,13 +168,13 @@ def check_answers_complete(
     """
     missing = [name for name in CLAIM_FRAMEWORKS if name not in implementations]
     if missing:
-        raise SpecError(f"--ledger needs answers of {', '.join(missing)}, too.")
+        raise SpecError(f"--claims needs answers of {', '.join(missing)}, too.")
     needed = {check.probe for s in statements for check in s.checks if check.probe}
     lacking = sorted(needed - set(probes))
     if lacking:
         raise SpecError(
-            f"--ledger needs all probes, and {', '.join(lacking)} were not asked: "
-            "drop --algorithm and --probe."
+            f"--claims needs all probes, and {', '.join(lacking)} were not run: "
+            "drop --algorithms and --probe."
         )
 
 

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.data.load import hash_requested_settings, load_runs
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import judge_runs
+from parallax.harness.cli.main import main
 
 DIFFERENT = {
     "hyperparameters": ({"learning_rate": 0.1}, {"learning_rate": 1e-5}),
@@ -106,8 +106,8 @@ def test_the_commands_say_what_is_judged_apart(results, make_run, capsys):
     for seed in range(2):
         make_run(framework="sb3", seed=seed, threads=1, score=seed)
         make_run(framework="cleanrl", seed=seed, threads=8, score=seed)
-    for command in ("verdicts", "compare", "plan"):
-        run_analysis_command([command, str(results)])
+    for command in ("study verdicts", "compare", "study plan"):
+        main([*command.split(), str(results)])
         said = " ".join("".join(capsys.readouterr()).split())
         assert "threads 1 (2), 8 (2)" in said, command
 
@@ -119,5 +119,5 @@ def test_a_plan_does_not_add_to_places_with_several_settings(results, make_run, 
             make_run(
                 framework=framework, seed=seed, threads=threads, score=100 * seed + len(framework)
             )
-    assert run_analysis_command(["plan", str(results)]) == 0
+    assert main(["study", "plan", str(results)]) == 0
     assert "Nothing to run." in capsys.readouterr().out

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.data.diagnosis import read_diagnosis_summary
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.report.phrases import RunLinks
 from parallax.analysis.report.sections.runs import describe_diagnosis, make_diagnosis_table
+from parallax.harness.cli.main import main
 
 
 def finding(check="NN_weight", level="warning", step=100, **more):
@@ -69,10 +69,7 @@ def test_without_a_diagnosis_nothing_is_told(results, make_run):
 def test_runs_of_a_packed_file_have_no_diagnosis_and_no_error(results, make_run, tmp_path):
     for seed in range(2):
         make_run(seed=seed)
-    assert (
-        run_analysis_command(["pack", str(results), "--output", str(tmp_path / "runs.parquet")])
-        == 0
-    )
+    assert main(["study", "pack", str(results), "--output", str(tmp_path / "runs.parquet")]) == 0
     found = read_diagnosis_summary(load_runs(tmp_path / "runs.parquet"))
     assert found.folders == 2 and found.unread == ()
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.runs import find_missing_seeds
+from parallax.harness.cli.main import main
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.npz_files import RunEvaluations
 from parallax.harness.record.reading import check_complete
@@ -103,7 +103,7 @@ def test_seeds_that_only_another_framework_has_are_named(results, make_run, caps
     assert found["Hopper-v5", "torchrl"].whole
     assert found["Walker2d-v5", "sb3"].seeds == (0,)
     assert len(found) == 4
-    run_analysis_command([str(results)])
+    main(["compare", str(results)])
     output = capsys.readouterr().out
     assert "No folder, though another framework has the seed" in output
     assert "seeds 0, 2" in output
@@ -115,7 +115,7 @@ def test_a_study_with_the_same_seeds_everywhere_lacks_none(results, make_run, ca
         for seed in (0, 1):
             make_run(framework=framework, seed=seed)
     assert find_missing_seeds(load_runs(results)) == ()
-    run_analysis_command([str(results)])
+    main(["compare", str(results)])
     assert "No folder" not in capsys.readouterr().out
 
 

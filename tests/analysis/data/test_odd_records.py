@@ -4,10 +4,17 @@ import json
 
 import pytest
 
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.data.load import load_runs
+from parallax.harness.cli.main import main
 
-COMMANDS = ("compare", "verdicts", "plan", "tables", "figures", "report")
+COMMANDS = (
+    "compare",
+    "study verdicts",
+    "study plan",
+    "study verdicts --tables",
+    "study figures",
+    "report",
+)
 ODD = {
     "threads": (None, "", "4", -1, 0, 1.5, [1], {}, 1e400, True),
     "seed": (None, "0", -1, 2**40, 0.5),
@@ -49,8 +56,8 @@ def test_each_oddity_is_listed_with_its_reason(odd):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_leaves_them_out(odd, tmp_path, capsys, command):
     results, _ = odd
-    words = [command, str(results), "--output", str(tmp_path)]
-    words += ["--jobs", "1"] if command in ("figures", "report") else []
-    words += ["--only", "intervals"] if command == "figures" else []
-    assert run_analysis_command([*words]) == 0
+    words = [*command.split(), str(results), "--output", str(tmp_path)]
+    words += ["--jobs", "1"] if command in ("study figures", "report") else []
+    words += ["--families", "intervals"] if command == "study figures" else []
+    assert main([*words]) == 0
     assert "Traceback" not in "".join(capsys.readouterr())

@@ -10,8 +10,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.data.load import load_runs
+from parallax.harness.cli.main import main
 from parallax.harness.record.packed import PACKED_SCHEMA, hash_row
 
 
@@ -32,7 +32,7 @@ def study(results, make_run):
 @pytest.fixture
 def packed(study, tmp_path):
     path = tmp_path / "demo.parquet"
-    assert run_analysis_command(["pack", str(study), "--output", str(path)]) == 0
+    assert main(["study", "pack", str(study), "--output", str(path)]) == 0
     return path
 
 
@@ -62,7 +62,7 @@ def test_a_file_holds_what_the_folders_hold(study, packed):
 def test_the_same_runs_make_the_same_bytes_also_of_a_file(study, packed, tmp_path):
     for number, source in enumerate((study, packed)):
         again = tmp_path / f"again{number}.parquet"
-        assert run_analysis_command(["pack", str(source), "--output", str(again)]) == 0
+        assert main(["study", "pack", str(source), "--output", str(again)]) == 0
         assert again.read_bytes() == packed.read_bytes()
 
 
@@ -83,17 +83,17 @@ def test_columns_are_there_for_any_reader(packed):
     }
 
 
-@pytest.mark.parametrize("command", ["verdicts", "tables"])
-def test_a_file_is_judged_like_the_folders(study, packed, tmp_path, command, capsys):
+@pytest.mark.parametrize("words", [[], ["--tables"]], ids=["verdicts", "tables"])
+def test_a_file_is_judged_like_the_folders(study, packed, tmp_path, words, capsys):
     outputs = tmp_path / "folders", tmp_path / "file"
     for source, output in zip((study, packed), outputs, strict=True):
-        assert run_analysis_command([command, str(source), "--output", str(output)]) == 0
-    written = [{path.name: path.read_bytes() for path in output.iterdir()} for output in outputs]
+        assert main(["study", "verdicts", str(source), "--output", str(output), *words]) == 0
+    written = [{path.name: path.read_bytes() for path in output.rglob("*.*")} for output in outputs]
     assert written[0] and written[0] == written[1]
 
 
 def test_what_is_made_of_a_file_lies_beside_it(packed):
-    assert run_analysis_command(["verdicts", str(packed)]) == 0
+    assert main(["study", "verdicts", str(packed)]) == 0
     assert list(packed.with_name("demo-analysis").glob("*.csv"))
 
 
@@ -102,16 +102,16 @@ def test_runs_of_others_join_the_study(packed, tmp_path, make_run, capsys):
         make_run(study="mine", framework="mine", seed=seed, score=90 + seed)
     folder = next(p for p in tmp_path.rglob("mine") if p.is_dir() and p.parent.name != "original")
     both = tmp_path / "both.parquet"
-    assert run_analysis_command(["add", str(packed), str(folder), "--output", str(both)]) == 0
+    assert main(["study", "merge", str(packed), str(folder), "--output", str(both)]) == 0
     loaded = load_runs(both)
     assert loaded.used == 10 and len(loaded.cells) == 2  # one is the other tool's
     mine = [run for run in loaded.runs if run.id.framework == "mine"]
     assert [run.id.cell.study for run in mine] == ["demo"] * 3
     assert all("added from mine" in str(run.path) for run in mine)
-    assert run_analysis_command(["verdicts", str(both)]) == 0
+    assert main(["study", "verdicts", str(both)]) == 0
     assert "mine" in (tmp_path / "both-analysis" / "consistency.csv").read_text()
     # A second time they are there already.
-    assert run_analysis_command(["add", str(both), str(folder)]) == 2
+    assert main(["study", "merge", str(both), str(folder)]) == 2
     assert (
         "3 of its runs are in the study already: mine ppo on Hopper-v5" in capsys.readouterr().err
     )
@@ -132,24 +132,24 @@ def damage_version(path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda path: path.write_bytes(b"PAR1"), "error: "),
-        (damage_bytes, "error: "),
+        (lambda path: path.write_bytes(b"PAR1"), "Error: "),
+        (damage_bytes, "Error: "),
         (damage_version, "a later version of this project wrote it"),
         (
             lambda path: pyarrow.parquet.write_table(pyarrow.table({"step": [1]}), path),
-            "it holds no packed runs; `parallax pack RESULTS` makes such a file",
+            "it holds no packed runs; `parallax study pack RESULTS` makes such a file",
         ),
     ],
 )
 def test_a_damaged_file_is_one_message(packed, damage, message, capsys):
     damage(packed)
-    assert run_analysis_command(["verdicts", str(packed)]) == 2
+    assert main(["study", "verdicts", str(packed)]) == 2
     error = capsys.readouterr().err
     assert message in error and len(error.splitlines()) == 1 and str(packed) in error
 
 
 def test_a_file_that_is_no_parquet_is_refused_before_it_is_written(study, tmp_path, capsys):
-    assert run_analysis_command(["pack", str(study), "--output", str(tmp_path / "demo.csv")]) == 2
+    assert main(["study", "pack", str(study), "--output", str(tmp_path / "demo.csv")]) == 2
     assert "give a file that ends in .parquet" in capsys.readouterr().err
     assert not (tmp_path / "demo.csv").exists()
 
@@ -235,9 +235,9 @@ def test_a_row_passes_the_checks_of_a_run_folder(packed, attack, reason, schema,
     loaded = load_runs(packed)
     assert loaded.used == usable - 1
     assert any(reason in item.reason for item in loaded.excluded), loaded.excluded
-    assert run_analysis_command(["verdicts", str(packed)]) == 0
+    assert main(["study", "verdicts", str(packed)]) == 0
     assert reason in capsys.readouterr().out
-    assert run_analysis_command(["compare", str(packed)]) == 0
+    assert main(["compare", str(packed)]) == 0
 
 
 def test_an_edited_row_is_found_by_its_hash(packed):
@@ -278,7 +278,7 @@ def test_published_files_are_used_whole(name):
 def test_runs_that_are_not_used_stay_so_when_they_are_packed_again(packed, tmp_path):
     edit(packed, lambda row: set_return(row, math.nan), OLD)
     again = tmp_path / "again.parquet"
-    assert run_analysis_command(["pack", str(packed), "--output", str(again)]) == 0
+    assert main(["study", "pack", str(packed), "--output", str(again)]) == 0
     reasons = [{item.reason for item in load_runs(path).excluded} for path in (packed, again)]
     assert reasons[0] == reasons[1]
 
@@ -315,12 +315,9 @@ def test_odd_columns_are_a_reason_and_no_traceback(packed, column, value, schema
     loaded = load_runs(packed)
     assert loaded.used == usable - 1
     assert all(item.path.is_relative_to(packed) for item in loaded.excluded)
-    for command in ("verdicts", "tables"):
-        assert run_analysis_command([command, str(packed), "--output", str(tmp_path / "out")]) == 0
-    assert (
-        run_analysis_command(["pack", str(packed), "--output", str(tmp_path / "again.parquet")])
-        == 0
-    )
+    words = ["study", "verdicts", str(packed), "--tables", "--output", str(tmp_path / "out")]
+    assert main(words) == 0
+    assert main(["study", "pack", str(packed), "--output", str(tmp_path / "again.parquet")]) == 0
     assert load_runs(tmp_path / "again.parquet").used == usable - 1
 
 

@@ -1,12 +1,12 @@
 import pytest
 
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.figures.figure_spec import render_figure
 from parallax.analysis.figures.highlights import (
     UnknownPanelError,
     make_panel_choice_figure_spec,
     parse_panel_choice,
 )
+from parallax.harness.cli.main import main
 
 
 def titles(material, text):
@@ -65,11 +65,11 @@ def test_what_was_not_run_is_answered_with_the_closest(material, asked):
 def test_the_command_draws_them_and_nothing_else(results, make_run, capsys, tmp_path):
     for framework in ("sb3", "cleanrl"):
         make_run(framework=framework)
-    words = ["figures", str(results), "--output", str(tmp_path / "out"), "--jobs", "1"]
+    words = ["study", "figures", str(results), "--output", str(tmp_path / "out"), "--jobs", "1"]
     one = "Hopper-v5:ppo:original"
-    assert run_analysis_command([*words, "--panels", one, "--panels", f"b={one},{one}"]) == 0
+    assert main([*words, "--panels", one, "--panels", f"b={one},{one}"]) == 0
     assert {path.stem for path in (tmp_path / "out").iterdir()} == {"panels", "b"}
-    assert run_analysis_command([*words, "--panels", one, "--panels", one]) == 2
+    assert main([*words, "--panels", one, "--panels", one]) == 2
     assert "two figures are called panels" in capsys.readouterr().err
-    assert run_analysis_command([*words, "--panels", "Ant-v4:ppo:original"]) == 2
+    assert main([*words, "--panels", "Ant-v4:ppo:original"]) == 2
     assert f"There are: {one}." in capsys.readouterr().err

@@ -13,7 +13,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 from matplotlib.text import Text
 
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.figures import families
 from parallax.analysis.figures.figure_spec import (
@@ -26,6 +25,7 @@ from parallax.analysis.figures.style import get_paper_rc_settings
 from parallax.analysis.labels import make_file_name
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import judge_study
+from parallax.harness.cli.main import main
 
 ROOT = Path(__file__).parents[3]
 BASELINES = Path(__file__).parent / "baselines"
@@ -151,12 +151,20 @@ def test_highlights_show_planted_differences(material):
 def test_another_process_gives_the_same_bytes_whatever_its_hash_seed(results, make_run, tmp_path):
     for framework, seed in itertools.product(("cleanrl", "sb3", "torchrl"), range(2)):
         make_run(framework=framework, seed=seed, score=100 + seed)
-    words = ["figures", str(results), "--only", "verdicts,ranks,profiles", "--jobs", "1"]
+    words = [
+        "study",
+        "figures",
+        str(results),
+        "--families",
+        "verdicts,ranks,profiles",
+        "--jobs",
+        "1",
+    ]
     other = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     environment = {**os.environ, "PYTHONHASHSEED": other, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "analysis", *words, "--output", str(tmp_path / "there")]
+    command = [sys.executable, "-m", "parallax", *words, "--output", str(tmp_path / "there")]
     subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
-    assert run_analysis_command([*words, "--output", str(tmp_path / "here")]) == 0
+    assert main([*words, "--output", str(tmp_path / "here")]) == 0
     there, here = (
         {path.name: path.read_bytes() for path in (tmp_path / place).iterdir()}
         for place in ("there", "here")

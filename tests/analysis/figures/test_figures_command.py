@@ -1,11 +1,11 @@
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.commands.figures import FIGURES_FOLDER
 from parallax.analysis.figures import families
+from parallax.harness.cli.main import main
 
 
 def test_the_command_draws_what_it_is_asked_for(study, tmp_path, capsys):
-    words = ["figures", str(study), "--only", "verdicts,vectorised", "--jobs", "1"]
-    assert run_analysis_command([*words, "--output", str(tmp_path / "out")]) == 0
+    words = ["study", "figures", str(study), "--families", "verdicts,vectorised", "--jobs", "1"]
+    assert main([*words, "--output", str(tmp_path / "out")]) == 0
     names = {path.stem for path in (tmp_path / "out").iterdir()}
     assert {"vectorised_8", "verdicts_ppo", "verdicts_td3", "verdicts_sac"} <= names
     kinds = {path.suffix for path in (tmp_path / "out").iterdir()}
@@ -15,18 +15,18 @@ def test_the_command_draws_what_it_is_asked_for(study, tmp_path, capsys):
 
 def test_what_is_not_drawn_is_named(results, make_run, capsys):
     make_run()
-    assert run_analysis_command(["figures", str(results), "--only", "wrappers"]) == 0
+    assert main(["study", "figures", str(results), "--families", "wrappers"]) == 0
     assert "Not drawn: wrappers: no setting was run both" in capsys.readouterr().out
     assert list((results / "analysis" / FIGURES_FOLDER).iterdir()) == []
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(study, capsys):
-    assert run_analysis_command(["figures", str(study), "--only", "verdicts,nonsense"]) == 2
+    assert main(["study", "figures", str(study), "--families", "verdicts,nonsense"]) == 2
     error = capsys.readouterr().err
     assert "--only=nonsense: no such figure. Known: reproduction, highlights" in error
 
 
 def test_list_prints_the_names_without_results(capsys):
-    assert run_analysis_command(["figures", "--list"]) == 0
+    assert main(["study", "figures", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == families.list_family_names()

@@ -21,7 +21,6 @@ from hydra import compose, initialize_config_module
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.labels import format_number
 from parallax.analysis.plan.planning import plan_seeds
@@ -30,7 +29,9 @@ from parallax.analysis.stats import effect_size_and_power as effects
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import judge_runs
-from parallax.harness.cli.hydra_app import register_config_groups, spec_from_config
+from parallax.harness.cli.config_groups import register_config_groups
+from parallax.harness.cli.hydra_app import spec_from_config
+from parallax.harness.cli.main import main
 from parallax.harness.contract.run_spec import spec_to_dict
 
 SCORES = {  # by framework: mean and deviation over seeds
@@ -97,7 +98,7 @@ def planned_specs(text):
 
 
 def plan(results, *arguments):
-    assert run_analysis_command(["plan", str(results), *map(str, arguments)]) == 0
+    assert main(["study", "plan", str(results), *map(str, arguments)]) == 0
     return (results / "analysis" / "plan.sh").read_text()
 
 
@@ -112,7 +113,7 @@ def test_the_sweep_is_exactly_the_seeds_that_lack(results, capsys):
             size = max(item.seeds_needed, wanted.get(group.framework, 0))
             wanted[group.framework] = size
     expected = {(name, seed) for name, size in wanted.items() for seed in range(5, int(size))}
-    found = planned_specs(plan(results, "--most", "100"))
+    found = planned_specs(plan(results, "--max-seeds", "100"))
     assert {(spec.framework, spec.seed) for spec, _ in found} == expected
     assert len(found) == len(expected)
     hours = 0.5 * len(expected)
@@ -133,7 +134,7 @@ def test_planned_runs_lie_beside_those_that_are_there_whatever_was_set(results):
         evaluation_seed=3,
         hyperparameters={"gamma": 0.98, "hidden_sizes": [64, 64]},
     )
-    found = planned_specs(plan(results, "--most", "100"))
+    found = planned_specs(plan(results, "--max-seeds", "100"))
     assert found
     there = {run.path.parent for run in load_runs(results).runs}
     for spec, place in found:
@@ -146,12 +147,12 @@ def test_runs_begun_before_are_planned_again_and_counted(results, capsys):
     folder = next(results.rglob("cleanrl/*/seed=3"))
     record = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**record, "status": "failed", "failure": "x"}))
-    found = planned_specs(plan(results, "--most", "100"))
+    found = planned_specs(plan(results, "--max-seeds", "100"))
     assert ("cleanrl", 3) in {(spec.framework, spec.seed) for spec, _ in found}
     output = capsys.readouterr().out
     assert "1 of them begun before and not complete" in output
     assert "1 of these failed" in output
-    replaced = planned_specs(plan(results, "--most", "100", "--replace-failed"))
+    replaced = planned_specs(plan(results, "--max-seeds", "100", "--replace-failed"))
     assert len(replaced) == len(found)
     assert ("cleanrl", 3) not in {(spec.framework, spec.seed) for spec, _ in replaced}
 
@@ -159,15 +160,15 @@ def test_runs_begun_before_are_planned_again_and_counted(results, capsys):
 def test_a_framework_without_any_complete_run_gets_as_many_as_the_others(results, capsys):
     write_runs(results, frameworks=("sb3", "torchrl"))
     write_runs(results, seeds=(0,), frameworks=("cleanrl",), status="pending")
-    found = planned_specs(plan(results, "--most", "5"))
+    found = planned_specs(plan(results, "--max-seeds", "5"))
     assert {spec.seed for spec, _ in found if spec.framework == "cleanrl"} == set(range(5))
     assert "Cost of 5 runs unknown" in capsys.readouterr().out
 
 
 def test_pairs_that_need_too_many_seeds_are_counted_and_left(results, capsys):
     write_runs(results)
-    assert planned_specs(plan(results, "--most", "100"))
-    assert planned_specs(plan(results, "--most", "5")) == []
+    assert planned_specs(plan(results, "--max-seeds", "100"))
+    assert planned_specs(plan(results, "--max-seeds", "5")) == []
     output = capsys.readouterr().out
     assert "Pairs of frameworks: 0 decided, 0 to go on with, 3 would need more than 5" in output
     assert "Nothing to run." in output
@@ -201,7 +202,7 @@ def test_tasks_and_recipes_are_merged_into_few_commands(results):
 def test_the_script_passes_its_words_on_and_goes_on_after_a_failure(results, tmp_path):
     write_runs(results)
     script = results / "analysis" / "plan.sh"
-    plan(results, "--most", "100")
+    plan(results, "--max-seeds", "100")
     fake = tmp_path / "python"
     fake.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexit 3\n')
     fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
@@ -216,7 +217,7 @@ def test_the_script_passes_its_words_on_and_goes_on_after_a_failure(results, tmp
 def test_a_harness_started_by_the_script_takes_the_command(results, tmp_path):
     """The real program, up to its own check of the values."""
     write_runs(results, frameworks=("sb3", "cleanrl"))
-    plan(results, "--most", "100")
+    plan(results, "--max-seeds", "100")
     script = results / "analysis" / "plan.sh"
     environment = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(Path.cwd())}
     done = subprocess.run(
@@ -237,21 +238,21 @@ def test_foreign_runs_cannot_be_planned(tmp_path, capsys):
             results=rng.normal(size=(2, 3)),
             ep_lengths=np.ones((2, 3)),
         )
-    assert run_analysis_command(["plan", str(tmp_path / "study")]) == 2
+    assert main(["study", "plan", str(tmp_path / "study")]) == 2
     assert "no setting has complete runs of two frameworks" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--most", "1"], "--batch=5 and --most=1"),
-        (["--sequential", "--most", "12"], "batch=5 and most=12: give a batch"),
+        (["--max-seeds", "1"], "--batch=5 and --most=1"),
+        (["--sequential", "--max-seeds", "12"], "batch=5 and most=12: give a batch"),
         (["--sequential", "--batch", "1"], "a multiple of it as the most"),
     ],
 )
 def test_bad_sizes_are_one_message(results, make_run, capsys, arguments, message):
     make_run()
-    assert run_analysis_command(["plan", str(results), *arguments]) == 2
+    assert main(["study", "plan", str(results), *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -259,7 +260,7 @@ def test_bad_sizes_are_one_message(results, make_run, capsys, arguments, message
 
 def test_sequential_plans_the_next_batch_only(results, capsys):
     write_runs(results, frameworks=("sb3", "cleanrl"))
-    found = planned_specs(plan(results, "--sequential", "--batch", "5", "--most", "30"))
+    found = planned_specs(plan(results, "--sequential", "--batch", "5", "--max-seeds", "30"))
     assert {(spec.framework, spec.seed) for spec, _ in found} == {
         (name, seed) for name in ("sb3", "cleanrl") for seed in range(5, 10)
     }
@@ -273,7 +274,7 @@ def test_a_setting_without_any_complete_run_breaks_nothing(results, capsys):
     write_runs(results, frameworks=("sb3", "cleanrl"))
     write_runs(results, frameworks=("sb3", "cleanrl"), env="Hopper-v4", status="pending")
     for arguments in ((), ("--sequential",)):
-        found = planned_specs(plan(results, "--most", "100", *arguments))
+        found = planned_specs(plan(results, "--max-seeds", "100", *arguments))
         assert {spec.env for spec, _ in found} == {"InvertedPendulum-v4"}
 
 
@@ -290,7 +291,7 @@ def test_a_plan_says_how_sure_it_is_names_variants_and_plans_rankings(results, m
                 score=score,
                 variant="steps=20000",
             )
-    plan(results, "--most", "1000")
+    plan(results, "--max-seeds", "1000")
     said = capsys.readouterr().out
     assert "ppo, original, steps=20000, sb3: " in said
     assert re.search(r"\d+ in all, which may as well be \d+ to ", said)

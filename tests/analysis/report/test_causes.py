@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.runs import LoadedRuns
 from parallax.analysis.report.sections.ablation import (
@@ -18,6 +17,7 @@ from parallax.analysis.report.sections.ablation import (
     render_explanations,
 )
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.harness.cli.main import main
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -29,8 +29,8 @@ def published(tmp_path_factory):
     shutil.copy(DOCS / "clipping.parquet", root / "clipping.parquet")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        words = ["--causes", "clipping.parquet", "--html", "--jobs", "1"]
-        assert run_analysis_command(["publish", "clipping.parquet", "docs/mine", *words]) == 0
+        words = ["--ablation", "clipping.parquet", "--html", "--jobs", "1"]
+        assert main(["study", "publish", "clipping.parquet", "docs/mine", *words]) == 0
     return root / "docs/mine"
 
 
@@ -132,7 +132,7 @@ def test_a_file_without_interventions_or_with_the_same_is_refused(
 ):
     monkeypatch.chdir(tmp_path)
     writer(tmp_path / "results", score=1.0)
-    assert run_analysis_command(["pack", "results/demo", "--output", "plain.parquet"]) == 0
+    assert main(["study", "pack", "results/demo", "--output", "plain.parquet"]) == 0
     for name in ("one.parquet", "two.parquet"):
         shutil.copy(DOCS / "target.parquet", name)
     cases = {
@@ -141,6 +141,6 @@ def test_a_file_without_interventions_or_with_the_same_is_refused(
         ("one.parquet", "two.parquet"): "is in one.parquet too",
     }
     for files, words in cases.items():
-        given = [word for name in files for word in ("--causes", name)]
-        assert run_analysis_command(["publish", "plain.parquet", "out", *given]) != 0
+        given = [word for name in files for word in ("--ablation", name)]
+        assert main(["study", "publish", "plain.parquet", "out", *given]) != 0
         assert words in capsys.readouterr().err and not Path("out").exists()

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.commands import publish
 from parallax.analysis.data.study_grid import AXIS_NAMES, RequestedRun, read_grid
 from parallax.analysis.report.publication import SECTION_BEGIN, SECTION_END, round_to_ten_digits
+from parallax.harness.cli.main import main
 from parallax.harness.record.packed import write_rows
 
 ROOT = Path(__file__).parents[3]
@@ -55,13 +55,10 @@ def site(tmp_path_factory, writer):
     (root / "README.md").write_text(f"# Mine\n\n{SECTION_BEGIN}\n{SECTION_END}\n\n## Behind\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        assert run_analysis_command(["pack", "results/demo", "--output", "mine.parquet"]) == 0
-        words = ["--asked", "grid.yaml", "--readme", "README.md", "--jobs", "1"]
+        assert main(["study", "pack", "results/demo", "--output", "mine.parquet"]) == 0
+        words = ["--grid", "grid.yaml", "--readme", "README.md", "--jobs", "1"]
         assert (
-            run_analysis_command(
-                ["publish", "mine.parquet", "docs/mine", "--title", "Mine", *words]
-            )
-            == 0
+            main(["study", "publish", "mine.parquet", "docs/mine", "--title", "Mine", *words]) == 0
         )
     return root
 
@@ -77,7 +74,7 @@ def table(site, name):
 
 def command_of(folder):
     """The command that the page names for itself."""
-    (line,) = re.findall(r"^parallax publish .*$", (folder / "README.md").read_text(), re.M)
+    (line,) = re.findall(r"^parallax study publish .*$", (folder / "README.md").read_text(), re.M)
     return line
 
 
@@ -114,15 +111,14 @@ def test_places_on_a_machine_are_not_published(site, tmp_path):
     names = [{"folder": f"damaged{i}", "not_used_because": "damaged"} for i in range(3)]
     lost = [{**row, **name} for row, name in zip(damaged, names, strict=True)]
     write_rows([{**rows[0], "run_json": json.dumps(record)}, *rows[1:], *lost], packed)
-    assert run_analysis_command(["publish", str(packed), str(tmp_path / "to")]) == 0
+    assert main(["study", "publish", str(packed), str(tmp_path / "to")]) == 0
     published = (tmp_path / "to/packed.parquet").read_bytes()
     told = pyarrow.parquet.read_table(tmp_path / "to/packed.parquet")["run_json"].to_pylist()
     told = [one for one in told if one is not None]
     assert len(told) == len(rows) and "here" not in "".join(told) and "/where" not in "".join(told)
     assert any('["worker.py", "seed=0"]' in one and '"malloc.so"' in one for one in told)
     assert (
-        run_analysis_command(["publish", str(tmp_path / "to/packed.parquet"), str(tmp_path / "to")])
-        == 0
+        main(["study", "publish", str(tmp_path / "to/packed.parquet"), str(tmp_path / "to")]) == 0
     )
     assert (tmp_path / "to/packed.parquet").read_bytes() == published
 
@@ -185,8 +181,8 @@ def test_means_of_equal_runs_are_told(site, page, tmp_path, writer, monkeypatch)
     monkeypatch.chdir(tmp_path)
     for seed in range(2):
         writer(tmp_path / "results", score=1000.0, seed=seed)
-    assert run_analysis_command(["pack", "results/demo", "--output", "flat.parquet"]) == 0
-    assert run_analysis_command(["publish", "flat.parquet", "to", "--jobs", "1"]) == 0
+    assert main(["study", "pack", "results/demo", "--output", "flat.parquet"]) == 0
+    assert main(["study", "publish", "flat.parquet", "to", "--jobs", "1"]) == 0
     assert "1 mean of equal runs, as at the most" in (tmp_path / "to/README.md").read_text()
 
 
@@ -235,7 +231,7 @@ def test_a_readme_without_marks_is_refused_before_anything_is_written(site, tmp_
     readme = tmp_path / "README.md"
     readme.write_text("# Mine\n")
     words = [str(site / "mine.parquet"), str(tmp_path / "to"), "--readme", str(readme)]
-    assert run_analysis_command(["publish", *words]) == 2
+    assert main(["study", "publish", *words]) == 2
     assert SECTION_BEGIN in capsys.readouterr().err
     assert not (tmp_path / "to").exists() and readme.read_text() == "# Mine\n"
 
@@ -243,7 +239,7 @@ def test_a_readme_without_marks_is_refused_before_anything_is_written(site, tmp_
 def test_a_page_of_somebody_else_is_not_written_over(site, tmp_path, capsys):
     page = tmp_path / "README.md"
     page.write_text("# Mine\n")
-    assert run_analysis_command(["publish", str(site / "mine.parquet"), str(tmp_path)]) == 2
+    assert main(["study", "publish", str(site / "mine.parquet"), str(tmp_path)]) == 2
     assert f"{page}: there is a page already" in capsys.readouterr().err
     assert page.read_text() == "# Mine\n" and not (tmp_path / "tables").exists()
 
@@ -251,18 +247,18 @@ def test_a_page_of_somebody_else_is_not_written_over(site, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["results/demo", "to"], "give a file of packed runs: parallax pack RESULTS"),
-        (["mine.parquet", "to", "--asked", "none.yaml"], "--asked=none.yaml: "),
-        (["mine.parquet", "to", "--asked", "README.md"], "--asked=README.md: it is no YAML: "),
-        (["mine.parquet", "to", "--asked", "empty.yaml"], "it holds no hydra.sweeper.params"),
-        (["mine.parquet", "to", "--asked", "other.yaml"], "it sweeps replay; a grid has"),
+        (["results/demo", "to"], "give a file of packed runs: parallax study pack RESULTS"),
+        (["mine.parquet", "to", "--grid", "none.yaml"], "--grid=none.yaml: "),
+        (["mine.parquet", "to", "--grid", "README.md"], "--grid=README.md: it is no YAML: "),
+        (["mine.parquet", "to", "--grid", "empty.yaml"], "it holds no hydra.sweeper.params"),
+        (["mine.parquet", "to", "--grid", "other.yaml"], "it sweeps replay; a grid has"),
     ],
 )
 def test_bad_input_is_one_message(site, monkeypatch, words, message, capsys):
     monkeypatch.chdir(site)
     (site / "empty.yaml").write_text("steps: 2000\n")
     (site / "other.yaml").write_text(GRID.replace("hyperparameters.gamma: 0.9", 'replay: "a,b"'))
-    assert run_analysis_command(["publish", *words]) == 2
+    assert main(["study", "publish", *words]) == 2
     assert message in capsys.readouterr().err
     assert not (site / "to").exists()
 

@@ -4,10 +4,10 @@ import urllib.parse
 
 import pytest
 
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.report.phrases import RunLinks
 from parallax.analysis.report.sections.runs import find_videos
+from parallax.harness.cli.main import main
 
 
 class Page(html.parser.HTMLParser):
@@ -93,7 +93,7 @@ def test_a_second_report_is_the_same_to_the_byte(results, make_run, tmp_path, mo
             make_run(framework=framework, seed=seed, score=100 + seed)
     contents = []
     for jobs in ("1", "2"):
-        assert run_analysis_command(["report", str(results), "--jobs", jobs]) == 0
+        assert main(["report", str(results), "--jobs", jobs]) == 0
         contents.append((results / "analysis" / "report.html").read_bytes())
     assert contents[0] == contents[1]
 
@@ -101,15 +101,15 @@ def test_a_second_report_is_the_same_to_the_byte(results, make_run, tmp_path, mo
 def test_the_command_that_makes_the_page_again_holds_all_that_was_chosen(results, make_run, capsys):
     make_run(study="it's")
     words = ["report", str(results), "--interval", "thesis", "--margin", "0.2", "--jobs", "1"]
-    assert run_analysis_command(words) == 0
+    assert main(words) == 0
     assert capsys.readouterr().out == f"Report: {results}/analysis/report.html\n"
     text = "".join(Page((results / "analysis" / "report.html").read_text()).text)
-    assert f"python -m analysis report {results} --interval thesis --margin 0.2\n" in text + "\n"
+    assert f"parallax report {results} --interval thesis --margin 0.2\n" in text + "\n"
 
 
 def test_names_from_folders_cannot_change_the_page(results, make_run):
     make_run(env="<script>alert(1)</script>-v0".replace("/", "|"), hps='"><img src=x>')
-    assert run_analysis_command(["report", str(results), "--jobs", "1"]) == 0
+    assert main(["report", str(results), "--jobs", "1"]) == 0
     found = Page((results / "analysis" / "report.html").read_text())
     assert len(found.all("script")) == 1
     assert all(image["src"].startswith("data:") for image in found.all("img"))
@@ -117,7 +117,7 @@ def test_names_from_folders_cannot_change_the_page(results, make_run):
 
 def test_a_study_without_a_usable_run_still_gives_a_page(results, make_run):
     make_run(status="running")
-    assert run_analysis_command(["report", str(results), "--jobs", "1"]) == 0
+    assert main(["report", str(results), "--jobs", "1"]) == 0
     text = "".join(Page((results / "analysis" / "report.html").read_text()).text)
     assert "Not used: 1 run folder: 1 running" in " ".join(text.split())
 

@@ -3,7 +3,6 @@ import io
 
 import pytest
 
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.report.sections.scores import (
     BEST,
@@ -16,6 +15,7 @@ from parallax.analysis.report.sections.scores import (
 )
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import judge_runs
+from parallax.harness.cli.main import main
 
 FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
 
@@ -129,10 +129,12 @@ def test_no_name_becomes_a_command(results, make_run):
 
 
 def test_the_command_writes_three_formats_per_algorithm(study, tmp_path, capsys):
-    assert run_analysis_command(["tables", str(study), "--output", str(tmp_path / "out")]) == 0
-    names = sorted(path.name for path in (tmp_path / "out").glob("scores_td3*"))
+    assert (
+        main(["study", "verdicts", "--tables", str(study), "--output", str(tmp_path / "out")]) == 0
+    )
+    names = sorted(path.name for path in (tmp_path / "out/tables").glob("scores_td3*"))
     assert names == ["scores_td3.csv", "scores_td3.md", "scores_td3.tex"]
-    assert "Runs: " in capsys.readouterr().out
+    assert "scores_td3.md" in capsys.readouterr().out
 
 
 def test_equal_inputs_give_equal_tables(study):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.commands.thesis import FIGURE_FAMILIES
 from parallax.analysis.data.published import read_table
 from parallax.analysis.data.runs import StudyCell
@@ -26,6 +25,7 @@ from parallax.analysis.verdicts.study import (
     judge_published_table,
     results_from_published,
 )
+from parallax.harness.cli.main import main
 
 DOC = Path(__file__).parents[3] / "docs" / "published-tables.md"
 
@@ -56,8 +56,8 @@ def test_the_page_in_docs_is_what_the_command_writes(
         "parallax.analysis.commands.thesis.judge_published_table", known.__getitem__
     )
     monkeypatch.setattr("parallax.analysis.commands.thesis.FIGURE_FAMILIES", families)
-    words = ["published", "--output", str(tmp_path), "--tables", str(tmp_path), "--jobs", "1"]
-    assert run_analysis_command([*words, "--figures", str(tmp_path / "figures")]) == 0
+    words = ["study", "thesis", "--output", str(tmp_path), "--tables", str(tmp_path), "--jobs", "1"]
+    assert main([*words, "--figures", str(tmp_path / "figures")]) == 0
     assert (tmp_path / DOC.name).read_text() == DOC.read_text()
     assert "288" in capsys.readouterr().out
     rows = (tmp_path / "consistency.csv").read_text().splitlines()

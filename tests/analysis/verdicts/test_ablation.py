@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.stats.paired import compute_ratio_of_means
 from parallax.analysis.verdicts.ablation import CHANGES, INCONCLUSIVE, NO_EFFECT, judge_ablations
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.harness.cli.main import main
 
 SEEDS = 10
 # Every seed has luck of its own, which pairing takes out.
@@ -77,7 +77,7 @@ def test_effects_and_shares_are_those_planted(study):
 
 
 def test_the_command_tells_it_in_words_a_table_and_a_figure(study, capsys):
-    assert run_analysis_command(["ablation", str(study)]) == 0
+    assert main(["study", "ablation", str(study)]) == 0
     said = capsys.readouterr().out
     assert "strong changes the return: " in said and "after Holm over 3" in said
     assert "10 pairs of 11 and 10 runs asked for, 10 and 10 complete" in said
@@ -91,7 +91,7 @@ def test_the_command_tells_it_in_words_a_table_and_a_figure(study, capsys):
 
 def test_without_an_intervention_the_remedy_is_told(results, make_run, capsys):
     make_run()
-    assert run_analysis_command(["ablation", str(results)]) == 2
+    assert main(["study", "ablation", str(results)]) == 2
     assert "Train with intervention=none,NAME" in capsys.readouterr().err
 
 

@@ -8,7 +8,6 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from parallax.analysis.__main__ import run_analysis_command
 from parallax.analysis.data import paper_tables as imp_paper
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.replay_metrics import read_replay_metrics
@@ -21,6 +20,7 @@ from parallax.analysis.verdicts.replay import (
     classify_effect,
     judge_replay,
 )
+from parallax.harness.cli.main import main
 
 SEEDS = 10
 LUCK = np.random.default_rng(1).normal(0, 300, SEEDS)
@@ -110,7 +110,7 @@ def test_ways_of_one_name_are_told_apart_by_what_differs(results, make_run):
 
 
 def test_the_command_tells_it_in_words_tables_and_figures(study, capsys):
-    assert run_analysis_command(["replay", str(study)]) == 0
+    assert main(["study", "replay", str(study)]) == 0
     said = capsys.readouterr().out
     assert "per: helps; +" in said and "10 pairs of seeds (11 and 10 runs asked for" in said
     assert "CleanRL and SB3 disagree (harms; helps)" in said
@@ -123,7 +123,7 @@ def test_the_command_tells_it_in_words_tables_and_figures(study, capsys):
 
 def test_without_another_replay_the_remedy_is_told(results, make_run, capsys):
     make_run()
-    assert run_analysis_command(["replay", str(results)]) == 2
+    assert main(["study", "replay", str(results)]) == 2
     assert "every run replays uniformly. Train with replay=uniform,per" in capsys.readouterr().err
 
 

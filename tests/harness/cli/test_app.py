@@ -14,7 +14,7 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 from slurm_lab import SWEEP, Lab, wait_until
 
-from parallax.harness.cli.hydra_app import register_config_groups
+from parallax.harness.cli.config_groups import register_config_groups
 from parallax.harness.cli.sweep_composer import compose_sweep_specs
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.sweep.progress import estimate_remaining_seconds
@@ -24,7 +24,7 @@ TINY = ["hyperparameters.rollout_steps=128", "steps=256", "eval_every=128", "eva
 
 
 def harness(*arguments, cwd=None):
-    return forked.run("harness", *arguments, cwd=cwd)
+    return forked.run("parallax", "train", *arguments, cwd=cwd)
 
 
 def statuses(folder):
@@ -110,7 +110,7 @@ def test_sweep_runs_all_and_then_skips_all(tmp_path):
 def test_ctrl_c_and_a_closed_terminal_mark_runs_interrupted(number, tmp_path):
     lab = Lab(tmp_path)  # nobody tells its runs to go on
     arguments = [*SWEEP, f"results_dir={lab.results}", "algorithm=ppo", "seed=0,1,2"]
-    process = lab.start("harness", "--multirun", *arguments, "hydra.launcher.n_jobs=2")
+    process = lab.start("parallax", "train", "--multirun", *arguments, "hydra.launcher.n_jobs=2")
     wait_until(lambda: lab.beats("ppo-0") and lab.beats("ppo-1"))
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)
@@ -121,7 +121,9 @@ def test_ctrl_c_and_a_closed_terminal_mark_runs_interrupted(number, tmp_path):
 
 def test_killed_process_is_a_failed_run(tmp_path):
     lab = Lab(tmp_path)
-    process = lab.start("harness", *SWEEP, f"results_dir={lab.results}", "algorithm=ppo", "seed=0")
+    process = lab.start(
+        "parallax", "train", *SWEEP, f"results_dir={lab.results}", "algorithm=ppo", "seed=0"
+    )
     wait_until(lambda: lab.beats("ppo-0"))
     os.kill(lab.record("ppo-0")["pid"], signal.SIGKILL)
     output, errors = process.communicate(timeout=30)

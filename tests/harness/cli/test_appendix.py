@@ -12,9 +12,9 @@ from parallax.harness.cli.alignment import (
     format_appendix,
     format_translation_counts,
     make_appendix_table,
-    print_appendix,
     translate_recipe,
 )
+from parallax.harness.cli.main import main
 from parallax.harness.contract.adapter import find_adapter_entry_points
 from parallax.harness.contract.translation import TranslatedSetting
 
@@ -67,8 +67,8 @@ def test_the_flipped_tau_of_the_thesis_is_corrected():
 
 
 def test_an_unknown_framework_is_refused_by_name(capsys):
-    assert print_appendix(["--framework", "foo"]) == 2
-    assert "framework=foo" in capsys.readouterr().err
+    assert main(["alignment", "--paper", "--frameworks", "foo"]) == 2
+    assert "--frameworks foo is not known" in capsys.readouterr().err
 
 
 def test_recipes_that_are_translated_and_refused_are_counted():

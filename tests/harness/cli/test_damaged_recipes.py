@@ -3,7 +3,7 @@
 import pytest
 from hydra.core.config_store import ConfigStore
 
-from parallax.harness.cli import hydra_app as config_groups
+from parallax.harness.cli import config_groups
 from parallax.harness.cli import train as hydra_errors
 from parallax.harness.cli.hydra_app import _check_recipe
 from parallax.harness.contract import recipes

@@ -5,7 +5,7 @@ import os
 import pytest
 import recorded
 
-from parallax.harness.cli.run_folders import run_unlock_command
+from parallax.harness.cli.main import main
 from parallax.harness.record.lock import LockLostError, read_lock_owner, unlock_folder
 from parallax.slurm.states import assess_run
 
@@ -21,9 +21,9 @@ def test_lease_of_another_machine_is_ended_and_its_owner_named(folder, tmp_path,
     lease = recorded.hold(folder, machine="elsewhere", host="node7", pid=4711, job="88_3")
     (folder / "progress.json").write_text('{"step": 5, "time": 1e300, "period": 1e300}')
     assert assess_run(folder, None).state == "running"  # nobody can tell from here
-    assert run_unlock_command([str(tmp_path), "--yes"]) == 0
+    assert main(["run", "unlock", str(tmp_path), "--yes"]) == 0
     said = capsys.readouterr().out
-    assert "process 4711 on node7 in job 88_3" in said and "never heard of" in said
+    assert "process 4711 on node7 in job 88_3" in said and "no heartbeat" in said
     assert read_lock_owner(folder) is None and assess_run(folder, None).state == "lost"
     with pytest.raises(LockLostError):
         lease.write("result", lambda file: None)
@@ -31,22 +31,22 @@ def test_lease_of_another_machine_is_ended_and_its_owner_named(folder, tmp_path,
 
 def test_living_process_of_this_machine_keeps_its_lease(folder, capsys):
     with recorded.hold(folder) as lease:
-        assert run_unlock_command([str(folder), "--yes"]) == 1
+        assert main(["run", "unlock", str(folder), "--yes"]) == 1
         assert f"kill {os.getpid()}" in capsys.readouterr().out
         lease.write("result", lambda file: None)
 
 
 def test_nothing_is_done_where_nobody_can_be_asked(folder, capsys):
     recorded.hold(folder, machine="elsewhere")
-    assert run_unlock_command([str(folder)]) == 2
+    assert main(["run", "unlock", str(folder)]) == 2
     assert "--yes" in capsys.readouterr().err and read_lock_owner(folder) is not None
-    assert run_unlock_command([str(folder / "nowhere")]) == 2
+    assert main(["run", "unlock", str(folder / "nowhere")]) == 2
 
 
 def test_what_a_terminal_would_act_on_is_shown_as_text(folder, tmp_path, capsys):
     recorded.hold(folder, machine="elsewhere", host="\x1b[2Jnode", pid=1)
     (tmp_path / "link").symlink_to(folder)
-    assert run_unlock_command([str(tmp_path), "--yes"]) == 0
+    assert main(["run", "unlock", str(tmp_path), "--yes"]) == 0
     said = capsys.readouterr()
     assert "\x1b" not in said.out and "\\x1b[2Jnode" in said.out
     assert "Links are not followed" in said.err
@@ -59,7 +59,7 @@ def test_nobody_answering_is_a_no(folder, monkeypatch):
     recorded.hold(folder, machine="elsewhere")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", end)
-    assert run_unlock_command([str(folder)]) == 1 and read_lock_owner(folder) is not None
+    assert main(["run", "unlock", str(folder)]) == 1 and read_lock_owner(folder) is not None
 
 
 def test_lease_that_cannot_be_ended_keeps_no_other(folder, tmp_path, capsys, monkeypatch):
@@ -73,7 +73,7 @@ def test_lease_that_cannot_be_ended_keeps_no_other(folder, tmp_path, capsys, mon
         unlock_folder(place, holder)
 
     monkeypatch.setattr("parallax.harness.cli.run_folders.unlock_folder", free_one)
-    assert run_unlock_command([str(tmp_path), "--yes"]) == 1
+    assert main(["run", "unlock", str(tmp_path), "--yes"]) == 1
     said = capsys.readouterr()
-    assert "cannot be ended (Permission denied)" in said.err and "1 leases" in said.out
+    assert "cannot be released (Permission denied)" in said.err and "1 locks" in said.out
     assert read_lock_owner(folder) is not None and read_lock_owner(other) is None

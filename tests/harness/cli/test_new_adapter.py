@@ -13,6 +13,7 @@ import pytest
 from support import register
 
 from parallax.harness.cli import new_adapter
+from parallax.harness.cli.main import main
 from parallax.harness.contract.fields import SpecError
 
 ROOT = Path(__file__).parents[3]
@@ -69,7 +70,7 @@ def check_red(lines, last, folder, recipes):
 
 
 def test_skeleton_in_a_checkout_says_what_is_missing(checkout):
-    assert new_adapter.main(["stranger", "--in", str(checkout)]) == 0
+    assert main(["new", "adapter", "stranger", "--in", str(checkout)]) == 0
     project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
     register(checkout, project["entry-points"])
     tests = checkout / "tests" / "adapters" / "stranger"
@@ -89,15 +90,13 @@ def test_skeleton_in_a_checkout_says_what_is_missing(checkout):
 
 @pytest.mark.long
 def test_skeleton_in_a_package_says_what_is_missing(tmp_path):
-    assert new_adapter.main(["stranger", "--package", "--in", str(tmp_path)]) == 0
+    assert main(["new", "adapter", "stranger", "--package", "--in", str(tmp_path)]) == 0
     project, site = tmp_path / "stranger", tmp_path / "site"
     install(project, site)
     lines = outcomes(project / "tests", [site, ROOT])
     check_red(*lines, "parallax_stranger", "parallax_stranger/hp_configs")
     # A framework that is half done does not keep the others from being used.
-    table = python(
-        "-m", "parallax.harness.cli.alignment", "--hps", "sb3", path=[site, ROOT], cwd=tmp_path
-    )
+    table = python("-m", "parallax", "alignment", "--hps", "sb3", path=[site, ROOT], cwd=tmp_path)
     assert table.returncode == 0, table.stderr
     assert "stranger refuses: parallax_stranger/settings/sac.py: fill in settings()" in table.stdout
 
@@ -105,7 +104,7 @@ def test_skeleton_in_a_package_says_what_is_missing(tmp_path):
 @pytest.mark.parametrize("name", ["x", LONGEST])
 def test_skeleton_is_clean(checkout, name):
     before = snapshot(checkout)
-    new_adapter.main([name, "--in", str(checkout)])
+    main(["new", "adapter", name, "--in", str(checkout)])
     new = [str(path) for path in snapshot(checkout).keys() - before.keys()]
     sources = [path for path in new if path.endswith(".py")]
     lint("ruff", "check", *sources, cwd=checkout)
@@ -113,7 +112,7 @@ def test_skeleton_is_clean(checkout, name):
 
 
 def test_skeleton_is_typed(checkout):
-    new_adapter.main(["stranger", "--in", str(checkout)])
+    main(["new", "adapter", "stranger", "--in", str(checkout)])
     lint("mypy", "--follow-imports=skip", "adapters/stranger", cwd=checkout)
 
 
@@ -127,7 +126,7 @@ def test_names_that_cannot_be_are_refused(name, checkout):
 
 @pytest.mark.parametrize("name", ["sb3", "original"])
 def test_names_of_frameworks_and_recipes_are_taken(name, checkout, capsys):
-    assert new_adapter.main([name, "--in", str(checkout)]) == 2
+    assert main(["new", "adapter", name, "--in", str(checkout)]) == 2
     assert f"Error: NAME={name} is taken" in capsys.readouterr().err
 
 
@@ -173,7 +172,7 @@ def test_adapter_is_registered_and_nothing_else_in_the_project_changes(checkout)
 
 
 def test_command_line_prints_what_to_do_next(checkout):
-    command = ["-m", "harness", "new-adapter", "stranger", "--in", str(checkout)]
+    command = ["-m", "parallax", "new", "adapter", "stranger", "--in", str(checkout)]
     result = python(*command, path=[ROOT], cwd=checkout)
     assert result.returncode == 0, result.stderr
     for part in ("adapters/stranger/train.py", "pip install", "pytest", "adding-a-framework.md"):

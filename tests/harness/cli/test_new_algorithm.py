@@ -14,6 +14,7 @@ import yaml
 from support import register
 
 from parallax.harness.cli import new_algorithm
+from parallax.harness.cli.main import main
 from parallax.harness.contract.fields import SpecError
 
 ROOT = Path(__file__).parents[3]
@@ -90,7 +91,7 @@ def skeletons(original, tmp_path_factory):
     checkout = Path(shutil.copytree(original, tmp_path_factory.mktemp("skeletons") / "checkout"))
     for family in FAMILIES:
         arguments = ["--family", family, "--actions", "discrete", "--frameworks", "sb3"]
-        assert new_algorithm.main([name_in(family), *arguments, "--in", str(checkout)]) == 0
+        assert main(["new", "algorithm", name_in(family), *arguments, "--in", str(checkout)]) == 0
     project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
     register(checkout, project["entry-points"])
     return checkout
@@ -125,7 +126,7 @@ def test_skeleton_is_found_and_says_what_is_missing(skeletons, family, unfinishe
 
 def test_skeleton_in_a_package_is_found_with_its_settings_and_recipes(tmp_path):
     arguments = ["--package", "--actions", "discrete", "--frameworks", "sb3"]
-    assert new_algorithm.main(["fresh", *arguments, "--in", str(tmp_path)]) == 0
+    assert main(["new", "algorithm", "fresh", *arguments, "--in", str(tmp_path)]) == 0
     package = tmp_path / "fresh"
     sources = [str(path) for path in package.rglob("*.py")]
     # How imports are sorted depends on which modules the package's own settings call its own.
@@ -145,7 +146,7 @@ def test_skeleton_in_a_package_is_found_with_its_settings_and_recipes(tmp_path):
 
 def test_a_package_for_a_framework_that_is_not_installed_is_refused(tmp_path, capsys):
     arguments = ["fresh", "--package", "--in", str(tmp_path), "--frameworks", "sb33"]
-    assert new_algorithm.main(arguments) == 2
+    assert main(["new", "algorithm", *arguments]) == 2
     assert "--frameworks sb33 is not known. Did you mean sb3?" in capsys.readouterr().err
     assert not (tmp_path / "fresh").exists()
 
@@ -194,7 +195,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(checkout, name, framew
 
 
 def test_a_folder_that_is_no_checkout_is_refused(tmp_path, capsys):
-    assert new_algorithm.main(["fresh", "--in", str(tmp_path)]) == 2
+    assert main(["new", "algorithm", "fresh", "--in", str(tmp_path)]) == 2
     assert f"Error: --in {tmp_path} is no checkout" in capsys.readouterr().err
 
 

@@ -12,12 +12,11 @@ import pyarrow.parquet
 import pytest
 import support
 
-from parallax.analysis.__main__ import run_analysis_command as analyse
+from parallax.harness.cli.main import main
 from parallax.harness.cli.run_reproduce import (
     compare_evaluations,
     compare_provenance,
     draw_runs,
-    main,
 )
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import check_interpreter
@@ -45,12 +44,12 @@ def finished(done, tmp_path):
 
 
 def rerun(folder, *arguments):
-    return forked.run("harness", "rerun", folder, *arguments)
+    return forked.run("parallax", "run", "reproduce", folder, *arguments)
 
 
 def test_run_again_is_identical_from_a_file_of_packed_runs(done, tmp_path):
     file = tmp_path / "study.parquet"
-    assert analyse(["pack", str(done), "--output", str(file)]) == 0
+    assert main(["study", "pack", str(done), "--output", str(file)]) == 0
     result = rerun(file, "--runs", "1", "--seed", "3")
     assert result.returncode == 0, result.stderr
     assert "Evaluations: identical" in result.stdout and "Weights:     identical" in result.stdout
@@ -68,7 +67,7 @@ def test_what_differs_is_named(finished, tmp_path):
         content = dict(file)
     content["results"][1] += 1
     np.savez(finished / "evaluations.npz", **content)
-    result = rerun(finished, "--keep", str(tmp_path / "kept"))
+    result = rerun(finished, "--output", str(tmp_path / "kept"))
     assert result.returncode == 1
     assert "1 of 2 differ, from step 256 on; mean returns by up to 1" in result.stdout
     assert "packages torch: 1.0 then, " in result.stdout
@@ -105,9 +104,9 @@ def test_run_is_not_compared_with_itself_or_with_one_that_is_there(recorded, tmp
     folder, _ = recorded
     moved = shutil.copytree(folder, tmp_path / "moved")
     for name in (folder, moved):
-        assert main([str(name), "--keep", str(tmp_path)]) == 2
+        assert main(["run", "reproduce", str(name), "--output", str(tmp_path)]) == 2
         told = capsys.readouterr()
-        assert f"--keep {tmp_path}: {folder} holds a complete run already" in told.err
+        assert f"--output {tmp_path}: {folder} holds a complete run already" in told.err
         assert "Name another folder" in told.err and told.out == ""
 
 
@@ -130,7 +129,7 @@ def test_run_is_not_compared_with_itself_or_with_one_that_is_there(recorded, tmp
 def test_damaged_record_is_refused_in_one_message(recorded, change, message, capsys):
     folder, content = recorded
     write_json(folder / "run.json", change(content))
-    assert main([str(folder)]) == 2
+    assert main(["run", "reproduce", str(folder)]) == 2
     told = capsys.readouterr()
     assert message in told.err and str(folder) in told.err and told.out == ""
 
@@ -193,18 +192,18 @@ def test_rows_that_fail_a_check_are_not_drawn(packed, capsys):
 
 @pytest.mark.parametrize("count", ["0", "9"])
 def test_more_runs_than_there_are_is_refused(packed, count, capsys):
-    assert main([str(packed), "--runs", count]) == 2
+    assert main(["run", "reproduce", str(packed), "--runs", count]) == 2
     assert f"--runs={count}: {packed} holds 8 complete runs" in capsys.readouterr().err
 
 
 def test_a_number_of_runs_is_refused_of_a_folder(recorded, capsys):
-    assert main([str(recorded[0]), "--runs", "5"]) == 2
+    assert main(["run", "reproduce", str(recorded[0]), "--runs", "5"]) == 2
     assert "--runs=5 draws from a file of packed runs" in capsys.readouterr().err
 
 
 def test_a_damaged_file_is_refused_in_one_message(packed, capsys):
     packed.write_bytes(packed.read_bytes()[:-9])
-    assert main([str(packed)]) == 2
+    assert main(["run", "reproduce", str(packed)]) == 2
     told = capsys.readouterr()
     assert str(packed) in told.err and "Traceback" not in told.err and told.out == ""
 

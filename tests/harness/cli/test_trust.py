@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 import support
 
-from parallax.harness.cli import mutation as challenge
-from parallax.harness.cli import policy as policies
-from parallax.harness.cli.run_reproduce import main
+from parallax.harness.cli.main import main
 from parallax.harness.contract.adapter import find_adapter_entry_point
 from parallax.harness.contract.run_spec import spec_to_dict
 from parallax.harness.record.files import escape_unprintable, write_json
@@ -58,14 +56,14 @@ def test_code_that_the_folder_names_runs_only_where_it_is_trusted(recorded, caps
     folder, mark = recorded
     program = str(mark.with_name("program"))
     name(folder, **({"python": program} if what == "interpreter" else {"env": "trap_module:X-v0"}))
-    assert main([str(folder)]) == 2
+    assert main(["run", "reproduce", str(folder)]) == 2
     told = capsys.readouterr().err
     line = (
         f"interpreter: {program}" if what == "interpreter" else "import of the module trap_module"
     )
     assert f"    {line}" in told and "Add --trust" in told
     assert not mark.exists()
-    assert main([str(folder), "--trust"]) != 0  # neither can train
+    assert main(["run", "reproduce", str(folder), "--trust"]) != 0  # neither can train
     assert mark.exists()
 
 
@@ -75,10 +73,10 @@ def test_at_a_terminal_the_user_is_asked(recorded, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     for answer in ("n", EOFError):
         monkeypatch.setattr("builtins.input", lambda question, answer=answer: reply(answer))
-        assert main([str(folder)]) == 2
+        assert main(["run", "reproduce", str(folder)]) == 2
         assert "not trusted" in capsys.readouterr().err and not mark.exists()
     monkeypatch.setattr("builtins.input", lambda question: "y")
-    main([str(folder)])
+    main(["run", "reproduce", str(folder)])
     assert mark.exists()
 
 
@@ -149,14 +147,11 @@ def change(folder, changed):
 
 def commands(folder, out):
     return {
-        "evaluate": (policies.run_evaluate_command, [str(folder)]),
-        "export": (policies.run_export_command, [str(folder), "--output", str(out / "exported")]),
-        "video": (policies.run_video_command, [str(folder), "--output", str(out / "film.mp4")]),
-        "rerun": (main, [str(folder)]),
-        "challenge": (
-            challenge.run_mutation_test_command,
-            [str(folder.parents[5]), "--replay", "2"],
-        ),
+        "evaluate": ["policy", "evaluate", str(folder)],
+        "export": ["policy", "export", str(folder), "--output", str(out / "exported")],
+        "video": ["policy", "video", str(folder), "--output", str(out / "film.mp4")],
+        "reproduce": ["run", "reproduce", str(folder)],
+        "test": ["mutation", "test", str(folder.parents[5]), "--replay-configurations", "2"],
     }
 
 
@@ -167,8 +162,7 @@ def test_no_command_runs_what_is_not_installed_here(study, tmp_path, capsys, com
     change(folder, NAMED[what])
     if what == "task":  # a pair must have one task to be a pair
         change(folder.parents[1] / "mutant" / folder.name, NAMED[what])
-    run, words = commands(folder, tmp_path)[command]
-    assert run(words) == 2
+    assert main(commands(folder, tmp_path)[command]) == 2
     told = capsys.readouterr().err
     assert TRAP in told and "Add --trust" in told
     assert not mark.exists() and TRAP not in sys.modules
@@ -196,8 +190,8 @@ def test_modules_that_come_with_a_run_cannot_be_imported(study, tmp_path, place)
     set_trap(here / "came_along.py", mark)
     change(folder, lambda content: content | {"adapter": "came_along:Adapter"})
     paths = {"PYTHONPATH": f"{here}{os.pathsep}{support.ROOT}"}
-    for words in (["-m", "harness"], ["-P", "-m", "harness"]):
-        command = [sys.executable, *words, "evaluate", str(folder), "--trust"]
+    for words in (["-m", "parallax"], ["-P", "-m", "parallax"]):
+        command = [sys.executable, *words, "policy", "evaluate", str(folder), "--trust"]
         ended = subprocess.run(command, cwd=here, env=os.environ | paths, capture_output=True)
         assert ended.returncode == 1, ended.stderr
         assert b"came_along" in ended.stdout and not mark.exists()
@@ -209,7 +203,7 @@ def test_module_of_the_current_folder_does_not_stand_for_one_of_ours(study, tmp_
     for name in ("msgspec", "envs", "harness", "analysis"):
         set_trap(here / f"{name}.py", mark)
     ended = subprocess.run(
-        [sys.executable, "-P", "-m", "harness", "evaluate", str(folder)],
+        [sys.executable, "-P", "-m", "parallax", "policy", "evaluate", str(folder)],
         cwd=here,
         env=os.environ | {"PYTHONPATH": str(support.ROOT)},
         capture_output=True,

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import recorded
 
-from parallax.harness.cli.run_watch import format_sparkline, main, read_snapshot
+from parallax.harness.cli.main import main
+from parallax.harness.cli.run_watch import format_sparkline, read_snapshot
 from parallax.harness.record.lock import RunLock
 
 
@@ -21,27 +22,25 @@ def folder(original, tmp_path):
     return Path(shutil.copytree(original, tmp_path / "seed=0"))
 
 
-def told(folder, status):
+def set_status(folder, status):
     path = folder / "run.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"status": status}))
 
 
-def test_an_ended_run_is_shown_once_and_as_a_page(folder, capsys, tmp_path):
-    page = tmp_path / "run.html"
-    assert main([str(folder), "--html", str(page)]) == 0
+def test_an_ended_run_is_shown_once(folder, capsys):
+    assert main(["run", "watch", str(folder)]) == 0
     assert "completed, step" in capsys.readouterr().out
-    assert "evaluation" in page.read_text() and "refresh" not in page.read_text()
     assert read_snapshot(folder).curves["evaluation"]
 
 
-def test_a_run_that_nobody_trains_is_not_waited_for(folder, capsys):
-    told(folder, "running")
-    assert main([str(folder)]) == 0
-    assert "left, step" in capsys.readouterr().out
+def test_an_abandoned_run_is_not_waited_for(folder, capsys):
+    set_status(folder, "running")
+    assert main(["run", "watch", str(folder)]) == 0
+    assert "abandoned, step" in capsys.readouterr().out
 
 
-def test_a_run_goes_on_as_long_as_somebody_holds_it(folder):
-    told(folder, "running")
+def test_a_run_is_active_while_it_is_locked(folder):
+    set_status(folder, "running")
     with RunLock.acquire(folder):
         assert read_snapshot(folder).status == "running" and read_snapshot(folder).is_active
 
@@ -49,8 +48,8 @@ def test_a_run_goes_on_as_long_as_somebody_holds_it(folder):
 def test_no_run_and_damaged_evaluations(folder, tmp_path, capsys):
     (folder / "evaluations.npz").write_bytes(b"PK")
     assert "evaluation" not in read_snapshot(folder).curves
-    assert main([str(tmp_path / "nothing")]) == 2
-    assert "is no run's folder" in capsys.readouterr().err
+    assert main(["run", "watch", str(tmp_path / "nothing")]) == 2
+    assert "is not a run folder" in capsys.readouterr().err
 
 
 def test_bars_are_high_where_the_curve_is():

@@ -58,14 +58,16 @@ def test_installed_package_is_a_framework_like_any_other(tmp_path):
     done = subprocess.run(install, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     environment = os.environ | {"PYTHONPATH": str(site)}
-    text = run("harness", "--help", env=environment)
+    text = run("parallax", "train", "--help", env=environment)
     for group in ("framework: cleanrl, ", "hps: cleanrl, "):
         (line,) = (line for line in text.splitlines() if line.startswith(group))
         assert ", stranger" in line
     arguments = ["framework=stranger", "hps=stranger", "steps=256", "eval_every=128"]
-    run("harness", *arguments, "eval_episodes=2", env=environment, cwd=tmp_path)
+    run("parallax", "train", *arguments, "eval_episodes=2", env=environment, cwd=tmp_path)
     assert list((tmp_path / "results").rglob("ppo/stranger/stranger/*/seed=0/evaluations.npz"))
-    alignment = ["parallax.harness.cli.alignment", "--algorithm", "ppo", "--hps", "sb3"]
+    alignment = ["parallax", "alignment", "--algorithms", "ppo", "--hps", "sb3"]
     assert "stranger" in run(*alignment, env=environment)
-    refused = forked.run("harness", "framework=stranger", "algorithm=sac", env=environment)
+    refused = forked.run(
+        "parallax", "train", "framework=stranger", "algorithm=sac", env=environment
+    )
     assert "framework=stranger has no algorithm=sac: choose ppo" in refused.stderr

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from parallax.harness.cli.mutation import run_detectors_command
+from parallax.harness.cli.main import main
 from parallax.harness.detection import summary as gather
 from parallax.harness.detection.detectors import (
     PROBES,
@@ -80,7 +80,7 @@ def test_tables_tell_what_was_found_by_whom(tmp_path, capsys):
     ]
     mutants, kept, tables = (tmp_path / name for name in ("m.jsonl", "c.jsonl", "t.md"))
     mutants.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert run_detectors_command(["--mutants", str(mutants), "--output", str(tables)]) == 0
+    assert main(["mutation", "detectors", "--mutants", str(mutants), "--output", str(tables)]) == 0
     assert "2 faults that train" in tables.read_text()
     assert "| probes | 2 | 1 (50%) | 0 | 9.0 |" in capsys.readouterr().out
     gather.append_verdict(kept, DetectorVerdict("sb3/dqn/001", "conformance", False, "", 0, 4.0))
@@ -96,5 +96,5 @@ def test_tables_tell_what_was_found_by_whom(tmp_path, capsys):
 def test_another_file_is_refused(text, tmp_path, capsys):
     file = tmp_path / "m.jsonl"
     file.write_text(text)
-    assert run_detectors_command(["--mutants", str(file)]) == 2
+    assert main(["mutation", "detectors", "--mutants", str(file)]) == 2
     assert "benchmarks/mutants.py" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import support
 
 from parallax.envs.make import make_training_env
 from parallax.envs.tasks import make_task_env
-from parallax.harness.cli import mutation as challenge
+from parallax.harness.cli.main import main
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.policies.loading import load_policy
 from parallax.harness.policy_tests.challenge import (
@@ -286,16 +286,24 @@ def test_settings_side_by_side_are_played_as_one_after_another(tmp_path):
     written = []
     for jobs in ("1", "2"):
         output = tmp_path / f"{jobs}.json"
-        words = [str(tmp_path), "--replay", "3", "--jobs", jobs, "--output", str(output)]
-        assert challenge.run_mutation_test_command(words) == 0
+        words = [
+            str(tmp_path),
+            "--replay-configurations",
+            "3",
+            "--jobs",
+            jobs,
+            "--output",
+            str(output),
+        ]
+        assert main(["mutation", "test", *words]) == 0
         written.append(json.loads(output.read_text()))
     assert written[0] == written[1]
     assert [item["mutants"][0]["operator"] for item in written[0]["settings"]] == ["sdf", "srs"]
 
 
 def test_no_setting_at_a_time_is_refused(tmp_path, capsys):
-    assert challenge.run_mutation_test_command([str(tmp_path), "--jobs", "0"]) == 2
-    assert "--jobs 0: at least one setting" in capsys.readouterr().err
+    assert main(["mutation", "test", str(tmp_path), "--jobs", "0"]) == 2
+    assert "--jobs 0: give at least 1" in capsys.readouterr().err
 
 
 def test_tasks_that_nobody_has_described_are_refused():

@@ -10,7 +10,7 @@ import pytest
 import support
 import torch
 
-from parallax.harness.cli.policy import run_export_command
+from parallax.harness.cli.main import main
 from parallax.harness.policies.loading import load_policy
 
 pytestmark = pytest.mark.long
@@ -76,7 +76,7 @@ def test_exported_weights_act_alike_in_the_framework_alone(alone, tmp_path):
         eval_every=150,
     )
     folder, _ = support.run(spec, tmp_path / "results")
-    assert run_export_command([str(folder), "--output", str(tmp_path / "exported")]) == 0
+    assert main(["policy", "export", str(folder), "--output", str(tmp_path / "exported")]) == 0
     (file,) = (tmp_path / "exported").rglob("*.pt")
     with torch.no_grad():
         actions = alone(torch.load(file)).numpy()

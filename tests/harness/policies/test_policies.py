@@ -15,11 +15,9 @@ import stable_baselines3
 import support
 import torch
 
+from parallax.harness.cli.main import main
 from parallax.harness.cli.policy import (
     parse_conditions,
-    run_evaluate_command,
-    run_export_command,
-    run_video_command,
 )
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.policies.evaluation import (
@@ -173,7 +171,7 @@ def test_run_that_is_translated_otherwise_now_is_refused(copy):
 
 def test_evaluate_says_that_returns_are_those_of_training(folder, tmp_path, capsys):
     table = tmp_path / "returns.csv"
-    assert run_evaluate_command([str(folder), "--output", str(table)]) == 0
+    assert main(["policy", "evaluate", str(folder), "--output", str(table)]) == 0
     said = capsys.readouterr().out
     assert "2 of 2 episodes, the same as the run's last evaluation" in said
     rows = list(csv.DictReader(table.open()))
@@ -215,7 +213,7 @@ def forked_workers(monkeypatch):
 @pytest.mark.usefixtures("forked_workers")
 def test_evaluate_goes_on_past_runs_without_a_policy(copy, capsys):
     recorded.complete_run(copy.parents[6])
-    assert run_evaluate_command([str(copy.parents[6]), "episodes=3"]) == 1
+    assert main(["policy", "evaluate", str(copy.parents[6]), "episodes=3"]) == 1
     said = capsys.readouterr()
     assert "3 of 3 episodes" in said.out and "the same" not in said.out
     assert "no policy: it was made before" in said.err
@@ -245,7 +243,7 @@ def test_words_become_conditions():
 
 @pytest.mark.usefixtures("forked_workers")
 def test_exported_file_loads_in_the_framework_alone(folder, tmp_path, capsys):
-    assert run_export_command([str(folder), "--output", str(tmp_path)]) == 0
+    assert main(["policy", "export", str(folder), "--output", str(tmp_path)]) == 0
     (file,) = tmp_path.rglob("*.*")
     assert file.name == "seed=0.zip" and str(file) in capsys.readouterr().out
     policy, model = load_policy(folder), stable_baselines3.PPO.load(file)
@@ -297,5 +295,5 @@ def test_titles_are_as_long_as_they_must_be(folder, copy):
     ],
 )
 def test_bad_films_are_refused(folder, words, message, capsys):
-    assert run_video_command([str(folder), *words]) == 2
+    assert main(["policy", "video", str(folder), *words]) == 2
     assert message in capsys.readouterr().err

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from parallax.harness.cli.probe import main
+from parallax.harness.cli.main import main
 from parallax.harness.probes.results import report_from_dict
 
 ONE = ["--frameworks", "cleanrl", "--probe", "sac.critic_loss_factor"]
@@ -11,7 +11,7 @@ ONE = ["--frameworks", "cleanrl", "--probe", "sac.critic_loss_factor"]
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
     path = tmp_path_factory.mktemp("stored") / "answers.json"
-    assert main([*ONE, "--json", str(path)]) == 0
+    assert main(["probe", *ONE, "--json", str(path)]) == 0
     return path
 
 
@@ -53,11 +53,11 @@ def other(stored, tmp_path):
 
 
 def test_same_answers_pass(stored, asked):
-    assert main([*ONE, "--baseline", str(stored)]) == 0
+    assert main(["probe", *ONE, "--baseline", str(stored)]) == 0
 
 
 def test_a_changed_answer_is_told_and_gives_code_1(stored, asked, tmp_path, capsys):
-    assert main([*ONE, "--baseline", str(other(stored, tmp_path))]) == 1
+    assert main(["probe", *ONE, "--baseline", str(other(stored, tmp_path))]) == 1
     out = capsys.readouterr().out
     assert "was as in the paper; is pull on the critic" in out
     assert "stored with cleanrl 0.1" in out
@@ -65,8 +65,8 @@ def test_a_changed_answer_is_told_and_gives_code_1(stored, asked, tmp_path, caps
 
 def test_a_baseline_can_be_updated_and_made(stored, asked, tmp_path):
     for path in (other(stored, tmp_path), tmp_path / "new.json"):
-        assert main([*ONE, "--baseline", str(path), "--update-baseline"]) == 0
-        assert main([*ONE, "--baseline", str(path)]) == 0
+        assert main(["probe", *ONE, "--baseline", str(path), "--update-baseline"]) == 0
+        assert main(["probe", *ONE, "--baseline", str(path)]) == 0
 
 
 def test_an_update_keeps_what_was_not_asked(stored, asked, tmp_path):
@@ -75,7 +75,7 @@ def test_an_update_keeps_what_was_not_asked(stored, asked, tmp_path):
     content["results"].append(elsewhere)
     path = tmp_path / "more.json"
     path.write_text(json.dumps(content))
-    assert main([*ONE, "--baseline", str(path), "--update-baseline"]) == 0
+    assert main(["probe", *ONE, "--baseline", str(path), "--update-baseline"]) == 0
     names = [result["probe"] for result in json.loads(path.read_text())["results"]]
     assert names == ["sac.critic_loss_factor", "sac.target_entropy"]
 
@@ -86,14 +86,14 @@ def test_a_probe_that_failed_gives_code_3(stored, monkeypatch, capsys):
     monkeypatch.setattr(
         "parallax.harness.probes.runner.run_probes", lambda *args: report_from_dict(content)
     )
-    assert main([*ONE, "--baseline", str(stored)]) == 3
+    assert main(["probe", *ONE, "--baseline", str(stored)]) == 3
     assert "failed to run: no luck" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--algorithm", "sacc"], "Did you mean sac?"),
+        (["--algorithms", "sacc"], "Did you mean sac?"),
         (["--frameworks", "sb33"], "Did you mean sb3?"),
         (["--probe", "sac.std_mop"], "Did you mean sac.std_map?"),
         (["--baseline", "nowhere.json"], "no stored answers there"),
@@ -109,7 +109,7 @@ def test_a_probe_that_failed_gives_code_3(stored, monkeypatch, capsys):
     ],
 )
 def test_bad_input_is_one_message_and_code_2(arguments, words, capsys):
-    assert main(arguments) == 2
+    assert main(["probe", *arguments]) == 2
     error = capsys.readouterr().err
     assert words in error
     assert len(error.strip().splitlines()) == 1
@@ -117,16 +117,19 @@ def test_bad_input_is_one_message_and_code_2(arguments, words, capsys):
 
 def test_stored_answers_can_be_shown_in_part(stored, capsys):
     assert (
-        main(["--answers", str(stored), "--probe", "critic_loss", "--frameworks", "cleanrl"]) == 0
+        main(
+            ["probe", "--answers", str(stored), "--probe", "critic_loss", "--frameworks", "cleanrl"]
+        )
+        == 0
     )
     assert "1 probes, 1 answers" in capsys.readouterr().out
-    assert main(["--answers", str(stored), "--probe", "std_map"]) == 2
+    assert main(["probe", "--answers", str(stored), "--probe", "std_map"]) == 2
     assert "no such answers are stored there" in capsys.readouterr().err
 
 
 def test_list_names_every_probe(capsys):
     from parallax.harness.probes.catalogue import PROBES
 
-    assert main(["--list"]) == 0
+    assert main(["probe", "--list"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert listed == [probe.name for probe in PROBES]

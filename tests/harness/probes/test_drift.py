@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import stable_baselines3
 
-from parallax.harness.cli.probe import main
+from parallax.harness.cli.main import main
 
 CHANGED = ("td3/td3.py", "noise = noise.clamp(", "noise = noise.clone() if True else noise.clamp(")
 
@@ -35,7 +35,7 @@ def other_python(tmp_path_factory):
 def test_what_changed_between_versions_is_named(other_python, capsys):
     probes = "td3.target_action,td3.target_update"
     arguments = ["--drift", "sb3", "--python", str(other_python), "--probe", probes]
-    assert main(arguments) == 1
+    assert main(["probe", *arguments]) == 1
     out = capsys.readouterr().out
     assert "from stable-baselines3 2.9.99" in out
     assert "1 of 3 answers changed:" in out

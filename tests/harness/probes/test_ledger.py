@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
-from parallax.harness.cli.probe import main
+from parallax.harness.cli.main import main
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.probes.catalogue import PROBES
 from parallax.harness.probes.claims import claims as statements
@@ -203,10 +203,10 @@ def test_what_no_statement_tells_of_is_listed(report):
 
 def test_half_of_the_answers_are_no_ledger(tmp_path, capsys):
     path = str(tmp_path / "ledger.md")
-    assert main(["--frameworks", "cleanrl", "--ledger", path]) == 2
+    assert main(["probe", "--frameworks", "cleanrl", "--claims", path]) == 2
     assert "needs answers of sb3, torchrl, too" in capsys.readouterr().err
-    assert main(["--probe", "sac.", "--ledger", path]) == 2
-    assert "were not asked: drop --algorithm and --probe" in capsys.readouterr().err
+    assert main(["probe", "--probe", "sac.", "--claims", path]) == 2
+    assert "were not run: drop --algorithms and --probe" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -221,6 +221,6 @@ def test_stored_answers_are_those_of_the_installed_versions(probes, report, caps
         for package, stored in (entry.split() for entry in packages):
             if version(package) != stored:
                 pytest.skip(f"{package} is not {stored}: write docs/differences.json anew")
-    code = main(["--frameworks", "cleanrl", "--probe", probes, "--baseline", str(ANSWERS)])
+    code = main(["probe", "--frameworks", "cleanrl", "--probe", probes, "--baseline", str(ANSWERS)])
     assert "0 answers changed" in capsys.readouterr().out
     assert code == 0

@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from benchmarks.twins import FORMS, FRAMEWORKS
-from parallax.harness.cli.lockstep import _format_verdict, main
+from parallax.harness.cli.lockstep import _format_verdict
+from parallax.harness.cli.main import main
 from parallax.harness.interventions.catalogue import resolve_interventions
 from parallax.harness.lockstep.comparison import (
     LockstepOptions,
@@ -41,20 +42,23 @@ def test_every_algorithm_has_twins(algorithm):
 
 
 def test_what_they_do_counts_though_they_learn_the_same(capsys):
-    words = ["--frameworks", "cleanrl,torchrl", "--algorithm", "ppo", "--until", "4"]
+    words = ["--frameworks", "cleanrl,torchrl", "--algorithms", "ppo", "--updates", "4"]
     changes = "value-loss-x1,no-advantage-recompute"
-    assert main([*words, "--interventions", changes]) == 1
+    assert main(["lockstep", *words, "--interventions", changes]) == 1
     said = capsys.readouterr().out
     assert "Equal to rounding over 4 updates" in said
     assert "What they do is not alike: they part at the steps before updates, in actions" in said
     # The task cuts what a plain Gaussian draws beyond the bounds.
-    assert main([*words, "--interventions", f"{changes}+unsquashed-gaussian"]) == 0
+    assert main(["lockstep", *words, "--interventions", f"{changes}+unsquashed-gaussian"]) == 0
     assert "not alike" not in capsys.readouterr().out
 
 
 def test_they_part_where_it_is_left(capsys, monkeypatch):
     monkeypatch.setattr(telling, "LOCKSTEP_PROBES", ("value_loss_factor", "log_prob"))
-    assert main(["--frameworks", "sb3,cleanrl", "--algorithm", "ppo", "--until", "4"]) == 1
+    assert (
+        main(["lockstep", "--frameworks", "sb3,cleanrl", "--algorithms", "ppo", "--updates", "4"])
+        == 1
+    )
     said = capsys.readouterr().out
     assert "Never equal; at update 4 the value is" in said
     assert "They part first at update 1, in gradients of the value, by 1 of the largest" in said
@@ -125,22 +129,22 @@ def test_a_pair_stays_equal_over_2000_updates():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--frameworks", "sb3", "--algorithm", "ppo"], "must name two"),
-        (["--frameworks", "sb3,cleanrl", "--algorithm", "a2c"], "twins are there for ppo, td3"),
+        (["--frameworks", "sb3", "--algorithms", "ppo"], "must name two"),
+        (["--frameworks", "sb3,cleanrl", "--algorithms", "a2c"], "--algorithms a2c is not known"),
         (
-            ["--frameworks", "sb3,cleanrl", "--algorithm", "ppo", "--until", "9999"],
-            "--until 9999 must be from 1 to 2000",
+            ["--frameworks", "sb3,cleanrl", "--algorithms", "ppo", "--updates", "9999"],
+            "--updates 9999 must be from 1 to 2000",
         ),
         (
-            ["--frameworks", "sb3,cleanrl", "--algorithm", "ppo", "--interventions", "a"],
+            ["--frameworks", "sb3,cleanrl", "--algorithms", "ppo", "--interventions", "a"],
             "must name one for each framework",
         ),
         (
-            ["--frameworks", "sb3,cleanrl", "--algorithm", "ppo", "--shared"],
+            ["--frameworks", "sb3,cleanrl", "--algorithms", "ppo", "--shared"],
             "PPO learns from what its own policy did. Drop --shared",
         ),
     ],
 )
 def test_bad_input_is_one_message(words, message, capsys):
-    assert main(words) == 2
+    assert main(["lockstep", *words]) == 2
     assert message in capsys.readouterr().err

@@ -91,7 +91,9 @@ def lab(tmp_path):
 def sweep(lab):
     """Two runs of a framework that waits for orders, both under way."""
     arguments = [*SWEEP, "algorithm=ppo", "seed=0,1", f"results_dir={lab.results}"]
-    process = lab.start("harness", "--multirun", *arguments, "hydra.launcher.n_jobs=2", merged=True)
+    process = lab.start(
+        "parallax", "train", "--multirun", *arguments, "hydra.launcher.n_jobs=2", merged=True
+    )
     wait_until(lambda: all(lab.beats(key) for key in KEYS))
     return process
 
@@ -138,7 +140,7 @@ def test_killed_sweep_leaves_runs_that_can_be_resumed_and_no_process(lab, count)
     seeds = ",".join(key[-1] for key in keys)
     asked = ["algorithm=ppo", f"seed={seeds}", "checkpoint_every=1000"]
     where = f"results_dir={lab.results}"
-    process = lab.start("harness", "--multirun", *SWEEP, where, *asked, merged=True)
+    process = lab.start("parallax", "train", "--multirun", *SWEEP, where, *asked, merged=True)
     wait_until(lambda: all(lab.beats(key) for key in keys))
     process.kill()
     process.communicate(timeout=60)

@@ -30,7 +30,7 @@ def lab(tmp_path):
 
 def start(lab, *arguments):
     where = f"results_dir={lab.results}"
-    return lab.start("harness", "--multirun", *SWEEP, where, *arguments, merged=True)
+    return lab.start("parallax", "train", "--multirun", *SWEEP, where, *arguments, merged=True)
 
 
 def files(folder):

@@ -1,4 +1,4 @@
-"""`python -m slurm lab`: a cluster that is held open, or that a command runs in."""
+"""`python -m tests.slurm_cluster`: a cluster until Ctrl-C, or for one command."""
 
 import contextlib
 import signal
@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from slurm_lab import wait_until
 
-from parallax.slurm.commands import main
+from tests.slurm_cluster.__main__ import main
 from tests.slurm_cluster.daemons import is_running
 
-LAB = [sys.executable, "-m", "slurm", "lab"]
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "tests.slurm_cluster"]
 
 
 @pytest.fixture
@@ -22,7 +23,9 @@ def open_lab(scratch):
     started = []
 
     def start(*arguments):
-        process = subprocess.Popen([*LAB, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [*COMMAND, *map(str, arguments)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
         started.append(process)
         return process
 
@@ -39,11 +42,13 @@ def test_cluster_is_held_open_until_it_is_told_to_stop(open_lab, scratch, number
     process = open_lab("--nodes=1", "--cpus=3", "--folder", folder)
     line = process.stdout.readline().strip()
     assert line == f"export SLURM_CONF={folder}/slurm.conf"
-    told = subprocess.run(
+    output = subprocess.run(
         f"{line}; sinfo --noheader --format='%N %c %T' --Node", shell=True, capture_output=True
     ).stdout
-    assert told.decode().split() == ["n1", "3", "idle"]
-    second = subprocess.run([*LAB, f"--folder={folder}"], capture_output=True, text=True)
+    assert output.decode().split() == ["n1", "3", "idle"]
+    second = subprocess.run(
+        [*COMMAND, f"--folder={folder}"], cwd=ROOT, capture_output=True, text=True
+    )
     assert second.returncode == 2 and "holds a cluster that is running" in second.stderr
     pids = [int(path.read_text()) for path in folder.glob("run/*.pid")]
     assert len(pids) == 3 and all(map(is_running, pids))
@@ -56,10 +61,10 @@ def test_cluster_is_held_open_until_it_is_told_to_stop(open_lab, scratch, number
 def test_command_runs_inside_and_its_exit_code_is_returned(open_lab, scratch):
     code = "import os, sys; print(os.environ['SLURM_CONF'], *sys.argv[1:]); sys.exit(7)"
     process = open_lab("--nodes", 1, "--", sys.executable, "-c", code, "--nodes", "--", "x")
-    told = process.communicate()[0].split()
+    output = process.communicate()[0].split()
     assert process.returncode == 7
-    assert told[1:] == ["--nodes", "--", "x"]
-    assert not Path(told[0]).parent.exists()
+    assert output[1:] == ["--nodes", "--", "x"]
+    assert not Path(output[0]).parent.exists()
     missing = open_lab("--nodes", 1, "--", "no-such-command-anywhere")
     assert "no-such-command-anywhere cannot be started" in missing.communicate()[0]
     assert missing.returncode == 127
@@ -79,17 +84,17 @@ def test_command_is_told_when_the_lab_is(open_lab, scratch):
 def test_missing_slurm_is_told_with_the_packages(monkeypatch, capsys, tmp_path):
     missing = ({}, ["munged", "slurmctld"])
     monkeypatch.setattr("tests.slurm_cluster.session.find_programs", lambda accounting: missing)
-    assert main(["lab"]) == 2
-    told = capsys.readouterr().err
-    assert "munged, slurmctld cannot be found" in told
-    assert "apt-get install slurm-wlm munge\n" in told
-    assert main(["lab", "--accounting"]) == 2
+    assert main([]) == 2
+    output = capsys.readouterr().err
+    assert "munged, slurmctld cannot be found" in output
+    assert "apt-get install slurm-wlm munge\n" in output
+    assert main(["--accounting"]) == 2
     assert "slurm-wlm munge slurmdbd mariadb-server" in capsys.readouterr().err
 
 
 def test_folder_that_cannot_be_used_is_told(monkeypatch, capsys, tmp_path):
     (tmp_path / "slurm.conf").write_text("ClusterName=theirs\n")
     monkeypatch.setattr("tests.slurm_cluster.session.find_programs", lambda accounting: ({}, []))
-    assert main(["lab", "--folder", str(tmp_path)]) == 2
+    assert main(["--folder", str(tmp_path)]) == 2
     assert "holds something else" in capsys.readouterr().err
     assert (tmp_path / "slurm.conf").read_text() == "ClusterName=theirs\n"

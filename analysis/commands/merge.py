@@ -1,6 +1,6 @@
-"""Puts runs of one's own beside those of a study, so that verdicts compare them.
+"""`parallax study merge`: one file with your runs and a published study.
 
-The runs take the name of the study; nothing is written to either of the two.
+The runs take the name of the study; neither input is changed.
 """
 
 import argparse
@@ -20,13 +20,18 @@ _MAX_NAMED_RUNS = 3  # runs that are in both, at most
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line."""
-    parser.add_argument("study", type=Path, help=f"the study: {RESULTS_HELP}")
-    parser.add_argument("folder", type=Path, help=f"what to put beside it: {RESULTS_HELP}")
-    parser.add_argument("--name", help="study that they join, where the first has several")
+    parser.add_argument("results", type=Path, help=f"the study: {RESULTS_HELP}")
+    parser.add_argument("folder", type=Path, help=f"your runs: {RESULTS_HELP}")
+    parser.add_argument(
+        "--study",
+        metavar="NAME",
+        dest="name",
+        help="study that the runs join, where the file holds several",
+    )
     parser.add_argument(
         "--output",
         type=Path,
-        help=f"file; default: <STUDY>-and-<FOLDER>{PACKED_SUFFIX}, beside FOLDER",
+        help=f"file; default: <RESULTS>-and-<FOLDER>{PACKED_SUFFIX}, beside FOLDER",
     )
 
 
@@ -36,24 +41,24 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         CommandError: There are no runs, or both have a run of one name, or nowhere to write.
     """
-    study, others = read_results(options.study), read_results(options.folder)
+    study, others = read_results(options.results), read_results(options.folder)
     name = _choose_study_name(study, options.name)
     joined = merge_runs(study, others, name)
     beside = options.folder.absolute()
     path = options.output or beside.with_name(
-        f"{options.study.stem}-and-{beside.stem}{PACKED_SUFFIX}"
+        f"{options.results.stem}-and-{beside.stem}{PACKED_SUFFIX}"
     )
     pack_runs(joined, path)
     return 0
 
 
-def _choose_study_name(found: RunCollection, asked: str | None) -> str:
+def _choose_study_name(found: RunCollection, given: str | None) -> str:
     names = sorted({item.id.cell.study for item in _list_runs(found)})
-    if asked is None and len(names) == 1:
+    if given is None and len(names) == 1:
         return names[0]
-    if asked is not None and asked in names:
-        return asked
-    raise CommandError(f"--name={asked}: say which study the runs join: {', '.join(names)}.")
+    if given is not None and given in names:
+        return given
+    raise CommandError(f"--study={given}: say which study the runs join: {', '.join(names)}.")
 
 
 def merge_runs(study: RunCollection, others: RunCollection, name: str) -> RunCollection:
@@ -71,8 +76,9 @@ def merge_runs(study: RunCollection, others: RunCollection, name: str) -> RunCol
     known = {item.id for item in _list_runs(study)}
     if twice := [item for item in moved if item.id in known]:
         raise CommandError(
-            f"{others.root}: {len(twice)} of its runs are in the study already: {_format_run_names(twice)}. "
-            "Take them out, or give them a name of their own with study.name when they are run."
+            f"{others.root}: {len(twice)} of its runs are in the study already: "
+            f"{_format_run_names(twice)}. Take "
+            "them out, or train them under another study.name."
         )
     runs = [item for item in moved if isinstance(item, CompletedRun)]
     excluded = [item for item in moved if isinstance(item, ExcludedRun)]
@@ -91,7 +97,7 @@ def _move_run(
     return dataclasses.replace(
         item,
         id=dataclasses.replace(item.id, cell=cell),
-        path=target / f"added from {root.stem}" / relative,
+        path=target / f"merged from {root.stem}" / relative,
         record=read_record_text(item),
     )
 

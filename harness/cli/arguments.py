@@ -1,0 +1,61 @@
+"""Options that several commands share, each with one spelling and one error message."""
+
+import argparse
+from collections.abc import Sequence
+
+from parallax.harness.contract.fields import SpecError, format_unknown_name
+
+RUNS_HELP = "a run folder, a study, or any folder between or above them"
+
+
+def split_names(text: str) -> list[str]:
+    """Return the names of a comma-separated list, each once."""
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def add_frameworks_argument(
+    parser: argparse.ArgumentParser, text: str = "frameworks, such as sb3,cleanrl (default: all)"
+) -> None:
+    """Declare `--frameworks A,B`."""
+    parser.add_argument("--frameworks", type=split_names, metavar="A,B", help=text)
+
+
+def add_algorithms_argument(
+    parser: argparse.ArgumentParser, text: str = "algorithms, such as ppo,sac (default: all)"
+) -> None:
+    """Declare `--algorithms A,B`."""
+    parser.add_argument("--algorithms", type=split_names, metavar="A,B", help=text)
+
+
+def add_trust_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare `--trust`."""
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="run code that stored runs name (tasks, adapters, interpreters) without asking",
+    )
+
+
+def select_names(option: str, given: Sequence[str] | None, known: Sequence[str]) -> list[str]:
+    """Return the names that an option gives, or all known ones where it is not given.
+
+    Raises:
+        SpecError: A name is not known.
+    """
+    for name in given or ():
+        if name not in known:
+            raise SpecError(format_unknown_name(f"{option} {name}", name, known))
+    return list(known) if given is None else list(given)
+
+
+def get_single_name(option: str, given: Sequence[str], known: Sequence[str]) -> str:
+    """Return the one name that an option gives.
+
+    Raises:
+        SpecError: It gives several or none, or one that is not known.
+    """
+    names = select_names(option, given, known)
+    if len(names) != 1:
+        example = f"{option} {known[0]}" if known else option
+        raise SpecError(f"{option} {','.join(names)} must name exactly one, such as {example}.")
+    return names[0]

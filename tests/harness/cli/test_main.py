@@ -1,0 +1,135 @@
+"""The command table: which command runs, what help costs, and how errors are worded."""
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+
+import forked
+import pytest
+
+from parallax.harness.cli import main as cli
+
+HEAVY = ["hydra", "gymnasium", "mujoco", "torch", "matplotlib", "pandas", "pyarrow", "scipy"]
+MAX_COMMANDS = 34
+
+
+def python(*arguments):
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
+
+
+def test_commands_are_few_and_each_is_there_once():
+    words = [command.words for command in cli.COMMANDS]
+    assert len(words) == len(set(words)) <= MAX_COMMANDS
+    assert {command.group for command in cli.COMMANDS} == {"", *cli.GROUPS}
+    assert not {command.words for command in cli.COMMANDS} & set(cli.GROUPS)
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS, ids=lambda command: command.words)
+def test_every_command_describes_its_options(command):
+    result = forked.run("parallax", *command.words.split(), "--help")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    if not command.takes_overrides:
+        assert result.stdout.startswith(f"usage: parallax {command.words} ")
+        parser = cli.make_parser(command)
+        for action in parser._actions:
+            assert action.help, f"{command.words}: {action.dest} has no help"
+
+
+def test_options_have_one_spelling():
+    for command in cli.COMMANDS:
+        if not command.takes_overrides:
+            options = cli.make_parser(command)._option_string_actions
+            assert not {"--framework", "--algorithm"} & set(options), command.words
+
+
+@pytest.mark.parametrize("group", cli.GROUPS)
+def test_a_group_lists_its_commands(group, capsys):
+    assert cli.main([group]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: parallax {group} ")
+    for command in cli.COMMANDS:
+        if command.group == group:
+            assert re.search(rf"^  {command.name} ", text, re.M)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["--help"], ["--version"], ["study"], ["train", "--help"], ["trian"]],
+    ids=" ".join,
+)
+def test_help_imports_nothing_heavy(words):
+    result = python("-X", "importtime", "-m", "parallax", *words)
+    imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+    heavy = set(HEAVY) - ({"hydra"} if words[:1] == ["train"] else set())
+    assert not imported.intersection(heavy) and "parallax.harness.cli.main" in imported
+
+
+def test_help_of_train_is_that_of_hydra_without_thresholds():
+    ours = forked.run("parallax", "train", "--help").stdout
+    full = forked.run("parallax", "train", "--help", "hydra.job.name=other").stdout
+    assert "gamma: 0.99" in ours and "threshold" not in ours
+    assert [line for line in full.splitlines() if line in ours.splitlines()] == ours.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["trian"], "parallax has no command 'trian'. Did you mean parallax train?"),
+        (["reports"], "Did you mean parallax report?"),
+        (["evaluate"], "Did you mean parallax policy evaluate?"),
+        (["study", "verdict"], "Did you mean parallax study verdicts?"),
+        (["study", "zzz"], "Known: study verdicts, study figures,"),
+        (["seed=3"], "Did you mean parallax train seed=3?"),
+        (["--multirun"], "Did you mean parallax train --multirun?"),
+        (["zzz"], "Known: train, compare, report,"),
+        (["status"], "the following arguments are required: folder"),
+        (["alignment", "--hp", "x"], "unrecognized arguments: --hp x"),
+        (["compare", "no-such-folder"], "no-such-folder: no such folder"),
+    ],
+)
+def test_an_error_is_one_sentence(words, message, capsys):
+    assert cli.main(words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("Error: ") and message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [[], ["train"]])
+def test_nothing_is_trained_without_a_word(words, tmp_path):
+    result = python("-m", "parallax", *words)
+    assert result.returncode == 2 and "train" in result.stdout
+    assert not (tmp_path / "cwd" / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("parallax re", "report"),
+        ("parallax st", "status study"),
+        ("parallax study pl", "plan"),
+        ("parallax train framework=", "framework=cleanrl framework=sb3"),
+        ("parallax train framework=sb3 hyperparameters.gam", "hyperparameters.gamma="),
+        ("parallax report ", ""),
+    ],
+)
+def test_shells_complete_commands_and_values(line, expected):
+    environment = os.environ | {"COMP_LINE": line}
+    result = forked.run("parallax", "-sc", "query=bash", env=environment)
+    assert result.returncode == 0, result.stderr
+    assert " ".join(result.stdout.split()).startswith(expected) and (
+        expected or not result.stdout.strip()
+    )
+
+
+def test_completion_is_installed_by_hydra():
+    result = forked.run("parallax", "train", "-sc", "install=bash")
+    assert "hydra_bash_completion" in result.stdout
+
+
+def test_every_module_of_the_table_exists():
+    for command in cli.COMMANDS:
+        path, _, part = command.module.partition(":")
+        module = importlib.import_module(path)
+        assert hasattr(module, f"run_{part}" if part else "run")
