@@ -270,10 +270,10 @@ def _select_figure_specs(material: StudyResults) -> tuple[FigureSpec, ...]:
 
 def _format_publish_command(options: argparse.Namespace, place: Path) -> str:
     shown = argparse.Namespace(**vars(options))
-    shown.asked, shown.readme = (
-        None if path is None else _hide_machine(path) for path in (options.asked, options.readme)
+    shown.grid, shown.readme = (
+        None if path is None else _hide_machine(path) for path in (options.grid, options.readme)
     )
-    shown.causes = [_hide_machine(path) for path in options.ablation]
+    shown.ablation = [_hide_machine(path) for path in options.ablation]
     words: Sequence[str] = [
         str(place),
         str(place.parent),

@@ -107,7 +107,7 @@ def test_runs_of_others_join_the_study(packed, tmp_path, make_run, capsys):
     assert loaded.used == 10 and len(loaded.cells) == 2  # one is the other tool's
     mine = [run for run in loaded.runs if run.id.framework == "mine"]
     assert [run.id.cell.study for run in mine] == ["demo"] * 3
-    assert all("added from mine" in str(run.path) for run in mine)
+    assert all("merged from mine" in str(run.path) for run in mine)
     assert main(["study", "verdicts", str(both)]) == 0
     assert "mine" in (tmp_path / "both-analysis" / "consistency.csv").read_text()
     # A second time they are there already.

@@ -23,7 +23,7 @@ def test_what_is_not_drawn_is_named(results, make_run, capsys):
 def test_an_unknown_name_is_answered_with_the_known_ones(study, capsys):
     assert main(["study", "figures", str(study), "--families", "verdicts,nonsense"]) == 2
     error = capsys.readouterr().err
-    assert "--only=nonsense: no such figure. Known: reproduction, highlights" in error
+    assert "--families=nonsense: no such figure. Known: reproduction, highlights" in error
 
 
 def test_list_prints_the_names_without_results(capsys):
