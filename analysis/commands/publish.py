@@ -52,7 +52,7 @@ from parallax.harness.record.layout import PACKED_SUFFIX
 HTML_NAME = "report.html"
 DPI = 150
 _COMMAND = "parallax study publish"
-_EARLIER_COMMAND = "parallax study publish"  # in pages of version 0.1
+_EARLIER_COMMAND = "parallax publish"  # in pages of version 0.1
 _REPEATED_OPTIONS = (*VERDICT_OPTIONS, "title", "grid", "readme", "ablation", "html")
 
 
@@ -66,8 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--grid",
         type=Path,
-        help="file with the grid of the study, such as harness/conf/study/short_runs.yaml: the page "
-        "tells what of it has been run",
+        help="file with the grid of the study, such as harness/conf/study/short_runs.yaml: the "
+        "page says which of its runs exist",
     )
     parser.add_argument(
         "--readme",

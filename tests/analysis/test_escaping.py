@@ -30,7 +30,7 @@ NAMES = [
     "@SUM(A1)",
     "a|b",
     "a\nb\r\n# c",
-    "<!-- parallax study publish writes to here -->",
+    "<!-- parallax study publish: end -->",
     "```",
 ]
 
@@ -95,8 +95,8 @@ def test_names_of_runs_are_escaped_on_published_pages(tmp_path, make_run, result
     assert main(["study", "pack", str(results), "--output", "mine.parquet"]) == 0
     folder = tmp_path / "docs"
     (tmp_path / "README.md").write_text(
-        "<!-- parallax study publish writes from here: changes by hand are lost -->\n"
-        "<!-- parallax study publish writes to here -->\n"
+        "<!-- parallax study publish: begin (edits here are lost) -->\n"
+        "<!-- parallax study publish: end -->\n"
     )
     grid = tmp_path / "outside" / "grid.yaml"
     grid.parent.mkdir()
