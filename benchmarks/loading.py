@@ -60,7 +60,7 @@ def measure(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     start = time.perf_counter(), time.process_time()
     loaded = load_runs(folder)
-    found["load_runs"] = _since(start)
+    found["load"] = _since(start)
     start = time.perf_counter(), time.process_time()
     judge_runs(loaded, VerdictOptions())
     found["answers"] = _since(start)

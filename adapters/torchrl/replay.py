@@ -201,7 +201,7 @@ def get_loss_class(base: Any, settings: Mapping[str, Any]) -> Any:
         return base
 
     def make(*arguments: Any, **named: Any) -> WeightedLoss:
-        told = settings[SAMPLER_SETTING]["ReplayStrategySampler"]
+        told = settings[SAMPLER_SETTING]["StrategicSampler"]
         loss: WeightedLoss = _WEIGHTED_LOSSES[base](*arguments, **named)
         loss.replayer = make_replay_sampler(told, settings[CAPACITY_SETTING], CompiledSumTree)
         return loss

@@ -305,7 +305,7 @@ class StateWriter:
             target.clear()
             target.update(parts)
         else:
-            self._write_attributes(target, state["get_attributes"], path)
+            self._write_attributes(target, state["attributes"], path)
         return target
 
     def _get_or_create_target(self, live: Any, model: Any, state: State, path: str) -> Any:

@@ -89,7 +89,7 @@ class TraceWriter:
                 for batch in stream:
                     self._writer.write_batch(batch)
             self._sink.flush()
-        self._steps, self._values = state["steps"].tolist(), state["read_metric"].tolist()
+        self._steps, self._values = state["steps"].tolist(), state["values"].tolist()
         self._metrics = list(state["metrics"])
 
     def close(self) -> None:

@@ -130,8 +130,41 @@ _MIN_CHECKPOINTS_PER_JOB, _MIN_CHECKPOINT_SECONDS = (
 )  # checkpoints until a job's limit, and seconds between them
 
 
+_FIRST_CHECKPOINT_SECONDS = 5.0
+_MAX_COST = 0.01  # share of the training time that early checkpoints may take
+
+
+class CheckpointSchedule:
+    """When the next checkpoint is due.
+
+    The first one is due a few seconds after the training starts, and each later interval is twice
+    as long as the one before, up to the requested one: a run that is killed early does not start
+    again from step 0. Before the requested interval is reached, checkpoints take at most 1% of the
+    time: one that took long to write is followed by a longer interval.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        """Start with the shortest interval.
+
+        Args:
+            seconds: Requested interval; infinite for no checkpoints.
+        """
+        self._requested = seconds
+        self._next = min(_FIRST_CHECKPOINT_SECONDS, seconds)
+
+    def next_interval(self, write_seconds: float) -> float:
+        """Return the seconds until the next checkpoint.
+
+        Args:
+            write_seconds: How long the last checkpoint took; 0 where none was written.
+        """
+        interval = min(max(self._next, write_seconds / _MAX_COST), self._requested)
+        self._next = min(2 * self._next, self._requested)
+        return interval
+
+
 class CheckpointManager:
-    """Keeps the state of a training at its boundaries; the first may lay one in."""
+    """Saves the state of a training at its safe points; at the first it may load one."""
 
     def __init__(
         self,
@@ -153,7 +186,9 @@ class CheckpointManager:
             say: Told in a sentence of what goes wrong.
         """
         self._checkpoints, self._about, self._say = checkpoints, about, say
-        self._seconds = compute_checkpoint_interval(every, BatchJob.from_environment(), time.time())
+        self._schedule = CheckpointSchedule(
+            compute_checkpoint_interval(every, BatchJob.from_environment(), time.time())
+        )
         self._stop, self._start = stop, start
         self._parts: Mapping[str, CheckpointPart] = {}
         self._due = -math.inf if every else math.inf
@@ -187,6 +222,7 @@ class CheckpointManager:
             self._load_checkpoint(self._start)
             self._start = None
         is_first, hurries, self._hurries = not self._is_able, self._hurries, False
+        started = time.monotonic()
         if is_first:
             self._check_serializable()
         if self._stop.is_wanted:
@@ -195,7 +231,9 @@ class CheckpointManager:
             self._stop.carry_out()
         elif self._is_able and (hurries or not is_first):
             self._save_checkpoint()
-        self._due = self._due if self._due == math.inf else time.monotonic() + self._seconds
+        if self._due < math.inf:
+            now = time.monotonic()
+            self._due = now + self._schedule.next_interval(0.0 if is_first else now - started)
 
     def _load_checkpoint(self, start: LoadedCheckpoint) -> None:
         try:

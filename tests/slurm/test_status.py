@@ -142,7 +142,7 @@ def test_times_that_nobody_can_believe_are_left_out(folder, started, beat):
     run, nobody = assess_run(folder), SlurmQueue({}, ())
     Console().print(render_status([run], nobody, Path("/"), 9))
     content = json.loads(status_to_json([run], nobody, Path("/")), parse_constant=pytest.fail)
-    assert content["estimate_seconds_left"] in (None, 0.0)
+    assert content["seconds_left"] in (None, 0.0)
 
 
 def test_commands_work_where_there_is_no_slurm(complete):

@@ -84,7 +84,7 @@ def episode(tape, length, terminated=True):
 
 def test_sequences_overlap_and_end_with_the_episode():
     sequences = episode(EpisodeTail(SequenceLayout(M, 2, L)), 9)
-    begins = [(int(s["begin_episodes"]), int(s["length"]), int(s["burned"])) for s in sequences]
+    begins = [(int(s["begin"]), int(s["length"]), int(s["burned"])) for s in sequences]
     # The last holds one step that the one before it has not.
     assert begins == [(0, 4, 0), (2, 4, 2), (4, 4, 3), (6, 3, 3)]
     assert [bool(s["ended"]) for s in sequences] == [False, False, False, True]
@@ -101,9 +101,9 @@ def test_sequences_overlap_and_end_with_the_episode():
 
 def test_an_episode_that_ends_with_a_sequence_adds_none_and_the_next_begins_anew():
     tape = EpisodeTail(SequenceLayout(M, 2, L))
-    assert [int(s["begin_episodes"]) for s in episode(tape, 6)] == [0, 2]
+    assert [int(s["begin"]) for s in episode(tape, 6)] == [0, 2]
     again = episode(tape, 1, terminated=False)
-    assert [(int(s["begin_episodes"]), int(s["length"]), bool(s["ended"])) for s in again] == [
+    assert [(int(s["begin"]), int(s["length"]), bool(s["ended"])) for s in again] == [
         (0, 1, False)
     ]
 

@@ -25,6 +25,7 @@ from parallax.harness.record.lock import RunLock
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep.folders import initialize_run
 from parallax.harness.train import stop_signals as stopping
+from parallax.harness.train.checkpointing import CheckpointSchedule
 from parallax.harness.train.prepare import prepare_run
 from parallax.harness.train.run import execute_run
 
@@ -35,8 +36,8 @@ OFTEN = 1e-9  # minutes: every boundary
 class Wanderer:
     """Learns nothing with its own and numpy's generator; may have an accident at some step."""
 
-    def __init__(self, accident=None, at=0, hands_out=True, fits=lambda state: True):
-        self.accident, self.at, self.has_checkpointable, self.fits = accident, at, hands_out, fits
+    def __init__(self, accident=None, at=0, has_checkpointable=True, fits=lambda state: True):
+        self.accident, self.at, self.has_checkpointable, self.fits = accident, at, has_checkpointable, fits
 
     def sources(self, algorithm):
         return {}
@@ -374,3 +375,14 @@ def test_findings_of_before_are_kept_and_said_once(tmp_path, capsys):
     curve = after["signals"]["norm"]["curve"]
     steps = [step for step, _ in curve]
     assert steps == sorted(set(steps)) and len(steps) == STEPS // ROUND
+
+
+def test_first_checkpoints_come_early_and_intervals_double_up_to_the_requested_one():
+    schedule = CheckpointSchedule(60.0)
+    assert [schedule.next_interval(0.0) for _ in range(6)] == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0]
+
+
+def test_checkpoint_that_takes_long_is_followed_by_a_longer_interval():
+    schedule = CheckpointSchedule(1200.0)
+    assert schedule.next_interval(0.5) == 50.0
+    assert schedule.next_interval(100.0) == 1200.0
