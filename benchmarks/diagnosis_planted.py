@@ -108,11 +108,12 @@ def intervention(one: Planted) -> str:
     """Its name on the command line."""
     if not one.operator:
         return one.piece
+    from parallax.harness.contract.adapter import load_adapter
     from parallax.harness.interventions.mutants import load_mutants
 
     fitting = [
         mutant
-        for mutant in load_mutants(one.framework, one.algorithm)
+        for mutant in load_mutants(load_adapter(one.framework), one.algorithm)
         if mutant.operator == one.operator and one.piece in mutant.before
     ]
     return fitting[one.nth].name

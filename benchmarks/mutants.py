@@ -89,7 +89,7 @@ def sample(found: Sequence[CodeMutant], size: int, seed: int) -> list[CodeMutant
 def examine(framework: str, algorithm: str, options: argparse.Namespace) -> None:
     """Examines mutants of one framework's algorithm, each in a process forked from this one."""
     done = {item.mutant for item in read(options.output)}
-    chosen = sample(load_mutants(framework, algorithm), options.per, options.seed)
+    chosen = sample(load_mutants(load_adapter(framework), algorithm), options.per, options.seed)
     waiting = [mutant for mutant in chosen if mutant.qualified_name not in done]
     if not waiting:
         return

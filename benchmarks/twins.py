@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR, NO_INTERVENTION
 from parallax.harness.interventions.catalogue import resolve_interventions
 from parallax.harness.lockstep.comparison import (
@@ -116,7 +117,9 @@ def _side(framework: str, algorithm: str, without: str) -> LockstepSide:
     return LockstepSide(
         framework,
         resolve_interventions(
-            INTERVENTION_SEPARATOR.join(names) or NO_INTERVENTION, framework, algorithm
+            INTERVENTION_SEPARATOR.join(names) or NO_INTERVENTION,
+            load_adapter(framework),
+            algorithm,
         ),
     )
 

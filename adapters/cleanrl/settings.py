@@ -57,7 +57,7 @@ def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
         }
     )
     if not context.replay.is_uniform:
-        told = {**context.replay.told(), "steps": context.steps, "seed": context.seed}
+        told = {**context.replay.to_dict(), "steps": context.steps, "seed": context.seed}
         translation.set_extra_options(**{BUFFER_SETTING: {"StrategicBuffer": told}})
 
 

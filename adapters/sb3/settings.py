@@ -35,7 +35,7 @@ def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
     """Set the options that every run has: the seed, and what the context asks for."""
     translation.set_extra_options(seed=context.seed, device=context.device)
     if not context.replay.is_uniform:
-        strategy = {**context.replay.told(), "steps": context.steps, "seed": context.seed}
+        strategy = {**context.replay.to_dict(), "steps": context.steps, "seed": context.seed}
         translation.set_extra_options(replay_buffer_class={"StrategicBuffer": strategy})
 
 

@@ -29,7 +29,7 @@ def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
         **{"seed": context.seed, "ReplayBuffer.random_seed": context.seed}
     )
     if not context.replay.is_uniform:
-        translation.set_extra_options(PrioritizedReplayBuffer=context.replay.told())
+        translation.set_extra_options(PrioritizedReplayBuffer=context.replay.to_dict())
 
 
 Defaults = TypeVar("Defaults", bound=OffPolicy)

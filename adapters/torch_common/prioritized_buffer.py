@@ -143,4 +143,4 @@ def record_replay_cost(replayer: ReplaySampler, monitor: Monitor) -> Iterator[No
     finally:
         hook.remove()
     if isinstance(monitor, CostMonitor):
-        monitor.account({"replay": replayer.account.told()})
+        monitor.account({"replay": replayer.account.to_dict()})

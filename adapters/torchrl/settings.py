@@ -30,7 +30,7 @@ def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
     """Set the options that every run has: the seed, and what the context asks for."""
     translation.set_extra_options(seed=context.seed)
     if not context.replay.is_uniform:
-        told = {**context.replay.told(), "steps": context.steps, "seed": context.seed}
+        told = {**context.replay.to_dict(), "steps": context.steps, "seed": context.seed}
         translation.set_extra_options(**{"ReplayBuffer.sampler": {"StrategicSampler": told}})
 
 

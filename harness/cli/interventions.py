@@ -14,7 +14,7 @@ from parallax.harness.cli.arguments import (
     select_names,
     split_names,
 )
-from parallax.harness.contract.adapter import find_adapter_entry_points
+from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name, format_value
 from parallax.harness.contract.recipes import load_recipe
@@ -86,7 +86,7 @@ def _select_interventions(options: argparse.Namespace) -> list[tuple[str, Interv
     found = [
         (framework, item)
         for framework in frameworks
-        for item in list_interventions(framework)
+        for item in list_interventions(load_adapter(framework))
         if set(algorithms).intersection(item.algorithms)
     ]
     known = sorted({item.name for _, item in found})
@@ -111,7 +111,7 @@ def _intervention_to_dict(framework: str, item: Intervention) -> dict[str, objec
         "framework": framework,
         "algorithms": list(item.algorithms),
         "kind": item.kind,
-        **item.told(),
+        **item.to_dict(),
         "answers": dict(item.answers),
         "file": str(item.file),
     }

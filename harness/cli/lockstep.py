@@ -11,6 +11,7 @@ from parallax.harness.cli.arguments import (
     add_frameworks_argument,
     get_single_name,
 )
+from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import NO_INTERVENTION
 from parallax.harness.interventions.catalogue import resolve_interventions
@@ -115,7 +116,7 @@ def _parse_sides(options: argparse.Namespace, algorithm: str) -> list[LockstepSi
             f"value-loss-x0.5,{NO_INTERVENTION}."
         )
     return [
-        LockstepSide(name, resolve_interventions(change, name, algorithm))
+        LockstepSide(name, resolve_interventions(change, load_adapter(name), algorithm))
         for name, change in zip(names, changes, strict=True)
     ]
 

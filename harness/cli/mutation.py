@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parallax.harness.cli.arguments import add_trust_argument
+from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import spec_from_dict
 from parallax.harness.detection import detectors, summary
@@ -199,7 +200,9 @@ def _check_conformance(names: Sequence[str], path: Path) -> None:
     for name in names:
         if name not in done:
             framework, algorithm, number = name.split("/")
-            _check_in_child_process(find_mutant(f"mutant-{number}", framework, algorithm), path)
+            _check_in_child_process(
+                find_mutant(f"mutant-{number}", load_adapter(framework), algorithm), path
+            )
 
 
 def _check_in_child_process(item: CodeMutant, path: Path) -> None:

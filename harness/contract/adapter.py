@@ -9,6 +9,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
@@ -187,6 +188,20 @@ class Adapter:
     def package(self) -> str:
         """Dotted name of the package with this adapter's modules."""
         return type(self).__module__
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the adapter's code, with the YAML files that stand beside it."""
+        return Path(sys.modules[self.package].__file__ or "").parent
+
+    @property
+    def upstream_modules(self) -> tuple[str, ...]:
+        """Names of packages whose source an intervention may change.
+
+        They are upstream's, but for PyTorch, and those that rebuild upstream's scripts.
+        """
+        names = (name.replace("-", "_") for name in self.packages if name != "torch")
+        return (*names, *self.rebuilt_packages)
 
     def find_algorithm_settings(self, algorithm: str) -> AlgorithmSettings | None:
         """Return how `algorithm` is translated, or None where the framework does not have it."""
@@ -380,16 +395,6 @@ def find_adapter_entry_point(name: str) -> importlib.metadata.EntryPoint:
     if name not in entries:
         raise SpecError(format_unknown_name(f"framework={name}", name, list(entries)))
     return entries[name]
-
-
-def find_adapter_folder(name: str) -> Path:
-    """Where the package of an adapter lies, with the files that stand beside its code.
-
-    Raises:
-        SpecError: No adapter has that name.
-    """
-    spec = importlib.util.find_spec(find_adapter_entry_point(name).module)
-    return Path(spec.origin).parent if spec and spec.origin else Path()
 
 
 def describe_adapter_code(value: str) -> dict[str, Any]:

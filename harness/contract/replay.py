@@ -48,7 +48,7 @@ class ReplayConfig:
         """Whether every framework does so by itself, and nothing is changed."""
         return self.name == UNIFORM_REPLAY.name
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Name and all fields as plain data, for `run.json`."""
         return {"name": self.name, **dataclasses.asdict(self)}
 

@@ -200,7 +200,7 @@ def make_run_spec(
 
 def spec_to_dict(spec: RunSpec) -> dict[str, Any]:
     """Plain data for `run.json`."""
-    return dataclasses.asdict(spec) | {"replay": spec.replay.told()}
+    return dataclasses.asdict(spec) | {"replay": spec.replay.to_dict()}
 
 
 def spec_from_dict(content: Any) -> RunSpec:

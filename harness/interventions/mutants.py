@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from parallax.harness.contract.adapter import find_adapter_folder
+from parallax.harness.contract.adapter import Adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.interventions.mutation_operators import (
     OPERATOR_DESCRIPTIONS,
@@ -91,18 +91,18 @@ def is_mutant_name(name: str) -> bool:
     return _MUTANT_NAME.fullmatch(name) is not None
 
 
-def find_mutant(name: str, framework: str, algorithm: str) -> CodeMutant:
+def find_mutant(name: str, adapter: Adapter, algorithm: str) -> CodeMutant:
     """A mutant by its name.
 
     Raises:
         SpecError: There is none of that number.
     """
     match = _MUTANT_NAME.fullmatch(name)
-    there = load_mutants(framework, algorithm)
+    there = load_mutants(adapter, algorithm)
     found = next((item for item in there if match and item.number == int(match[1])), None)
     if found is None:
         raise SpecError(
-            f"intervention={name}: framework={framework} has {len(there)} mutants of {algorithm}"
+            f"intervention={name}: framework={adapter.name} has {len(there)} mutants of {algorithm}"
             + (f", {there[0].name} to {there[-1].name}" if there else "")
             + ". parallax intervention mutants lists them."
         )
@@ -111,16 +111,16 @@ def find_mutant(name: str, framework: str, algorithm: str) -> CodeMutant:
     return found
 
 
-def load_mutants(framework: str, algorithm: str) -> tuple[CodeMutant, ...]:
+def load_mutants(adapter: Adapter, algorithm: str) -> tuple[CodeMutant, ...]:
     """All mutants of a framework's algorithm, in the order of their numbers.
 
     Raises:
         SpecError: The list of update code names what is not installed; says where.
     """
-    path = find_adapter_folder(framework) / UPDATE_CODE_FILE
+    path = adapter.folder / UPDATE_CODE_FILE
     if not path.is_file():
         return ()
-    return _generate_mutants(framework, algorithm, path, path.stat().st_mtime_ns)
+    return _generate_mutants(adapter.name, algorithm, path, path.stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=64)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR
 from parallax.harness.interventions.catalogue import (
@@ -61,9 +62,10 @@ def find_interventions(
     Raises:
         SpecError: As for `chosen`.
     """
-    first = find_intervention(text.split(INTERVENTION_SEPARATOR)[0], framework, algorithms)
+    adapter = load_adapter(framework)
+    first = find_intervention(text.split(INTERVENTION_SEPARATOR)[0], adapter, algorithms)
     fitting = [name for name in first.algorithms if name in algorithms] if first else algorithms
-    return resolve_interventions(text, framework, (fitting or list(algorithms))[0])
+    return resolve_interventions(text, adapter, (fitting or list(algorithms))[0])
 
 
 def format_intervention_label(framework: str, text: str) -> str:

@@ -169,7 +169,7 @@ def answer_probes(task: WorkerTask, names: Sequence[str]) -> int:
         known = {probe.name: probe for probe in catalogue.PROBES}
         asked = list(dict.fromkeys(known[name].algorithm for name in names))
         with make_replacement(
-            find_task_interventions(adapter.name, task.intervention, asked)
+            find_task_interventions(adapter, task.intervention, asked)
         ).apply_replacement():
             for name in names:
                 lab.drop_other_algorithms(known[name].algorithm)
@@ -178,12 +178,12 @@ def answer_probes(task: WorkerTask, names: Sequence[str]) -> int:
 
 
 def find_task_interventions(
-    framework: str, text: str, algorithms: Sequence[str]
+    adapter: Adapter, text: str, algorithms: Sequence[str]
 ) -> list[Intervention]:
     """Interventions by the names that a task has, which were checked when it was made."""
     found = (
         [
-            find_intervention(name, framework, algorithms)
+            find_intervention(name, adapter, algorithms)
             for name in text.split(INTERVENTION_SEPARATOR)
         ]
         if text

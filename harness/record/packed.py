@@ -123,7 +123,9 @@ def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
     there, about = file.schema_arrow, file.metadata
     version = (there.metadata or {}).get(_METADATA_KEY)
     if version is None or not set(_HASHED) <= set(there.names):
-        raise UnusableError("it holds no packed runs; `parallax study pack RESULTS` makes such a file")
+        raise UnusableError(
+            "it holds no packed runs; `parallax study pack RESULTS` makes such a file"
+        )
     if version.decode() != _VERSION:
         raise UnusableError("a later version of this project wrote it: use that one")
     names = [name for name in PACKED_SCHEMA.names if name in there.names]

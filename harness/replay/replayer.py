@@ -43,7 +43,7 @@ class ReplayTimers:
         """What is done now and then while a minibatch is drawn."""
         return self.sweeping + self.measuring
 
-    def told(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float]:
         """All sums by name, in seconds but for `minibatches`."""
         names = [field.name for field in dataclasses.fields(self)]
         return {name: float(getattr(self, name)) for name in names if name != "_since"}

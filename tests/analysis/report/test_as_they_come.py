@@ -75,9 +75,7 @@ def test_a_section_tells_of_them_and_of_who_is_above_random_actions(material):
     assert "3 frameworks, runs requested/completed/used: 5/5/5 of each." in text
     assert "Random actions score -1225 (300 episodes). Above them: 2 of 3 tested" in text
     assert "- Neither above nor below: CleanRL (-12" in text and "n = 5." in text
-    assert "| 2 of 3 " in decided.make_setting_summary(
-        verdicts, verdicts.main_defaults
-    )
+    assert "| 2 of 3 " in decided.make_setting_summary(verdicts, verdicts.main_defaults)
 
 
 def test_what_has_not_learned_is_said_beside_a_pair(material):

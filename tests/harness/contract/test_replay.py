@@ -41,8 +41,8 @@ def test_record_of_before_reads_as_uniform():
 @pytest.mark.parametrize("name", REPLAY_CONFIGS)
 def test_every_field_is_checked_and_has_a_default(name):
     usual = make_replay_config(name)
-    assert make_replay_config(usual.told()) == usual
-    for field in usual.told().keys() - {"name"}:
+    assert make_replay_config(usual.to_dict()) == usual
+    for field in usual.to_dict().keys() - {"name"}:
         with pytest.raises(SpecError, match=rf"replay\.{field}="):
             make_replay_config({"name": name, field: [-1]})
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import support
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter import Adapter, load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.interventions import catalogue
 from parallax.harness.interventions.catalogue import (
@@ -29,7 +29,7 @@ ENTRIES = [
         marks=() if (framework, item.name) in QUICK else pytest.mark.long,
     )
     for framework in FRAMEWORKS
-    for item in list_interventions(framework)
+    for item in list_interventions(load_adapter(framework))
     if item.answers
 ]
 
@@ -49,9 +49,9 @@ def test_an_entry_makes_probes_answer_what_it_promises(framework, item):
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_every_piece_is_in_the_installed_version_once(framework):
-    for item in list_interventions(framework):
+    for item in list_interventions(load_adapter(framework)):
         for algorithm in item.algorithms:
-            assert resolve_interventions(item.name, framework, algorithm) == (item,)
+            assert resolve_interventions(item.name, load_adapter(framework), algorithm) == (item,)
         assert not item.source or item.answers, f"{item.name} says nothing that could be checked"
 
 
@@ -72,7 +72,7 @@ def test_every_piece_is_in_the_installed_version_once(framework):
 )
 def test_what_cannot_be_made_is_one_message_before_training(text, framework, algorithm, message):
     with pytest.raises(SpecError, match=message.replace("+", r"\+")):
-        resolve_interventions(text, framework, algorithm)
+        resolve_interventions(text, load_adapter(framework), algorithm)
 
 
 ENTRY = """
@@ -85,6 +85,7 @@ mine:
       find: {find}
       replace: {replace}
 """
+FILLED_ENTRY = ENTRY.format(find="self.logger", replace="x")
 
 
 @pytest.mark.parametrize(
@@ -97,12 +98,15 @@ mine:
             "no Python any more",
         ),
         (ENTRY.format(find="''", replace="x"), "source.find is empty"),
-        (ENTRY.replace("stable_baselines3.td3.td3", "numpy.linalg"), "none of sb3's own modules"),
-        (ENTRY.replace("TD3.train", "TD3.learning"), "no such function"),
-        (ENTRY.replace("td3.td3", "td3.td4"), "no such module is installed"),
-        (ENTRY.replace("does: Something.", "does: ''"), "`does` is missing"),
-        (ENTRY.replace("[td3]", "[td4]"), "td4 is not known. Did you mean td3"),
-        (ENTRY.replace("find:", "fnd:"), "fnd is not known. Did you mean find"),
+        (
+            FILLED_ENTRY.replace("stable_baselines3.td3.td3", "numpy.linalg"),
+            "none of sb3's own modules",
+        ),
+        (FILLED_ENTRY.replace("TD3.train", "TD3.learning"), "no such function"),
+        (FILLED_ENTRY.replace("td3.td3", "td3.td4"), "no such module is installed"),
+        (FILLED_ENTRY.replace("does: Something.", "does: ''"), r"length >= 1 - at `\$.does`"),
+        (FILLED_ENTRY.replace("[td3]", "[td4]"), "td4 is not known. Did you mean td3"),
+        (FILLED_ENTRY.replace("find:", "fnd:"), "unknown field `fnd`"),
         ("mine: {does: Nothing.}", "changes nothing: give it `set`, `wrap` or `source`"),
         ("mine: {does: Sets., algorithms: [td3], set: {gae_lambda: 1}}", "is no field of td3"),
         ("mine: {does: Wraps., wrap: [{layer: Nothing}]}", "wrap needs `layer`, as module:Class"),
@@ -113,9 +117,9 @@ mine:
 )
 def test_bad_entries_are_refused_with_file_entry_and_remedy(text, message, tmp_path, monkeypatch):
     (tmp_path / catalogue.INTERVENTIONS_FILE).write_text(text)
-    monkeypatch.setattr(catalogue, "_find_package_folder", lambda framework: tmp_path)
+    monkeypatch.setattr(Adapter, "folder", tmp_path)
     with pytest.raises(SpecError, match=message) as caught:
-        resolve_interventions("mine", "sb3", "td3")
+        resolve_interventions("mine", load_adapter("sb3"), "td3")
     if "installed" not in message and "match" not in message:
         assert str(tmp_path) in str(caught.value) or "mine" in str(caught.value)
 
@@ -123,9 +127,9 @@ def test_bad_entries_are_refused_with_file_entry_and_remedy(text, message, tmp_p
 def test_two_that_set_one_hyperparameter_are_refused(tmp_path, monkeypatch):
     both = "one: {does: Sets., set: {gamma: 1}}\ntwo: {does: Sets., set: {gamma: 0.5}}"
     (tmp_path / catalogue.INTERVENTIONS_FILE).write_text(both)
-    monkeypatch.setattr(catalogue, "_find_package_folder", lambda framework: tmp_path)
+    monkeypatch.setattr(Adapter, "folder", tmp_path)
     with pytest.raises(SpecError, match="one and two both set gamma"):
-        resolve_interventions("one+two", "sb3", "td3")
+        resolve_interventions("one+two", load_adapter("sb3"), "td3")
 
 
 def test_it_is_a_part_of_what_a_run_is(tmp_path):

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.interventions.catalogue import apply_settings, resolve_interventions
@@ -58,18 +59,20 @@ def test_entropy_coefficients_are_rounded_and_not_zero(seed):
     ],
 )
 def test_a_fault_sets_a_hyperparameter(name, algorithm, changed):
-    made = resolve_interventions(name, "sb3", algorithm)
+    made = resolve_interventions(name, load_adapter("sb3"), algorithm)
     base = load_recipe(algorithm, "sb3")
     assert apply_settings(base, made) == dataclasses.replace(base, **changed)
-    assert made[0].told()["set"] == changed
+    assert made[0].to_dict()["set"] == changed
 
 
 def test_a_fault_changes_the_training_task():
-    assert resolve_interventions("nrs", "cleanrl", "td3")[0].wrap == (
+    assert resolve_interventions("nrs", load_adapter("cleanrl"), "td3")[0].wrap == (
         ("parallax.envs.changed:FixedStart", {"seed": 0}),
     )
-    assert resolve_interventions("spr-5", "sb3", "dqn")[0].wrap[0][1] == {"every": 5}
-    assert resolve_interventions("srs-0.01", "sb3", "dqn")[0].wrap[0][1] == {"factor": 0.01}
+    assert resolve_interventions("spr-5", load_adapter("sb3"), "dqn")[0].wrap[0][1] == {"every": 5}
+    assert resolve_interventions("srs-0.01", load_adapter("sb3"), "dqn")[0].wrap[0][1] == {
+        "factor": 0.01
+    }
 
 
 @pytest.mark.parametrize(
@@ -88,10 +91,10 @@ def test_a_fault_changes_the_training_task():
 def test_what_cannot_be_made_is_one_message(name, algorithm, message):
     if message is None:
         with pytest.raises(SpecError, match="gamma"):
-            apply_settings(ZOO, resolve_interventions(name, "sb3", "dqn"))
+            apply_settings(ZOO, resolve_interventions(name, load_adapter("sb3"), "dqn"))
         return
     with pytest.raises(SpecError, match=message):
-        resolve_interventions(name, "sb3", algorithm)
+        resolve_interventions(name, load_adapter("sb3"), algorithm)
 
 
 def test_a_study_has_so_many_values_of_each():
@@ -102,4 +105,4 @@ def test_a_study_has_so_many_values_of_each():
     ]
     found = list_fault_names(faults, ZOO, 50000, 2, seed=0)
     assert {"sdf-0.9", "sdf-0.45", "nrs"} <= set(found) and len(found) == len(set(found))
-    assert all(resolve_interventions(name, "sb3", "dqn") for name in found)
+    assert all(resolve_interventions(name, load_adapter("sb3"), "dqn") for name in found)

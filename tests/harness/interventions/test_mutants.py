@@ -4,6 +4,7 @@ import ast
 
 import pytest
 
+from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.interventions.catalogue import make_replacement, resolve_interventions
 from parallax.harness.interventions.mutants import load_mutants
@@ -80,19 +81,21 @@ def test_places_count_characters_where_the_tree_counts_bytes():
 
 
 def test_mutants_are_numbered_and_each_is_found_once_in_the_installed_version():
-    found = load_mutants("sb3", "td3")
+    found = load_mutants(load_adapter("sb3"), "td3")
     assert [item.number for item in found] == list(range(1, len(found) + 1))
     assert {item.operator for item in found} >= {"swap-min-max", "swap-networks", "drop-mask"}
     assert all(locate_segment(item.piece) for item in found)
-    assert found == load_mutants("sb3", "td3")
+    assert found == load_mutants(load_adapter("sb3"), "td3")
 
 
 def test_a_mutant_is_an_intervention_and_runs_in_upstreams_function():
     from stable_baselines3.td3.td3 import TD3
 
-    number = next(i for i in load_mutants("sb3", "td3") if i.operator == "swap-min-max")
-    (item,) = resolve_interventions(number.name, "sb3", "td3")
-    assert item.told()["source"][0]["find"] == number.piece.find
+    number = next(
+        i for i in load_mutants(load_adapter("sb3"), "td3") if i.operator == "swap-min-max"
+    )
+    (item,) = resolve_interventions(number.name, load_adapter("sb3"), "td3")
+    assert item.to_dict()["source"][0]["find"] == number.piece.find
     before = TD3.train.__code__
     with make_replacement([item]).apply_replacement():
         assert "max" in TD3.train.__code__.co_names and TD3.train.__code__ is not before
@@ -105,4 +108,4 @@ def test_a_mutant_is_an_intervention_and_runs_in_upstreams_function():
 )
 def test_a_number_that_is_not_there_is_one_message(name, message):
     with pytest.raises(SpecError, match=message):
-        resolve_interventions(name, "sb3", "td3")
+        resolve_interventions(name, load_adapter("sb3"), "td3")

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.twins import FORMS, FRAMEWORKS
 from parallax.harness.cli.lockstep import _format_verdict
 from parallax.harness.cli.main import main
+from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.interventions.catalogue import resolve_interventions
 from parallax.harness.lockstep.comparison import (
     LockstepOptions,
@@ -21,7 +22,9 @@ from parallax.harness.probes import catalogue as telling
 
 
 def side(framework, algorithm, change="none"):
-    return LockstepSide(framework, resolve_interventions(change, framework, algorithm))
+    return LockstepSide(
+        framework, resolve_interventions(change, load_adapter(framework), algorithm)
+    )
 
 
 def test_two_frameworks_are_equal_once_what_differs_is_taken_away():
