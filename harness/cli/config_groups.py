@@ -34,7 +34,7 @@ def read_group_option(group: str, name: str) -> Mapping[str, Any]:
     if kind == "hyperparameters":
         return read_recipe(algorithm, name)
     if group == "replay":
-        return REPLAY_CONFIGS[name]().told()
+        return REPLAY_CONFIGS[name]().to_dict()
     if group == "diagnosis":
         from parallax.harness.diagnosis.registry import (
             get_default_thresholds,  # help needs only names

@@ -176,7 +176,7 @@ def _select_mutants(options: argparse.Namespace) -> list[CodeMutant]:
             "--frameworks", options.frameworks, list(find_adapter_entry_points())
         )
         for algorithm in algorithms
-        for item in load_mutants(framework, algorithm)
+        for item in load_mutants(load_adapter(framework), algorithm)
         if item.operator in operators
     ]
 
