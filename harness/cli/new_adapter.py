@@ -10,6 +10,7 @@ import keyword
 import re
 import string
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 from parallax.harness.contract.adapter import find_adapter_entry_points
@@ -19,6 +20,7 @@ from parallax.harness.contract.recipes import find_recipe_files, list_recipe_nam
 from parallax.harness.record.files import write_texts_atomically
 
 _NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,19}")
+_LINE_LENGTH = 100
 _ENTRY_POINT_GROUP = "parallax.adapters"
 
 
@@ -47,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def create_adapter(name: str, root: Path) -> list[Path]:
-    """Writes an adapter into a checkout of this project.
+    """Write an adapter into a checkout of this project.
 
     Args:
         name: Name of the framework.
@@ -57,40 +59,29 @@ def create_adapter(name: str, root: Path) -> list[Path]:
         The files written, the changed pyproject.toml last.
 
     Raises:
-        SpecError: The name cannot be had, the folder is no checkout, or a file is in the way.
+        SpecError: The name is taken or no name, the folder is no checkout, or a file is in the way.
     """
     check_adapter_name(name)
     project = check_checkout(root, ", or use --package for a package of your own")
     skeleton = AdapterSkeleton(
-        name, f"adapters.{name}", f"adapters/{name}", f"tests/adapters/{name}"
+        name, f"parallax.adapters.{name}", f"adapters/{name}", f"tests/adapters/{name}"
     )
-    written = skeleton.files("hp_configs").items()
-    files = {root / path: use_absolute_imports(text, skeleton.module) for path, text in written}
+    files = {root / path: text for path, text in skeleton.make_files("hp_configs").items()}
     entry = f'{name} = "{skeleton.module}:{skeleton.class_name}"'
     changed = add_entry_point(project.read_text(), _ENTRY_POINT_GROUP, entry)
     return write_files(files, {project: changed})
 
 
-def use_absolute_imports(text: str, package: str) -> str:
-    """A module with its own package's imports as this project writes them: in full, and first."""
-    pattern = re.compile(r"^from \.(\w+) import .*\n", re.MULTILINE)
-    own = "".join(match[0] for match in pattern.finditer(text))
-    if own:
-        text = pattern.sub("", text).replace("\n\n\n\n", "\n\n\n", 1)
-        text = text.replace("from harness.", f"{own}from harness.", 1)
-    return text.replace("from .", f"from {package}.")
-
-
 def create_adapter_package(name: str, parent: Path) -> list[Path]:
-    """Writes an adapter as a package of its own, into the new folder `parent / name`.
+    """Write an adapter as a package of its own, into the new folder `parent / name`.
 
     Raises:
-        SpecError: The name cannot be had or a file is in the way.
+        SpecError: The name is taken or no name, or a file is in the way.
     """
     check_adapter_name(name)
     module = f"parallax_{name}"
     skeleton = AdapterSkeleton(name, module, module, "tests")
-    files = skeleton.files(f"{module}/hp_configs")
+    files = skeleton.make_files(f"{module}/hp_configs")
     files["pyproject.toml"] = skeleton.fill(
         "pyproject.toml",
         what="a framework",
@@ -101,7 +92,7 @@ def create_adapter_package(name: str, parent: Path) -> list[Path]:
 
 
 def check_adapter_name(name: str) -> None:
-    """Raises `SpecError` for a name that no new framework can have."""
+    """Raise `SpecError` for a name that a new framework cannot have."""
     check_module_name(name)
     taken = set(find_adapter_entry_points()).union(*(list_recipe_names(a) for a in ALGORITHMS))
     if name in taken:
@@ -109,7 +100,7 @@ def check_adapter_name(name: str) -> None:
 
 
 def check_module_name(name: str) -> None:
-    """Raises `SpecError` for what cannot be the name of a module here."""
+    """Raise `SpecError` for what cannot be the name of a module."""
     if not _NAME_PATTERN.fullmatch(name) or keyword.iskeyword(name):
         raise SpecError(
             f"NAME={name} must be lower-case letters, digits and underscores, up to 20, with a "
@@ -118,11 +109,11 @@ def check_module_name(name: str) -> None:
 
 
 def check_checkout(root: Path, otherwise: str = "") -> Path:
-    """The pyproject.toml of a checkout of this project.
+    """Return the path of `pyproject.toml` in a checkout of this project.
 
     Args:
         root: The folder to look in.
-        otherwise: What else a user can do than name a checkout.
+        otherwise: Alternative for the user, at the end of the message.
 
     Raises:
         SpecError: It is no checkout.
@@ -143,21 +134,23 @@ def _read_project_name(project: Path) -> str | None:
 
 
 def write_files(new: dict[Path, str], changed: dict[Path, str]) -> list[Path]:
-    """Writes all files or none.
+    """Write all files or none.
 
     Args:
         new: Text of files that must not be there yet.
         changed: New text of files that are.
 
     Returns:
-        Their paths.
+        The paths of all files.
 
     Raises:
         SpecError: A file is in the way or cannot be written.
     """
     for path in new:
         if path.exists():
-            raise SpecError(f"{path} exists and is left as it is: choose another NAME or --in.")
+            raise SpecError(
+                f"{path} already exists and is not changed: choose another NAME or --in."
+            )
     try:
         write_texts_atomically(new | changed)
     except OSError as error:
@@ -171,13 +164,13 @@ def _format_next_steps(name: str, folder: Path, package: bool) -> str:
     return f"""Next:
   1. python -m pip install --no-deps --editable {root}    (so that framework={name} is found)
   2. python -m pytest {tests}    (each failure names the file and function to fill in)
-  3. parallax alignment    (when it is green: {name} has its column)
-docs/adding-a-framework.md tells each step."""
+  3. parallax alignment    (when all tests pass: {name} has its column)
+docs/adding-a-framework.md explains each step."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AdapterSkeleton:
-    """Where a new adapter goes.
+    """Names and places of a new adapter, which fill its templates.
 
     Attributes:
         name: Name of the framework.
@@ -196,47 +189,80 @@ class AdapterSkeleton:
         """Name of the adapter's class."""
         return "".join(part.capitalize() for part in self.name.split("_")) + "Adapter"
 
-    def files(self, recipes: str) -> dict[str, str]:
-        """Content by path from the project's root.
+    def make_files(self, recipes: str) -> dict[str, str]:
+        """Return content by path from the project's root.
 
         Args:
             recipes: Folder of the recipe files, from the project's root.
         """
         content = {
             f"{self.folder}/__init__.py": self.fill("adapter.py"),
-            f"{self.folder}/translate.py": self.fill("translate.py"),
+            f"{self.folder}/settings.py": self.make_settings(),
             f"{self.folder}/train.py": self.fill("train.py"),
-            f"{self.folder}/settings/__init__.py": self.fill("settings_package.py"),
         }
         for test in ("test_conformance.py", "test_translate.py", "test_fidelity.py"):
             content[f"{self.tests}/{test}"] = self.fill(test)
         for algorithm in ALGORITHMS:
-            content[f"{self.folder}/settings/{algorithm}.py"] = self.settings(algorithm)
             content[f"{recipes}/{algorithm}/{self.name}.yaml"] = self.make_recipe(algorithm)
         return content
 
     def fill(self, template: str, **more: str) -> str:
-        """A template with this adapter's names in it."""
+        """Return a template with this adapter's names in it."""
         folder = importlib.resources.files("parallax.harness.cli") / "templates"
         text = (folder / f"{template}.txt").read_text()
         names = dataclasses.asdict(self) | {"class_name": self.class_name} | more
         return string.Template(text).substitute(names, dashed=self.name.replace("_", "-"))
 
-    def settings(self, algorithm: str) -> str:
-        """The module that turns an algorithm's hyperparameters into options."""
-        cls = ALGORITHMS[algorithm]
+    def make_settings(self) -> str:
+        """Return the module that turns hyperparameters into options, for every algorithm."""
+        file = f"{self.folder}/settings.py"
+        # In the order of their modules, as imports are sorted.
+        classes = {
+            name: ALGORITHMS[name]
+            for name in sorted(ALGORITHMS, key=lambda name: ALGORITHMS[name].__module__)
+        }
         return self.fill(
             "settings.py",
-            algorithm=algorithm,
-            algorithm_module="parallax.harness.contract.algorithms",
-            algorithm_class=cls.__name__,
-            label=cls.label,
-            settings_file=f"{self.folder}/settings/{algorithm}.py",
-            fields=_format_setting_hints(algorithm),
+            algorithm_imports="\n".join(
+                f"from {cls.__module__} import {cls.__name__}" for cls in classes.values()
+            ),
+            functions="\n\n\n".join(
+                self.make_settings_function(
+                    name, cls.__name__, cls.label, [f.name for f in dataclasses.fields(cls)], file
+                )
+                for name, cls in classes.items()
+            ),
+            table="\n".join(format_table_entry(name) for name in ALGORITHMS),
         )
 
+    def make_settings_function(
+        self, algorithm: str, class_name: str, label: str, fields: Iterable[str], file: str
+    ) -> str:
+        """Return the function that turns one algorithm's hyperparameters into options.
+
+        Args:
+            algorithm: Name of the algorithm.
+            class_name: Its class of hyperparameters.
+            label: Its name in texts.
+            fields: Its hyperparameters.
+            file: Where the function stands, as messages name it.
+        """
+        head = f"def translate_{algorithm}("
+        arguments = f"t: ConfigTranslator, hp: {class_name}, context: RunContext"
+        signature = f"{head}{arguments}) -> NativeConfig:"
+        if len(signature) > _LINE_LENGTH:
+            signature = f"{head}\n    {arguments}\n) -> NativeConfig:"
+        return self.fill(
+            "settings_function.py",
+            signature=signature,
+            algorithm=algorithm,
+            label=label,
+            settings_file=file,
+            fields="\n".join(f'    # t.set_option("{field}", "its option")' for field in fields),
+        ).rstrip()
+
     def make_recipe(self, algorithm: str) -> str:
-        """The papers' values, each marked as still to be replaced by the framework's own."""
+        """Return the papers' values, each marked to be replaced by the framework's own."""
         lines = [f"# TODO: {self.name}'s own defaults, each with the place where it stands."]
         for line in find_recipe_files(algorithm)["original"].read_text().splitlines():
             value, comment, _ = line.partition("  # ")
@@ -246,7 +272,7 @@ class AdapterSkeleton:
 
 
 def add_entry_point(pyproject: str, group: str, entry: str) -> str:
-    """The text of pyproject.toml with one more entry point.
+    """Return the text of pyproject.toml with one more entry point.
 
     Args:
         pyproject: Its text.
@@ -261,6 +287,6 @@ def add_entry_point(pyproject: str, group: str, entry: str) -> str:
     return before + table + entries.rstrip("\n") + f"\n{entry}" + (blank + rest or "\n")
 
 
-def _format_setting_hints(algorithm: str) -> str:
-    names = [field.name for field in dataclasses.fields(ALGORITHMS[algorithm])]
-    return "\n".join(f'    # t.aligned("{name}", "its option")' for name in names)
+def format_table_entry(algorithm: str) -> str:
+    """Return the line of an adapter's table `ALGORITHMS` for one algorithm."""
+    return f'    "{algorithm}": AlgorithmSettings(translate_{algorithm}),'

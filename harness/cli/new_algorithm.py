@@ -1,7 +1,7 @@
 """`parallax new algorithm NAME`: the skeleton of another algorithm.
 
-It is a description, recipes, and a module of settings for each framework that is named, in a
-checkout of this project or in a package of its own.
+It is a description, recipes, and settings for each framework that is named: a function in the
+adapter's `settings.py` in a checkout of this project, a module in a package of its own.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from parallax.harness.cli.new_adapter import (
     add_entry_point,
     check_checkout,
     check_module_name,
+    format_table_entry,
     write_files,
 )
 from parallax.harness.contract.adapter import find_adapter_entry_points
@@ -22,6 +23,7 @@ from parallax.harness.contract.fields import SpecError, format_unknown_name
 
 DESCRIPTIONS_FOLDER = "harness/contract/algorithms"
 ALGORITHM_FAMILIES = ("on-policy", "off-policy")
+_TABLE_HEADING = "ALGORITHMS: Mapping[str, AlgorithmSettings] = {\n"
 _SHARED_FIELDS = {
     "learning_rate": 0.001,
     "gamma": 0.99,
@@ -36,11 +38,11 @@ _REPLAY_FIELDS = {
     "train_freq": 1,
     "gradient_steps": 1,
 }
-# The fields that a skeleton begins with, with values that stand until the paper's are given.
 FAMILY_FIELDS: Mapping[str, Mapping[str, object]] = {
     "on-policy": _SHARED_FIELDS | {"rollout_steps": 128},
     "off-policy": _SHARED_FIELDS | _REPLAY_FIELDS,
 }
+"""Hyperparameters of a skeleton, with values to be replaced by the paper's."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,21 +87,21 @@ def run(options: argparse.Namespace) -> int:
 def create_algorithm(
     name: str, root: Path, family: str, actions: str, frameworks: Sequence[str]
 ) -> list[Path]:
-    """Writes an algorithm into a checkout of this project.
+    """Write an algorithm into a checkout of this project.
 
     Args:
         name: Name of the algorithm.
         root: The checkout.
         family: `on-policy` or `off-policy`.
         actions: `continuous` or `discrete`.
-        frameworks: Adapters of the checkout that get a module of settings and a recipe.
+        frameworks: Adapters of the checkout that get settings and a recipe.
 
     Returns:
-        The files written, the changed pyproject.toml last.
+        The files written and changed, pyproject.toml last.
 
     Raises:
-        SpecError: The name cannot be had, the folder is no checkout, it has no such adapter, or
-            a file is in the way.
+        SpecError: The name is taken or no name, the folder is no checkout, it has no such
+            adapter, or a file is in the way.
     """
     _check_algorithm_name(name, root / DESCRIPTIONS_FOLDER / f"{name}.py")
     project = check_checkout(root, ", or use --package for a package of your own")
@@ -108,32 +110,31 @@ def create_algorithm(
     description = f"{DESCRIPTIONS_FOLDER}/{name}.py"
     files = {description: _make_description(name, family, actions, description)}
     files |= _make_recipes(f"hp_configs/{name}", family, frameworks)
-    for framework in frameworks:
-        file = f"adapters/{framework}/settings/{name}.py"
-        module = f"parallax.harness.contract.algorithms.{name}"
-        files[file] = _make_settings_module(name, framework, family, module, file)
+    changed = {
+        root / _get_settings_file(f): _add_settings(name, f, family, root) for f in frameworks
+    }
     entry = f'{name} = "parallax.harness.contract.algorithms.{name}:{_make_class_name(name)}"'
-    changed = add_entry_point(project.read_text(), ENTRY_POINT_GROUP, entry)
-    return write_files({root / path: text for path, text in files.items()}, {project: changed})
+    changed[project] = add_entry_point(project.read_text(), ENTRY_POINT_GROUP, entry)
+    return write_files({root / path: text for path, text in files.items()}, changed)
 
 
 def create_algorithm_package(
     name: str, parent: Path, family: str, actions: str, frameworks: Sequence[str]
 ) -> list[Path]:
-    """Writes an algorithm as a package of its own, into the new folder `parent / name`.
+    """Write an algorithm as a package of its own, into the new folder `parent / name`.
 
     Args:
         name: Name of the algorithm.
         parent: Where the package's folder goes.
         family: `on-policy` or `off-policy`.
         actions: `continuous` or `discrete`.
-        frameworks: Installed ones that get a module of settings and a recipe.
+        frameworks: Installed adapters that get a module of settings and a recipe.
 
     Returns:
         The files written.
 
     Raises:
-        SpecError: The name cannot be had, a framework is not known, or a file is in the way.
+        SpecError: The name is taken or no name, a framework is unknown, or a file is in the way.
     """
     _check_algorithm_name(name)
     for framework in frameworks:
@@ -170,12 +171,52 @@ def _check_algorithm_name(name: str, *parts: Path) -> None:
 
 
 def _check_framework(framework: str, root: Path) -> None:
-    found = sorted(path.parent.name for path in (root / "adapters").glob("*/settings"))
-    if framework not in found:
+    files = (root / "adapters").glob("*/settings.py")
+    known = sorted(path.parent.name for path in files if _TABLE_HEADING in path.read_text())
+    if framework not in known:
         raise SpecError(
-            f"--frameworks {framework} has no folder adapters/{framework}/settings. "
-            f"Known: {', '.join(found)}."
+            f"--frameworks {framework} has no {_get_settings_file(framework)} with a table of "
+            f"algorithms. Known: {', '.join(known)}."
         )
+
+
+def _get_settings_file(framework: str) -> str:
+    return f"adapters/{framework}/settings.py"
+
+
+def _add_settings(name: str, framework: str, family: str, root: Path) -> str:
+    """Return the text of an adapter's `settings.py` with a function for one more algorithm."""
+    file = _get_settings_file(framework)
+    text = (root / file).read_text()
+    module = f"parallax.harness.contract.algorithms.{name}"
+    text = add_import(text, module, _make_class_name(name))
+    if "UnfinishedAdapterError" not in text:
+        text = add_import(text, "parallax.harness.contract.fields", "UnfinishedAdapterError")
+    before, table, after = text.partition(_TABLE_HEADING)
+    entries, end, rest = after.partition("}\n")
+    function = _make_settings_function(name, framework, family, file)
+    return f"{before}{function}\n\n\n{table}{entries}{format_table_entry(name)}\n{end}{rest}"
+
+
+def add_import(text: str, module: str, name: str) -> str:
+    """Return the text of a module with one more import from this project, in sorted order.
+
+    Args:
+        text: The module, which has an import from this project.
+        module: Module to import from.
+        name: What to import.
+    """
+    lines = text.splitlines(keepends=True)
+    for index, line in enumerate(lines):
+        words = line.split()
+        if line.startswith(f"from {module} import ") and "(" not in line:
+            names = [*line.partition(" import ")[2].strip().split(", "), name]
+            lines[index] = f"from {module} import {', '.join(sorted(names))}\n"
+            return "".join(lines)
+        if line.startswith("from parallax.") and words[1] > module:
+            lines.insert(index, f"from {module} import {name}\n")
+            return "".join(lines)
+    raise SpecError(f"{name} cannot be imported: no import from this project comes after {module}.")
 
 
 def _make_class_name(name: str) -> str:
@@ -210,19 +251,25 @@ def _format_value(value: object) -> str:
 
 def _make_settings_module(name: str, framework: str, family: str, module: str, file: str) -> str:
     return _make_skeleton(framework).fill(
-        "settings.py",
+        "algorithm_settings.py",
+        algorithm=name,
         algorithm_module=module,
-        settings_file=file,
         algorithm_class=_make_class_name(name),
         label=_make_class_name(name),
-        fields="\n".join(
-            f'    # t.aligned("{field}", "its option")' for field in FAMILY_FIELDS[family]
-        ),
+        function=_make_settings_function(name, framework, family, file),
+    )
+
+
+def _make_settings_function(name: str, framework: str, family: str, file: str) -> str:
+    label = _make_class_name(name)
+    return _make_skeleton(framework).make_settings_function(
+        name, label, label, FAMILY_FIELDS[family], file
     )
 
 
 def _make_skeleton(name: str) -> AdapterSkeleton:
-    return AdapterSkeleton(name, f"adapters.{name}", f"adapters/{name}", f"tests/adapters/{name}")
+    module = f"parallax.adapters.{name}"
+    return AdapterSkeleton(name, module, f"adapters/{name}", f"tests/adapters/{name}")
 
 
 def _format_next_steps(name: str, folder: Path, package: bool) -> str:
@@ -233,4 +280,4 @@ def _format_next_steps(name: str, folder: Path, package: bool) -> str:
   2. fill in {root / description}.py, then the recipes, then each framework's settings
   3. python -m pytest tests/adapters -k {name}    (in a checkout of this project; each failure
      names what to fill in)
-docs/adding-an-algorithm.md tells each step."""
+docs/adding-an-algorithm.md explains each step."""

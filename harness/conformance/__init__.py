@@ -2,7 +2,7 @@
 
 An adapter's test file subclasses `AdapterConformance` with the adapter's name:
 
-    from harness.conformance import AdapterConformance
+    from parallax.harness.conformance import AdapterConformance
 
     class TestMine(AdapterConformance):
         framework = "mine"
@@ -15,29 +15,29 @@ import dataclasses
 
 import pytest
 
-from parallax.harness.conformance.determinism import DeterminismConformance
-from parallax.harness.conformance.hyperparameters import HyperparameterConformance
-from parallax.harness.conformance.images import ImageConformance
-from parallax.harness.conformance.resuming import ResumeConformance
-from parallax.harness.conformance.run_folders import RunFolderConformance
-from parallax.harness.conformance.semantics import (
+# pytest explains failed assertions of these modules only if it knows them before their import.
+_PARTS = (
+    *("determinism", "hyperparameters", "images", "resuming"),
+    *("run_folders", "semantics", "update_counts"),
+)
+pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
+
+from parallax.harness.conformance.determinism import DeterminismConformance  # noqa: E402
+from parallax.harness.conformance.hyperparameters import HyperparameterConformance  # noqa: E402
+from parallax.harness.conformance.images import ImageConformance  # noqa: E402
+from parallax.harness.conformance.resuming import ResumeConformance  # noqa: E402
+from parallax.harness.conformance.run_folders import RunFolderConformance  # noqa: E402
+from parallax.harness.conformance.semantics import (  # noqa: E402
     SemanticsConformance,
     TargetNoiseConformance,
 )
-from parallax.harness.conformance.update_counts import (
+from parallax.harness.conformance.update_counts import (  # noqa: E402
     DeviceConformance,
     UpdateCountConformance,
 )
-from parallax.harness.contract.adapter import load_adapter
-from parallax.harness.contract.algorithms import ALGORITHMS
-from parallax.harness.contract.algorithms.base import field_names
-
-# Before the parts are imported, or failures do not say what was compared.
-_PARTS = (
-    *("cadence", "devices", "exits", "hyperparameters", "images", "meanings"),
-    *("resuming", "seeds_and_bounds", "targets"),
-)
-pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
+from parallax.harness.contract.adapter import load_adapter  # noqa: E402
+from parallax.harness.contract.algorithms import ALGORITHMS  # noqa: E402
+from parallax.harness.contract.algorithms.base import field_names  # noqa: E402
 
 
 class AdapterConformance(
@@ -51,7 +51,7 @@ class AdapterConformance(
     ResumeConformance,
     ImageConformance,
 ):
-    """What every adapter must keep. Subclass it and set `framework`."""
+    """Tests that every adapter must pass. Subclass it and set `framework`."""
 
     framework: str
 

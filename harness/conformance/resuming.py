@@ -116,7 +116,7 @@ def _capture_checkpointable(adapter: Any) -> tuple[Adapter, list[Checkpointable 
             attach = monitor.attach
 
             def listen(*parts: Any, **named: Any) -> None:
-                told.append(named.get("resumable", (*parts, None, None)[3]))
+                told.append(named.get("checkpointable", (*parts, None, None)[3]))
                 attach(*parts, **named)
 
             monitor.attach = listen

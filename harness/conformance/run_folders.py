@@ -123,8 +123,8 @@ class RunFolderConformance:
         disk.mkdir()
         _initialize_run(self.framework, algorithm, _get_faulty_env_id(algorithm, "fills"), run)
         script = (
-            _SMALL_DISK_SCRIPT.format(folder=disk)
-            + f"cp {run}/run.json .; {sys.executable} -m parallax.harness.worker . >log.txt 2>&1 || true; "
+            _SMALL_DISK_SCRIPT.format(folder=disk) + f"cp {run}/run.json .; "
+            f"{sys.executable} -m parallax.harness.worker . >log.txt 2>&1 || true; "
             f"rm filler; cp -a . {run}"
         )
         done = subprocess.run(

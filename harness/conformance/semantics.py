@@ -46,8 +46,8 @@ class SemanticsConformance:
             algorithm, ({"gamma": x, "gae_lambda": _TINY_DISCOUNT} for x in (0.9, 0.5))
         )
         assert by_lambda < 0.3 * by_gamma, (
-            f"weights change by {by_lambda:.2g} with gae_lambda where gamma is {_TINY_DISCOUNT}, and by "
-            f"{by_gamma:.2g} with gamma where gae_lambda is"
+            f"weights change by {by_lambda:.2g} with gae_lambda where gamma is {_TINY_DISCOUNT}, "
+            f"and by {by_gamma:.2g} with gamma where gae_lambda is"
         )
 
     @pytest.mark.parametrize("bound", ["max_grad_norm", "value_clip_range", "target_kl"])

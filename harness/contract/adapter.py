@@ -186,8 +186,12 @@ class Adapter:
 
     @property
     def package(self) -> str:
-        """Dotted name of the package with this adapter's modules."""
-        return type(self).__module__
+        """Dotted name of the package with this adapter's modules.
+
+        A class derived from another adapter uses the modules of that adapter.
+        """
+        classes = [kind for kind in type(self).__mro__ if issubclass(kind, Adapter)]
+        return classes[-2].__module__ if len(classes) > 1 else type(self).__module__
 
     @property
     def folder(self) -> Path:

@@ -1,4 +1,4 @@
-"""Trains with d3rlpy's `fit_online`; this file runs where d3rlpy is installed."""
+"""Train with d3rlpy's `fit_online`; this file runs where d3rlpy is installed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,39 +28,39 @@ RECORD_EVERY = 100
 def train(
     algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor
 ) -> None:
-    """Trains to the end."""
+    """Train to the end."""
     settings = native.settings
     d3rlpy.seed(settings["seed"])
     env = make_env()
     d3rlpy.envs.seed_env(env, settings["seed"])
     env.action_space.seed(settings["seed"])
-    model = build(settings, env)
-    report(model, monitor)
+    model = build_model(settings, env)
+    report_metrics(model, monitor)
     monitor.attach(
-        lambda observations: greedy(model, observations),
-        lambda: weights(model),
+        lambda observations: predict_actions(model, observations),
+        lambda: copy_weights(model),
         PolicyIO(
-            lambda values: load_weights(parameters(model), values),
-            lambda path: save(model, path),
+            lambda values: load_weights(get_parameters(model), values),
+            lambda path: save_model(model, path),
             ".d3",
         ),
     )
     model.fit_online(
         env,
-        create_fifo_replay_buffer(env=env, **options(settings, "create_fifo_replay_buffer")),
-        NormalNoise(**options(settings, "NormalNoise")),
+        create_fifo_replay_buffer(env=env, **select_options(settings, "create_fifo_replay_buffer")),
+        NormalNoise(**select_options(settings, "NormalNoise")),
         n_steps=native.total_steps,
         n_steps_per_epoch=native.total_steps + 1,  # no epoch ends, so that nothing is saved
         logger_adapter=NoopAdapterFactory(),
         show_progress=False,
-        **options(settings, "fit_online"),
+        **select_options(settings, "fit_online"),
     )
 
 
-def build(settings: Mapping[str, Any], env: Any) -> Any:
-    """The algorithm that settings describe, with its networks."""
-    optimizer = AdamFactory(**options(settings, "AdamFactory"))
-    encoder = VectorEncoderFactory(**options(settings, "VectorEncoderFactory"))
+def build_model(settings: Mapping[str, Any], env: Any) -> Any:
+    """Build the algorithm that `settings` describe, with its networks."""
+    optimizer = AdamFactory(**select_options(settings, "AdamFactory"))
+    encoder = VectorEncoderFactory(**select_options(settings, "VectorEncoderFactory"))
     scaler = MinMaxActionScaler(minimum=env.action_space.low, maximum=env.action_space.high)
     model = TD3Config(
         action_scaler=scaler,
@@ -68,40 +68,40 @@ def build(settings: Mapping[str, Any], env: Any) -> Any:
         critic_optim_factory=optimizer,
         actor_encoder_factory=encoder,
         critic_encoder_factory=encoder,
-        **options(settings, "TD3Config"),
+        **select_options(settings, "TD3Config"),
     ).create(device="cpu:0")
     model.build_with_env(env)
     return model
 
 
-def options(settings: Mapping[str, Any], component: str) -> dict[str, Any]:
-    """Arguments of one component, by name."""
+def select_options(settings: Mapping[str, Any], component: str) -> dict[str, Any]:
+    """Return the arguments of one component, by name."""
     parts = {name: name.partition(".") for name in settings}
     return {part[2]: settings[name] for name, part in parts.items() if part[0] == component}
 
 
-def report(model: Any, monitor: Monitor) -> None:
-    """Hands on what each hundredth update tells, which d3rlpy keeps for the end of an epoch."""
+def report_metrics(model: Any, monitor: Monitor) -> None:
+    """Record the metrics of every hundredth update; d3rlpy reports them per epoch only."""
     update, count = model.update, 0
 
-    def updating(batch: Any) -> Any:
+    def update_and_report(batch: Any) -> Any:
         nonlocal count
-        told = update(batch)
+        metrics = update(batch)
         count += 1
         if count % RECORD_EVERY == 0:
-            monitor.record({METRICS[n]: float(v) for n, v in told.items() if n in METRICS})
-        return told
+            monitor.record({METRICS[n]: float(v) for n, v in metrics.items() if n in METRICS})
+        return metrics
 
-    model.update = updating
+    model.update = update_and_report
 
 
-def greedy(model: Any, observations: NDArray[np.float32]) -> NDArray[Any]:
-    """d3rlpy's own prediction."""
+def predict_actions(model: Any, observations: NDArray[np.float32]) -> NDArray[Any]:
+    """Return d3rlpy's own prediction."""
     return np.asarray(model.predict(observations), np.float32)
 
 
-def parameters(model: Any) -> dict[str, torch.Tensor]:
-    """Every parameter, as the tensor that the algorithm computes with."""
+def get_parameters(model: Any) -> dict[str, torch.Tensor]:
+    """Return every parameter, as the tensor that the algorithm computes with."""
     modules = vars(model.impl.modules)
     return {
         f"{network.replace('targ_', 'target_')}.{name}": value
@@ -111,11 +111,11 @@ def parameters(model: Any) -> dict[str, torch.Tensor]:
     }
 
 
-def weights(model: Any) -> Weights:
-    """Copies of all parameters."""
-    return weights_from_parameters(parameters(model))
+def copy_weights(model: Any) -> Weights:
+    """Return copies of all parameters."""
+    return weights_from_parameters(get_parameters(model))
 
 
-def save(model: Any, path: Path) -> None:
-    """Writes d3rlpy's own file, which `d3rlpy.load_learnable` reads."""
+def save_model(model: Any, path: Path) -> None:
+    """Write d3rlpy's own file, which `d3rlpy.load_learnable` reads."""
     model.save(str(path))

@@ -1,4 +1,4 @@
-"""Truncated quantile critics: what SAC has, and critics of quantiles of which the largest go."""
+"""Truncated quantile critics: SAC with critics of quantiles, of which targets drop the largest."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ class TQC(SAC):
 
     Attributes:
         n_critics: Critics.
-        n_quantiles: Quantiles of the return that each of them tells.
+        n_quantiles: Quantiles of the return that each of them predicts.
         dropped_quantiles: Largest quantiles that targets leave out, for each critic; all critics'
             are sorted together.
     """

@@ -1,4 +1,4 @@
-"""TQC of sb3-contrib, whose class takes what Stable-Baselines3's SAC takes and three numbers."""
+"""Settings of sb3-contrib's TQC, which takes the arguments of SB3's SAC and three more."""
 
 import importlib.util
 
@@ -13,18 +13,18 @@ from parallax.harness.contract.translation import (
 from parallax_tqc.description import TQC
 
 MODEL = "sb3_contrib:TQC"
-"""Where the class is that trains."""
+"""Module and name of the class that trains."""
 
 
 def couple_defaults(defaults: TQC, context: RunContext) -> TQC:
-    """As for SAC."""
-    found = sac.couple_defaults_sac(defaults, context)
-    assert isinstance(found, TQC)
-    return found
+    """Couple values as for SAC."""
+    coupled = sac.couple_defaults_sac(defaults, context)
+    assert isinstance(coupled, TQC)
+    return coupled
 
 
 def translate(t: ConfigTranslator, hp: TQC, context: RunContext) -> NativeConfig:
-    """Arguments of `sb3_contrib.TQC`."""
+    """Return arguments of `sb3_contrib.TQC`."""
     if importlib.util.find_spec("sb3_contrib") is None:
         raise SpecError("algorithm=tqc needs: pip install 'sb3-contrib>=2.9.2,<2.10'")
     t.set_option("n_critics", "policy_kwargs.n_critics")

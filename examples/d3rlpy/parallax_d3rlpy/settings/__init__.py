@@ -1,1 +1,0 @@
-"""Unified hyperparameters to the options of d3rlpy, a module per algorithm."""
