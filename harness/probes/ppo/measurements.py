@@ -84,7 +84,7 @@ def get_advantage_weights(run: ProbeRun, rollout: int = 0) -> Array:
     if told is not None:
         return told
     return (
-        run.record.stored["compute_rollout_advantages"]
+        run.record.stored["advantages"]
         if rollout == 0
         else compute_rollout_advantages(run, rollout)
     )
