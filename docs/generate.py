@@ -1,0 +1,250 @@
+"""Write the reference pages whose content the code already knows.
+
+MkDocs calls `on_files` as a hook before it builds the site. `python docs/generate.py FOLDER` writes
+the same pages as files.
+"""
+
+import contextlib
+import io
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+
+
+def read_help(command: str) -> str:
+    """Return what `parallax COMMAND --help` prints."""
+    from parallax.harness.cli.main import main
+
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
+        main([*command.split(), "--help"])
+    return output.getvalue().rstrip()
+
+
+def format_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    cells = ([str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in lines)
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells) + "\n"
+
+
+def render_commands() -> str:
+    """Return the page with every command and its help."""
+    from parallax.harness.cli.main import COMMANDS
+
+    parts = [
+        "# Commands\n",
+        "`parallax COMMAND --help` prints what is shown here. Exit codes: 0 success, 1 the command "
+        "ran and found something (a failed run, a changed answer), 2 wrong input. `probe` also "
+        "returns 3 if a probe failed to run.\n",
+        format_table(
+            ("command", "what it does"),
+            ((f"[`{c.words}`](#{c.words.replace(' ', '-')})", c.summary) for c in COMMANDS),
+        ),
+    ]
+    for command in COMMANDS:
+        parts += [f"## {command.words}\n", f"{command.summary}.\n"]
+        if command.words == "train":
+            parts += ["All settings are in [Configuration](configuration.md).\n"]
+            continue
+        parts += ["```text", read_help(command.words), "```\n"]
+    return "\n".join(parts)
+
+
+def render_configuration() -> str:
+    """Return the page with the settings of `parallax train`, their defaults and the studies."""
+    conf = ROOT / "harness" / "conf"
+    settings = []
+    for line in (conf / "config.yaml").read_text("utf-8").splitlines():
+        value, _, comment = line.partition("#")
+        name, colon, default = value.partition(":")
+        if colon and name.isidentifier() and default.strip():
+            settings.append((f"`{name}`", f"`{default.strip()}`", comment.strip() or " "))
+    studies = []
+    for path in sorted((conf / "study").glob("*.yaml")):
+        comments = [
+            line.lstrip("# ").strip()
+            for line in path.read_text("utf-8").splitlines()
+            if line.startswith("# ") and "@package" not in line
+        ]
+        text = " ".join(comments)
+        first = text.partition(". ")[0].rstrip(".:") or "an empty study"
+        studies.append((f"`{path.stem}`", first))
+    return "\n".join(
+        [
+            "# Configuration\n",
+            "Settings of `parallax train`, as `name=value`. `parallax train --help` prints all "
+            "values of a command line, also those of groups.\n",
+            "## Settings\n",
+            format_table(("setting", "default", "meaning"), settings),
+            _GROUPS,
+            "## Studies\n",
+            "`study=NAME` selects a file that sets several settings at once and, with "
+            "`--multirun`, the grid of runs. `study.name=...` names the results folder.\n",
+            format_table(("study", "what it is"), studies),
+            "## Hyperparameters\n",
+            "Each is set as `hyperparameters.NAME=VALUE`. Defaults come from the recipe (`hps`).\n",
+            *_render_hyperparameters(),
+        ]
+    )
+
+
+_GROUPS = """## Groups
+| group | chooses |
+|---|---|
+| `framework` | whose code trains; `framework.python=PATH` names another interpreter |
+| `algorithm` | the algorithm |
+| `env` | the task; `env.name=...` takes any gymnasium task, `module:Task` one of your own |
+| `hps` | the recipe that the hyperparameters come from |
+| `replay` | the [replay strategy](replay.md) |
+| `study` | one of the studies below |
+| `diagnosis` | `off`, `on`, `strict` ([Diagnose a training](../how-to/diagnose-a-training.md)) |
+| `hydra/launcher` | `local`, or `slurm` ([Run on Slurm](../how-to/run-on-slurm.md)) |
+"""
+
+
+def _render_hyperparameters() -> list[str]:
+    import dataclasses
+
+    from parallax.harness.contract.algorithms import ALGORITHMS
+    from parallax.harness.contract.recipes import list_recipe_names, load_recipe
+
+    parts = []
+    for name, cls in ALGORITHMS.items():
+        recipes = [recipe for recipe in list_recipe_names(name) if recipe in _RECIPES]
+        values = [dataclasses.asdict(load_recipe(name, recipe)) for recipe in recipes]
+        rows = [
+            (f"`{field.name}`", *(f"`{_format(value[field.name])}`" for value in values))
+            for field in dataclasses.fields(cls)
+        ]
+        parts += [f"### {cls.label}\n"]
+        parts += [format_table(("hyperparameter", *(f"`hps={r}`" for r in recipes)), rows)]
+    return parts
+
+
+_RECIPES = ("original", "cpu", "sb3", "cleanrl", "torchrl", "tianshou", "skrl", "sbx")
+
+
+def _format(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(list(value)) if isinstance(value, tuple) else str(value)
+
+
+def render_checks() -> str:
+    """Return the page with every diagnosis check."""
+    from parallax.harness.diagnosis.registry import load_own_checks
+
+    checks = load_own_checks()
+    rows = [
+        (f"`{c.id}`", c.name, c.stage, c.level, f"{c.threshold:g}", c.source) for c in checks
+    ]
+    return "\n".join([_CHECKS_HEAD.format(n=len(checks)), _format_check_table(rows), _CHECKS_TAIL])
+
+
+def _format_check_table(rows: Iterable[Sequence[object]]) -> str:
+    return format_table(("check", "finds that", "stage", "level", "threshold", "source"), rows)
+
+
+_CHECKS_HEAD = """# Diagnosis checks
+
+The {n} checks of `diagnosis=on`. A threshold is set by `diagnosis.<check>.threshold=VALUE`. Stage: early is the first
+fifth of a run, late the last. Source: where the threshold comes from; *own* thresholds were set on half of the healthy runs
+and judged on the other half ([false positive rate](error-rates.md#diagnosis)). RLExplorer and TheDeepChecker are the published tools
+whose checks these follow: all 24 of RLExplorer's Table I and its 6 for networks are there.
+"""
+
+_CHECKS_TAIL = """
+## What is measured
+- **Actions.** RLExplorer's checks are for softmax outputs. Here the entropy is that of 256 successive actions, divided by its
+  maximum: of discrete actions, or of ten equal bins per dimension, mean over dimensions. It needs no density and is the same for
+  Gaussian policies and deterministic policies with noise. It also contains differences between states, which an entropy at one state
+  does not. The share of random actions is the share that differs from the greedy action, times n/(n-1).
+- **Policy shift** is the share of greedy actions that one update cycle changes, or the mean distance in half action ranges.
+- **Targets.** For some optimizer steps the autograd graph of the loss shows which prediction was compared with which number, for which rows of
+  input. These rows are found again among the last 2,048 transitions. At terminal transitions the target must be the reward; elsewhere targets are fitted
+  to reward and value, and an exact fit by other numbers, or by another network, is named. Returns must obey
+  R = r + gamma ((1 - lambda) V' + lambda R'). Advantages must be returns minus values, on any scale.
+
+| targets are seen of | PPO | DQN | DDPG, TD3 | SAC |
+|---|---|---|---|---|
+| Stable-Baselines3, CleanRL, Tianshou | returns, advantages | targets | targets | at terminations and time limits |
+| TorchRL | returns, advantages | at terminations and time limits | at terminations and time limits | at terminations and time limits |
+| skrl | not measured | not measured | targets of DDPG; TD3 not measured | not measured |
+| sbx | nothing | nothing | nothing | nothing |
+
+## What is not seen
+- sbx: JAX has no graph of a loss, so targets, returns and advantages are not checked against stored transitions; nor are checks that leave units of the policy out. Of two
+  critics in one array the first is seen.
+- SAC's targets elsewhere, since the log-probability of the next action is unknown; values of next states in TorchRL's targets, whose networks are called with
+  parameters from outside; images and observations that wrappers scale; n-step returns; repeated states.
+- Critics that are called in a vectorized way (TorchRL's) for overestimation; their layers for missing nonlinearities; gradients before clipping.
+- Convolutions: checks of units see linear layers only. Replay is compared for small observations only.
+- With several environments the greedy policy is not compared with the actions taken.
+
+A check without its signals is listed in `diagnosis.json` as not evaluated, and one that means nothing in a training (exploration checks with continuous actions, for example) as not applicable.
+
+## When checks run
+Each step is noted in arrays of fixed size and summed up in chunks of 256. Checks run a hundredth of the run apart, at least 400 steps, at uneven steps. Networks are observed in short windows only: at most three
+environment steps, in which parameters choose actions, and eight optimizer steps, for gradients, losses and inputs of linear layers. Outside of a window nothing is hooked in. Memory does not depend on the run's length.
+"""
+
+
+def render_interventions() -> str:
+    """Return the page with every intervention that is installed."""
+    from parallax.harness.contract.adapter import find_adapter_entry_points
+    from parallax.harness.interventions.catalogue import load_interventions
+
+    rows: dict[str, tuple[Any, list[str]]] = {}
+    for framework in find_adapter_entry_points():
+        for item in load_interventions(framework).values():
+            rows.setdefault(item.name, (item, []))[1].append(framework)
+    table = [
+        (
+            f"`{name}`",
+            ", ".join(item.algorithms),
+            ", ".join(sorted(set(frameworks))),
+            getattr(item, "description", "") or getattr(item, "does", ""),
+        )
+        for name, (item, frameworks) in sorted(rows.items())
+    ]
+    head = (
+        "# List of interventions\n\nWhat `intervention=NAME` can be. [Interventions]"
+        "(interventions.md) explains the entries; user mistakes and mutants are listed by commands.\n"
+    )
+    return f"{head}\n{format_table(('name', 'algorithms', 'frameworks', 'what it does'), table)}"
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "reference/cli.md": render_commands,
+    "reference/configuration.md": render_configuration,
+    "reference/checks.md": render_checks,
+    "reference/intervention-list.md": render_interventions,
+}
+"""Generated pages by their path in the documentation."""
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the generated pages to the site (called by MkDocs)."""
+    from mkdocs.structure.files import File
+
+    for path, render in PAGES.items():
+        files.append(File.generated(config, path, content=render()))
+    return files
+
+
+def main(folder: Path) -> None:
+    """Write the generated pages below `folder`."""
+    for path, render in PAGES.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(render(), "utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
