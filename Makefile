@@ -2,10 +2,10 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-# CleanRL's own pins (old gym, Python < 3.11) cannot be met beside the others: see docs/adapters.md.
+# CleanRL's own pins (old gym, Python < 3.11) cannot be met beside the others: see docs/reference/frameworks.md.
 CLEANRL := --no-deps --ignore-requires-python cleanrl==1.2.0
 
-.PHONY: demo test test-long lint format install clean
+.PHONY: demo test test-long lint format docs install clean
 
 install: $(VENV)/installed
 
@@ -32,6 +32,11 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The site in site/; broken links and missing pages are errors.
+docs: install
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 format: install
 	$(BIN)/ruff check --fix .

@@ -2,7 +2,7 @@
 
     python benchmarks/planning.py
 
-prints the table in docs/statistics.md. Frameworks differ by some deviations, in all pairs of a
+prints the table in docs/reference/simulations.md. Frameworks differ by some deviations, in all pairs of a
 family alike; the need follows from the truth, and a pilot of five estimates it, with its range.
 """
 

@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     if all(item.name == UNIFORM for item in items):
         raise CommandError(
             f"{options.results}: every run replays uniformly. Train with "
-            "replay=uniform,per,atdc,imp; docs/replay.md tells what these are."
+            "replay=uniform,per,atdc,imp; docs/reference/replay.md tells what these are."
         )
     study = judge_replay(items, make_options(options))
     output = options.output or options.results / ANALYSIS_FOLDER

@@ -255,7 +255,7 @@ def _count_farthest(findings: Sequence[ClaimComparison], name: str) -> int:
 
 
 _RANKING_READING = (
-    "Verdicts by the rule of docs/statistics.md, the worst of the three pairs of frameworks"
+    "Verdicts by the rule of docs/explanation/statistics.md, the worst of the three pairs of frameworks"
 )
 
 

@@ -200,7 +200,7 @@ def _is_possible_deviation(group: ScoreGroup) -> bool:
 _INTRODUCTION = """# What the thesis' tables show
 
 Tables 9 to 11 of "How Stable are Baselines" (Janssens 2025) give means and intervals of five runs
-for 288 cells. This page holds them against the rules of [statistics.md](statistics.md). No run of
+for 288 cells. This page holds them against the rules of [Statistics](explanation/statistics.md). No run of
 ours is in it. It is written by
 
     parallax study thesis --output docs
@@ -261,7 +261,7 @@ def _render_claims(statements: Sequence[ThesisClaim], options: VerdictOptions) -
         f"named: {_list_with_verdict(statements, UNNAMED)}. Not supported is not refuted: five runs leave most "
         "differences open. That differences exist is said where more comparisons are significant "
         "one by one than in made-up studies in which nothing differs, with the same cells compared "
-        "([statistics.md](statistics.md)).",
+        "([Statistics](explanation/statistics.md)).",
         "How each was put to the test:",
         "\n".join(details),
     ]

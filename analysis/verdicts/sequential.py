@@ -79,7 +79,7 @@ def judge_sequentially(
 ) -> tuple[SequentialVerdict, ...]:
     """A verdict for every pair of frameworks in every setting.
 
-    The rule stands in docs/statistics.md. Far tails are needed, where Welch's degrees of freedom
+    The rule stands in docs/explanation/statistics.md. Far tails are needed, where Welch's degrees of freedom
     are too many: those of the smaller sample are used. Each look takes the first seeds by number.
 
     Args:

@@ -165,7 +165,7 @@ def _format_next_steps(name: str, folder: Path, package: bool) -> str:
   1. python -m pip install --no-deps --editable {root}    (so that framework={name} is found)
   2. python -m pytest {tests}    (each failure names the file and function to fill in)
   3. parallax alignment    (when all tests pass: {name} has its column)
-docs/adding-a-framework.md explains each step."""
+docs/how-to/add-a-framework.md explains each step."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -280,4 +280,4 @@ def _format_next_steps(name: str, folder: Path, package: bool) -> str:
   2. fill in {root / description}.py, then the recipes, then each framework's settings
   3. python -m pytest tests/adapters -k {name}    (in a checkout of this project; each failure
      names what to fill in)
-docs/adding-an-algorithm.md explains each step."""
+docs/how-to/add-an-algorithm.md explains each step."""

@@ -1,6 +1,6 @@
 """Which past is learned from: the ways of replaying, and the hyperparameters of each.
 
-What the papers leave open is a field here, with a default; docs/replay.md tells of each where the
+What the papers leave open is a field here, with a default; docs/reference/replay.md tells of each where the
 default comes from.
 """
 

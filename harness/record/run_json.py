@@ -112,7 +112,7 @@ class RunProvenance(Struct, frozen=True):
 
 
 class RunRecord(Struct, frozen=True):
-    """The content of `run.json`; docs/run-folder.md says what each field means."""
+    """The content of `run.json`; docs/reference/run-folder.md says what each field means."""
 
     schema: Annotated[int, Meta(ge=1, le=SCHEMA)]
     status: Literal["pending", "running", "completed", "failed", "interrupted"]

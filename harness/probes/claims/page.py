@@ -117,7 +117,7 @@ PAGE_HEAD = """# What is said of the implementations, and what they do
 
 The thesis *How stable are baselines?* compares PPO, TD3 and SAC in Stable-Baselines3 (SB3),
 CleanRL and TorchRL by reading their code. Here is every statement on the code in its sections 5
-and 6 and its appendices C and D, in our words, with what [probes](probes.md) measured when they let
+and 6 and its appendices C and D, in our words, with what [probes](explanation/probes.md) measured when they let
 that code take a step. No verdict is written by hand:
 
     parallax probe --claims docs/differences.md
@@ -131,7 +131,7 @@ brackets are ours. Square brackets say how an answer differs from the paper's: `
 
 TorchRL's wheel holds its training scripts, without their configuration files. What they do beside
 its components, such as initialisation and schedules, is rebuilt here
-([torchrl-recipes.md](torchrl-recipes.md)) and marked *our recipe*; tests run the scripts themselves
+([TorchRL recipes](reference/torchrl-recipes.md)) and marked *our recipe*; tests run the scripts themselves
 and find the same weights, bit for bit. No verdict rests on what a recipe does: the text of the
 scripts decides, and what it leaves to a configuration file is not testable.
 """

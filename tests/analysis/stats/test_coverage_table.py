@@ -1,4 +1,4 @@
-"""The coverage table in docs/statistics.md, against its script and against theory."""
+"""The coverage table in docs/reference/simulations.md, against its script and against theory."""
 
 import importlib.util
 import math
@@ -26,7 +26,7 @@ def script():
 @pytest.fixture(scope="module")
 def table():
     found = {}
-    for line in (ROOT / "docs" / "statistics.md").read_text().splitlines():
+    for line in (ROOT / "docs" / "reference" / "simulations.md").read_text().splitlines():
         match = re.fullmatch(r"\| ([\w-]+) \| (\d+) \| ([\d.]+% \(.*) \|", line)
         if match:
             shares = [float(cell.split("%")[0]) / 100 for cell in match[3].split(" | ")]

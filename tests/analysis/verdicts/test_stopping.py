@@ -206,7 +206,7 @@ def script():
 @pytest.fixture(scope="module")
 def tables():
     """Every row of percentages in the section on stopping, by its first cell."""
-    text = (Path(__file__).parents[3] / "docs" / "statistics.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "simulations.md").read_text()
     section = text[text.index("`python benchmarks/stopping_rule.py` simulates") :]
     found = []
     for line in section.splitlines():
@@ -273,7 +273,7 @@ def test_where_the_level_is_not_kept_the_document_says_so(script, tables):
 
 
 def test_the_family_rates_in_the_document_keep_the_level():
-    text = (Path(__file__).parents[3] / "docs" / "statistics.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "simulations.md").read_text()
     rates = re.findall(r"24 pairs.*?([\d.]+)%.*?([\d.]+)%", text.replace("\n", " "))
     assert len(rates) == 1
     assert all(float(rate) < 5.4 for rate in rates[0])

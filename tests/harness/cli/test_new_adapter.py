@@ -179,5 +179,5 @@ def test_command_line_prints_what_to_do_next(checkout):
     command = ["-m", "parallax", "new", "adapter", "stranger", "--in", str(checkout)]
     result = python(*command, path=[ROOT], cwd=checkout.parent)
     assert result.returncode == 0, result.stderr
-    for part in ("adapters/stranger/train.py", "pip install", "pytest", "adding-a-framework.md"):
+    for part in ("adapters/stranger/train.py", "pip install", "pytest", "add-a-framework.md"):
         assert part in result.stdout
