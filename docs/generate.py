@@ -5,6 +5,8 @@ the same pages as files.
 """
 
 import contextlib
+import dataclasses
+import inspect
 import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -109,8 +111,6 @@ _GROUPS = """## Groups
 
 
 def _render_hyperparameters() -> list[str]:
-    import dataclasses
-
     from parallax.harness.contract.algorithms import ALGORITHMS
     from parallax.harness.contract.recipes import list_recipe_names, load_recipe
 
@@ -141,68 +141,22 @@ def render_checks() -> str:
     from parallax.harness.diagnosis.registry import load_own_checks
 
     checks = load_own_checks()
-    rows = [
-        (f"`{c.id}`", c.name, c.stage, c.level, f"{c.threshold:g}", c.source) for c in checks
-    ]
-    return "\n".join([_CHECKS_HEAD.format(n=len(checks)), _format_check_table(rows), _CHECKS_TAIL])
-
-
-def _format_check_table(rows: Iterable[Sequence[object]]) -> str:
-    return format_table(("check", "finds that", "stage", "level", "threshold", "source"), rows)
-
-
-_CHECKS_HEAD = """# Diagnosis checks
-
-The {n} checks of `diagnosis=on`. A threshold is set by `diagnosis.<check>.threshold=VALUE`. Stage: early is the first
-fifth of a run, late the last. Source: where the threshold comes from; *own* thresholds were set on half of the healthy runs
-and judged on the other half ([false positive rate](error-rates.md#diagnosis)). RLExplorer and TheDeepChecker are the published tools
-whose checks these follow: all 24 of RLExplorer's Table I and its 6 for networks are there.
-"""
-
-_CHECKS_TAIL = """
-## What is measured
-- **Actions.** RLExplorer's checks are for softmax outputs. Here the entropy is that of 256 successive actions, divided by its
-  maximum: of discrete actions, or of ten equal bins per dimension, mean over dimensions. It needs no density and is the same for
-  Gaussian policies and deterministic policies with noise. It also contains differences between states, which an entropy at one state
-  does not. The share of random actions is the share that differs from the greedy action, times n/(n-1).
-- **Policy shift** is the share of greedy actions that one update cycle changes, or the mean distance in half action ranges.
-- **Targets.** For some optimizer steps the autograd graph of the loss shows which prediction was compared with which number, for which rows of
-  input. These rows are found again among the last 2,048 transitions. At terminal transitions the target must be the reward; elsewhere targets are fitted
-  to reward and value, and an exact fit by other numbers, or by another network, is named. Returns must obey
-  R = r + gamma ((1 - lambda) V' + lambda R'). Advantages must be returns minus values, on any scale.
-
-| targets are seen of | PPO | DQN | DDPG, TD3 | SAC |
-|---|---|---|---|---|
-| Stable-Baselines3, CleanRL, Tianshou | returns, advantages | targets | targets | at terminations and time limits |
-| TorchRL | returns, advantages | at terminations and time limits | at terminations and time limits | at terminations and time limits |
-| skrl | not measured | not measured | targets of DDPG; TD3 not measured | not measured |
-| sbx | nothing | nothing | nothing | nothing |
-
-## What is not seen
-- sbx: JAX has no graph of a loss, so targets, returns and advantages are not checked against stored transitions; nor are checks that leave units of the policy out. Of two
-  critics in one array the first is seen.
-- SAC's targets elsewhere, since the log-probability of the next action is unknown; values of next states in TorchRL's targets, whose networks are called with
-  parameters from outside; images and observations that wrappers scale; n-step returns; repeated states.
-- Critics that are called in a vectorized way (TorchRL's) for overestimation; their layers for missing nonlinearities; gradients before clipping.
-- Convolutions: checks of units see linear layers only. Replay is compared for small observations only.
-- With several environments the greedy policy is not compared with the actions taken.
-
-A check without its signals is listed in `diagnosis.json` as not evaluated, and one that means nothing in a training (exploration checks with continuous actions, for example) as not applicable.
-
-## When checks run
-Each step is noted in arrays of fixed size and summed up in chunks of 256. Checks run a hundredth of the run apart, at least 400 steps, at uneven steps. Networks are observed in short windows only: at most three
-environment steps, in which parameters choose actions, and eight optimizer steps, for gradients, losses and inputs of linear layers. Outside of a window nothing is hooked in. Memory does not depend on the run's length.
-"""
+    rows = [(f"`{c.id}`", c.name, c.stage, c.level, f"{c.threshold:g}", c.source) for c in checks]
+    table = format_table(("check", "finds that", "stage", "level", "threshold", "source"), rows)
+    page = (ROOT / "docs" / "snippets" / "checks.md").read_text("utf-8")
+    return page.replace("@n@", str(len(checks))).replace("@table@", table)
 
 
 def render_interventions() -> str:
     """Return the page with every intervention that is installed."""
-    from parallax.harness.contract.adapter import find_adapter_entry_points
-    from parallax.harness.interventions.catalogue import load_interventions
+    from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+    from parallax.harness.interventions.catalogue import list_interventions
 
+    takes_adapter = "adapter" in inspect.signature(list_interventions).parameters
+    listed: Callable[[Any], Iterable[Any]] = list_interventions
     rows: dict[str, tuple[Any, list[str]]] = {}
     for framework in find_adapter_entry_points():
-        for item in load_interventions(framework).values():
+        for item in listed(load_adapter(framework) if takes_adapter else framework):
             rows.setdefault(item.name, (item, []))[1].append(framework)
     table = [
         (
@@ -215,7 +169,7 @@ def render_interventions() -> str:
     ]
     head = (
         "# List of interventions\n\nWhat `intervention=NAME` can be. [Interventions]"
-        "(interventions.md) explains the entries; user mistakes and mutants are listed by commands.\n"
+        "(interventions.md) explains the entries, and how to list user mistakes and mutants.\n"
     )
     return f"{head}\n{format_table(('name', 'algorithms', 'frameworks', 'what it does'), table)}"
 

@@ -1,0 +1,145 @@
+"""The documentation against the files, the commands and the code that it names."""
+
+import ast
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from parallax.harness.cli import main as cli
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    path
+    for path in [ROOT / "README.md", ROOT / "SECURITY.md", *DOCS.rglob("*.md")]
+    if not {DOCS / "study", DOCS / "snippets"} & set(path.parents)
+)
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([\w-]+))?\)")
+COMMAND = re.compile(r"(?:^|`)parallax ([a-z][^`]*)", re.M)
+COMMANDS = [command.words for command in getattr(cli, "COMMANDS", ())]
+QUICK = {
+    "tutorial.md": [
+        "parallax --help",
+        "parallax train framework=sb3 algorithm=ppo env=InvertedPendulum-v4 steps=4096 "
+        "eval_every=2048 eval_episodes=10",
+        "parallax probe --algorithms ppo --frameworks sb3,cleanrl --probe value_loss",
+    ],
+    "explanation/alignment.md": ["parallax alignment --algorithms td3 --hps original"],
+    "how-to/probe-updates.md": ["parallax probe --list"],
+    "how-to/ablation.md": ["parallax intervention list"],
+    "reference/interventions.md": [
+        "parallax intervention user-faults --algorithms dqn --hps zoo --steps 50000",
+        "parallax intervention mutants --frameworks sb3 --algorithms td3 --list",
+    ],
+}
+"""Commands of code blocks that run within a minute, in this order, by page."""
+
+
+def load_generator():
+    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATED = {DOCS / path for path in load_generator().PAGES}
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+def find_code_blocks(text):
+    """Return indented blocks of commands, with continued lines joined."""
+    joined = re.sub(r" *\\\n +", " ", text)
+    return [line.strip() for line in joined.splitlines() if line.startswith("    ")]
+
+
+def list_anchors(path):
+    headings = re.findall(r"^#+ (.+)$", path.read_text(), re.M)
+    plain = (re.sub(r"[^\w\s-]", "", heading.lower()) for heading in headings)
+    return {re.sub(r"\s+", "-", text.strip()) for text in plain} | set(
+        re.findall(r'<a id="([\w-]+)">', path.read_text())
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_resolve(page):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    for target, anchor in LINK.findall(text):
+        if ":" in target:
+            continue
+        path = (page.parent / target).resolve() if target else page
+        assert path.exists() or path in GENERATED, f"{name(page)}: {target}"
+        if anchor and path.suffix == ".md" and path.exists() and path.parent != DOCS / "study":
+            assert anchor in list_anchors(path), f"{name(page)}: {target}#{anchor}"
+
+
+@pytest.mark.skipif(not COMMANDS, reason="the table of commands is not there yet")
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_exist(page):
+    text = page.read_text()
+    words = [*find_code_blocks(text), *re.findall(r"`(parallax [^`]+)`", text)]
+    groups = {command.split()[0] for command in COMMANDS if " " in command}
+    for line in words:
+        if not line.startswith("parallax ") or line.startswith("parallax COMMAND"):
+            continue
+        first, *rest = line.split("#")[0].split()[1:]
+        if first.startswith("-"):
+            continue
+        command = f"{first} {rest[0]}" if first in groups and rest else first
+        assert command in COMMANDS or command in groups, f"{name(page)}: {line}"
+
+
+def test_every_page_is_in_the_navigation():
+    text = re.sub(r"!!python.*", "", (ROOT / "mkdocs.yml").read_text())
+
+    def list_files(entry):
+        if isinstance(entry, str):
+            return [entry]
+        items = entry.values() if isinstance(entry, dict) else entry
+        return [path for item in items for path in list_files(item)]
+
+    listed = {DOCS / path for path in list_files(yaml.safe_load(text)["nav"])}
+    pages = {page for page in PAGES if DOCS in page.parents}
+    assert listed == pages | GENERATED
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_python_blocks_are_python(page):
+    for code in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M):
+        ast.parse(code)
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+@pytest.mark.skipif(not COMMANDS, reason="the table of commands is not there yet")
+def test_generated_pages_name_every_command_and_check(tmp_path):
+    generator = load_generator()
+    generator.main(tmp_path)
+    commands = (tmp_path / "reference/cli.md").read_text()
+    assert all(f"\n## {command}\n" in commands for command in COMMANDS)
+    assert (tmp_path / "reference/checks.md").read_text().count("\n| `") >= 50
+    assert "`value-loss-x0.5`" in (tmp_path / "reference/intervention-list.md").read_text()
+    assert "| `seed` | `0` |" in (tmp_path / "reference/configuration.md").read_text()
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not COMMANDS, reason="the table of commands is not there yet")
+@pytest.mark.parametrize("page", QUICK)
+def test_documented_commands_run(page, tmp_path):
+    lines = [line.split("  #")[0].strip() for line in find_code_blocks((DOCS / page).read_text())]
+    for command in QUICK[page]:
+        assert command in lines, command
+        code = "import sys; from parallax.harness.cli.main import main; sys.exit(main())"
+        words = [sys.executable, "-c", code, *shlex.split(command)[1:]]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
