@@ -252,7 +252,7 @@ class _SegmentEntry(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
-    """One entry of a file; docs/interventions.md says what the fields mean."""
+    """One entry of a file; docs/reference/interventions.md says what the fields mean."""
 
     does: Annotated[str, msgspec.Meta(min_length=1)]
     algorithms: list[str] | None = None
