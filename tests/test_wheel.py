@@ -1,6 +1,7 @@
 """The wheel works where it is installed, with no checkout at hand."""
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -26,7 +27,12 @@ def run(*command, cwd):
 def parallax(tmp_path_factory):
     """The installed command, in an environment that lends everything but this project."""
     folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=ROOT)
+    # By way of the sdist, as package indexes have it: it must hold what the links stand for.
+    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder, cwd=ROOT)
+    (archive,) = folder.glob("*.tar.gz")
+    shutil.unpack_archive(archive, folder / "source")
+    (source,) = (folder / "source").iterdir()
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=source)
     (wheel,) = folder.glob("*.whl")
     run(sys.executable, "-m", "venv", "--without-pip", folder / "venv", cwd=folder)
     (site,) = (folder / "venv").glob("lib/python*/site-packages")
@@ -34,7 +40,7 @@ def parallax(tmp_path_factory):
     python = folder / "venv" / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps"]
     run(*pip, "--no-index", "--ignore-installed", wheel, cwd=folder)
-    place = run(python, "-c", "import harness; print(harness.__file__)", cwd=folder)
+    place = run(python, "-c", "import parallax; print(parallax.__file__)", cwd=folder)
     assert place.startswith(str(site))
     return python.with_name("parallax")
 
@@ -46,7 +52,14 @@ def test_trains_reports_and_looks_after_runs(parallax, tmp_path):
     assert (tmp_path / "results" / "analysis" / "report.html").stat().st_size > 100_000
     assert "2 complete" in run(parallax, "status", "results", cwd=tmp_path).replace("  ", " ")
     (folder,) = tmp_path.glob("results/default/*/ppo/original/sb3/*/seed=0")
-    assert "Weights:     identical" in run(parallax, "rerun", folder, cwd=tmp_path)
+    assert "Weights:     identical" in run(parallax, "run", "reproduce", folder, cwd=tmp_path)
+
+
+def test_installs_two_top_level_packages_only(parallax, tmp_path):
+    (site,) = parallax.parents[1].glob("lib/python*/site-packages")
+    names = {path.name for path in site.iterdir() if not path.name.endswith((".dist-info", ".pth"))}
+    assert names - {"__pycache__"} == {"parallax", "hydra_plugins"}
+    assert not any(path.is_symlink() for path in (site / "parallax").iterdir())
 
 
 def test_probes(parallax, tmp_path):
@@ -55,6 +68,8 @@ def test_probes(parallax, tmp_path):
 
 
 def test_brings_tables_and_templates(parallax, tmp_path):
-    assert "What Table 6" in run(parallax, "appendix", "--algorithm", "ppo", cwd=tmp_path)
-    run(parallax, "new-adapter", "stranger", "--package", cwd=tmp_path)
+    assert "What Table 6" in run(
+        parallax, "alignment", "--paper", "--algorithms", "ppo", cwd=tmp_path
+    )
+    run(parallax, "new", "adapter", "stranger", "--package", cwd=tmp_path)
     assert (tmp_path / "stranger" / "pyproject.toml").exists()
