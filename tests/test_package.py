@@ -10,7 +10,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 COMMON_NAMES = ("harness", "adapters", "analysis", "envs", "slurm", "hp_configs", "tests")
 TINY = (
-    *("framework=sb3,cleanrl", "algorithm=ppo", "env=CartPole-v1", "steps=256", "eval_every=128"),
+    *(
+        "framework=sb3,cleanrl",
+        "algorithm=ppo",
+        "env=InvertedPendulum-v4",
+        "steps=256",
+        "eval_every=128",
+    ),
     *("eval_episodes=2", "hyperparameters.rollout_steps=128"),
 )
 
