@@ -117,7 +117,7 @@ MODULES = find_modules()
 
 
 def drop_type_imports(tree):
-    """Removes `if TYPE_CHECKING:`: what is imported for annotations is not imported when it runs."""
+    """Remove `if TYPE_CHECKING:`, whose imports do not happen at run time."""
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             node.body = [ast.Pass()]
