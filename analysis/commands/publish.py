@@ -53,7 +53,7 @@ HTML_NAME = "report.html"
 DPI = 150
 _COMMAND = "parallax study publish"
 _EARLIER_COMMAND = "parallax publish"  # in pages of version 0.1
-_REPEATED_OPTIONS = (*VERDICT_OPTIONS, "title", "grid", "readme", "ablation", "html")
+_REPEATED_OPTIONS = (*VERDICT_OPTIONS, "title", "note", "grid", "readme", "ablation", "html")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("folder", type=Path, help="where page, tables and figures go")
     parser.add_argument("--title", help="heading of the page (default: The study NAME)")
+    parser.add_argument("--note", help="what readers must know first, below the heading")
     parser.add_argument(
         "--grid",
         type=Path,
@@ -196,6 +197,7 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
     place = folder / source.name
     return StudyPublication(
         title=options.title or f"The study {', '.join(names)}",
+        note=options.note or "",
         file=source.name,
         material=material,
         sheets=_select_figure_specs(material),

@@ -62,6 +62,7 @@ class StudyPublication:
         grid: What was asked for; None where no file tells.
         causes: What changes of one thing did, from files of their own.
         whole: Name of the whole page in HTML, in the folder; empty where it is not written.
+        note: What readers must know first; stands below the title.
     """
 
     title: str
@@ -73,6 +74,7 @@ class StudyPublication:
     grid: StudyGrid | None
     causes: tuple[AblationReport, ...] = ()
     whole: str = ""
+    note: str = ""
 
     @property
     def source(self) -> str:
@@ -115,6 +117,7 @@ def make_publication_page(study: StudyPublication) -> str:
     same, own = verdicts.main_consistency, verdicts.main_defaults
     blocks = [
         f"# {study.title}",
+        f"> **Note.** {study.note}" if study.note else "",
         runs.describe_counts(loaded, study.grid),
         "Compared are final scores: the mean return over the episodes of the last evaluation. "
         + hyperparameters.describe_differences(
