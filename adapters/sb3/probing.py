@@ -54,7 +54,7 @@ def probe_training(
     watch: ProbeMonitor,
 ) -> ProbeRecord:
     """Trains while a recorder watches."""
-    with capture_calls(train, "build") as models:
+    with capture_calls(train, "build_model") as models:
         recorder = TorchRecorder(
             script,
             watch,

@@ -129,7 +129,7 @@ def probe_training(
     with contextlib.ExitStack() as stack:
         if script.weights:
             stack.enter_context(_use_probe_models(train, script.weights))
-        agents = stack.enter_context(capture_calls(train, "build"))
+        agents = stack.enter_context(capture_calls(train, "build_agent"))
 
         def locate() -> dict[str, TensorLocation]:
             return locate_tensors(algorithm, agents[0]) if agents else {}
@@ -154,7 +154,7 @@ PROBE_NETWORKS = {"ppo": ("policy", "value"), "sac": ("policy",)}
 
 @contextlib.contextmanager
 def _use_probe_models(module: Any, weights: Parameters) -> Iterator[None]:
-    before, started = module.build, {}
+    before, started = module.build_agent, {}
     if "temperature.log" in weights:  # the agent computes with a copy, which is told here
         (log,) = weights["temperature.log"]
         started = {"SAC_CFG.initial_entropy_value": float(np.exp(log))}
@@ -164,11 +164,11 @@ def _use_probe_models(module: Any, weights: Parameters) -> Iterator[None]:
         agent: Agent = before(algorithm, {**settings, **started}, spaces, lent)
         return agent
 
-    module.build = build
+    module.build_agent = build
     try:
         yield
     finally:
-        module.build = before
+        module.build_agent = before
 
 
 @contextlib.contextmanager

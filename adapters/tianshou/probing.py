@@ -58,7 +58,7 @@ def probe_training(
 ) -> ProbeRecord:
     """Trains while a recorder watches."""
     with contextlib.ExitStack() as stack:
-        models = stack.enter_context(capture_calls(train, "build"))
+        models = stack.enter_context(capture_calls(train, "build_algorithm"))
         buffers = stack.enter_context(capture_calls(train, "make_buffer"))
         rollouts = stack.enter_context(capture_calls(PPO, "_preprocess_batch"))
 

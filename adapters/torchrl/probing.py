@@ -90,9 +90,9 @@ def probe_training(
     if algorithm == "r2d2":
         return _probe_sequences(native, context, script, watch)
     with contextlib.ExitStack() as stack:
-        built = stack.enter_context(capture_calls(ALGORITHM_MODULES[algorithm], "build"))
+        built = stack.enter_context(capture_calls(ALGORITHM_MODULES[algorithm], "build_components"))
         buffers = stack.enter_context(capture_calls(loop, "make_buffer"))
-        rollouts = stack.enter_context(capture_calls(ppo, "minibatches", argument=2))
+        rollouts = stack.enter_context(capture_calls(ppo, "iterate_minibatches", argument=2))
         reported = stack.enter_context(capture_calls(ppo, "update"))
         recorder = TorchRecorder(
             script,
@@ -120,7 +120,7 @@ def _probe_sequences(
     native: NativeConfig, context: RunContext, script: ProbeScript, watch: ProbeMonitor
 ) -> ProbeRecord:
     with contextlib.ExitStack() as stack:
-        built = stack.enter_context(capture_calls(r2d2, "build"))
+        built = stack.enter_context(capture_calls(r2d2, "build_components"))
         memories = stack.enter_context(capture_calls(r2d2, "SequenceMemory"))
         recorder = TorchRecorder(
             script,
