@@ -33,7 +33,7 @@ def build_probe_models(
     algorithm: str, settings: Mapping[str, Any], spaces: ModelSpaces
 ) -> dict[str, Any]:
     """What is lent to an algorithm's agent, by role; nothing where the recipe's models do."""
-    hidden = settings["build_probe_models.hidden_sizes"]
+    hidden = settings["models.hidden_sizes"]
     match algorithm:
         case "ppo":
             return {"policy": LinearActor(spaces, hidden), "value": TanhValue(spaces, hidden)}
