@@ -1,12 +1,13 @@
-"""Which modules a command passes through, in the order in which they are first called.
+"""Modules that a command passes through, in the order in which they are first called.
 
-    python benchmarks/journeys.py run        # from a command line to a pending run folder
-    python benchmarks/journeys.py worker     # from a pending run folder to a finished one
-    python benchmarks/journeys.py report     # from run folders to the page
+    python benchmarks/journeys.py train     # from a command line to a pending run folder
+    python benchmarks/journeys.py worker    # from a pending run folder to a finished one
+    python benchmarks/journeys.py report    # from run folders to the page
+    python benchmarks/journeys.py probe     # from a question to its answer, without the worker
 
 Counted are calls of functions of this project, in the process that was started; importing a
-module is none. A module is entered again where a call leads into it from another module after
-it had been left.
+module is none. A re-entry is a pair of modules (A, B) where A calls B although B was entered before
+A.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import io
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -24,7 +26,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-ROOMS = ("harness", "analysis", "slurm", "adapters", "envs")
+PACKAGES = ("parallax", "hydra_plugins")
 TRAINING = (
     *("framework=sb3", "algorithm=ppo", "env=InvertedPendulum-v4", "steps=256", "eval_every=128"),
     *("eval_episodes=1", "hyperparameters.rollout_steps=128"),
@@ -39,7 +41,7 @@ class Journey:
         self.calls: set[tuple[str, str]] = set()
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        """Takes note of a call; for `sys.setprofile`."""
+        """Record a call; for `sys.setprofile`."""
         # Importing passes through bodies of modules and classes, and what dataclasses generate.
         code = frame.f_code
         if (
@@ -60,10 +62,11 @@ class Journey:
             self.calls.add((before, module))
 
     @property
-    def ways_back(self) -> list[tuple[str, str]]:
-        """Calls from a module into one that was reached before it."""
-        at = {module: number for number, module in enumerate(self.modules)}
-        return sorted((a, b) for a, b in self.calls if at[a] > at[b])
+    def reentries(self) -> list[tuple[str, str]]:
+        """Calls from a module into one that was entered before it."""
+        order = {module: number for number, module in enumerate(self.modules)}
+        # A caller that was running before the journey began is in no call, and comes first.
+        return sorted((a, b) for a, b in self.calls if order.get(a, -1) > order[b])
 
 
 def _module(frame: FrameType) -> str | None:
@@ -71,68 +74,80 @@ def _module(frame: FrameType) -> str | None:
     if name == "__main__":
         spec = frame.f_globals.get("__spec__")
         name = spec.name if spec is not None else ""
-    return name if name.split(".")[0] in ROOMS else None
+    return name if name.split(".")[0] in PACKAGES else None
 
 
 @contextlib.contextmanager
-def followed(journey: Journey) -> Iterator[None]:
-    """Follows what is called in this thread."""
+def record_calls(journey: Journey) -> Iterator[None]:
+    """Record the calls of this thread and of threads that it starts."""
+    threading.setprofile(journey)
     sys.setprofile(journey)
     try:
         yield
     finally:
         sys.setprofile(None)
+        threading.setprofile(None)
 
 
-def run(folder: Path, journey: Journey) -> None:
-    """From a command line to a pending run folder: the worker is not let in."""
-    try:
-        sweep = importlib.import_module("parallax.harness.sweep.sweep")
-    except ImportError:  # checkouts before the rooms
-        sweep = importlib.import_module("parallax.harness.sweep")
-    vars(sweep)["_execute"] = lambda *_, **__: None
-    sys.argv = ["parallax", *TRAINING, f"results_dir={folder}"]
-    from parallax.harness.cli.train import main
+def train(folder: Path, journey: Journey) -> None:
+    """From a command line to a pending run folder: no worker is started."""
+    sweep = importlib.import_module("parallax.harness.sweep.sweep")
+    vars(sweep)["_execute_runs"] = _skip_runs
+    from parallax.harness.cli.main import main
 
+    words = ["train", *TRAINING, f"results_dir={folder}"]
     with (
-        followed(journey),
-        contextlib.suppress(Exception),
-        Path(os.devnull).open("w") as sink,
-        contextlib.redirect_stderr(sink),
+        record_calls(journey),
+        contextlib.suppress(Exception, SystemExit),
+        contextlib.redirect_stderr(io.StringIO()),
     ):
-        main(sys.argv[1:])
+        main(words)
+
+
+def _skip_runs(*_: Any, **__: Any) -> list[Any]:
+    return []
 
 
 def worker(folder: Path, journey: Journey) -> None:
     """From a pending run folder to a finished one."""
-    run(folder, Journey())
+    train(folder, Journey())
     from parallax.harness.worker import main
 
     (path,) = folder.rglob("run.json")
-    with followed(journey):
+    with record_calls(journey):
         main(path.parent)
 
 
 def report(folder: Path, journey: Journey) -> None:
     """From run folders to the page."""
-    from parallax.analysis.__main__ import run_analysis_command
     from synthetic_returns import Size
     from synthetic_study import write_study
 
     write_study(folder, Size(("HalfCheetah", "Reacher"), seeds=3, evaluations=5))
-    with followed(journey):
-        run_analysis_command(["report", str(folder), "--jobs", "1"])
+    with record_calls(journey):
+        main(["report", str(folder), "--jobs", "1"])
+
+
+def probe(folder: Path, journey: Journey) -> None:
+    """From a question to its answer."""
+    from parallax.harness.cli.main import main
+
+    # Tables of probes are made by calls while modules are imported, which are no part of this.
+    importlib.import_module("parallax.harness.cli.probe")
+    with record_calls(journey):
+        main(["probe", "--frameworks", "sb3", "--probe", "ppo.truncation"])
 
 
 JOURNEYS: dict[str, Callable[[Path, Journey], None]] = {
-    "run": run,
+    "train": train,
     "worker": worker,
     "report": report,
+    "probe": probe,
 }
 
 
 def main() -> None:
-    """Prints the modules and the ways back."""
+    """Print the modules and the re-entries."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("journey", choices=JOURNEYS)
     journey = Journey()
@@ -140,9 +155,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         os.chdir(folder)
         JOURNEYS[name](Path(folder) / "results", journey)
-    print(f"{name}: {len(journey.modules)} modules, {len(journey.ways_back)} ways back")
+    print(f"{name}: {len(journey.modules)} modules, {len(journey.reentries)} re-entries")
     print(*(f"{n:3}  {module}" for n, module in enumerate(journey.modules, 1)), sep="\n")
-    print(*(f"     {a} -> {b}" for a, b in journey.ways_back), sep="\n")
+    print(*(f"     {a} -> {b}" for a, b in journey.reentries), sep="\n")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python benchmarks/report.py
 
 writes 1,440 made-up runs of 300 evaluations x 30 episodes to a temporary folder (110 MB, see
-`synthetic_study.py`) and times `python -m analysis report` on it with `--jobs` processes. Memory is
+`synthetic_study.py`) and times `parallax report` on it with `--jobs` processes. Memory is
 that of all its processes together, pages that they share counted once, looked at ten times a second
 (Linux only). The folder has just been written, so its files are in the operating system's cache.
 """
@@ -55,7 +55,7 @@ def measure(folder: Path, jobs: int) -> str:
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     environment |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    command = [sys.executable, "-m", "analysis", "report", str(folder), "--jobs", str(jobs)]
+    command = [sys.executable, "-m", "parallax", "report", str(folder), "--jobs", str(jobs)]
     before, start = _cpu(), time.perf_counter()
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     peak = 0

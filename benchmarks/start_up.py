@@ -19,12 +19,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = {
-    "parallax": ["parallax.harness.cli"],
-    "parallax --help": ["parallax.harness.cli", "--help"],
-    "parallax train --help": ["parallax.harness.cli", "train", "--help"],
-    "python -m harness --help": ["harness", "--help"],
-    "python -m analysis --help": ["analysis", "--help"],
-    "python -m slurm --help": ["slurm", "--help"],
+    "parallax": ["parallax"],
+    "parallax --help": ["parallax", "--help"],
+    "parallax train --help": ["parallax", "train", "--help"],
+    "parallax study --help": ["parallax", "study", "--help"],
+    "parallax status --help": ["parallax", "status", "--help"],
 }
 EXPAND = """
 import itertools, sys, time
@@ -32,10 +31,10 @@ from hydra import initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 from omegaconf import OmegaConf
-from harness.cli.config_groups import register
-from harness.cli.composing import specs_of_sweep
-from harness.train.prepare import prepare_all
-register()
+from parallax.harness.cli.config_groups import register_config_groups
+from parallax.harness.cli.sweep_composer import compose_sweep_specs
+from parallax.harness.train.prepare import prepare_runs
+register_config_groups()
 with initialize_config_module("parallax.harness.conf", version_base="1.3"):
     loader = GlobalHydra.instance().config_loader()
     master = loader.load_configuration("config", ["study=thesis"], RunMode.MULTIRUN)
@@ -43,9 +42,9 @@ with initialize_config_module("parallax.harness.conf", version_base="1.3"):
     axes = [[f"{name}={choice}" for choice in str(v).split(",")] for name, v in swept.items()]
     jobs = [["study=thesis", *words] for words in itertools.product(*axes)]
     start = time.process_time()
-    specs, _ = specs_of_sweep(loader, master, jobs)
+    specs, _ = compose_sweep_specs(loader, master, jobs)
 middle = time.process_time()
-prepare_all(specs)
+prepare_runs(specs)
 assert len(set(specs)) == 1440
 print(middle - start, time.process_time() - middle)
 """

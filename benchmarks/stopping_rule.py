@@ -1,4 +1,4 @@
-"""Error rate and cost of the stopping rule of `python -m analysis plan --sequential`.
+"""Error rate and cost of the stopping rule of `parallax study plan --sequential`.
 
     python benchmarks/stopping_rule.py
 

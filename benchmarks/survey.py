@@ -38,7 +38,7 @@ def main() -> int:
             results = root / f"schema_{schema}"
             if not results.exists():
                 write_study(results, options.runs, schema)
-            for command in ("status", "validate"):
+            for command in ("status", "run validate"):
                 seconds = [cpu_seconds(command, results) for _ in range(options.repeats)]
                 print(
                     f"schema {schema}, {command}: {min(seconds):.2f} s of CPU at least, "
@@ -100,7 +100,9 @@ def cpu_seconds(command: str, results: Path) -> float:
     """User and system time of one process, its threads included."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     result = subprocess.run(
-        [sys.executable, "-m", "slurm", command, str(results)], capture_output=True, cwd=ROOT
+        [sys.executable, "-m", "parallax", *command.split(), str(results)],
+        capture_output=True,
+        cwd=ROOT,
     )
     assert result.returncode == 0, result.stdout.decode() + result.stderr.decode()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
