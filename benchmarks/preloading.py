@@ -21,7 +21,10 @@ sys.path.insert(0, str(ROOT))
 from parallax.harness.record.reading import read_run
 
 PLAIN = "import parallax.harness.sweep.forked_process as p; p._get_server_key = lambda spec: None; "
-START = "import sys; from parallax.harness.cli.main import main; sys.exit(main(['train', *sys.argv[1:]]))"
+START = (
+    "import sys; from parallax.harness.cli.main import main; "
+    "sys.exit(main(['train', *sys.argv[1:]]))"
+)
 WAYS = {"plain": PLAIN + START, "preloaded": START}
 
 
