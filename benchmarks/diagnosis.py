@@ -79,28 +79,28 @@ def faults(options: argparse.Namespace) -> None:
 RATES = {"policy_learning_rate": 0.5, "critic_learning_rate": 0.5}
 SABOTAGES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
     # words, check, algorithm, task, what is set
-    ("gamma=1", "GAM", "dqn", "CartPole-v1", {"gamma": 1.0}),
+    ("gamma=1", "no-discount", "dqn", "CartPole-v1", {"gamma": 1.0}),
     (
         "targets every 1500 steps",
-        "AGT_d1_seldom",
+        "target-updated-rarely",
         "dqn",
         "CartPole-v1",
         {"target_update_interval": 1500},
     ),
     (
         "exploration 0.05",
-        "EXP_d1",
+        "exploration-low-or-rising",
         "dqn",
         "CartPole-v1",
         {"exploration_initial": 0.05, "exploration_final": 0.04},
     ),
-    ("exploration over in 40 steps", "EXP_d2", "dqn", "CartPole-v1", {"exploration_steps": 40}),
-    ("buffer of 200", "RPL", "dqn", "CartPole-v1", {"buffer_size": 200, "learning_starts": 100}),
-    ("learning rate 0.5", "NN_update", "dqn", "CartPole-v1", {"learning_rate": 0.5}),
-    ("learning rates 0.5", "NN_update", "ddpg", "Pendulum-v1", RATES),
+    ("exploration over in 40 steps", "exploration-decays-fast", "dqn", "CartPole-v1", {"exploration_steps": 40}),
+    ("buffer of 200", "no-replay", "dqn", "CartPole-v1", {"buffer_size": 200, "learning_starts": 100}),
+    ("learning rate 0.5", "large-weight-updates", "dqn", "CartPole-v1", {"learning_rate": 0.5}),
+    ("learning rates 0.5", "large-weight-updates", "ddpg", "Pendulum-v1", RATES),
     (
         "reward-times-10",
-        "QTR_stored",
+        "wrong-targets-matched",
         "ddpg",
         "InvertedPendulum-v4",
         {"intervention": "reward-times-10"},

@@ -40,7 +40,7 @@ _NO_TARGET = "the target network is not updated"
 _NO_STEP = "the optimiser does not step"
 _LARGER = "the larger of two critics in targets"
 _HALF = "half of gamma"
-T, L, S, A = "QTR_stored", "NN_left", "NN_still", "AGT_d1"
+T, L, S, A = "wrong-targets-matched", "uncleared-gradients", "weights-not-updated", "target-not-updated"
 
 PLANTED = tuple(
     Planted(*entry)
@@ -65,15 +65,15 @@ PLANTED = tuple(
             "sb3",
             "ppo",
             "gamma is half in the sum of deltas",
-            "RTN_stored",
+            "wrong-returns-matched",
             "scale-constant",
             "self.gamma",
         ),
         ("sb3", "ppo", _LEFT, L, _ZERO, "zero_grad"),
-        ("sb3", "ppo", "no returns are stored", "ADV_stored", _OUT, "self.returns = self.adv"),
+        ("sb3", "ppo", "no returns are stored", "wrong-advantages-matched", _OUT, "self.returns = self.adv"),
         ("cleanrl", "dqn", _ENDS, T, _MASK, "args.gamma * target_max"),
         ("cleanrl", "dqn", _LEFT, L, _ZERO, "zero_grad"),
-        ("cleanrl", "dqn", "no gradients are computed", "NN_unreached", _OUT, "loss.backward()"),
+        ("cleanrl", "dqn", "no gradients are computed", "unreached-parameters", _OUT, "loss.backward()"),
         ("cleanrl", "td3", _ENDS, T, _MASK, "(1 - data.dones"),
         ("cleanrl", "td3", _LARGER, T, "swap-min-max", "min"),
         ("cleanrl", "ddpg", _ONLINE, T, _SWAP, "qf1_target"),
@@ -82,22 +82,22 @@ PLANTED = tuple(
             "cleanrl",
             "ppo",
             "deltas do not mind ends",
-            "RTN_stored",
+            "wrong-returns-matched",
             _MASK,
             "args.gamma * nextvalues",
         ),
-        ("cleanrl", "ppo", "half of lambda", "RTN_stored", "scale-constant", "args.gae_lambda"),
-        ("cleanrl", "ppo", "no advantages are stored", "RTN_stored", _OUT, "advantages[t] ="),
+        ("cleanrl", "ppo", "half of lambda", "wrong-returns-matched", "scale-constant", "args.gae_lambda"),
+        ("cleanrl", "ppo", "no advantages are stored", "wrong-returns-matched", _OUT, "advantages[t] ="),
         ("tianshou", "dqn", _ENDS, T, _MASK, "target_q_IA"),
         ("tianshou", "ddpg", _ONLINE, T, _SWAP, "critic_old"),
         ("tianshou", "ddpg", _NO_TARGET, A, _OUT, "self._update_lagged_network_weights()"),
         ("tianshou", "ddpg", _HALF, T, "scale-constant", "gamma"),
-        ("tianshou", "ppo", "estimates do not mind ends", "RTN_stored", _MASK, "v_s_"),
+        ("tianshou", "ppo", "estimates do not mind ends", "wrong-returns-matched", _MASK, "v_s_"),
         ("torchrl", "dqn", _ENDS, T, _MASK, "gamma * not_terminated"),
         ("torchrl", "dqn", _NO_TARGET, A, _OUT, "components.targets.step()"),
         ("torchrl", "td3", _ENDS, T, _MASK, "gamma * not_terminated"),
         ("torchrl", "sac", _LEFT, L, _ZERO, "zero_grad"),
-        ("torchrl", "ppo", _HALF, "RTN_stored", "scale-constant", "gamma", 3),
+        ("torchrl", "ppo", _HALF, "wrong-returns-matched", "scale-constant", "gamma", 3),
         ("sb3", "ddpg", "reward-times-10", T, "", "reward-times-10"),
         ("sb3", "ddpg", "no-timeout-bootstrap", T, "", "no-timeout-bootstrap", 0, "Pendulum-v1"),
     )

@@ -35,7 +35,7 @@ class DiagnosisCheck:
     """One question.
 
     Attributes:
-        id: Table I's, with an underscore for the dot, such as `AGT_d4`.
+        id: Table I's, with an underscore for the dot, such as `large-policy-shift`.
         name: In a few words.
         stage: `once` (as soon as it can be told), `early`, `throughout` or `late`.
         level: `error` (the training cannot be right), `warning` (it seldom is), `note` (a
@@ -62,6 +62,7 @@ class DiagnosisCheck:
     remedies: str
     may_be_wrong: str
     why_not_applicable: Callable[[TrainingFacts], str] = lambda facts: ""
+    paper_id: str = ""
 
     def is_due(self, signals: TrainingSignals) -> bool:
         """Whether it is asked at this stage of the run."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from parallax.harness.record.files import UnusableError, read_bounded, summarize_error
 from parallax.harness.record.layout import DIAGNOSIS_FILE
+from parallax.harness.record.old_names import translate_check_id
 
 FINDING_LEVELS = ("error", "warning", "note")
 _MAX_DIAGNOSIS_BYTES = 2**22
@@ -41,6 +42,8 @@ def read_diagnosis(folder: Path) -> DiagnosisReading:
             str(name): tuple((int(step), float(value)) for step, value in told.get("curve", ()))
             for name, told in content.get("signals", {}).items()
         }
+        # Ids of before they became names; `diagnosis.json` has the same schema since.
+        findings = tuple(one | {"id": translate_check_id(one["id"])} for one in findings)
         return DiagnosisReading(folder, findings, curves)
     except (FileNotFoundError, NotADirectoryError):  # the latter in a file of packed runs
         return DiagnosisReading(folder, reason="it was not asked for")

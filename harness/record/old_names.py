@@ -58,6 +58,61 @@ _INTERVENTIONS = {
     "whole-critic-loss": "critic-loss-x1",
     "whole-value-loss": "value-loss-x1",
 }
+# Ids of diagnosis checks: those of the paper, and others made up like them.
+_CHECKS = {
+    "ACN_d0": "low-initial-entropy",
+    "ACN_d1": "entropy-rises",
+    "ACN_d2": "entropy-constant",
+    "ACN_d3": "entropy-drop",
+    "ACN_d4": "entropy-fluctuates",
+    "ACN_d5": "repeated-action",
+    "ACN_d6": "repeated-final-actions",
+    "ACN_d7": "dropout-sensitive-actions",
+    "ADV": "wrong-advantages",
+    "ADV_stored": "wrong-advantages-matched",
+    "AGT_d1": "target-not-updated",
+    "AGT_d1_seldom": "target-updated-rarely",
+    "AGT_d2": "target-does-not-lag",
+    "AGT_d3": "wrong-acting-network",
+    "AGT_d4": "large-policy-shift",
+    "AGT_d4_kl": "large-kl",
+    "BND": "actions-at-bounds",
+    "ENV_d1": "invalid-observations",
+    "ENV_d2": "rewards-not-scaled",
+    "ENV_d3": "task-too-easy",
+    "EXP_d1": "exploration-low-or-rising",
+    "EXP_d2": "exploration-decays-fast",
+    "GAM": "no-discount",
+    "MET": "metric-stopped",
+    "NN_activation": "dead-or-saturated-units",
+    "NN_bias": "bad-biases",
+    "NN_dormant": "dormant-units",
+    "NN_fitting": "network-cannot-fit",
+    "NN_gradient": "vanishing-or-exploding-gradients",
+    "NN_left": "uncleared-gradients",
+    "NN_linear": "missing-nonlinearity",
+    "NN_loss": "loss-diverges",
+    "NN_rank": "rank-collapse",
+    "NN_still": "weights-not-updated",
+    "NN_unreached": "unreached-parameters",
+    "NN_update": "large-weight-updates",
+    "NN_weight": "bad-weights",
+    "OVR": "value-overestimation",
+    "QTR_d1": "wrong-targets",
+    "QTR_ends": "missing-terminal-transitions",
+    "QTR_stored": "wrong-targets-matched",
+    "RPL": "no-replay",
+    "RPL_stale": "stale-replay",
+    "RTN": "wrong-returns",
+    "RTN_stored": "wrong-returns-matched",
+    "RWD_d1": "constant-early-returns",
+    "RWD_d2": "unsettled-returns",
+    "RWD_d3": "final-returns-low",
+    "STP_d1": "truncated-without-progress",
+    "STT_d1": "observations-not-scaled",
+    "STT_d2": "repeated-observation",
+    "STT_d3": "repeated-final-states",
+}
 # Packages that stood at the top before they moved into `parallax`.
 _MOVED_PACKAGES = re.compile(r"(?:adapters|envs)\.")
 _VARIANT_PART = re.compile(r"(?:^|(?<=,))([a-z_]+)=([^,\[]*)")
@@ -93,6 +148,7 @@ def translate_spec(spec: Any) -> Any:
     _replace(new, "alignment", str, lambda name: _ALIGNMENTS.get(name, name))
     _replace(new, "intervention", str, translate_intervention)
     _replace(new, "env", str, translate_env)
+    _replace(new, "diagnosis", dict, _translate_diagnosis_settings)
     _replace(new, "hyperparameters", dict, lambda it: _rename_keys(it, _HYPERPARAMETERS))
     _replace(
         new,
@@ -108,6 +164,11 @@ def translate_intervention(text: str) -> str:
     return "+".join(_INTERVENTIONS.get(name, name) for name in text.split("+"))
 
 
+def translate_check_id(check_id: str) -> str:
+    """Return the id of a diagnosis check as it is called today."""
+    return _CHECKS.get(check_id, check_id)
+
+
 def translate_module(text: str) -> str:
     """Return the name of a module or of something in it, as `module:Class`, where it is now."""
     return f"parallax.{text}" if _MOVED_PACKAGES.match(text) else text
@@ -121,6 +182,12 @@ def translate_env(name: str) -> str:
 def translate_variant(variant: str) -> str:
     """Return the part `key=value,...` of a run folder's path with the names of today."""
     return _VARIANT_PART.sub(_translate_variant_part, variant)
+
+
+def _translate_diagnosis_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    new = dict(settings)
+    _replace(new, "thresholds", dict, lambda it: _rename_keys(it, _CHECKS))
+    return new
 
 
 def _translate_variant_part(part: re.Match[str]) -> str:

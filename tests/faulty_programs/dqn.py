@@ -13,21 +13,21 @@ from torch import nn
 from parallax.harness.diagnosis.user_loop import Diagnosis
 
 FAULTS = {
-    "weights": "NN_weight",  # all units begin alike
-    "biases": "NN_bias",  # biases begin at 5
-    "target_acts": "AGT_d3",
-    "target_never_updated": "AGT_d1",
-    "target_seldom_updated": "AGT_d1_seldom",  # every 1000 steps
-    "target_updated_by_episodes": "AGT_d1_seldom",  # every 100 episodes
-    "exploration_falls_fast": "EXP_d2",
-    "exploration_rises": "EXP_d1",  # the factor's update has the wrong sign
-    "exploration_low": "EXP_d1",  # 0.05 from the start
-    "no_exploration": "EXP_d1",
-    "ends_ignored": "QTR_d1",
-    "ends_not_stored": "QTR_ends",
-    "no_discount": "GAM",
-    "no_replay": "RPL",
-    "no_nonlinearity": "NN_linear",
+    "weights": "bad-weights",  # all units begin alike
+    "biases": "bad-biases",  # biases begin at 5
+    "target_acts": "wrong-acting-network",
+    "target_never_updated": "target-not-updated",
+    "target_seldom_updated": "target-updated-rarely",  # every 1000 steps
+    "target_updated_by_episodes": "target-updated-rarely",  # every 100 episodes
+    "exploration_falls_fast": "exploration-decays-fast",
+    "exploration_rises": "exploration-low-or-rising",  # the factor's update has the wrong sign
+    "exploration_low": "exploration-low-or-rising",  # 0.05 from the start
+    "no_exploration": "exploration-low-or-rising",
+    "ends_ignored": "wrong-targets",
+    "ends_not_stored": "missing-terminal-transitions",
+    "no_discount": "no-discount",
+    "no_replay": "no-replay",
+    "no_nonlinearity": "missing-nonlinearity",
 }
 """The check that should find each."""
 

@@ -8,8 +8,8 @@ from torch import nn
 from parallax.harness.diagnosis.user_loop import Diagnosis
 
 FAULTS = {
-    "returns_backwards": "RTN",  # sums of what came before each step, not of what follows
-    "returns_not_summed": "RTN",  # each step's own discounted reward
+    "returns_backwards": "wrong-returns",  # sums of what came before each step, not of what follows
+    "returns_not_summed": "wrong-returns",  # each step's own discounted reward
 }
 """The check that should find each."""
 

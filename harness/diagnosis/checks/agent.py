@@ -97,7 +97,7 @@ def detect_large_kl(signals: TrainingSignals, threshold: float) -> CheckResult |
 
 CHECKS = (
     DiagnosisCheck(
-        "AGT_d1",
+        "target-not-updated",
         "target networks are not updated",
         THROUGHOUT,
         ERROR,
@@ -109,9 +109,10 @@ CHECKS = (
         "call the update; lower target_update_interval, or raise tau.",
         "an interval that is meant to be long, and that the diagnosis does not know.",
         _why_no_target_networks,
+        paper_id="AGT.d1",
     ),
     DiagnosisCheck(
-        "AGT_d1_seldom",
+        "target-updated-rarely",
         "target networks are updated seldom",
         THROUGHOUT,
         WARNING,
@@ -123,9 +124,10 @@ CHECKS = (
         "lower target_update_interval, or raise tau.",
         "runs of a few hundred steps.",
         _why_no_target_networks,
+        paper_id="AGT.d1",
     ),
     DiagnosisCheck(
-        "AGT_d2",
+        "target-does-not-lag",
         "target networks do not lag",
         THROUGHOUT,
         WARNING,
@@ -137,9 +139,10 @@ CHECKS = (
         "copy parameters instead of the object; lower tau, or raise target_update_interval.",
         "tau=1 with an interval that is shorter than that of looks.",
         _why_targets_never_lag,
+        paper_id="AGT.d2",
     ),
     DiagnosisCheck(
-        "AGT_d3",
+        "wrong-acting-network",
         "another network chooses the actions",
         THROUGHOUT,
         ERROR,
@@ -150,9 +153,10 @@ CHECKS = (
         "the target network, or a copy that is not updated, is asked for actions.",
         "ask the network that is trained.",
         "a framework that acts with a copy that it refreshes on purpose.",
+        paper_id="AGT.d3",
     ),
     DiagnosisCheck(
-        "AGT_d4",
+        "large-policy-shift",
         "the policy moves far in one update",
         THROUGHOUT,
         WARNING,
@@ -163,9 +167,10 @@ CHECKS = (
         "a learning rate that is too high, or targets that jump.",
         "lower learning_rate (policy_learning_rate), raise batch_size, lower tau.",
         "greedy choices between actions of almost equal value change without harm.",
+        paper_id="AGT.d4",
     ),
     DiagnosisCheck(
-        "AGT_d4_kl",
+        "large-kl",
         "the policy's divergence per update is high",
         THROUGHOUT,
         WARNING,
@@ -176,6 +181,7 @@ CHECKS = (
         "a learning rate that is too high, too many epochs, or no clipping.",
         "lower learning_rate, epochs or clip_range; set target_kl.",
         "a framework that reports the divergence of the last minibatch only.",
+        paper_id="AGT.d4",
     ),
 )
 """What is asked of the agent."""

@@ -137,7 +137,7 @@ def detect_truncated_episodes(signals: TrainingSignals, threshold: float) -> Che
 
 CHECKS = (
     DiagnosisCheck(
-        "ENV_d1",
+        "invalid-observations",
         "the environment does not keep to its interface",
         THROUGHOUT,
         WARNING,
@@ -148,9 +148,10 @@ CHECKS = (
         "a fault of the environment's, or a declared space that is wrong.",
         "mend the environment: gymnasium.utils.env_checker tells more.",
         "observations that hardly vary within 256 steps of a very slow task.",
+        paper_id="ENV.d1",
     ),
     DiagnosisCheck(
-        "ENV_d2",
+        "rewards-not-scaled",
         "rewards are not scaled",
         THROUGHOUT,
         NOTE,
@@ -162,9 +163,10 @@ CHECKS = (
         "wrappers=normalized, or a reward scale.",
         "many tasks train well so; a note, no fault.",
         _why_observations_rescaled,
+        paper_id="ENV.d2",
     ),
     DiagnosisCheck(
-        "ENV_d3",
+        "task-too-easy",
         "the task is too easy",
         EARLY,
         WARNING,
@@ -176,9 +178,10 @@ CHECKS = (
         "choose a harder task, or a task whose reward says more.",
         "the mean of three episodes is uncertain.",
         _why_no_reward_threshold,
+        paper_id="ENV.d3",
     ),
     DiagnosisCheck(
-        "STT_d1",
+        "observations-not-scaled",
         "observations are not scaled",
         EARLY,
         NOTE,
@@ -190,9 +193,10 @@ CHECKS = (
         "wrappers=normalized.",
         "a few large values of velocities do little harm; a note, no fault.",
         _why_observations_rescaled,
+        paper_id="STT.d1",
     ),
     DiagnosisCheck(
-        "STT_d2",
+        "repeated-observation",
         "the agent is stuck within episodes",
         LATE,
         WARNING,
@@ -204,9 +208,10 @@ CHECKS = (
         "more exploration (exploration_final, ent_coef, exploration noise).",
         "tasks in which standing still is right.",
         _why_parallel_envs,
+        paper_id="STT.d2",
     ),
     DiagnosisCheck(
-        "STT_d3",
+        "repeated-final-states",
         "episodes repeat each other's end",
         LATE,
         WARNING,
@@ -217,9 +222,10 @@ CHECKS = (
         "a policy without exploration in a deterministic task.",
         "more exploration (exploration_final, ent_coef, exploration noise).",
         "a task with one start and one way to end.",
+        paper_id="STT.d3",
     ),
     DiagnosisCheck(
-        "STP_d1",
+        "truncated-without-progress",
         "episodes end at the limit without progress",
         LATE,
         WARNING,
@@ -231,9 +237,10 @@ CHECKS = (
         "nothing that is rewarded was ever reached.",
         "more exploration, a longer time limit, or rewards on the way.",
         "a task that returns the same in every episode.",
+        paper_id="STP.d1",
     ),
     DiagnosisCheck(
-        "ACN_d6",
+        "repeated-final-actions",
         "episodes repeat each other's actions",
         THROUGHOUT,
         WARNING,
@@ -244,6 +251,7 @@ CHECKS = (
         "a policy that has collapsed to one answer, or no exploration.",
         "more exploration (exploration_initial, exploration_steps, ent_coef).",
         "short episodes of a task with few actions repeat by chance.",
+        paper_id="ACN.d6",
     ),
 )
 """What is asked of environment, states and steps."""

@@ -192,7 +192,7 @@ def detect_dropout_sensitivity(signals: TrainingSignals, threshold: float) -> Ch
 
 def detect_saturated_actions(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether actions lie at their bounds, in four chunks in a row."""
-    last = signals.series["detect_saturated_actions"].last(4)
+    last = signals.series["at_bounds"].last(4)
     if len(last) < 4 or last.min() <= threshold:
         return None
     return CheckResult(
@@ -206,7 +206,7 @@ def _why_discrete_actions(facts: TrainingFacts) -> str:
 
 CHECKS = (
     DiagnosisCheck(
-        "EXP_d1",
+        "exploration-low-or-rising",
         "too few random actions at first, or more and more",
         THROUGHOUT,
         WARNING,
@@ -219,9 +219,10 @@ CHECKS = (
         "exploration_initial=1, exploration_final below it.",
         "a policy that changes within the 8 steps looked at makes more actions look random.",
         _why_no_exploration_schedule,
+        paper_id="EXP.d1",
     ),
     DiagnosisCheck(
-        "EXP_d2",
+        "exploration-decays-fast",
         "the share of random actions falls too fast",
         THROUGHOUT,
         WARNING,
@@ -233,9 +234,10 @@ CHECKS = (
         "raise exploration_steps.",
         "tasks that are solved within a few episodes.",
         _why_no_exploration_schedule,
+        paper_id="EXP.d2",
     ),
     DiagnosisCheck(
-        "ACN_d0",
+        "low-initial-entropy",
         "actions vary little from the start",
         EARLY,
         WARNING,
@@ -244,11 +246,12 @@ CHECKS = (
         f"RLExplorer 0.3, there in nats; here the {ENTROPY_DEFINITION}",
         detect_low_initial_entropy,
         "the policy begins at one answer: a bad initialisation, or no noise.",
-        "raise exploration noise, ent_coef or exploration_initial; see NN_weight and NN_bias.",
+        "raise exploration noise, ent_coef or exploration_initial; see bad-weights and bad-biases.",
         "tasks whose action range is far larger than what they need.",
+        paper_id="ACN.d0",
     ),
     DiagnosisCheck(
-        "ACN_d1",
+        "entropy-rises",
         "actions become more random early on",
         EARLY,
         WARNING,
@@ -257,11 +260,12 @@ CHECKS = (
         f"own, of the {ENTROPY_DEFINITION}; RLExplorer: slope 0.1 in nats",
         detect_rising_entropy,
         "the entropy bonus outweighs the reward, or exploration grows.",
-        "lower ent_coef or initial_temperature; see EXP_d1.",
+        "lower ent_coef or initial_temperature; see exploration-low-or-rising.",
         "a policy that begins deterministic and learns to explore, as SAC's may.",
+        paper_id="ACN.d1",
     ),
     DiagnosisCheck(
-        "ACN_d2",
+        "entropy-constant",
         "the randomness of actions does not move",
         EARLY,
         WARNING,
@@ -270,11 +274,12 @@ CHECKS = (
         "RLExplorer 1e-3 for the slope; here for the range of at least 10 values",
         detect_constant_entropy,
         "nothing is learned: no updates, or gradients that do not reach the policy.",
-        "see NN_gradient; lower learning_starts.",
+        "see vanishing-or-exploding-gradients; lower learning_starts.",
         "a policy that is right from the start.",
+        paper_id="ACN.d2",
     ),
     DiagnosisCheck(
-        "ACN_d3",
+        "entropy-drop",
         "the randomness of actions falls abruptly",
         LATE,
         WARNING,
@@ -286,9 +291,10 @@ CHECKS = (
         "the policy collapses late.",
         "lower the learning rates; raise ent_coef.",
         "short episodes whose phases need other actions.",
+        paper_id="ACN.d3",
     ),
     DiagnosisCheck(
-        "ACN_d4",
+        "entropy-fluctuates",
         "the randomness of actions fluctuates",
         THROUGHOUT,
         WARNING,
@@ -299,9 +305,10 @@ CHECKS = (
         "the policy jumps between answers.",
         "lower the learning rates, raise batch_size, lower tau.",
         "episodes of very different kind.",
+        paper_id="ACN.d4",
     ),
     DiagnosisCheck(
-        "ACN_d5",
+        "repeated-action",
         "one action is taken all the time",
         THROUGHOUT,
         WARNING,
@@ -310,11 +317,12 @@ CHECKS = (
         "own: in 4 chunks of 256; RLExplorer 0.8 of all argmax actions",
         detect_repeated_action,
         "the policy has collapsed.",
-        "more exploration; lower the learning rates; see NN_activation.",
+        "more exploration; lower the learning rates; see dead-or-saturated-units.",
         "tasks in which one action is right for long.",
+        paper_id="ACN.d5",
     ),
     DiagnosisCheck(
-        "ACN_d7",
+        "dropout-sensitive-actions",
         "answers hang on few units",
         THROUGHOUT,
         NOTE,
@@ -326,9 +334,10 @@ CHECKS = (
         "states that were seldom learned from, or a policy that has not settled.",
         "more steps; more exploration early on.",
         "networks are not trained with units left out: this is no calibrated doubt; a note.",
+        paper_id="ACN.d7",
     ),
     DiagnosisCheck(
-        "BND",
+        "actions-at-bounds",
         "actions are stuck at their bounds",
         THROUGHOUT,
         WARNING,

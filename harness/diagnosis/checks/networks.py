@@ -111,11 +111,11 @@ def detect_unreached_parameters(signals: TrainingSignals, threshold: float) -> C
     """Whether gradients never reached some parameters of an optimiser, in so many of its steps.
 
     Gradients that are there and zero all the time are what dead units get, too: where a whole
-    layer was dead, that is `NN_activation`'s to tell.
+    layer was dead, that is `dead-or-saturated-units`'s to tell.
     """
     values, total = signals.values, signals.values["parameters"]
     missed = [
-        count for count in values["detect_unreached_parameters"].values() if count >= threshold
+        count for count in values["unreached"].values() if count >= threshold
     ]
     if missed:
         return CheckResult(
@@ -150,7 +150,7 @@ def detect_uncleared_gradients(signals: TrainingSignals, threshold: float) -> Ch
 
 def detect_frozen_weights(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether weights have never changed, so long after the first update was due."""
-    facts, names = signals.facts, signals.values["detect_frozen_weights"]
+    facts, names = signals.facts, signals.values["still"]
     due = facts.learning_starts + 2 * int(facts.hyperparameters.get("rollout_steps", 0))
     if not names or signals.step < due + threshold:
         return None
@@ -227,7 +227,7 @@ def _why_rewards_rescaled(facts: TrainingFacts) -> str:
 
 CHECKS = (
     DiagnosisCheck(
-        "NN_activation",
+        "dead-or-saturated-units",
         "units are dead or saturated",
         THROUGHOUT,
         WARNING,
@@ -240,7 +240,7 @@ CHECKS = (
         "wide layers on tasks that need few units.",
     ),
     DiagnosisCheck(
-        "NN_dormant",
+        "dormant-units",
         "units sleep",
         THROUGHOUT,
         WARNING,
@@ -253,7 +253,7 @@ CHECKS = (
         "wide layers on tasks that need few units.",
     ),
     DiagnosisCheck(
-        "NN_rank",
+        "rank-collapse",
         "features have collapsed",
         THROUGHOUT,
         WARNING,
@@ -266,7 +266,7 @@ CHECKS = (
         "tasks with few observations: their features have a low rank from the start.",
     ),
     DiagnosisCheck(
-        "NN_linear",
+        "missing-nonlinearity",
         "no nonlinearity between layers",
         THROUGHOUT,
         WARNING,
@@ -279,7 +279,7 @@ CHECKS = (
         "a linear bottleneck on purpose.",
     ),
     DiagnosisCheck(
-        "NN_bias",
+        "bad-biases",
         "biases begin large or diverge",
         THROUGHOUT,
         WARNING,
@@ -292,7 +292,7 @@ CHECKS = (
         "a head whose bias is set to a known mean.",
     ),
     DiagnosisCheck(
-        "NN_weight",
+        "bad-weights",
         "weights begin badly or diverge",
         THROUGHOUT,
         WARNING,
@@ -305,7 +305,7 @@ CHECKS = (
         "layers that look up embeddings.",
     ),
     DiagnosisCheck(
-        "NN_gradient",
+        "vanishing-or-exploding-gradients",
         "gradients vanish or explode",
         THROUGHOUT,
         WARNING,
@@ -318,7 +318,7 @@ CHECKS = (
         "losses of tasks with very large rewards.",
     ),
     DiagnosisCheck(
-        "NN_unreached",
+        "unreached-parameters",
         "gradients never reach parameters",
         THROUGHOUT,
         ERROR,
@@ -331,7 +331,7 @@ CHECKS = (
         "parts of a network that are not used on purpose; units that are all dead.",
     ),
     DiagnosisCheck(
-        "NN_left",
+        "uncleared-gradients",
         "gradients of one step are still there in the next",
         THROUGHOUT,
         ERROR,
@@ -344,7 +344,7 @@ CHECKS = (
         "gradients that add up over several minibatches on purpose, and stay in place.",
     ),
     DiagnosisCheck(
-        "NN_still",
+        "weights-not-updated",
         "weights never change",
         THROUGHOUT,
         ERROR,
@@ -357,7 +357,7 @@ CHECKS = (
         "layers that are frozen on purpose; updates that begin later than the diagnosis knows.",
     ),
     DiagnosisCheck(
-        "NN_fitting",
+        "network-cannot-fit",
         "the network cannot be fitted to a few states",
         THROUGHOUT,
         NOTE,
@@ -370,7 +370,7 @@ CHECKS = (
         "states that are nearly the same, as in sound runs of InvertedPendulum; a note.",
     ),
     DiagnosisCheck(
-        "NN_loss",
+        "loss-diverges",
         "losses diverge",
         THROUGHOUT,
         WARNING,
@@ -380,11 +380,11 @@ CHECKS = (
         "paper's question whether they do means nothing",
         detect_diverging_losses,
         "values that feed on themselves.",
-        "lower the learning rates and tau; check targets (QTR_d1) and gamma.",
+        "lower the learning rates and tau; check targets (wrong-targets) and gamma.",
         "rewards that come late and are large.",
     ),
     DiagnosisCheck(
-        "NN_update",
+        "large-weight-updates",
         "one step changes weights a lot",
         THROUGHOUT,
         WARNING,
@@ -397,7 +397,7 @@ CHECKS = (
         "layers that begin near zero, as heads of policies do.",
     ),
     DiagnosisCheck(
-        "OVR",
+        "value-overestimation",
         "values exceed what rewards can add up to",
         THROUGHOUT,
         WARNING,
@@ -406,7 +406,7 @@ CHECKS = (
         "own: twice the bound max|r|/(1-gamma)",
         detect_overestimation,
         "critics that overestimate and feed on it, or targets without gamma or ends of episodes.",
-        "lower tau and the learning rates; double_q; check targets (QTR_d1).",
+        "lower tau and the learning rates; double_q; check targets (wrong-targets).",
         "rewards that have not been met yet but are predicted rightly.",
         _why_rewards_rescaled,
     ),

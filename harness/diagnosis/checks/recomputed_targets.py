@@ -301,7 +301,7 @@ def _why_no_lambda_returns(facts: TrainingFacts) -> str:
 
 CHECKS = (
     DiagnosisCheck(
-        "QTR_stored",
+        "wrong-targets-matched",
         "targets are not what was stored says",
         THROUGHOUT,
         ERROR,
@@ -316,7 +316,7 @@ CHECKS = (
         _why_no_bootstrapped_targets,
     ),
     DiagnosisCheck(
-        "RTN_stored",
+        "wrong-returns-matched",
         "returns are not what was stored says",
         THROUGHOUT,
         ERROR,
@@ -330,7 +330,7 @@ CHECKS = (
         _why_no_lambda_returns,
     ),
     DiagnosisCheck(
-        "ADV_stored",
+        "wrong-advantages-matched",
         "advantages are not returns minus values",
         THROUGHOUT,
         ERROR,

@@ -46,10 +46,10 @@ def detect_missing_ends(signals: TrainingSignals, threshold: float) -> CheckResu
 
 def detect_wrong_advantages(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether advantages are generalised advantage estimates, standardised or as they are."""
-    given = signals.values["detect_wrong_advantages"]
+    given = signals.values["advantages"]
     reward, value, following = given["rewards"], given["values"], given["next_values"]
     ended, cut = given["terminated"], given["ended"]
-    gamma, lam, told = given["gamma"], given["gae_lambda"], given["detect_wrong_advantages"]
+    gamma, lam, told = given["gamma"], given["gae_lambda"], given["advantages"]
     right = compute_gae(reward, value, following, ended, cut, gamma, lam)
     if _is_close(told, standardize_advantages(right), threshold):
         return None
@@ -73,8 +73,8 @@ def detect_wrong_advantages(signals: TrainingSignals, threshold: float) -> Check
 
 def detect_wrong_returns(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Whether returns of an episode are sums of what follows, discounted; any scale and offset."""
-    given = signals.values["detect_wrong_returns"]
-    reward, gamma, told = given["rewards"], given["gamma"], given["detect_wrong_returns"]
+    given = signals.values["returns"]
+    reward, gamma, told = given["rewards"], given["gamma"], given["returns"]
     right = compute_discounted_returns(reward, gamma)
     if _is_close(_remove_scale(told), _remove_scale(right), threshold):
         return None
@@ -139,7 +139,7 @@ def _compare_with_formula(
 
 CHECKS = (
     DiagnosisCheck(
-        "QTR_d1",
+        "wrong-targets",
         "targets are computed wrongly",
         THROUGHOUT,
         ERROR,
@@ -150,9 +150,10 @@ CHECKS = (
         "ends of episodes, discount or next values are left out or mixed up.",
         "targets = reward + gamma * next value * (1 - terminated); keep terminated in the buffer.",
         "n-step returns and entropy terms, which must be in next_values.",
+        paper_id="QTR.d1",
     ),
     DiagnosisCheck(
-        "QTR_ends",
+        "missing-terminal-transitions",
         "ends of episodes are not learned from",
         THROUGHOUT,
         WARNING,
@@ -165,7 +166,7 @@ CHECKS = (
         "a replay that leaves ends out on purpose.",
     ),
     DiagnosisCheck(
-        "ADV",
+        "wrong-advantages",
         "advantages are computed wrongly",
         THROUGHOUT,
         ERROR,
@@ -179,7 +180,7 @@ CHECKS = (
         "other estimates than generalised ones.",
     ),
     DiagnosisCheck(
-        "RTN",
+        "wrong-returns",
         "returns are computed wrongly",
         THROUGHOUT,
         ERROR,

@@ -136,7 +136,7 @@ def _why_no_reward_threshold(facts: TrainingFacts) -> str:
 
 CHECKS = (
     DiagnosisCheck(
-        "RWD_d1",
+        "constant-early-returns",
         "early returns do not vary",
         EARLY,
         WARNING,
@@ -147,9 +147,10 @@ CHECKS = (
         "no episode has met a reward that another has not.",
         "more exploration (exploration_steps, learning_starts), or rewards on the way.",
         "a task that all policies do equally well at first.",
+        paper_id="RWD.d1",
     ),
     DiagnosisCheck(
-        "RWD_d2",
+        "unsettled-returns",
         "returns do not settle",
         LATE,
         NOTE,
@@ -160,9 +161,10 @@ CHECKS = (
         "learning goes on, or is not stable.",
         "more steps; lower learning rates.",
         "short runs have not settled; a note, no fault.",
+        paper_id="RWD.d2",
     ),
     DiagnosisCheck(
-        "RWD_d3",
+        "final-returns-low",
         "returns end below the task's target",
         LATE,
         NOTE,
@@ -174,9 +176,10 @@ CHECKS = (
         "more steps; see the other findings.",
         "short runs; a note, no fault.",
         _why_no_reward_threshold,
+        paper_id="RWD.d3",
     ),
     DiagnosisCheck(
-        "GAM",
+        "no-discount",
         "nothing is discounted",
         ONCE,
         WARNING,
@@ -189,7 +192,7 @@ CHECKS = (
         "tasks with short episodes that surely end.",
     ),
     DiagnosisCheck(
-        "RPL",
+        "no-replay",
         "updates learn from the last steps only",
         THROUGHOUT,
         WARNING,
@@ -203,7 +206,7 @@ CHECKS = (
         _why_no_replay,
     ),
     DiagnosisCheck(
-        "RPL_stale",
+        "stale-replay",
         "replayed states lie far from those met now",
         THROUGHOUT,
         NOTE,
@@ -217,7 +220,7 @@ CHECKS = (
         _why_no_replay,
     ),
     DiagnosisCheck(
-        "MET",
+        "metric-stopped",
         "a metric is reported no more",
         THROUGHOUT,
         WARNING,

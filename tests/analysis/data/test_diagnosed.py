@@ -11,7 +11,7 @@ from parallax.analysis.report.sections.runs import describe_diagnosis, make_diag
 from parallax.harness.cli.main import main
 
 
-def finding(check="NN_weight", level="warning", step=100, **more):
+def finding(check="bad-weights", level="warning", step=100, **more):
     words = {name: f"{name} of {check}" for name in ("name", "seen", "causes", "remedies")}
     words |= {"may_be_wrong": "never", "first_step": step, "last_step": step, "count": 1}
     return {"id": check, "level": level} | words | more

@@ -133,4 +133,4 @@ def test_the_page_tells_what_the_diagnosis_found(page):
     assert [a for _, a in page.tags if a.get("id") == "diagnosis"]
     text = " ".join("".join(page.text).split())
     assert re.search(r"1 of \d+ run folders have a diagnosis", text)
-    assert "1 with errors, 0 with warnings" in text and "NN_weight" in text
+    assert "1 with errors, 0 with warnings" in text and "bad-weights" in text

@@ -30,16 +30,16 @@ from parallax.harness.diagnosis.signals import (
 from parallax.harness.formulas import compute_gae
 
 CHECKS = {check.id: check for check in load_own_checks()}
-TABLE = (
-    *(f"AGT_d{n}" for n in range(1, 5)),
-    *(f"ENV_d{n}" for n in range(1, 4)),
-    *(f"STT_d{n}" for n in range(1, 4)),
-    "STP_d1",
-    *("EXP_d1", "EXP_d2"),
-    *(f"RWD_d{n}" for n in range(1, 4)),
-    *(f"ACN_d{n}" for n in range(1, 8)),
-    "QTR_d1",
-)
+PAPER_IDS = {
+    *(f"AGT.d{n}" for n in range(1, 5)),
+    *(f"ENV.d{n}" for n in range(1, 4)),
+    *(f"STT.d{n}" for n in range(1, 4)),
+    "STP.d1",
+    *("EXP.d1", "EXP.d2"),
+    *(f"RWD.d{n}" for n in range(1, 4)),
+    *(f"ACN.d{n}" for n in range(1, 8)),
+    "QTR.d1",
+}
 
 
 def signals(step=1000, facts=None, series=(), values=None, metrics=(), episodes=()):
@@ -62,12 +62,20 @@ def asked(name, made):
     return CHECKS[name].ask(made, CHECKS[name].threshold)
 
 
-NETWORKS = ("activation", "bias", "weight", "gradient", "loss", "fitting")
+NETWORKS = (
+    "dead-or-saturated-units",
+    "bad-biases",
+    "bad-weights",
+    "vanishing-or-exploding-gradients",
+    "loss-diverges",
+    "network-cannot-fit",
+)
 
 
 def test_every_check_of_the_table_is_there():
-    assert len(TABLE) == 24 and set(TABLE) <= set(CHECKS)
-    assert {f"NN_{name}" for name in NETWORKS} <= set(CHECKS)
+    found = {check.paper_id for check in CHECKS.values()} - {""}
+    assert len(PAPER_IDS) == 24 and found == {*PAPER_IDS, "ACN.d0"}
+    assert set(NETWORKS) <= set(CHECKS)
 
 
 @pytest.mark.parametrize("check", load_own_checks(), ids=lambda check: check.id)
@@ -141,15 +149,15 @@ def rollout(kind, targets, **more):
 
 
 FIRES = {
-    "QTR_stored": (
+    "wrong-targets-matched": (
         {"facts": DQN, "values": fitted(REWARDS + VALUES.max(axis=1))},
         {"facts": DQN, "values": fitted(REWARDS + 0.9 * VALUES.max(axis=1))},
     ),
-    "RTN_stored": (
+    "wrong-returns-matched": (
         {"facts": PPO, "values": {"regressions": rollout("values", RETURNS + 1)}},
         {"facts": PPO, "values": {"regressions": rollout("values", RETURNS)}},
     ),
-    "ADV_stored": (
+    "wrong-advantages-matched": (
         {
             "facts": PPO,
             "values": {"regressions": rollout("values", RETURNS) + rollout("advantages", RETURNS)},
@@ -162,159 +170,159 @@ FIRES = {
             },
         },
     ),
-    "AGT_d1": (
+    "target-not-updated": (
         {"facts": TrainingFacts(target_interval=100), "series": {"target_age": [100, 400]}},
         {"facts": TrainingFacts(target_interval=100), "series": {"target_age": [400, 100]}},
     ),
-    "AGT_d1_seldom": (
+    "target-updated-rarely": (
         {"series": {"target_age": [100, 1200]}},
         {"series": {"target_age": [1200, 400]}},
     ),
-    "AGT_d2": (
+    "target-does-not-lag": (
         {"series": {"target_equal": [1] * 5}},
         {"series": {"target_equal": [1, 1, 0, 1, 1]}},
     ),
-    "AGT_d3": ({"series": {"acts_by_itself": [0] * 3}}, {"series": {"acts_by_itself": [0, 1, 0]}}),
-    "AGT_d4": (
+    "wrong-acting-network": ({"series": {"acts_by_itself": [0] * 3}}, {"series": {"acts_by_itself": [0, 1, 0]}}),
+    "large-policy-shift": (
         {"series": {"shift_round": [0.5] * 5}},
         {"series": {"shift_round": [0.5, 0.0, 0.0, 0.0, 0.0]}},
     ),
-    "AGT_d4_kl": (
+    "large-kl": (
         {"metrics": {"policy/approx_kl": [0.3] * 5}},
         {"metrics": {"policy/approx_kl": [0.3, 0.01, 0.01, 0.01, 0.3]}},
     ),
-    "ENV_d1": (
+    "invalid-observations": (
         {"series": {"finite": [1, 0]}},
         {"series": {"finite": [1, 1], "observation_std": [1.0], "outside_space": [0.0]}},
     ),
-    "ENV_d2": ({"values": {"reward_max": 11.0}}, {"values": {"reward_max": 9.0}}),
-    "ENV_d3": (
+    "rewards-not-scaled": ({"values": {"reward_max": 11.0}}, {"values": {"reward_max": 9.0}}),
+    "task-too-easy": (
         {"facts": HIGH, "series": {"return": [120.0] * 3}},
         {"facts": HIGH, "series": {"return": [90.0] * 3}},
     ),
-    "STT_d1": (
+    "observations-not-scaled": (
         {"series": {"observation_size": [11.0, 1.0]}},
         {"series": {"observation_size": [9.0]}},
     ),
-    "STT_d2": (
+    "repeated-observation": (
         {"series": {"same_observation_run": [12, 12, 12]}},
         {"series": {"same_observation_run": [12, 0, 0]}},
     ),
-    "STT_d3": (
+    "repeated-final-states": (
         {"episodes": SAME, "series": {"return": [1.0] * 20}},
         {"episodes": OWN, "series": {"return": [1.0] * 20}},
     ),
-    "STP_d1": (
+    "truncated-without-progress": (
         {"episodes": SAME, "series": {"return": [1.0] * 20}},
         {"episodes": episodes(10, truncated=False), "series": {"return": [1.0] * 20}},
     ),
-    "ACN_d6": (
+    "repeated-final-actions": (
         {"episodes": SAME, "series": {"return": [1.0] * 20}},
         {"episodes": SAME, "series": {"return": [1.0] * 10 + [9.0] * 10}},
     ),
-    "ACN_d0": ({"series": {"entropy": [0.1] * 3}}, {"series": {"entropy": [0.9, 0.1, 0.1]}}),
-    "ACN_d1": (
+    "low-initial-entropy": ({"series": {"entropy": [0.1] * 3}}, {"series": {"entropy": [0.9, 0.1, 0.1]}}),
+    "entropy-rises": (
         {"series": {"entropy": [0.1] * 3 + [0.9] * 3}},
         {"series": {"entropy": [0.9] * 3 + [0.1] * 3}},
     ),
-    "ACN_d2": (
+    "entropy-constant": (
         {"series": {"entropy": [0.5] * 10}},
         {"series": {"entropy": [0.5, 0.4] * 5}},
     ),
-    "ACN_d3": (
+    "entropy-drop": (
         LATE | {"series": {"entropy": [0.9] * 37 + [0.2] * 3}},
         LATE | {"series": {"entropy": [0.9] * 10 + [0.2] * 30}},
     ),
-    "ACN_d4": (
+    "entropy-fluctuates": (
         {"series": {"entropy": [0.9, 0.1] * 5}},
         {"series": {"entropy": np.linspace(0.9, 0.1, 10)}},
     ),
-    "ACN_d5": (
+    "repeated-action": (
         {"series": {"entropy": [0.1], "top_action": [0.99] * 4}},
         {"series": {"entropy": [0.1], "top_action": [1, 1, 0.7, 1]}},
     ),
-    "BND": ({"series": {"at_bounds": [0.99] * 4}}, {"series": {"at_bounds": [0.99, 0.5, 1, 1]}}),
-    "EXP_d1": (
+    "actions-at-bounds": ({"series": {"at_bounds": [0.99] * 4}}, {"series": {"at_bounds": [0.99, 0.5, 1, 1]}}),
+    "exploration-low-or-rising": (
         {"series": {"random_share": [0.0] * 6}},
         {"series": {"random_share": [1.0, 0.9, 0.5, 0.1, 0.1, 0.1]}},
     ),
-    "EXP_d2": (
+    "exploration-decays-fast": (
         {"series": {"random_share": [1.0, 0.2, *[0.05] * 12]}},
         {"step": 10_000, "series": {"random_share": np.linspace(1, 0.05, 14)}},
     ),
-    "NN_activation": (
+    "dead-or-saturated-units": (
         {"values": {"activations_finite": True}, "series": {"dead": [0.9] * 5}},
         {"values": {"activations_finite": True}, "series": {"dead": [0.9, 0.1, 0.1, 0.1, 0.9]}},
     ),
-    "NN_dormant": (
+    "dormant-units": (
         {"series": {"dormant": [0.9] * 5}},
         {"series": {"dormant": [0.9] * 4}},
     ),
-    "NN_rank": ({"series": {"rank": [0.01] * 3}}, {"series": {"rank": [0.01, 0.5, 0.5]}}),
-    "NN_linear": (
+    "rank-collapse": ({"series": {"rank": [0.01] * 3}}, {"series": {"rank": [0.01, 0.5, 0.5]}}),
+    "missing-nonlinearity": (
         {"series": {"linear_after_linear": [1.0] * 3}},
         {"series": {"linear_after_linear": [1.0, 0.0, 1.0]}},
     ),
-    "NN_weight": (
+    "bad-weights": (
         {"values": {"weights_finite": True, "first_weights": {"a": (0.0, 0.1, True)}}},
         {"values": {"weights_finite": True, "first_weights": {"a": (1.0, 0.1, False)}}},
     ),
-    "NN_bias": (
+    "bad-biases": (
         {"values": {"first_biases": {"a": 5.0}}, "series": {"bias_size": [5.0]}},
         {"values": {"first_biases": {"a": 0.2}}, "series": {"bias_size": [0.3]}},
     ),
-    "NN_gradient": (
+    "vanishing-or-exploding-gradients": (
         {"series": {"gradient_norm": [1.0, np.nan]}},
         {"series": {"gradient_norm": [1.0] * 20}},
     ),
-    "NN_unreached": (
+    "unreached-parameters": (
         {"values": {"unreached": {7: 24}, "zero_gradients": {}, "parameters": 9}},
         {
             "values": {"unreached": {}, "zero_gradients": {7: 24}, "parameters": 9},
             "series": {"dead": [1.0]},
         },
     ),
-    "ACN_d7": ({"series": {"uncertainty": [0.6]}}, {"series": {"uncertainty": [0.6, 0.4]}}),
-    "NN_fitting": ({"values": {"fitting": (0.25, 0.24)}}, {"values": {"fitting": (0.25, 0.1)}}),
-    "NN_left": (
+    "dropout-sensitive-actions": ({"series": {"uncertainty": [0.6]}}, {"series": {"uncertainty": [0.6, 0.4]}}),
+    "network-cannot-fit": ({"values": {"fitting": (0.25, 0.24)}}, {"values": {"fitting": (0.25, 0.1)}}),
+    "uncleared-gradients": (
         {"series": {"gradients_left": [1.0, 0.0] * 4}},
         {"series": {"gradients_left": [0.0] * 8}},
     ),
-    "NN_still": (
+    "weights-not-updated": (
         {"values": {"still": {"a"}, "matrices": 2}},
         {"values": {"still": set(), "matrices": 2}},
     ),
-    "NN_loss": (
+    "loss-diverges": (
         {"series": {"loss": [1.0] * 64 + [1e5] * 64}},
         {"series": {"loss": [1.0] * 64 + [1e3] * 64}},
     ),
-    "NN_update": (
+    "large-weight-updates": (
         {"series": {"update_ratio": [0.3] * 5}},
         {"series": {"update_ratio": [0.3, 0.01, 0.01, 0.01, 0.3]}},
     ),
-    "OVR": (
+    "value-overestimation": (
         {"series": {"value_size": [1e3] * 5}, "values": {"reward_max": 1.0}},
         {"series": {"value_size": [90.0] * 5}, "values": {"reward_max": 1.0}},
     ),
-    "RWD_d1": ({"series": {"return": [-200.0] * 20}}, {"series": {"return": range(20)}}),
-    "RWD_d2": (
+    "constant-early-returns": ({"series": {"return": [-200.0] * 20}}, {"series": {"return": range(20)}}),
+    "unsettled-returns": (
         LATE | {"series": {"return": [0.0] * 80 + [0, 1, 0, 9, 0, 0] * 3 + [0, 90, 0] * 2}},
         LATE | {"series": {"return": [0.0, 5.0, 9.0] * 40}},
     ),
-    "RWD_d3": (
+    "final-returns-low": (
         {"facts": HIGH, "series": {"return": [50.0] * 10}},
         {"facts": HIGH, "series": {"return": [99.5] * 10}},
     ),
-    "RPL": ({"step": 3000, "series": REPLAY}, {"step": 2000, "series": REPLAY}),
-    "RPL_stale": (
+    "no-replay": ({"step": 3000, "series": REPLAY}, {"step": 2000, "series": REPLAY}),
+    "stale-replay": (
         {"series": {"replay_shift": [9.0] * 5}},
         {"series": {"replay_shift": [9.0, 1.0, 1.0, 1.0, 9.0]}},
     ),
-    "GAM": (
+    "no-discount": (
         {"facts": TrainingFacts(gamma=1.0), "series": {"return": [1.0]}},
         {"facts": TrainingFacts(gamma=0.999), "series": {"return": [1.0]}},
     ),
-    "MET": (
+    "metric-stopped": (
         {
             "step": 9000,
             "metrics": {"loss": [1.0] * 5},
@@ -326,19 +334,19 @@ FIRES = {
             "values": {"metric_steps": {"loss": 4}, "metric_gaps": {"loss": 1}},
         },
     ),
-    "QTR_d1": (
+    "wrong-targets": (
         {"values": {"targets": TARGETS | {"targets": np.full(8, 2.0)}}},
         {"values": {"targets": TARGETS | {"targets": np.full(8, 1.9)}}},
     ),
-    "QTR_ends": (
+    "missing-terminal-transitions": (
         {"values": {"targets_told": (9000, 0.0), "ended_by_task": 50}},
         {"values": {"targets_told": (9000, 400.0), "ended_by_task": 50}},
     ),
-    "ADV": (
+    "wrong-advantages": (
         {"values": {"advantages": given(advantages=estimates(gamma=1.0))}},
         {"values": {"advantages": given(advantages=estimates())}},
     ),
-    "RTN": (
+    "wrong-returns": (
         {"values": {"returns": given(rewards=np.ones(9), returns=np.arange(9.0))}},
         {
             "values": {
@@ -392,7 +400,7 @@ def test_targets_are_recomputed_and_the_fault_named():
     ],
 )
 def test_what_is_wrong_with_targets_is_named(targets, told):
-    found = CHECKS["QTR_stored"].ask(signals(facts=DQN, values=fitted(targets, **ENDED)), 1e-4)
+    found = CHECKS["wrong-targets-matched"].ask(signals(facts=DQN, values=fitted(targets, **ENDED)), 1e-4)
     assert (found is None) if told is None else told in found.text
 
 
@@ -402,7 +410,7 @@ def test_a_trained_network_in_targets_is_told_from_the_target_network():
         REWARDS + 0.9 * VALUES.max(axis=1),
         heads=(HeadOutput(VALUES, (1,), trained=True),),
     )
-    found = CHECKS["QTR_stored"].ask(signals(facts=DQN, values={"regressions": one}), 1e-4)
+    found = CHECKS["wrong-targets-matched"].ask(signals(facts=DQN, values={"regressions": one}), 1e-4)
     assert "network that is trained" in found.text
 
 
@@ -413,7 +421,7 @@ def test_time_limits_that_count_as_ends_are_a_note_where_that_was_chosen():
     for choice in ({}, {"bootstrap_truncation": False}):
         facts = TrainingFacts(gamma=0.9, has_targets=True, choices=2, hyperparameters=choice)
         made = signals(facts=facts, values=fitted(targets, **cut))
-        levels.append(CHECKS["QTR_stored"].ask(made, 1e-4).level)
+        levels.append(CHECKS["wrong-targets-matched"].ask(made, 1e-4).level)
     assert levels == ["warning", "note"]
 
 
@@ -444,7 +452,7 @@ def test_readings():
 
 
 def test_a_threshold_of_no_check_is_refused():
-    check_thresholds(["AGT_d4"], load_own_checks())
-    with pytest.raises(SpecError, match="did you mean AGT_d4"):
+    check_thresholds(["large-policy-shift"], load_own_checks())
+    with pytest.raises(SpecError, match="did you mean large-policy-shift"):
         check_thresholds(["AGT_d4x"], load_own_checks())
-    assert get_default_thresholds()["AGT_d4"] == CHECKS["AGT_d4"].threshold
+    assert get_default_thresholds()["large-policy-shift"] == CHECKS["large-policy-shift"].threshold

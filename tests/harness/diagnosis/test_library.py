@@ -43,7 +43,7 @@ def test_a_fault_is_found(fault):
 
 def test_strict_ends_the_program_and_leaves_nothing_hooked_in():
     hooks, backward = optimizer._global_optimizer_post_hooks, torch.Tensor.backward
-    with pytest.raises(TrainingError, match="QTR_d1"):
+    with pytest.raises(TrainingError, match="wrong-targets"):
         train("ends_ignored", steps=STEPS, period=PERIOD, strict=True)
     assert not hooks and torch.Tensor.backward is backward
 

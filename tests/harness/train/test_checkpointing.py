@@ -359,13 +359,13 @@ def test_offline_files_of_wandb_hold_all_values_once(tmp_path, monkeypatch):
 
 
 def test_findings_of_before_are_kept_and_said_once(tmp_path, capsys):
-    asked = {"mode": "on", "period": 8, "thresholds": {"GAM": 0.5}}
+    asked = {"mode": "on", "period": 8, "thresholds": {"no-discount": 0.5}}
     prepared, folder = a_run(tmp_path, diagnosis=asked)
     go(prepared, folder, accident=fail, at=61)
     before = json.loads((folder / "diagnosis.json").read_text())
     capsys.readouterr()
     go(prepared, folder)
-    assert " GAM " not in capsys.readouterr().out  # it has been said
+    assert " no-discount " not in capsys.readouterr().out  # it has been said
     after = json.loads((folder / "diagnosis.json").read_text())
     counts = [
         {one["id"]: one["first_step"] for one in told["findings"]} for told in (before, after)
