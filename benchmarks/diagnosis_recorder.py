@@ -70,7 +70,7 @@ def asked_again(shown: list[TrainingSignals]) -> dict[str, tuple[str, int, str]]
             continue
         for signals in shown:
             if check.is_due(signals) and all(signals.has(name) for name in check.needs):
-                seen = check.ask(signals, check.threshold)
+                seen = check.detect(signals, check.threshold)
                 if seen:
                     found[check.id] = seen.level or check.level, signals.step, seen.text
                     break

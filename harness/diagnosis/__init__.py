@@ -1,4 +1,4 @@
-"""Diagnoses a training while it runs: what is wrong, why, and what to do."""
+"""Diagnosis of a running training: what is wrong, probable causes, and what to do."""
 
 import importlib
 from typing import Any

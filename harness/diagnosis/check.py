@@ -1,4 +1,4 @@
-"""A check: one question about a training, with its threshold and its words."""
+"""A diagnosis check: its condition, threshold, texts, result and finding."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -9,17 +9,17 @@ ONCE, EARLY, THROUGHOUT, LATE = "once", "early", "throughout", "late"
 ERROR, WARNING, NOTE = "error", "warning", "note"
 
 EARLY_SHARE, LATE_SHARE = 0.2, 0.8
-"""Stages as the paper has them: the first and the last 20% of a run."""
+"""Stages as in the paper (RLExplorer): the first and the last 20% of a run."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckResult:
-    """What a check has seen that it asks for.
+    """Evidence that a check found at one point of a run.
 
     Attributes:
-        text: In one sentence, with the numbers.
-        value: The number that was held against the threshold.
-        level: Where it is another than the check's own.
+        text: One sentence with the numbers.
+        value: The number that was compared with the threshold.
+        level: Level of this result if it is not the check's own.
     """
 
     text: str
@@ -32,22 +32,23 @@ CheckFunction = Callable[[TrainingSignals, float], CheckResult | None]
 
 @dataclasses.dataclass(frozen=True)
 class DiagnosisCheck:
-    """One question.
+    """One check: the condition that it detects, and the texts of its findings.
 
     Attributes:
-        id: Table I's, with an underscore for the dot, such as `large-policy-shift`.
-        name: In a few words.
-        stage: `once` (as soon as it can be told), `early`, `throughout` or `late`.
-        level: `error` (the training cannot be right), `warning` (it seldom is), `note` (a
-            property that one should know of).
-        needs: Names of signals without which it is not asked.
-        threshold: Default.
-        source: Of the threshold.
-        ask: From signals and threshold to what was seen; pure.
-        causes: Probable ones.
-        remedies: What to do, by our hyperparameters' names.
-        may_be_wrong: When it says what is not so.
-        unless: Why it means nothing in a training with such facts; empty where it does.
+        id: Name, such as `large-policy-shift`.
+        name: What it finds, in a few words.
+        stage: `once` (as soon as its signals exist), `early`, `throughout` or `late`.
+        level: `error` (the training cannot be right), `warning` (it rarely is), `note` (a property
+            that users should know of).
+        needs: Names of signals without which it is not evaluated.
+        threshold: Default threshold.
+        source: Source of the threshold.
+        detect: Pure function of signals and threshold; returns the evidence, or None.
+        causes: Probable causes.
+        remedies: What to do, in terms of our hyperparameters.
+        may_be_wrong: When a finding may be a false positive.
+        why_not_applicable: Returns why the check does not apply to a training, or an empty string.
+        paper_id: Id in Table I of the RLExplorer paper, such as `AGT.d1`; empty for our own checks.
     """
 
     id: str
@@ -57,7 +58,7 @@ class DiagnosisCheck:
     needs: tuple[str, ...]
     threshold: float
     source: str
-    ask: CheckFunction
+    detect: CheckFunction
     causes: str
     remedies: str
     may_be_wrong: str
@@ -65,7 +66,7 @@ class DiagnosisCheck:
     paper_id: str = ""
 
     def is_due(self, signals: TrainingSignals) -> bool:
-        """Whether it is asked at this stage of the run."""
+        """Return whether the check is evaluated at this stage of the run."""
         progress = signals.progress
         if self.stage == EARLY:
             return signals.step <= 2000 if progress is None else progress <= EARLY_SHARE + 0.02
@@ -76,16 +77,16 @@ class DiagnosisCheck:
 
 @dataclasses.dataclass
 class CheckFinding:
-    """What a check has found in a training, once, with a count.
+    """A result of a check in a run, listed once with a count.
 
     Attributes:
         check: The check.
-        level: Its level.
-        first_step: When it was found first, in environment steps.
-        last_step: When it was found last.
-        count: In how many looks.
-        seen: What was seen first.
-        threshold: That it was held against.
+        level: Level of the finding.
+        first_step: Environment step of the first result.
+        last_step: Environment step of the last result.
+        count: Number of evaluations with a result.
+        seen: The first result.
+        threshold: The threshold it was compared with.
     """
 
     check: DiagnosisCheck
@@ -96,8 +97,8 @@ class CheckFinding:
     seen: CheckResult
     threshold: float
 
-    def told(self) -> Mapping[str, object]:
-        """Plain data for `diagnosis.json`."""
+    def to_dict(self) -> Mapping[str, object]:
+        """Return the finding as plain data for `diagnosis.json`."""
         return {
             "id": self.check.id,
             "name": self.check.name,
@@ -115,13 +116,14 @@ class CheckFinding:
             "may_be_wrong": self.check.may_be_wrong,
         }
 
-    def line(self) -> str:
-        """For the log."""
+    def format_line(self) -> str:
+        """Return the line of the log."""
         return (
             f"[diagnosis] {self.level} {self.check.id} at step {self.first_step}: {self.seen.text} "
             f"Probably: {self.check.causes} Try: {self.check.remedies}"
         )
 
 
-def _why_no_reward_threshold(facts: TrainingFacts) -> str:
+def why_no_reward_threshold(facts: TrainingFacts) -> str:
+    """Return why a check of the reward threshold does not apply, or an empty string."""
     return "" if facts.reward_threshold is not None else "the task declares no reward threshold"

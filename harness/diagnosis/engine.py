@@ -1,4 +1,4 @@
-"""Asks the checks as a training goes on, and keeps what they find: each once, with a count."""
+"""Evaluate checks during a training and collect their findings, each once with a count."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,24 +26,26 @@ CHECKS_PER_RUN = 100
 MIN_PERIOD = 400
 DEFAULT_PERIOD = 500
 _ACTING_STEPS = 3
-_EXAMINE_EVERY = 20  # looks, as the policy is asked many times then
-_NOTIFY_EVERY = 10  # looks, for who follows the last values
+_EXAMINE_EVERY = 20  # checkpoints of the diagnosis; the policy is evaluated 16 times then
+_NOTIFY_EVERY = 10  # checkpoints, for those who follow the last values
 CURVE_POINTS = 64
-"""Points of a signal in the report, at most."""
+"""Most points of a signal in the report."""
 
-_GOLDEN_FRACTION = 0.6180339887498949  # looks must not fall on the rhythm of target updates
+_GOLDEN_FRACTION = 0.6180339887498949  # checks must not coincide with periodic target updates
 
 LogFunction = Callable[[str], None]
 
 
 class DiagnosisEngine:
-    """One training's diagnosis.
+    """Diagnosis of one training.
+
+    At uneven steps, one `period` apart on average, it reads signals and evaluates the checks.
 
     Attributes:
-        findings: By id, in the order they were found.
-        signals: What is known by now.
-        troubles: What could not be asked or watched, each told once.
-        changed: Called when there is a new finding, and every tenth look.
+        findings: By check id, in the order they were found.
+        signals: Signals collected so far.
+        problems: Messages about what could not be evaluated or watched, each once.
+        changed: Called after a new finding, and at every tenth point.
     """
 
     def __init__(
@@ -60,31 +62,31 @@ class DiagnosisEngine:
         start_step: int = 0,
         reported_ids: Collection[str] = (),
     ) -> None:
-        """Does not watch yet.
+        """Create a diagnosis; `subscribe` starts it.
 
         Args:
-            facts: Of the training.
-            checks: To ask.
-            thresholds: By id of a check, where it is not the default.
+            facts: Facts of the training.
+            checks: Checks to evaluate.
+            thresholds: By check id, if not the default.
             strict: Whether a finding at error level ends the training.
-            period: Environment steps between looks; None is a hundredth of the run.
-            say: Told each finding and each trouble, once.
-            on_change: Called when there is a new finding, and every tenth look.
-            normalizer: Today's normalisation of observations, for the policy.
-            start_step: The step from which it watches; what needs the signal `beginning` is asked
-                only from 0.
-            reported_ids: Ids of what was found, and said, before `begins`.
+            period: Environment steps between evaluations; None is a hundredth of the run.
+            say: Prints a message; called once per finding and problem.
+            on_change: Called after a new finding, and at every tenth evaluation.
+            normalizer: Returns the current normalisation of observations for the policy.
+            start_step: First step; checks that need the signal `beginning` are evaluated only if it
+                is 0.
+            reported_ids: Ids of findings before `start_step`, which are not printed again.
         """
         self.findings: dict[str, CheckFinding] = {}
         self.problems: list[str] = []
         self._facts, self._strict, self._say, self.changed = facts, strict, say, on_change
         self._thresholds = {check.id: thresholds.get(check.id, check.threshold) for check in checks}
-        self._meaningless = {
+        self._not_applicable = {
             check.id: reason for check in checks if (reason := check.why_not_applicable(facts))
         }
-        self._checks = [check for check in checks if check.id not in self._meaningless]
-        self._asked = dict.fromkeys((check.id for check in self._checks), 0)
-        self._normalizer, self._said = normalizer, frozenset(reported_ids)
+        self._checks = [check for check in checks if check.id not in self._not_applicable]
+        self._evaluation_counts = dict.fromkeys((check.id for check in self._checks), 0)
+        self._normalizer, self._reported_ids = normalizer, frozenset(reported_ids)
         self._period = period or compute_default_period(facts.steps)
         self._collector = EnvironmentSignalCollector(facts)
         self.signals = self._collector.signals
@@ -93,7 +95,7 @@ class DiagnosisEngine:
         )
         self._policy: Policy | None = None
         self._weights: Callable[[], Weights] | None = None
-        self._next, self._looks = float(start_step + self._period), 0
+        self._next, self._n_checks = float(start_step + self._period), 0
         self._due = float(start_step)
         self._has_begun, self._is_first = bool(start_step), True
         if not start_step:
@@ -103,7 +105,7 @@ class DiagnosisEngine:
         self._watches = True
 
     def subscribe(self, events: TrainingEvents) -> None:
-        """Joins a training."""
+        """Subscribe to the events of a training."""
         self._events = events
         events.subscribe(PolicyAttached, self._attach)
         events.subscribe(ReportedMetrics, self._collector.metrics)
@@ -112,45 +114,45 @@ class DiagnosisEngine:
         events.subscribe(TrainingEnd, lambda _: self.end())
 
     def end(self) -> None:
-        """Looks a last time, and leaves nothing hooked in.
+        """Evaluate the checks a last time and remove all hooks.
 
         Raises:
-            TrainingError: A finding at error level, where such end the training.
+            TrainingError: There is a finding at error level, and the diagnosis is strict.
         """
         self.close()
         self._run_checks(last=True)
-        if unasked := self.list_missing_signals():
-            told = "; ".join(f"{name} ({', '.join(lacks)})" for name, lacks in unasked.items())
-            self._say(f"[diagnosis] not asked, for want of signals: {told}")
+        if missing := self.list_missing_signals():
+            text = "; ".join(f"{name} ({', '.join(signals)})" for name, signals in missing.items())
+            self._say(f"[diagnosis] not evaluated, missing signals: {text}")
 
     def drop_policy(self) -> None:
-        """Has nothing asked of a policy, since there is none to ask."""
+        """Skip everything that evaluates the policy."""
         self._policy = None
 
     def close(self) -> None:
-        """Leaves nothing hooked in."""
+        """Remove all hooks."""
         self._networks.close()
 
     def list_missing_signals(self) -> dict[str, list[str]]:
-        """Checks that have not been asked yet since signals are missing, and which."""
+        """Return checks that were not evaluated yet, with the signals that they lack."""
         lacking = {
             check.id: [name for name in check.needs if not self.signals.has(name)]
             for check in self._checks
-            if not self._asked[check.id]
+            if not self._evaluation_counts[check.id]
         }
         return {name: lacks for name, lacks in lacking.items() if lacks}
 
     def report(self) -> dict[str, Any]:
-        """Plain data for `diagnosis.json`."""
+        """Return the report as plain data for `diagnosis.json`."""
         signals = self.signals
         return {
             "schema": SCHEMA,
             "step": signals.step,
-            "looks": self._looks,
+            "looks": self._n_checks,
             "period": self._period,
-            "findings": [dict(finding.told()) for finding in self.findings.values()],
-            "asked": dict(self._asked),
-            "meaningless": dict(self._meaningless),
+            "findings": [dict(finding.to_dict()) for finding in self.findings.values()],
+            "asked": dict(self._evaluation_counts),
+            "meaningless": dict(self._not_applicable),
             "unasked": self.list_missing_signals(),
             "troubles": list(self.problems),
             "signals": {
@@ -165,7 +167,7 @@ class DiagnosisEngine:
         }
 
     def report_problem(self, text: str) -> None:
-        """Tells, once, what could not be asked or watched."""
+        """Print, once, what could not be evaluated or watched."""
         if text not in self.problems:
             self.problems.append(text)
             self._say(f"[diagnosis] {text}")
@@ -181,7 +183,7 @@ class DiagnosisEngine:
 
     def _process_step(self, step: int) -> None:
         self._networks.tidy()
-        if not self._has_begun:  # weights as they begin
+        if not self._has_begun:  # initial weights
             self._has_begun = True
             self._read_weights()
         if self._is_first:
@@ -202,12 +204,12 @@ class DiagnosisEngine:
         self._due = step + 1 if self._acting_until else min(self._next, follow_up)
 
     def _schedule(self, step: int) -> None:
-        self._looks += 1
+        self._n_checks += 1
         # Between half and one and a half periods, one on average.
-        self._next = step + self._period * (0.5 + math.fmod(self._looks * _GOLDEN_FRACTION, 1.0))
-        if self._looks % _EXAMINE_EVERY == 2:
+        self._next = step + self._period * (0.5 + math.fmod(self._n_checks * _GOLDEN_FRACTION, 1.0))
+        if self._n_checks % _EXAMINE_EVERY == 2:
             self._examine()
-        if self._looks % 2:  # in turn, as windows are what a look costs most for
+        if self._n_checks % 2:  # the two windows take turns, since they are the main cost
             self._await_update()
             return
         self._follow_up = step + self._facts.n_envs
@@ -220,7 +222,7 @@ class DiagnosisEngine:
         policy, first = self._policy, "fitting" not in self.signals.values
         if policy is None or not self._watches or self._networks.is_open:
             return
-        rng = np.random.default_rng(self._looks)
+        rng = np.random.default_rng(self._n_checks)
         with self._networks.pause_watching():
             self._guard(lambda: self._networks.examine(policy, rng, first))
 
@@ -230,7 +232,7 @@ class DiagnosisEngine:
             self._guard(lambda: self._networks.await_update_window(weights, self._act_soon))
 
     def _act_soon(self) -> None:
-        self._due = 0.0  # hooks cannot be taken away from within one
+        self._due = 0.0  # a hook cannot remove itself while it runs
 
     def _guard(self, watch: Callable[[], None]) -> None:
         try:
@@ -241,15 +243,15 @@ class DiagnosisEngine:
             self._networks.stop_watching()
             self.report_problem(f"networks are not watched: {type(error).__name__}: {error}")
 
-    def _query_policy(self, ask: Callable[[Policy], None]) -> None:
+    def _query_policy(self, query: Callable[[Policy], None]) -> None:
         if self._policy is None:
             return
         try:
             with self._networks.pause_watching():
-                ask(self._policy)
+                query(self._policy)
         except Exception as error:
             self._policy = None
-            self.report_problem(f"the policy cannot be asked: {type(error).__name__}: {error}")
+            self.report_problem(f"the policy cannot be evaluated: {type(error).__name__}: {error}")
 
     def _read_weights(self) -> None:
         if self._weights is None:
@@ -261,15 +263,15 @@ class DiagnosisEngine:
             self.report_problem(f"weights cannot be read: {type(error).__name__}: {error}")
 
     def _run_checks(self, last: bool = False) -> None:
-        self._query_policy(lambda policy: self._collector.ask(policy, self._normalizer()))
-        if self._looks % 2 == 0 or last:
+        self._query_policy(lambda policy: self._collector.query_policy(policy, self._normalizer()))
+        if self._n_checks % 2 == 0 or last:
             self._read_weights()
         new = [finding for check in list(self._checks) if (finding := self._evaluate_check(check))]
-        self.signals.values.pop("regressions", None)  # asked about once
+        self.signals.values.pop("regressions", None)  # evaluated once
         for finding in new:
-            if finding.check.id not in self._said:
-                self._say(finding.line())
-        if new or self._looks % _NOTIFY_EVERY == 0:
+            if finding.check.id not in self._reported_ids:
+                self._say(finding.format_line())
+        if new or self._n_checks % _NOTIFY_EVERY == 0:
             self.changed()
         errors = [finding for finding in new if finding.level == ERROR]
         if self._strict and errors:
@@ -277,22 +279,22 @@ class DiagnosisEngine:
             self.close()
             raise TrainingError(
                 f"diagnosis=strict ended the run: {worst.check.id} ({worst.check.name}) at step "
-                f"{worst.first_step}: {worst.seen.text} diagnosis=on would go on."
+                f"{worst.first_step}: {worst.seen.text} Use diagnosis=on to continue after errors."
             )
 
     def _evaluate_check(self, check: DiagnosisCheck) -> CheckFinding | None:
-        """What is found for the first time."""
+        """Return a finding if the check finds something for the first time."""
         signals = self.signals
         if not check.is_due(signals) or not all(signals.has(name) for name in check.needs):
             return None
-        self._asked[check.id] += 1
+        self._evaluation_counts[check.id] += 1
         threshold = self._thresholds[check.id]
         try:
-            seen = check.ask(signals, threshold)
+            seen = check.detect(signals, threshold)
         except Exception as error:
             self._checks.remove(check)
-            said = f"{type(error).__name__}: {error}"
-            self.report_problem(f"{check.id} failed and is asked no more: {said}")
+            text = f"{type(error).__name__}: {error}"
+            self.report_problem(f"{check.id} failed and is not evaluated any more: {text}")
             return None
         if seen is None:
             return None
@@ -307,5 +309,5 @@ class DiagnosisEngine:
 
 
 def compute_default_period(steps: int | None) -> int:
-    """Environment steps between looks: a hundredth of the run, and 400 at least."""
+    """Return the steps between evaluations: a hundredth of the run, 400 at least."""
     return max(MIN_PERIOD, steps // CHECKS_PER_RUN) if steps else DEFAULT_PERIOD

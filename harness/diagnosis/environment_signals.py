@@ -1,4 +1,4 @@
-"""Signals of environment and actions, from the events of a training."""
+"""Signals of environment, actions and parameters, from the events of a training."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -17,19 +17,19 @@ from parallax.harness.diagnosis.signals import (
 )
 
 CHUNK_STEPS = 256
-"""Environment steps that are summed up together."""
+"""Environment steps that are summarised together."""
 
 _TAIL_STEPS = 10
 _QUERIED_STATES = 64
-_COMPARED_STEPS = 8  # as the policy that is asked is younger than the one that acted
+_COMPARED_STEPS = 8  # few, since the policy that is evaluated is newer than the one that acted
 _BINS = 10
 _PUNCTUATION = re.compile(r"[^a-z0-9]")
 
 
 class EnvironmentSignalCollector:
-    """Keeps the last steps in arrays of fixed size and sums them up, chunk by chunk.
+    """Store the last steps in arrays of fixed size and summarise them, chunk by chunk.
 
-    It draws no random number. What it asks of the policy is what evaluations ask.
+    It draws no random number, and calls the policy only as evaluations do.
     """
 
     def __init__(self, facts: TrainingFacts) -> None:
@@ -47,7 +47,7 @@ class EnvironmentSignalCollector:
         self._totals = [0.0] * max(facts.n_envs, 1)
         self._lengths = [0] * max(facts.n_envs, 1)
         self._before: Array | None = None
-        self._asked: Array | None = None
+        self._query_states: Array | None = None
         self._greedy: Array | None = None
         self._last_weights: Weights = {}
         self._pairs: list[tuple[str, str]] = []
@@ -55,12 +55,12 @@ class EnvironmentSignalCollector:
         self._still: set[str] = set()
         self._metric_gaps: dict[str, float] = {}
 
-    def transition(self, told: EnvTransition) -> None:
-        """Notes a step; called at each, so that it does next to nothing."""
-        copy, action, observation, reward, terminated, truncated = told
+    def transition(self, event: EnvTransition) -> None:
+        """Store a step. It is called at each step and must be cheap."""
+        copy, action, observation, reward, terminated, truncated = event
         row = self._filled
         if not len(self._shaped):
-            self._begin(told)
+            self._begin(event)
         self._shaped[row] = observation
         self._actions[row] = action
         self._rewards[row] = reward
@@ -77,17 +77,17 @@ class EnvironmentSignalCollector:
             self._finish_chunk()
 
     def recent(self) -> Array:
-        """Observations of the last steps, at most 256, float64[n, observations]."""
+        """Return observations of the last steps, at most 256, float64[n, observations]."""
         full = self.signals.step > CHUNK_STEPS and "finite" in self.signals.series
         return self._observations if full else self._observations[: self._filled]
 
     def stored(self) -> TransitionHistory:
-        """The last transitions, those of the unfinished chunk among them."""
+        """Return the last transitions, including those of the unfinished chunk."""
         return self._stored.with_tail(self._get_current_chunk())
 
-    def metrics(self, told: ReportedMetrics) -> None:
-        """Notes what the training reports."""
-        for name, value in told.values.items():
+    def metrics(self, event: ReportedMetrics) -> None:
+        """Store metrics that the training reports."""
+        for name, value in event.values.items():
             series = self.signals.metrics.setdefault(name, SignalSeries())
             last = self.signals.values.setdefault("metric_steps", {})
             if name in last:
@@ -97,16 +97,16 @@ class EnvironmentSignalCollector:
             self.signals.values["metric_gaps"] = self._metric_gaps
             series.add(self.signals.step, value)
 
-    def ask(self, policy: Policy, normalize: Callable[[Array], Array]) -> None:
-        """Asks the greedy policy about the last steps, and about the states of `query_policy_again`.
+    def query_policy(self, policy: Policy, normalize: Callable[[Array], Array]) -> None:
+        """Evaluate the greedy policy on the last steps and on the states of `query_policy_again`.
 
         The action at row t answers the observation of row t - 1 of the same environment.
         """
         rows = self._filled
-        if self._asked is None and rows > 16:
-            self._asked = _to_policy_input(normalize(self._shaped[:rows][-_QUERIED_STATES:]))
-            self.signals.values["probe"] = self._asked
-        if self._asked is None:
+        if self._query_states is None and rows > 16:
+            self._query_states = _to_policy_input(normalize(self._shaped[:rows][-_QUERIED_STATES:]))
+            self.signals.values["probe"] = self._query_states
+        if self._query_states is None:
             return
         seen = taken = np.zeros((0, 0))
         if self._facts.n_envs == 1 and rows > 16:
@@ -114,19 +114,19 @@ class EnvironmentSignalCollector:
             follows = ~self._ends[begin - 1 : rows - 1]
             seen = _to_policy_input(normalize(self._shaped[begin - 1 : rows - 1][follows]))
             taken = self._actions[begin:rows][follows]
-        batch = np.concatenate([self._asked, seen]) if len(seen) else self._asked
+        batch = np.concatenate([self._query_states, seen]) if len(seen) else self._query_states
         greedy = np.asarray(policy(batch))
-        self._greedy = greedy[: len(self._asked)]
+        self._greedy = greedy[: len(self._query_states)]
         if len(seen):
-            self._compare(greedy[len(self._asked) :], taken)
+            self._compare(greedy[len(self._query_states) :], taken)
 
     def query_policy_again(self, policy: Policy) -> None:
-        """Asks about the same states as `ask` did a round of updates before: did answers move?"""
-        if self._asked is not None and self._greedy is not None:
-            self._shift(self._greedy, np.asarray(policy(self._asked)))
+        """Evaluate the states of `query_policy` again after an update cycle, and add the shift."""
+        if self._query_states is not None and self._greedy is not None:
+            self._add_policy_shift(self._greedy, np.asarray(policy(self._query_states)))
 
     def weights(self, now: Weights) -> None:
-        """Looks at all parameters: size, growth, and targets against what they follow."""
+        """Measure all parameters: size, changes, and targets against the networks they follow."""
         before, self._last_weights = self._last_weights, now
         signals = self.signals
         finite = all(np.isfinite(value).all() for value in now.values())
@@ -143,7 +143,7 @@ class EnvironmentSignalCollector:
             "weight_size", max((float(np.abs(v).mean()) for v in matrices.values()), default=0)
         )
         if not before:
-            begun = "beginning" in signals.values  # else these are no first ones
+            begun = "beginning" in signals.values  # otherwise these are not the initial ones
             signals.values["first_weights"] = _describe_matrices(matrices) if begun else {}
             signals.values["first_biases"] = {
                 name: float(np.abs(value).mean())
@@ -152,7 +152,7 @@ class EnvironmentSignalCollector:
             }
             self._pairs = pair_target_parameters(now)
             self._targets_moved = dict.fromkeys((name for name, _ in self._pairs), signals.step)
-            few = len(self._facts.action_low)  # scales of actions are kept beside weights
+            few = len(self._facts.action_low)  # action scales are stored among the weights
             self._still = {name for name, value in matrices.items() if value.size > few}
             return
         self._still -= {n for n in self._still if not np.array_equal(before[n], now[n])}
@@ -174,10 +174,10 @@ class EnvironmentSignalCollector:
             same = all(np.allclose(now[t], now[m], rtol=1e-5, atol=1e-7) for t, m in self._pairs)
             self.signals.add("target_equal", float(same))
 
-    def _begin(self, told: EnvTransition) -> None:
-        self._shaped = np.zeros((CHUNK_STEPS, *np.shape(told.observation)))
+    def _begin(self, event: EnvTransition) -> None:
+        self._shaped = np.zeros((CHUNK_STEPS, *np.shape(event.observation)))
         self._observations = self._shaped.reshape(CHUNK_STEPS, -1)
-        self._actions = np.zeros((CHUNK_STEPS, max(np.asarray(told.action).size, 1)))
+        self._actions = np.zeros((CHUNK_STEPS, max(np.asarray(event.action).size, 1)))
 
     def _get_current_chunk(self) -> TransitionChunk:
         rows = slice(self._filled)
@@ -280,7 +280,7 @@ class EnvironmentSignalCollector:
             distance = np.abs(greedy - taken) / facts.half_range
             self.signals.add("noise", float(distance.mean()))
 
-    def _shift(self, before: Array, greedy: Array) -> None:
+    def _add_policy_shift(self, before: Array, greedy: Array) -> None:
         if self._facts.choices:
             self.signals.add("shift_round", float((greedy != before).mean()))
         else:
@@ -289,7 +289,7 @@ class EnvironmentSignalCollector:
 
 
 def compute_normalized_entropy(counts: Array) -> float:
-    """Of counts, divided by its maximum: 0 is always the same, 1 is evenly spread."""
+    """Return the entropy of counts over its maximum: 0 is one value only, 1 is uniform."""
     shares = counts[counts > 0] / counts.sum()
     if len(counts) < 2:
         return 0.0
@@ -297,7 +297,7 @@ def compute_normalized_entropy(counts: Array) -> float:
 
 
 def pair_target_parameters(weights: Weights) -> list[tuple[str, str]]:
-    """Names of parameters of targets with the names of those that they follow."""
+    """Return pairs of names: a target network's parameter and the one that it follows."""
     mains = {_PUNCTUATION.sub("", n.lower()): n for n in weights if "target" not in n.lower()}
     pairs = []
     for name in weights:
@@ -311,20 +311,20 @@ def pair_target_parameters(weights: Weights) -> list[tuple[str, str]]:
 
 
 def _match_by_suffix(plain: str, mains: Mapping[str, str]) -> str | None:
-    """The only network of that name within another part, as `policy.actor` for `actor_target`."""
+    """Return the only parameter with this suffix, such as `policy.actor` for `actor_target`."""
     ends = [main for name, main in mains.items() if plain and name.endswith(plain)]
     return ends[0] if len(ends) == 1 else None
 
 
 def _match_by_parameter_path(name: str, mains: list[str]) -> str | None:
-    """The only one that ends as a target's name does behind its network's name, if there is one."""
+    """Return the only parameter with the same path inside its network, if there is one."""
     _, _, rest = name.partition(".")
     alike = [main for main in mains if rest and main.partition(".")[2] == rest]
     return alike[0] if len(alike) == 1 else None
 
 
 def _describe_matrices(matrices: dict[str, Array]) -> dict[str, tuple[float, float, bool]]:
-    """Per matrix its deviation times the root of its inputs, its mean size, and equal units.
+    """Return per matrix: std times sqrt(inputs), mean absolute value, and whether units are equal.
 
     Three dimensions are several matrices in one, as where critics are computed together.
     """
@@ -333,7 +333,7 @@ def _describe_matrices(matrices: dict[str, Array]) -> dict[str, tuple[float, flo
         value = _arrange_by_unit(name, matrix)
         inputs = value.shape[-1] if value.ndim == 3 else value[0].size
         units = value if value.ndim == 3 else value.reshape(1, len(value), -1)
-        # One input is none of a layer's: such are deviations of Gaussian policies.
+        # A single input is no layer: the log_std of Gaussian policies has this shape.
         alike = units.shape[1] > 1 and units.shape[2] > 1 and np.ptp(units, axis=1).max() == 0
         described[name] = (
             float(value.std() * np.sqrt(inputs)),
@@ -344,7 +344,7 @@ def _describe_matrices(matrices: dict[str, Array]) -> dict[str, tuple[float, flo
 
 
 def _arrange_by_unit(name: str, value: Array) -> Array:
-    """A matrix with a row per unit; what JAX's libraries call kernels has a column per unit."""
+    """Return a matrix with a row per unit; kernels of JAX's libraries have a column per unit."""
     if not name.endswith("kernel"):
         return value
     return value.swapaxes(-1, -2) if value.ndim == 3 else np.moveaxis(value, -1, 0)

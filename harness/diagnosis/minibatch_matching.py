@@ -1,4 +1,9 @@
-"""The last transitions as an environment told them, found again among what a minibatch holds."""
+"""Match minibatches with the last transitions of the environment.
+
+`TransitionHistory` stores the last transitions and finds a minibatch's rows among them.
+`MinibatchMatcher` collects the predictions and targets that losses compare for these rows, so that
+checks can recompute targets, returns and advantages from the environment's own rewards and ends.
+"""
 
 import dataclasses
 from collections import deque
@@ -11,19 +16,19 @@ from parallax.harness.contract.events import LayerForward, LossBackward, LossInp
 from parallax.harness.diagnosis.signals import Array, TrainingFacts, TrainingSignals
 
 MAX_TRANSITIONS = 2048
-"""Environment steps that are remembered."""
+"""Most environment steps that are stored."""
 
 _MAX_OBSERVATION_SIZE = 512
-"""Observations of more numbers are images, of which too many bytes would be kept."""
+"""Larger observations are images, which would take too much memory."""
 
 
 class TransitionChunk(NamedTuple):
-    """Successive steps of all copies of an environment.
+    """Successive steps of all parallel environments.
 
     Attributes:
-        observations: What followed each step, float[n, observations].
+        observations: Observation after each step, float[n, observations].
         rewards: float[n].
-        copies: Which environment it was, int[n].
+        copies: Index of the parallel environment, int[n].
         terminated: Whether the task ended, bool[n].
         ended: Whether the episode ended in any way, bool[n].
     """
@@ -37,15 +42,15 @@ class TransitionChunk(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class MatchedRows:
-    """Rows of a minibatch that were found, with what the environment told of them.
+    """Rows of a minibatch that were found in the history, with their transitions.
 
     Attributes:
-        rows: Of the minibatch, int[n].
-        steps: Of what is remembered, by which successive ones are known, int[n].
-        following: The step of the same environment that came next, -1 where none did, int[n].
+        rows: Rows of the minibatch, int[n].
+        steps: Indices in the history, int[n].
+        following: Index of the next step of the same environment, -1 if there is none, int[n].
         rewards: float[n].
         terminated: bool[n].
-        truncated: Whether the episode was cut off without the task's end, bool[n].
+        truncated: Whether the episode was cut off without being terminated, bool[n].
     """
 
     rows: Array
@@ -57,30 +62,30 @@ class MatchedRows:
 
 
 class TransitionHistory:
-    """Remembers transitions in bounded memory; nothing is sorted before somebody asks."""
+    """Last transitions in bounded memory; the index is built only when `find` is called."""
 
     def __init__(self, facts: TrainingFacts, chunks: tuple[TransitionChunk, ...] = ()) -> None:
-        """Remembers `chunks`, of which there may be none.
+        """Create a history of `chunks`.
 
         Args:
-            facts: Where the learner sees other numbers than the task's, nothing is remembered.
-            chunks: In the order of time.
+            facts: If wrappers rescale observations, nothing is stored.
+            chunks: In order of time.
         """
         self._facts, self._chunks = facts, chunks
         self._known: dict[bytes, int] | None = None
 
     def add(self, chunk: TransitionChunk) -> None:
-        """Remembers steps, and forgets the oldest ones; copies what it keeps."""
+        """Store a copy of steps and drop the oldest ones."""
         if self._facts.normalized or chunk.observations.shape[1] > _MAX_OBSERVATION_SIZE:
             return
-        kept = TransitionChunk(
+        copied = TransitionChunk(
             chunk.observations.astype(np.float32), *(one.copy() for one in chunk[1:])
         )
         most = max(MAX_TRANSITIONS // max(len(chunk.rewards), 1), 1)
-        self._chunks, self._known = (*self._chunks, kept)[-most:], None
+        self._chunks, self._known = (*self._chunks, copied)[-most:], None
 
     def with_tail(self, chunk: TransitionChunk) -> "TransitionHistory":
-        """The same with steps that came after, which are not remembered for long."""
+        """Return a history with later steps appended; this one is not changed."""
         longer = TransitionHistory(self._facts, self._chunks)
         if len(chunk.rewards):
             longer.add(chunk)
@@ -88,11 +93,11 @@ class TransitionHistory:
         return longer
 
     def find(self, inputs: Array) -> MatchedRows | None:
-        """Looks for the states of a minibatch; None where fewer than two are known.
+        """Find the states of a minibatch; None if fewer than two are found.
 
         Args:
-            inputs: What a network was shown, float32[rows, features]: observations, and actions
-                before or behind them.
+            inputs: Inputs of a network, float32[rows, features]: observations, with or without
+                actions before or after them.
         """
         if not self._chunks or inputs.ndim != 2:
             return None
@@ -108,14 +113,14 @@ class TransitionHistory:
         return None
 
     def _describe_rows(self, rows: Array, steps: Array) -> MatchedRows:
-        told = self._all
+        history = self._all
         return MatchedRows(
-            *(rows, steps, self._next[steps], told.rewards[steps], told.terminated[steps]),
-            told.ended[steps] & ~told.terminated[steps],
+            *(rows, steps, self._next[steps], history.rewards[steps], history.terminated[steps]),
+            history.ended[steps] & ~history.terminated[steps],
         )
 
     def _index_states(self) -> None:
-        """Which state each step was taken from: what followed the one before, if it is known."""
+        """Index steps by the state they were taken from: the observation after the step before."""
         if self._known is not None:
             return
         self._all = TransitionChunk(
@@ -131,12 +136,12 @@ class TransitionHistory:
         keys, self._known = rows_to_bytes(self._all.observations), {}
         for step in np.flatnonzero(before >= 0):
             key = keys[before[step]]
-            # A state that was met twice tells nothing of which step it was.
+            # A state that occurs twice does not identify a step.
             self._known[key] = -1 if key in self._known else int(step)
 
 
 def rows_to_bytes(matrix: Array) -> list[bytes]:
-    """Each row's bytes, as float32."""
+    """Return the bytes of each row as float32."""
     whole = np.ascontiguousarray(matrix, np.float32)
     width = whole.shape[1] * whole.itemsize
     content = whole.tobytes()
@@ -144,7 +149,7 @@ def rows_to_bytes(matrix: Array) -> list[bytes]:
 
 
 MAX_MINIBATCHES = 48
-"""That are kept, the last ones of several windows."""
+"""Most minibatches that are stored, over several windows."""
 
 _MAX_MATCHED_ROWS = 256
 _MAX_HEADS = 6
@@ -152,11 +157,11 @@ _MAX_HEADS = 6
 
 @dataclasses.dataclass(frozen=True)
 class HeadOutput:
-    """What a last layer said of a minibatch, where nothing was differentiated.
+    """Output of a last layer for a minibatch, computed without gradient.
 
     Attributes:
         outputs: float64[rows, outputs].
-        places: Of the layer's parameters.
+        places: Memory addresses of the layer's parameters.
         trained: Whether an optimiser steps them.
     """
 
@@ -167,16 +172,16 @@ class HeadOutput:
 
 @dataclasses.dataclass(frozen=True)
 class MatchedMinibatch:
-    """The rows of a minibatch that were found in what is stored.
+    """Rows of a minibatch that were found in the history.
 
     Attributes:
         kind: As `LossInputs.kind`.
-        window: Number of the window; steps are those of one window.
-        first: Whether no optimiser had stepped since the environment did.
+        window: Number of the window; `found.steps` are comparable within one window.
+        first: Whether no optimiser stepped since the last environment step.
         targets: float64[rows].
         predictions: float64[rows], or None.
-        found: What the environment told of them.
-        heads: Of networks that were asked just before, as of the same rows.
+        found: Their transitions.
+        heads: Outputs of networks that were evaluated just before, for the same rows.
     """
 
     kind: str
@@ -189,36 +194,36 @@ class MatchedMinibatch:
 
 
 class MinibatchMatcher:
-    """Collects them in a window; the checks do all arithmetic."""
+    """Collects matched minibatches in a window; the checks do all arithmetic."""
 
     def __init__(self, signals: TrainingSignals, stored: Callable[[], TransitionHistory]) -> None:
-        """Collects nothing yet.
+        """Create a matcher; `begin` starts it.
 
         Args:
-            signals: Regressions go into its value `regressions`.
-            stored: The last transitions.
+            signals: Receives the minibatches as its value `regressions`.
+            stored: Returns the last transitions.
         """
         self._signals, self._stored = signals, stored
-        self._kept: deque[MatchedMinibatch] = deque(maxlen=MAX_MINIBATCHES)
+        self._minibatches: deque[MatchedMinibatch] = deque(maxlen=MAX_MINIBATCHES)
         self._memory: TransitionHistory | None = None
         self._heads: list[HeadOutput] = []
         self._window, self._open, self._steps = 0, False, 0
 
     def begin(self) -> None:
-        """A window is waited for."""
+        """Start to collect: a window is about to open."""
         self._window, self._open, self._steps = self._window + 1, True, 0
         self._heads, self._memory = [], None
 
     def end(self, trained: set[int]) -> None:
-        """The window is over.
+        """Stop to collect: the window is over.
 
         Args:
-            trained: Places of all parameters that optimisers step.
+            trained: Memory addresses of all parameters that optimisers step.
         """
         self._open, self._heads, self._memory = False, [], None
-        if not self._kept:
+        if not self._minibatches:
             return
-        told = [
+        matched = [
             dataclasses.replace(
                 one,
                 heads=tuple(
@@ -228,46 +233,48 @@ class MinibatchMatcher:
             )
             if one.window == self._window
             else one
-            for one in self._kept
+            for one in self._minibatches
         ]
-        self._kept = deque(told, maxlen=MAX_MINIBATCHES)
-        self._signals.values["regressions"] = tuple(told)
+        self._minibatches = deque(matched, maxlen=MAX_MINIBATCHES)
+        self._signals.values["regressions"] = tuple(matched)
 
     def stepped(self) -> None:
-        """An optimiser has stepped: what networks said before does not count for what follows."""
+        """Forget network outputs after an optimiser step, since the networks have changed."""
         self._steps += 1
         self._heads = []
 
     def note_head(self, forward: LayerForward, given: Array) -> None:
-        """Notes what a last layer says; of those that are differentiated the loss tells."""
+        """Store the output of a last layer that is computed without gradient."""
         made_by = getattr(forward.inputs[0], "grad_fn", None)
         if not self._open or made_by is not None or len(self._heads) >= _MAX_HEADS:
             return
         weight, bias = forward.layer.weight, getattr(forward.layer, "bias", None)
-        if isinstance(weight, np.ndarray):  # another library's: what is differentiated is not told
+        if isinstance(
+            weight, np.ndarray
+        ):  # JAX: there is no graph that says what is differentiated
             return
         outputs = given @ weight.detach().cpu().numpy().T
         if bias is not None:
             outputs = outputs + bias.detach().cpu().numpy()
         self._heads.append(HeadOutput(np.asarray(outputs, float), forward.places))
 
-    def note(self, told: LossBackward) -> None:
-        """Notes what a loss compares."""
+    def note(self, backward: LossBackward) -> None:
+        """Store the predictions and targets that a loss compares."""
         if not self._open:
             return
         if self._memory is None:
             self._memory = self._stored()
         known: dict[int, MatchedRows | None] = {}
         bootstraps = self._signals.facts.has_targets
-        for one in told.compared():
-            if bootstraps and one.kind == "advantages":  # noise of a reparametrised action
+        for one in backward.compared():
+            if bootstraps and one.kind == "advantages":  # noise of a reparametrised action (SAC)
                 continue
             key = id(one.inputs)
             if key not in known:
                 known[key] = self._memory.find(one.inputs[:_MAX_MATCHED_ROWS])
             found = known[key]
             if found is not None:
-                self._kept.append(self._match_minibatch(one, found))
+                self._minibatches.append(self._match_minibatch(one, found))
 
     def _match_minibatch(self, one: LossInputs, found: MatchedRows) -> MatchedMinibatch:
         rows = found.rows

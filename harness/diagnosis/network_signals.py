@@ -1,4 +1,4 @@
-"""Signals of networks, read in short windows through the watchers of numerical libraries."""
+"""Signals of networks, read in short windows by watchers of numerical libraries."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -29,19 +29,24 @@ _MAX_LAYER_ROWS = 64
 DROPOUT_PASSES = 16
 _MAX_LAYERS = 24
 DORMANT_THRESHOLD = 0.025
-"""A unit sleeps below this share of its layer's mean activation (Sokar et al. 2023)."""
+"""Units below this share of their layer's mean activation are dormant.
 
-_RANK_REMAINDER = 0.01  # of the singular values' sum is left out, as Kumar et al. (2021) do
-_MAX_FORWARDS = 400  # calls of layers, of whatever kind, after which no more are waited for
+Sokar et al. 2023 (arXiv:2302.12902), definition 3.1 with tau = 0.025.
+"""
+
+_RANK_REMAINDER = (
+    0.01  # delta of the effective rank srank_delta, Kumar et al. 2021 (arXiv:2010.14498)
+)
+_MAX_FORWARDS = 400  # calls of layers of any kind, after which the layer hooks are removed
 _DEAD_SIZE = 1e-5
-_RARE_SHARE = 0.05  # of the inputs make a dead unit larger than that
+_RARE_SHARE = 0.05  # of the inputs may activate a unit that still counts as dead
 _SATURATED_SIZE = 0.98
 
 
 class NetworkSignalCollector:
-    """Opens and closes the windows, and makes signals of what was seen in them.
+    """Opens and closes windows, and computes signals from what happens in them.
 
-    Outside of a window nothing is hooked in. Nothing is told to the training's own events.
+    There are hooks only within a window, and events of windows are separate from the training's.
     """
 
     def __init__(
@@ -51,13 +56,13 @@ class NetworkSignalCollector:
         stored: Callable[[], TransitionHistory] | None = None,
         guard: Callable[[Callable[[], None]], None] = lambda watch: watch(),
     ) -> None:
-        """Watches nothing yet.
+        """Create a collector without an open window.
 
         Args:
-            signals: What is seen goes there.
-            recent: The observations of the last steps, float[n, observations].
-            stored: The last transitions.
-            guard: Calls what watches, so that a failure does not end the training.
+            signals: Receives the signals.
+            recent: Returns observations of the last steps, float[n, observations].
+            stored: Returns the last transitions.
+            guard: Calls a watching function so that its failure does not end the training.
         """
         self._guard, self._phase = guard, ""
         self._waiting: contextlib.ExitStack | None = None
@@ -78,19 +83,19 @@ class NetworkSignalCollector:
         self._without: dict[int, int] = {}
         self._zero: dict[int, int] = {}
         self._reached: set[int] = set()
-        self._kept_gradients: dict[int, tuple[Array, bool]] = {}
+        self._previous_gradients: dict[int, tuple[Array, bool]] = {}
         self._windows = 0
         self._before: Weights = {}
         self._steps = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether a window is open."""
+        """True while a window is open."""
         return self._hooks is not None
 
     @contextlib.contextmanager
     def pause_watching(self) -> Iterator[None]:
-        """What is computed within is asked by the diagnosis itself, and none of the training's."""
+        """Ignore what is computed in this context: the diagnosis itself evaluates the policy."""
         self._pausing = True
         try:
             yield
@@ -99,11 +104,11 @@ class NetworkSignalCollector:
 
     @property
     def is_acting_network_known(self) -> bool:
-        """Whether the policy's own network has chosen an action since `open_acting_window`."""
+        """True if the policy's own network has chosen an action since `open_acting_window`."""
         return not self._acting.isdisjoint(self._policy_places)
 
     def open_acting_window(self, policy: Policy | None) -> None:
-        """Watches which networks choose actions; knows those of the policy by asking it."""
+        """Watch which networks choose actions; evaluating the policy reveals its parameters."""
         probe = self._signals.values.get("probe")
         if policy is None or probe is None:
             return
@@ -118,12 +123,12 @@ class NetworkSignalCollector:
             self._gathering = False
 
     def examine(self, policy: Policy, rng: np.random.Generator, first: bool) -> None:
-        """Asks the policy with half of its units left out, and at first fits a copy of it.
+        """Evaluate the policy with dropout, and at first fit a copy of it to a few states.
 
         Args:
-            policy: Greedy one.
-            rng: Which units are left out.
-            first: Whether a copy shall be fitted to a few states.
+            policy: Greedy policy.
+            rng: Draws the units that are dropped.
+            first: Whether to fit a copy.
         """
         probe = self._signals.values.get("probe")
         if probe is None or not len(probe):
@@ -132,7 +137,7 @@ class NetworkSignalCollector:
         drop = _InputDropout(rng)
         events.subscribe(LayerForward, drop.layer)
         events.subscribe(
-            LayerForward, lambda told: called.append(told) if drop.passes == 1 else None
+            LayerForward, lambda forward: called.append(forward) if drop.passes == 1 else None
         )
         plain, answers = np.asarray(policy(probe.copy())), []
         with watch_libraries(events, self._known_watchers()):
@@ -142,7 +147,7 @@ class NetworkSignalCollector:
         if drop.layers:
             self._measure_uncertainty(plain, np.stack(answers))
         if first:
-            losses = next((told for one in called if (told := one.fit_copy())), None)
+            losses = next((fit for forward in called if (fit := forward.fit_copy())), None)
             if losses is not None:
                 self._signals.values["fitting"] = losses
 
@@ -156,7 +161,7 @@ class NetworkSignalCollector:
         self._signals.add("uncertainty", spread)
 
     def close_acting_window(self) -> None:
-        """Tells whether networks chose actions without the policy's own."""
+        """Add the signal whether the policy's own network was among those that chose actions."""
         self._leave()
         if self._acting and self._policy_places:
             own = bool(self._acting & self._policy_places)
@@ -164,11 +169,11 @@ class NetworkSignalCollector:
             self._signals.values["policy_places"] = frozenset(self._policy_places)
 
     def await_update_window(self, read: Callable[[], Weights], done: Callable[[], None]) -> None:
-        """Opens a window at the optimiser's next step, unless one is waited for already.
+        """Open a window at the optimiser's next step, unless one is already due.
 
         Args:
-            read: Copies of all parameters.
-            done: Called when the window is over; `tidy` takes the hooks away then.
+            read: Returns copies of all parameters.
+            done: Called when the window is over; `tidy` removes the hooks then.
         """
         if self._waiting is not None:
             return
@@ -176,7 +181,7 @@ class NetworkSignalCollector:
         if self._regressions:
             regressions = self._regressions
             regressions.begin()
-            events.subscribe(LossBackward, lambda told: self._guard(lambda: regressions.note(told)))
+            events.subscribe(LossBackward, self._make_guarded(regressions.note))
         events.subscribe(
             AfterOptimizerStep, lambda _: self._guard(lambda: self._follow_window(read, done))
         )
@@ -195,26 +200,26 @@ class NetworkSignalCollector:
             self._regressions.stepped()
 
     def tidy(self) -> None:
-        """Takes away the hooks of a window that is over; within a hook that must not be."""
+        """Remove the hooks of a window that is over; not possible within a hook."""
         if self._phase == "done" and self._waiting is not None:
             self._phase, waiting, self._waiting = "", self._waiting, None
             waiting.close()
 
     def open_update_window(self, read: Callable[[], Weights]) -> None:
-        """Watches the next optimiser steps."""
+        """Watch the next optimiser steps."""
         events, layers = TrainingEvents(), TrainingEvents()
         layers.subscribe(LayerForward, self._make_guarded(self._note_layer))
         events.subscribe(LossBackward, self._make_guarded(self._note_loss))
         events.subscribe(BeforeOptimizerStep, self._make_guarded(self._note_gradients))
         self._layers, self._directly, self._forwards, self._largest = [], [], 0, 0
         self._steps, self._before = 0, read()
-        self._kept_gradients = {}
+        self._previous_gradients = {}
         self._looks_at_batch = not self._signals.facts.normalized
         self._enter(events)
         self._layer_hooks.enter_context(watch_libraries(layers, self._watchers))
 
     def stepped(self, read: Callable[[], Weights]) -> bool:
-        """Counts an optimiser's step; closes the window and tells so where it was the last."""
+        """Count an optimiser step; close the window and return True if it was the last one."""
         self._steps += 1
         if self._steps < WINDOW_UPDATES:
             return False
@@ -224,16 +229,16 @@ class NetworkSignalCollector:
         self._measure_update_ratio(self._before, read())
         self._read_layers()
         self._layers, self._before, self._batch = [], {}, np.zeros((0, 0))
-        self._kept_gradients = {}
+        self._previous_gradients = {}
         return True
 
     def stop_watching(self) -> None:
-        """Watches no more; what must not be taken away here and now, `tidy` takes."""
+        """Stop watching; `tidy` removes the hooks that cannot be removed here."""
         self._phase = "done"
         self._leave()
 
     def close(self) -> None:
-        """Leaves nothing hooked in."""
+        """Remove all hooks."""
         self._leave()
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
@@ -258,8 +263,8 @@ class NetworkSignalCollector:
             hooks, self._hooks = self._hooks, None
             hooks.close()
 
-    def _make_guarded(self, hear: Callable[[Any], None]) -> Callable[[Any], None]:
-        return lambda event: self._guard(lambda: hear(event))
+    def _make_guarded(self, handle: Callable[[Any], None]) -> Callable[[Any], None]:
+        return lambda event: self._guard(lambda: handle(event))
 
     def _note_acting_network(self, forward: LayerForward) -> None:
         if self._gathering:
@@ -284,11 +289,11 @@ class NetworkSignalCollector:
             self._directly.append(directly)
             self._largest = max(self._largest, len(forward.inputs[0]))
         if dimensions != 2:
-            self._looks_at_batch &= dimensions < 2  # features of images are no states
+            self._looks_at_batch &= dimensions < 2  # convolutions: their features are no states
             return
         given = _to_numpy(forward.inputs[0])
         if given is not None and given.ndim == 2 and given.shape[0] > 1:
-            # Minibatches have more rows than what is asked when acting, or by evaluations.
+            # Minibatches have more rows than the inputs of acting or of evaluations.
             if self._looks_at_batch and given.shape[0] > len(self._batch):
                 self._batch = given.copy()
             self._layers.append((forward.layer, given[:_MAX_LAYER_ROWS].copy(), forward.places))
@@ -296,7 +301,7 @@ class NetworkSignalCollector:
                 self._regressions.note_head(forward, given)
 
     def _compare_minibatch_with_recent(self) -> None:
-        """Holds the window's first minibatch against the observations of the last steps."""
+        """Compare the window's first minibatch with the observations of the last steps."""
         recent, batch = self._recent(), self._batch[:_MAX_LAYER_ROWS]
         few = len(batch) <= self._signals.facts.n_envs
         if few or not len(recent) or batch.shape[1] < recent.shape[1]:
@@ -313,9 +318,9 @@ class NetworkSignalCollector:
 
     def _note_loss(self, backward: LossBackward) -> None:
         self._signals.add("loss", backward.loss)
-        self._kept_gradients = {
+        self._previous_gradients = {
             place: (gradient, bool(gradient.any()))
-            for place, (gradient, _) in self._kept_gradients.items()
+            for place, (gradient, _) in self._previous_gradients.items()
         }
 
     def _note_gradients(self, step: BeforeOptimizerStep) -> None:
@@ -343,18 +348,18 @@ class NetworkSignalCollector:
         values["parameters"] = len({*self._without, *self._zero, *self._reached})
 
     def _check_uncleared_gradients(self, step: BeforeOptimizerStep) -> None:
-        """Whether the gradient of the step before was still there when this one was computed."""
+        """Add the signal whether the gradient of the previous step was still there at this one."""
         for parameter in (p for group in step.groups for p in group.parameters):
             gradient = parameter.gradient() if parameter.gradient else None
             if gradient is None or gradient.size < 2:
                 continue
-            before, was_there = self._kept_gradients.get(parameter.place, (gradient, False))
-            if parameter.place in self._kept_gradients:
+            before, was_there = self._previous_gradients.get(parameter.place, (gradient, False))
+            if parameter.place in self._previous_gradients:
                 same = before.__array_interface__["data"] == gradient.__array_interface__["data"]
                 self._signals.add("gradients_left", float(same and was_there))
-            # The array is held on to, so that its place is not used again by chance.
-            self._kept_gradients[parameter.place] = gradient, False
-            return  # one of an optimiser's is enough
+            # A reference to the array, so that its memory is not reused by chance.
+            self._previous_gradients[parameter.place] = gradient, False
+            return  # one parameter per optimiser is enough
 
     def _measure_update_ratio(self, before: Weights, after: Weights) -> None:
         ratios = [
@@ -412,39 +417,41 @@ class NetworkSignalCollector:
         if weight is None or weight.shape[0] not in {1, choices or 1}:
             return []
         if not choices and (not policy or policy.intersection(places)):
-            return []  # an actor of one dimension looks like a critic
+            return []  # an actor with one action dimension looks like a critic
         out = hidden @ weight.T + (0.0 if bias is None else bias)
         return [float(np.abs(out).mean())]
 
 
 class _InputDropout:
-    """Leaves out half of the inputs of every linear layer but the first, in place."""
+    """Dropout of 0.5, in place, on the inputs of every linear layer but the first."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.passes, self.layers = 0, 0
         self._rng, self._seen = rng, dict[int, Any]()
 
     def begin(self) -> None:
-        """The network is about to be asked again."""
+        """Start another pass."""
         self.passes += 1
         self._seen.clear()
 
     def layer(self, forward: LayerForward) -> None:
-        """A layer is about to compute for the diagnosis: what it is given is changed."""
+        """Drop inputs of a layer that is about to compute."""
         dimensions = getattr(getattr(forward.layer, "weight", None), "ndim", 0)
         given = _to_numpy(forward.inputs[0]) if dimensions == 2 and forward.inputs else None
         if given is None or not given.flags.writeable or not self.passes:
             return
         place = given.__array_interface__["data"][0]
         is_first, known = not self._seen, place in self._seen
-        self._seen[place] = forward.inputs[0]  # held on to, so that no other is put there
+        self._seen[place] = forward.inputs[0]  # a reference, so that its memory is not reused
         if not is_first and not known:
             given *= 2 * (self._rng.random(given.shape) < 0.5)
             self.layers += 1
 
 
 def compute_effective_rank(features: Array) -> int:
-    """How many singular values make up 99% of their sum (Kumar et al. 2021, arXiv:2010.14498).
+    """Return how many singular values make up 99% of their sum.
+
+    srank of Kumar et al. 2021 (arXiv:2010.14498), section 3, with delta = 0.01.
 
     Args:
         features: float[rows, units].
@@ -455,7 +462,7 @@ def compute_effective_rank(features: Array) -> int:
 
 
 def _to_numpy(tensor: Any) -> Array | None:
-    """A library's array as NumPy's; None for what is none, as inside of a vectorised call."""
+    """Return a tensor as a NumPy array; None inside a vectorised call (`torch.vmap`)."""
     if isinstance(tensor, np.ndarray):
         return tensor
     try:

@@ -1,4 +1,4 @@
-"""Which checks there are: ours, those of installed packages, and those that a user names."""
+"""Registry of checks: this project's, those of installed packages, and those that a user names."""
 
 import difflib
 import functools
@@ -23,8 +23,8 @@ GROUP = "parallax.checks"
 
 @functools.cache
 def load_own_checks() -> tuple[DiagnosisCheck, ...]:
-    """This project's, in the order of Table I."""
-    rooms = (
+    """Return this project's checks in the order of Table I."""
+    modules = (
         agent,
         environment,
         exploration,
@@ -33,14 +33,14 @@ def load_own_checks() -> tuple[DiagnosisCheck, ...]:
         reported_targets,
         recomputed_targets,
     )
-    return tuple(check for room in rooms for check in room.CHECKS)
+    return tuple(check for module in modules for check in module.CHECKS)
 
 
 def load_all_checks(also: Sequence[str] = ()) -> tuple[tuple[DiagnosisCheck, ...], tuple[str, ...]]:
-    """Every check by now, and what could not be loaded, in words.
+    """Return all checks, and messages about those that cannot be loaded.
 
     Args:
-        also: `module:NAME` of a `Check` each.
+        also: `module:NAME` of a `DiagnosisCheck` each.
     """
     found, troubles = list(load_own_checks()), []
     for entry in find_entry_points(GROUP):
@@ -58,15 +58,15 @@ def load_all_checks(also: Sequence[str] = ()) -> tuple[tuple[DiagnosisCheck, ...
 
 
 def get_default_thresholds() -> dict[str, float]:
-    """Of this project's checks, by id."""
+    """Return the default thresholds of this project's checks by id."""
     return {check.id: check.threshold for check in load_own_checks()}
 
 
 def check_thresholds(thresholds: Sequence[str], checks: Sequence[DiagnosisCheck]) -> None:
-    """Makes sure that every name is that of a check.
+    """Require that every name is the id of a check.
 
     Raises:
-        SpecError: Names the one that is not, and the closest that is.
+        SpecError: A name is no check; the message has the closest id.
     """
     known = [check.id for check in checks]
     for name in thresholds:
@@ -82,7 +82,7 @@ def _to_checks(loaded: object) -> list[DiagnosisCheck]:
     checks = [loaded] if isinstance(loaded, DiagnosisCheck) else list(loaded)  # type: ignore[call-overload]
     wrong = [check for check in checks if not isinstance(check, DiagnosisCheck)]
     if wrong:
-        raise TypeError(f"{wrong[0]!r} is no Check")
+        raise TypeError(f"{wrong[0]!r} is no DiagnosisCheck")
     return checks
 
 

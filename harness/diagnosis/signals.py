@@ -1,4 +1,4 @@
-"""What checks may know of a training: bounded series of numbers, and facts that do not change."""
+"""Inputs of checks: bounded series of numbers, and facts of a training that do not change."""
 
 import dataclasses
 from collections import deque
@@ -17,11 +17,11 @@ _MAX_RECENT = 64
 class SignalSeries:
     """Values over environment steps in bounded memory, however long the run is.
 
-    The first and the last 64 values are kept as they came; all between are thinned out evenly
-    whenever there are more than 256.
+    The first and the last 64 values are stored in full; a sample of the whole series is thinned out
+    evenly whenever it exceeds 256 values.
 
     Attributes:
-        count: How many values came in all.
+        count: Number of values added so far.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class SignalSeries:
         self._stride = 1
 
     def add(self, step: int, value: float) -> None:
-        """Adds a value; steps must not decrease."""
+        """Add a value; steps must not decrease."""
         entry = step, float(value)
         if len(self._first) < _MAX_RECENT:
             self._first.append(entry)
@@ -45,48 +45,48 @@ class SignalSeries:
         self.count += 1
 
     def first(self, count: int) -> Array:
-        """The first values, at most 64, float64[<= count]."""
+        """Return the first values, at most 64, float64[<= count]."""
         return np.array([value for _, value in self._first[:count]])
 
     def last(self, count: int) -> Array:
-        """The last values, at most 64, float64[<= count]."""
+        """Return the last values, at most 64, float64[<= count]."""
         return np.array([value for _, value in self._last][-count:])
 
     def all(self) -> tuple[Array, Array]:
-        """Steps int64[n] and values float64[n] of what is kept of the whole run, n <= 256."""
+        """Return steps int64[n] and values float64[n] of the thinned series, n <= 256."""
         steps = np.array([step for step, _ in self._thinned], dtype=np.int64)
         return steps, np.array([value for _, value in self._thinned])
 
     def between(self, begin: float, end: float) -> Array:
-        """Values with begin <= step <= end, among those kept of the whole run."""
+        """Return values of the thinned series with begin <= step <= end, float64[n]."""
         steps, values = self.all()
         return np.asarray(values[(steps >= begin) & (steps <= end)])
 
     def curve(self, most: int) -> list[tuple[int, float]]:
-        """The whole run in at most so many of its values, the last one among them."""
+        """Return the whole series in at most `most` points, including the last one."""
         every = -(-len(self._thinned) // most)
         points = self._thinned[:: max(every, 1)]
         return [*points[: most - 1], self._last[-1]] if points[-1] != self._last[-1] else points
 
     @property
     def latest(self) -> float:
-        """The last value."""
+        """Last value."""
         return self._last[-1][1]
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingFacts:
-    """What is known of a training before it begins; None is not known.
+    """Facts of a training that are known before it begins; None is unknown.
 
     Attributes:
-        algorithm: Name of the algorithm; empty where it is not said.
+        algorithm: Name of the algorithm; empty if unknown.
         steps: Environment steps in all.
         gamma: Discount factor.
         has_targets: Whether there are target networks.
         tau: Weight of the main network in a target update.
         target_interval: Environment steps between target updates.
         learning_starts: Environment steps before the first update.
-        exploration: First and last share of random actions, for those who have one.
+        exploration: First and last share of random actions, for algorithms that have one.
         constant_exploration: Whether it does not change by design.
         choices: Number of discrete actions; 0 for continuous ones.
         action_low: Smallest action per dimension, in action units.
@@ -96,9 +96,9 @@ class TrainingFacts:
         reward_threshold: Return from which the task counts as solved.
         time_limit: Steps of the longest episode; 0 is none.
         normalized: Whether the learner sees other observations and rewards than the task's.
-        n_envs: Copies of the environment.
-        replays: Whether minibatches are drawn from what was stored.
-        hyperparameters: All others, by our names.
+        n_envs: Number of parallel environments.
+        replays: Whether minibatches are drawn from a replay buffer.
+        hyperparameters: All hyperparameters by our names.
     """
 
     algorithm: str = ""
@@ -130,7 +130,7 @@ class TrainingFacts:
 
 @dataclasses.dataclass(frozen=True)
 class EpisodeRecord:
-    """One that has ended.
+    """An episode that has ended.
 
     Attributes:
         step: When it ended.
@@ -151,16 +151,16 @@ class EpisodeRecord:
 
 @dataclasses.dataclass
 class TrainingSignals:
-    """All that checks look at.
+    """Everything that checks can read.
 
     Attributes:
-        facts: What does not change.
+        facts: Facts that do not change.
         step: Environment steps so far.
-        series: By name, see `parallax.harness.diagnosis.environment_signals` and `networks`.
+        series: By name, see `environment_signals` and `network_signals`.
         values: Single readings by name.
         episodes: The last ones, at most 20, in the order they ended.
         metrics: What the training reports, by its name in the trace.
-        told: Told each value of a series: step, name and value.
+        on_value: Called with step, name and value when a value is added to a series.
     """
 
     facts: TrainingFacts
@@ -169,16 +169,16 @@ class TrainingSignals:
     values: dict[str, Any] = dataclasses.field(default_factory=dict)
     episodes: deque[EpisodeRecord] = dataclasses.field(default_factory=lambda: deque(maxlen=20))
     metrics: dict[str, SignalSeries] = dataclasses.field(default_factory=dict)
-    told: Callable[[int, str, float], None] | None = None
+    on_value: Callable[[int, str, float], None] | None = None
 
     def add(self, name: str, value: float) -> None:
-        """Adds a value to a series at the current step."""
+        """Add a value to a series at the current step."""
         self.series.setdefault(name, SignalSeries()).add(self.step, value)
-        if self.told:
-            self.told(self.step, name, value)
+        if self.on_value:
+            self.on_value(self.step, name, value)
 
     def has(self, name: str) -> bool:
-        """Whether anything is known under a name."""
+        """Return whether there is a series, value or metric of this name."""
         if name == "episodes":
             return bool(self.episodes)
         if name.startswith("metric:"):
@@ -187,17 +187,17 @@ class TrainingSignals:
 
     @property
     def progress(self) -> float | None:
-        """Share of the run that is over; None where its length is not known."""
+        """Share of the run that is over; None if its length is unknown."""
         return self.step / self.facts.steps if self.facts.steps else None
 
 
 def fit_slope(values: Array) -> float:
-    """Of the least-squares line through values at 0, 1, 2, ..."""
+    """Return the slope of the least-squares line through values at 0, 1, 2, ..."""
     return float(np.polyfit(np.arange(len(values)), values, 1)[0]) if len(values) > 1 else 0.0
 
 
 def compute_fluctuation(values: Array) -> float:
-    """Root mean square distance from the least-squares line through the same values."""
+    """Return the root mean square distance of values from their least-squares line."""
     if len(values) < 3:
         return 0.0
     index = np.arange(len(values))

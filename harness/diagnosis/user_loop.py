@@ -1,4 +1,4 @@
-"""The diagnosis for anyone's training loop: no adapter, no run folder.
+"""Diagnosis of a user's own training loop, without adapter and run folder.
 
 diagnosis = Diagnosis(steps=20_000, gamma=0.99)
 env = diagnosis.wrap(env)
@@ -33,10 +33,10 @@ _MAX_REPORTED_ROWS = 4096
 
 
 class Diagnosis:
-    """Watches one training of a program of your own.
+    """Diagnosis of one training in your own program.
 
-    It draws no random number and changes nothing that it is shown. Only optimisers of libraries
-    that have a watcher (PyTorch) are seen.
+    It draws no random number and changes none of its inputs. It sees optimisers only of libraries
+    that have a watcher (PyTorch).
     """
 
     def __init__(
@@ -54,25 +54,25 @@ class Diagnosis:
         strict: bool = False,
         say: Callable[[str], None] = print,
     ) -> None:
-        """Does not watch yet.
+        """Create a diagnosis; `wrap` and `watch` start it.
 
         Args:
-            steps: Environment steps in all; without it nothing is asked of the last fifth.
+            steps: Environment steps in total; without it, checks of the last fifth are skipped.
             gamma: Discount factor.
             target_interval: Environment steps between target updates.
             tau: Weight of the main network in a target update.
             learning_starts: Environment steps before the first update.
-            replays: Whether minibatches are drawn from stored transitions; say no for an
-                on-policy algorithm, so that nothing is asked of a replay.
-            thresholds: By a check's id, where it is not the default.
-            also: Checks of your own.
-            period: Environment steps between looks; a hundredth of `steps` and 200
-                at least, 500 where `steps` is not said.
+            replays: Whether minibatches are drawn from a replay buffer; pass False for an on-policy
+                algorithm to skip the checks of replay.
+            thresholds: By check id, if not the default.
+            also: Your own checks.
+            period: Environment steps between evaluations; by default a hundredth of `steps` and at
+                least 400, or 500 without `steps`.
             strict: Whether a finding at error level raises `TrainingError` in `env.step`.
-            say: Told each finding, once.
+            say: Prints a message; called once per finding.
 
         Raises:
-            SpecError: A threshold is that of no check.
+            SpecError: A threshold belongs to no check.
         """
         found, troubles = load_all_checks()
         self._checks = [*found, *also]
@@ -90,17 +90,19 @@ class Diagnosis:
         self._troubles, self._events = troubles, TrainingEvents()
         self._engine: DiagnosisEngine | None = None
         self._watching = contextlib.ExitStack()
-        self._told: Callable[[ReportedMetrics], None] | None = None
+        self._publish_metrics: Callable[[ReportedMetrics], None] | None = None
 
     @property
     def findings(self) -> tuple[CheckFinding, ...]:
-        """What was found by now, in order."""
+        """Findings so far, in the order they were found."""
         return tuple(self._require_engine().findings.values())
 
     def wrap(self, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-        """The environment, watched. Wrap the one that the agent steps; one per diagnosis."""
+        """Return the environment with the diagnosis attached; one environment per diagnosis."""
         if self._engine is not None:
-            raise RuntimeError("this diagnosis has an environment already: make one for each.")
+            raise RuntimeError(
+                "this diagnosis already wraps an environment: create one Diagnosis per environment."
+            )
         spec = env.spec
         facts = TrainingFacts(
             **self._known,  # type: ignore[arg-type]
@@ -112,7 +114,7 @@ class Diagnosis:
         for trouble in self._troubles:
             self._engine.report_problem(trouble)
         self._engine.subscribe(self._events)
-        self._told = self._events.get_publisher(ReportedMetrics)
+        self._publish_metrics = self._events.get_publisher(ReportedMetrics)
         self._watching.enter_context(watch_libraries(self._events))
         return _DiagnosedEnv(env, self._events, self._watching.close)
 
@@ -122,11 +124,11 @@ class Diagnosis:
         policy: Callable[[Any], Any] | None = None,
         networks: Mapping[str, Any] | None = None,
     ) -> None:
-        """Tells of the networks.
+        """Set the policy and the networks.
 
         Args:
-            policy: Greedy actions for observations float32[N, ...]; must draw no random number
-                and use the network that is trained.
+            policy: Returns greedy actions for observations float32[N, ...]; must draw no random
+                number and use the network that is trained.
             networks: Modules by name; names of target networks contain `target`.
         """
         self._require_engine()
@@ -145,10 +147,10 @@ class Diagnosis:
             self._require_engine().drop_policy()
 
     def metrics(self, **values: float) -> None:
-        """Tells of values, such as `exploration` (the share of random actions) or a loss."""
+        """Report values, such as `exploration` (the share of random actions) or a loss."""
         self._require_engine()
-        if self._told:
-            self._told(ReportedMetrics(values))
+        if self._publish_metrics:
+            self._publish_metrics(ReportedMetrics(values))
 
     def targets(
         self,
@@ -158,21 +160,23 @@ class Diagnosis:
         targets: Any,
         truncated: Any = None,
     ) -> None:
-        """Has targets recomputed: reward + gamma * next value * (1 - terminated).
+        """Compare targets with reward + gamma * next value * (1 - terminated).
 
         Args:
-            rewards: As they are in the minibatch, [N].
-            next_values: Of the next states, before discounting, [N].
+            rewards: Rewards of the minibatch, [N].
+            next_values: Values of the next states, before discounting, [N].
             terminated: Whether the task ended, time limits not included, [N].
-            targets: That you computed, [N].
+            targets: Your targets, [N].
             truncated: Whether a time limit was reached, [N].
 
         Raises:
-            ValueError: They are not of one length, or `gamma` was not said.
+            ValueError: The lengths differ, or `gamma` was not given.
         """
         engine = self._require_engine()
         if engine.signals.facts.gamma is None:
-            raise ValueError("say gamma to have targets recomputed: Diagnosis(gamma=...).")
+            raise ValueError(
+                "targets cannot be recomputed without gamma: use Diagnosis(gamma=...)."
+            )
         arrays = {
             "rewards": _to_flat_array(rewards),
             "next_values": _to_flat_array(next_values),
@@ -188,21 +192,21 @@ class Diagnosis:
         values = engine.signals.values
         rows = len(arrays["rewards"])
         values["targets"] = arrays | {"gamma": engine.signals.facts.gamma, "rows": rows}
-        told, ends = values.get("targets_told", (0, 0.0))
-        values["targets_told"] = told + rows, ends + float(arrays["terminated"].sum())
+        count, ends = values.get("reported_targets", (0, 0.0))
+        values["reported_targets"] = count + rows, ends + float(arrays["terminated"].sum())
 
     def returns(self, rewards: Any, returns: Any) -> None:
-        """Has the discounted returns of one whole episode recomputed, up to scale and offset.
+        """Compare the discounted returns of one whole episode, up to scale and offset.
 
         Args:
-            rewards: Of its steps in order, [steps].
-            returns: That you computed, [steps].
+            rewards: Rewards of its steps in order, [steps].
+            returns: Your returns, [steps].
 
         Raises:
-            ValueError: They are not of one length, or `gamma` was not said.
+            ValueError: The lengths differ, or `gamma` was not given.
         """
-        told = {"rewards": _to_flat_array(rewards), "returns": _to_flat_array(returns)}
-        self._tell("returns", told, {})
+        arrays = {"rewards": _to_flat_array(rewards), "returns": _to_flat_array(returns)}
+        self._store_reported("returns", arrays, {})
 
     def advantages(
         self,
@@ -214,21 +218,21 @@ class Diagnosis:
         advantages: Any,
         gae_lambda: float,
     ) -> None:
-        """Has generalised advantage estimates recomputed, standardised or as they are.
+        """Compare advantages with GAE, standardised or not.
 
         Args:
-            rewards: Of successive steps of one environment, [steps].
-            values: Of the states before each step, [steps].
-            next_values: Of the states after each step, before any reset, [steps].
+            rewards: Rewards of successive steps of one environment, [steps].
+            values: Values of the states before each step, [steps].
+            next_values: Values of the states after each step, before any reset, [steps].
             terminated: Whether the task ended, time limits not included, [steps].
             ended: Whether the episode ended in any way, [steps].
-            advantages: That you computed, [steps].
-            gae_lambda: Weight of longer sums.
+            advantages: Your advantages, [steps].
+            gae_lambda: Lambda of GAE.
 
         Raises:
-            ValueError: They are not of one length, or `gamma` was not said.
+            ValueError: The lengths differ, or `gamma` was not given.
         """
-        told = {
+        arrays = {
             "rewards": _to_flat_array(rewards),
             "values": _to_flat_array(values),
             "next_values": _to_flat_array(next_values),
@@ -236,23 +240,25 @@ class Diagnosis:
             "ended": _to_flat_array(ended),
             "advantages": _to_flat_array(advantages),
         }
-        self._tell("advantages", told, {"gae_lambda": gae_lambda})
+        self._store_reported("advantages", arrays, {"gae_lambda": gae_lambda})
 
-    def _tell(self, name: str, arrays: dict[str, Any], more: dict[str, Any]) -> None:
+    def _store_reported(self, name: str, arrays: dict[str, Any], more: dict[str, Any]) -> None:
         signals = self._require_engine().signals
         if signals.facts.gamma is None:
-            raise ValueError(f"say gamma to have {name} recomputed: Diagnosis(gamma=...).")
+            raise ValueError(
+                f"{name} cannot be recomputed without gamma: use Diagnosis(gamma=...)."
+            )
         sizes = {key: len(array) for key, array in arrays.items()}
         if len(set(sizes.values())) > 1:
             raise ValueError(f"{name} have lengths {sizes}: give one number per step.")
         signals.values[name] = arrays | more | {"gamma": signals.facts.gamma}
 
     def report(self) -> dict[str, Any]:
-        """What `diagnosis.json` of a run has: findings, what was asked, last values."""
+        """Return the content of `diagnosis.json`: findings, evaluated checks, signals."""
         return self._require_engine().report()
 
     def finish(self) -> tuple[CheckFinding, ...]:
-        """Looks a last time and leaves nothing hooked in."""
+        """Evaluate the checks a last time, remove all hooks and return the findings."""
         engine = self._require_engine()
         engine.signals.step = self._events.steps
         try:
@@ -274,18 +280,17 @@ class _DiagnosedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self._leave = leave
         self._count = events.make_step_counter()
-        self._tell = events.get_publisher(EnvTransition)
+        self._publish = events.get_publisher(EnvTransition)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         try:
             self._count()
-        except TrainingError:  # strict: nothing stays hooked in
+        except TrainingError:  # strict: remove all hooks
             self._leave()
             raise
         observation, reward, terminated, truncated, info = self.env.step(action)
-        if self._tell:
-            told = EnvTransition(0, action, observation, reward, terminated, truncated)
-            self._tell(told)
+        if self._publish:
+            self._publish(EnvTransition(0, action, observation, reward, terminated, truncated))
         return observation, reward, terminated, truncated, info
 
 
@@ -301,7 +306,7 @@ def _describe_spaces(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
             tuple(float(x) for x in bound.ravel()) for bound in (actions.low, actions.high)
         )
         return known | {"action_low": low, "action_high": high}
-    raise ValueError(f"actions {actions} are neither a Box nor Discrete: they cannot be watched.")
+    raise ValueError(f"action space {actions} is neither Box nor Discrete: it cannot be diagnosed.")
 
 
 def _to_flat_array(values: Any) -> Any:

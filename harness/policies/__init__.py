@@ -1,8 +1,8 @@
-"""Trained policies, loaded again.
+"""Policies of complete runs: load them, evaluate them, export them, record videos.
 
-from harness.policies import load
+from parallax.harness.policies.loading import load_policy
 
-policy = load("results/mine/Hopper-v4/td3/original/sb3/steps=1000000/seed=0")
+policy = load_policy("results/mine/Hopper-v4/td3/original/sb3/steps=1000000/seed=0")
 actions = policy(observations)
 """
 

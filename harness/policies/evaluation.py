@@ -1,4 +1,4 @@
-"""What a loaded policy reaches: on the states that its run was evaluated from, or on others."""
+"""Evaluation of loaded policies, from the initial states of their run or from others."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ from parallax.harness.train.limits import check_episodes
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationConditions:
-    """How a policy is evaluated.
+    """Conditions of an evaluation.
 
     Attributes:
-        episodes: How many; as many as in training if None.
-        seed: Of the initial states, in place of the run's `evaluation_seed`, if not None.
+        episodes: Number of episodes; as in training if None.
+        seed: Seed of the initial states; the run's `evaluation_seed` if None.
         env: Keyword arguments for the task, such as `max_episode_steps`.
     """
 
@@ -34,17 +34,17 @@ class EvaluationConditions:
 def evaluate_loaded_policy(
     policy: LoadedPolicy, conditions: EvaluationConditions
 ) -> EvaluationResult:
-    """Plays complete episodes, side by side.
+    """Play complete episodes in parallel environments.
 
-    Without conditions these are the episodes of the policy's own evaluation: the run's last one,
-    or its best.
+    By default these are the episodes of the evaluation that the policy was saved at: the run's last
+    or best one.
 
     Args:
         policy: A loaded policy.
-        conditions: What is to be different.
+        conditions: Changes to the run's own evaluation.
 
     Raises:
-        SpecError: The task cannot be made in that way.
+        SpecError: The task cannot be created under these conditions.
     """
     spec = policy.spec
     episodes = spec.eval_episodes if conditions.episodes is None else conditions.episodes
@@ -59,27 +59,27 @@ def evaluate_loaded_policy(
 
 
 def get_recorded_returns(policy: LoadedPolicy) -> NDArray[np.float64]:
-    """Returns of the policy's own evaluation as they were recorded, float64[episodes]."""
+    """Return the recorded returns of the policy's own evaluation, float64[episodes]."""
     returns: NDArray[np.float64] = policy.evaluations.results[policy.evaluation]
     return returns
 
 
 def has_same_returns(evaluation: EvaluationResult, recorded: NDArray[np.float64]) -> bool:
-    """Whether returns are those recorded, to the last bit that is recorded: as float32."""
+    """Return whether returns equal the recorded ones, as float32 since that is what is stored."""
     returns = evaluation.returns.astype(np.float32)
     return returns.shape == recorded.shape and bool((returns == recorded.astype(np.float32)).all())
 
 
 def _check_spaces(env_id: str, options: Mapping[str, Any]) -> None:
-    """Makes sure that a changed task shows and takes what the policy knows."""
+    """Require that a changed task has the observations and actions that the policy knows."""
     if not options:
         return
     before, after = load_task(env_id), load_task(env_id, **options)
     for name in ("observation_size", "image", "action_low", "action_high", "choices"):
         old, new = getattr(before, name), getattr(after, name)
         if old != new:
-            told = ", ".join(f"env.{key}={value}" for key, value in options.items())
+            changes = ", ".join(f"env.{key}={value}" for key, value in options.items())
             raise SpecError(
-                f"{told} gives {env_id} another {name} ({old} in training, {new} now), which the "
-                "policy has not learned."
+                f"{changes} changes {name} of {env_id} from {old} in training to {new}; the policy "
+                "cannot act there. Leave that option out."
             )

@@ -1,7 +1,7 @@
-"""A run folder's greedy policy, acting through the framework's own code.
+"""Load the greedy policy of a run folder into the framework's own code.
 
-The framework sets the run up as it did for training. Right before the first step of the task, when
-all networks are there, it is stopped, and they get the weights that were kept.
+The framework sets the run up as for training. Right before the first environment step, when all
+networks exist, it is stopped, and the stored weights are loaded into them.
 """
 
 import contextlib
@@ -50,15 +50,14 @@ class LoadedPolicy:
 
     Attributes:
         folder: The run folder.
-        spec: What was asked for.
-        policy: The framework's own: what it sees, float32[N, observations], to actions.
-        normalize: From observations of the task to what the policy sees, with the statistics that
-            training ended with.
-        evaluations: Those of the run.
-        evaluation: Index of the one that this policy took: the last, or the run's best.
+        spec: Specification of the run.
+        policy: The framework's policy: normalised observations float32[N, ...] to actions.
+        normalize: Normalises observations of the task with the final statistics of training.
+        evaluations: Evaluations of the run.
+        evaluation: Index of the evaluation at which the policy was saved: the last or the best.
         save: Writes the framework's own file.
-        suffix: Of that file's name.
-        env: The training's task as it was before its first step, with what changes it.
+        suffix: Suffix of that file.
+        env: The training environment before its first step, with its wrappers.
     """
 
     folder: Path
@@ -72,34 +71,34 @@ class LoadedPolicy:
     env: gymnasium.Env[Any, Any]
 
     def seeds(self, episodes: int, evaluation_seed: int | None = None) -> list[int]:
-        """Reset seeds of the policy's own evaluation, as many as are wanted.
+        """Return the reset seeds of the policy's own evaluation.
 
         Args:
-            episodes: How many.
-            evaluation_seed: In place of the run's own, if not None.
+            episodes: Number of seeds.
+            evaluation_seed: Replaces the run's own if not None.
         """
         spec = self.spec
         chosen = spec.evaluation_seed if evaluation_seed is None else evaluation_seed
         return compute_episode_seeds(chosen, spec.env, spec.seed, self.evaluation, episodes)
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[Any]:
-        """Greedy actions.
+        """Return greedy actions.
 
         Args:
-            observations: As the task gives them, [N, observations].
+            observations: Observations of the task, not normalised, [N, ...].
 
         Returns:
-            float32[N, actions], or int64[N] where the task's actions are choices.
+            float32[N, actions], or int64[N] for discrete actions.
         """
         return np.asarray(self.policy(self._normalize_observations(observations)))
 
     @property
     def is_recurrent(self) -> bool:
-        """Whether actions depend on what was seen earlier in the episode: play with `begin`."""
+        """True if actions depend on earlier observations of the episode: play with `begin`."""
         return isinstance(self.policy, RecurrentPolicy)
 
     def begin(self) -> EpisodePlayer:
-        """New episodes side by side; like calling it where the policy remembers nothing."""
+        """Return a player of new parallel episodes, which also serves policies without memory."""
         return _NormalizingPlayer(begin_episodes(self.policy), self._normalize_observations)
 
     def _normalize_observations(self, observations: NDArray[Any]) -> NDArray[np.float32]:
@@ -107,7 +106,7 @@ class LoadedPolicy:
 
 
 class _NormalizingPlayer:
-    """A player of what the task shows, before it is normalised."""
+    """Player that takes observations of the task and normalises them."""
 
     def __init__(
         self, player: EpisodePlayer, shown: Callable[[NDArray[Any]], NDArray[Any]]
@@ -122,10 +121,10 @@ class _NormalizingPlayer:
 
 
 def load_policy(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
-    """The greedy policy of a complete run.
+    """Load the greedy policy of a complete run.
 
-    Global random states are afterwards as they were. The last digits of actions are those of the
-    run if numerical libraries use as many threads as it did.
+    Global random states are restored afterwards. Actions are bit-equal to those of the run only if
+    numerical libraries use as many threads as it did.
 
     Args:
         folder: The run folder.
@@ -134,8 +133,8 @@ def load_policy(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
             then.
 
     Raises:
-        SpecError: The run is not complete, kept no policy, needs code that is not trusted, or is
-            set up otherwise by the code that is installed now.
+        SpecError: The run is not complete or stored no policy, needs code that is not trusted, or
+            the installed code sets it up differently.
     """
     reading = read_run(Path(folder), with_evaluations=True)
     stored, spec = _read_stored_policy(reading), _parse_spec(reading)
@@ -149,18 +148,18 @@ def load_policy(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
     with silence_future_warnings(), _restore_rng_state():
         prepared = prepare_run(spec, adapter, on_this_machine=False)
         check_translation(prepared, reading.content)
-        if spec.device != CPU:  # what was learned is asked on the CPU, which every machine has
+        if spec.device != CPU:  # every machine has a CPU
             prepared = prepare_run(dataclasses.replace(spec, device=CPU), adapter)
         setup = _SetupMonitor(prepared, stored.weights)
         setup.run(adapter)
     assert setup.policy is not None and setup.policy_io is not None
     assert reading.evaluations is not None and reading.record is not None
-    kept = reading.record.saved_evaluation
+    saved = reading.record.saved_evaluation
     return LoadedPolicy(
         Path(folder),
         spec,
         reading.evaluations,
-        len(reading.evaluations.timesteps) - 1 if kept is None else kept,
+        len(reading.evaluations.timesteps) - 1 if saved is None else saved,
         setup.policy,
         make_normalizer(stored.normalization),
         setup.policy_io.save,
@@ -183,16 +182,16 @@ def _load_adapter(name: str, folder: str | Path) -> Adapter:
 
 
 def why_no_policy(reading: RunReading) -> str:
-    """Why a run has no policy to load, as far as its record tells; empty where it has one."""
+    """Return why the record of a run has no policy to load, or an empty string."""
     if not reading.complete:
         return f"it is not complete ({reading.reason})"
     if reading.record is None or POLICY_FILE not in reading.record.files:
-        return f"it was made before runs kept a {POLICY_FILE}: train it again to have one"
+        return f"it was trained by a version that stored no {POLICY_FILE}. Train it again"
     return ""
 
 
 def _read_stored_policy(reading: RunReading) -> StoredPolicy:
-    """What the run kept, which must be what it had learned."""
+    """Read the stored policy and check that its weights are those of the end of training."""
     if why := why_no_policy(reading):
         raise SpecError(f"{reading.folder} has no policy: {why}.")
     try:
@@ -201,30 +200,30 @@ def _read_stored_policy(reading: RunReading) -> StoredPolicy:
         raise SpecError(f"{reading.folder} has no policy: {error}.") from error
     if hash_weights(stored.weights) != reading.content["weights_sha256"]:
         raise SpecError(
-            f"{reading.folder / POLICY_FILE} is damaged: its weights are not those that the run "
-            "had learned."
+            f"{reading.folder / POLICY_FILE} is damaged: its weights differ from the hash in "
+            "run.json."
         )
     return stored
 
 
 def _parse_spec(reading: RunReading) -> RunSpec:
     try:
-        # Whichever interpreter was asked for, this is it.
+        # The worker already runs under the interpreter of the run.
         return dataclasses.replace(spec_from_dict(reading.spec), python=None)
     except SpecError as error:
         raise SpecError(f"{reading.folder} cannot be loaded: {error}") from error
 
 
 class NotLoadableError(SpecError):
-    """The adapter does not tell how weights are loaded."""
+    """The adapter has no `PolicyIO`, so that weights cannot be loaded."""
 
 
 class _SetupComplete(BaseException):
-    """Not an Exception: frameworks must not be able to catch it."""
+    """Ends the set-up; no Exception, so that frameworks cannot catch it."""
 
 
 class _SetupMonitor:
-    """The monitor of a training that is stopped before its first step."""
+    """Monitor of a training that is stopped before its first step."""
 
     def __init__(self, prepared: PreparedRun, weights: Weights) -> None:
         self._prepared = prepared
@@ -252,8 +251,8 @@ class _SetupMonitor:
     ) -> None:
         if policy_io is None:
             raise NotLoadableError(
-                f"framework={self._prepared.spec.framework}: its adapter does not tell how weights "
-                "are loaded (the third argument of monitor.attach)."
+                f"framework={self._prepared.spec.framework}: its adapter cannot load weights. "
+                "Pass a PolicyIO as the third argument of monitor.attach."
             )
 
         self.policy, self.policy_io = (
@@ -324,7 +323,7 @@ class _PatchedPlayer(_PatchedPolicy):
 
 @contextlib.contextmanager
 def _restore_rng_state() -> Iterator[None]:
-    """Puts global random states back that frameworks seed."""
+    """Restore the global random states that frameworks seed."""
     before = env_and_rng_state.read_rng_state()
     try:
         yield

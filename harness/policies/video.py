@@ -1,7 +1,7 @@
-"""Films policies: one, or several side by side from the same initial state.
+"""Record videos of policies: one, or several side by side from the same initial state.
 
-Gymnasium's own recorder writes the file; what it records is a stage on which every policy plays in
-a copy of the task of its own.
+Gymnasium's `RecordVideo` writes the file. It records an environment in which every policy plays in
+its own copy of the task.
 """
 
 import contextlib
@@ -22,22 +22,22 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.policies.loading import LoadedPolicy
 
 Frame = NDArray[np.uint8]
-"""A picture, uint8[height, width, 3]."""
+"""Image, uint8[height, width, 3]."""
 
 _BAND = 40  # pixels above a picture, for two lines of text
 _DARK, _LIGHT = (24, 24, 24), (240, 240, 240)
 _RENDER_LIBRARIES = {"egl": "EGL", "osmesa": "OSMesa"}
 _INSTALL_HINT = (
-    "MuJoCo draws off screen with EGL or OSMesa: install one of them (apt-get install libegl1, "
-    "or libosmesa6), and name it in MUJOCO_GL where there are several"
+    "MuJoCo renders off screen with EGL or OSMesa: install one of them (apt-get install libegl1, "
+    "or libosmesa6); if both are there, choose with MUJOCO_GL"
 )
 
 
 def find_rendering_variables() -> dict[str, str]:
-    """Environment variables with which MuJoCo finds a library that draws off screen.
+    """Return environment variables that make MuJoCo render off screen.
 
-    It looks for them when it is imported. Empty where the user has chosen, and where no library is
-    found: not every task needs one.
+    MuJoCo reads them at import. Empty if the user has set them, and if no library is found, since
+    not every task needs one.
     """
     if "MUJOCO_GL" in os.environ:
         return {}
@@ -48,43 +48,45 @@ def find_rendering_variables() -> dict[str, str]:
 
 
 def record_video(policies: Mapping[str, LoadedPolicy], path: Path, episode: int = 0) -> list[float]:
-    """Films an episode of the last evaluation of the first policy; all begin in its initial state.
+    """Record an episode of the last evaluation of the first policy, with all policies side by side.
 
     Args:
-        policies: By what is written above each picture; all of one task.
-        path: The file, ending in `.mp4`.
-        episode: Which episode, from 0.
+        policies: By title; all of one task. All begin in the same initial state.
+        path: File, ending in `.mp4`.
+        episode: Index of the episode, from 0.
 
     Returns:
         Return of each policy.
 
     Raises:
-        SpecError: The tasks differ, or something that draws or writes videos is not installed.
+        SpecError: The tasks differ, or a library that renders or encodes videos is missing.
     """
     first = next(iter(policies.values()))
     tasks = {policy.spec.env for policy in policies.values()}
     if len(tasks) > 1:
         raise SpecError(f"policies of different tasks cannot be compared: {', '.join(tasks)}.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the file, so that a film that is not finished has never its name.
+    # A temporary folder beside the file, so that an unfinished video never has its name.
     with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as scratch:
         try:
-            stage = _SideBySideEnv(policies)
+            env = _SideBySideEnv(policies)
             with contextlib.closing(
-                gymnasium.wrappers.RecordVideo(stage, f"{scratch}/film", disable_logger=True)
+                gymnasium.wrappers.RecordVideo(env, f"{scratch}/film", disable_logger=True)
             ) as recorder:
                 recorder.reset(seed=first.seeds(episode + 1)[episode])
                 while not recorder.step(None)[2]:
                     pass
         except (DependencyNotInstalled, ModuleNotFoundError) as error:
-            raise SpecError(f"{error}. pip install 'parallax-rl[video]' brings it.") from error
+            raise SpecError(
+                f"{error}. Install it with: pip install 'parallax-rl[video]'"
+            ) from error
         (made,) = Path(scratch).glob("film/*.mp4")
         made.replace(path)
-    return stage.returns.tolist()
+    return env.returns.tolist()
 
 
 class _SideBySideEnv(gymnasium.Env[Any, Any]):
-    """Steps all policies together; one whose episode has ended stands still."""
+    """Environment that steps all policies together; one whose episode has ended stands still."""
 
     render_mode = "rgb_array"
 
@@ -136,9 +138,9 @@ class _SideBySideEnv(gymnasium.Env[Any, Any]):
             return np.asarray(env.render(), np.uint8)
         except DependencyNotInstalled:
             raise
-        except Exception as error:  # whatever a library says that finds no screen
+        except Exception as error:  # libraries without a screen raise all kinds of errors
             name = env.spec.id if env.spec else "the task"
-            raise SpecError(f"env={name} cannot be drawn ({error}). {_INSTALL_HINT}.") from error
+            raise SpecError(f"env={name} cannot be rendered ({error}). {_INSTALL_HINT}.") from error
 
     def close(self) -> None:
         for env in self._envs:
@@ -146,7 +148,7 @@ class _SideBySideEnv(gymnasium.Env[Any, Any]):
 
 
 def _add_title(picture: Frame, *lines: str) -> Frame:
-    """A picture with a band of text above it."""
+    """Return an image with a band of text above it."""
     from PIL import Image, ImageDraw, ImageFont
 
     band = Image.new("RGB", (picture.shape[1], _BAND), _DARK)
@@ -162,13 +164,13 @@ def _add_title(picture: Frame, *lines: str) -> Frame:
 
 
 def _crop_to_even(picture: Frame) -> Frame:
-    """Without a last row or column that codecs for videos cannot take."""
+    """Crop an odd last row or column, which H.264 does not support."""
     height, width = (size - size % 2 for size in picture.shape[:2])
     return picture[:height, :width]
 
 
 def make_titles(policies: Sequence[LoadedPolicy]) -> dict[str, LoadedPolicy]:
-    """Policies by names that tell them apart, as short as may be."""
+    """Return policies by the shortest titles that are all different."""
     parts = [
         (p.spec.framework, p.spec.algorithm, f"seed {p.spec.seed}", p.spec.hps, p.spec.variant,
          p.spec.study, str(p.folder))

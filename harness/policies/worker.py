@@ -1,7 +1,8 @@
-"""Acts on runs in a process of its own: `python -m parallax.harness.policies.worker`, a request on stdin.
+"""Evaluate, export or record policies in worker processes.
 
-The process has the interpreter and the threads of the runs, so that results are theirs to the last
-bit. It answers with one line of JSON per run, on a stream that nothing else prints to.
+`run_action` starts `python -m parallax.harness.policies.worker`, one process per interpreter and
+number of threads of the runs, so that results are bit-equal to theirs. A worker reads a request
+from stdin and answers with one line of JSON per run, on a stream that nothing else prints to.
 """
 
 import json
@@ -30,12 +31,12 @@ from parallax.harness.sweep.run_process import THREAD_VARIABLES
 
 
 class PolicyRequest(msgspec.Struct, frozen=True):
-    """What is to be done.
+    """Request to a worker.
 
     Attributes:
-        action: A key of `ACTION_SIZE`.
-        folders: Run folders; the user trusts what they name.
-        options: Of the action.
+        action: A key of `ACTIONS`.
+        folders: Run folders; the user trusts the code that they name.
+        options: Options of the action.
     """
 
     action: str
@@ -44,9 +45,9 @@ class PolicyRequest(msgspec.Struct, frozen=True):
 
 
 def main() -> int:
-    """Does what standard input asks for."""
+    """Carry out the request on standard input."""
     with os.fdopen(os.dup(1), "w") as answers:
-        os.dup2(2, 1)  # whatever upstream prints is no answer
+        os.dup2(2, 1)  # what upstream prints goes to stderr
         request = msgspec.json.decode(sys.stdin.buffer.read(), type=PolicyRequest)
         forbid_imports_from(map(Path, request.folders))
         if request.action == "film":
@@ -63,7 +64,7 @@ RunAnswers = list[dict[str, Any]]
 
 
 def _answer_request(request: PolicyRequest, folders: Sequence[str]) -> RunAnswers:
-    """One for each folder, or those of the folders that stand in the way."""
+    """Return an answer per folder; if a folder fails, failures only."""
     policies, failures = [], []
     for folder in folders:
         try:
@@ -78,9 +79,9 @@ def _answer_request(request: PolicyRequest, folders: Sequence[str]) -> RunAnswer
         else:
             pairs = zip(folders, found, strict=True)
             return [{"folder": folder, **answer} for folder, answer in pairs]
-    told = {answer["folder"] for answer in failures}
-    others = [folder for folder in folders if folder not in told]
-    return failures + [{"folder": folder, "failure": "not filmed either"} for folder in others]
+    failed = {answer["folder"] for answer in failures}
+    others = [folder for folder in folders if folder not in failed]
+    return failures + [{"folder": folder, "failure": "not recorded either"} for folder in others]
 
 
 def _evaluate_run(policies: Sequence[LoadedPolicy], options: Mapping[str, Any]) -> RunAnswers:
@@ -100,7 +101,7 @@ def _export_policy(policies: Sequence[LoadedPolicy], options: Mapping[str, Any])
     (policy,) = policies
     target = Path(options["targets"][str(policy.folder)]).with_suffix(policy.suffix)
     target.parent.mkdir(parents=True, exist_ok=True)
-    # With its suffix last: some frameworks append one where it is missing.
+    # The suffix comes last, since some frameworks append a missing one.
     temporary = target.with_name(f".{target.stem}-{os.getpid()}{target.suffix}")
     try:
         policy.save(temporary)
@@ -118,11 +119,8 @@ def _record_video(policies: Sequence[LoadedPolicy], options: Mapping[str, Any]) 
 ACTIONS = {"evaluate": _evaluate_run, "export": _export_policy, "film": _record_video}
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
 WorkerAnswer = Mapping[str, Any]
-"""What a worker says of a run: `folder`, and `failure` or what the action gives."""
+"""Answer of a worker for a run: `folder`, and `failure` or the result of the action."""
 
 
 def run_action(
@@ -131,13 +129,13 @@ def run_action(
     options: Mapping[str, Any],
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[WorkerAnswer]:
-    """Answers of workers as they come.
+    """Carry out an action on runs and yield the answers as soon as they are there.
 
     Args:
-        action: A key of `parallax.harness.policies.worker.ACTIONS`.
+        action: A key of `ACTIONS`.
         runs: Run folders, whose code the user trusts, with their specs.
-        options: Of the action.
-        variables: Added to the environment of workers.
+        options: Options of the action.
+        variables: Environment variables that are added for workers.
     """
     groups: dict[tuple[str, int], list[Path]] = {}
     for folder, spec in runs.items():
@@ -174,3 +172,7 @@ def _query_worker(
             yield answer
     failure = f"its process ended with exit code {process.returncode}"
     yield from ({"folder": folder, "failure": failure} for folder in waiting)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

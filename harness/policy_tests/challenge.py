@@ -1,4 +1,10 @@
-"""Plays originals and mutants of a study against three test generators, pair by pair."""
+"""Mutation tests: originals and mutants of a study play in the scenarios of three test generators.
+
+The generators are those of muPRL; they differ in the configurations that an agent begins in.
+*Replay* has the configurations of the original's own training. *Weak* has those in which originals
+are safest. *Strong* has those in which a predictor, trained on failures of the mutant, expects it to fail.
+`MutationTest` plays all pairs of one setting and returns the outcomes.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +34,7 @@ from parallax.harness.record.trace import read_metric
 WEAK_CANDIDATES, WEAK_COUNT = 200, 50
 STRONG_CANDIDATES, STRONG_COUNT = 500, 100
 MIN_FAILURES, MAX_FAILURE_SHARE = 50, 0.9
-"""Failures that a predictor needs; runs that fail more often than that teach it nothing."""
+"""Failures that a predictor needs; runs that fail more often than this share are left out."""
 
 PlayFunction = Callable[[Floats], PlayResult]
 
@@ -36,17 +42,16 @@ PlayFunction = Callable[[Floats], PlayResult]
 def generate_weak_tests(
     kind: PolicyTestTask, size: int, originals: Sequence[PlayFunction], seed: int
 ) -> Floats:
-    """Configurations that originals cope with best, float[at most 50, size].
+    """Return the configurations in which originals are safest, float[at most 50, size].
 
-    Of 200 that are drawn by chance the 50 remain in which the smallest quality is largest. As in
-    the reference, one that looks safe, since no original comes to lose control in it, is left out
-    where half of them or more fail all the same.
+    Of 200 random ones it takes the 50 with the largest minimum quality of control. As in muPRL, a
+    configuration with a positive quality in which half of the originals or more fail is left out.
 
     Args:
-        kind: How the task is tested.
-        size: Numbers of a configuration.
+        kind: Test description of the task.
+        size: Length of a configuration.
         originals: Plays each original agent.
-        seed: Of the draw.
+        seed: Seed of the draw.
     """
     candidates = kind.draw(np.random.default_rng(seed), WEAK_CANDIDATES, size)
     played = [play(candidates) for play in originals]
@@ -60,47 +65,47 @@ def generate_weak_tests(
 def collect_predictor_data(
     configurations: Sequence[Floats], failed: Sequence[NDArray[np.bool_]]
 ) -> tuple[Floats, NDArray[np.bool_]] | None:
-    """What a predictor learns from: replays of a mutant's runs; None where there is too little.
+    """Return training data of a predictor from replays of a mutant; None if there is too little.
 
     Args:
-        configurations: Of each run's replay, float[n, size].
-        failed: In which of them the mutant failed, bool[n].
+        configurations: Configurations of each run's replay, float[n, size].
+        failed: Whether the mutant failed in each, bool[n].
 
     Returns:
-        Features float[rows, size + 1], the last being the number of the run, and bool[rows].
+        Features float[rows, size + 1], the last being the index of the run, and bool[rows].
     """
-    kept = [
+    usable = [
         (number, where, lost)
         for number, (where, lost) in enumerate(zip(configurations, failed, strict=True))
         if lost.mean() <= MAX_FAILURE_SHARE
     ]
-    if not kept:
+    if not usable:
         return None
-    features = np.concatenate([append_run_number(where, number) for number, where, _ in kept])
-    lost = np.concatenate([lost for _, _, lost in kept])
+    features = np.concatenate([append_run_number(where, number) for number, where, _ in usable])
+    lost = np.concatenate([lost for _, _, lost in usable])
     if lost.sum() < MIN_FAILURES or (~lost).sum() < 2:
         return None
     return features, lost
 
 
 def append_run_number(configurations: Floats, number: int) -> Floats:
-    """Features of configurations for one run."""
+    """Return configurations with the index of a run as the last feature."""
     return np.column_stack([configurations, np.full(len(configurations), float(number))])
 
 
 def generate_strong_tests(
     kind: PolicyTestTask, size: int, predict: Callable[[Floats], Floats], number: int, seed: int
 ) -> Floats:
-    """Configurations in which a predictor expects a run to fail, float[100, size].
+    """Return configurations in which a predictor expects a run to fail, float[100, size].
 
-    Each is the one with the largest probability of failure among 500 that are drawn by chance.
+    Each has the largest probability of failure among 500 random ones.
 
     Args:
-        kind: How the task is tested.
-        size: Numbers of a configuration.
-        predict: Features to probabilities.
-        number: Of the run.
-        seed: Of the draws.
+        kind: Test description of the task.
+        size: Length of a configuration.
+        predict: Features to probabilities of failure.
+        number: Index of the run.
+        seed: Seed of the draws.
     """
     generator = np.random.default_rng(seed)
     found = []
@@ -117,7 +122,7 @@ REPLAY_GENERATOR, WEAK_GENERATOR, STRONG_GENERATOR = "replay", "weak", "strong"
 
 @dataclasses.dataclass(frozen=True)
 class MutationTestSetting:
-    """What originals and mutants have in common."""
+    """Setting that originals and mutants have in common."""
 
     env: str
     algorithm: str
@@ -127,11 +132,11 @@ class MutationTestSetting:
 
 @dataclasses.dataclass(frozen=True, order=True)
 class MutantChange:
-    """What a mutant's configuration is.
+    """Change that makes a mutant.
 
     Attributes:
-        operator: As in the paper; the name of another intervention.
-        value: That it has; None where it has none.
+        operator: Mutation operator as in the paper (muPRL), or the name of another intervention.
+        value: Value of the operator; None if it has none.
     """
 
     operator: str
@@ -143,10 +148,10 @@ class MutationTestStudy:
     """Complete runs of one setting.
 
     Attributes:
-        setting: What they have in common.
+        setting: Their common setting.
         originals: Folders by seed.
         mutants: Folders by change and seed.
-        hyperparameters: Of the originals, with their steps.
+        hyperparameters: Hyperparameters of the originals, with their steps.
     """
 
     setting: MutationTestSetting
@@ -162,10 +167,10 @@ class MutationTestStudy:
 
 
 def find_mutation_studies(root: Path) -> list[MutationTestStudy]:
-    """Every setting below a folder that has originals and mutants.
+    """Find all settings below a folder that have originals and mutants.
 
-    Runs without an intervention are originals, but for those of fewer steps (NEI), and those
-    without wrappers where others have them (MNO).
+    Runs without an intervention are originals, except those with fewer steps (operator NEI) and
+    those without wrappers if others have them (operator MNO).
 
     Raises:
         SpecError: There is none.
@@ -184,8 +189,8 @@ def find_mutation_studies(root: Path) -> list[MutationTestStudy]:
     ]
     if not found:
         raise SpecError(
-            f"{root}: no setting has complete runs both as they are and with a fault. "
-            "parallax train -m study=mutation trains some."
+            f"{root}: no setting has complete runs both with and without a fault. "
+            "Train some with: parallax train -m study=mutation"
         )
     return found
 
@@ -216,8 +221,8 @@ def _build_study(
         runs = originals if change is None else mutants.setdefault(change, {})
         if spec.seed in runs:
             raise SpecError(
-                f"{folder} and {runs[spec.seed]} are the same run of one study with other options: "
-                "name a folder that holds one of them."
+                f"{folder} and {runs[spec.seed]} are the same run with different options: "
+                "give a folder that contains only one of them."
             )
         runs[spec.seed] = folder
     return (
@@ -228,7 +233,7 @@ def _build_study(
 
 
 def parse_change(name: str) -> MutantChange:
-    """What an intervention's name says: `sdf-0.9` is the operator SDF with 0.9."""
+    """Parse the name of an intervention: `sdf-0.9` is the operator SDF with the value 0.9."""
     operator, _, value = name.partition("-")
     if operator not in FAULT_OPERATORS:
         return MutantChange(name)
@@ -237,11 +242,11 @@ def parse_change(name: str) -> MutantChange:
 
 @dataclasses.dataclass(frozen=True)
 class MutationTestOptions:
-    """How agents are played.
+    """Options of a mutation test.
 
     Attributes:
-        replay: Configurations of the training that are played again, at most.
-        seed: Of what generators draw.
+        replay: Most configurations of the training that are replayed.
+        seed: Seed of the generators.
     """
 
     replay: int = 200
@@ -249,17 +254,20 @@ class MutationTestOptions:
 
 
 class MutationTest:
-    """One setting's agents, each loaded once."""
+    """Mutation test of one setting; each agent is loaded once."""
 
     def __init__(
-        self, study: MutationTestStudy, options: MutationTestOptions, tell: Callable[[str], object]
+        self,
+        study: MutationTestStudy,
+        options: MutationTestOptions,
+        report: Callable[[str], object],
     ) -> None:
-        """Loads the originals, whose code the user trusts, and finds what they were trained on.
+        """Load the originals, whose code the user trusts, and collect their training starts.
 
         Raises:
             SpecError: The task is not known, or a run has no policy.
         """
-        self._study, self._options, self._tell = study, options, tell
+        self._study, self._options, self._report = study, options, report
         self._kind: PolicyTestTask = find_test_task(study.setting.env)
         agents = {
             seed: load_policy(folder, trust=True)
@@ -276,7 +284,7 @@ class MutationTest:
         self._played: dict[tuple[str, int], NDArray[np.bool_]] = {}
 
     def results(self) -> dict[str, Any]:
-        """What came of every pair, as plain data."""
+        """Return the outcomes of all pairs as plain data."""
         return {
             **dataclasses.asdict(self._study.setting),
             "originals": sorted(self._study.originals),
@@ -287,7 +295,7 @@ class MutationTest:
         }
 
     def _test_mutant(self, change: MutantChange) -> dict[str, Any]:
-        self._tell(f"{change.operator} {'' if change.value is None else change.value}".strip())
+        self._report(f"{change.operator} {'' if change.value is None else change.value}".strip())
         folders = self._study.mutants[change]
         seeds = sorted(folders.keys() & self._originals.keys())
         agents = {seed: self._make_player(load_policy(folders[seed], trust=True)) for seed in seeds}
@@ -314,8 +322,8 @@ class MutationTest:
     ) -> dict[str, Any]:
         if not len(self._weak):
             return {
-                "why_not": "in every configuration half of the originals or more fail, though "
-                "none of them loses control on the way"
+                "why_not": "in every configuration half of the originals or more fail, although "
+                "none of them loses control before"
             }
         played = {seed: agents[seed](self._weak).success for seed in seeds}
         return self._pair_outcomes(seeds, dict.fromkeys(seeds, self._weak), played, WEAK_GENERATOR)
@@ -333,7 +341,7 @@ class MutationTest:
         if learned is None:
             return {
                 "why_not": f"fewer than {MIN_FAILURES} failures of mutants that fail in at most "
-                f"{MAX_FAILURE_SHARE:.0%} of the replay, so that there is nothing to learn from"
+                f"{MAX_FAILURE_SHARE:.0%} of the replay: too few to train a predictor"
             }
         from parallax.harness.policy_tests.failure_predictor import train_predictor  # PyTorch
 
@@ -346,8 +354,8 @@ class MutationTest:
             for number, seed in enumerate(seeds)
         }
         played = {seed: agents[seed](chosen[seed]).success for seed in seeds}
-        told = self._pair_outcomes(seeds, chosen, played, f"{STRONG_GENERATOR} {change}")
-        return {**told, "predictor_accuracy": predictor.accuracy}
+        outcomes = self._pair_outcomes(seeds, chosen, played, f"{STRONG_GENERATOR} {change}")
+        return {**outcomes, "predictor_accuracy": predictor.accuracy}
 
     def _pair_outcomes(
         self,
@@ -369,16 +377,16 @@ class MutationTest:
         env = self._study.setting.env
         if agent.is_recurrent:
             raise SpecError(
-                f"{agent.folder}: its policy remembers what it has seen of an episode, and "
-                "configurations are played without memory. Challenge agents of another algorithm."
+                f"{agent.folder}: its policy is recurrent, and mutation tests need policies "
+                "without memory. Test agents of another algorithm."
             )
         return lambda configurations: play_configurations(self._kind, env, agent, configurations)
 
     def _collect_training_starts(self, agent: LoadedPolicy) -> Floats:
         if agent.spec.n_envs != 1:
             raise SpecError(
-                f"{agent.folder}: n_envs={agent.spec.n_envs} begins episodes of several copies; "
-                "a replay is of trainings with n_envs=1."
+                f"{agent.folder}: n_envs={agent.spec.n_envs} mixes episodes of parallel "
+                "environments. Train with n_envs=1."
             )
         _, lengths = read_metric(agent.folder / TRACE_FILE, "episode/length")
         wanted = lengths[: self._options.replay - 1].astype(int).tolist()

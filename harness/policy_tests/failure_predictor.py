@@ -1,8 +1,8 @@
-"""A network that learns in which configurations agents fail, to look for more of them.
+"""A network that predicts in which configurations agents fail, to find more of them.
 
-The reference's (testingautomated-usi/muPRL): layers of 32 units, each linear, normalised, leaky and
-with a tenth of its units dropped; classes weighed by how rare they are; Adam, at most 500 rounds,
-ended after 10 without progress on a fifth of the data.
+As in muPRL (testingautomated-usi/muPRL): hidden layers of 32 units with layer normalisation, leaky
+ReLU and dropout of 0.1; class weights inverse to frequency; Adam, at most 500 epochs, stopped after
+10 epochs without progress on a fifth of the data.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ Floats = NDArray[np.float64]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FailurePredictor:
-    """What was learned.
+    """A trained predictor.
 
     Attributes:
         network: Two outputs: succeeds, fails.
-        mean: Of the features, float[features].
-        deviation: Of the features, float[features].
-        accuracy: Mean over both classes of the share that is told right, of what was held out.
+        mean: Mean of the features, float[features].
+        deviation: Standard deviation of the features, float[features].
+        accuracy: Balanced accuracy on the validation rows.
     """
 
     network: nn.Module
@@ -39,7 +39,7 @@ class FailurePredictor:
     accuracy: float
 
     def __call__(self, features: Floats) -> Floats:
-        """Probabilities of failure, float[n], for features float[n, features]."""
+        """Return probabilities of failure, float[n], for features float[n, features]."""
         scaled = torch.tensor((features - self.mean) / self.deviation, dtype=torch.float32)
         with torch.no_grad(), _limit_to_one_thread():
             return np.asarray(torch.softmax(self.network(scaled), 1)[:, 1].numpy(), np.float64)
@@ -59,30 +59,30 @@ def _limit_to_one_thread() -> Iterator[None]:
 def train_predictor(
     features: Floats, failed: NDArray[np.bool_], layers: int, seed: int
 ) -> FailurePredictor:
-    """Learns from what was played.
+    """Train a predictor on episodes that were played.
 
     Args:
         features: float[n, features].
-        failed: bool[n]; both kinds must be there at least twice.
-        layers: Hidden ones: 2 for CartPole, 3 for other tasks.
-        seed: Of weights, order and dropout.
+        failed: bool[n]; each class at least twice.
+        layers: Number of hidden layers: 2 for CartPole, 3 for other tasks.
+        seed: Seed of weights, order and dropout.
     """
     generator, rng = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
     mean, deviation = features.mean(axis=0), features.std(axis=0)
     deviation = np.where(deviation > 0, deviation, 1.0)
     inputs = torch.tensor((features - mean) / deviation, dtype=torch.float32)
     labels = torch.tensor(failed, dtype=torch.long)
-    held = torch.tensor(_select_validation_rows(failed, rng))
+    validation = torch.tensor(_select_validation_rows(failed, rng))
     weights = len(failed) / (2.0 * torch.bincount(labels, minlength=2).clamp(min=1))
     with torch.random.fork_rng(), _limit_to_one_thread():
         torch.manual_seed(seed)
         network = _build_network(features.shape[1], layers)
-        best = _minimize_loss(network, inputs, labels, held, weights, generator)
+        best = _minimize_loss(network, inputs, labels, validation, weights, generator)
     network.load_state_dict(best)
     network.eval()
     with torch.no_grad():
-        right = network(inputs[held]).argmax(1) == labels[held]
-    classes = [right[labels[held] == kind].float().mean() for kind in (0, 1)]
+        right = network(inputs[validation]).argmax(1) == labels[validation]
+    classes = [right[labels[validation] == kind].float().mean() for kind in (0, 1)]
     return FailurePredictor(network, mean, deviation, float(torch.stack(classes).nanmean()))
 
 
@@ -90,14 +90,14 @@ def _minimize_loss(
     network: nn.Module,
     inputs: torch.Tensor,
     labels: torch.Tensor,
-    held: torch.Tensor,
+    validation: torch.Tensor,
     weights: torch.Tensor,
     generator: torch.Generator,
 ) -> dict[str, torch.Tensor]:
-    """Weights with the smallest loss on what is held out."""
+    """Train the network and return the weights with the smallest validation loss."""
     optimizer = torch.optim.Adam(network.parameters(), lr=RATE, weight_decay=DECAY)
     loss_of = nn.CrossEntropyLoss(weight=weights)
-    seen = torch.nonzero(~held).flatten()
+    seen = torch.nonzero(~validation).flatten()
     least, best, waited = float("inf"), copy.deepcopy(network.state_dict()), 0
     for _ in range(EPOCHS):
         network.train()
@@ -109,7 +109,7 @@ def _minimize_loss(
             optimizer.step()
         network.eval()
         with torch.no_grad():
-            loss = float(loss_of(network(inputs[held]), labels[held]))
+            loss = float(loss_of(network(inputs[validation]), labels[validation]))
         waited = 0 if loss < least else waited + 1
         if loss < least:
             least, best = loss, copy.deepcopy(network.state_dict())
@@ -133,9 +133,9 @@ def _build_network(inputs: int, layers: int) -> nn.Module:
 def _select_validation_rows(
     failed: NDArray[np.bool_], rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """A fifth of each class, one of it at least."""
-    held = np.zeros(len(failed), bool)
+    """Return a mask of a fifth of each class, at least one row of each."""
+    validation = np.zeros(len(failed), bool)
     for kind in (False, True):
         rows = rng.permutation(np.flatnonzero(failed == kind))
-        held[rows[: max(round(VALIDATION_SHARE * len(rows)), 1)]] = True
-    return held
+        validation[rows[: max(round(VALIDATION_SHARE * len(rows)), 1)]] = True
+    return validation

@@ -1,7 +1,10 @@
-"""Tasks as tests: which initial configurations they have, and how well an agent copes with one.
+"""Tasks of mutation tests: initial configurations, success and quality of control.
 
-What counts as success and the quality of control follow muPRL (`envs/` of
-testingautomated-usi/muPRL): how far an agent is from failing, at each step.
+Success and quality of control, the distance from failing at each step, follow muPRL (`envs/` of
+testingautomated-usi/muPRL). For parking (highway-env; `envs/parking/` there) a configuration is the
+goal bay and the pose of the car: training begins at the origin, tests anywhere near it. For
+LunarLander (`envs/lunarlander/` there) it is the terrain and the initial push: a reset draws them,
+so that they are set through the generator and read back from it.
 """
 
 import copy
@@ -21,22 +24,22 @@ Floats = NDArray[np.float64]
 
 PARKING_SIZE = 4
 PARKING_BAYS = 19
-"""Goals that tests draw from, of the 28 there are."""
+"""Goal bays that tests draw from, of 28."""
 MAX_CAR_POSITION = (10.0, 5.0)
-"""Largest coordinates that a car begins at in tests, in m; smallest are 0."""
+"""Largest initial coordinates of a car in tests, in m; the smallest are 0."""
 PARKING_STEPS = 100
-"""Decisions that a car has to park in, as in muPRL; the task as it is now gives it 500."""
+"""Decisions within which a car must park, as in muPRL; highway-env's current limit is 500."""
 
 
 def draw_parking_configurations(generator: np.random.Generator, n: int, size: int) -> Floats:
-    """Configurations, float[n, 4]: the bay's number, the heading in turns, x and y in m."""
+    """Draw configurations, float[n, 4]: index of the bay, heading in turns, x and y in m."""
     bays = generator.integers(0, PARKING_BAYS, n).astype(np.float64)
     places = generator.uniform(0, MAX_CAR_POSITION, (n, 2))
     return np.column_stack([bays, generator.uniform(0, 1, n), places])
 
 
 def begin_parking(task: Any, configuration: Floats) -> Floats:
-    """Puts a task that has been reset into a configuration; gives the observation, flat."""
+    """Put a task that was just reset into a configuration; return the flat observation."""
     bay, heading, *place = configuration
     car, lane = task.vehicle, task.road.network.lanes_list()[int(bay)]
     car.position, car.heading, car.speed = np.array(place), 2 * np.pi * heading, 0.0
@@ -46,58 +49,58 @@ def begin_parking(task: Any, configuration: Floats) -> Floats:
 
 
 def read_parking(task: Any) -> Floats:
-    """The configuration of a task that has just been reset, float[4]."""
+    """Return the configuration of a task that was just reset, float[4]."""
     car, lanes = task.vehicle, task.road.network.lanes_list()
     away = [np.linalg.norm(lane.position(lane.length / 2, 0) - car.goal.position) for lane in lanes]
     return np.array([np.argmin(away), car.heading / (2 * np.pi), *car.position])
 
 
 def measure_parking_quality(task: Any) -> float:
-    """The share of the time to park in that is left.
+    """Return the share of the time limit that is left.
 
-    muPRL asks for it at the end, when it is smallest.
+    muPRL evaluates it at the end, when it is smallest.
     """
     return float(1 - task.time * task.config["policy_frequency"] / PARKING_STEPS)
 
 
 def is_car_parked(task: Any) -> bool:
-    """Whether the car stands in its bay."""
+    """Return whether the car is in its bay."""
     seen = task.observation_type_parking.observe()
     return bool(task._is_success(seen["achieved_goal"], seen["desired_goal"]))
 
 
 FREE_HEIGHTS = (0, 1, 2, 8, 9, 10, 11)
-"""Heights of the terrain that the task does not level for the helipad, of twelve."""
+"""Indices of the terrain heights, of twelve, that are not levelled for the helipad."""
 TERRAIN_HEIGHTS, PUSH_FORCES = 12, 2
 LANDER_SIZE = len(FREE_HEIGHTS) + PUSH_FORCES
 DRAWS_PER_STEP = 2
-"""Random numbers that a step takes from the task's generator, whatever is done: its engines are
-a little out of place."""
+"""Random numbers that each step draws, whatever the action: `dispersion` of the engines
+(gymnasium/envs/box2d/lunar_lander.py, `step`)."""
 DRAWS_PER_RESET = TERRAIN_HEIGHTS + PUSH_FORCES + DRAWS_PER_STEP
-_GENERATOR_PERIOD = 2**128  # states of the generator, which goes back by going so many less on
+_GENERATOR_PERIOD = 2**128  # of PCG64: advancing by the period minus n goes n draws back
 
 
 class _ScriptedGenerator:
-    """A generator whose first draws are given; the others come from another one."""
+    """Generator whose first draws are given; the others come from another generator."""
 
     def __init__(self, given: list[Any], behind: np.random.Generator) -> None:
         self._given, self._behind = iter(given), behind
 
     def uniform(self, low: float, high: float, size: Any = None) -> Any:
-        """What is given, as long as there is something."""
-        found = next(self._given, None)
-        return self._behind.uniform(low, high, size) if found is None else found
+        """Return the next given draw, or a draw of the other generator."""
+        given = next(self._given, None)
+        return self._behind.uniform(low, high, size) if given is None else given
 
 
 def draw_lander_configurations(generator: np.random.Generator, n: int, size: int) -> Floats:
-    """Configurations as the task draws them, float[n, 9]: 7 heights and 2 forces."""
+    """Draw configurations as the task does, float[n, 9]: 7 heights and 2 forces."""
     highest, strongest = _read_draw_ranges()
     heights = generator.uniform(0, highest, (n, len(FREE_HEIGHTS)))
     return np.column_stack([heights, generator.uniform(-strongest, strongest, (n, PUSH_FORCES))])
 
 
 def begin_lander(task: Any, configuration: Floats) -> NDArray[np.float32]:
-    """Resets the task into a configuration; gives the observation."""
+    """Reset the task into a configuration; return the observation."""
     heights, (x, y) = np.zeros(TERRAIN_HEIGHTS), configuration[len(FREE_HEIGHTS) :]
     heights[list(FREE_HEIGHTS)] = configuration[: len(FREE_HEIGHTS)]
     own = task.np_random
@@ -110,7 +113,7 @@ def begin_lander(task: Any, configuration: Floats) -> NDArray[np.float32]:
 
 
 def read_lander(task: Any) -> Floats:
-    """The configuration of a task that has just been reset, float[9]."""
+    """Return the configuration of a task that was just reset, float[9]."""
     highest, strongest = _read_draw_ranges()
     before = copy.deepcopy(task.np_random)
     before.bit_generator.advance(_GENERATOR_PERIOD - DRAWS_PER_RESET)
@@ -121,15 +124,15 @@ def read_lander(task: Any) -> Floats:
 
 
 def skip_lander_draws(task: Any, steps: int) -> None:
-    """Brings the task's generator to where so many steps would."""
+    """Advance the task's generator as `steps` steps would."""
     task.np_random.bit_generator.advance(DRAWS_PER_STEP * steps)
 
 
 def measure_lander_quality(task: Any) -> float:
-    """How far the lander is from leaving the screen, and from having crashed.
+    """Return the distance of the lander from leaving the screen and from crashing.
 
-    1 less its distance from the middle, as a share of half the screen; no more than 1 - 1 / (1 + d)
-    while a leg that is d away touches the ground; 0 where it crashed.
+    1 - |x - centre| / half width; at most 1 - 1 / (1 + d) while a leg at distance d touches the
+    ground; 0 after a crash.
     """
     if task.game_over:
         return 0.0
@@ -140,7 +143,7 @@ def measure_lander_quality(task: Any) -> float:
 
 
 def has_landed(task: Any) -> bool:
-    """Whether it has come to rest, wherever that is."""
+    """Return whether the lander has come to rest, anywhere."""
     return not task.lander.awake and not task.game_over
 
 
@@ -155,7 +158,7 @@ def _compute_half_width() -> float:
 
 
 def _read_draw_ranges() -> tuple[float, float]:
-    """Largest height of the terrain in m, and largest force in N."""
+    """Return the largest height of the terrain in m and the largest force in N."""
     from gymnasium.envs.box2d.lunar_lander import INITIAL_RANDOM, SCALE, VIEWPORT_H
 
     return VIEWPORT_H / SCALE / 2, INITIAL_RANDOM
@@ -163,20 +166,20 @@ def _read_draw_ranges() -> tuple[float, float]:
 
 @dataclasses.dataclass(frozen=True)
 class PolicyTestTask:
-    """One kind of task.
+    """Test description of one kind of task.
 
     Attributes:
-        names: Its gymnasium names, without versions.
-        size: Numbers of a configuration, for a task that has been made.
-        draw: Configurations, float[n, size], as the reference draws them.
-        begin: Puts a task that has been reset into a configuration; gives the observation.
-        read: The configuration that a task is in right after a reset.
-        quality: Quality of control at a step, from 1 down; at 0 it is lost.
+        names: Gymnasium names without versions.
+        size: Returns the length of a configuration of an environment.
+        draw: Draws configurations, float[n, size], as muPRL does.
+        begin: Puts an environment that was just reset into a configuration; returns the
+        observation. read: Returns the configuration right after a reset.
+        quality: Returns the quality of control at a step, at most 1; control is lost at 0.
         steps: Steps that an agent has, or must survive.
-        reached: Whether an episode that is over was a success; None where surviving is.
-        episodes: In each configuration. Agents are greedy, so that one tells what the reference's
-            one to three do, where a task draws no numbers once it has begun.
-        skip: Brings the task's generator to where so many steps would, where steps draw numbers.
+        reached: Returns whether a finished episode was a success; None if success is to survive.
+        episodes: Episodes per configuration. muPRL plays one to three; since agents are greedy,
+            one is enough for tasks that draw no random numbers after the reset.
+        skip: Advances the environment's generator as steps would, if steps draw random numbers.
     """
 
     names: tuple[str, ...]
@@ -192,20 +195,17 @@ class PolicyTestTask:
 
 
 def find_test_task(env_id: str) -> PolicyTestTask:
-    """How a task is tested.
+    """Return the test description of a task.
 
     Raises:
-        SpecError: Nobody has said so of this task.
+        SpecError: There is none for this task.
     """
     name = env_id.partition("-v")[0]
     for known in POLICY_TEST_TASKS.values():
         if name in known.names:
             return known
     there = ", ".join(name for known in POLICY_TEST_TASKS.values() for name in known.names)
-    raise SpecError(
-        f"env={env_id}: what its configurations are and when an agent succeeds is not known; "
-        f"it is for {there}."
-    )
+    raise SpecError(f"env={env_id}: mutation tests do not support this task. Use one of {there}.")
 
 
 def _unwrap_env(env: gymnasium.Env[Any, Any]) -> Any:
@@ -285,7 +285,7 @@ POLICY_TEST_TASKS: Mapping[str, PolicyTestTask] = {
         _make_height_quality(1.0, 1.0),
         200,
     ),
-    # Not in the reference: it falls at a height of 0.7, and stands at 1.25.
+    # Not in muPRL: it falls at a height of 0.7, and stands at 1.25.
     "hopper": PolicyTestTask(
         ("Hopper",),
         _count_mujoco_numbers,
@@ -318,16 +318,16 @@ POLICY_TEST_TASKS: Mapping[str, PolicyTestTask] = {
         reached=lambda env: is_car_parked(_unwrap_env(env)),
     ),
 }
-"""By kind."""
+"""Test descriptions by kind of task."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PlayResult:
-    """How an agent coped.
+    """Outcome of an agent in configurations.
 
     Attributes:
         success: Whether it succeeds in more than half of the episodes, bool[configurations].
-        quality: Smallest quality of control on the way, float[configurations].
+        quality: Smallest quality of control in an episode, float[configurations].
     """
 
     success: NDArray[np.bool_]
@@ -340,10 +340,10 @@ PlayedPolicy = Callable[[NDArray[Any]], NDArray[Any]]
 def play_configurations(
     kind: PolicyTestTask, env_id: str, policy: PlayedPolicy, configurations: Floats
 ) -> PlayResult:
-    """Plays in each configuration, side by side.
+    """Play in all configurations in parallel environments.
 
     Args:
-        kind: How the task is tested.
+        kind: Test description of the task.
         env_id: Gymnasium's name.
         policy: Observations [n, observations] to greedy actions [n, ...].
         configurations: float[n, size].
@@ -363,7 +363,7 @@ def _play_episode(
     configurations: Floats,
     episode: int,
 ) -> PlayResult:
-    """One episode in each configuration."""
+    """Play one episode in each configuration."""
     n = len(envs)
     for number, env in enumerate(envs):
         env.reset(seed=number + n * episode)
@@ -376,7 +376,7 @@ def _play_episode(
             break
         for number, action in zip(acting.tolist(), policy(seen[acting]), strict=True):
             env = envs[number]
-            # A task's own time limit does not count: `steps` does.
+            # The limit is `steps`, not the task's own time limit.
             seen[number], _, ended, _, _ = env.step(action)
             quality[number] = min(quality[number], kind.quality(env))
             alive[number] = not ended
@@ -388,12 +388,12 @@ def _play_episode(
 def collect_start_configurations(
     env: gymnasium.Env[Any, Any], kind: PolicyTestTask, lengths: Sequence[int]
 ) -> Floats:
-    """The configurations that a training's episodes began with, float[len(lengths) + 1, size].
+    """Return the initial configurations of a training's episodes, float[len(lengths) + 1, size].
 
     Args:
-        env: The training's task, right after its first reset.
-        kind: How it is tested.
-        lengths: Steps of the episodes that ended; one more began.
+        env: Training environment right after its first reset.
+        kind: Test description of the task.
+        lengths: Steps of the finished episodes; one more episode began.
     """
     found = [kind.read(env)]
     for steps in lengths:

@@ -162,7 +162,7 @@ class _RunAttempt:
             resumes=start is not None,
         )
         if self.logging and self.diagnosis:
-            self.diagnosis.engine.signals.told = self.logging.signals
+            self.diagnosis.engine.signals.on_value = self.logging.signals
         changed = make_replacement(prepared.interventions)
         with (
             silence_future_warnings(),

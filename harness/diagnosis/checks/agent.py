@@ -1,4 +1,8 @@
-"""Table I, agent: targets that follow, the network that acts, how far the policy moves."""
+"""Checks of the agent: target networks, the acting network and the size of policy updates.
+
+The paper is RLExplorer, a tool that checks deep RL programs; its Table I has the ids that
+`paper_id` names.
+"""
 
 from parallax.harness.diagnosis.check import ERROR, THROUGHOUT, WARNING, CheckResult, DiagnosisCheck
 from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals
@@ -17,7 +21,10 @@ def _why_targets_never_lag(facts: TrainingFacts) -> str:
 
 
 def detect_frozen_targets(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether targets stood still for `threshold` intervals while the main network learned."""
+    """Detect target networks that did not change for `threshold` update intervals.
+
+    Their age counts only steps at which the main network changed.
+    """
     facts, age = signals.facts, signals.series["target_age"].latest
     if facts.target_interval:
         allowed = threshold * max(facts.target_interval, 64)
@@ -33,7 +40,7 @@ def detect_frozen_targets(signals: TrainingSignals, threshold: float) -> CheckRe
 
 
 def detect_rare_target_updates(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether targets stand still for so large a share of the run while the network learns."""
+    """Detect target networks that do not change for more than this share of the run."""
     steps, age = signals.facts.steps, signals.series["target_age"].latest
     if not steps or age < 500 or age <= threshold * steps:
         return None
@@ -45,45 +52,45 @@ def detect_rare_target_updates(signals: TrainingSignals, threshold: float) -> Ch
 
 
 def detect_missing_target_lag(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether targets equalled the main network in so many looks that followed each other."""
+    """Detect target networks equal to the main network in `threshold` successive checks."""
     series = signals.series["target_equal"]
     last = series.last(int(threshold))
     if len(last) < threshold or not last.all():
         return None
     return CheckResult(
-        f"Target networks equalled the networks that they follow in {len(last)} looks in a row, "
+        f"Target networks equalled the networks that they follow in {len(last)} checks in a row, "
         "though those had learned in between.",
         len(last),
     )
 
 
 def detect_wrong_acting_network(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether networks chose actions and the policy's own parameters were not among them."""
+    """Detect actions chosen by a network that has none of the policy's parameters."""
     last = signals.series["acts_by_itself"].last(int(threshold))
     if len(last) < threshold or last.any():
         return None
     return CheckResult(
-        f"In {len(last)} looks in a row a network computed actions without any parameter of the "
+        f"In {len(last)} checks in a row a network computed actions without any parameter of the "
         "policy that is trained.",
         len(last),
     )
 
 
 def detect_large_policy_shift(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether two successive rounds of updates move greedy actions on average by too much."""
+    """Detect large changes of the greedy actions in one update cycle, as the mean of five."""
     last = signals.series["shift_round"].last(5)
     if len(last) < 5 or last.mean() <= threshold:
         return None
     what = "share of choices" if signals.facts.choices else "distance in half action ranges"
     return CheckResult(
-        f"One round of updates changed greedy actions on the same states by {last.mean():.2f} "
-        f"({what}, mean of 5 looks).",
+        f"One update cycle changed greedy actions on the same states by {last.mean():.2f} "
+        f"({what}, mean of 5 checks).",
         float(last.mean()),
     )
 
 
 def detect_large_kl(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether the divergence that the framework reports is too large, as the median of 5."""
+    """Detect a large approximate KL divergence as the framework reports it, median of five."""
     from numpy import median
 
     last = signals.metrics["policy/approx_kl"].last(5)
@@ -103,7 +110,7 @@ CHECKS = (
         ERROR,
         ("target_age",),
         3.0,
-        "three update intervals (the paper asks at each, bit by bit)",
+        "three update intervals (the paper compares at each one, bit by bit)",
         detect_frozen_targets,
         "the update of the target is missing, or its interval is longer than the run allows.",
         "call the update; lower target_update_interval, or raise tau.",
@@ -113,7 +120,7 @@ CHECKS = (
     ),
     DiagnosisCheck(
         "target-updated-rarely",
-        "target networks are updated seldom",
+        "target networks are rarely updated",
         THROUGHOUT,
         WARNING,
         ("target_age",),
@@ -133,11 +140,11 @@ CHECKS = (
         WARNING,
         ("target_equal",),
         5.0,
-        "five looks at uneven steps",
+        "five checks at uneven steps",
         detect_missing_target_lag,
         "target and main network are one object, or every update copies the whole network.",
         "copy parameters instead of the object; lower tau, or raise target_update_interval.",
-        "tau=1 with an interval that is shorter than that of looks.",
+        "tau=1 with an interval that is shorter than the time between two checks.",
         _why_targets_never_lag,
         paper_id="AGT.d2",
     ),
@@ -148,10 +155,10 @@ CHECKS = (
         ERROR,
         ("acts_by_itself",),
         3.0,
-        "three looks",
+        "three checks",
         detect_wrong_acting_network,
-        "the target network, or a copy that is not updated, is asked for actions.",
-        "ask the network that is trained.",
+        "actions come from the target network, or from a copy that is not updated.",
+        "choose actions with the network that is trained.",
         "a framework that acts with a copy that it refreshes on purpose.",
         paper_id="AGT.d3",
     ),
@@ -162,7 +169,7 @@ CHECKS = (
         WARNING,
         ("shift_round",),
         0.2,
-        "own: the mean of 5 looks; the paper's 0.1 is a divergence of softmax outputs",
+        "own: the mean of 5 checks; the paper's 0.1 is a divergence of softmax outputs",
         detect_large_policy_shift,
         "a learning rate that is too high, or targets that jump.",
         "lower learning_rate (policy_learning_rate), raise batch_size, lower tau.",
@@ -184,4 +191,4 @@ CHECKS = (
         paper_id="AGT.d4",
     ),
 )
-"""What is asked of the agent."""
+"""Checks of target networks and policy updates."""

@@ -1,4 +1,4 @@
-"""Table I, environment, states and steps."""
+"""Checks of the environment, observations and episodes (RLExplorer, Table I: ENV, STT, STP)."""
 
 import numpy as np
 
@@ -11,21 +11,21 @@ from parallax.harness.diagnosis.check import (
     WARNING,
     CheckResult,
     DiagnosisCheck,
-    _why_no_reward_threshold,
+    why_no_reward_threshold,
 )
 from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals
 
 
 def _why_observations_rescaled(facts: TrainingFacts) -> str:
-    return "the learner sees other numbers than the task's (wrappers)" if facts.normalized else ""
+    return "wrappers rescale the observations" if facts.normalized else ""
 
 
 def _why_parallel_envs(facts: TrainingFacts) -> str:
-    return "episodes of several copies are mixed" if facts.n_envs > 1 else ""
+    return "episodes of several parallel environments are mixed" if facts.n_envs > 1 else ""
 
 
 def detect_invalid_observations(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether observations and rewards are numbers, within their space, and vary."""
+    """Detect observations that are not finite, outside their space, or constant."""
     series = signals.series
     if not series["finite"].latest:
         return CheckResult("An observation or reward is not finite.", 0.0, ERROR)
@@ -41,7 +41,7 @@ def detect_invalid_observations(signals: TrainingSignals, threshold: float) -> C
 
 
 def detect_large_rewards(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether rewards are large."""
+    """Detect rewards larger than `threshold`."""
     size = signals.values["reward_max"]
     if size <= threshold:
         return None
@@ -49,18 +49,19 @@ def detect_large_rewards(signals: TrainingSignals, threshold: float) -> CheckRes
 
 
 def detect_easy_task(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether the first episodes reach what counts as solved."""
+    """Detect first episodes that already reach the reward threshold of the task."""
     wanted, first = signals.facts.reward_threshold, signals.series["return"].first(3)
     if wanted is None or len(first) < 3 or first.mean() <= threshold * wanted:
         return None
     return CheckResult(
-        f"The first 3 episodes returned {first.mean():.4g}, and {wanted:g} counts as solved.",
+        f"The first 3 episodes returned {first.mean():.4g}; "
+        f"the task counts as solved from {wanted:g}.",
         float(first.mean()),
     )
 
 
 def detect_large_observations(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether observations are large."""
+    """Detect observations larger than `threshold`."""
     size = signals.series["observation_size"].last(64).max()
     return (
         CheckResult(f"Observations reach {size:.3g} in size.", float(size))
@@ -70,7 +71,7 @@ def detect_large_observations(signals: TrainingSignals, threshold: float) -> Che
 
 
 def detect_repeated_observation(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether one observation follows itself so often, in the median of recent stretches."""
+    """Detect an observation repeated `threshold` times, in the median of five chunks."""
     runs = signals.series["same_observation_run"].last(5)
     if len(runs) < 3 or np.median(runs) < threshold:
         return None
@@ -81,7 +82,7 @@ def detect_repeated_observation(signals: TrainingSignals, threshold: float) -> C
 
 
 def detect_repeated_final_states(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether the last episodes ended in the same observations, and with little return."""
+    """Detect last episodes that end in the same observations, without progress."""
     last = list(signals.episodes)[-int(threshold) :]
     if len(last) < threshold or not _has_no_improvement(signals):
         return None
@@ -96,7 +97,7 @@ def detect_repeated_final_states(signals: TrainingSignals, threshold: float) -> 
 
 
 def detect_repeated_final_actions(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether the last episodes ended in the same actions, and with little return."""
+    """Detect last episodes that end in the same actions, without progress."""
     last = list(signals.episodes)[-int(threshold) :]
     if len(last) < threshold or not _has_no_improvement(signals):
         return None
@@ -111,14 +112,14 @@ def detect_repeated_final_actions(signals: TrainingSignals, threshold: float) ->
 
 
 def _has_no_improvement(signals: TrainingSignals) -> bool:
-    """Whether the last returns are no better than the first ones."""
+    """Return whether the last returns are no better than the first ones."""
     returns = signals.series["return"]
     first, last = returns.first(10), returns.last(5)
     return bool(last.mean() <= first.mean() + 0.1 * max(abs(first.mean()), 1e-9))
 
 
 def detect_truncated_episodes(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether all recent episodes were cut off, with the same return as the first ones."""
+    """Detect episodes that all reach the time limit, with the returns of the first ones."""
     last = list(signals.episodes)[-10:]
     if signals.series["return"].count < 20 or not all(episode.truncated for episode in last):
         return None
@@ -129,8 +130,8 @@ def detect_truncated_episodes(signals: TrainingSignals, threshold: float) -> Che
     if abs(change) > threshold:
         return None
     return CheckResult(
-        f"The last 10 episodes were cut off by the time limit, and return {recent.mean():.4g} "
-        f"as the first ones did ({first.mean():.4g}).",
+        f"The last 10 episodes reached the time limit and returned {recent.mean():.4g} "
+        f"like the first ones ({first.mean():.4g}).",
         change,
     )
 
@@ -138,15 +139,15 @@ def detect_truncated_episodes(signals: TrainingSignals, threshold: float) -> Che
 CHECKS = (
     DiagnosisCheck(
         "invalid-observations",
-        "the environment does not keep to its interface",
+        "the environment breaks its own interface",
         THROUGHOUT,
         WARNING,
         ("finite",),
         0.001,
         "RLExplorer 0.001 for the spread; NaN and infinity both",
         detect_invalid_observations,
-        "a fault of the environment's, or a declared space that is wrong.",
-        "mend the environment: gymnasium.utils.env_checker tells more.",
+        "a bug in the environment, or a wrong declared space.",
+        "fix the environment; gymnasium.utils.env_checker finds more.",
         "observations that hardly vary within 256 steps of a very slow task.",
         paper_id="ENV.d1",
     ),
@@ -159,9 +160,9 @@ CHECKS = (
         10.0,
         "RLExplorer [-10, 10], after Jones' advice",
         detect_large_rewards,
-        "the task's rewards are as they are.",
+        "the task has large rewards.",
         "wrappers=normalized, or a reward scale.",
-        "many tasks train well so; a note, no fault.",
+        "many tasks train well with large rewards: this is a note, not a fault.",
         _why_observations_rescaled,
         paper_id="ENV.d2",
     ),
@@ -175,9 +176,9 @@ CHECKS = (
         "the task's own reward threshold",
         detect_easy_task,
         "untrained actions solve it.",
-        "choose a harder task, or a task whose reward says more.",
+        "choose a harder task, or one with a more informative reward.",
         "the mean of three episodes is uncertain.",
-        _why_no_reward_threshold,
+        why_no_reward_threshold,
         paper_id="ENV.d3",
     ),
     DiagnosisCheck(
@@ -189,9 +190,9 @@ CHECKS = (
         10.0,
         "RLExplorer [-10, 10] (early, as the paper says)",
         detect_large_observations,
-        "the task's observations are as they are.",
+        "the task has large observations.",
         "wrappers=normalized.",
-        "a few large values of velocities do little harm; a note, no fault.",
+        "a few large velocities do little harm: this is a note, not a fault.",
         _why_observations_rescaled,
         paper_id="STT.d1",
     ),
@@ -212,7 +213,7 @@ CHECKS = (
     ),
     DiagnosisCheck(
         "repeated-final-states",
-        "episodes repeat each other's end",
+        "episodes end in the same observations",
         LATE,
         WARNING,
         ("beginning", "episodes", "return"),
@@ -234,24 +235,24 @@ CHECKS = (
         "own: relative change of the mean return; the paper takes 10% of the highest reward, "
         "which means nothing where returns are negative or unbounded",
         detect_truncated_episodes,
-        "nothing that is rewarded was ever reached.",
-        "more exploration, a longer time limit, or rewards on the way.",
+        "the agent never reached a reward.",
+        "more exploration, a longer time limit, or intermediate rewards.",
         "a task that returns the same in every episode.",
         paper_id="STP.d1",
     ),
     DiagnosisCheck(
         "repeated-final-actions",
-        "episodes repeat each other's actions",
+        "episodes end in the same actions",
         THROUGHOUT,
         WARNING,
         ("beginning", "episodes", "return"),
         5.0,
         "own: 5 episodes, set on one half of the runs; RLExplorer 10 actions of 2",
         detect_repeated_final_actions,
-        "a policy that has collapsed to one answer, or no exploration.",
+        "a policy that has collapsed to one action, or no exploration.",
         "more exploration (exploration_initial, exploration_steps, ent_coef).",
         "short episodes of a task with few actions repeat by chance.",
         paper_id="ACN.d6",
     ),
 )
-"""What is asked of environment, states and steps."""
+"""Checks of the environment, observations and episodes."""

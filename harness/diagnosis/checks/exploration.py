@@ -1,4 +1,7 @@
-"""Table I, exploration and actions. Entropies are shares of their maximum."""
+"""Checks of exploration and actions (RLExplorer, Table I: EXP, ACN).
+
+Entropies are divided by their maximum.
+"""
 
 import numpy as np
 
@@ -26,34 +29,36 @@ ENTROPY_DEFINITION = (
 )
 
 _FIRST_VALUES = 6
-"""Values by which a share is judged to be low: of eight actions each, where nobody tells it."""
+"""Values that a low share is judged by; each is of eight actions unless the program reports it."""
 
 _SIDE_VALUES = 3
-"""Values on either side of a fall."""
+"""Values on either side of a drop."""
 
 
 def _why_no_exploration_schedule(facts: TrainingFacts) -> str:
     if facts.choices == 0:
-        return "there is no share of random actions; the entropy of actions is asked instead"
+        return (
+            "continuous actions have no share of random actions; the entropy checks apply instead"
+        )
     if facts.constant_exploration:
         return "the share of random actions is constant by choice"
     return ""
 
 
 def _get_random_share(signals: TrainingSignals) -> SignalSeries:
-    told = signals.metrics.get("exploration")
-    return told or signals.series["random_share"]
+    reported = signals.metrics.get("exploration")
+    return reported or signals.series["random_share"]
 
 
 def detect_low_or_rising_exploration(
     signals: TrainingSignals, threshold: float
 ) -> CheckResult | None:
-    """Whether the share of random actions is low when learning begins, or grows."""
+    """Detect a share of random actions that is low when learning begins, or that grows."""
     series = _get_random_share(signals)
     first = series.between(signals.facts.learning_starts, np.inf)[:_FIRST_VALUES]
     if len(first) == _FIRST_VALUES and first.mean() < threshold:
         return CheckResult(
-            f"Only {first.mean():.0%} of the first actions are other than greedy ones.",
+            f"Only {first.mean():.0%} of the first actions are not the greedy ones.",
             float(first.mean()),
         )
     begin, end = series.first(10).mean(), series.last(20).mean()
@@ -65,7 +70,7 @@ def detect_low_or_rising_exploration(
 
 
 def detect_fast_exploration_decay(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether nine tenths of the way down are over within too small a share of the run."""
+    """Detect a share of random actions that decays by 90% within too small a share of the run."""
     facts, total = signals.facts, signals.facts.steps
     steps, values = _get_random_share(signals).all()
     if len(values) < 10 or not total:
@@ -74,7 +79,7 @@ def detect_fast_exploration_decay(signals: TrainingSignals, threshold: float) ->
     falls = facts.exploration is not None and facts.exploration[0] - facts.exploration[1] > 0.3
     if planned and falls and planned < threshold * total:
         return CheckResult(
-            f"The share of random actions is to fall within {planned} of {total} steps.",
+            f"The share of random actions is scheduled to decay within {planned} of {total} steps.",
             planned / total,
         )
     values = np.convolve(values, np.full(3, 1 / 3), mode="valid")
@@ -85,7 +90,9 @@ def detect_fast_exploration_decay(signals: TrainingSignals, threshold: float) ->
     if values[0] - floor < 0.3 or not low.any():
         return None
     after = values[int(np.argmax(low)) :]
-    if len(after) < 8 or after.mean() > floor + 0.15:  # it has not stayed there: chance
+    if (
+        len(after) < 8 or after.mean() > floor + 0.15
+    ):  # it did not stay low, so that the low value was chance
         return None
     begun = max(signals.facts.learning_starts, 0)
     arrived = int(steps[np.argmax(low)])
@@ -100,7 +107,7 @@ def detect_fast_exploration_decay(signals: TrainingSignals, threshold: float) ->
 
 
 def detect_low_initial_entropy(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether the first actions are always the same."""
+    """Detect a low entropy of the first actions."""
     first = signals.series["entropy"].first(3)
     if len(first) < 3 or first.mean() >= threshold:
         return None
@@ -110,7 +117,7 @@ def detect_low_initial_entropy(signals: TrainingSignals, threshold: float) -> Ch
 
 
 def detect_rising_entropy(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether the entropy rises early by more than a threshold."""
+    """Detect an early rise of the entropy by more than `threshold`."""
     values = signals.series["entropy"].first(64)
     if len(values) < 6:
         return None
@@ -123,7 +130,7 @@ def detect_rising_entropy(signals: TrainingSignals, threshold: float) -> CheckRe
 
 
 def detect_constant_entropy(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether the entropy does not move at all early on."""
+    """Detect an entropy that stays constant early on."""
     values = signals.series["entropy"].first(64)
     if len(values) < 10 or np.ptp(values) >= threshold:
         return None
@@ -134,7 +141,7 @@ def detect_constant_entropy(signals: TrainingSignals, threshold: float) -> Check
 
 
 def detect_entropy_drop(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether the entropy falls by so much from three late values to the next three."""
+    """Detect a drop of the entropy between the means of three late values and of the next three."""
     values = signals.series["entropy"].between(LATE_SHARE * (signals.facts.steps or 0), np.inf)
     if len(values) < 2 * _SIDE_VALUES:
         return None
@@ -146,14 +153,14 @@ def detect_entropy_drop(signals: TrainingSignals, threshold: float) -> CheckResu
 
 
 def detect_fluctuating_entropy(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether the last ten entropies lie far from their own line."""
+    """Detect large deviations of the last ten entropies from their least-squares line."""
     values = signals.series["entropy"].last(10)
     if len(values) < 10:
         return None
     distance = compute_fluctuation(values)
     return (
         CheckResult(
-            f"The entropy of actions fluctuates by {distance:.2f} around its line.", distance
+            f"The entropy of actions fluctuates by {distance:.2f} around its trend.", distance
         )
         if distance > threshold
         else None
@@ -161,7 +168,7 @@ def detect_fluctuating_entropy(signals: TrainingSignals, threshold: float) -> Ch
 
 
 def detect_repeated_action(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether one action is taken all the time, in four chunks in a row."""
+    """Detect one action that is taken all the time, in four successive chunks of 256 steps."""
     if "top_action" in signals.series:
         last = signals.series["top_action"].last(4)
         if len(last) == 4 and last.min() > threshold:
@@ -179,19 +186,19 @@ def detect_repeated_action(signals: TrainingSignals, threshold: float) -> CheckR
 
 
 def detect_dropout_sensitivity(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether answers change by so much where half of the units are left out."""
+    """Detect actions that change by more than `threshold` with a dropout of 0.5."""
     value = signals.series["uncertainty"].latest
     if value <= threshold:
         return None
-    what = "of a random choice" if signals.facts.choices else "half action ranges"
+    what = "of a random action's variation" if signals.facts.choices else "half action ranges"
     return CheckResult(
-        f"With half of the units left out, answers to the same states vary by {value:.2f} {what}.",
+        f"With a dropout of 0.5, actions in the same states vary by {value:.2f} {what}.",
         value,
     )
 
 
 def detect_saturated_actions(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether actions lie at their bounds, in four chunks in a row."""
+    """Detect actions at their bounds, in four successive chunks of 256 steps."""
     last = signals.series["at_bounds"].last(4)
     if len(last) < 4 or last.min() <= threshold:
         return None
@@ -201,19 +208,19 @@ def detect_saturated_actions(signals: TrainingSignals, threshold: float) -> Chec
 
 
 def _why_discrete_actions(facts: TrainingFacts) -> str:
-    return "actions are choices" if facts.choices else ""
+    return "actions are discrete" if facts.choices else ""
 
 
 CHECKS = (
     DiagnosisCheck(
         "exploration-low-or-rising",
-        "too few random actions at first, or more and more",
+        "the share of random actions begins low or grows",
         THROUGHOUT,
         WARNING,
         ("beginning", "random_share"),
         0.2,
-        "own: share of actions that are not the greedy ones, as the paper's factor is not told by "
-        "every framework",
+        "own: share of actions that are not the greedy ones, since not every framework reports the "
+        "factor that the paper uses",
         detect_low_or_rising_exploration,
         "exploration is missing, or its schedule runs backwards.",
         "exploration_initial=1, exploration_final below it.",
@@ -223,12 +230,12 @@ CHECKS = (
     ),
     DiagnosisCheck(
         "exploration-decays-fast",
-        "the share of random actions falls too fast",
+        "the share of random actions decays too fast",
         THROUGHOUT,
         WARNING,
         ("beginning", "random_share"),
         0.03,
-        "own: share of the run; the paper's 0.22 per call depends on how often it is called",
+        "own: share of the run; the paper's 0.22 per call depends on the number of calls",
         detect_fast_exploration_decay,
         "the decay is per step where it was meant per episode, or its factor is too small.",
         "raise exploration_steps.",
@@ -245,9 +252,9 @@ CHECKS = (
         0.3,
         f"RLExplorer 0.3, there in nats; here the {ENTROPY_DEFINITION}",
         detect_low_initial_entropy,
-        "the policy begins at one answer: a bad initialisation, or no noise.",
+        "the policy begins with one action: a bad initialisation, or no noise.",
         "raise exploration noise, ent_coef or exploration_initial; see bad-weights and bad-biases.",
-        "tasks whose action range is far larger than what they need.",
+        "tasks whose action range is far larger than needed.",
         paper_id="ACN.d0",
     ),
     DiagnosisCheck(
@@ -261,12 +268,12 @@ CHECKS = (
         detect_rising_entropy,
         "the entropy bonus outweighs the reward, or exploration grows.",
         "lower ent_coef or initial_temperature; see exploration-low-or-rising.",
-        "a policy that begins deterministic and learns to explore, as SAC's may.",
+        "a policy that begins nearly deterministic and learns to explore, as SAC may.",
         paper_id="ACN.d1",
     ),
     DiagnosisCheck(
         "entropy-constant",
-        "the randomness of actions does not move",
+        "the entropy of actions is constant",
         EARLY,
         WARNING,
         ("beginning", "entropy"),
@@ -280,13 +287,13 @@ CHECKS = (
     ),
     DiagnosisCheck(
         "entropy-drop",
-        "the randomness of actions falls abruptly",
+        "the entropy of actions drops abruptly",
         LATE,
         WARNING,
         ("entropy",),
         0.3,
         "own: from the mean of three values to that of the next three in the last fifth; "
-        "RLExplorer asks second differences of ten values, which noise alone moves by as much",
+        "RLExplorer takes second differences of ten values, which noise alone moves as much",
         detect_entropy_drop,
         "the policy collapses late.",
         "lower the learning rates; raise ent_coef.",
@@ -295,14 +302,14 @@ CHECKS = (
     ),
     DiagnosisCheck(
         "entropy-fluctuates",
-        "the randomness of actions fluctuates",
+        "the entropy of actions fluctuates",
         THROUGHOUT,
         WARNING,
         ("entropy",),
         0.25,
         "own, of shares; RLExplorer 0.1 in nats around a line of the whole series",
         detect_fluctuating_entropy,
-        "the policy jumps between answers.",
+        "the policy jumps between actions.",
         "lower the learning rates, raise batch_size, lower tau.",
         "episodes of very different kind.",
         paper_id="ACN.d4",
@@ -323,17 +330,17 @@ CHECKS = (
     ),
     DiagnosisCheck(
         "dropout-sensitive-actions",
-        "answers hang on few units",
+        "actions depend on few units",
         THROUGHOUT,
         NOTE,
         ("uncertainty",),
         0.5,
         "RLExplorer 0.5, there of outputs, 100 passes; here of greedy actions in half ranges, or "
-        "the share of other choices over that of random ones, 16 passes",
+        "the share of changed choices over that of random ones, 16 passes",
         detect_dropout_sensitivity,
-        "states that were seldom learned from, or a policy that has not settled.",
+        "rarely visited states, or a policy that has not converged.",
         "more steps; more exploration early on.",
-        "networks are not trained with units left out: this is no calibrated doubt; a note.",
+        "networks are not trained with dropout, so that this is no calibrated uncertainty; a note.",
         paper_id="ACN.d7",
     ),
     DiagnosisCheck(
@@ -352,4 +359,4 @@ CHECKS = (
         _why_discrete_actions,
     ),
 )
-"""What is asked of exploration and actions."""
+"""Checks of exploration and actions."""

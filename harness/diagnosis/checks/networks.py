@@ -1,4 +1,8 @@
-"""The paper's questions about networks, and more of the kind."""
+"""Checks of networks: activations, initialisation, gradients, losses, updates and values.
+
+RLExplorer has the first kinds; dormant units are Sokar et al. 2023 (arXiv:2302.12902), the
+effective rank is Kumar et al. 2021 (arXiv:2010.14498).
+"""
 
 import numpy as np
 
@@ -13,7 +17,7 @@ from parallax.harness.diagnosis.check import (
 from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals
 
 _WHOLE_LAYER = 0.99
-"""Of a layer's units: that share is all of it."""
+"""Share of dead units from which a layer counts as dead as a whole."""
 
 
 def _compute_last_median(signals: TrainingSignals, name: str, count: int = 5) -> float | None:
@@ -24,7 +28,7 @@ def _compute_last_median(signals: TrainingSignals, name: str, count: int = 5) ->
 def detect_dead_or_saturated_units(
     signals: TrainingSignals, threshold: float
 ) -> CheckResult | None:
-    """Whether activations are numbers, and not dead or saturated in so large a share of units."""
+    """Detect activations that are not finite, and layers with dead or saturated units."""
     if not signals.values["activations_finite"]:
         return CheckResult("An activation is not finite.", 0.0, ERROR)
     for name, words in (("dead", "are zero"), ("saturated", "are at the end of their range")):
@@ -38,7 +42,7 @@ def detect_dead_or_saturated_units(
 
 
 def detect_dormant_units(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether so large a share of a layer's units sleeps."""
+    """Detect layers with a large share of dormant units."""
     share = _compute_last_median(signals, "dormant")
     if share is None or share <= threshold:
         return None
@@ -46,7 +50,7 @@ def detect_dormant_units(signals: TrainingSignals, threshold: float) -> CheckRes
 
 
 def detect_rank_collapse(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether features span few directions."""
+    """Detect features of a low effective rank."""
     share = _compute_last_median(signals, "rank", 3)
     if share is None or share >= threshold:
         return None
@@ -54,19 +58,19 @@ def detect_rank_collapse(signals: TrainingSignals, threshold: float) -> CheckRes
 
 
 def detect_missing_nonlinearity(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether a linear layer or convolution feeds another one directly, in so many windows."""
+    """Detect a linear layer or convolution that feeds another one directly."""
     last = signals.series["linear_after_linear"].last(int(threshold))
     if len(last) < threshold or not last.all():
         return None
     return CheckResult(
-        "The output of a linear layer or convolution goes into another one as it is, in "
+        "A linear layer or convolution feeds another one without a nonlinearity between, in "
         f"{len(last)} windows in a row.",
         len(last),
     )
 
 
 def detect_bad_biases(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether biases are numbers, start small, and stay small."""
+    """Detect biases that begin large or grow large."""
     for name, first in signals.values["first_biases"].items():
         if first > threshold:
             return CheckResult(f"{name} begins at {first:.3g} on average.", first)
@@ -77,7 +81,7 @@ def detect_bad_biases(signals: TrainingSignals, threshold: float) -> CheckResult
 
 
 def detect_bad_weights(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether weights are numbers and start at a sound size, units apart from each other."""
+    """Detect weights that are not finite, begin large, or begin equal in all units."""
     if not signals.values["weights_finite"]:
         return CheckResult("A weight is not finite.", 0.0, ERROR)
     for name, (spread, mean, equal) in signals.values["first_weights"].items():
@@ -93,7 +97,7 @@ def detect_bad_weights(signals: TrainingSignals, threshold: float) -> CheckResul
 
 
 def detect_bad_gradients(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether gradients are numbers, and neither vanish nor explode."""
+    """Detect gradients that are not finite, vanish or explode."""
     values = signals.series["gradient_norm"].last(64)
     if not np.isfinite(values).all():
         return CheckResult("A gradient is not finite.", float("inf"), ERROR)
@@ -108,15 +112,13 @@ def detect_bad_gradients(signals: TrainingSignals, threshold: float) -> CheckRes
 
 
 def detect_unreached_parameters(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether gradients never reached some parameters of an optimiser, in so many of its steps.
+    """Detect parameters that got no gradient in `threshold` steps of their optimiser.
 
-    Gradients that are there and zero all the time are what dead units get, too: where a whole
+    Dead units get gradients that are always zero, too: where a whole
     layer was dead, that is `dead-or-saturated-units`'s to tell.
     """
     values, total = signals.values, signals.values["parameters"]
-    missed = [
-        count for count in values["unreached"].values() if count >= threshold
-    ]
+    missed = [count for count in values["unreached"].values() if count >= threshold]
     if missed:
         return CheckResult(
             f"{len(missed)} of {total} parameters of optimisers got no gradient in any of "
@@ -136,7 +138,7 @@ def detect_unreached_parameters(signals: TrainingSignals, threshold: float) -> C
 
 
 def detect_uncleared_gradients(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether gradients of one step were still there in the next, in so many steps in a row."""
+    """Detect gradients that are not cleared between steps, in at least `threshold` steps."""
     last = signals.series["gradients_left"].last(64)
     share = float(last.mean()) if len(last) >= threshold else 0.0
     if share < 0.3:  # one of several optimisers is enough
@@ -149,33 +151,33 @@ def detect_uncleared_gradients(signals: TrainingSignals, threshold: float) -> Ch
 
 
 def detect_frozen_weights(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether weights have never changed, so long after the first update was due."""
+    """Detect weights that have not changed `threshold` steps after the first update was due."""
     facts, names = signals.facts, signals.values["still"]
     due = facts.learning_starts + 2 * int(facts.hyperparameters.get("rollout_steps", 0))
     if not names or signals.step < due + threshold:
         return None
     one = sorted(names)[0]
     return CheckResult(
-        f"{len(names)} of {signals.values['matrices']} weights have never changed, {one} among "
-        "them.",
+        f"{len(names)} of {signals.values['matrices']} weights have never changed, for example "
+        f"{one}.",
         len(names),
     )
 
 
 def detect_failed_fit(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether a copy of the policy could not be fitted to eight states early on."""
+    """Detect a policy network of which a copy cannot be fitted to eight states."""
     before, after = signals.values["fitting"]
     if before <= 1e-6 or after <= threshold * before:
         return None
     return CheckResult(
-        f"A copy of the policy's network, fitted to 8 states in 40 steps, brought its error from "
-        f"{before:.3g} to {after:.3g} only.",
+        f"A copy of the policy's network, fitted to 8 states in 40 steps, lowered its error only "
+        f"from {before:.3g} to {after:.3g}.",
         after / before,
     )
 
 
 def detect_diverging_losses(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether losses are numbers and do not grow by orders of magnitude."""
+    """Detect losses that are not finite or grow by orders of magnitude."""
     series = signals.series["loss"]
     last = series.last(32)
     if not np.isfinite(last).all():
@@ -189,7 +191,10 @@ def detect_diverging_losses(signals: TrainingSignals, threshold: float) -> Check
 
 
 def detect_large_updates(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether one update changes a layer by so large a share of its size; once, by ten times."""
+    """Detect optimiser steps that change a layer by a large share of its norm.
+
+    The median of five windows is compared with `threshold`, a single step with ten times it.
+    """
     largest = float(signals.series["update_ratio"].all()[1].max(initial=0.0))
     if largest > 10 * threshold:
         return CheckResult(
@@ -202,27 +207,27 @@ def detect_large_updates(signals: TrainingSignals, threshold: float) -> CheckRes
 
 
 def detect_overestimation(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether predicted values exceed what the largest reward for ever would be worth."""
+    """Detect values above `threshold` times the bound max|r| / (1 - gamma)."""
     facts = signals.facts
     value = _compute_last_median(signals, "value_size")
     if value is None or facts.gamma is None or facts.gamma >= 1:
         return None
     reward = signals.values["reward_max"]
     if "temperature" in signals.metrics or "target_entropy" in facts.hyperparameters:
-        told = signals.metrics.get("temperature")
-        reward += 2 * len(facts.action_low) * (told.latest if told else 1.0)
+        # Soft values (SAC) also sum the entropy bonus: two nats per action dimension as a bound.
+        temperature = signals.metrics.get("temperature")
+        reward += 2 * len(facts.action_low) * (temperature.latest if temperature else 1.0)
     bound = max(reward, 1e-3) / (1 - facts.gamma)
     if value <= threshold * bound:
         return None
     return CheckResult(
-        f"Predicted values are {value:.3g}, and {bound:.3g} is all that rewards so far could add "
-        "up to.",
+        f"Predicted values are {value:.3g}; rewards so far can add up to {bound:.3g} at most.",
         value / bound,
     )
 
 
 def _why_rewards_rescaled(facts: TrainingFacts) -> str:
-    return "the learner sees other rewards than the task's (wrappers)" if facts.normalized else ""
+    return "wrappers rescale the rewards" if facts.normalized else ""
 
 
 CHECKS = (
@@ -241,27 +246,27 @@ CHECKS = (
     ),
     DiagnosisCheck(
         "dormant-units",
-        "units sleep",
+        "units are dormant",
         THROUGHOUT,
         WARNING,
         ("dormant",),
         0.7,
         "own share; the 0.025 that makes a unit dormant is Sokar et al.'s",
         detect_dormant_units,
-        "targets that moved for long, or too high a learning rate.",
+        "long training on changing targets, or a learning rate that is too high.",
         "lower the learning rates; fewer gradient steps per step.",
         "wide layers on tasks that need few units.",
     ),
     DiagnosisCheck(
         "rank-collapse",
-        "features have collapsed",
+        "features have collapsed to few dimensions",
         THROUGHOUT,
         WARNING,
         ("rank",),
         0.02,
         "own; effective rank as Kumar et al. define it",
         detect_rank_collapse,
-        "bootstrapping from few transitions for long.",
+        "long bootstrapping from few transitions.",
         "lower the learning rates; fewer gradient steps per step; larger buffer_size.",
         "tasks with few observations: their features have a low rank from the start.",
     ),
@@ -272,10 +277,10 @@ CHECKS = (
         WARNING,
         ("linear_after_linear",),
         3.0,
-        "own: three windows; the library tells what made a layer's input",
+        "own: three windows; autograd knows the operation behind a layer's input",
         detect_missing_nonlinearity,
         "the activation function is missing.",
-        "put one between the layers.",
+        "put an activation function between the layers.",
         "a linear bottleneck on purpose.",
     ),
     DiagnosisCheck(
@@ -287,7 +292,7 @@ CHECKS = (
         1.0,
         "own; RLExplorer advises zeros",
         detect_bad_biases,
-        "an initialisation that was mixed up, or divergence.",
+        "a wrong initialisation, or divergence.",
         "begin at zero, as frameworks do; lower the learning rates.",
         "a head whose bias is set to a known mean.",
     ),
@@ -300,7 +305,7 @@ CHECKS = (
         4.0,
         "own; orthogonal initialisation has 1.4, He's 1.4, Glorot's about 1",
         detect_bad_weights,
-        "an initialisation that was mixed up, or divergence.",
+        "a wrong initialisation, or divergence.",
         "use the framework's initialisation; lower the learning rates.",
         "layers that look up embeddings.",
     ),
@@ -327,21 +332,21 @@ CHECKS = (
         "own: 24 steps of the optimiser in three windows",
         detect_unreached_parameters,
         "a detached tensor, or parameters of another network in the optimiser.",
-        "look where the graph is cut; give the optimiser what is trained.",
+        "find where the graph is cut; give the optimiser the parameters that are trained.",
         "parts of a network that are not used on purpose; units that are all dead.",
     ),
     DiagnosisCheck(
         "uncleared-gradients",
-        "gradients of one step are still there in the next",
+        "gradients are not cleared between steps",
         THROUGHOUT,
         ERROR,
         ("gradients_left",),
         6.0,
         "own: at least six steps, three in ten of them",
         detect_uncleared_gradients,
-        "gradients are not set to zero before they are computed anew.",
+        "gradients are not set to zero before the next backward pass.",
         "optimizer.zero_grad() before each backward.",
-        "gradients that add up over several minibatches on purpose, and stay in place.",
+        "gradients that are accumulated over several minibatches on purpose.",
     ),
     DiagnosisCheck(
         "weights-not-updated",
@@ -352,8 +357,8 @@ CHECKS = (
         600.0,
         "own: environment steps after learning begins",
         detect_frozen_weights,
-        "the optimiser does not step, or has been given other parameters.",
-        "call optimizer.step(); give it what is trained; lower learning_starts.",
+        "the optimiser does not step, or has other parameters.",
+        "call optimizer.step(); give it the parameters that are trained; lower learning_starts.",
         "layers that are frozen on purpose; updates that begin later than the diagnosis knows.",
     ),
     DiagnosisCheck(
@@ -377,20 +382,20 @@ CHECKS = (
         ("beginning", "loss"),
         1e4,
         "own: growth of the median of 32; losses of bootstrapped values need not fall, so that the "
-        "paper's question whether they do means nothing",
+        "paper's check of falling losses does not apply",
         detect_diverging_losses,
-        "values that feed on themselves.",
+        "bootstrapped values that reinforce their own errors.",
         "lower the learning rates and tau; check targets (wrong-targets) and gamma.",
-        "rewards that come late and are large.",
+        "large rewards that come late.",
     ),
     DiagnosisCheck(
         "large-weight-updates",
-        "one step changes weights a lot",
+        "one optimiser step changes weights a lot",
         THROUGHOUT,
         WARNING,
         ("update_ratio",),
         0.1,
-        "TheDeepChecker: the ratio's logarithm above -1; median of 5 windows, or ten times it once",
+        "TheDeepChecker: log10 of the ratio above -1; median of 5 windows, or once ten times that",
         detect_large_updates,
         "a learning rate that is too high.",
         "lower the learning rates.",
@@ -398,17 +403,17 @@ CHECKS = (
     ),
     DiagnosisCheck(
         "value-overestimation",
-        "values exceed what rewards can add up to",
+        "values exceed any possible sum of rewards",
         THROUGHOUT,
         WARNING,
         ("value_size", "reward_max"),
         2.0,
         "own: twice the bound max|r|/(1-gamma)",
         detect_overestimation,
-        "critics that overestimate and feed on it, or targets without gamma or ends of episodes.",
+        "overestimation that critics reinforce, or targets without gamma or terminal states.",
         "lower tau and the learning rates; double_q; check targets (wrong-targets).",
-        "rewards that have not been met yet but are predicted rightly.",
+        "correctly predicted rewards that were not observed yet.",
         _why_rewards_rescaled,
     ),
 )
-"""What is asked of networks."""
+"""Checks of networks."""

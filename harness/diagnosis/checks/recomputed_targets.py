@@ -1,7 +1,8 @@
-"""Targets, returns and advantages of running code, held against what the environment told.
+"""Checks of targets, returns and advantages that are read from the losses of running code.
 
-A watcher tells what predictions are held against in a loss; its rows are found again among the last
-transitions. Networks that are asked just before say what follows is worth.
+A watcher reads what a loss compares predictions with, and finds the rows of the minibatch among
+the last transitions (`minibatch_matching`). Networks evaluated just before give the values
+of the next states.
 """
 
 import dataclasses
@@ -36,36 +37,41 @@ _MAX_TARGET_VALUE, _DOUBLE_Q_VALUE, _MIN_CRITIC_VALUE, _SINGLE_CRITIC_VALUE = (
 
 
 def detect_wrong_matched_targets(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether targets are rewards plus discounted values of what follows, none where tasks end."""
-    told = [one for one in signals.values["regressions"] if one.kind == "values"]
-    if not _has_bootstrapped_targets(signals.facts, told):
+    """Detect targets other than r + gamma * (1 - terminated) * V(s')."""
+    minibatches = [one for one in signals.values["regressions"] if one.kind == "values"]
+    if not _has_bootstrapped_targets(signals.facts, minibatches):
         return None
     return (
-        _detect_wrong_ends(told, threshold)
-        or _detect_truncation_as_end(told, signals.facts, threshold)
-        or _detect_wrong_target_weights(told, signals.facts, threshold)
+        _detect_wrong_ends(minibatches, threshold)
+        or _detect_truncation_as_end(minibatches, signals.facts, threshold)
+        or _detect_wrong_target_weights(minibatches, signals.facts, threshold)
     )
 
 
-def _has_bootstrapped_targets(facts: TrainingFacts, told: Sequence[MatchedMinibatch]) -> bool:
+def _has_bootstrapped_targets(
+    facts: TrainingFacts, minibatches: Sequence[MatchedMinibatch]
+) -> bool:
     known = facts.has_targets
-    return known if known is not None else any(one.heads for one in told)
+    return known if known is not None else any(one.heads for one in minibatches)
 
 
-def _concatenate_column(told: Sequence[MatchedMinibatch], read: Any) -> Array:
-    return np.concatenate([np.asarray(read(one), float) for one in told])
+def _concatenate_column(minibatches: Sequence[MatchedMinibatch], read: Any) -> Array:
+    return np.concatenate([np.asarray(read(one), float) for one in minibatches])
 
 
-def _detect_wrong_ends(told: Sequence[MatchedMinibatch], threshold: float) -> CheckResult | None:
+def _detect_wrong_ends(
+    minibatches: Sequence[MatchedMinibatch], threshold: float
+) -> CheckResult | None:
     ended = (
-        _concatenate_column(told, lambda one: one.found.terminated).astype(bool)
-        if told
+        _concatenate_column(minibatches, lambda one: one.found.terminated).astype(bool)
+        if minibatches
         else np.zeros(0)
     )
     if ended.sum() < _MIN_COUNT:
         return None
     target, reward = (
-        _concatenate_column(told, read) for read in (lambda o: o.targets, lambda o: o.found.rewards)
+        _concatenate_column(minibatches, read)
+        for read in (lambda o: o.targets, lambda o: o.found.rewards)
     )
     scale = max(float(np.abs(target).max()), 1e-6)
     none = np.ones(int(ended.sum()))
@@ -75,47 +81,48 @@ def _detect_wrong_ends(told: Sequence[MatchedMinibatch], threshold: float) -> Ch
         return None
     return CheckResult(
         f"{wrong.sum()} of {wrong.size} targets of transitions that ended the task are not their "
-        "reward: they are computed as if something followed.",
+        "reward: they are computed as if the episode went on.",
         float(np.abs(target[ended] - right).max() / scale),
     )
 
 
 def _is_scaled_reward(target: Array, reward: Array, tolerance: float) -> bool:
-    """Whether targets are rewards times one number."""
+    """Return whether targets are rewards times one number."""
     square = float(np.dot(reward, reward))
     weight = float(np.dot(reward, target)) / square if square else 0.0
     return bool(np.abs(target - weight * reward).max() <= tolerance)
 
 
 def _detect_truncation_as_end(
-    told: Sequence[MatchedMinibatch], facts: TrainingFacts, threshold: float
+    minibatches: Sequence[MatchedMinibatch], facts: TrainingFacts, threshold: float
 ) -> CheckResult | None:
-    cut = _concatenate_column(told, lambda one: one.found.truncated).astype(bool)
+    cut = _concatenate_column(minibatches, lambda one: one.found.truncated).astype(bool)
     if cut.sum() < _MIN_COUNT:
         return None
     target, reward = (
-        _concatenate_column(told, read) for read in (lambda o: o.targets, lambda o: o.found.rewards)
+        _concatenate_column(minibatches, read)
+        for read in (lambda o: o.targets, lambda o: o.found.rewards)
     )
     scale = max(float(np.abs(target).max()), 1e-6)
     if (np.abs(target[cut] - reward[cut]) > threshold * scale).any():
         return None
     by_choice = facts.hyperparameters.get("bootstrap_truncation") is False
     return CheckResult(
-        f"{cut.sum()} targets of transitions that a time limit cut off are their reward: limits "
-        "are taken for ends of the task.",
+        f"{cut.sum()} targets of transitions that a time limit cut off are only their reward: "
+        "time limits are treated as terminal.",
         float(cut.sum()),
         NOTE if by_choice else WARNING,
     )
 
 
 def _detect_wrong_target_weights(
-    told: Sequence[MatchedMinibatch], facts: TrainingFacts, threshold: float
+    minibatches: Sequence[MatchedMinibatch], facts: TrainingFacts, threshold: float
 ) -> CheckResult | None:
-    """Fits targets to rewards and values; exact fits by other numbers than the formula's tell."""
+    """Fit targets to rewards and next values; report exact fits with wrong weights."""
     gamma = facts.gamma
     if gamma is None or _has_hyperparameter(facts, "target_entropy"):
-        return None  # the next action's entropy is in the target, and nobody tells it
-    fits = [fit for one in told if (fit := _fit_targets(one, facts, gamma, threshold))]
+        return None  # the target contains the entropy of the next action, which is not observed
+    fits = [fit for one in minibatches if (fit := _fit_targets(one, facts, gamma, threshold))]
     wrong = [fit for fit in fits if fit[0]]
     if len(wrong) < _MIN_COUNT or len(wrong) <= len(fits) / 2:
         return None
@@ -129,7 +136,7 @@ def _detect_wrong_target_weights(
 
 
 def _has_hyperparameter(facts: TrainingFacts, hyperparameter: str) -> bool:
-    # Those of a run, or of the algorithm that a loop of one's own says it is.
+    # Those of a run, or of the algorithm that a user's own loop names.
     known = ALGORITHMS.get(facts.algorithm)
     fields = dataclasses.fields(known) if known else ()
     return hyperparameter in facts.hyperparameters or hyperparameter in {f.name for f in fields}
@@ -138,7 +145,7 @@ def _has_hyperparameter(facts: TrainingFacts, hyperparameter: str) -> bool:
 def _fit_targets(
     one: MatchedMinibatch, facts: TrainingFacts, gamma: float, threshold: float
 ) -> tuple[bool, str, bool, float, float] | None:
-    """Whether it is wrong, the value's name, if that is right, and both weights."""
+    """Return an exact fit: is it wrong, the value's name, is that the right value, weights."""
     goes_on = ~(one.found.terminated | one.found.truncated)
     target, reward = one.targets[goes_on], one.found.rewards[goes_on]
     if len(target) < _MIN_ROWS:
@@ -155,17 +162,17 @@ def _fit_targets(
             continue
         fine = right and abs(weights[1] - gamma) < _GAMMA_TOLERANCE
         fine &= abs(weights[0] - 1) < 0.02 or not reward.any()
-        told = not fine, name, right, float(weights[0]), float(weights[1])
-        explained = explained or told
+        fit = not fine, name, right, float(weights[0]), float(weights[1])
+        explained = explained or fit
         if fine:
-            return told
+            return fit
     return explained
 
 
 def _iterate_next_values(
     one: MatchedMinibatch, facts: TrainingFacts
 ) -> Iterator[tuple[str, bool, Array]]:
-    """What values of what follows may have been taken, and whether it is right to."""
+    """Yield candidates for the next value: name, whether it is the right one, values [rows]."""
     heads = one.heads
     if facts.choices:
         for head in heads:
@@ -195,10 +202,14 @@ def _iterate_next_values(
 
 
 def detect_wrong_matched_returns(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether what values are fitted to obeys the recursion of lambda returns."""
-    facts, told = signals.facts, signals.values["regressions"]
+    """Detect returns that break the recursion of lambda returns.
+
+    R_t = r_t + gamma * (1 - end_t) * ((1 - lambda) * V(s_{t+1}) + lambda * R_{t+1}), which is GAE
+    plus the value (Schulman et al. 2016, arXiv:1506.02438, equations 14 to 16).
+    """
+    facts, minibatches = signals.facts, signals.values["regressions"]
     lam, gamma = facts.hyperparameters.get("gae_lambda"), facts.gamma
-    values = [one for one in told if one.kind == "values"]
+    values = [one for one in minibatches if one.kind == "values"]
     if lam is None or gamma is None or _has_bootstrapped_targets(facts, values):
         return None
     rows = [_collect_recursion_rows(values, window) for window in {one.window for one in values}]
@@ -219,7 +230,7 @@ def detect_wrong_matched_returns(signals: TrainingSignals, threshold: float) -> 
         + goes_on * gamma * ((1 - lam) * value + lam * following),
         "with twice the reward": 2 * reward
         + goes_on * gamma * ((1 - lam) * value + lam * following),
-        "with the reward taken away": -reward
+        "with the reward subtracted": -reward
         + goes_on * gamma * ((1 - lam) * value + lam * following),
     }
     off = {name: np.abs(left - form) > 10 * threshold * scale for name, form in forms.items()}
@@ -227,7 +238,7 @@ def detect_wrong_matched_returns(signals: TrainingSignals, threshold: float) -> 
     if not _is_mostly_wrong(on, _MIN_ROWS) and not _is_mostly_wrong(at_ends, _MIN_COUNT):
         return None
     names = [name for name, wrong in off.items() if name and wrong.mean() < 0.1]
-    how = f"; they are what one gets {names[0]}" if names else ""
+    how = f"; they equal the formula {names[0]}" if names else ""
     return CheckResult(
         f"{off[''].sum()} of {len(left)} returns are not reward + gamma * ((1 - lambda) * next "
         f"value + lambda * next return){how}.",
@@ -263,10 +274,10 @@ def _collect_recursion_rows(values: Sequence[MatchedMinibatch], window: int) -> 
 def detect_wrong_matched_advantages(
     signals: TrainingSignals, threshold: float
 ) -> CheckResult | None:
-    """Whether advantages are returns minus values, of any scale and offset."""
-    told = signals.values["regressions"]
-    firsts = [one for one in told if one.first]
-    wrong, asked = [], 0
+    """Detect advantages that are not returns minus values, of any scale and offset."""
+    minibatches = signals.values["regressions"]
+    firsts = [one for one in minibatches if one.first]
+    wrong, compared = [], 0
     for one in (one for one in firsts if one.kind == "advantages"):
         for other in (o for o in firsts if o.kind == "values" and o.window == one.window):
             same = len(one.targets) == len(other.targets) >= _MIN_ROWS
@@ -275,56 +286,56 @@ def detect_wrong_matched_advantages(
             if not np.array_equal(one.found.steps, other.found.steps):
                 continue
             right = other.targets - other.predictions
-            asked += 1
+            compared += 1
             wrong.append(1 - abs(float(np.corrcoef(right, one.targets)[0, 1])))
     off = [distance for distance in wrong if distance > 10 * threshold]
-    if asked < 2 or len(off) <= asked / 2:
+    if compared < 2 or len(off) <= compared / 2:
         return None
     return CheckResult(
-        f"In {len(off)} of {asked} minibatches advantages are not returns minus values, whatever "
-        f"their scale: their correlation is {1 - max(off):.3f}.",
+        f"In {len(off)} of {compared} minibatches advantages are not returns minus values of any "
+        f"scale: their correlation is {1 - max(off):.3f}.",
         max(off),
     )
 
 
 def _why_no_bootstrapped_targets(facts: TrainingFacts) -> str:
     if facts.normalized:
-        return "the learner sees other numbers than the task's (wrappers)"
+        return "wrappers rescale observations and rewards"
     return "" if facts.has_targets is not False else "values are fitted to returns"
 
 
 def _why_no_lambda_returns(facts: TrainingFacts) -> str:
     if facts.normalized:
-        return "the learner sees other numbers than the task's (wrappers)"
+        return "wrappers rescale observations and rewards"
     return "" if facts.has_targets is not True else "values are fitted to bootstrapped targets"
 
 
 CHECKS = (
     DiagnosisCheck(
         "wrong-targets-matched",
-        "targets are not what was stored says",
+        "targets differ from the formula",
         THROUGHOUT,
         ERROR,
         ("regressions",),
         1e-4,
         "own: relative tolerance, ten times it for sums in single precision",
         detect_wrong_matched_targets,
-        "the factor for ends of the task, the discount, or the target network is left out or "
-        "mixed up; rewards are scaled.",
+        "a missing or wrong factor for terminal states, discount or target network; scaled "
+        "rewards.",
         "targets = reward + gamma * next value * (1 - terminated), by the target network.",
-        "rewards that are scaled or shaped on purpose; returns of several steps.",
+        "rewards that are scaled or shaped on purpose; n-step returns.",
         _why_no_bootstrapped_targets,
     ),
     DiagnosisCheck(
         "wrong-returns-matched",
-        "returns are not what was stored says",
+        "returns differ from the formula",
         THROUGHOUT,
         ERROR,
         ("regressions",),
         1e-4,
         "own: relative tolerance, ten times it for sums in single precision",
         detect_wrong_matched_returns,
-        "ends of episodes, discount, lambda or the values of what follows are mixed up.",
+        "wrong ends of episodes, discount, lambda or next values.",
         "return = reward + gamma * ((1 - lambda) * next value + lambda * next return).",
         "rewards or returns that are scaled on purpose.",
         _why_no_lambda_returns,
@@ -339,9 +350,9 @@ CHECKS = (
         "own: distance of the correlation from 1, ten times it for sums in single precision",
         detect_wrong_matched_advantages,
         "the baseline is missing, or advantages and returns come from different estimates.",
-        "advantage = return - value, standardised or as it is.",
-        "advantages that are cut or weighted on purpose.",
+        "advantage = return - value, standardised or not.",
+        "advantages that are clipped or weighted on purpose.",
         _why_no_lambda_returns,
     ),
 )
-"""What is asked of what networks are fitted to, where the library tells."""
+"""Checks of targets, returns and advantages that a library watcher reads."""

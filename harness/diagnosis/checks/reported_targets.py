@@ -1,4 +1,4 @@
-"""Targets, advantages and returns, recomputed by the formulas from what a program tells of them."""
+"""Checks of targets, advantages and returns that a program reports, by recomputing them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,13 +12,16 @@ from parallax.harness.formulas import compute_gae, compute_td_target, standardiz
 _FAULTY_TARGET_FORMULAS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("as if no episode ever ended", lambda r, g, v, t, c: r + g * v),
     ("without the discount factor", lambda r, g, v, t, c: r + v * (1 - t)),
-    ("without the value of what follows", lambda r, g, v, t, c: r + 0 * v),
-    ("with time limits taken for ends", lambda r, g, v, t, c: r + g * v * (1 - np.maximum(t, c))),
+    ("without the next value", lambda r, g, v, t, c: r + 0 * v),
+    (
+        "with time limits treated as terminal",
+        lambda r, g, v, t, c: r + g * v * (1 - np.maximum(t, c)),
+    ),
 )
 
 
 def detect_wrong_targets(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether targets are reward plus discounted value of what follows, none where tasks end."""
+    """Detect targets other than r + gamma * (1 - terminated) * V(s')."""
     given = signals.values["targets"]
     reward, value = np.asarray(given["rewards"], float), np.asarray(given["next_values"], float)
     ended, cut = np.asarray(given["terminated"], float), np.asarray(given["truncated"], float)
@@ -32,56 +35,58 @@ def detect_wrong_targets(signals: TrainingSignals, threshold: float) -> CheckRes
 
 
 def detect_missing_ends(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether what is learned from has next to no ends, though the task's episodes do end."""
-    told, ends = signals.values["targets_told"]
-    wanted = told * signals.values["ended_by_task"] / max(signals.step, 1)
+    """Detect reported targets with hardly any terminal transitions, though episodes do end."""
+    count, ends = signals.values["reported_targets"]
+    wanted = count * signals.values["ended_by_task"] / max(signals.step, 1)
     if wanted < 25 or ends > threshold * wanted:
         return None
     return CheckResult(
-        f"{ends:.0f} of {told:.0f} transitions that targets were computed for are ends of "
-        f"episodes, and about {wanted:.0f} should be.",
+        f"{ends:.0f} of {count:.0f} transitions with reported targets are terminal; about "
+        f"{wanted:.0f} should be.",
         ends / wanted,
     )
 
 
 def detect_wrong_advantages(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether advantages are generalised advantage estimates, standardised or as they are."""
+    """Detect advantages other than GAE (Schulman et al. 2016), standardised or not."""
     given = signals.values["advantages"]
     reward, value, following = given["rewards"], given["values"], given["next_values"]
     ended, cut = given["terminated"], given["ended"]
-    gamma, lam, told = given["gamma"], given["gae_lambda"], given["advantages"]
+    gamma, lam, reported = given["gamma"], given["gae_lambda"], given["advantages"]
     right = compute_gae(reward, value, following, ended, cut, gamma, lam)
-    if _is_close(told, standardize_advantages(right), threshold):
+    if _is_close(reported, standardize_advantages(right), threshold):
         return None
     none = np.zeros_like(ended)
     variants = {
         "as if no episode ever ended": compute_gae(
             reward, value, following, none, none, gamma, lam
         ),
-        "with time limits taken for ends": compute_gae(
+        "with time limits treated as terminal": compute_gae(
             reward, value, following, cut, cut, gamma, lam
         ),
         "without the discount factor": compute_gae(reward, value, following, ended, cut, 1.0, lam),
         "with gae_lambda=1": compute_gae(reward, value, following, ended, cut, gamma, 1.0),
         "with gae_lambda=0": compute_gae(reward, value, following, ended, cut, gamma, 0.0),
-        "with the values of the states left instead of those reached": compute_gae(
+        "with the values of the current states instead of the next ones": compute_gae(
             reward, value, value, ended, cut, gamma, lam
         ),
     }
-    return _compare_with_formula("advantages", told, right, variants, threshold)
+    return _compare_with_formula("advantages", reported, right, variants, threshold)
 
 
 def detect_wrong_returns(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether returns of an episode are sums of what follows, discounted; any scale and offset."""
+    """Detect returns of an episode other than discounted rewards-to-go, of any scale and offset."""
     given = signals.values["returns"]
-    reward, gamma, told = given["rewards"], given["gamma"], given["returns"]
+    reward, gamma, reported = given["rewards"], given["gamma"], given["returns"]
     right = compute_discounted_returns(reward, gamma)
-    if _is_close(_remove_scale(told), _remove_scale(right), threshold):
+    if _is_close(_remove_scale(reported), _remove_scale(right), threshold):
         return None
     steps = np.arange(len(reward))
     powers = gamma**steps
-    if _is_close(_remove_scale(told), _remove_scale(powers * right), threshold):
-        return None  # discounted from the episode's begin, as the theorem has it
+    if _is_close(_remove_scale(reported), _remove_scale(powers * right), threshold):
+        return (
+            None  # gamma^t * G_t, as in the policy gradient theorem (Sutton and Barto 2018, 13.3)
+        )
     variants = {
         "without the discount factor": compute_discounted_returns(reward, 1.0),
         "from the reward of each step alone": reward,
@@ -96,12 +101,12 @@ def detect_wrong_returns(signals: TrainingSignals, threshold: float) -> CheckRes
     }
     variants = {name: _remove_scale(form) for name, form in variants.items()}
     return _compare_with_formula(
-        "returns", _remove_scale(told), _remove_scale(right), variants, threshold
+        "returns", _remove_scale(reported), _remove_scale(right), variants, threshold
     )
 
 
 def compute_discounted_returns(rewards: Array, gamma: float) -> Array:
-    """Sums of the rewards from each step on, each step weighing gamma less; float[steps]."""
+    """Return G_t = r_t + gamma * G_{t+1} for all steps of an episode, float64[steps]."""
     sums, following = np.zeros(len(rewards)), 0.0
     for step in reversed(range(len(rewards))):
         following = rewards[step] + gamma * following
@@ -110,7 +115,7 @@ def compute_discounted_returns(rewards: Array, gamma: float) -> Array:
 
 
 def _remove_scale(values: Array) -> Array:
-    """Without scale and offset, where they have any spread."""
+    """Return standardised values; zeros if they have no spread."""
     spread = float(values.std())
     return (values - values.mean()) / spread if spread > 1e-9 else np.zeros_like(values)
 
@@ -121,17 +126,17 @@ def _is_close(one: Array, other: Array, tolerance: float) -> bool:
 
 
 def _compare_with_formula(
-    what: str, told: Array, right: Array, variants: Mapping[str, Array], threshold: float
+    what: str, reported: Array, right: Array, variants: Mapping[str, Array], threshold: float
 ) -> CheckResult | None:
     scale = max(float(np.abs(right).max(initial=0.0)), 1e-6)
-    error = float(np.abs(told - right).max(initial=0.0)) / scale
+    error = float(np.abs(reported - right).max(initial=0.0)) / scale
     if error <= threshold:
         return None
-    names = [name for name, form in variants.items() if _is_close(told, form, threshold)]
-    how = f"; they are what one gets {names[0]}" if names else ""
-    wrong = int((np.abs(told - right) > threshold * scale).sum())
+    names = [name for name, form in variants.items() if _is_close(reported, form, threshold)]
+    how = f"; they equal the formula {names[0]}" if names else ""
+    wrong = int((np.abs(reported - right) > threshold * scale).sum())
     return CheckResult(
-        f"{wrong} of {told.size} {what} differ from the formula, by up to {error:.2g} of their "
+        f"{wrong} of {reported.size} {what} differ from the formula, by up to {error:.2g} of their "
         f"size{how}.",
         error,
     )
@@ -145,25 +150,25 @@ CHECKS = (
         ERROR,
         ("targets",),
         1e-4,
-        "own: relative tolerance; RLExplorer compares bit by bit and takes time limits for ends",
+        "own: relative tolerance; RLExplorer compares bits and treats time limits as terminal",
         detect_wrong_targets,
-        "ends of episodes, discount or next values are left out or mixed up.",
-        "targets = reward + gamma * next value * (1 - terminated); keep terminated in the buffer.",
-        "n-step returns and entropy terms, which must be in next_values.",
+        "missing or wrong ends of episodes, discount or next values.",
+        "targets = reward + gamma * next value * (1 - terminated); store terminated in the buffer.",
+        "n-step returns and entropy terms, unless next_values contains them.",
         paper_id="QTR.d1",
     ),
     DiagnosisCheck(
         "missing-terminal-transitions",
-        "ends of episodes are not learned from",
+        "terminal transitions are missing",
         THROUGHOUT,
         WARNING,
-        ("beginning", "targets_told", "ended_by_task"),
+        ("beginning", "reported_targets", "ended_by_task"),
         0.1,
-        "own: share of the ends that a uniform replay would hold, where it would hold 25",
+        "own: share of the terminal transitions that uniform replay would give, from 25 on",
         detect_missing_ends,
-        "the last transition of an episode is not stored, or stored as if it went on.",
-        "store every transition, with terminated as the environment told it.",
-        "a replay that leaves ends out on purpose.",
+        "the last transition of an episode is not stored, or stored as not terminated.",
+        "store every transition, with `terminated` as the environment returned it.",
+        "a replay that leaves terminal transitions out on purpose.",
     ),
     DiagnosisCheck(
         "wrong-advantages",
@@ -174,10 +179,10 @@ CHECKS = (
         1e-4,
         "own: relative tolerance",
         detect_wrong_advantages,
-        "ends of episodes, discount, lambda or the values of what follows are mixed up.",
+        "wrong ends of episodes, discount, lambda or next values.",
         "delta = reward + gamma * next value * (1 - terminated) - value, summed up backwards with "
         "gamma * gae_lambda until the episode ends.",
-        "other estimates than generalised ones.",
+        "advantage estimates other than GAE.",
     ),
     DiagnosisCheck(
         "wrong-returns",
@@ -188,9 +193,9 @@ CHECKS = (
         1e-4,
         "own: relative tolerance, after scale and offset are taken out of both",
         detect_wrong_returns,
-        "the discounted sum runs the wrong way, or is none.",
+        "the discounted sum runs in the wrong direction, or is missing.",
         "from the last step back: return = reward + gamma * return of the step after.",
-        "returns that hold more than rewards, such as a baseline of each state.",
+        "returns that contain more than rewards, such as a baseline.",
     ),
 )
-"""What is asked of targets, advantages and returns, where a program tells them."""
+"""Checks of targets, advantages and returns that a program reports."""

@@ -1,4 +1,4 @@
-"""Table I, rewards; and what the training reports."""
+"""Checks of returns, discount, replay and reported metrics (RLExplorer, Table I: RWD)."""
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from parallax.harness.diagnosis.check import (
     WARNING,
     CheckResult,
     DiagnosisCheck,
+    why_no_reward_threshold,
 )
 from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals, fit_slope
 
@@ -18,7 +19,7 @@ _WINDOW_EPISODES = 3
 
 
 def detect_constant_returns(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether at least 15 early returns are all the same."""
+    """Detect early returns, at least 15, that are all the same."""
     values = signals.series["return"].first(64)
     spread = float(values.std() / max(abs(values.mean()), 1e-9)) if len(values) else 1.0
     if len(values) < 15 or spread >= threshold:
@@ -31,7 +32,7 @@ def detect_constant_returns(signals: TrainingSignals, threshold: float) -> Check
 
 
 def detect_unsettled_returns(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether the spread of returns in windows of 3 still changes late in the run."""
+    """Detect a spread of returns, in windows of 3, that still changes late in the run."""
     facts, series = signals.facts, signals.series["return"]
     late = series.between(0.8 * (facts.steps or 0), float("inf"))
     if len(late) < 5 * _WINDOW_EPISODES:
@@ -52,26 +53,27 @@ def detect_unsettled_returns(signals: TrainingSignals, threshold: float) -> Chec
 
 
 def detect_low_final_returns(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether the last returns are below what counts as solved."""
+    """Detect final returns below the reward threshold of the task."""
     wanted, last = signals.facts.reward_threshold, signals.series["return"].last(10)
     if wanted is None or len(last) < 10 or last.mean() >= wanted - threshold * abs(wanted):
         return None
     return CheckResult(
-        f"The last 10 episodes returned {last.mean():.4g}, and {wanted:g} counts as solved.",
+        f"The last 10 episodes returned {last.mean():.4g}; "
+        f"the task counts as solved from {wanted:g}.",
         float(last.mean()),
     )
 
 
 def detect_missing_discount(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether what is far away counts as much as what is near."""
+    """Detect a discount factor of 1."""
     gamma = signals.facts.gamma
     if gamma is None or gamma < threshold:
         return None
-    return CheckResult(f"gamma={gamma:g}: values are sums that nothing bounds.", gamma)
+    return CheckResult(f"gamma={gamma:g}: values are unbounded sums.", gamma)
 
 
 def detect_missing_metric(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether something that was reported regularly is reported no more."""
+    """Detect a metric that was reported regularly and is not reported any more."""
     last, gaps = signals.values["metric_steps"], signals.values.get("metric_gaps", {})
     silent = {
         name: signals.step - step
@@ -84,8 +86,8 @@ def detect_missing_metric(signals: TrainingSignals, threshold: float) -> CheckRe
         return None
     name = max(silent, key=lambda one: silent[one])
     return CheckResult(
-        f"{name} has not been reported for {silent[name]} steps, and at most every {gaps[name]} "
-        "before.",
+        f"{name} has not been reported for {silent[name]} steps; before, it came at least "
+        f"every {gaps[name]} steps.",
         float(silent[name]),
     )
 
@@ -94,11 +96,11 @@ def _why_no_replay(facts: TrainingFacts) -> str:
     replays = facts.replays
     if replays is None and facts.algorithm:
         replays = "buffer_size" in facts.hyperparameters
-    return "the algorithm replays nothing" if replays is False else ""
+    return "the algorithm has no replay buffer" if replays is False else ""
 
 
 def detect_missing_replay(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether minibatches hold the last steps only, long after there was more to learn from."""
+    """Detect minibatches that contain only the last steps, after 2048 steps or more."""
     if signals.step < 2048:
         return None
     if "batch_rows" in signals.series:
@@ -113,13 +115,13 @@ def detect_missing_replay(signals: TrainingSignals, threshold: float) -> CheckRe
     if len(last) < 5 or last.min() < threshold:
         return None
     return CheckResult(
-        f"{last.mean():.0%} of the states in minibatches are among the last 256 (5 looks).",
+        f"{last.mean():.0%} of the states in minibatches are among the last 256 (5 checks).",
         float(last.mean()),
     )
 
 
 def detect_stale_replay(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Whether replayed states lie far from those that the policy meets now."""
+    """Detect replayed states far from those that the policy visits now."""
     last = signals.series["replay_shift"].last(5)
     if len(last) < 5 or np.median(last) <= threshold:
         return None
@@ -128,10 +130,6 @@ def detect_stale_replay(signals: TrainingSignals, threshold: float) -> CheckResu
         f"Replayed states lie {value:.1f} deviations from those of the last 256 steps (median).",
         value,
     )
-
-
-def _why_no_reward_threshold(facts: TrainingFacts) -> str:
-    return "" if facts.reward_threshold is not None else "the task declares no reward threshold"
 
 
 CHECKS = (
@@ -144,9 +142,9 @@ CHECKS = (
         1e-3,
         "own: relative spread of at least 15 returns; RLExplorer 0.1 in reward units",
         detect_constant_returns,
-        "no episode has met a reward that another has not.",
-        "more exploration (exploration_steps, learning_starts), or rewards on the way.",
-        "a task that all policies do equally well at first.",
+        "every episode meets the same rewards.",
+        "more exploration (exploration_steps, learning_starts), or intermediate rewards.",
+        "a task in which all policies are equally good at first.",
         paper_id="RWD.d1",
     ),
     DiagnosisCheck(
@@ -158,9 +156,9 @@ CHECKS = (
         0.5,
         "own: change over the last fifth; RLExplorer 0.25 per window of unknown number",
         detect_unsettled_returns,
-        "learning goes on, or is not stable.",
+        "the agent is still learning, or learning is unstable.",
         "more steps; lower learning rates.",
-        "short runs have not settled; a note, no fault.",
+        "short runs have not converged: this is a note, not a fault.",
         paper_id="RWD.d2",
     ),
     DiagnosisCheck(
@@ -174,22 +172,22 @@ CHECKS = (
         detect_low_final_returns,
         "the run is too short, or stuck.",
         "more steps; see the other findings.",
-        "short runs; a note, no fault.",
-        _why_no_reward_threshold,
+        "short runs: this is a note, not a fault.",
+        why_no_reward_threshold,
         paper_id="RWD.d3",
     ),
     DiagnosisCheck(
         "no-discount",
-        "nothing is discounted",
+        "rewards are not discounted",
         ONCE,
         WARNING,
         ("return",),
         1.0,
         "gamma < 1",
         detect_missing_discount,
-        "a discount factor of 1, or none in the targets.",
+        "gamma is 1, or missing in the targets.",
         "gamma=0.99.",
-        "tasks with short episodes that surely end.",
+        "tasks with short episodes that always end.",
     ),
     DiagnosisCheck(
         "no-replay",
@@ -200,37 +198,37 @@ CHECKS = (
         0.9,
         "own: share of a minibatch's states that are among the last 256, after 2048 steps",
         detect_missing_replay,
-        "the replay buffer is missing, tiny, or not drawn from evenly.",
-        "draw minibatches from all that is stored; raise buffer_size.",
-        "algorithms that learn from what is new on purpose.",
+        "the replay buffer is missing, tiny, or not sampled uniformly.",
+        "sample minibatches from the whole buffer; raise buffer_size.",
+        "algorithms that prefer new transitions on purpose.",
         _why_no_replay,
     ),
     DiagnosisCheck(
         "stale-replay",
-        "replayed states lie far from those met now",
+        "replayed states are far from current ones",
         THROUGHOUT,
         NOTE,
         ("replay_shift",),
         3.0,
         "own: distance of means in deviations of the last 256 states; median of 5 windows",
         detect_stale_replay,
-        "the policy has moved on, and the buffer holds what it did long ago.",
-        "lower buffer_size, or prefer what is new.",
-        "learning itself moves the states that are met; a note, no fault.",
+        "the policy has changed, and the buffer contains old behaviour.",
+        "lower buffer_size, or prefer new transitions.",
+        "learning itself changes which states are visited: this is a note, not a fault.",
         _why_no_replay,
     ),
     DiagnosisCheck(
         "metric-stopped",
-        "a metric is reported no more",
+        "a metric is not reported any more",
         THROUGHOUT,
         WARNING,
         ("metric_steps",),
         10.0,
         "own: ten times the longest gap before",
         detect_missing_metric,
-        "updates have stopped, or a branch of the training is taken no more.",
-        "look for what stopped in the log.",
-        "metrics that are reported when something seldom happens.",
+        "updates have stopped, or a branch of the training code is not reached any more.",
+        "look in the log for what stopped.",
+        "metrics of rare events.",
     ),
 )
-"""What is asked of rewards and metrics."""
+"""Checks of rewards and metrics."""

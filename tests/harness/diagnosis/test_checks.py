@@ -59,7 +59,7 @@ def signals(step=1000, facts=None, series=(), values=None, metrics=(), episodes=
 
 
 def asked(name, made):
-    return CHECKS[name].ask(made, CHECKS[name].threshold)
+    return CHECKS[name].detect(made, CHECKS[name].threshold)
 
 
 NETWORKS = (
@@ -182,7 +182,10 @@ FIRES = {
         {"series": {"target_equal": [1] * 5}},
         {"series": {"target_equal": [1, 1, 0, 1, 1]}},
     ),
-    "wrong-acting-network": ({"series": {"acts_by_itself": [0] * 3}}, {"series": {"acts_by_itself": [0, 1, 0]}}),
+    "wrong-acting-network": (
+        {"series": {"acts_by_itself": [0] * 3}},
+        {"series": {"acts_by_itself": [0, 1, 0]}},
+    ),
     "large-policy-shift": (
         {"series": {"shift_round": [0.5] * 5}},
         {"series": {"shift_round": [0.5, 0.0, 0.0, 0.0, 0.0]}},
@@ -220,7 +223,10 @@ FIRES = {
         {"episodes": SAME, "series": {"return": [1.0] * 20}},
         {"episodes": SAME, "series": {"return": [1.0] * 10 + [9.0] * 10}},
     ),
-    "low-initial-entropy": ({"series": {"entropy": [0.1] * 3}}, {"series": {"entropy": [0.9, 0.1, 0.1]}}),
+    "low-initial-entropy": (
+        {"series": {"entropy": [0.1] * 3}},
+        {"series": {"entropy": [0.9, 0.1, 0.1]}},
+    ),
     "entropy-rises": (
         {"series": {"entropy": [0.1] * 3 + [0.9] * 3}},
         {"series": {"entropy": [0.9] * 3 + [0.1] * 3}},
@@ -241,7 +247,10 @@ FIRES = {
         {"series": {"entropy": [0.1], "top_action": [0.99] * 4}},
         {"series": {"entropy": [0.1], "top_action": [1, 1, 0.7, 1]}},
     ),
-    "actions-at-bounds": ({"series": {"at_bounds": [0.99] * 4}}, {"series": {"at_bounds": [0.99, 0.5, 1, 1]}}),
+    "actions-at-bounds": (
+        {"series": {"at_bounds": [0.99] * 4}},
+        {"series": {"at_bounds": [0.99, 0.5, 1, 1]}},
+    ),
     "exploration-low-or-rising": (
         {"series": {"random_share": [0.0] * 6}},
         {"series": {"random_share": [1.0, 0.9, 0.5, 0.1, 0.1, 0.1]}},
@@ -282,8 +291,14 @@ FIRES = {
             "series": {"dead": [1.0]},
         },
     ),
-    "dropout-sensitive-actions": ({"series": {"uncertainty": [0.6]}}, {"series": {"uncertainty": [0.6, 0.4]}}),
-    "network-cannot-fit": ({"values": {"fitting": (0.25, 0.24)}}, {"values": {"fitting": (0.25, 0.1)}}),
+    "dropout-sensitive-actions": (
+        {"series": {"uncertainty": [0.6]}},
+        {"series": {"uncertainty": [0.6, 0.4]}},
+    ),
+    "network-cannot-fit": (
+        {"values": {"fitting": (0.25, 0.24)}},
+        {"values": {"fitting": (0.25, 0.1)}},
+    ),
     "uncleared-gradients": (
         {"series": {"gradients_left": [1.0, 0.0] * 4}},
         {"series": {"gradients_left": [0.0] * 8}},
@@ -304,7 +319,10 @@ FIRES = {
         {"series": {"value_size": [1e3] * 5}, "values": {"reward_max": 1.0}},
         {"series": {"value_size": [90.0] * 5}, "values": {"reward_max": 1.0}},
     ),
-    "constant-early-returns": ({"series": {"return": [-200.0] * 20}}, {"series": {"return": range(20)}}),
+    "constant-early-returns": (
+        {"series": {"return": [-200.0] * 20}},
+        {"series": {"return": range(20)}},
+    ),
     "unsettled-returns": (
         LATE | {"series": {"return": [0.0] * 80 + [0, 1, 0, 9, 0, 0] * 3 + [0, 90, 0] * 2}},
         LATE | {"series": {"return": [0.0, 5.0, 9.0] * 40}},
@@ -339,8 +357,8 @@ FIRES = {
         {"values": {"targets": TARGETS | {"targets": np.full(8, 1.9)}}},
     ),
     "missing-terminal-transitions": (
-        {"values": {"targets_told": (9000, 0.0), "ended_by_task": 50}},
-        {"values": {"targets_told": (9000, 400.0), "ended_by_task": 50}},
+        {"values": {"reported_targets": (9000, 0.0), "ended_by_task": 50}},
+        {"values": {"reported_targets": (9000, 400.0), "ended_by_task": 50}},
     ),
     "wrong-advantages": (
         {"values": {"advantages": given(advantages=estimates(gamma=1.0))}},
@@ -394,13 +412,15 @@ def test_targets_are_recomputed_and_the_fault_named():
 @pytest.mark.parametrize(
     ("targets", "told"),
     [
-        (REWARDS + 0.9 * VALUES.max(axis=1), "as if something followed"),
+        (REWARDS + 0.9 * VALUES.max(axis=1), "as if the episode went on"),
         (REWARDS - 0.9 * VALUES.max(axis=1) * ~ENDED["terminated"], "-0.9 times"),
         (REWARDS + 0.9 * VALUES.max(axis=1) * ~ENDED["terminated"], None),
     ],
 )
 def test_what_is_wrong_with_targets_is_named(targets, told):
-    found = CHECKS["wrong-targets-matched"].ask(signals(facts=DQN, values=fitted(targets, **ENDED)), 1e-4)
+    found = CHECKS["wrong-targets-matched"].detect(
+        signals(facts=DQN, values=fitted(targets, **ENDED)), 1e-4
+    )
     assert (found is None) if told is None else told in found.text
 
 
@@ -410,7 +430,9 @@ def test_a_trained_network_in_targets_is_told_from_the_target_network():
         REWARDS + 0.9 * VALUES.max(axis=1),
         heads=(HeadOutput(VALUES, (1,), trained=True),),
     )
-    found = CHECKS["wrong-targets-matched"].ask(signals(facts=DQN, values={"regressions": one}), 1e-4)
+    found = CHECKS["wrong-targets-matched"].detect(
+        signals(facts=DQN, values={"regressions": one}), 1e-4
+    )
     assert "network that is trained" in found.text
 
 
@@ -421,7 +443,7 @@ def test_time_limits_that_count_as_ends_are_a_note_where_that_was_chosen():
     for choice in ({}, {"bootstrap_truncation": False}):
         facts = TrainingFacts(gamma=0.9, has_targets=True, choices=2, hyperparameters=choice)
         made = signals(facts=facts, values=fitted(targets, **cut))
-        levels.append(CHECKS["wrong-targets-matched"].ask(made, 1e-4).level)
+        levels.append(CHECKS["wrong-targets-matched"].detect(made, 1e-4).level)
     assert levels == ["warning", "note"]
 
 
@@ -454,5 +476,5 @@ def test_readings():
 def test_a_threshold_of_no_check_is_refused():
     check_thresholds(["large-policy-shift"], load_own_checks())
     with pytest.raises(SpecError, match="did you mean large-policy-shift"):
-        check_thresholds(["AGT_d4x"], load_own_checks())
+        check_thresholds(["large-policy-shif"], load_own_checks())
     assert get_default_thresholds()["large-policy-shift"] == CHECKS["large-policy-shift"].threshold

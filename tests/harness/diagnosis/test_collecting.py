@@ -48,7 +48,9 @@ def test_images_are_noted_and_shown_as_they_are():
     collector = EnvironmentSignalCollector(TrainingFacts(choices=3))
     walk(collector, 0, CHUNK_STEPS + 40, shape=(4, 4, 2), choices=3)
     shapes = []
-    collector.ask(lambda seen: shapes.append(seen.shape) or np.zeros(len(seen), int), np.asarray)
+    collector.query_policy(
+        lambda seen: shapes.append(seen.shape) or np.zeros(len(seen), int), np.asarray
+    )
     assert shapes[0][1:] == (4, 4, 2)
     assert collector.recent().shape == (CHUNK_STEPS, 32)
 
