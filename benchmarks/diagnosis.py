@@ -94,8 +94,20 @@ SABOTAGES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
         "CartPole-v1",
         {"exploration_initial": 0.05, "exploration_final": 0.04},
     ),
-    ("exploration over in 40 steps", "exploration-decays-fast", "dqn", "CartPole-v1", {"exploration_steps": 40}),
-    ("buffer of 200", "no-replay", "dqn", "CartPole-v1", {"buffer_size": 200, "learning_starts": 100}),
+    (
+        "exploration over in 40 steps",
+        "exploration-decays-fast",
+        "dqn",
+        "CartPole-v1",
+        {"exploration_steps": 40},
+    ),
+    (
+        "buffer of 200",
+        "no-replay",
+        "dqn",
+        "CartPole-v1",
+        {"buffer_size": 200, "learning_starts": 100},
+    ),
     ("learning rate 0.5", "large-weight-updates", "dqn", "CartPole-v1", {"learning_rate": 0.5}),
     ("learning rates 0.5", "large-weight-updates", "ddpg", "Pendulum-v1", RATES),
     (

@@ -40,7 +40,12 @@ _NO_TARGET = "the target network is not updated"
 _NO_STEP = "the optimiser does not step"
 _LARGER = "the larger of two critics in targets"
 _HALF = "half of gamma"
-T, L, S, A = "wrong-targets-matched", "uncleared-gradients", "weights-not-updated", "target-not-updated"
+T, L, S, A = (
+    "wrong-targets-matched",
+    "uncleared-gradients",
+    "weights-not-updated",
+    "target-not-updated",
+)
 
 PLANTED = tuple(
     Planted(*entry)
@@ -70,10 +75,24 @@ PLANTED = tuple(
             "self.gamma",
         ),
         ("sb3", "ppo", _LEFT, L, _ZERO, "zero_grad"),
-        ("sb3", "ppo", "no returns are stored", "wrong-advantages-matched", _OUT, "self.returns = self.adv"),
+        (
+            "sb3",
+            "ppo",
+            "no returns are stored",
+            "wrong-advantages-matched",
+            _OUT,
+            "self.returns = self.adv",
+        ),
         ("cleanrl", "dqn", _ENDS, T, _MASK, "args.gamma * target_max"),
         ("cleanrl", "dqn", _LEFT, L, _ZERO, "zero_grad"),
-        ("cleanrl", "dqn", "no gradients are computed", "unreached-parameters", _OUT, "loss.backward()"),
+        (
+            "cleanrl",
+            "dqn",
+            "no gradients are computed",
+            "unreached-parameters",
+            _OUT,
+            "loss.backward()",
+        ),
         ("cleanrl", "td3", _ENDS, T, _MASK, "(1 - data.dones"),
         ("cleanrl", "td3", _LARGER, T, "swap-min-max", "min"),
         ("cleanrl", "ddpg", _ONLINE, T, _SWAP, "qf1_target"),
@@ -86,8 +105,22 @@ PLANTED = tuple(
             _MASK,
             "args.gamma * nextvalues",
         ),
-        ("cleanrl", "ppo", "half of lambda", "wrong-returns-matched", "scale-constant", "args.gae_lambda"),
-        ("cleanrl", "ppo", "no advantages are stored", "wrong-returns-matched", _OUT, "advantages[t] ="),
+        (
+            "cleanrl",
+            "ppo",
+            "half of lambda",
+            "wrong-returns-matched",
+            "scale-constant",
+            "args.gae_lambda",
+        ),
+        (
+            "cleanrl",
+            "ppo",
+            "no advantages are stored",
+            "wrong-returns-matched",
+            _OUT,
+            "advantages[t] =",
+        ),
         ("tianshou", "dqn", _ENDS, T, _MASK, "target_q_IA"),
         ("tianshou", "ddpg", _ONLINE, T, _SWAP, "critic_old"),
         ("tianshou", "ddpg", _NO_TARGET, A, _OUT, "self._update_lagged_network_weights()"),

@@ -73,7 +73,9 @@ class RunFolderConformance:
         assert not report["troubles"]
         wanted = {"return", "weight_size", "gradient_norm", "shift_round"}
         assert wanted <= report["signals"].keys()
-        assert report["asked"]["vanishing-or-exploding-gradients"] and report["asked"]["bad-weights"]
+        assert (
+            report["asked"]["vanishing-or-exploding-gradients"] and report["asked"]["bad-weights"]
+        )
 
     def test_learned_policy_plays_its_last_evaluation_again(self, algorithm: str) -> None:
         """What a run kept, laid into the framework's own networks, acts as it did."""

@@ -101,7 +101,9 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small synthetic study; tests must not write into it."""
     folder = tmp_path_factory.mktemp("synthetic") / "study"
     write_study(folder, SMALL)
-    words = dict.fromkeys(("id", "name", "seen", "causes", "remedies", "may_be_wrong"), "bad-weights")
+    words = dict.fromkeys(
+        ("id", "name", "seen", "causes", "remedies", "may_be_wrong"), "bad-weights"
+    )
     found = words | {"level": "error", "first_step": 300, "last_step": 400, "count": 2}
     watched = sorted(path.parent for path in folder.rglob("run.json"))[0]
     (watched / "diagnosis.json").write_text(json.dumps({"findings": [found]}))

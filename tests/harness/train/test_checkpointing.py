@@ -37,7 +37,12 @@ class Wanderer:
     """Learns nothing with its own and numpy's generator; may have an accident at some step."""
 
     def __init__(self, accident=None, at=0, has_checkpointable=True, fits=lambda state: True):
-        self.accident, self.at, self.has_checkpointable, self.fits = accident, at, has_checkpointable, fits
+        self.accident, self.at, self.has_checkpointable, self.fits = (
+            accident,
+            at,
+            has_checkpointable,
+            fits,
+        )
 
     def sources(self, algorithm):
         return {}
