@@ -1,0 +1,41 @@
+"""Names of earlier versions are translated once, and those of today are left alone."""
+
+from parallax.harness.record.old_names import translate_record, translate_variant
+
+OLD = {
+    "schema": 2,
+    "spec": {
+        "keep": "best",
+        "alignment": "full",
+        "env": "envs.scripted:ParallaxScripted-v0",
+        "intervention": "half-value-loss+reward-times-10",
+        "hyperparameters": {"env_steps_per_round": 2},
+        "overridden": ["env_steps_per_round"],
+    },
+    "adapter": "adapters.sb3:SB3Adapter",
+    "cadence": {"gradient_steps": 3},
+    "kept": 1,
+    "alignment": [{"field": "gradient_steps_per_round"}],
+}
+
+
+def test_an_old_record_has_the_names_of_today():
+    new = translate_record(OLD)
+    assert new["spec"] == {
+        "save_policy": "best",
+        "alignment": "exact",
+        "env": "parallax.envs.scripted:ParallaxScripted-v0",
+        "intervention": "value-loss-x0.5+reward-times-10",
+        "hyperparameters": {"train_freq": 2},
+        "overridden": ["train_freq"],
+    }
+    assert new["adapter"] == "parallax.adapters.sb3:SB3Adapter"
+    assert new["update_schedule"] == {"total_gradient_steps": 3} and new["saved_evaluation"] == 1
+    assert new["alignment"] == [{"field": "gradient_steps"}]
+    assert translate_record(new | {"schema": 3}) == new | {"schema": 3}
+
+
+def test_variants_are_translated_part_by_part():
+    old = "steps=5,alignment=full,keep=best,intervention=bent-loss,hidden_sizes=[16,16]"
+    new = "steps=5,alignment=exact,save_policy=best,intervention=huber-loss,hidden_sizes=[16,16]"
+    assert translate_variant(old) == new == translate_variant(new)
