@@ -1,4 +1,4 @@
-"""What the diagnosis found in runs while they trained, gathered over run folders."""
+"""Findings of the training diagnosis, summarized over run folders."""
 
 import collections
 import dataclasses
@@ -9,28 +9,28 @@ from parallax.harness.record.diagnosis import FINDING_LEVELS, read_diagnosis
 from parallax.harness.record.files import escape_unprintable
 
 LISTED_LEVELS = FINDING_LEVELS[:2]
-"""Levels that are told one by one; notes are counted."""
+"""Levels whose findings are listed; notes are only counted."""
 
 _NOT_REQUESTED = "it was not asked for"
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckSummary:
-    """What one check found in the runs of one framework, algorithm and task.
+    """Findings of one check in the runs of one framework, algorithm and task.
 
     Attributes:
         level: `error` or `warning`.
         check: Its id.
-        name: What it finds, in words.
+        name: Name of the finding, in words.
         framework: Framework.
         algorithm: Algorithm.
         task: Task.
-        runs: Runs it was found in.
-        watched: Runs of these that have a diagnosis.
-        first_step: The earliest environment step at which it was found.
-        seen: What was seen then.
-        remedies: What to do.
-        cells: Settings of the runs it was found in.
+        runs: Number of runs with the finding.
+        watched: Number of runs with a diagnosis.
+        first_step: Earliest environment step of the finding.
+        seen: Observation at that step.
+        remedies: Suggested remedies.
+        cells: Settings of the runs with the finding.
     """
 
     level: str
@@ -49,15 +49,15 @@ class CheckSummary:
 
 @dataclasses.dataclass(frozen=True)
 class DiagnosisSummary:
-    """All of them.
+    """Findings of all checks.
 
     Attributes:
-        folders: Run folders looked at.
-        watched: Those that have a diagnosis, also of runs that are not used.
-        touched: Of these, runs with at least one finding, by level.
-        unread: Why a diagnosis cannot be read, each reason with the number of runs.
+        folders: Number of run folders.
+        watched: Number of folders with a diagnosis, also of excluded runs.
+        runs_with_findings: Number of these with at least one finding, by level.
+        unread: Reasons why a diagnosis cannot be read, each with the number of runs.
         findings: Errors first, then by check, framework, algorithm and task.
-        notes: How often which check left a note.
+        notes: Number of notes by check.
     """
 
     folders: int
@@ -69,7 +69,7 @@ class DiagnosisSummary:
 
 
 def read_diagnosis_summary(loaded: LoadedRuns) -> DiagnosisSummary:
-    """Reads `diagnosis.json` of every run folder; what is damaged is counted with its reason."""
+    """Summarize `diagnosis.json` of every run folder; damaged files are counted by reason."""
     groups: dict[tuple[str, ...], list[tuple[StudyCell, tuple[dict[str, object], ...]]]] = {}
     unread: collections.Counter[str] = collections.Counter()
     notes: collections.Counter[str] = collections.Counter()
@@ -107,7 +107,7 @@ def _get_setting_key(item: CompletedRun | ExcludedRun) -> tuple[str, ...]:
 def _summarize_checks(
     setting: tuple[str, ...], runs: Sequence[tuple[StudyCell, tuple[dict[str, object], ...]]]
 ) -> list[CheckSummary]:
-    """Of the runs of one framework, algorithm and task."""
+    """Summarize the runs of one framework, algorithm and task by check."""
     hits: dict[tuple[str, str], list[tuple[StudyCell, dict[str, object]]]] = {}
     for cell, found in runs:
         for finding in found:

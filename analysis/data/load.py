@@ -1,4 +1,4 @@
-"""Reads runs for the analysis; a folder that cannot be used is kept with its reason."""
+"""Load runs for the analysis: used runs, and excluded folders with the reason."""
 
 import collections
 import dataclasses
@@ -23,7 +23,7 @@ from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.layout import RunPath, find_runs
 from parallax.harness.record.reading import read_run
 
-# Besides hyperparameters; what a record does not tell counts as what the others tell.
+# Besides hyperparameters. A setting that a record lacks, as old ones do, conflicts with none.
 COMPARED_SETTINGS = (
     *("alignment", "steps", "wrappers", "n_envs", "threads", "device"),
     *("eval_every", "evaluation_seed", "intervention"),
@@ -36,7 +36,7 @@ RequestedSettings = Mapping[str, str]  # name of a setting and its value as JSON
 
 
 def get_requested_settings(run: CompletedRun) -> RequestedSettings:
-    """What has to be the same in a whole study for runs to be compared, across tasks as well."""
+    """Return the settings that must be equal in a whole study for runs to be compared."""
     found = {
         name: _setting_to_text(run.spec[name]) for name in COMPARED_SETTINGS if name in run.spec
     }
@@ -44,23 +44,15 @@ def get_requested_settings(run: CompletedRun) -> RequestedSettings:
 
 
 def get_requested_hyperparameters(run: CompletedRun) -> RequestedSettings:
-    """The hyperparameters asked for, before a framework's own defaults come in."""
+    """Return the configured hyperparameters, before a framework's defaults are filled in."""
     values = run.spec.get("hyperparameters")
     return {name: _setting_to_text(value) for name, value in (values or {}).items()}
-
-
-def hash_requested_settings(run: CompletedRun) -> str:
-    """Twelve digits that are the same for runs that were asked for the same."""
-    text = json.dumps(
-        [get_requested_settings(run), get_requested_hyperparameters(run)], sort_keys=True
-    )
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def separate_conflicting_runs(
     runs: Sequence[CompletedRun],
 ) -> tuple[tuple[CompletedRun, ...], tuple[str, ...]]:
-    """Runs that share a place but not what was asked for get variants that tell them apart.
+    """Give runs of one path but different settings variants of their own.
 
     Settings must agree over a study and variant, hyperparameters over a task, algorithm and set
     of hyperparameters.
@@ -69,7 +61,7 @@ def separate_conflicting_runs(
         runs: All runs used.
 
     Returns:
-        The runs in the same order, and a sentence for each place in which they differ.
+        The runs in the same order, and a sentence for each place with conflicting settings.
     """
     runs, first = _separate_by_settings(
         runs, get_requested_settings, lambda cell: (cell.study, cell.variant)
@@ -80,31 +72,31 @@ def separate_conflicting_runs(
 
 def _separate_by_settings(
     runs: Sequence[CompletedRun],
-    asked: Callable[[CompletedRun], RequestedSettings],
+    get_settings: Callable[[CompletedRun], RequestedSettings],
     place: Callable[[StudyCell], Any],
 ) -> tuple[list[CompletedRun], list[str]]:
     places: dict[Any, list[int]] = collections.defaultdict(list)
     for i, run in enumerate(runs):
         places[place(run.id.cell)].append(i)
-    parted, sentences = list(runs), []
+    separated, sentences = list(runs), []
     for where in sorted(places):
         members = places[where]
-        values = [asked(runs[i]) for i in members]
+        values = [get_settings(runs[i]) for i in members]
         names = _find_differing_settings(values)
         if not names:
             continue
         for i, found in zip(members, values, strict=True):
-            parted[i] = _add_settings_to_variant(runs[i], found, names)
+            separated[i] = _add_settings_to_variant(runs[i], found, names)
         sentences.append(
             _describe_conflict(
                 runs[members[0]].id.cell, values, names, isinstance(where, StudyCell)
             )
         )
-    return parted, sentences
+    return separated, sentences
 
 
 def _find_differing_settings(values: Sequence[RequestedSettings]) -> list[str]:
-    """Settings with several values, sorted; not told is no value."""
+    """Return the settings with several values, sorted; a missing setting is no value."""
     found: dict[str, str] = {}
     different = set()
     for item in values:
@@ -115,13 +107,13 @@ def _find_differing_settings(values: Sequence[RequestedSettings]) -> list[str]:
 
 
 def _add_settings_to_variant(
-    run: CompletedRun, asked: RequestedSettings, names: Sequence[str]
+    run: CompletedRun, settings: RequestedSettings, names: Sequence[str]
 ) -> CompletedRun:
-    told = [f"{name}={asked.get(name, 'unknown')}" for name in names]
-    if len(told) > _MAX_NAMED_SETTINGS:
-        told = [f"settings={hashlib.sha256(','.join(told).encode()).hexdigest()[:8]}"]
+    parts = [f"{name}={settings.get(name, 'unknown')}" for name in names]
+    if len(parts) > _MAX_NAMED_SETTINGS:
+        parts = [f"settings={hashlib.sha256(','.join(parts).encode()).hexdigest()[:8]}"]
     cell = run.id.cell
-    own = [part for part in told if part not in cell.variant.split(",")]
+    own = [part for part in parts if part not in cell.variant.split(",")]
     variant = ",".join([part for part in (cell.variant, *own) if part])
     place = dataclasses.replace(run.id, cell=dataclasses.replace(cell, variant=variant))
     return dataclasses.replace(run, id=place, has_conflicting_settings=True)
@@ -133,12 +125,12 @@ def _describe_conflict(
     parts = []
     for name in names:
         counts = collections.Counter(item.get(name, "unknown") for item in values)
-        told = ", ".join(f"{value} ({count})" for value, count in sorted(counts.items()))
-        parts.append(f"{name} {told}")
+        shown = ", ".join(f"{value} ({count})" for value, count in sorted(counts.items()))
+        parts.append(f"{name} {shown}")
     place = (cell.study, cell.env, cell.algorithm, cell.hps) if whole else (cell.study,)
     where = "/".join(place) + (f", {cell.variant}" if cell.variant else "")
     return (
-        f"{where}: runs under one name were asked for different settings, and are judged apart: "
+        f"{where}: runs of one name have different settings and are judged separately: "
         f"{'; '.join(parts)} (runs in brackets)"
     )
 
@@ -150,25 +142,25 @@ def _setting_to_text(value: Any) -> str:
 
 
 def load_runs(root: Path) -> LoadedRuns:
-    """Reads every run under `root`.
+    """Load every run under `root` and resolve conflicts and copies.
 
     Args:
         root: A results folder, a study, anything deeper, one run folder, or a file of packed runs.
 
     Returns:
-        Runs and excluded folders; no folder, however damaged, raises.
+        Runs and excluded folders. A damaged folder is excluded and does not raise.
 
     Raises:
-        Unusable: A file of packed runs is damaged.
+        UnusableError: A file of packed runs is damaged.
     """
     return combine_runs(read_runs(root))
 
 
 def read_runs(root: Path) -> RunCollection:
-    """Reads every run under `root`, each by itself.
+    """Read every run under `root`, each by itself.
 
     Raises:
-        Unusable: A file of packed runs is damaged.
+        UnusableError: A file of packed runs is damaged.
     """
     root = root.resolve()
     return read_packed(root) if root.is_file() else _read_folders(root)
@@ -191,16 +183,16 @@ def _read_folders(root: Path) -> RunCollection:
 
 
 def combine_runs(found: RunCollection) -> LoadedRuns:
-    """Parts runs that were asked for other settings, and uses every run once."""
-    parted, sentences = separate_conflicting_runs(found.runs)
-    used, copies = _remove_copies(parted, found.root)
+    """Separate runs with conflicting settings, and exclude second copies of a run."""
+    separated, sentences = separate_conflicting_runs(found.runs)
+    used, copies = _remove_copies(separated, found.root)
     return LoadedRuns(found.root, used, (*found.excluded, *copies), found.links, sentences)
 
 
 def _remove_copies(
     runs: Sequence[CompletedRun], root: Path
 ) -> tuple[tuple[CompletedRun, ...], list[ExcludedRun]]:
-    """Every run once, and those that stand for a run that there is already."""
+    """Return every run once, and the excluded copies."""
     known: dict[RunId, CompletedRun] = {}
     copies = []
     for run in runs:
@@ -213,13 +205,13 @@ def _remove_copies(
 
 
 def load_run(folder: Path) -> CompletedRun | ExcludedRun:
-    """Reads one run folder.
+    """Load one run folder.
 
     Args:
         folder: Absolute path of the run folder.
 
     Returns:
-        The run if it is complete, otherwise the reason why it is not used.
+        The run if it is complete, otherwise an excluded run with the reason.
     """
     reading = read_run(folder, with_evaluations=True)
     run_id = _run_id_from_place(reading.place)
@@ -242,7 +234,7 @@ def load_run(folder: Path) -> CompletedRun | ExcludedRun:
 
 
 def _run_id_from_place(place: RunPath) -> RunId:
-    # A folder's name can hold what no page, figure or terminal can show.
+    # Folder names may contain control characters, which no page, figure or terminal can show.
     names = (place.study, place.env, place.algorithm, place.hps, place.variant)
     return RunId(
         StudyCell(*map(escape_unprintable, names)), escape_unprintable(place.framework), place.seed

@@ -1,4 +1,4 @@
-"""What agents did in the configurations of test generators, as `parallax mutation test` wrote it."""
+"""Test results of mutants and originals, as `parallax mutation test` writes them."""
 
 import math
 from pathlib import Path
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 OUTCOMES_FILE = "mutation.json"
 SCHEMA = 1
-TEST_GENERATORS = ("replay", "weak", "strong")
 
 SuccessFlag = Annotated[int, msgspec.Meta(ge=0, le=1)]
 PairSuccesses = list[NDArray[np.bool_]]

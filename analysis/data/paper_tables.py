@@ -124,5 +124,5 @@ MUPRL_RESULTS: Mapping[tuple[str, str], MuprlTaskResults] = _read_muprl_results(
 
 
 def find_muprl_results(env: str, algorithm: str) -> MuprlTaskResults | None:
-    """Return the paper's results of a task, of any version, and an algorithm; None if it has none."""
+    """Return the results of a task, of any version, and an algorithm; None if there are none."""
     return MUPRL_RESULTS.get((env.partition("-v")[0], algorithm))

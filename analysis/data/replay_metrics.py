@@ -1,4 +1,4 @@
-"""How runs replayed: by which strategy, how well it knew the priorities, and what it cost."""
+"""Replay metrics of runs: strategy, error of priorities, cost, and staleness of states."""
 
 import collections
 import dataclasses
@@ -25,13 +25,13 @@ class ReplayMetrics:
     """One run folder.
 
     Attributes:
-        item: The run, or why it is not used.
-        cell: The setting, whose variant does not tell the way of replaying.
-        name: The way of replaying, with those values in which runs of one name differ.
-        looks: Environment steps at which predicted priorities were compared, int64[k].
+        item: The run, used or excluded.
+        cell: The setting, its variant without the replay strategy.
+        name: Replay strategy, with the options in which runs of one strategy differ.
+        check_steps: Environment steps at which predicted priorities were compared, int64[k].
         errors: Mean absolute relative error of the probabilities then, float64[k].
         costs: CPU seconds by what they went to, and `minibatches`; empty where not recorded.
-        unread: Why there are no looks where there should be; empty where there are.
+        unread: Reason why there are no checks although there should be; empty otherwise.
     """
 
     item: CompletedRun | ExcludedRun
@@ -46,8 +46,7 @@ class ReplayMetrics:
 def read_replay_metrics(loaded: LoadedRuns) -> tuple[ReplayMetrics, ...]:
     """All run folders, in their order."""
     specs = [dict(read_run(item.path).spec) for item in loaded.folders]
-    told = [_strategy(spec) for spec in specs]
-    names = _name_strategies(told)
+    names = _name_strategies([_get_strategy(spec) for spec in specs])
     variants = _find_shared_variants(loaded.folders, specs, names)
     return tuple(
         _read_run_metrics(item, dataclasses.replace(item.id.cell, variant=variant), name)
@@ -55,31 +54,31 @@ def read_replay_metrics(loaded: LoadedRuns) -> tuple[ReplayMetrics, ...]:
     )
 
 
-def _strategy(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _get_strategy(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the replay strategy that a record names; an unnamed one is called `?`."""
-    told = dict(spec.get("replay") or {"name": UNIFORM})
-    return {**told, "name": str(told.get("name", "?"))}
+    replay = dict(spec.get("replay") or {"name": UNIFORM})
+    return {**replay, "name": str(replay.get("name", "?"))}
 
 
 def _read_run_metrics(
     item: CompletedRun | ExcludedRun, cell: StudyCell, name: str
 ) -> ReplayMetrics:
-    looks, errors, unread = np.zeros(0, np.int64), np.zeros(0), ""
+    check_steps, errors, unread = np.zeros(0, np.int64), np.zeros(0), ""
     costs: Mapping[str, float] = {}
     if isinstance(item, CompletedRun) and name != UNIFORM:
         try:
-            looks, errors = read_metric(item.path / TRACE_FILE, MAPE)
+            check_steps, errors = read_metric(item.path / TRACE_FILE, MAPE)
         except UnusableError as error:
             unread = str(error)
         record = read_run(item.path).record
         costs = record.timings.parts.get("replay", {}) if record else {}
-    return ReplayMetrics(item, cell, name, looks, errors, costs, unread)
+    return ReplayMetrics(item, cell, name, check_steps, errors, costs, unread)
 
 
-def _name_strategies(told: Sequence[Mapping[str, Any]]) -> list[str]:
+def _name_strategies(strategies: Sequence[Mapping[str, Any]]) -> list[str]:
     """The strategies' names; of several of one name also the fields in which they differ."""
     kinds: dict[str, set[str]] = collections.defaultdict(set)
-    for one in told:
+    for one in strategies:
         kinds[one["name"]].add(json.dumps(one, sort_keys=True))
     differing = {
         name: [
@@ -91,7 +90,7 @@ def _name_strategies(told: Sequence[Mapping[str, Any]]) -> list[str]:
     }
     return [
         ", ".join([one["name"], *(f"{key}={one.get(key)}" for key in differing[one["name"]])])
-        for one in told
+        for one in strategies
     ]
 
 
@@ -100,7 +99,7 @@ def _find_shared_variants(
     specs: Sequence[Mapping[str, Any]],
     names: Sequence[str],
 ) -> list[str]:
-    """A variant for each folder that is the same for all ways of replaying.
+    """Return a variant for each folder that is the same for all replay strategies.
 
     It is that of uniform replay where there is one, since long names are cut to a hash.
     """
@@ -114,12 +113,12 @@ def _find_shared_variants(
 
 
 def _serialize_shared_settings(spec: Mapping[str, Any]) -> str:
-    kept = {name: value for name, value in spec.items() if name not in _IGNORED_FIELDS}
-    return json.dumps(kept, sort_keys=True, default=str)
+    shared = {name: value for name, value in spec.items() if name not in _IGNORED_FIELDS}
+    return json.dumps(shared, sort_keys=True, default=str)
 
 
 SEQUENCE_POSITIONS = ("first", "last")
-"""Steps of a sequence that discrepancies are told of."""
+"""Steps of a replayed sequence at which discrepancies are recorded."""
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -165,22 +164,22 @@ def read_staleness(runs: Sequence[CompletedRun]) -> tuple[list[RunStaleness], li
 
     found, without = [], []
     for run in runs:
-        held = run.effective_hyperparameters
-        if not {"stored_state", "burn_in"} <= held.keys():
+        values = run.effective_hyperparameters
+        if not {"stored_state", "burn_in"} <= values.keys():
             without.append(run)
             continue
         file = run.path / TRACE_FILE
         try:
-            told = {
+            recorded = {
                 place: trace.read_metric(file, f"discrepancy/{place}")
                 for place in SEQUENCE_POSITIONS
             }
         except UnusableError:
             without.append(run)
             continue
-        if not any(len(steps) for steps, _ in told.values()):
+        if not any(len(steps) for steps, _ in recorded.values()):
             without.append(run)
             continue
-        strategy = RecurrentStateStrategy(bool(held["stored_state"]), int(held["burn_in"]))
-        found.append(RunStaleness(run, strategy, told))
+        strategy = RecurrentStateStrategy(bool(values["stored_state"]), int(values["burn_in"]))
+        found.append(RunStaleness(run, strategy, recorded))
     return found, without

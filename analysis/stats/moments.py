@@ -12,7 +12,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SampleMoments:
-    """What most tests need of samples, for one sample or for many at once.
+    """Mean, standard deviation and size of samples, for one sample or for many at once.
 
     Attributes:
         mean: float[...], means; NaN where n is 0.
@@ -32,14 +32,14 @@ class SampleMoments:
 
 
 def compute_moments(values: FloatArray) -> SampleMoments:
-    """Moments of one sample.
+    """Compute the moments of one sample.
 
     Args:
         values: float[n], finite.
     """
     n = len(values)
     mean = float(values.mean()) if n else math.nan
-    # A sum of equal values is rarely exact: without this, constant samples have a deviation.
+    # The mean of equal values is rarely exact: without this, constant samples have a deviation.
     constant = n > 1 and float(np.ptp(values)) == 0
     sd = 0.0 if constant else float(values.std(ddof=1)) if n > 1 else math.nan
     if constant:
@@ -48,7 +48,7 @@ def compute_moments(values: FloatArray) -> SampleMoments:
 
 
 def stack_moments(items: Sequence[SampleMoments]) -> SampleMoments:
-    """Moments of many samples as arrays of one more dimension."""
+    """Stack the moments of many samples into arrays with one more dimension."""
     return SampleMoments(
         np.array([item.mean for item in items], dtype=np.float64),
         np.array([item.sd for item in items], dtype=np.float64),
@@ -59,11 +59,11 @@ def stack_moments(items: Sequence[SampleMoments]) -> SampleMoments:
 def moments_from_thesis_interval(
     mean: FloatArray, half_width: FloatArray, n: FloatArray
 ) -> SampleMoments:
-    """Moments behind mean +- 1.96 d / sqrt(n) with the population deviation d.
+    """Recover moments from an interval mean +- 1.96 d / sqrt(n) with the population deviation d.
 
     Args:
         mean: float[...], means.
-        half_width: float[...], what stands behind the sign +-.
+        half_width: float[...], half-width of the interval.
         n: float[...], number of values in the formula, at least 2.
     """
     mean, half_width, n = (np.asarray(item, dtype=np.float64) for item in (mean, half_width, n))
@@ -73,6 +73,6 @@ def moments_from_thesis_interval(
 def moments_from_population_sd(
     mean: FloatArray, population_sd: FloatArray, n: FloatArray
 ) -> SampleMoments:
-    """Moments with the sample deviation that belongs to a population deviation (divisor n)."""
+    """Return moments with sample deviations s = d sqrt(n / (n - 1)) of population deviations d."""
     mean, d, n = (np.asarray(item, dtype=np.float64) for item in (mean, population_sd, n))
     return SampleMoments(mean, d * np.sqrt(n / (n - 1)), n)

@@ -1,8 +1,8 @@
-"""Whether there is any difference among many comparisons, none of which may stand out by itself.
+"""Omnibus test over many comparisons: is there any difference, even if none stands out by itself?
 
-The number of comparisons that are significant one by one is held against what it is where nothing
-differs. Comparisons share samples, so that number is no binomial one: it is counted in made-up
-results of whole studies, in which the dependence is kept.
+The test statistic is the number of comparisons that are significant without correction. Comparisons
+share samples, so that this number is not binomial under the null hypothesis; its distribution is
+simulated with whole studies in which nothing differs, which preserves the dependence.
 """
 
 import dataclasses
@@ -14,21 +14,21 @@ from scipy import special
 
 from parallax.analysis.stats.moments import FloatArray, SampleMoments
 
-_CHUNK_SIZE = 2_000_000  # numbers held at a time
+_CHUNK_SIZE = 2_000_000  # numbers in memory at a time
 
 IndexArray = NDArray[np.intp]
 
 
 @dataclasses.dataclass(frozen=True)
 class OmnibusCount:
-    """How many comparisons are significant one by one, and how many are where nothing differs.
+    """Number of comparisons that are significant without correction, and its null distribution.
 
     Attributes:
-        observed: Significant ones.
-        tests: Comparisons that could be made.
-        expected_under_null: Significant ones on average where nothing differs.
-        max_under_null: The most of any made-up study.
-        p: Chance of as many or more where nothing differs.
+        observed: Number of significant comparisons.
+        tests: Number of comparisons that could be tested.
+        expected_under_null: Mean number of significant comparisons if nothing differs.
+        max_under_null: Largest number in any simulated study.
+        p: Monte-Carlo p-value (1 + #{simulated >= observed}) / (1 + simulated_studies).
         simulated_studies: Number of simulated studies.
     """
 
@@ -40,17 +40,18 @@ class OmnibusCount:
     simulated_studies: int
 
 
-def evaluate_count(observed: int, tests: int, made_up: NDArray[np.int64]) -> OmnibusCount:
-    """Holds a count against those of made-up studies.
+def evaluate_count(observed: int, tests: int, simulated: NDArray[np.int64]) -> OmnibusCount:
+    """Compare an observed count with those of simulated studies.
 
     Args:
         observed: Significant comparisons.
         tests: Comparisons made.
-        made_up: int[resamples], the same in studies where nothing differs.
+        simulated: int[simulated_studies], counts of studies in which nothing differs.
     """
-    resamples = len(made_up)
-    p = (1 + int((made_up >= observed).sum())) / (1 + resamples)
-    return OmnibusCount(observed, tests, float(made_up.mean()), int(made_up.max()), p, resamples)
+    resamples = len(simulated)
+    # Phipson and Smyth (2010): adding one keeps a Monte-Carlo p-value valid and above 0.
+    p = (1 + int((simulated >= observed).sum())) / (1 + resamples)
+    return OmnibusCount(observed, tests, float(simulated.mean()), int(simulated.max()), p, resamples)
 
 
 def simulate_counts(
@@ -60,16 +61,16 @@ def simulate_counts(
     rng: np.random.Generator,
     resamples: int,
 ) -> NDArray[np.int64]:
-    """Significant Welch tests among normal samples of equal means with the deviations given.
+    """Simulate how many Welch tests are significant among normal samples of equal means.
 
-    Deviations of few values are rough: let them be those of `steadied`.
+    Deviations of few values are rough; pass those of `shrink_deviations`.
 
     Args:
-        items: Moments of k samples, of which the deviations and sizes count.
-        pairs: Which samples are compared; one may be in several pairs.
+        items: Moments of k samples; only deviations and sizes are used.
+        pairs: Indices of the samples compared; one may be in several pairs.
         alpha: Level of each test.
         rng: Source of the draws.
-        resamples: Made-up studies.
+        resamples: Number of simulated studies.
 
     Returns:
         int[resamples].
@@ -85,11 +86,11 @@ def simulate_counts(
 
 
 def shrink_deviations(items: SampleMoments) -> SampleMoments:
-    """The same samples with deviations half-way, in variance, to what they have in common.
+    """Shrink each variance half-way to the pooled variance of all samples.
 
-    Taken as they are, deviations of few values are more unequal than the true ones, and many
-    comparisons then hang on one sample; taken as equal, they are less. What half-way does to the
-    rate of false findings is measured by `benchmarks/existence.py`.
+    Deviations estimated from few values scatter more than the true ones, and many comparisons
+    then depend on one sample; equal deviations scatter less than the true ones. The false positive
+    rate of half-way is measured by `benchmarks/omnibus.py`.
 
     Args:
         items: Samples of one setting.
@@ -111,7 +112,7 @@ def _count_significant(
     with np.errstate(divide="ignore", invalid="ignore"):
         freedom = (a + b) ** 2 / (a**2 / (n[first] - 1) + b**2 / (n[second] - 1))
         t = np.abs(mean[:, first] - mean[:, second]) / np.sqrt(a + b)
-    # Two samples without deviation differ for certain, or not at all.
+    # Two samples without deviation differ with certainty, or not at all.
     p = np.where(np.isnan(freedom), np.where(np.isinf(t), 0.0, 1.0), 2 * special.stdtr(freedom, -t))
     return np.asarray((p < alpha).sum(axis=1), dtype=np.int64)
 
@@ -122,14 +123,15 @@ def _split_into_chunks(total: int, width: int) -> list[int]:
 
 
 def compute_label_count_distribution(found: Sequence[FloatArray]) -> FloatArray:
-    """Chances of how often one of several labels is involved, where labels mean nothing.
+    """Compute the distribution of how often one of several exchangeable labels is involved.
 
     Args:
-        found: Per setting float[k], how often each of its k labels is involved in something;
-            which label is which is drawn anew in each setting.
+        found: Per setting float[k], how often each of its k labels is involved; labels are
+            permuted independently in each setting.
 
     Returns:
-        float[most + 1], chance of each number for any one label.
+        float[max + 1], probability of each number for any one label: the convolution of the
+        settings' distributions.
     """
     chances = np.ones(1)
     for counts in found:

@@ -1,4 +1,4 @@
-"""Two samples whose values belong together one by one: Student's paired test."""
+"""Paired samples: Student's paired t test, sign-flip test, and Fieller's ratio of means."""
 
 import dataclasses
 import math
@@ -11,16 +11,16 @@ from parallax.analysis.stats.moments import FloatArray
 
 @dataclasses.dataclass(frozen=True)
 class PairedDifference:
-    """A difference of paired values.
+    """Mean difference of paired values.
 
     Attributes:
-        n: Pairs.
+        n: Number of pairs.
         difference: Mean of first minus second.
         low: Lower end of its interval; NaN below two pairs.
         high: Upper end.
-        p: Two-sided p-value of "the mean difference is 0"; NaN where all differences are equal.
-        correlation: Pearson's, of the two samples; NaN where one does not vary, and below three
-            pairs, where it can only be 1 or -1.
+        p: Two-sided p-value of "the mean difference is 0"; NaN if all differences are equal.
+        correlation: Pearson's correlation of the two samples; NaN if one does not vary, and below
+            three pairs, where it can only be 1 or -1.
     """
 
     n: int
@@ -38,7 +38,7 @@ NO_PAIRS = PairedDifference(0, math.nan, math.nan, math.nan, math.nan, math.nan)
 def compute_paired_difference(
     first: FloatArray, second: FloatArray, level: float = 0.95
 ) -> PairedDifference:
-    """Compares paired values.
+    """Compare paired values by Student's paired t test.
 
     Args:
         first: float[n], n at least 1.
@@ -58,15 +58,16 @@ def compute_paired_difference(
 
 
 def compute_sign_flip_p(first: FloatArray, second: FloatArray, rng: np.random.Generator) -> float:
-    """Two-sided p-value of "either of a pair might as well be the first", by flipping signs.
+    """Compute the two-sided p-value of the sign-flip permutation test.
 
-    It assumes no distribution. Exact up to 13 pairs, of 9,999 draws beyond; NaN below two pairs
-    and where all are equal. Least possible: 2 to the power of 1 - n.
+    It assumes only that differences are symmetric around 0 under the null hypothesis. Exact up to
+    13 pairs, 9,999 draws beyond; NaN below two pairs and if all pairs are equal. The smallest
+    possible value is 2^(1 - n).
 
     Args:
         first: float[n].
         second: float[n], in the order of the first.
-        rng: Draws flips where there are too many.
+        rng: Source of the draws, if flips are not enumerated.
     """
     away = first - second
     if len(away) < 2 or not away.any():
@@ -79,13 +80,13 @@ def compute_sign_flip_p(first: FloatArray, second: FloatArray, rng: np.random.Ge
 
 @dataclasses.dataclass(frozen=True)
 class MeanRatio:
-    """A mean as a share of another one.
+    """Ratio of two paired means.
 
     Attributes:
-        n: Pairs.
-        share: First mean over second.
-        low: Lower end of its interval; NaN where the interval has no ends, since the second mean
-            may as well be 0, or where there are fewer than three pairs.
+        n: Number of pairs.
+        share: First mean / second mean.
+        low: Lower end of its interval; NaN if the interval is unbounded, because the second mean
+            is not significantly different from 0, or if there are fewer than three pairs.
         high: Upper end.
     """
 
@@ -96,12 +97,12 @@ class MeanRatio:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the data tell between what the share lies."""
+        """Whether the interval has ends."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
 
 def compute_ratio_of_means(first: FloatArray, second: FloatArray, level: float = 0.95) -> MeanRatio:
-    """The share with Fieller's interval, exact for pairs that are normal together.
+    """Compute a ratio of paired means with Fieller's interval, exact for bivariate normal pairs.
 
     The ends are the values r at which the mean of `first - r * second` is just not significant:
     Fieller, E. C. (1954), Some problems in interval estimation, JRSS B 16 (2), section 3.

@@ -1,10 +1,10 @@
-"""Partial pooling: one difference per task, each drawn towards what all tasks have in common.
+"""Partial pooling: the difference in each task is shrunk towards the mean over tasks.
 
-Tasks' true differences are taken to scatter around a mean with a deviation of their own, as in a
-mixed model with tasks as a random effect, but with the error of each task's own seeds. The
-deviation is Paule and Mandel's (1982), the interval of the mean Hartung and Knapp's (2001), never
-narrower than without their factor, and the tasks' intervals are Morris' (Journal of the American
-Statistical Association 78, 1983), with Student's t in place of the normal quantile.
+Random-effects model: y_i = mu + u_i + e_i with u_i ~ N(0, tau^2) between tasks and e_i ~ N(0, v_i)
+from the seeds of task i. tau^2 is estimated after Paule and Mandel (1982). The interval of mu is
+Hartung and Knapp's (2001), with their factor not below 1. The tasks' intervals are Morris'
+(Journal of the American Statistical Association 78, 1983), with Student's t quantile in place of
+the normal one.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from scipy import stats
 
 from parallax.analysis.stats.moments import FloatArray
 
-MIN_TASKS = 4  # tasks; with fewer, nothing is told of how they scatter
+MIN_TASKS = 4  # fewer tasks do not determine the variance between them
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -26,8 +26,8 @@ class PooledDifferences:
         low: Lower end of its interval.
         high: Upper end.
         p: Two-sided p-value of "the mean is 0".
-        sd_between_tasks: Deviation of the true differences between tasks.
-        estimates: float[k], difference of each task, drawn towards the mean.
+        sd_between_tasks: Standard deviation tau of the true differences between tasks.
+        estimates: float[k], difference of each task, shrunk towards the mean.
         lows: float[k], lower ends of their intervals.
         highs: float[k], upper ends.
     """
@@ -45,12 +45,12 @@ class PooledDifferences:
 def pool_differences(
     differences: FloatArray, variances: FloatArray, freedom: FloatArray, level: float = 0.95
 ) -> PooledDifferences:
-    """Pools differences partially.
+    """Pool differences of tasks partially.
 
     Args:
-        differences: float[k], k at least `LEAST`, in a unit that tasks share.
-        variances: float[k], squared errors of them, above 0.
-        freedom: float[k], degrees of freedom of these.
+        differences: float[k], k at least `MIN_TASKS`, in a unit that tasks share.
+        variances: float[k], their squared standard errors, above 0.
+        freedom: float[k], degrees of freedom of the variances.
         level: Level of all intervals.
 
     Raises:
@@ -59,7 +59,8 @@ def pool_differences(
     k = len(differences)
     if k < MIN_TASKS or not (variances > 0).all():
         raise ValueError(
-            f"{k} tasks, variances {variances}: give {MIN_TASKS} or more, all above 0."
+            f"{k} tasks with variances {variances} cannot be pooled: give {MIN_TASKS} tasks or more, "
+            "with variances above 0."
         )
     between = estimate_between_variance(differences, variances)
     weights = 1 / (variances + between)
@@ -67,7 +68,7 @@ def pool_differences(
     spread = max(1.0, float(weights @ (differences - mean) ** 2 / (k - 1)))
     error = float(np.sqrt(spread / weights.sum()))
     half = error * stats.t.ppf((1 + level) / 2, k - 1)
-    # Morris: the share that is drawn to the mean, and what not knowing it costs.
+    # Morris (1983): the shrinkage of each task, and the variance added because it is estimated.
     share = (k - 3) / (k - 1) * variances * weights
     unsure = 2 / (k - 3) * share**2 * (variances.mean() + between) * weights
     own = variances * (1 - (k - 1) / k * share) + unsure * (differences - mean) ** 2
@@ -86,7 +87,9 @@ def pool_differences(
 
 
 def estimate_between_variance(differences: FloatArray, variances: FloatArray) -> float:
-    """Paule and Mandel's variance between tasks: where the weighted squares are as expected.
+    """Estimate the variance between tasks after Paule and Mandel (1982).
+
+    It solves sum w_i (y_i - mean)^2 = k - 1 with w_i = 1 / (v_i + tau^2), by bisection.
 
     Args:
         differences: float[k].

@@ -14,18 +14,18 @@ from parallax.analysis.stats.moments import FloatArray, SampleMoments
 
 IndexArray = NDArray[np.intp]
 
-# Up to 8 + 8 values every split is tried; beyond that this many are drawn.
+# Binomial(16, 8): up to 8 + 8 values every split is enumerated, beyond that this many are drawn.
 MAX_SPLITS = 12_870
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MeanContrast:
-    """A combination of means, such as a difference, with its standard error.
+    """A linear combination of means, such as a difference, with its standard error.
 
     Attributes:
         difference: float[...], in units of return.
         error: float[...], standard error; NaN where a sample has fewer than two values.
-        freedom: float[...], degrees of freedom after Welch and Satterthwaite.
+        degrees_of_freedom: float[...], after Welch and Satterthwaite.
     """
 
     difference: FloatArray
@@ -34,9 +34,10 @@ class MeanContrast:
 
 
 def compute_contrast(plus: Sequence[SampleMoments], minus: Sequence[SampleMoments]) -> MeanContrast:
-    """Sum of some means less the sum of others, without assuming equal variances.
+    """Compute a sum of means minus a sum of others, without assuming equal variances.
 
-    Degrees of freedom after Welch (1947) and Satterthwaite (1946).
+    The squared standard error is V = sum of s_i^2 / n_i, with V^2 / sum((s_i^2 / n_i)^2 / (n_i - 1))
+    degrees of freedom (Satterthwaite 1946; Welch 1947).
 
     Args:
         plus: Moments of equal shape whose means are added.
@@ -55,11 +56,11 @@ def compute_contrast(plus: Sequence[SampleMoments], minus: Sequence[SampleMoment
 def use_smallest_degrees_of_freedom(
     item: MeanContrast, samples: Sequence[SampleMoments]
 ) -> MeanContrast:
-    """The same with the degrees of freedom of the smallest sample.
+    """Return the contrast with the degrees of freedom of the smallest sample.
 
     Welch's approximation rejects too often far out in the tails when deviations are very unequal:
-    with 5 + 5 seeds and deviations 1 and 4, 2.5 times as often as it should at a level of 0.00035.
-    This choice never does (Mickey and Brown, Annals of Mathematical Statistics 37, 1966).
+    with 5 + 5 seeds and deviations 1 and 4, 2.5 times too often at a level of 0.00035. With
+    min(n) - 1 degrees of freedom it never does (Mickey and Brown, Annals of Mathematical Statistics 37, 1966).
 
     Args:
         item: A difference of two means.
@@ -71,16 +72,17 @@ def use_smallest_degrees_of_freedom(
 
 
 def compute_two_sided_p(item: MeanContrast) -> FloatArray:
-    """float[...], p-values of "no difference" (Welch's test for two samples)."""
+    """Compute p-values of "no difference", float[...] (Welch's test for two samples)."""
     return np.asarray(
         2 * stats.t.sf(np.abs(_divide_safely(item.difference, item.error)), item.degrees_of_freedom)
     )
 
 
 def compute_equivalence_p(item: MeanContrast, margin: ArrayLike) -> FloatArray:
-    """float[...], p-values of two one-sided tests of "differs by the margin or more".
+    """Compute p-values of two one-sided tests (TOST) of "differs by the margin or more".
 
-    Small values speak for a difference within the margin (Schuirmann 1987).
+    Small values are evidence of a difference within the margin (Schuirmann 1987). The larger of
+    both p-values is P(T > (margin - |difference|) / error).
 
     Args:
         item: The difference.
@@ -93,16 +95,17 @@ def compute_equivalence_p(item: MeanContrast, margin: ArrayLike) -> FloatArray:
 def compute_contrast_bounds(
     item: MeanContrast, level: float = 0.95
 ) -> tuple[FloatArray, FloatArray]:
-    """Ends of the two-sided interval for the difference, each float[...]."""
+    """Compute the ends of the two-sided interval for the difference, each float[...]."""
     half = stats.t.ppf((1 + level) / 2, item.degrees_of_freedom) * item.error
     return np.asarray(item.difference - half), np.asarray(item.difference + half)
 
 
 def compute_permutation_p(first: FloatArray, second: FloatArray, rng: np.random.Generator) -> float:
-    """Two-sided p-value of a permutation test with Welch's statistic.
+    """Compute the two-sided p-value of a permutation test with Welch's statistic.
 
-    All splits are tried up to 8 + 8 values, then 12,870 random ones. Its smallest value
-    with 5 + 5 seeds is 2 / 252.
+    All splits are enumerated up to 8 + 8 values, beyond that 12,870 are drawn. With 5 + 5 seeds
+    the smallest possible value is 2 / 252. The studentized statistic keeps the test valid
+    asymptotically for unequal variances (Janssen 1997).
 
     Args:
         first: float[n], n at least 2.
@@ -121,11 +124,15 @@ def compute_permutation_p(first: FloatArray, second: FloatArray, rng: np.random.
 
 
 def _compute_exact_permutation_p(first: FloatArray, second: FloatArray) -> float:
-    """What scipy's `permutation_test` gives, which makes all splits anew for each pair."""
+    """Compute what scipy's `permutation_test` returns, with the splits cached over pairs.
+
+    scipy enumerates all splits again for each pair, which took most of the time of a report.
+    """
     one, two = _enumerate_splits(len(first), len(second))
     both = np.concatenate([first, second])
     observed = _compute_welch_statistic(first, second, axis=-1)
     null = _compute_welch_statistic(both[one], both[two], axis=-1)
+    # scipy's tolerance for ties of the statistic.
     near = 100 * np.finfo(np.float64).eps * np.abs(observed)
     tails = (null <= observed + near).mean(), (null >= observed - near).mean()
     return min(1.0, 2 * float(min(tails)))
@@ -133,7 +140,7 @@ def _compute_exact_permutation_p(first: FloatArray, second: FloatArray) -> float
 
 @functools.cache
 def _enumerate_splits(n: int, m: int) -> tuple[IndexArray, IndexArray]:
-    """Places of n values in each split of n + m, and those of the others."""
+    """Return indices of the n values of each split of n + m, and of the m others."""
     one = np.array(list(itertools.combinations(range(n + m), n)))
     taken = np.zeros((len(one), n + m), dtype=bool)
     np.put_along_axis(taken, one, True, axis=1)
@@ -141,10 +148,12 @@ def _enumerate_splits(n: int, m: int) -> tuple[IndexArray, IndexArray]:
 
 
 def adjust_holm(p_values: ArrayLike) -> FloatArray:
-    """Holm's (1979) adjusted p-values of one family.
+    """Adjust the p-values of one family after Holm (1979).
+
+    The i-th smallest of m p-values becomes max over j <= i of (m - j + 1) p_(j), at most 1.
 
     Args:
-        p_values: float[m]; NaN marks tests that could not be made, and stays out.
+        p_values: float[m]; NaN marks missing tests, which do not count in m.
     """
     p = np.asarray(p_values, dtype=np.float64)
     adjusted = np.full(p.shape, np.nan)
@@ -159,7 +168,7 @@ def _compute_welch_statistic(first: FloatArray, second: FloatArray, axis: int) -
     n, m = first.shape[axis], second.shape[axis]
     difference = first.mean(axis=axis) - second.mean(axis=axis)
     squared = first.var(axis=axis, ddof=1) / n + second.var(axis=axis, ddof=1) / m
-    # Splits with rounding noise in place of a deviation must rank as the exact ones do.
+    # Rounding noise in place of a zero deviation must not change the order of the splits.
     scale = np.abs(difference) + np.abs(first).max(axis=axis) + np.abs(second).max(axis=axis)
     noise = 1e-12 * scale
     clean = np.where(np.abs(difference) <= noise, 0.0, difference)
@@ -168,7 +177,7 @@ def _compute_welch_statistic(first: FloatArray, second: FloatArray, axis: int) -
 
 
 def _divide_safely(value: FloatArray, error: FloatArray) -> FloatArray:
-    """The ratio, where nothing by nothing is 0 and something by nothing is infinite."""
+    """Divide with 0 / 0 = 0 and x / 0 = +-infinity."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.divide(value, error)
     return np.where((np.asarray(error) == 0) & (np.asarray(value) == 0), 0.0, ratio)
@@ -178,11 +187,11 @@ _Z_975 = 1.959963984540054  # 97.5% quantile of the normal distribution
 
 
 def compute_fisher_p(failed: tuple[int, int], sizes: tuple[int, int]) -> float:
-    """Two-sided p-value of Fisher's exact test of "both fail alike".
+    """Compute the two-sided p-value of Fisher's exact test of equal failure rates.
 
     Args:
-        failed: How many of each sample failed.
-        sizes: How many there are of each; NaN comes of an empty sample.
+        failed: Number of failures in each sample.
+        sizes: Size of each sample; an empty one gives NaN.
     """
     if min(sizes) < 1:
         return math.nan
@@ -191,11 +200,11 @@ def compute_fisher_p(failed: tuple[int, int], sizes: tuple[int, int]) -> float:
 
 
 def compute_wilson_interval(failed: int, size: int) -> tuple[float, float]:
-    """Wilson's (1927) 95% interval of one share.
+    """Compute Wilson's (1927) 95% score interval of a proportion.
 
     Args:
-        failed: How many failed.
-        size: Of how many, at least 1.
+        failed: Number of failures.
+        size: Number of runs, at least 1.
     """
     share, square = failed / size, _Z_975**2
     half = _Z_975 * math.sqrt(share * (1 - share) / size + square / (4 * size**2))
@@ -207,13 +216,14 @@ def compute_wilson_interval(failed: int, size: int) -> tuple[float, float]:
 def compute_newcombe_interval(
     failed: tuple[int, int], sizes: tuple[int, int]
 ) -> tuple[float, float]:
-    """The 95% interval for the first share less the second.
+    """Compute the 95% interval for a difference of proportions, first - second.
 
-    Newcombe's method 10 (Statistics in Medicine 17, 1998, 873-890), made of both Wilson intervals.
+    Newcombe's method 10 (Statistics in Medicine 17, 1998, 873-890): square-and-add of both Wilson
+    intervals.
 
     Args:
-        failed: How many of each sample failed.
-        sizes: How many there are of each; NaN comes of an empty sample.
+        failed: Number of failures in each sample.
+        sizes: Size of each sample; an empty one gives NaN.
     """
     if min(sizes) < 1:
         return math.nan, math.nan

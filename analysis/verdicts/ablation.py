@@ -1,4 +1,4 @@
-"""What each change of one thing does to the return, and how much of a gap it explains."""
+"""Ablation verdicts: the effect of each intervention on the return, and its share of a gap."""
 
 import collections
 import dataclasses
@@ -36,13 +36,13 @@ _INTERVENTION_PART = re.compile(r"(^|,)intervention=([^,]+)")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FrameworkGap:
-    """How far another framework is from the one that is changed.
+    """Gap between another framework and the one that is changed.
 
     Attributes:
         other: The other framework.
-        result: Its return less that of the framework as it is, over the seeds of both.
-        seeds: These seeds.
-        group: Runs of the other framework as it is.
+        result: Return of the other - that of the unchanged framework, over shared seeds.
+        seeds: The shared seeds.
+        group: Unchanged runs of the other framework.
     """
 
     other: str
@@ -53,22 +53,22 @@ class FrameworkGap:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class InterventionEffect:
-    """One intervention, or several made together, in one setting.
+    """Effect of one intervention, or of several together, in one setting.
 
     Attributes:
-        name: As on the command line.
-        changed: Runs with it.
-        baseline: Runs of the framework as it is.
+        name: Name on the command line.
+        changed: Runs with the intervention.
+        baseline: Runs of the framework without an intervention.
         seeds: Seeds of both, which the test pairs.
-        result: Return with it less that without.
-        p_holm: Its p-value after Holm's correction over the family.
+        result: Return with the intervention - return without, and the paired t test.
+        p_holm: p-value of `result` after Holm's correction over the family.
         family_size: Tests in the family: all effects on one framework and algorithm in a study.
         verdict: `changes`, `no effect` (within the margin of equivalence, at the same level),
             `inconclusive`, or `too few pairs`.
-        pair: The same two as a verdict that does not pair, with margin and failed runs.
-        shares: By the other framework: which part of the gap to it the effect is.
-        p_sign_flips: p-value of the same by flipping signs, not corrected.
-        p_sign_flips_holm: The same after Holm's correction over the family.
+        pair: Unpaired consistency verdict on both, with margin and failed runs.
+        shares: Effect as a share of the gap to each other framework.
+        p_sign_flips: Uncorrected p-value of the sign-flip permutation test.
+        p_sign_flips_holm: `p_sign_flips` after Holm's correction over the family.
     """
 
     name: str
@@ -87,12 +87,12 @@ class InterventionEffect:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AblationVerdict:
-    """All changes of one framework in one setting.
+    """All interventions on one framework in one setting.
 
     Attributes:
         cell: The setting, its variant without the intervention.
         framework: The framework that is changed.
-        gaps: Distances to other frameworks as they are.
+        gaps: Gaps to other, unchanged frameworks.
         effects: Of single interventions, the largest first, then of several together.
     """
 
@@ -112,14 +112,14 @@ class AblationVerdict:
         return tuple(effect for effect in self.effects if JOINT_SEPARATOR in effect.name)
 
     def sum_single_effects(self, effect: InterventionEffect) -> float | None:
-        """What the single effects of its parts add up to; None where one was not measured."""
+        """Return the sum of the single effects of its parts; None if one was not measured."""
         known = {single.name: single.result.difference for single in self.single_effects}
         parts = effect.name.split(JOINT_SEPARATOR)
         return sum(known[part] for part in parts) if all(part in known for part in parts) else None
 
 
 def judge_ablations(loaded: LoadedRuns, options: VerdictOptions) -> tuple[AblationVerdict, ...]:
-    """Every framework and setting that was trained as it is and with an intervention.
+    """Judge every framework and setting that was trained with and without an intervention.
 
     Args:
         loaded: All runs.
@@ -131,11 +131,11 @@ def judge_ablations(loaded: LoadedRuns, options: VerdictOptions) -> tuple[Ablati
 def judge_effects(
     groups: Mapping[tuple[StudyCell, str, str], ScoreGroup], changes: str, options: VerdictOptions
 ) -> tuple[AblationVerdict, ...]:
-    """Every framework and setting with runs that are as they are and runs that are changed.
+    """Judge every framework and setting with changed and unchanged runs.
 
     Args:
-        groups: By setting, framework and the change's name, which is `NONE` for no change.
-        changes: What the changes are called together.
+        groups: Groups by setting, framework and name of the change, `NO_CHANGE` for none.
+        changes: Noun for the changes, for the family's name.
         options: Level, margin and ranges.
     """
     settings = sorted({(cell, framework) for cell, framework, name in groups if name != NO_CHANGE})
@@ -303,17 +303,17 @@ def _group_by_intervention(loaded: LoadedRuns) -> dict[tuple[StudyCell, str, str
 def _split_intervention(
     item: CompletedRun | ExcludedRun, known: Mapping[str, str]
 ) -> tuple[StudyCell, str]:
-    """The setting without the intervention, and the intervention.
+    """Split a run's setting into the one without intervention and the intervention's name.
 
     Args:
         item: A run.
-        known: Variants of runs as they are, by what was asked for: a long variant is shortened to
-            a digest, from which the intervention cannot be taken out.
+        known: Variants of unchanged runs by their settings. A long variant is shortened to a
+            digest, from which the intervention cannot be removed.
     """
     cell = item.id.cell
     match = _INTERVENTION_PART.search(cell.variant)
-    told = item.spec.get("intervention") if isinstance(item, CompletedRun) else None
-    name = str(told or (match[2] if match else NO_CHANGE))
+    recorded = item.spec.get("intervention") if isinstance(item, CompletedRun) else None
+    name = str(recorded or (match[2] if match else NO_CHANGE))
     variant = _INTERVENTION_PART.sub("", cell.variant).strip(",")
     if isinstance(item, CompletedRun) and name != NO_CHANGE:
         variant = known.get(_serialize_settings(item), variant)
@@ -321,7 +321,7 @@ def _split_intervention(
 
 
 def _serialize_settings(run: CompletedRun) -> str:
-    """All that was asked for, but for the intervention, the framework and the seed."""
-    apart = ("intervention", "framework", "seed")
-    asked = {name: value for name, value in run.spec.items() if name not in apart}
-    return json.dumps([dataclasses.astuple(run.id.cell)[:4], asked], sort_keys=True, default=str)
+    """Serialize a run's settings without intervention, framework and seed."""
+    ignored = ("intervention", "framework", "seed")
+    settings = {name: value for name, value in run.spec.items() if name not in ignored}
+    return json.dumps([dataclasses.astuple(run.id.cell)[:4], settings], sort_keys=True, default=str)

@@ -1,4 +1,4 @@
-"""What a reader must know of two frameworks' runs beside the verdict: seeds, versions, values."""
+"""Caveats of a comparison: unintended differences in seeds, versions and hyperparameters."""
 
 import json
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from parallax.analysis.verdicts.groups import ScoreGroup
 
 
 def describe_seed_overlap(first: Iterable[int | None], second: Iterable[int | None]) -> str:
-    """What to mind of the seeds of two samples; empty where they are the same."""
+    """Return a caveat on the seeds of two samples; empty if they are the same."""
     one, two = ({seed for seed in seeds if seed is not None} for seeds in (first, second))
     if one == two or not one or not two:
         return ""
@@ -18,15 +18,15 @@ def describe_seed_overlap(first: Iterable[int | None], second: Iterable[int | No
     return f"{both} seeds in common of {len(one)} and {len(two)}"
 
 
-ObservedValues = dict[str, set[str]]  # what is told, and every value that some run has of it
+ObservedValues = dict[str, set[str]]  # name, and every value that some run has
 _MAX_NAMED_VALUES = 4
 
 
 def find_caveats(first: ScoreGroup, second: ScoreGroup) -> tuple[str, ...]:
-    """In what the runs of two frameworks differ although they were asked for the same.
+    """Return the unintended differences between the runs of two frameworks in one setting.
 
-    Different seeds, other versions of packages that both use, and hyperparameters that one
-    framework was held to in some runs and not in others.
+    These are different seeds, different versions of packages that both use, and effective
+    hyperparameters that are not the same in all runs of a framework.
 
     Args:
         first: A framework's runs.
@@ -40,40 +40,40 @@ def find_caveats(first: ScoreGroup, second: ScoreGroup) -> tuple[str, ...]:
     for group in (first, second):
         found.append(
             _format_differing(
-                f"{group.framework} was held to", _collect_hyperparameters(group.runs)
+                f"{group.framework} was trained with", _collect_hyperparameters(group.runs)
             )
         )
     return tuple(text for text in found if text)
 
 
 def _collect_versions(runs: Iterable[CompletedRun]) -> ObservedValues:
-    told: ObservedValues = {}
+    values_by_name: ObservedValues = {}
     for run in runs:
         if run.provenance is None:
             continue
         python = (run.provenance.python or "").split(" ")[0]
         for name, value in (("Python", python), *run.provenance.packages.items()):
             if value:
-                told.setdefault(name, set()).add(value)
-    return told
+                values_by_name.setdefault(name, set()).add(value)
+    return values_by_name
 
 
 def _merge_shared(sides: tuple[ObservedValues, ObservedValues]) -> ObservedValues:
-    """Every version of what both sides use."""
+    """Return all versions of the packages that both sides use."""
     first, second = sides
     return {name: first[name] | second[name] for name in first.keys() & second.keys()}
 
 
 def _collect_hyperparameters(runs: Iterable[CompletedRun]) -> ObservedValues:
-    told: ObservedValues = {}
+    values_by_name: ObservedValues = {}
     for run in runs:
         for name, value in run.effective_hyperparameters.items():
-            told.setdefault(name, set()).add(json.dumps(value, sort_keys=True))
-    return told
+            values_by_name.setdefault(name, set()).add(json.dumps(value, sort_keys=True))
+    return values_by_name
 
 
-def _format_differing(what: str, told: ObservedValues) -> str:
-    different = {name: values for name, values in told.items() if len(values) > 1}
+def _format_differing(what: str, values_by_name: ObservedValues) -> str:
+    different = {name: values for name, values in values_by_name.items() if len(values) > 1}
     if not different:
         return ""
     names = sorted(different)

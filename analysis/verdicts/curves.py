@@ -1,4 +1,4 @@
-"""Learning curves as arrays: per framework the mean over seeds and its interval."""
+"""Learning curves: mean return over seeds with its interval, per setting and framework."""
 
 import collections
 import dataclasses

@@ -1,4 +1,4 @@
-"""What counts as no difference, and whether the runs show that there is none."""
+"""Equivalence margins, score ranges, and the bound on possible unobserved failures."""
 
 import dataclasses
 import math
@@ -20,13 +20,13 @@ from parallax.analysis.verdicts.options import VerdictOptions
 
 @dataclasses.dataclass(frozen=True)
 class EquivalenceMargin:
-    """A margin of equivalence.
+    """An equivalence margin.
 
     Attributes:
         size: In units of return.
-        reference: The score that stands for the whole, in units of return.
-        zero: The score that stands for nothing.
-        source: Where both stand, in words.
+        reference: Upper end of the scale that the margin is a share of, in units of return.
+        zero: Lower end of that scale.
+        source: Source of both, in words.
     """
 
     size: float
@@ -37,12 +37,12 @@ class EquivalenceMargin:
 
 @dataclasses.dataclass(frozen=True)
 class ScoreRange:
-    """Between what scores a run of a task can end.
+    """Range of scores that a run of a task can end with.
 
     Attributes:
-        low: Least score; NaN where nothing is known.
-        high: Largest score; NaN where nothing is known.
-        source: How it is known, in words.
+        low: Least score; NaN if unknown.
+        high: Largest score; NaN if unknown.
+        source: Source of the range, in words.
     """
 
     low: float
@@ -51,20 +51,21 @@ class ScoreRange:
 
     @property
     def known(self) -> bool:
-        """Whether there are ends."""
+        """Whether the range is known."""
         return not math.isnan(self.low + self.high)
 
 
 def compute_margin(groups: Sequence[ScoreGroup], options: VerdictOptions) -> EquivalenceMargin:
-    """The margin for groups of one setting.
+    """Compute the equivalence margin for groups of one setting.
 
-    A share of the way from the score of random actions to the published score of the algorithm
-    on the task; with `options.margin_of` = `score`, of the published score's size. Where a range
-    was given for the task, of that; where nothing is published, of the compared runs' means.
+    The margin is a share of the distance from the score of random actions to the published score
+    of the algorithm on the task; with `options.margin_of` = `score`, of the published score
+    itself. A range given for the task takes precedence. If nothing is published, the margin is a
+    share of the mean absolute score of the compared runs.
 
     Args:
         groups: At least one group with a run, all of one setting.
-        options: Holds the share and its kind.
+        options: `margin_share`, `margin_of` and given ranges.
     """
     whole, zero, source = _find_scale(groups, options)
     return EquivalenceMargin(options.margin_share * abs(whole - zero), whole, zero, source)
@@ -86,14 +87,14 @@ def _find_scale(groups: Sequence[ScoreGroup], options: VerdictOptions) -> tuple[
 
 
 def compute_failure_threshold(groups: Sequence[ScoreGroup], options: VerdictOptions) -> float:
-    """Score below which a run of the setting counts as failed; NaN where no scale is known.
+    """Compute the score below which a run of a setting counts as failed; NaN without a scale.
 
-    It lies `options.failed_share` of the way from random actions to the published score, or of
-    the range given for the task.
+    It lies at `options.failed_share` of the distance from random actions to the published score,
+    or of the range given for the task.
 
     Args:
         groups: At least one group, all of one setting.
-        options: Holds the share.
+        options: `failed_share` and given ranges.
     """
     cell = groups[0].cell
     given, random = options.get_given_range(cell.env), get_random_score(cell.env)
@@ -108,14 +109,15 @@ def compute_failure_threshold(groups: Sequence[ScoreGroup], options: VerdictOpti
 
 
 def find_score_range(pair: Sequence[ScoreGroup], options: VerdictOptions) -> ScoreRange:
-    """Between what scores any run of a setting is taken to end, seen or not.
+    """Return the range in which all runs of a setting are assumed to end, observed or not.
 
-    The task's own ends where its rewards have some; otherwise from the score of random actions to
-    the best that was published of the algorithm on the task; wider where a run compared is beyond.
+    The bounds that the task's rewards imply, where there are some; otherwise from the score of
+    random actions to the best published score of the algorithm on the task. The range is widened
+    to include all compared runs.
 
     Args:
         pair: Groups of one setting.
-        options: May hold a range for the task.
+        options: A range given for the task takes precedence.
     """
     cell = pair[0].cell
     given = options.get_given_range(cell.env)
@@ -144,14 +146,15 @@ def find_score_range(pair: Sequence[ScoreGroup], options: VerdictOptions) -> Sco
 def compute_unobserved_p(
     pair: GroupPair, options: VerdictOptions, size: int | None = None
 ) -> float:
-    """p-value of "the means differ by the margin or more", whatever the runs not seen are like.
+    """Compute the p-value of "the means differ by the margin or more" from the score range alone.
 
-    It needs a known range: without one it is 1, and nothing is equivalent.
+    It allows for failures too rare to be observed in a few seeds (`stats.unobserved_failures`).
+    Without a known range it is 1, so that nothing is equivalent.
 
     Args:
         pair: Two frameworks in one setting.
         options: Margin and ranges.
-        size: Seeds of each that count, the first by number; None for all.
+        size: Number of seeds of each to use, the first by number; None for all.
     """
     ends = find_score_range(pair, options)
     margin = compute_margin(pair, options).size
@@ -166,11 +169,12 @@ def compute_unobserved_p(
 
 
 def compute_min_runs(pair: GroupPair, options: VerdictOptions) -> float:
-    """Runs of each below which the two can hardly be equivalent, however alike they score.
+    """Compute the runs of each framework below which equivalence can hardly be shown.
 
-    With fewer, values that were not seen can be so frequent that the means differ by the margin:
-    n with (1 - margin / room)^n below the level, where the room is how far an unseen value of
-    either can lie from its mean. For one test; infinite where no range is known.
+    A rare value at distance `room` from the mean shifts the mean by the margin if its frequency
+    is margin / room. It is absent from n runs with probability (1 - margin / room)^n, which must
+    be below alpha: n >= log(alpha) / log(1 - margin / room). For a single test without
+    correction; infinite if no range is known.
     """
     ends, margin = find_score_range(pair, options), compute_margin(pair, options).size
     if not ends.known:
@@ -187,9 +191,12 @@ def compute_min_runs(pair: GroupPair, options: VerdictOptions) -> float:
 def compute_unobserved_distances(
     pairs: Sequence[GroupPair], options: VerdictOptions
 ) -> tuple[FloatArray, FloatArray]:
-    """How far unseen runs can lie from the means, apart from each other, float[pairs] each.
+    """Compute how far unobserved runs can lie from the means, in opposite directions.
 
-    Of the two directions the one with more room; infinite where no range is known.
+    Of the two directions, the one with more room is returned.
+
+    Returns:
+        Two float[pairs], for the first and the second framework; infinite without a known range.
     """
     found = []
     for first, second in pairs:

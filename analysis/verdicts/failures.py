@@ -1,4 +1,4 @@
-"""Failed runs, the second endpoint of every comparison: does one framework fail more often?"""
+"""Failed runs, the second endpoint of every comparison of two frameworks."""
 
 import dataclasses
 import math
@@ -14,15 +14,15 @@ from parallax.analysis.verdicts.options import VerdictOptions
 
 @dataclasses.dataclass(frozen=True)
 class FailureComparison:
-    """Runs of two frameworks that failed, in one setting.
+    """Failed runs of two frameworks in one setting.
 
     Attributes:
-        threshold: A run fails whose final score is below; NaN where no scale is known.
-        failed: How many runs of each failed; empty where that is not known.
-        sizes: How many runs there are of each.
-        p: Fisher's exact test.
-        p_holm: The same after Holm's correction over the family.
-        difference: Share of the first less that of the second.
+        threshold: A run with a final score below this has failed; NaN if no scale is known.
+        failed: Number of failed runs of each; empty if unknown.
+        sizes: Number of runs of each.
+        p: p-value of Fisher's exact test.
+        p_holm: `p` after Holm's correction over the family.
+        difference: Failed share of the first - that of the second.
         low: Lower end of Newcombe's 95% interval for it.
         high: Upper end.
     """
@@ -38,12 +38,12 @@ class FailureComparison:
 
     @property
     def known(self) -> bool:
-        """Whether failed runs can be told."""
+        """Whether failed runs can be identified."""
         return bool(self.failed)
 
     @property
     def counts(self) -> tuple[str, str]:
-        """Failed of all, of each framework."""
+        """Failed and all runs of each framework, such as `1/5`; `-` if unknown."""
         if not self.failed:
             return "-", "-"
         one, two = (f"{k}/{n}" for k, n in zip(self.failed, self.sizes, strict=True))
@@ -53,11 +53,11 @@ class FailureComparison:
 def compare_failures(
     pairs: Sequence[GroupPair], options: VerdictOptions
 ) -> list[FailureComparison]:
-    """Compares the failed runs of the pairs of one family.
+    """Compare the failed runs of the pairs of one family.
 
     Args:
         pairs: Pairs of frameworks.
-        options: Says below which share of a task's scale a run failed.
+        options: Its `failed_share` sets the threshold.
     """
     thresholds = [compute_failure_threshold(pair, options) for pair in pairs]
     counts = [_count_failures(pair, at) for pair, at in zip(pairs, thresholds, strict=True)]
@@ -74,7 +74,7 @@ def compare_failures(
 
 
 def count_failed_runs(group: ScoreGroup, threshold: float) -> int | None:
-    """How many runs ended below a score; None where single runs or the score are not known."""
+    """Count runs with a final score below a threshold; None if scores or threshold are unknown."""
     if group.scores is None or not group.n or math.isnan(threshold):
         return None
     return int((group.scores < threshold).sum())

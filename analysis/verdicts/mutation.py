@@ -1,8 +1,9 @@
-"""Which faults test generators tell from healthy trainings, after muPRL's pipeline.
+"""Mutation verdicts after muPRL: which injected faults the test generators detect.
 
-A replay of the originals' own training decides which mutant configurations can be killed at all and
-which are trivial. The others say how good a test generator is: its mutation score is the share of
-pairs that it kills, and the sensitivity is how much a strong generator gains on a weak one.
+The replay of the originals' training configurations decides which mutant configurations are
+killable and which are trivial. The weak and the strong generator are then scored: the mutation
+score is the share of pairs that a generator kills, and the sensitivity the relative gain of the
+strong over the weak one.
 """
 
 import dataclasses
@@ -26,14 +27,14 @@ REPLAY, WEAK, STRONG = "replay", "weak", "strong"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MutantVerdict:
-    """One mutant configuration.
+    """Verdict on one mutant configuration.
 
     Attributes:
-        mutant: What was played.
-        replay: What the replay of the training kills; None where it was not played.
-        trivial: Whether it fails wherever its original does not.
-        weak: What the weak generator kills; None where it has no tests.
-        strong: What the strong generator kills; None where it has no tests.
+        mutant: Its test results.
+        replay: Kills by the replay of training configurations; None if there was none.
+        trivial: Whether it fails wherever its original succeeds.
+        weak: Kills by the weak generator; None if it has no tests.
+        strong: Kills by the strong generator; None if it has no tests.
     """
 
     mutant: MutantResults
@@ -54,13 +55,13 @@ class MutantVerdict:
 
     @property
     def counts(self) -> bool:
-        """Whether it counts for mutation scores."""
+        """Whether it enters mutation scores: killable and not trivial."""
         return self.is_killable and not self.is_trivial
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OperatorVerdict:
-    """All configurations of one operator.
+    """Verdict on all configurations of one operator.
 
     Attributes:
         name: Of the operator.
@@ -69,7 +70,8 @@ class OperatorVerdict:
         strong: That of the strong one.
         sensitivity: How much the strong one gains; not a number where a score is none.
         paired: The same over the configurations for which both generators have tests.
-        closest_to_original: The configuration that counts and is closest to the original; None for none.
+        closest_to_original: The configuration that enters scores and is closest to the original
+            value; None if there is none.
     """
 
     name: str

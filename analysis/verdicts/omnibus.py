@@ -1,4 +1,8 @@
-"""Do frameworks differ at all in a study's settings, be it that no pair can be named?"""
+"""Omnibus verdicts: whether frameworks differ at all, even if no single pair can be named.
+
+The test statistic is the number of pairs that are significant without correction; its null
+distribution is simulated (`stats/omnibus.py`).
+"""
 
 import collections
 import dataclasses
@@ -18,21 +22,22 @@ DIFFERENCES_NAMED, DIFFERENCES_UNNAMED, NO_DIFFERENCES_SHOWN = (
     "unnamed differences",
     "no difference shown",
 )
-RESAMPLES = 10_000  # made-up studies
+RESAMPLES = 10_000  # simulated studies
 
 
 @dataclasses.dataclass(frozen=True)
 class OmnibusVerdict:
-    """All pairs of frameworks of one algorithm, at once.
+    """Omnibus verdict on all pairs of frameworks of one algorithm.
 
     Attributes:
         study: Name of the study.
         algorithm: Algorithm.
-        variant: What else is held equal.
-        verdict: `named differences` where a pair is different; `unnamed differences` where more pairs are significant one by one than where nothing differs;
-            otherwise `no difference shown`.
-        different: Pairs that are different.
-        count: Pairs that are significant one by one, against made-up studies.
+        variant: Options that differ from the defaults.
+        verdict: `named differences` if a pair is different; `unnamed differences` if none is, but
+            more pairs are significant without correction than if nothing differed; otherwise
+            `no difference shown`.
+        different: Number of pairs that are different.
+        count: Number of significant pairs, and its null distribution.
     """
 
     study: str
@@ -46,7 +51,7 @@ class OmnibusVerdict:
 def judge_omnibus(
     items: Sequence[PairVerdict], options: VerdictOptions
 ) -> tuple[OmnibusVerdict, ...]:
-    """A verdict for every study, algorithm and variant.
+    """Judge every study, algorithm and variant.
 
     Args:
         items: Verdicts on pairs.
@@ -79,29 +84,32 @@ def count_differences(
     p_values: Sequence[float],
     options: VerdictOptions,
 ) -> omnibus.OmnibusCount:
-    """Significant comparisons against those of studies in which all means are the same.
+    """Compare the number of significant pairs with studies in which all means are the same.
 
     Args:
-        pairs: What is compared; a group may be in several pairs.
-        p_values: Welch's test for each; NaN where it could not be made.
+        pairs: The groups compared; a group may be in several pairs.
+        p_values: Welch's test of each pair; NaN if a sample has fewer than two seeds.
         options: Level, resamples and their seed.
     """
     known = [pair for pair, p in zip(pairs, p_values, strict=True) if not np.isnan(p)]
     observed = sum(p < options.alpha for p in p_values)
     rng = np.random.default_rng(options.seed)
     resamples = min(options.resamples, RESAMPLES)
-    made_up = np.zeros(resamples, dtype=np.int64)
+    counts = np.zeros(resamples, dtype=np.int64)
     for setting in _connect_pairs(known):
         groups, places = _index_groups(setting)
         samples = omnibus.shrink_deviations(stack_moments([group.moments for group in groups]))
-        made_up += omnibus.simulate_counts(samples, places, options.alpha, rng, resamples)
-    return omnibus.evaluate_count(observed, len(known), made_up)
+        counts += omnibus.simulate_counts(samples, places, options.alpha, rng, resamples)
+    return omnibus.evaluate_count(observed, len(known), counts)
 
 
 def _connect_pairs(
     pairs: Sequence[GroupPair],
 ) -> list[list[GroupPair]]:
-    """Pairs that have groups in common, directly or by way of others."""
+    """Split pairs into connected components, where pairs that share a group are connected.
+
+    Only pairs in one component depend on each other, so each is simulated by itself.
+    """
     sets: list[tuple[set[int], list[GroupPair]]] = []
     at: dict[int, int] = {}
     for pair in pairs:
@@ -124,7 +132,7 @@ def _connect_pairs(
 def _index_groups(
     pairs: Sequence[GroupPair],
 ) -> tuple[list[ScoreGroup], list[tuple[int, int]]]:
-    """Every group once, and each pair as places among them."""
+    """Return every group once, and each pair as two indices into them."""
     places: dict[int, int] = {}
     groups: list[ScoreGroup] = []
     for pair in pairs:

@@ -1,4 +1,4 @@
-"""What a reader may set about the verdicts."""
+"""Options of the verdicts that a user may set."""
 
 import dataclasses
 
@@ -8,14 +8,14 @@ MARGINS = ("scale", "score")
 
 @dataclasses.dataclass(frozen=True)
 class VerdictOptions:
-    """Settings of the verdicts, stated beside them.
+    """Options of the verdicts; reports state them beside the results.
 
     Attributes:
         alpha: Level of all tests, corrected within families.
-        margin_share: Margin of equivalence as a share of what `compute_margin` says.
-        family: What Holm's correction runs over: all pairs of an `algorithm` in a study, the
-            pairs of one `setting`, or `all` pairs; always of one variant.
-        power: Power asked for when seeds are planned.
+        margin_share: Equivalence margin as a share of the scale of `compute_margin`.
+        family: Family of Holm's correction: all pairs of an `algorithm` in a study, the pairs of
+            one `setting`, or `all` pairs; always of one variant.
+        power: Power that plans of further seeds should reach.
         resamples: Bootstrap resamples for the ranking.
         seed: Seed of resamples and permutations: equal inputs give equal results.
         margin_of: `scale`: the margin is a share of the way from the score of random actions to
@@ -36,12 +36,12 @@ class VerdictOptions:
     ranges: tuple[tuple[str, float, float], ...] = ()
 
     def get_given_range(self, env: str) -> tuple[float, float] | None:
-        """The range given for a task; None where none is."""
+        """Return the range given for a task; None if there is none."""
         return next(((low, high) for name, low, high in self.ranges if name == env), None)
 
     @property
     def margin_description(self) -> str:
-        """What margins are a share of, as the end of a sentence."""
+        """Phrase that says what margins are a share of, for the end of a sentence."""
         share = f"{self.margin_share:.0%} of "
         given = "the range given for a task, elsewhere of " if self.ranges else ""
         if self.margin_of == "score":

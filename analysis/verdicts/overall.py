@@ -1,6 +1,6 @@
-"""All tasks at once: aggregates, profiles, chance of improvement and progress per framework.
+"""Aggregates over tasks: means, profiles, probability of improvement, sample efficiency.
 
-Scores of different tasks are brought on one scale first: 0 and 1 per task.
+Scores of each task are normalized first: (score - zero) / (one - zero).
 """
 
 import collections
@@ -29,12 +29,12 @@ SCALE_KINDS = ("reference", "min-max")
 
 @dataclasses.dataclass(frozen=True)
 class ScoreScale:
-    """What counts as 0 and as 1 in one task.
+    """Scores that are 0 and 1 after normalization in one task.
 
     Attributes:
         zero: Score, in units of return.
         one: Score, in units of return; above `zero`.
-        source: Where both come from.
+        source: Source of both, in words.
     """
 
     zero: float
@@ -43,7 +43,7 @@ class ScoreScale:
 
 
 def find_scales(groups: Iterable[ScoreGroup], kind: str = "reference") -> Mapping[str, ScoreScale]:
-    """A scale for every task that has one.
+    """Return the scale of every task that has one.
 
     `reference`: 0 is the score of random actions, 1 the best of the original papers' scores on
     the task, read off by the thesis; neither depends on the runs compared. `min-max`: 0 and 1
@@ -71,7 +71,7 @@ def find_scales(groups: Iterable[ScoreGroup], kind: str = "reference") -> Mappin
 
 
 def get_reference_scale(env: str) -> ScoreScale | None:
-    """Random and best published score of a task; None where either is not known.
+    """Return the scale from random to best published score of a task; None if either is unknown.
 
     Random scores are known for versions v4 and v5; the published ones are of earlier versions.
     """
@@ -103,21 +103,21 @@ MAX_THRESHOLD = 2.0
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OverallScores:
-    """The frameworks of one algorithm and set of hyperparameters over all tasks.
+    """Aggregates of the frameworks of one algorithm and recipe over all tasks.
 
     Attributes:
         study: Name of the study.
         algorithm: Algorithm.
         hps: Hyperparameters.
-        variant: What else is held equal.
-        tasks: The tasks that went in: those in which every framework listed has a run.
+        variant: Options that differ from the defaults.
+        tasks: Tasks included: those in which every framework listed has a run.
         aggregates: Per framework; normalised scores.
         profiles: Per framework, at 81 thresholds from 0 to 2.
         improvement: Per pair of frameworks.
         efficiency: Interquartile mean after so many steps, for frameworks whose runs share
             evaluations.
-        scales: What counted as 0 and 1 in each task.
-        left_out: Tasks and frameworks that did not go in, with the reason.
+        scales: Scale of each task.
+        left_out: Tasks and frameworks that are not included, with the reason.
     """
 
     study: str
@@ -136,11 +136,11 @@ class OverallScores:
 def compute_overall_scores(
     groups: Sequence[ScoreGroup], options: VerdictOptions, normalisation: str = "reference"
 ) -> tuple[OverallScores, ...]:
-    """Aggregates for every algorithm, set of hyperparameters and variant with runs.
+    """Compute aggregates for every algorithm, recipe and variant with runs.
 
     Args:
-        groups: Final scores; those without single seeds are passed over.
-        options: Holds resamples and their seed.
+        groups: Final scores; published numbers without single seeds are ignored.
+        options: Number of resamples and their seed.
         normalisation: One of `parallax.analysis.verdicts.overall.SCALE_KINDS`.
     """
     usable = [group for group in groups if group.scores is not None and group.n]
@@ -176,7 +176,7 @@ def _compute_group_overall(
     progress = {
         name: _normalize_curves([table[env][name] for env in tasks], known) for name in names
     }
-    told = {name: item for name, item in progress.items() if len(item[0])}
+    curves = {name: item for name, item in progress.items() if len(item[0])}
     rng = np.random.default_rng(options.seed)
     return OverallScores(
         *key,
@@ -187,7 +187,7 @@ def _compute_group_overall(
         ),
         compute_improvement(scores, rng, options.resamples),
         efficiency.compute_sample_efficiency(
-            told, rng, min(options.resamples, efficiency.EFFICIENCY_RESAMPLES)
+            curves, rng, min(options.resamples, efficiency.EFFICIENCY_RESAMPLES)
         ),
         {env: known[env] for env in tasks},
         tuple(left_out),
@@ -202,7 +202,7 @@ def _normalize_scores(group: ScoreGroup, scale: ScoreScale) -> FloatArray:
 def _normalize_curves(
     groups: Sequence[ScoreGroup], known: Mapping[str, ScoreScale]
 ) -> tuple[FloatArray, list[FloatArray]]:
-    """Some of the steps at which every run was evaluated, and float[n, k] scores of each task."""
+    """Return at most 30 shared evaluation steps, and float[n, k] normalized scores of each task."""
     runs = [run for group in groups for run in group.runs]
     shared = functools.reduce(np.intersect1d, [run.timesteps for run in runs])
     steps = shared[efficiency.thin_evaluations(len(shared))]

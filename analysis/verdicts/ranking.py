@@ -1,4 +1,4 @@
-"""RQ3: do frameworks rank the algorithms alike?"""
+"""Ranking verdicts (RQ3): whether frameworks rank the algorithms in the same order."""
 
 import collections
 import dataclasses
@@ -22,7 +22,7 @@ PRESERVED, MAGNITUDE_CHANGED, NOT_PRESERVED, INCONCLUSIVE = (
 )
 
 
-# Made-up samples of tied algorithms, and resamples of each.
+# Simulated samples of tied algorithms, and resamples of each.
 _TIED_RESAMPLING = (300, 100)
 
 # From the worst finding to the best, for several frameworks at once.
@@ -31,13 +31,14 @@ WORST_FIRST = (NOT_PRESERVED, MAGNITUDE_CHANGED, INCONCLUSIVE, PRESERVED)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AlgorithmRanking:
-    """The algorithms of one framework in one task.
+    """Ranking of the algorithms of one framework in one task.
 
     Attributes:
         framework: Its name.
         groups: One per algorithm, in the order of `RankingVerdict.algorithms`.
         ranks: float[k], 1 is best; ties share the mean of their ranks.
-        signs: float[k, k], 1 where the row's algorithm is separated above the column's.
+        signs: float[k, k], 1 where the row's algorithm is significantly better than the
+            column's, -1 where it is worse, 0 where they tie.
     """
 
     framework: str
@@ -51,11 +52,11 @@ class AlgorithmRanking:
         return stack_moments([group.moments for group in self.groups])
 
     def gap(self, i: int, j: int) -> tuple[float, float, float]:
-        """Difference of the means of two algorithms, with Welch's 95% interval.
+        """Return the difference of the means of two algorithms, with Welch's 95% interval.
 
         Args:
-            i: Number of the first algorithm.
-            j: Number of the one that is taken off.
+            i: Index of the first algorithm.
+            j: Index of the one that is subtracted.
         """
         first, second = (stack_moments([self.groups[k].moments]) for k in (i, j))
         item = two_sample.compute_contrast([first], [second])
@@ -65,21 +66,21 @@ class AlgorithmRanking:
 
 @dataclasses.dataclass(frozen=True)
 class RankPair:
-    """Two frameworks' rankings of the same algorithms.
+    """Verdict on two frameworks' rankings of the same algorithms.
 
     Attributes:
         first: A framework.
         second: The other.
         verdict: `preserved`, `magnitude changed`, `not preserved` or `inconclusive`.
-        tau_b: Kendall's tau-b of the rankings with ties; NaN where one is all ties.
-        tau_b_means: Kendall's tau-b of the bare means.
+        tau_b: Kendall's tau-b of the rankings with ties; NaN if one is all ties.
+        tau_b_means: Kendall's tau-b of the order of the means.
         same_order: Bootstrap probability that no two algorithms' means are in opposite orders.
-        chance: The same where all algorithms tie.
+        chance: `same_order` as it would be if all algorithms tied.
         reversed_pairs: Pairs of algorithms separated in opposite directions.
         changed_gaps: Pairs of algorithms whose gap differs significantly, and that are separated
             in one of the two.
         seeds_needed: Seeds per framework and algorithm that would separate two algorithms in both
-            with the power asked for, if the measured values are the true ones; NaN where decided.
+            with the requested power, if the measured values are the true ones; NaN if decided.
     """
 
     first: str
@@ -96,20 +97,20 @@ class RankPair:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RankingVerdict:
-    """All frameworks' rankings in one task under one configuration.
+    """Verdict on all frameworks' rankings in one task under one configuration.
 
     Attributes:
         study: Name of the study.
         env: Task.
-        hps: Hyperparameters that all algorithms had, or `own defaults`.
-        variant: What else is held equal.
+        hps: Hyperparameters of all algorithms, or `library defaults`.
+        variant: Options that differ from the defaults.
         algorithms: At least two, ranked by every framework listed.
         rankings: One per framework, by name.
         pairs: One per pair of frameworks.
         verdict: The worst over the pairs, `not preserved` being the worst.
-        same_order: The same for all frameworks at once.
-        chance: The same where all algorithms tie.
-        left_out: Frameworks without a run of some algorithm, with what they lack.
+        same_order: Bootstrap probability of the same order in all frameworks.
+        chance: `same_order` as it would be if all algorithms tied.
+        left_out: Frameworks without a run of some algorithm, with the algorithms they lack.
     """
 
     study: str
@@ -128,17 +129,17 @@ class RankingVerdict:
 def judge_rankings(
     groups: Sequence[ScoreGroup], options: VerdictOptions
 ) -> tuple[RankingVerdict, ...]:
-    """A verdict for every task and configuration that two frameworks ran two algorithms in.
+    """Judge every task and configuration in which two frameworks ran two algorithms.
 
     Two algorithms are separated where Welch's test is significant after Holm's correction
     over the framework's pairs of algorithms. For two frameworks the verdict is
 
     - `not preserved`: some two algorithms are separated in both, in opposite directions;
     - otherwise `magnitude changed`: some gap between two algorithms differs between the
-      frameworks (Welch's test on the four means, Holm-corrected over the gaps), and the two are
-      separated in one of them: a gap that may be nothing in both has no magnitude;
-    - otherwise `preserved`: some two algorithms are separated alike in both, and none is
-      separated in one while the other's means are the other way round;
+      frameworks (Welch's test on the four means, Holm-corrected over the gaps), and the two
+      algorithms are separated in at least one framework;
+    - otherwise `preserved`: some two algorithms are separated in the same direction in both, and
+      no two are separated in one framework while their means are reversed in the other;
     - otherwise `inconclusive`.
 
     Args:
@@ -263,9 +264,12 @@ def _estimate_seeds_needed(
     pairs: Sequence[tuple[int, int]],
     options: VerdictOptions,
 ) -> float:
-    """Seeds that separate some two algorithms in both frameworks, at the first level of Holm's."""
+    """Estimate the seeds that separate some two algorithms in both frameworks.
+
+    The level is the first one of Holm's procedure, alpha / pairs.
+    """
     i, j = (np.array([pair[side] for pair in pairs]) for side in (0, 1))
-    # Both have to succeed, each by itself.
+    # Both frameworks have to succeed independently: sqrt(power) each.
     power = np.sqrt(options.power)
     level = np.full(len(pairs), options.alpha / len(pairs))
     needed = [

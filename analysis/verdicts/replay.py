@@ -1,4 +1,7 @@
-"""Whether prioritised replay helps, what it knows of priorities and what it costs, by framework."""
+"""Replay verdicts: effect on return, accuracy of priorities and cost of each replay strategy.
+
+For R2D2 also the staleness of recurrent states in replay.
+"""
 
 import collections
 import dataclasses
@@ -54,20 +57,20 @@ _ZERO_TOLERANCE = 1e-12
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ReplayStrategyResult:
-    """One way of replaying of one framework in one setting.
+    """Results of one replay strategy of one framework in one setting.
 
     Attributes:
         cell: The setting.
         framework: The framework.
-        name: The way of replaying.
+        name: Replay strategy.
         group: Its runs, scored at their last evaluation.
         stages: Mean return at the end of each third of the run.
         errors: Mean absolute relative error of predicted priorities in each third, over runs, of
-            each run's mean; of no values where nothing was recorded.
-        seconds: CPU seconds of a minibatch by part of `PARTS`, over runs.
-        sweeps: The same of sweeps of the whole memory, spread over all minibatches.
+            each run's mean; of no values if nothing was recorded.
+        seconds: CPU seconds of a minibatch by part of `COST_PARTS`, over runs.
+        sweeps: CPU seconds of sweeps of the whole memory, spread over all minibatches.
         utilisation: Steps until the final mean score of uniform replay; None without that.
-        gain: Final score less that of `per` as a share of its size; None for `per` and `uniform`.
+        gain: (final score - that of `per`) / |that of `per`|; None for `per` and `uniform`.
     """
 
     cell: StudyCell
@@ -83,22 +86,22 @@ class ReplayStrategyResult:
 
     @property
     def total(self) -> float:
-        """CPU seconds of a minibatch, all parts together, without sweeps."""
+        """CPU seconds of a minibatch, sum of all parts without sweeps."""
         return sum(part.mean for part in self.seconds.values())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FrameworkAgreement:
-    """What one way of replaying does in two frameworks on one task.
+    """Agreement of two frameworks on the effect of one replay strategy on one task.
 
     Attributes:
         study: Name of the study.
         env: Task.
         algorithm: Algorithm.
-        name: The way of replaying.
-        frameworks: The two.
-        words: What it does in each.
-        difference: Its effect in the first less that in the second, over the seeds of both.
+        name: Replay strategy.
+        frameworks: The two frameworks.
+        words: Its effect in each, such as `helps`.
+        difference: Its effect in the first - that in the second, over shared seeds.
     """
 
     study: str
@@ -119,14 +122,14 @@ class FrameworkAgreement:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HumanScores:
-    """Human-normalised scores of one framework and way of replaying over Atari's games, percent.
+    """Human-normalized scores of one framework and replay strategy over Atari games, in percent.
 
     Attributes:
-        framework: The framework, or where it was published.
-        name: The way of replaying.
-        games: How many.
-        median: The middle value, of an even number the mean of the two in the middle.
-        mean: The mean.
+        framework: The framework, or the publication.
+        name: Replay strategy.
+        games: Number of games.
+        median: Median over games.
+        mean: Mean over games.
     """
 
     framework: str
@@ -138,13 +141,13 @@ class HumanScores:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ReplayVerdicts:
-    """Everything.
+    """All verdicts on replay strategies.
 
     Attributes:
-        ways: By setting, framework and way of replaying.
-        effects: What each way does to the return beside uniform replay.
-        agreements: Of pairs of frameworks.
-        human: Over Atari's games, ours and published.
+        strategy_results: By setting, framework and replay strategy.
+        effects: Effect of each strategy on the return, compared with uniform replay.
+        agreements: Agreement of pairs of frameworks on these effects.
+        human: Human-normalized scores over Atari games, ours and published.
     """
 
     strategy_results: tuple[ReplayStrategyResult, ...]
@@ -154,10 +157,10 @@ class ReplayVerdicts:
 
 
 def judge_replay(items: Sequence[ReplayMetrics], options: VerdictOptions) -> ReplayVerdicts:
-    """Judges all runs.
+    """Judge the replay strategies of all runs.
 
     Args:
-        items: All run folders.
+        items: Replay metrics of all run folders.
         options: Level, margin and ranges.
     """
     found: dict[tuple[StudyCell, str, str], list[ReplayMetrics]] = collections.defaultdict(list)
@@ -173,12 +176,12 @@ def judge_replay(items: Sequence[ReplayMetrics], options: VerdictOptions) -> Rep
         (cell, framework, NO_CHANGE if name == UNIFORM else name): group
         for (cell, framework, name), group in groups.items()
     }
-    effects = judge_effects(compared, "ways of replaying", options)
+    effects = judge_effects(compared, "replay strategies", options)
     return ReplayVerdicts(ways, effects, _compare_frameworks(effects), _compute_human_scores(ways))
 
 
 def get_strategy_order(name: str) -> tuple[int, str]:
-    """Sorts ways of replaying: uniform first, Imp-PER last, then others by name."""
+    """Return the sort key of a strategy: uniform first, Imp-PER fifth, others by name."""
     plain = name.partition(",")[0]
     return (
         _STRATEGY_ORDER.index(plain) if plain in _STRATEGY_ORDER else len(_STRATEGY_ORDER),
@@ -187,7 +190,7 @@ def get_strategy_order(name: str) -> tuple[int, str]:
 
 
 def classify_effect(effect: InterventionEffect) -> str:
-    """What a way of replaying does to the return."""
+    """Return the effect of a replay strategy on the return in one word."""
     if effect.verdict == CHANGES:
         return HELPS if effect.result.difference > 0 else HARMS
     return NO_DIFFERENCE if effect.verdict == NO_EFFECT else INCONCLUSIVE
@@ -265,7 +268,10 @@ def _compute_gain(group: ScoreGroup, per: ScoreGroup | None, name: str) -> MeanR
 
 
 def _compare_frameworks(effects: Sequence[AblationVerdict]) -> tuple[FrameworkAgreement, ...]:
-    """Of each pair of frameworks whose settings are alike but for what one of them cannot have."""
+    """Compare each pair of frameworks in a setting, of any variants.
+
+    Variants are ignored because a framework may lack an option that is part of the other's.
+    """
     places: dict[tuple[str, ...], list[tuple[str, InterventionEffect]]] = collections.defaultdict(
         list
     )
@@ -303,7 +309,7 @@ def _compare_effects(one: InterventionEffect, other: InterventionEffect) -> Pair
 
 
 def _compute_human_scores(ways: Sequence[ReplayStrategyResult]) -> tuple[HumanScores, ...]:
-    """Ours where runs are of Atari's games, and what the paper's own scores come to."""
+    """Compute human-normalized scores of runs on Atari games, and of the paper's own scores."""
     scores: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
     for way in ways:
         game = paper_tables.game_from_env(way.cell.env)
@@ -327,14 +333,14 @@ def _compute_human_scores(ways: Sequence[ReplayStrategyResult]) -> tuple[HumanSc
 
 @dataclasses.dataclass(frozen=True)
 class StalenessSummary:
-    """One strategy in one setting.
+    """Staleness of recurrent states under one strategy in one setting.
 
     Attributes:
-        strategy: Which.
-        stages: Of each place the mean over runs in each stage.
-        overall: Of each place the mean over runs of the mean over stages.
+        strategy: The strategy.
+        stages: Mean discrepancy over runs in each stage, by position in the sequence.
+        overall: Mean over runs of the mean over stages, by position in the sequence.
         score: Return of the last evaluation, over runs.
-        seeds: Of the runs.
+        seeds: Seeds of the runs.
     """
 
     strategy: RecurrentStateStrategy
@@ -346,11 +352,11 @@ class StalenessSummary:
 
 @dataclasses.dataclass(frozen=True)
 class StalenessSetting:
-    """All strategies that were trained alike otherwise.
+    """All recurrent-state strategies of one framework in one setting.
 
     Attributes:
         cell: The setting; its variant leaves out what the strategies differ in.
-        framework: Which.
+        framework: The framework.
         strategies: Zero states before stored ones, short burn-ins before long ones.
     """
 
@@ -365,11 +371,11 @@ _HASHED_PREFIX = "overrides="  # the name of a variant that would be too long
 
 
 def summarize_staleness(found: Sequence[RunStaleness], stages: int) -> tuple[StalenessSetting, ...]:
-    """What runs recorded, by setting and strategy.
+    """Summarize the staleness of runs by setting and strategy.
 
     Args:
         found: The runs.
-        stages: In how many equal parts each is cut.
+        stages: Number of equal parts that a run is divided into.
     """
     groups: dict[tuple[StudyCell, str], dict[RecurrentStateStrategy, list[RunStaleness]]] = {}
     for item in found:
@@ -387,17 +393,21 @@ def summarize_staleness(found: Sequence[RunStaleness], stages: int) -> tuple[Sta
 
 
 def _get_shared_variant(run: CompletedRun) -> str:
-    """A run's variant without what strategies differ in."""
+    """Return a run's variant without the hyperparameters of the strategy.
+
+    A variant that would be too long is stored as a digest of the run's settings, which is computed
+    again without them.
+    """
     parts = run.id.cell.variant.split(",")
     if not any(part.startswith(_HASHED_PREFIX) for part in parts):
         return ",".join(
             part for part in parts if part.partition("=")[0] not in STRATEGY_HYPERPARAMETERS
         )
-    asked = {
+    hyperparameters = {
         n: v for n, v in run.spec["hyperparameters"].items() if n not in STRATEGY_HYPERPARAMETERS
     }
     others = ("seed", "hyperparameters", "overridden")
-    alike = {n: v for n, v in run.spec.items() if n not in others} | {"asked": asked}
+    alike = {n: v for n, v in run.spec.items() if n not in others} | {"asked": hyperparameters}
     digest = hashlib.sha256(json.dumps(alike, sort_keys=True, default=str).encode()).hexdigest()
     return ",".join(
         [p for p in parts if not p.startswith(_HASHED_PREFIX)] + [_HASHED_PREFIX + digest[:12]]

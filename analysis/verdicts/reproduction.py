@@ -1,4 +1,4 @@
-"""RQ1: worse, similar or better than what was published?"""
+"""Reproduction verdicts (RQ1): worse, similar or better than a published score."""
 
 import dataclasses
 import math
@@ -25,22 +25,22 @@ WORSE, SIMILAR, BETTER = "worse", "similar", "better"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ReproductionVerdict:
-    """One framework against one published number.
+    """Verdict on one framework against one published number.
 
     Attributes:
         group: Our scores, at the evaluation nearest to the published step count.
-        published: The number.
-        verdict_thesis_interval: `worse` where the published mean is above the thesis' interval
-            (mean +- 1.96 population sd / sqrt n) of our seeds, `better` where below it,
-            otherwise `similar`. Empty with fewer than two seeds.
-        verdict_two_sided_test: The same by a two-sided test at the level of the options: Welch's where the
-            published spread and number of trials are given, otherwise a one-sample t test.
+        published: The published number.
+        verdict_thesis_interval: `worse` if the published mean lies above the thesis' interval
+            (mean +- 1.96 population sd / sqrt n) of our seeds, `better` if below, otherwise
+            `similar`; empty with fewer than two seeds.
+        verdict_two_sided_test: Verdict by a two-sided test: Welch's if spread and number of trials
+            are published, otherwise a one-sample t test.
         test: `welch` or `one-sample t`.
-        difference: Our mean less the published one, in units of return.
+        difference: Our mean - the published one, in units of return.
         low: Lower end of the 95% interval of the test.
         high: Upper end.
         p: p-value of the test.
-        caveats: What makes the two numbers differ in kind, such as another task version.
+        caveats: Why the two numbers are not of one kind, such as another task version.
     """
 
     group: ScoreGroup
@@ -56,12 +56,12 @@ class ReproductionVerdict:
 
     @property
     def has_stopped_early(self) -> bool:
-        """Whether our runs took less than half of the published steps."""
+        """Whether our runs ended before half of the published steps."""
         return bool(self.group.steps) and max(self.group.steps) < self.published.steps / 2
 
 
 def moments_from_published(row: PublishedScore) -> SampleMoments:
-    """Moments of a published number; the deviation is NaN where spread or trials are not told."""
+    """Return the moments of a published number; the deviation is NaN without spread or trials."""
     mean, n = np.float64(row.mean), np.float64(row.trials or math.nan)
     if math.isnan(row.spread) or row.trials < 2:
         return SampleMoments(mean, np.float64(math.nan), n)  # type: ignore[arg-type]
@@ -76,12 +76,12 @@ def moments_from_published(row: PublishedScore) -> SampleMoments:
 def judge_reproduction(
     group: ScoreGroup, row: PublishedScore, options: VerdictOptions
 ) -> ReproductionVerdict:
-    """Compares one framework's scores with one published number.
+    """Compare one framework's scores with one published number.
 
     Args:
         group: Scores at the evaluation nearest to `row.steps`.
         row: The published number.
-        options: Holds the level.
+        options: Level of the test.
     """
     ours, theirs = group.moments, moments_from_published(row)
     test = "one-sample t" if math.isnan(float(theirs.sd)) else "welch"
@@ -109,13 +109,19 @@ def judge_reproduction(
 def find_reproduction_caveats(
     group: ScoreGroup, row: PublishedScore, same_statistic: str = "last evaluation"
 ) -> tuple[str, ...]:
-    """Why the two numbers are not of one kind; empty where they are."""
+    """Return reasons why the two numbers are not of one kind; empty if they are.
+
+    Args:
+        group: Our scores.
+        row: The published number.
+        same_statistic: Statistic of our scores.
+    """
     found = []
     if row.statistic != same_statistic:
-        found.append(f"published: {row.statistic or 'statistic not told'}; here: {same_statistic}")
+        found.append(f"published: {row.statistic or 'unknown statistic'}; here: {same_statistic}")
     _, version = split_version(group.cell.env)
     if row.version != version:
-        found.append(f"task {row.version or 'version not told'} against {version or 'unversioned'}")
+        found.append(f"task {row.version or 'unknown version'} against {version or 'unversioned'}")
     if group.steps and any(step != row.steps for step in group.steps):
         steps = " to ".join(f"{step:,}" for step in sorted({group.steps[0], group.steps[-1]}))
         found.append(f"published at {row.steps:,} steps; here at {steps}")
@@ -125,7 +131,7 @@ def find_reproduction_caveats(
 def judge_group_reproductions(
     groups: Sequence[ScoreGroup], options: VerdictOptions
 ) -> tuple[ReproductionVerdict, ...]:
-    """Every group against every published number under its hyperparameters."""
+    """Compare every group with every published number under its hyperparameters."""
     return tuple(
         judge_reproduction(group.score_at_step(row.steps), row, options)
         for group in groups

@@ -1,4 +1,4 @@
-"""Frameworks compared seed by seed, where seeds were evaluated from the same initial states."""
+"""Sensitivity analyses of consistency: paired by seed, and pooled over tasks."""
 
 import collections
 import dataclasses
@@ -19,13 +19,13 @@ MIN_PAIRS = 2  # pairs
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PairedVerdict:
-    """Two frameworks in one setting, over the seeds that both have.
+    """Paired comparison of two frameworks in one setting, over shared seeds.
 
     Attributes:
-        item: The verdict, which does not pair.
-        seeds: Seeds that went in.
-        result: The paired test.
-        p_holm: Its p-value, corrected over the pairs of the verdict's family that have one.
+        item: The unpaired verdict.
+        seeds: Seeds included.
+        result: The paired t test.
+        p_holm: p-value of `result` after Holm's correction over the pairs of the family.
     """
 
     item: PairVerdict
@@ -35,10 +35,10 @@ class PairedVerdict:
 
 
 def judge_paired_seeds(items: Sequence[PairVerdict]) -> tuple[PairedVerdict, ...]:
-    """Pairs runs of equal seeds whose last evaluations began in the same initial states.
+    """Compare frameworks seed by seed, where their last evaluations share initial states.
 
-    These follow from the task, the seed, the study's `evaluation_seed`, the number of the
-    evaluation and that of its episodes.
+    Initial states follow from the task, the seed, `evaluation_seed` of the study, the index of
+    the evaluation and the number of episodes.
 
     Args:
         items: Verdicts on pairs; those without two such seeds are left out.
@@ -68,7 +68,7 @@ def judge_paired_seeds(items: Sequence[PairVerdict]) -> tuple[PairedVerdict, ...
 def _index_by_initial_states(
     runs: Sequence[CompletedRun],
 ) -> dict[tuple[int, int, int, int], CompletedRun]:
-    """Runs by what their last evaluation's initial states follow from."""
+    """Index runs by seed, evaluation seed, number of evaluations and of episodes."""
     return {
         (run.id.seed, int(run.spec["evaluation_seed"]), len(run.timesteps), run.results.shape[1]): (
             run
@@ -85,11 +85,11 @@ PooledPairKey = tuple[
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PooledPair:
-    """Two frameworks under one set of hyperparameters.
+    """Differences of two frameworks under one recipe, pooled over tasks.
 
     Attributes:
-        items: The verdict in each task that went in.
-        scales: Units of return that are 1 here: the way that margins are a share of.
+        items: The verdict in each task included.
+        scales: Units of return per unit here, |margin.reference - margin.zero| of each task.
         pooled: Differences, first minus second, in these units.
         p_holm: P-value of "the mean over tasks is 0", corrected over the pairs of the algorithm
             in this study and variant.
@@ -107,10 +107,10 @@ class PooledPair:
 
 
 def pool_pairs(items: Sequence[PairVerdict]) -> tuple[PooledPair, ...]:
-    """Pools every pair of frameworks over the tasks of an algorithm and set of hyperparameters.
+    """Pool every pair of frameworks over the tasks of an algorithm and recipe.
 
-    Tasks without a deviation on either side, or with one seed, do not go in; where fewer than
-    four are left, nothing is pooled.
+    Tasks in which neither side varies, or one has a single seed, are left out; at least four must
+    remain.
 
     Args:
         items: Verdicts on pairs.

@@ -1,4 +1,8 @@
-"""Verdicts on consistency that may be taken after every batch of seeds."""
+"""Group-sequential consistency verdicts, valid at a check after every batch of seeds.
+
+The tests are those of `consistency.py`; their p-values are corrected for repeated checks
+(`stats/group_sequential.py`) and then by Holm's method.
+"""
 
 import dataclasses
 import functools
@@ -25,10 +29,10 @@ from parallax.analysis.verdicts.options import VerdictOptions
 
 @dataclasses.dataclass(frozen=True)
 class SequentialSchedule:
-    """When one looks, fixed before the first seed.
+    """Schedule of checks, fixed before the first seed is trained.
 
     Attributes:
-        batch: Seeds per framework between two looks, at least 2.
+        batch: Seeds per framework between two checks, at least 2.
         max_seeds: Seeds per framework after which a pair stays inconclusive; a multiple of `batch`.
     """
 
@@ -38,29 +42,29 @@ class SequentialSchedule:
     def __post_init__(self) -> None:
         if self.batch < 2 or self.max_seeds < self.batch or self.max_seeds % self.batch:
             raise ValueError(
-                f"batch={self.batch} and most={self.max_seeds}: give a batch of at least 2 seeds, and "
-                "a multiple of it as the most."
+                f"batch={self.batch} and max_seeds={self.max_seeds} do not fit: give a batch of at "
+                "least 2 seeds and a multiple of it as max_seeds."
             )
 
     def sizes(self, n: int) -> tuple[int, ...]:
-        """Seeds at each look that n seeds allow."""
+        """Return the seeds at each check that n seeds allow."""
         return tuple(range(self.batch, min(n, self.max_seeds) + 1, self.batch))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SequentialVerdict:
-    """Two frameworks in one setting, after the looks so far.
+    """Verdict on two frameworks in one setting after the checks so far.
 
     Attributes:
         first: A framework, with all its seeds.
         second: The other.
-        verdict: `different`, `equivalent` or `inconclusive`; it holds whenever one stops.
-        check_sizes: Seeds per framework at each look so far; the rest waits for the next look.
+        verdict: `different`, `equivalent` or `inconclusive`; valid whenever training stops.
+        check_sizes: Seeds per framework at each check so far; more seeds wait for the next.
         p: Group-sequential p-value of "no difference" after Holm's correction over the family.
         p_equivalence: The same for "differs by the margin or more".
         p_permutation: Group-sequential p-value of the permutation test; NaN where not needed.
         family: What was corrected over.
-        next_check_size: Seeds per framework at the next look; 0 where decided or at the end.
+        next_check_size: Seeds per framework at the next check; 0 if decided or at the end.
     """
 
     first: ScoreGroup
@@ -77,15 +81,15 @@ class SequentialVerdict:
 def judge_sequentially(
     groups: Sequence[ScoreGroup], options: VerdictOptions, schedule: SequentialSchedule
 ) -> tuple[SequentialVerdict, ...]:
-    """A verdict for every pair of frameworks in every setting.
+    """Judge every pair of frameworks in every setting at the checks that its seeds allow.
 
-    The rule stands in docs/explanation/statistics.md. Far tails are needed, where Welch's degrees of freedom
-    are too many: those of the smaller sample are used. Each look takes the first seeds by number.
+    Each check takes the first seeds by number. Corrected levels lie far out in the tails, where
+    Welch's approximation is too liberal; the degrees of freedom of the smaller sample are used.
 
     Args:
         groups: Final scores of runs.
         options: Level, margin, family and seed of the permutations.
-        looks: When one schedule.
+        schedule: Schedule of checks.
     """
     pairs = list_group_pairs(group for group in groups if group.scores is not None)
     return judge_by_family(

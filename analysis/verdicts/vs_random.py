@@ -1,6 +1,6 @@
-"""Is what was trained better than random actions?
+"""Verdicts against random actions: whether a trained framework has learned anything.
 
-Frameworks that have all learned nothing score alike, which says nothing of how they learn.
+Frameworks that have learned nothing score alike, which must not be read as consistency.
 """
 
 import dataclasses
@@ -30,17 +30,17 @@ NOT_TESTED = "not tested"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RandomVerdict:
-    """One framework in one setting against random actions.
+    """Verdict on one framework in one setting against random actions.
 
     Attributes:
         group: The framework's final scores.
         random: Random actions on the same version of the task.
-        verdict: `better than random` or `worse than random` where the difference is significant, otherwise
-            `inconclusive`; `not tested` with one seed.
-        difference: Mean of the scores less that of random actions, in units of return.
+        verdict: `better than random` or `worse than random` if the difference is significant,
+            `inconclusive` if not, `not tested` with one seed.
+        difference: Mean score - mean of random actions, in units of return.
         low: Lower end of its 95% interval; NaN with one seed.
         high: Upper end.
-        p: p-value of "no difference", one by one, by Welch's test with the degrees of freedom of
+        p: Uncorrected p-value of "no difference", by Welch's test with the degrees of freedom of
             the smaller sample.
     """
 
@@ -56,7 +56,7 @@ class RandomVerdict:
 def judge_vs_random(
     groups: Iterable[ScoreGroup], options: VerdictOptions
 ) -> tuple[RandomVerdict, ...]:
-    """A verdict on every group with a run, where random actions were measured on its task.
+    """Judge every group with a run on a task for which random actions were measured.
 
     Args:
         groups: Final scores per setting and framework.

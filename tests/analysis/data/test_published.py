@@ -129,7 +129,7 @@ def test_the_tables_make_288_groups_with_sizes():
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("ppo,Hopper,v4,,x,,10,abc,,,3,s,", "line 2: mean='abc' is no number"),
+        ("ppo,Hopper,v4,,x,,10,abc,,,3,s,", "line 2: mean='abc' is not a number"),
         ("ppo,Hopper,v4,,x,,10,1,2,,3,s,", "line 2: spread_kind='' does not fit spread='2'"),
         ("ppo,Hopper,v4,,x,,10,1,2,se,3,s,", "spread_kind='se'"),
     ],
