@@ -304,7 +304,7 @@ def _compute_task_offsets(tasks: Sequence[FloatArray]) -> list[int]:
     return [0, *itertools.accumulate(len(task) for task in tasks)]
 
 
-MAX_CURVE_STEPS = 30  # steps at which a curve is told
+MAX_CURVE_STEPS = 30  # steps at which a curve is evaluated
 EFFICIENCY_RESAMPLES = 2_000
 
 

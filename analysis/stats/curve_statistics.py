@@ -1,4 +1,4 @@
-"""Scores as shares of the way from random play to a human."""
+"""Statistics of learning curves: human-normalized scores, steps to a threshold, stage means."""
 
 import dataclasses
 import math
@@ -12,12 +12,12 @@ from parallax.analysis.stats.moments import FloatArray
 
 
 def normalize_by_human(scores: FloatArray, random: float, human: float) -> FloatArray:
-    """100 (score - random) / (human - random), in percent (Mnih et al., 2015).
+    """Normalize scores: 100 (score - random) / (human - random), in percent (Mnih et al., 2015).
 
     Args:
         scores: float[n].
         random: Score of random play.
-        human: Score of a human, another one than that of random play.
+        human: Score of a human, different from `random`.
     """
     return 100.0 * (scores - random) / (human - random)
 
@@ -27,9 +27,9 @@ class StepsToThreshold:
     """Steps that runs needed to reach a score.
 
     Attributes:
-        n_runs: Runs.
-        n_reached: Runs that did, at one evaluation at least.
-        median: Median of the steps of all, infinite where half of them or more did not.
+        n_runs: Number of runs.
+        n_reached: Number of runs that reached it at some evaluation.
+        median: Median steps over all runs; infinite if at least half did not reach it.
     """
 
     n_runs: int
@@ -40,11 +40,11 @@ class StepsToThreshold:
 def compute_steps_to_threshold(
     curves: Sequence[tuple[FloatArray, FloatArray]], score: float
 ) -> StepsToThreshold:
-    """How many steps it took.
+    """Compute the steps until the first evaluation at or above a score.
 
     Args:
-        curves: Of each run steps and mean returns of its evaluations, each float[k].
-        score: That is to be reached.
+        curves: Steps and mean returns of the evaluations of each run, each float[k].
+        score: The threshold.
     """
     first = []
     for steps, returns in curves:
@@ -66,13 +66,13 @@ def _compute_median(values: Sequence[float]) -> float:
 def compute_stage_means(
     steps: NDArray[np.int64], values: FloatArray, total: int, stages: int
 ) -> FloatArray:
-    """Means of the values of each part of a run, float64[stages]; NaN where there are none.
+    """Average values over each stage of a run, float64[stages]; NaN for a stage without values.
 
     Args:
         steps: When each value was recorded, in environment steps from 1 to `total`.
         values: float64[n].
         total: Environment steps of the run.
-        stages: In how many equal parts it is cut.
+        stages: Number of equal parts that it is divided into.
     """
     place = np.clip((steps - 1) * stages // total, 0, stages - 1)
     counts = np.bincount(place, minlength=stages)
@@ -83,10 +83,10 @@ def compute_stage_means(
 
 
 def average_stages(runs: Sequence[FloatArray]) -> tuple[ConfidenceInterval, ...]:
-    """Of each stage the mean over runs, with its 95% t interval.
+    """Average each stage over runs, with its 95% t interval.
 
     Args:
-        runs: `compute_stage_means` of each run; those without a value in a stage do not count there.
+        runs: `compute_stage_means` of each run; NaN values are left out.
     """
     table = np.asarray(runs, np.float64)
     return tuple(compute_interval(column[np.isfinite(column)]) for column in table.T)

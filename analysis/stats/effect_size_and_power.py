@@ -146,7 +146,7 @@ def compute_equivalence_power(
 ) -> FloatArray:
     """Chance that a true difference is shown to be within the margin.
 
-    By two one-sided tests, and whatever runs that were not seen are like (`stats.unseen`).
+    By two one-sided tests and the bound of `stats.unobserved_failures`.
 
     Args:
         gap: float[...], true difference of means.
@@ -154,7 +154,7 @@ def compute_equivalence_power(
         n: float[...], seeds per framework, at least 2.
         alpha: float[...], level of the test.
         margin: float[...], largest difference that counts as none.
-        rooms: How far an unseen run can lie from each mean, float[...] each; infinite where
+        rooms: Largest distance of an unobserved run from each mean, float[...] each; infinite where
             nothing is known, 0 for two one-sided tests alone.
     """
     error, freedom = _compute_standard_error(sds, n)
@@ -189,8 +189,8 @@ def estimate_seeds_needed(
         sds: The two standard deviations, each float[k].
         alpha: float[k], levels of the tests.
         margin: float[k], margins of equivalence.
-        power: Chance of a verdict asked for.
-        rooms: How far an unseen run can lie from each mean, float[k] each.
+        power: Requested probability of a verdict.
+        rooms: Largest distance of an unobserved run from each mean, float[k] each.
         grid: Sizes to choose from, increasing; every one up to 50, then in steps, if None.
 
     Returns:
@@ -217,7 +217,7 @@ def estimate_seed_range(
     power: float = DEFAULT_POWER,
     rooms: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[float, float]:
-    """Between which numbers of seeds the need lies in four cases of five, as far as runs can tell.
+    """Estimate the 80% range of the seeds needed, from the uncertainty of the measured values.
 
     Means and deviations are drawn as they may truly be, given normal samples of these sizes, and
     the need is taken for each of them.
@@ -227,8 +227,8 @@ def estimate_seed_range(
         alpha: Level of the tests.
         margin: Margin of equivalence.
         rng: Source of the draws.
-        power: Chance of a verdict asked for.
-        rooms: How far an unseen run can lie from each mean.
+        power: Requested probability of a verdict.
+        rooms: Largest distance of an unobserved run from each mean.
 
     Returns:
         Low and high end; infinite above `MAX_SEEDS`, NaN where a deviation is not known.

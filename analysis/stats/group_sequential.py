@@ -1,10 +1,10 @@
-"""Tests that may be looked at after every batch of seeds: group-sequential p-values.
+"""Group-sequential tests: p-values that stay valid when checked after every batch of seeds.
 
-Looking again and again at an ordinary test finds differences that are not there: six looks at 5%
-make about 14%. Here the level is spent bit by bit instead (Lan and DeMets, Biometrika 70, 1983):
-by the time n of at most N seeds are there, a share n / N of it. Whatever the number of looks, the
-chance that a true null hypothesis is ever rejected stays below the level, as long as N and the
-sizes of the looks do not depend on the scores.
+An ordinary test that is repeated finds differences that are not there: six checks at 5% give about
+14% false positives. Here the level is spent gradually (Lan and DeMets, Biometrika 70, 1983), with
+linear spending: a share n / N of it by the time that n of at most N seeds are trained. The chance
+that a true null hypothesis is ever rejected stays below the level, however many checks there are,
+if N and the sizes at the checks do not depend on the scores.
 """
 
 import functools
@@ -22,19 +22,19 @@ _NODES = 121
 
 
 def compute_nominal_levels(sizes: Sequence[int], most: int, alpha: ArrayLike) -> FloatArray:
-    """What an ordinary p-value must not exceed at each look.
+    """Compute the level that an ordinary p-value must be below at each check.
 
-    Two-sided tests of a normal mean with known deviation; for t tests, their p-values are held
-    against the same levels, which is accurate from few values on (Jennison and Turnbull, Group
+    For two-sided tests of a normal mean with known deviation; p-values of t tests are compared
+    with the same levels, which is accurate from few values on (Jennison and Turnbull, Group
     Sequential Methods, 2000, section 4.4).
 
     Args:
-        sizes: Seeds at each look so far, increasing, at most `most`.
-        most: Seeds after which the study ends in any case, fixed before the first look.
-        alpha: float[a], chance of a false positive over all looks.
+        sizes: Seeds at each check so far, increasing, at most `most`.
+        most: Seeds after which the study ends in any case, fixed before the first check.
+        alpha: float[a], chance of a false positive over all checks.
 
     Returns:
-        float[looks, a]. The first is the share of `alpha` spent; later ones are larger than
+        float[checks, a]. The first is the share of `alpha` spent; later ones are larger than
         what they spend, since part of what they would find was found before.
     """
     spent = np.atleast_1d(np.asarray(alpha, dtype=np.float64)) / most
@@ -46,7 +46,7 @@ def compute_nominal_levels(sizes: Sequence[int], most: int, alpha: ArrayLike) ->
         step = np.sqrt(size - before)
         bound = _solve_bound(at, mass, step, spent * (size - before))
         levels.append(2 * stats.norm.sf(bound / np.sqrt(size)))
-        # Density of the sum at the nodes between the bounds, from that at the look before.
+        # Density of the sum at the nodes between the bounds, from that at the check before.
         grid = bound[:, None] * nodes
         density = np.einsum(
             "aj,aij->ai", mass, stats.norm.pdf(grid[:, :, None], at[:, None, :], step)
@@ -57,27 +57,28 @@ def compute_nominal_levels(sizes: Sequence[int], most: int, alpha: ArrayLike) ->
 
 
 def compute_sequential_p(p_values: ArrayLike, sizes: Sequence[int], most: int) -> FloatArray:
-    """The smallest level at which some look would have rejected by now.
+    """Compute the smallest level at which some check so far would have rejected.
 
-    Valid at any look, whatever made one stop there, and to be used as any p-value, for instance
-    in Holm's correction. Values above 0.5 are given as 1.
+    Valid at any check, for whatever reason training stopped there, and usable as any p-value, for
+    instance in Holm's correction. Values above 0.5 are returned as 1.
 
     Args:
-        p_values: float[looks, ...], ordinary two-sided p-values of all seeds up to each look;
+        p_values: float[checks, ...], ordinary two-sided p-values of all seeds up to each
+            check;
             NaN where a test could not be made.
-        sizes: Seeds at each look, increasing.
+        sizes: Seeds at each check, increasing.
         most: Seeds after which the study ends in any case.
 
     Returns:
-        float[...]; NaN where no look has a test.
+        float[...]; NaN if no check has a test.
 
     Raises:
-        ValueError: The looks do not grow, or go beyond `most`.
+        ValueError: The sizes do not increase, or exceed `most`.
     """
     sizes = tuple(int(size) for size in sizes)
     p = np.asarray(p_values, dtype=np.float64)
     if not sizes or sizes[0] < 1 or any(np.diff(sizes) < 1) or sizes[-1] > most:
-        raise ValueError(f"Looks at {list(sizes)} must grow and end at most at {most}.")
+        raise ValueError(f"Sizes of checks {list(sizes)} must increase and end at {most} at most.")
     table = np.log(_compute_level_table(sizes, most))
     with np.errstate(divide="ignore"):
         logs = np.log(p)
@@ -96,7 +97,7 @@ def compute_sequential_p(p_values: ArrayLike, sizes: Sequence[int], most: int) -
 def compute_one_sided_sequential_p(
     p_values: ArrayLike, sizes: Sequence[int], most: int
 ) -> FloatArray:
-    """The same for one-sided p-values."""
+    """Compute `compute_sequential_p` for one-sided p-values, by doubling and halving them."""
     doubled = np.minimum(1.0, 2 * np.asarray(p_values, dtype=np.float64))
     found = compute_sequential_p(doubled, sizes, most)
     return np.where(found < 1, found / 2, found)

@@ -28,7 +28,7 @@ def resample_means(samples: FloatArray, rng: np.random.Generator) -> FloatArray:
         float[RESAMPLES, ...].
     """
     n = len(samples)
-    # How often a resample holds each value is multinomial, so means are one matrix product.
+    # The count of each value in a resample is multinomial, so that means are one matrix product.
     shares = rng.multinomial(n, np.full(n, 1 / n), size=RESAMPLES) / n
     return np.asarray(np.tensordot(shares, samples, axes=1))
 
@@ -188,7 +188,7 @@ def compute_welch_interval(first: FloatArray, second: FloatArray) -> ConfidenceI
 
 
 def compute_thesis_coverage(n: int) -> float:
-    """How often the thesis' interval holds the true mean of normal data.
+    """Compute how often the thesis' interval contains the true mean of normal data.
 
     With the sample deviation s the half-width is 1.96 sqrt((n - 1) / n) s / sqrt(n), and
     the standardised mean follows Student's t distribution with n - 1 degrees of freedom.

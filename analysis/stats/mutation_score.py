@@ -1,10 +1,10 @@
-"""Which mutants a set of test environments kills, by the definitions of muPRL.
+"""Mutation score of test generators: which mutants they kill, by the definitions of muPRL.
 
 A mutant configuration, such as a discount of 0.9, is trained n times, in pairs with n originals
-that had the same seeds. A test generator gives each pair environment configurations; what counts is
-in how many of them an agent succeeds. The definitions are those of the paper (Thomas et al.,
+that had the same seeds. A test generator gives each pair environment configurations, and the number
+of successes is compared. The definitions are those of the paper (Thomas et al.,
 "muPRL: a mutation testing pipeline for deep reinforcement learning based on real faults", sections
-IV-B and V); its code departs from them in places, which `published` asks for.
+IV-B and V); its code differs in places, which `as_published_code` reproduces.
 """
 
 import dataclasses
@@ -27,15 +27,15 @@ TRIVIAL_SHARE = 0.9
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class KillResult:
-    """What a test generator does to one mutant configuration.
+    """Kills of one mutant configuration by a test generator.
 
     Attributes:
-        n: Pairs.
+        n: Number of pairs.
         weaker: Pairs that are left out, since the original fails more often than its mutant; by
             the published code only those in which that is significant.
-        killed: Pairs of the others that are told apart.
-        rate: `killed` over the pairs that are not left out; not a number where all are.
-        is_killed: Whether at least half of them are told apart.
+        killed: Number of the other pairs with a significant difference.
+        rate: `killed` / pairs that are not left out; NaN if all are.
+        is_killed: Whether the rate is at least one half.
     """
 
     n: int
@@ -53,9 +53,9 @@ def evaluate_kill(
     Args:
         original: Successes. Tests need not be the same as the mutant's.
         mutant: Successes.
-        as_published_code: As the published code has it: pairs count as weaker where the test says so; at
-            least `round((n - w) / 2)` pairs must be killed, halves rounded to even; the rate has
-            two decimals.
+        as_published_code: Follow the published code: pairs count as weaker only if the test is
+            significant; at least `round((n - w) / 2)` pairs must be killed, with halves rounded
+            to even; the rate has two decimals.
 
     Raises:
         ValueError: There are not as many mutants as originals.
@@ -106,7 +106,7 @@ def evaluate_triviality(
     Args:
         original: Successes.
         mutant: Successes in the same configurations.
-        as_published_code: As the published code has it: all failures of mutants over all successes of
+        as_published_code: Follow the published code: all failures of mutants / all successes of
             originals, with two decimals, in place of the mean of the pairs' shares.
 
     Raises:
@@ -128,11 +128,11 @@ def evaluate_triviality(
 
 @dataclasses.dataclass(frozen=True)
 class MeanScore:
-    """A mean over what can be told.
+    """A mean over known values.
 
     Attributes:
-        value: Not a number where nothing can.
-        n: Values that it is over.
+        value: The mean; NaN if no value is known.
+        n: Number of known values.
         n_requested: Number of values requested, known or not.
     """
 
@@ -142,7 +142,7 @@ class MeanScore:
 
 
 def compute_mean_score(values: Sequence[float]) -> MeanScore:
-    """The mean of those values that are numbers.
+    """Compute the mean of the values that are not NaN.
 
     Args:
         values: Killing rates of an operator's configurations, or mutation scores of operators
@@ -154,15 +154,15 @@ def compute_mean_score(values: Sequence[float]) -> MeanScore:
 
 
 def compute_sensitivity(weak: float, strong: float, *, as_published_code: bool = False) -> float:
-    """How much more the strong test generator kills, as a share (the paper's eq. 2).
+    """Compute the sensitivity (strong - weak) / strong (the paper's eq. 2).
 
     Args:
         weak: Mutation score of the weak test generator.
         strong: That of the strong one.
-        as_published_code: As the published code has it: 0 also where both are 0; three decimals.
+        as_published_code: Follow the published code: 0 also if both are 0; three decimals.
 
     Returns:
-        0 where the weak one kills more; not a number where a score is none or both are 0.
+        0 if the weak one kills more; NaN if a score is NaN or both are 0.
     """
     if math.isnan(weak) or math.isnan(strong):
         return math.nan
@@ -175,7 +175,7 @@ def compute_sensitivity(weak: float, strong: float, *, as_published_code: bool =
 def find_closest_value(
     values: Sequence[float], original: float, eligible: Sequence[bool]
 ) -> int | None:
-    """Which eligible value is closest to the original's; the first of several; None for none."""
+    """Return the index of the eligible value closest to the original's, the first of several."""
     distances = [
         (abs(value - original), number)
         for number, (value, fits) in enumerate(zip(values, eligible, strict=True))

@@ -51,7 +51,9 @@ def evaluate_count(observed: int, tests: int, simulated: NDArray[np.int64]) -> O
     resamples = len(simulated)
     # Phipson and Smyth (2010): adding one keeps a Monte-Carlo p-value valid and above 0.
     p = (1 + int((simulated >= observed).sum())) / (1 + resamples)
-    return OmnibusCount(observed, tests, float(simulated.mean()), int(simulated.max()), p, resamples)
+    return OmnibusCount(
+        observed, tests, float(simulated.mean()), int(simulated.max()), p, resamples
+    )
 
 
 def simulate_counts(
@@ -90,7 +92,7 @@ def shrink_deviations(items: SampleMoments) -> SampleMoments:
 
     Deviations estimated from few values scatter more than the true ones, and many comparisons
     then depend on one sample; equal deviations scatter less than the true ones. The false positive
-    rate of half-way is measured by `benchmarks/omnibus.py`.
+    rate of half-way is measured by `benchmarks/existence.py`.
 
     Args:
         items: Samples of one setting.

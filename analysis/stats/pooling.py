@@ -59,8 +59,7 @@ def pool_differences(
     k = len(differences)
     if k < MIN_TASKS or not (variances > 0).all():
         raise ValueError(
-            f"{k} tasks with variances {variances} cannot be pooled: give {MIN_TASKS} tasks or more, "
-            "with variances above 0."
+            f"{k} tasks, variances {variances}: give {MIN_TASKS} or more, all above 0."
         )
     between = estimate_between_variance(differences, variances)
     weights = 1 / (variances + between)

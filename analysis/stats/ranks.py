@@ -13,7 +13,7 @@ from parallax.analysis.stats.moments import FloatArray, SampleMoments
 
 
 def compute_separation_signs(items: SampleMoments, alpha: float = 0.05) -> FloatArray:
-    """Which of several means are separated, and in which direction.
+    """Compute which of several means are separated, and in which direction.
 
     Two means are separated where Welch's test is significant after Holm's correction over
     the pairs.
@@ -104,12 +104,12 @@ def bootstrap_means(
 
 @dataclasses.dataclass(frozen=True)
 class SameOrderChance:
-    """What the probability of the same order is where all items tie.
+    """Probability of the same order if all items tie, over simulated samples.
 
     Attributes:
-        mean: On average over samples of such items.
-        low: 2.5% of samples give less.
-        high: 2.5% of samples give more.
+        mean: Mean over samples.
+        low: 2.5% quantile over samples.
+        high: 97.5% quantile over samples.
     """
 
     mean: float
@@ -141,7 +141,7 @@ def simulate_tied_orders(
 
     Args:
         items: Moments of k samples; their means do not count.
-        samples: Made-up samples of such items.
+        samples: Number of simulated samples.
         resamples: Resamples of each.
         rng: Source of the draws.
 
@@ -155,7 +155,11 @@ def simulate_tied_orders(
 
 
 def compute_same_order_chance(orders: Sequence[FloatArray]) -> SameOrderChance:
-    """What `compute_same_order_probability` gives where all items tie, for orders from `simulate_tied_orders`."""
+    """Compute the distribution of the same-order probability if all items tie.
+
+    Args:
+        orders: Orders from `simulate_tied_orders`, one array per ranking.
+    """
     found = compute_same_order_probability(orders)
     low, high = np.quantile(found, [0.025, 0.975])
     return SameOrderChance(float(found.mean()), float(low), float(high))
@@ -164,7 +168,7 @@ def compute_same_order_chance(orders: Sequence[FloatArray]) -> SameOrderChance:
 def compute_gap_p(
     first: SampleMoments, second: SampleMoments
 ) -> dict[tuple[int, int], tuple[float, float]]:
-    """Whether gaps between items differ between two frameworks.
+    """Test whether gaps between items differ between two frameworks.
 
     Args:
         first: Moments of k items in one framework.
@@ -192,13 +196,13 @@ def compute_gap_p(
 def simulate_gap_changes(
     frameworks: Sequence[SampleMoments], alpha: float, resamples: int, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Whether some gap is found to differ, in samples of items that are the same in all rankings.
+    """Simulate whether some gap is found to differ although items are the same in all rankings.
 
     Args:
         frameworks: Moments of the same k items in each; an item's true mean is taken to be the
             mean over all, with the deviations as measured.
         alpha: Level, corrected by Holm's method over the pairs of items.
-        resamples: Made-up samples.
+        resamples: Number of simulated samples.
         rng: Source of the draws.
 
     Returns:

@@ -36,8 +36,8 @@ class MeanContrast:
 def compute_contrast(plus: Sequence[SampleMoments], minus: Sequence[SampleMoments]) -> MeanContrast:
     """Compute a sum of means minus a sum of others, without assuming equal variances.
 
-    The squared standard error is V = sum of s_i^2 / n_i, with V^2 / sum((s_i^2 / n_i)^2 / (n_i - 1))
-    degrees of freedom (Satterthwaite 1946; Welch 1947).
+    With v_i = s_i^2 / n_i, the squared standard error is V = sum of v_i, with
+    V^2 / sum(v_i^2 / (n_i - 1)) degrees of freedom (Satterthwaite 1946; Welch 1947).
 
     Args:
         plus: Moments of equal shape whose means are added.
@@ -60,7 +60,8 @@ def use_smallest_degrees_of_freedom(
 
     Welch's approximation rejects too often far out in the tails when deviations are very unequal:
     with 5 + 5 seeds and deviations 1 and 4, 2.5 times too often at a level of 0.00035. With
-    min(n) - 1 degrees of freedom it never does (Mickey and Brown, Annals of Mathematical Statistics 37, 1966).
+    min(n) - 1 degrees of freedom it never does (Mickey and Brown, Annals of Mathematical
+    Statistics 37, 1966).
 
     Args:
         item: A difference of two means.

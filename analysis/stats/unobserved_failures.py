@@ -1,12 +1,12 @@
-"""How far apart two means may be, if runs that were not seen score very differently.
+"""Bounds on a difference of means that allow for failures too rare to have been observed.
 
-Runs that fail now and then leave no trace in a few seeds: none of five failed still allows a rate
-of 45%. Nothing is assumed of the returns here but that they lie in a known range. The upper limit
-of a mean is a quantile of randomly weighted means of the sample and one more value at the range's
-end (Gaffke 2005; Learned-Miller and Thomas 2019), which for returns of two values is Clopper and
-Pearson's limit. Two such limits are melded into one for the difference (Fay, Proschan and Brittain,
-Biometrics 71, 2015). That the limits hold is proven for two values and conjectured in general;
-`benchmarks/false_equivalence.py` measures it.
+Rare failures leave no trace in a few seeds: if none of five runs failed, a failure rate of 45% is
+still possible (1 - 0.05^(1/5)). Nothing is assumed of returns here except a known range. The upper
+limit of a mean is a quantile of randomly weighted means of the sample and one more value at the end
+of the range (Gaffke 2005; Learned-Miller and Thomas 2019); for returns of two values it is Clopper
+and Pearson's limit. Two such limits are melded into one for the difference (Fay, Proschan and
+Brittain, Biometrics 71, 2015). Validity of the limits is proven for two values and conjectured in
+general; `benchmarks/false_equivalence.py` measures it.
 """
 
 import functools
@@ -26,7 +26,7 @@ def compute_exceedance_p(
     ends: tuple[float, float],
     margin: float,
 ) -> float:
-    """p-value of "the first mean is above the second by the margin or more".
+    """Compute the p-value of "the first mean exceeds the second by the margin or more".
 
     Args:
         upper: float[n] values of the sample whose mean may be larger, or their moments.
@@ -44,7 +44,8 @@ def compute_exceedance_p(
         return float("nan")
     low, high = ends
     x, y = _draw_means(upper, 0), _draw_means(lower, 1)
-    # Of the two unseen values the one that can do more is integrated over, the other is drawn.
+    # Of the two unobserved values, the one with more room is integrated over analytically, and the
+    # other is drawn.
     if high - x.mean() >= y.mean() - low:
         share = _draw_unobserved_share(m, 1)
         need, room, size = margin + y - share * (y - low) - x, high - x, n
@@ -62,7 +63,7 @@ def compute_difference_p(
     ends: tuple[float, float],
     margin: float,
 ) -> float:
-    """p-value of "the means differ by the margin or more", in either direction.
+    """Compute the p-value of "the means differ by the margin or more", in either direction.
 
     Args:
         first: float[n] values, or their moments.
@@ -79,15 +80,15 @@ def compute_difference_p(
 def compute_unobserved_allowance(
     n: ArrayLike, level: ArrayLike, rooms: tuple[ArrayLike, ArrayLike]
 ) -> FloatArray:
-    """What unseen values of two samples can make of a difference of means, but for a level.
+    """Compute how much unobserved values can change a difference of means, at a level.
 
-    It is the upper quantile of the sum of both samples' losses, each a share of its room that
-    follows the distribution of the unseen share in `compute_exceedance_p`.
+    It is the upper quantile of the sum of both samples' shifts, each a share of its room that
+    follows the distribution of the unobserved share in `compute_exceedance_p`.
 
     Args:
         n: float[...], values in each sample.
         level: float[...], chance that it is more.
-        rooms: How far an unseen value can lie from each mean, float[...] each.
+        rooms: Largest distance of an unobserved value from each mean, float[...] each.
 
     Returns:
         float[...], in the unit of the rooms.
@@ -132,7 +133,7 @@ def _draw_normal(n: int, role: int) -> FloatArray:
 
 @functools.lru_cache(maxsize=128)
 def _draw_unobserved_share(n: int, role: int) -> FloatArray:
-    """float[DRAWS], weights of the unseen value of n + 1."""
+    """float[DRAWS], weights of the unobserved value among n + 1."""
     return np.asarray(-np.expm1(np.log(_spread_evenly(n, role, 1)) / n))
 
 

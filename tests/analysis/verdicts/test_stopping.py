@@ -88,7 +88,7 @@ def test_another_look_never_takes_a_decision_back(p):
 
 @pytest.mark.parametrize("sizes", [(), (0, 5), (5, 5), (10, 5), (5, 35)])
 def test_looks_that_make_no_sense_are_refused(sizes):
-    with pytest.raises(ValueError, match="must grow"):
+    with pytest.raises(ValueError, match="must increase"):
         compute_sequential_p(np.ones(len(sizes)), sizes, 30)
 
 
