@@ -1,7 +1,4 @@
-"""The analysis' vocabulary: names and labels, numbers as people read them, names of files.
-
-Worded once for terminal, file, figure and page.
-"""
+"""Labels, number formats and file names, shared by terminal, files, figures and pages."""
 
 import math
 import re
@@ -39,7 +36,7 @@ INTERVAL_FORMULAS = {
 
 
 def format_number(value: float) -> str:
-    """A value with four significant digits, whole above 999, never in scientific notation.
+    """Format a value with four significant digits, whole above 999, never in scientific notation.
 
     More than six decimals are cut off; NaN is shown as a dash.
     """
@@ -63,19 +60,19 @@ def escape_markdown(text: str) -> str:
 
 
 def format_steps(value: int) -> str:
-    """A count of environment steps, such as 18,432."""
+    """Format a count of environment steps, such as 18,432."""
     return f"{value:,}"
 
 
 def format_interval_bounds(interval: ConfidenceInterval) -> str:
-    """The ends of an interval, or why there are none."""
+    """Format the ends of an interval, or say why there are none."""
     if not math.isnan(interval.low):
         return f"[{format_number(interval.low)}, {format_number(interval.high)}]"
     return "n = 1, no interval"
 
 
 def format_seeds_needed(value: float) -> str:
-    """Seeds that are needed; a dash where that is not known."""
+    """Format a number of seeds; a dash if unknown."""
     if math.isnan(value):
         return MISSING
     return f"{value:.0f}" if math.isfinite(value) else "> 1,000"
@@ -95,10 +92,10 @@ def make_file_name(*parts: str) -> str:
 def make_file_suffix(
     cells: Iterable[StudyCell], study: str, variant: str, algorithm: str | None = None
 ) -> tuple[str, str]:
-    """Study and variant as far as they are needed to tell files apart.
+    """Return study and variant as far as they are needed to make a file name unique.
 
     Args:
-        cells: All settings that there are.
+        cells: All settings of the study.
         study: Of the file.
         variant: Of the file.
         algorithm: Of the file; None where it holds all.
@@ -128,7 +125,7 @@ def sort_recipes(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def get_recipe_label(name: str) -> str:
-    """What a set of hyperparameters is called in figures."""
+    """Return the display name of a recipe."""
     if name == LIBRARY_DEFAULTS:
         return LIBRARY_DEFAULTS
     known = {"original": "original papers", "zoo": "RL Baselines3 Zoo"}
@@ -150,7 +147,7 @@ def wrap_task_name(text: str, width: int = 14) -> str:
 
 
 def format_run_counts(loaded: LoadedRuns) -> str:
-    """How many runs there are, honest about what the number cannot know."""
+    """Phrase how many runs there are, and what the number does not include."""
     links = len(loaded.links)
     passed_over = f" {links} links to folders were not followed." if links else ""
     return (
@@ -161,7 +158,7 @@ def format_run_counts(loaded: LoadedRuns) -> str:
 
 
 def find_common_parts(cells: Sequence[StudyCell]) -> list[str]:
-    """The settings that stand in every variant."""
+    """Return the options that all variants have in common."""
     variants = [split_variant(cell.variant) for cell in cells]
     return [part for part in variants[0] if all(part in variant for variant in variants)]
 
@@ -178,7 +175,7 @@ def split_variant(variant: str) -> list[str]:
 
 
 def shorten_run_path(item: CompletedRun | ExcludedRun, loaded: LoadedRuns) -> str:
-    """Where a folder is, as short as possible."""
+    """Return the path of a run folder relative to the loaded root."""
     relative = str(item.path.relative_to(loaded.root))
     return item.path.name if relative == "." else relative
 
@@ -192,5 +189,5 @@ def format_range(values: Iterable[int]) -> str:
 
 
 def get_label(name: str) -> str:
-    """What a framework or an algorithm is called in figures."""
+    """Return the display name of a framework or an algorithm."""
     return _LABELS.get(name, name)

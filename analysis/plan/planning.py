@@ -1,4 +1,4 @@
-"""Which further seeds would decide what is undecided, what they cost, and the plan in words."""
+"""Plan of further seeds: how many would decide the inconclusive pairs, and what they cost."""
 
 import collections
 import dataclasses
@@ -24,18 +24,18 @@ CostKey = tuple[str, ...]
 
 @dataclasses.dataclass(frozen=True)
 class SeedNeed:
-    """Seeds that one framework still has to run in one setting.
+    """Seeds that one framework has yet to run in one setting.
 
     Attributes:
         cell: The setting.
         framework: The framework.
-        seeds: Seeds to run, those with a folder that is not complete among them.
-        begun: How many of them have such a folder.
-        failed: How many of those have failed.
-        core_hours: What all of them cost; NaN where no run tells.
-        size: Seeds in all by the estimate.
-        low: The estimate could as well be as low, given how few runs there are; NaN if unknown.
-        high: Or as high.
+        seeds: Seeds to run, including those with an incomplete run folder.
+        begun: Number of these with an incomplete folder.
+        failed: Number of those that failed.
+        core_hours: Cost of all; NaN if no run has a timing.
+        size: Estimated number of seeds in total.
+        low: Lower end of the 80% range of the estimate; NaN if unknown.
+        high: Upper end.
     """
 
     cell: StudyCell
@@ -50,7 +50,7 @@ class SeedNeed:
 
 
 class RunInventory:
-    """What the runs there tell of those to come."""
+    """Costs and unfinished seeds of existing runs, from which further ones are planned."""
 
     def __init__(self, loaded: LoadedRuns, replace_failed: bool) -> None:
         """Notes costs and unfinished runs.
@@ -65,7 +65,7 @@ class RunInventory:
         self._failed, self._barred = failed, failed if replace_failed else set()
 
     def compute_need(self, group: ScoreGroup, size: int) -> SeedNeed:
-        """What a group lacks of a number of seeds: the lowest ones that are not complete."""
+        """Return the seeds that a group lacks to have `size`: the lowest incomplete ones."""
         cell, name = group.cell, group.framework
         names = (RunId(cell, name, seed) for seed in itertools.count())
         free = (run for run in names if run.seed not in group.seeds and run not in self._barred)
@@ -106,12 +106,12 @@ _UNKNOWN_RANGE: SeedRange = (math.nan, math.nan)
 
 @dataclasses.dataclass(frozen=True)
 class SeedGoal:
-    """Seeds that two groups should have.
+    """Number of seeds that two groups should have.
 
     Attributes:
         pair: The groups.
-        size: Seeds of each; 0 where nothing is to be decided.
-        ends: Between what the size lies, as far as the runs there can tell.
+        size: Seeds of each; 0 if the pair is decided.
+        ends: 80% range of the estimated size.
     """
 
     pair: GroupPair
@@ -125,13 +125,13 @@ class SeedPlan:
 
     Attributes:
         needs: By setting and framework.
-        planned: Undecided pairs that the seeds are for.
-        beyond: Undecided pairs that would need more seeds than allowed.
-        decided: Pairs with a verdict.
-        not_ours: Undecided pairs whose runs this project did not make, or whose folders hold runs
-            that were asked for other settings: neither can be repeated.
-        rankings: Undecided pairs of rankings that the seeds are for as well.
-        rankings_beyond: Undecided pairs of rankings that would need more seeds than allowed.
+        planned: Number of inconclusive pairs that the seeds are for.
+        over_limit: Number of inconclusive pairs that need more seeds than allowed.
+        decided: Number of pairs with a verdict.
+        not_repeatable: Number of inconclusive pairs whose runs were made by another project, or
+            whose runs of one path have conflicting settings.
+        rankings: Number of inconclusive pairs of rankings that the seeds are for as well.
+        rankings_over_limit: Number of inconclusive pairs of rankings that need too many seeds.
     """
 
     needs: tuple[SeedNeed, ...]
@@ -162,9 +162,10 @@ def plan_seeds(
     options: VerdictOptions | None = None,
     rankings: Sequence[RankingVerdict] = (),
 ) -> SeedPlan:
-    """As many seeds as each undecided pair and ranking needs, by its own estimate.
+    """Plan as many seeds as each inconclusive pair and ranking needs by its own estimate.
 
-    Where that is no more than there are: `step` more. Without any test: as many as the other has.
+    If the estimate is not above the present number, `step` seeds are added. A framework without
+    runs gets as many as the other has.
 
     Args:
         verdicts: All pairs.
@@ -197,7 +198,7 @@ def plan_seeds(
 def _make_ranking_goals(
     rankings: Sequence[RankingVerdict], most: int
 ) -> tuple[list[list[SeedGoal]], int]:
-    """What undecided pairs of rankings need, and how many need too much."""
+    """Return the goals of inconclusive pairs of rankings, and how many need too many seeds."""
     found, beyond = [], 0
     for ranking in rankings:
         groups = {ranked.framework: ranked.groups for ranked in ranking.rankings}
@@ -215,7 +216,7 @@ def _make_ranking_goals(
 def plan_next_check(
     verdicts: Sequence[SequentialVerdict], loaded: LoadedRuns, replace_failed: bool = False
 ) -> SeedPlan:
-    """The seeds of the next look for every pair that is still open."""
+    """Plan the seeds of the next check for every inconclusive pair."""
     goals = [SeedGoal((item.first, item.second), float(item.next_check_size)) for item in verdicts]
     most = max((item.next_check_size for item in verdicts), default=0)
     plan = _make_plan(goals, loaded, most, replace_failed)
@@ -278,7 +279,7 @@ def _classify_goal(pair: GroupPair, size: float, most: int) -> str:
     if not size:
         return "decided"
     if not any(group.runs for group in pair):
-        return "empty"  # no run tells how to make another; each is listed as not used
+        return "empty"  # there is no run whose settings could be repeated
     if not all(_is_repeatable(run) for group in pair for run in group.runs):
         return "not ours"
     return "planned" if size <= most else "beyond"
@@ -289,28 +290,28 @@ def _is_repeatable(run: CompletedRun) -> bool:
 
 
 def format_pair_counts(plan: SeedPlan, most: int, sequential: bool) -> list[str]:
-    """How many pairs are decided, planned for and left."""
+    """Return lines on how many pairs are decided, planned for and left out."""
     beyond = (
-        f"{plan.over_limit} stay undecided at {most} seeds"
+        f"{plan.over_limit} stay inconclusive at {most} seeds"
         if sequential
         else f"{plan.over_limit} would need more than {most} seeds and are left"
     )
     lines = [f"Pairs of frameworks: {plan.decided} decided, {plan.planned} to go on with, {beyond}"]
     if plan.rankings or plan.rankings_over_limit:
         lines.append(
-            f"Pairs of rankings: {plan.rankings} to go on with, {plan.rankings_over_limit} would need "
-            f"more than {most} seeds and are left"
+            f"Pairs of rankings: {plan.rankings} to go on with, {plan.rankings_over_limit} would "
+            f"need more than {most} seeds and are left"
         )
     if plan.not_repeatable:
         lines.append(
-            f"{plan.not_repeatable} undecided pairs hold runs that were not made here, or lie where runs "
-            "were asked for other settings"
+            f"{plan.not_repeatable} inconclusive pairs cannot be repeated: their runs are of "
+            "another project, or have conflicting settings"
         )
     return lines
 
 
 def format_costs(plan: SeedPlan) -> list[str]:
-    """What there is to run, in which settings, and what it costs."""
+    """Return lines on the runs to make, their settings and their cost."""
     if not plan.needs:
         return ["Nothing to run."]
     begun, failed = (
@@ -327,7 +328,7 @@ def format_costs(plan: SeedPlan) -> list[str]:
         lines.append(f"Cost: {_format_core_hours(hours)}, by the runs' own timings")
     unknown = plan.runs - sum(len(need.seeds) for need in plan.known)
     if unknown:
-        lines.append(f"Cost of {unknown} runs unknown: no complete run tells a time")
+        lines.append(f"Cost of {unknown} runs unknown: no complete run has a timing")
     return lines + [_format_need(need) for need in plan.needs]
 
 
@@ -337,7 +338,8 @@ def _format_need(need: SeedNeed) -> str:
     setting = (cell.env, cell.algorithm, cell.hps, cell.variant, need.framework)
     return (
         f"  {', '.join(part for part in setting if part)}: "
-        f"{'seeds' if len(need.seeds) > 1 else 'seed'} {_format_seed_ranges(need.seeds)}{cost}{_format_estimate_range(need)}"
+        f"{'seeds' if len(need.seeds) > 1 else 'seed'} {_format_seed_ranges(need.seeds)}"
+        f"{cost}{_format_estimate_range(need)}"
     )
 
 
@@ -346,7 +348,7 @@ def _format_estimate_range(need: SeedNeed) -> str:
     if math.isnan(need.low):
         return ""
     ends = f"{format_seeds_needed(need.low)} to {format_seeds_needed(need.high)}"
-    return f"; {need.size} in all, which may as well be {ends}"
+    return f"; {need.size} in total (80% range {ends})"
 
 
 def _format_seed_ranges(seeds: Sequence[int]) -> str:

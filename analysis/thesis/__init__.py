@@ -1,1 +1,1 @@
-"""What the thesis says of its published tables, held against them."""
+"""Claims of the thesis about its published tables, tested on these tables."""

@@ -1,4 +1,4 @@
-"""What sections 6.2 (PPO, TD3, SAC) and 6.3 (rankings) of the thesis say of its tables."""
+"""Claims of sections 6.2 (PPO, TD3, SAC) and 6.3 (rankings) of the thesis about its tables."""
 
 import collections
 from collections.abc import Sequence
@@ -175,7 +175,7 @@ def _judge_td3_of_torchrl(table: GroupTable, options: VerdictOptions) -> ThesisC
         "6.2 TD3, Figures 7d and 7e",
         "TD3 of TorchRL, with its other rhythm of updates, can do better than that of CleanRL.",
         "The cells are not named in the text: TorchRL against CleanRL in all of Table 10. That "
-        "its curves swing more cannot be told from final scores.",
+        "its curves swing more cannot be seen in final scores.",
         SUPPORTED if found else NOT_SUPPORTED,
         f"{format_significant_counts(findings, alpha)}; {describe_significant_count(count_significant(table, findings, options))}",
         findings,
@@ -254,13 +254,11 @@ def _count_farthest(findings: Sequence[ClaimComparison], name: str) -> int:
     return sum(name not in min(found, key=lambda pair: found[pair]) for found in gaps.values())
 
 
-_RANKING_READING = (
-    "Verdicts by the rule of docs/explanation/statistics.md, the worst of the three pairs of frameworks"
-)
+_RANKING_READING = "Verdicts by the rule of docs/explanation/statistics.md, the worst of the three pairs of frameworks"
 
 
 def judge_ranking_claims(verdicts: StudyVerdicts) -> tuple[ThesisClaim, ...]:
-    """Every statement of section 6.3 that the tables can be asked about."""
+    """Judge every statement of section 6.3 that the tables can answer."""
     shared = [item for item in verdicts.rankings if item.hps in CONFIGURATIONS]
     own = [item for item in verdicts.rankings if item.hps == LIBRARY_DEFAULTS]
     return (
@@ -305,7 +303,7 @@ def _describe_order_probability(items: Sequence[RankingVerdict]) -> str:
 
 def _judge_preserved(items: Sequence[RankingVerdict], claim: str) -> ThesisClaim:
     pairs = [pair for item in items for pair in item.pairs]
-    kept = sum(item.verdict == PRESERVED for item in items)
+    preserved = sum(item.verdict == PRESERVED for item in items)
     broken = sum(item.verdict == NOT_PRESERVED for item in items)
     taus = np.array([pair.tau_b_means for pair in pairs])
     verdict = NOT_SUPPORTED if broken else NOT_CONTRADICTED
@@ -314,7 +312,7 @@ def _judge_preserved(items: Sequence[RankingVerdict], claim: str) -> ThesisClaim
         claim,
         f"{_RANKING_READING}; supported if most of {len(items)} are preserved, contradicted by one that "
         "is not.",
-        SUPPORTED if 2 * kept > len(items) else verdict,
+        SUPPORTED if 2 * preserved > len(items) else verdict,
         f"{_format_verdict_counts(items)}; of the {len(pairs)} single pairs of frameworks "
         f"{sum(pair.verdict == PRESERVED for pair in pairs)} preserved; mean tau-b of the bare "
         f"means {np.nanmean(taus):.2f}; {_describe_order_probability(items)}",
@@ -325,11 +323,11 @@ def _judge_magnitude(items: Sequence[RankingVerdict], options: VerdictOptions) -
     changed = [any(pair.changed_gaps for pair in item.pairs) for item in items]
     rng = np.random.default_rng(options.seed)
     resamples = min(options.resamples, _MAX_SIMULATED_STUDIES)
-    made_up = np.zeros(resamples, dtype=np.int64)
+    simulated = np.zeros(resamples, dtype=np.int64)
     for item in items:
         moments = [ranked.moments for ranked in item.rankings]
-        made_up += ranks.simulate_gap_changes(moments, options.alpha, resamples, rng)
-    count = evaluate_count(sum(changed), len(items), made_up)
+        simulated += ranks.simulate_gap_changes(moments, options.alpha, resamples, rng)
+    count = evaluate_count(sum(changed), len(items), simulated)
     found = collections.Counter(
         item.hps for item, is_so in zip(items, changed, strict=True) if is_so
     )

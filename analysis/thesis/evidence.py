@@ -1,4 +1,4 @@
-"""A claim about cells of the tables, and the comparisons behind it."""
+"""Claims about cells of the tables, and the comparisons that test them."""
 
 import dataclasses
 import itertools
@@ -78,7 +78,7 @@ def compare_pairs(
 
 
 def key_from_group(group: ScoreGroup) -> CellKey:
-    """Which cell of the tables a group is."""
+    """Return the table cell of a group."""
     cell = group.cell
     return cell.algorithm, split_version(cell.env)[0], cell.hps, group.framework
 
@@ -113,7 +113,7 @@ def select_significant(findings: Sequence[ClaimComparison], alpha: float) -> lis
 
 
 def format_significant_counts(findings: Sequence[ClaimComparison], alpha: float) -> str:
-    """How many are significant after and before the correction."""
+    """Phrase how many comparisons are significant after and before the correction."""
     bare = sum(finding.p < alpha for finding in findings)
     found = len(select_significant(findings, alpha))
     least = min(finding.p_holm for finding in findings)
@@ -126,7 +126,7 @@ def format_significant_counts(findings: Sequence[ClaimComparison], alpha: float)
 def count_significant(
     table: GroupTable, findings: Sequence[ClaimComparison], options: VerdictOptions
 ) -> OmnibusCount:
-    """How many comparisons are significant one by one, against studies without a difference."""
+    """Compare the number of significant comparisons with studies without a difference."""
     pairs = [(table[item.first], table[item.second]) for item in findings]
     return omnibus.count_differences(pairs, [item.p for item in findings], options)
 
@@ -141,7 +141,7 @@ def judge_some_differ(
 
 
 def describe_significant_count(count: OmnibusCount) -> str:
-    """What made-up studies say of a number of significant comparisons."""
+    """Phrase the null distribution of a number of significant comparisons."""
     least = 1 / (count.simulated_studies + 1)
     p = f"p < {2 * least:.4f}" if count.p < 1.5 * least else f"p = {count.p:.3f}"
     return (
