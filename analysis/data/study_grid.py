@@ -1,7 +1,7 @@
-"""The runs that a study asks for, read from the file in which its grid stands.
+"""Grid of a study: the runs that its configuration requests.
 
-That is a file such as `harness/conf/study/short_runs.yaml`: `hydra.sweeper.params` holds values by name,
-and `hydra.sweeper.parts` those of each part of a study that is more than one grid.
+It is read from a file such as `harness/conf/study/short_runs.yaml`: `hydra.sweeper.params` has the
+values by name, and `hydra.sweeper.parts` those of each part of a study with more than one grid.
 """
 
 import collections
@@ -211,8 +211,8 @@ def _override(name: Any, value: Any) -> str:
     """Returns one line of the grid as Hydra reads it; a list in YAML is no sweep."""
     if not isinstance(name, str) or not isinstance(value, str | int | float):
         raise UnusableError(
-            f"{escape_unprintable(str(name)[:80])} is a {type(value).__name__}: write its values in one line, "
-            "such as `seed: range(0,10)` or `env: A-v1,B-v1`"
+            f"{escape_unprintable(str(name)[:80])} is a {type(value).__name__}: write its values in "
+            "one line, such as `seed: range(0,10)` or `env: A-v1,B-v1`"
         )
     text = f"{name}={value}"
     if len(text) > _LONGEST:
